@@ -1,0 +1,105 @@
+package pipeline
+
+import (
+	"net/http"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// class is what the pipeline knows of a failure class.
+type class struct {
+	reason string
+	// retry tells that another attempt may well succeed soon.
+	retry bool
+}
+
+// classOf is the one table of failures: the reason of the Event, which is
+// also the token in a dead letter's subject and the value of metric labels,
+// and whether a fetch is tried again soon.
+func classOf(c v1.FailureClass) class {
+	switch c {
+	case v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION:
+		return class{reason: "InvalidAnnotation"}
+	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:
+		return class{reason: "KeyExists"}
+	case v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:
+		return class{reason: "AddressDenied"}
+	case v1.FailureClass_FAILURE_CLASS_DNS_FAILED:
+		return class{reason: "DNSFailed", retry: true}
+	case v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:
+		return class{reason: "ConnectFailed", retry: true}
+	case v1.FailureClass_FAILURE_CLASS_TLS_FAILED:
+		return class{reason: "TLSFailed", retry: true}
+	case v1.FailureClass_FAILURE_CLASS_TIMEOUT:
+		return class{reason: "Timeout", retry: true}
+	case v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS:
+		return class{reason: "TooManyRedirects"}
+	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
+		return class{reason: "BadStatus"}
+	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
+		return class{reason: "BodyTooLarge"}
+	case v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:
+		return class{reason: "DigestMismatch"}
+	case v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:
+		return class{reason: "BadResponse"}
+	case v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
+		return class{reason: "WriteFailed"}
+	case v1.FailureClass_FAILURE_CLASS_IMMUTABLE:
+		return class{reason: "Immutable"}
+	case v1.FailureClass_FAILURE_CLASS_POISON:
+		return class{reason: "Poison"}
+	case v1.FailureClass_FAILURE_CLASS_MALFORMED:
+		return class{reason: "Malformed"}
+	case v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
+	}
+	return class{reason: "Unknown"}
+}
+
+// Reason returns the Event reason of a failure class, in CamelCase.
+func Reason(c v1.FailureClass) string { return classOf(c).reason }
+
+// ClassOf is the inverse of Reason; unknown reasons are unspecified.
+func ClassOf(reason string) v1.FailureClass {
+	for n := range v1.FailureClass_name {
+		if c := v1.FailureClass(n); c != 0 && classOf(c).reason == reason {
+			return c
+		}
+	}
+	return v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
+}
+
+// Next is what becomes of a key after a failed attempt.
+type Next int
+
+// What becomes of a key after a failed attempt.
+const (
+	// Retry: set a timer with back-off.
+	Retry Next = iota + 1
+	// GiveUp: keep a dead letter and wait for the next refresh or recheck.
+	GiveUp
+)
+
+// Decide returns what becomes of a key after its attempts-th failed attempt,
+// of at most limit in a row.
+func Decide(c v1.FailureClass, statusCode int, attempts, limit uint32) Next {
+	if attempts >= limit {
+		return GiveUp
+	}
+	if classOf(c).retry || c == v1.FailureClass_FAILURE_CLASS_BAD_STATUS && retryStatus(statusCode) {
+		return Retry
+	}
+	return GiveUp
+}
+
+// retryStatus tells whether a status asks for, or promises from, another
+// attempt (RFC 9110 section 15.5.9 and 15.6, RFC 6585 section 4, RFC 8470
+// section 5.2).
+func retryStatus(code int) bool {
+	switch code {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return false
+	}
+	return code >= 500 && code < 600
+}

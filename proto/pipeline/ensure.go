@@ -1,0 +1,170 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Ensure creates the streams and consumers, or brings existing ones up to
+// date. It may be called at any time and by several processes at once; what
+// already fits is not written. It returns the epoch of the pipeline: the
+// creation time of Requests in Unix milliseconds.
+//
+// What the server will not change (retention, storage) is an error that wraps
+// ErrIncompatible and says how to mend it.
+func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int64, err error) {
+	t = t.withDefaults()
+	consumers := t.consumers()
+	for _, want := range t.streams() {
+		stream, err := ensureStream(ctx, js, want)
+		if err != nil {
+			return 0, err
+		}
+		if want.Name == Requests {
+			epoch = stream.CachedInfo().Created.UnixMilli()
+		}
+		consumer, ok := consumers[want.Name]
+		if !ok {
+			continue
+		}
+		if err := ensureConsumer(ctx, js, want.Name, consumer); err != nil {
+			return 0, err
+		}
+	}
+	return epoch, nil
+}
+
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
+	stream, err := js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		want.Replicas = max(want.Replicas, 1)
+		stream, err = js.CreateStream(ctx, want)
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
+			stream, err = js.Stream(ctx, want.Name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create or look up stream %s: %w", want.Name, err)
+	}
+	have := stream.CachedInfo().Config
+	if want.AllowMsgSchedules && !have.AllowMsgSchedules && stream.CachedInfo().State.LastSeq == 0 {
+		// A server that does not know the field drops it.
+		return nil, fmt.Errorf("stream %s: the server does not schedule messages, NATS 2.12 or newer is needed: %w",
+			want.Name, ErrIncompatible)
+	}
+	if differ := fixed(have, want); len(differ) > 0 {
+		return nil, fmt.Errorf("stream %s exists with %s, which cannot be changed; remove it with `nats stream rm %s`: %w",
+			want.Name, strings.Join(differ, " and "), want.Name, ErrIncompatible)
+	}
+	next := overlay(have, want)
+	if same(have, next) {
+		return stream, nil
+	}
+	stream, err = js.UpdateStream(ctx, next)
+	if err != nil {
+		return nil, fmt.Errorf("update stream %s: %w", want.Name, err)
+	}
+	return stream, nil
+}
+
+// fixed names the properties in which have differs from want and that the
+// server does not change.
+func fixed(have, want jetstream.StreamConfig) []string {
+	var differ []string
+	if have.Retention != want.Retention {
+		differ = append(differ, fmt.Sprintf("retention %s instead of %s", have.Retention, want.Retention))
+	}
+	if have.Storage != want.Storage {
+		differ = append(differ, fmt.Sprintf("storage %s instead of %s", have.Storage, want.Storage))
+	}
+	if have.Mirror != nil || len(have.Sources) > 0 {
+		differ = append(differ, "a mirror or sources")
+	}
+	return differ
+}
+
+// overlay returns have with all that the pipeline stands on taken from want;
+// what it does not depend on (placement, metadata, …) stays the operator's.
+func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
+	next := have
+	next.Description = want.Description
+	next.Subjects = want.Subjects
+	next.MaxMsgsPerSubject = want.MaxMsgsPerSubject
+	next.Discard = want.Discard
+	next.DiscardNewPerSubject = want.DiscardNewPerSubject
+	next.MaxAge = want.MaxAge
+	next.MaxMsgs = -1
+	next.MaxBytes = limit(int64(want.MaxBytes))
+	next.MaxMsgSize = int32(limit(int64(want.MaxMsgSize)))
+	next.Duplicates = want.Duplicates
+	next.AllowDirect = want.AllowDirect
+	next.AllowMsgTTL = want.AllowMsgTTL || have.AllowMsgTTL
+	next.AllowMsgSchedules = want.AllowMsgSchedules || have.AllowMsgSchedules
+	if want.Replicas > 0 {
+		next.Replicas = want.Replicas
+	}
+	return next
+}
+
+// limit writes "no limit" as the server does.
+func limit(n int64) int64 {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+func same(a, b jetstream.StreamConfig) bool {
+	return slices.Equal(a.Subjects, b.Subjects) && a.Description == b.Description &&
+		a.MaxMsgsPerSubject == b.MaxMsgsPerSubject && a.Discard == b.Discard &&
+		a.DiscardNewPerSubject == b.DiscardNewPerSubject && a.MaxAge == b.MaxAge &&
+		a.MaxMsgs == b.MaxMsgs && a.MaxBytes == b.MaxBytes && a.MaxMsgSize == b.MaxMsgSize &&
+		a.Duplicates == b.Duplicates && a.AllowDirect == b.AllowDirect &&
+		a.AllowMsgTTL == b.AllowMsgTTL && a.AllowMsgSchedules == b.AllowMsgSchedules &&
+		a.Replicas == b.Replicas
+}
+
+func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig) error {
+	have, err := js.Consumer(ctx, stream, want.Durable)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		if _, err = js.CreateOrUpdateConsumer(ctx, stream, want); err != nil {
+			return fmt.Errorf("create consumer %s of stream %s: %w", want.Durable, stream, err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("look up consumer %s of stream %s: %w", want.Durable, stream, err)
+	}
+	c := have.CachedInfo().Config
+	if c.AckPolicy != want.AckPolicy || c.DeliverPolicy != want.DeliverPolicy {
+		return fmt.Errorf("consumer %s of stream %s exists with acknowledgement %s and delivery %s, which cannot be changed; "+
+			"remove it with `nats consumer rm %s %s`: %w",
+			want.Durable, stream, c.AckPolicy, c.DeliverPolicy, stream, want.Durable, ErrIncompatible)
+	}
+	if slices.Equal(c.FilterSubjects, want.FilterSubjects) && c.AckWait == want.AckWait &&
+		c.MaxDeliver == want.MaxDeliver && c.MaxAckPending == want.MaxAckPending {
+		return nil
+	}
+	c.Description, c.FilterSubject, c.FilterSubjects = want.Description, "", want.FilterSubjects
+	c.AckWait, c.MaxDeliver, c.MaxAckPending, c.BackOff = want.AckWait, want.MaxDeliver, want.MaxAckPending, nil
+	if _, err := js.CreateOrUpdateConsumer(ctx, stream, c); err != nil {
+		return fmt.Errorf("update consumer %s of stream %s: %w", want.Durable, stream, err)
+	}
+	return nil
+}
+
+// Epoch returns the creation time of Requests in Unix milliseconds and the
+// stream's first sequence; a purge moves the latter.
+func Epoch(ctx context.Context, js jetstream.JetStream) (epoch int64, first uint64, err error) {
+	stream, err := js.Stream(ctx, Requests)
+	if err != nil {
+		return 0, 0, fmt.Errorf("look up stream %s: %w", Requests, err)
+	}
+	info := stream.CachedInfo()
+	return info.Created.UnixMilli(), info.State.FirstSeq, nil
+}

@@ -1,0 +1,51 @@
+package pipeline
+
+import (
+	"errors"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+var (
+	// ErrSuperseded tells that a compare-and-set was refused: the subject no
+	// longer holds the expected message.
+	ErrSuperseded = errors.New("subject holds another message than expected")
+	// ErrNoMessage tells that a subject holds no message.
+	ErrNoMessage = errors.New("subject holds no message")
+	// ErrSubject tells that a subject is not one of this protocol.
+	ErrSubject = errors.New("subject is not one of the pipeline")
+	// ErrMalformed tells that a message cannot be decoded.
+	ErrMalformed = errors.New("message is malformed")
+	// ErrFull tells that the stream of results is full: the writer is behind.
+	ErrFull = errors.New("stream is full")
+	// ErrIncompatible tells that a stream or consumer exists with a
+	// configuration that the server will not change to the one needed.
+	ErrIncompatible = errors.New("incompatible configuration")
+)
+
+// Error codes of the JetStream API that nats.go has no name for.
+const (
+	// codeWrongLastSequence is the answer to a failed expectation.
+	codeWrongLastSequence jetstream.ErrorCode = 10071
+	// codeWrongLastSequenceConstant is the same, from a replicated stream
+	// whose expectation failed against a message still in flight.
+	codeWrongLastSequenceConstant jetstream.ErrorCode = 10164
+	// codeStoreFailed wraps "maximum bytes exceeded" and friends.
+	codeStoreFailed jetstream.ErrorCode = 10077
+	// codeMessageTooLarge answers a message above MaxMsgSize.
+	codeMessageTooLarge jetstream.ErrorCode = 10054
+)
+
+// hasCode tells whether err is an API error with one of the codes.
+func hasCode(err error, codes ...jetstream.ErrorCode) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	for _, code := range codes {
+		if api.ErrorCode == code {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,186 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// Headers that the server acts on. The jetstream package has options for some
+// of them; its schedule option truncates to whole seconds and fires early.
+const (
+	headerSchedule       = "Nats-Schedule"
+	headerScheduleTarget = "Nats-Schedule-Target"
+	headerScheduleTTL    = "Nats-Schedule-TTL"
+	headerScheduleNext   = "Nats-Schedule-Next"
+	headerScheduler      = "Nats-Scheduler"
+	headerOperation      = "KV-Operation"
+)
+
+// Client publishes and reads the messages of the pipeline. It is safe for
+// concurrent use.
+type Client struct {
+	js jetstream.JetStream
+}
+
+// NewClient returns a client on a JetStream context.
+func NewClient(js jetstream.JetStream) *Client { return &Client{js: js} }
+
+// JetStream returns the context that the client was made with.
+func (c *Client) JetStream() jetstream.JetStream { return c.js }
+
+// KeyOf returns the key that a want is for.
+func KeyOf(w *v1.Want) Key {
+	return Key{Namespace: w.GetNamespace(), Name: w.GetName(), Key: w.GetKey()}
+}
+
+// SameRequest tells whether two wants ask for the same, whatever version of
+// the object they were seen at.
+func SameRequest(a, b *v1.Want) bool {
+	return a.GetUid() == b.GetUid() && a.GetUrl() == b.GetUrl() && a.GetNow() == b.GetNow() &&
+		a.GetSha256() == b.GetSha256() && a.GetDrift() == b.GetDrift() &&
+		a.GetRefresh().AsDuration() == b.GetRefresh().AsDuration()
+}
+
+// PublishWant replaces the want of its key and cancels the key's timer, if the
+// last message on the subject still has the sequence last (0: there is none).
+//
+// When it has not, the subject is read back: a message that asks for the same
+// counts as ours, since the answer to an earlier try may have been lost. Else
+// the error wraps ErrSuperseded.
+func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq uint64, err error) {
+	data, err := proto.Marshal(w)
+	if err != nil {
+		return 0, fmt.Errorf("encode want of %s: %w", KeyOf(w), err)
+	}
+	key := KeyOf(w)
+	seq, err = c.replaceWant(ctx, key, data, last)
+	if !errors.Is(err, ErrSuperseded) {
+		return seq, err
+	}
+	have, at, readErr := c.LastWant(ctx, key)
+	if readErr == nil && have != nil && at > last && have.GetEpoch() == w.GetEpoch() && SameRequest(have, w) {
+		return at, nil
+	}
+	return 0, err
+}
+
+// PublishTombstone replaces the want of a key with a tombstone and cancels the
+// key's timer, under the same condition as PublishWant.
+func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (seq uint64, err error) {
+	seq, err = c.replaceWant(ctx, key, nil, last)
+	if !errors.Is(err, ErrSuperseded) {
+		return seq, err
+	}
+	if have, at, readErr := c.LastWant(ctx, key); readErr == nil && have == nil && at > last {
+		return at, nil
+	}
+	return 0, err
+}
+
+func (c *Client) replaceWant(ctx context.Context, key Key, data []byte, last uint64) (uint64, error) {
+	m := nats.NewMsg(key.Want())
+	m.Data = data
+	m.Header.Set(headerScheduleNext, "purge")
+	m.Header.Set(headerScheduler, key.Timer())
+	opts := []jetstream.PublishOpt{jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last)}
+	if data == nil {
+		m.Header.Set(headerOperation, "DEL")
+		opts = append(opts, jetstream.WithMsgTTL(TombstoneTTL))
+	}
+	ack, err := c.js.PublishMsg(ctx, m, opts...)
+	if err != nil {
+		return 0, fmt.Errorf("publish want of %s: %w", key, sentinel(err))
+	}
+	return ack.Sequence, nil
+}
+
+// PublishTimer sets the one timer of a key: at the given time the server
+// publishes due on the key's due subject. It fires a few milliseconds late,
+// and never sooner than 250 ms after it was set. The error wraps ErrSuperseded
+// when the want that due belongs to has been replaced.
+func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) error {
+	key := KeyOf(due.GetWant())
+	data, err := proto.Marshal(due)
+	if err != nil {
+		return fmt.Errorf("encode timer of %s: %w", key, err)
+	}
+	m := nats.NewMsg(key.Timer())
+	m.Data = data
+	m.Header.Set(headerSchedule, "@at "+at.UTC().Format(time.RFC3339Nano))
+	m.Header.Set(headerScheduleTarget, key.Due())
+	m.Header.Set(headerScheduleTTL, DueTTL.String())
+	_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
+		jetstream.WithExpectLastSequenceForSubject(due.GetWantSequence(), key.Want()))
+	if err != nil {
+		return fmt.Errorf("publish timer of %s: %w", key, sentinel(err))
+	}
+	return nil
+}
+
+// PublishResult hands an outcome to the writer. A second one for the same
+// trigger is dropped by the server. The error wraps ErrFull when the stream
+// is full.
+func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
+	key := KeyOf(r.GetWant())
+	var subject, kind string
+	switch r.GetOutcome().(type) {
+	case *v1.Result_Content, *v1.Result_Unmodified:
+		subject, kind = key.Content(), "content"
+	case *v1.Result_Removed:
+		subject, kind = key.Removed(), "removed"
+	default:
+		subject, kind = key.Failure(), "failure"
+	}
+	data, err := proto.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode result of %s: %w", key, err)
+	}
+	m := nats.NewMsg(subject)
+	m.Data = data
+	_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Results),
+		jetstream.WithMsgID(messageID(r.GetWant().GetEpoch(), r.GetSequence(), kind)))
+	if err != nil {
+		return fmt.Errorf("publish result of %s: %w", key, sentinel(err))
+	}
+	return nil
+}
+
+// PublishDeadLetter keeps what could not be done. The id tells the message
+// apart from others, so that a redelivered trigger adds no second entry.
+func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLetter, id string) error {
+	data, err := proto.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("encode dead letter of %s: %w", key, err)
+	}
+	m := nats.NewMsg(key.DeadLetter(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost()))
+	m.Data = data
+	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Failures), jetstream.WithMsgID(id)); err != nil {
+		return fmt.Errorf("publish dead letter of %s: %w", key, sentinel(err))
+	}
+	return nil
+}
+
+// messageID names what a trigger led to.
+func messageID(epoch int64, seq uint64, kind string) string {
+	return strconv.FormatInt(epoch, 10) + "." + strconv.FormatUint(seq, 10) + "." + kind
+}
+
+// sentinel adds the error of this package that an answer of the server means.
+func sentinel(err error) error {
+	switch {
+	case hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant):
+		return fmt.Errorf("%w (%w)", ErrSuperseded, err)
+	case hasCode(err, codeStoreFailed):
+		return fmt.Errorf("%w (%w)", ErrFull, err)
+	}
+	return err
+}

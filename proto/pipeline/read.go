@@ -1,0 +1,165 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// LastWant returns the last want of a key and its stream sequence. A tombstone
+// is a nil want. The error wraps ErrNoMessage when there is none, and
+// ErrMalformed when it cannot be decoded; the sequence is valid then.
+//
+// It is one direct get (ADR-31), which any replica of the stream may answer:
+// in a cluster the answer may be a little older than the last write.
+func (c *Client) LastWant(ctx context.Context, key Key) (*v1.Want, uint64, error) {
+	m, err := c.js.Conn().RequestWithContext(ctx, directGet+Requests+"."+key.Want(), nil)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read want of %s: %w", key, err)
+	}
+	switch status := m.Header.Get("Status"); status {
+	case "":
+	case "404":
+		return nil, 0, fmt.Errorf("read want of %s: %w", key, ErrNoMessage)
+	default:
+		return nil, 0, fmt.Errorf("read want of %s: server answered %s %s", key, status, m.Header.Get("Description"))
+	}
+	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read want of %s: sequence: %w", key, err)
+	}
+	w, err := DecodeWant(key, m.Data)
+	return w, seq, err
+}
+
+const directGet = "$JS.API.DIRECT.GET."
+
+// DecodeWant decodes the payload of a want; a tombstone is nil. The want must
+// be for the key that its subject names. Errors wrap ErrMalformed.
+func DecodeWant(key Key, data []byte) (*v1.Want, error) {
+	if len(data) == 0 {
+		return nil, nil //nolint:nilnil // a tombstone is no error
+	}
+	w := new(v1.Want)
+	if err := decode(key, data, w, func() *v1.Want { return w }); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// DecodeDue decodes the payload of a due. Errors wrap ErrMalformed.
+func DecodeDue(key Key, data []byte) (*v1.Due, error) {
+	d := new(v1.Due)
+	if err := decode(key, data, d, d.GetWant); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// DecodeResult decodes the payload of a result. Errors wrap ErrMalformed.
+func DecodeResult(key Key, data []byte) (*v1.Result, error) {
+	r := new(v1.Result)
+	if err := decode(key, data, r, r.GetWant); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func decode(key Key, data []byte, into proto.Message, want func() *v1.Want) error {
+	if err := proto.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("decode message for %s: %w (%w)", key, ErrMalformed, err)
+	}
+	if w := want(); w == nil || KeyOf(w) != key || w.GetUrl() == "" && w.GetUid() == "" {
+		return fmt.Errorf("decode message for %s: %w: it is for another key", key, ErrMalformed)
+	}
+	return nil
+}
+
+// Entry is a message of Requests as Load hands it out.
+type Entry struct {
+	// Subject of the message.
+	Subject string
+	// Sequence in the stream.
+	Sequence uint64
+	// Time at which the stream stored it.
+	Time time.Time
+	// Data is the payload; nil when only headers were asked for.
+	Data []byte
+}
+
+// LoadWants calls each with the last message of every want subject, tombstones
+// included, in stream order.
+func (c *Client) LoadWants(ctx context.Context, each func(Entry) error) error {
+	return c.load(ctx, wantPrefix+">", false, each)
+}
+
+// LoadTimers calls each with every pending timer, without its payload.
+func (c *Client) LoadTimers(ctx context.Context, each func(Entry) error) error {
+	return c.load(ctx, timerPrefix+">", true, each)
+}
+
+// load reads through an ephemeral push consumer, delivered to the inbox of the
+// connection, so that the reader needs no right to pull from other consumers.
+func (c *Client) load(ctx context.Context, filter string, headersOnly bool, each func(Entry) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	consumer, err := c.js.CreateOrUpdatePushConsumer(ctx, Requests, jetstream.ConsumerConfig{
+		DeliverSubject:    c.js.Conn().NewInbox(),
+		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+		AckPolicy:         jetstream.AckNonePolicy,
+		FilterSubject:     filter,
+		HeadersOnly:       headersOnly,
+		InactiveThreshold: 10 * time.Second,
+		FlowControl:       true,
+		IdleHeartbeat:     5 * time.Second,
+		MemoryStorage:     true,
+		Replicas:          1,
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", filter, err)
+	}
+	if consumer.CachedInfo().NumPending == 0 { // nothing would ever be delivered
+		return nil
+	}
+	errDone := errors.New("done")
+	var next uint64 = 1
+	reader, err := consumer.Consume(func(m jetstream.Msg) {
+		if ctx.Err() != nil {
+			return
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			cancel(err)
+			return
+		}
+		if meta.Sequence.Consumer != next {
+			cancel(fmt.Errorf("message %d of the consumer is missing", next))
+			return
+		}
+		next++
+		e := Entry{Subject: m.Subject(), Sequence: meta.Sequence.Stream, Time: meta.Timestamp, Data: m.Data()}
+		if err := each(e); err != nil {
+			cancel(err)
+		} else if meta.NumPending == 0 {
+			cancel(errDone)
+		}
+	}, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { cancel(err) }))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", filter, err)
+	}
+	<-ctx.Done()
+	reader.Stop()
+	<-reader.Closed()
+	if err := context.Cause(ctx); !errors.Is(err, errDone) {
+		return fmt.Errorf("read %s: %w", filter, err)
+	}
+	return nil
+}
+

@@ -1,0 +1,130 @@
+package pipeline
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Prefixes of the subjects; <ns>.<name>.<key> follows.
+const (
+	wantPrefix    = "curl.want."
+	duePrefix     = "curl.due."
+	timerPrefix   = "curl.timer."
+	contentPrefix = "curl.result.content."
+	failurePrefix = "curl.result.failure."
+	removedPrefix = "curl.result.removed."
+	deadPrefix    = "curl.failure."
+)
+
+// Key names one key of one ConfigMap.
+type Key struct {
+	// Namespace of the ConfigMap.
+	Namespace string
+	// Name of the ConfigMap.
+	Name string
+	// Key in data or binaryData.
+	Key string
+}
+
+// String returns namespace/name/key.
+func (k Key) String() string { return k.Namespace + "/" + k.Name + "/" + k.Key }
+
+func (k Key) tokens() string {
+	return token(k.Namespace) + "." + token(k.Name) + "." + token(k.Key)
+}
+
+// Want is the subject of the desired state, which is also the first trigger.
+func (k Key) Want() string { return wantPrefix + k.tokens() }
+
+// Due is the subject of a fired timer or a replay.
+func (k Key) Due() string { return duePrefix + k.tokens() }
+
+// Timer is the subject of the one pending timer.
+func (k Key) Timer() string { return timerPrefix + k.tokens() }
+
+// Content is the subject of fetched bodies.
+func (k Key) Content() string { return contentPrefix + k.tokens() }
+
+// Failure is the subject of changes of the failure state.
+func (k Key) Failure() string { return failurePrefix + k.tokens() }
+
+// Removed is the subject of pairs taken out of the annotation.
+func (k Key) Removed() string { return removedPrefix + k.tokens() }
+
+// DeadLetter is the subject of a failure that is kept, for its reason (an
+// Event reason) and host.
+func (k Key) DeadLetter(reason, host string) string {
+	return deadPrefix + token(reason) + "." + token(host) + "." + k.tokens()
+}
+
+// Kind is what a subject carries.
+type Kind int
+
+// The kinds of subjects.
+const (
+	KindWant Kind = iota + 1
+	KindDue
+	KindTimer
+	KindContent
+	KindFailure
+	KindRemoved
+)
+
+// ParseSubject returns the kind and key of a subject in CURL_REQUESTS or
+// CURL_RESULTS, or ErrSubject.
+func ParseSubject(subject string) (Kind, Key, error) {
+	for _, k := range []struct {
+		prefix string
+		kind   Kind
+	}{
+		{wantPrefix, KindWant},
+		{duePrefix, KindDue},
+		{timerPrefix, KindTimer},
+		{contentPrefix, KindContent},
+		{failurePrefix, KindFailure},
+		{removedPrefix, KindRemoved},
+	} {
+		if rest, ok := strings.CutPrefix(subject, k.prefix); ok {
+			key, err := parseKey(rest)
+			return k.kind, key, err
+		}
+	}
+	return 0, Key{}, fmt.Errorf("%w: %q", ErrSubject, subject)
+}
+
+// ParseDeadLetter returns reason, host and key of a subject in CURL_FAILURES,
+// or ErrSubject.
+func ParseDeadLetter(subject string) (reason, host string, key Key, err error) {
+	rest, ok := strings.CutPrefix(subject, deadPrefix)
+	if !ok {
+		return "", "", Key{}, fmt.Errorf("%w: %q", ErrSubject, subject)
+	}
+	parts := strings.SplitN(rest, ".", 3)
+	if len(parts) != 3 {
+		return "", "", Key{}, fmt.Errorf("%w: %q", ErrSubject, subject)
+	}
+	if reason, err = untoken(parts[0]); err != nil {
+		return "", "", Key{}, err
+	}
+	if host, err = untoken(parts[1]); err != nil {
+		return "", "", Key{}, err
+	}
+	key, err = parseKey(parts[2])
+	return reason, host, key, err
+}
+
+func parseKey(tokens string) (Key, error) {
+	parts := strings.Split(tokens, ".")
+	if len(parts) != 3 {
+		return Key{}, fmt.Errorf("%w: %d tokens where 3 are due", ErrSubject, len(parts))
+	}
+	var out [3]string
+	for i, p := range parts {
+		s, err := untoken(p)
+		if err != nil {
+			return Key{}, err
+		}
+		out[i] = s
+	}
+	return Key{Namespace: out[0], Name: out[1], Key: out[2]}, nil
+}

@@ -1,0 +1,77 @@
+package pipeline
+
+import (
+	"fmt"
+	"strings"
+)
+
+const upperHex = "0123456789ABCDEF"
+
+// emptyToken stands for the empty string: a subject has no empty tokens, and
+// a lone percent sign is no escape sequence.
+const emptyToken = "%"
+
+// token writes s as one token of a subject. Letters, digits, '-', '_' and ':'
+// stand for themselves, every other byte as %XX, so that no value can add a
+// token or a wildcard. The mapping is one to one.
+func token(s string) string {
+	if s == "" {
+		return emptyToken
+	}
+	clean := true
+	for i := 0; i < len(s) && clean; i++ {
+		clean = plain(s[i])
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s) + 8)
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; plain(c) {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('%')
+			b.WriteByte(upperHex[c>>4])
+			b.WriteByte(upperHex[c&15])
+		}
+	}
+	return b.String()
+}
+
+// untoken is the inverse of token. It accepts only what token writes.
+func untoken(t string) (string, error) {
+	if t == emptyToken {
+		return "", nil
+	}
+	if t == "" {
+		return "", fmt.Errorf("%w: empty token", ErrSubject)
+	}
+	var b strings.Builder
+	b.Grow(len(t))
+	for i := 0; i < len(t); i++ {
+		c := t[i]
+		if c != '%' {
+			if !plain(c) {
+				return "", fmt.Errorf("%w: token %q", ErrSubject, t)
+			}
+			b.WriteByte(c)
+			continue
+		}
+		if i+2 >= len(t) {
+			return "", fmt.Errorf("%w: token %q", ErrSubject, t)
+		}
+		hi, lo := strings.IndexByte(upperHex, t[i+1]), strings.IndexByte(upperHex, t[i+2])
+		if hi < 0 || lo < 0 || plain(byte(hi<<4|lo)) {
+			return "", fmt.Errorf("%w: token %q", ErrSubject, t)
+		}
+		b.WriteByte(byte(hi<<4 | lo))
+		i += 2
+	}
+	return b.String(), nil
+}
+
+func plain(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+		c == '-' || c == '_' || c == ':'
+}

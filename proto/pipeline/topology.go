@@ -1,0 +1,151 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Names of the streams.
+const (
+	// Requests holds what is wanted, what is due and the pending timers.
+	Requests = "CURL_REQUESTS"
+	// Results holds outcomes until the writer has applied them.
+	Results = "CURL_RESULTS"
+	// Failures keeps what could not be done, with the original request.
+	Failures = "CURL_FAILURES"
+)
+
+// Names of the durable pull consumers, shared by all replicas of a service.
+const (
+	// FetcherConsumer reads wants and dues from Requests.
+	FetcherConsumer = "fetcher"
+	// WriterConsumer reads Results.
+	WriterConsumer = "writer"
+)
+
+// AckWait is how long a delivered message may be worked on before the server
+// delivers it to another replica. It runs while the message waits in the
+// client's buffer too.
+const AckWait = 30 * time.Second
+
+// TombstoneTTL is how long a tombstone of a want is kept: longer than any
+// trigger of it can be on its way.
+const TombstoneTTL = time.Hour
+
+// DueTTL is how long a fired timer is kept.
+const DueTTL = 24 * time.Hour
+
+// MaxRequestBytes bounds a message in Requests, headers included.
+const MaxRequestBytes = 64 << 10
+
+// Topology is what may be chosen about the streams.
+type Topology struct {
+	// Replicas of each stream: 1, 3 or 5; 0 leaves existing streams as they
+	// are and creates new ones with 1.
+	Replicas int
+	// MaxResultBytes bounds the stream of results; when it is full, fetchers
+	// wait for the writer. 0: 4 GiB.
+	MaxResultBytes int64
+	// MaxFailureBytes bounds the history of failures; the oldest go first.
+	// 0: 1 GiB.
+	MaxFailureBytes int64
+	// FailureAge is how long failures are kept. 0: 14 days.
+	FailureAge time.Duration
+	// MaxPending bounds the messages in work at all replicas of one service
+	// together. 0: 4,096.
+	MaxPending int
+}
+
+func (t Topology) withDefaults() Topology {
+	if t.MaxResultBytes == 0 {
+		t.MaxResultBytes = 4 << 30
+	}
+	if t.MaxFailureBytes == 0 {
+		t.MaxFailureBytes = 1 << 30
+	}
+	if t.FailureAge == 0 {
+		t.FailureAge = 14 * 24 * time.Hour
+	}
+	if t.MaxPending == 0 {
+		t.MaxPending = 4096
+	}
+	return t
+}
+
+// streams returns the configurations that the pipeline needs.
+func (t Topology) streams() []jetstream.StreamConfig {
+	return []jetstream.StreamConfig{
+		{
+			Name:        Requests,
+			Description: "curl-me-that: what is wanted, due, and scheduled",
+			Subjects:    []string{wantPrefix + ">", duePrefix + ">", timerPrefix + ">"},
+			Retention:   jetstream.LimitsPolicy,
+			// One message per subject, and no limit by age, bytes or count:
+			// such a limit would delete pending timers silently (ADR-51).
+			MaxMsgsPerSubject: 1,
+			Discard:           jetstream.DiscardOld,
+			MaxMsgSize:        MaxRequestBytes,
+			Duplicates:        2 * time.Minute,
+			Storage:           jetstream.FileStorage,
+			Replicas:          t.Replicas,
+			AllowDirect:       true,
+			AllowMsgTTL:       true,
+			AllowMsgSchedules: true,
+		},
+		{
+			Name:        Results,
+			Description: "curl-me-that: outcomes that wait for the writer",
+			Subjects:    []string{contentPrefix + ">", failurePrefix + ">", removedPrefix + ">"},
+			Retention:   jetstream.WorkQueuePolicy,
+			// Not 1: an outcome that arrives late would replace a newer one
+			// that is still queued; the writer's fence picks the newest.
+			MaxMsgsPerSubject: 8,
+			Discard:           jetstream.DiscardNew,
+			MaxBytes:          t.MaxResultBytes,
+			Duplicates:        5 * time.Minute,
+			Compression:       jetstream.S2Compression,
+			Storage:           jetstream.FileStorage,
+			Replicas:          t.Replicas,
+		},
+		{
+			Name:              Failures,
+			Description:       "curl-me-that: what could not be done, for replay",
+			Subjects:          []string{deadPrefix + ">"},
+			Retention:         jetstream.LimitsPolicy,
+			MaxMsgsPerSubject: 10,
+			MaxAge:            t.FailureAge,
+			MaxBytes:          t.MaxFailureBytes,
+			Discard:           jetstream.DiscardOld,
+			Duplicates:        5 * time.Minute,
+			Storage:           jetstream.FileStorage,
+			Replicas:          t.Replicas,
+			AllowDirect:       true,
+		},
+	}
+}
+
+// consumers returns the consumer that each stream needs.
+func (t Topology) consumers() map[string]jetstream.ConsumerConfig {
+	return map[string]jetstream.ConsumerConfig{
+		Requests: {
+			Durable:        FetcherConsumer,
+			Description:    "curl-me-that fetchers",
+			FilterSubjects: []string{wantPrefix + ">", duePrefix + ">"},
+			AckPolicy:      jetstream.AckExplicitPolicy,
+			AckWait:        AckWait,
+			// Without a limit: the fetcher itself puts a message aside that
+			// comes again and again; the server would only stop delivering.
+			MaxDeliver:    -1,
+			MaxAckPending: t.MaxPending,
+		},
+		Results: {
+			Durable:       WriterConsumer,
+			Description:   "curl-me-that writers",
+			AckPolicy:     jetstream.AckExplicitPolicy,
+			AckWait:       AckWait,
+			MaxDeliver:    -1,
+			MaxAckPending: t.MaxPending,
+		},
+	}
+}
