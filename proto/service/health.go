@@ -1,0 +1,113 @@
+package service
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Health knows which parts of a process are ready. The process is ready when
+// all of them are.
+type Health struct {
+	mu    sync.Mutex
+	parts []*Part
+}
+
+// NewHealth returns a Health without parts, which is ready.
+func NewHealth() *Health { return &Health{} }
+
+// Part adds a part that is not ready yet.
+func (h *Health) Part(name string) *Part {
+	p := &Part{name: name, reason: "starting"}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.parts = append(h.parts, p)
+	return p
+}
+
+// Ready tells whether all parts are ready.
+func (h *Health) Ready() bool {
+	for _, p := range h.list() {
+		if p.why() != "" {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *Health) list() []*Part {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	parts := slices.Clone(h.parts)
+	slices.SortStableFunc(parts, func(a, b *Part) int { return strings.Compare(a.name, b.name) })
+	return parts
+}
+
+// ServeHTTP answers 200 when all parts are ready and 503 when not; with
+// ?verbose it lists them, as Kubernetes' own components do.
+func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var b strings.Builder
+	ready := true
+	for _, p := range h.list() {
+		if why := p.why(); why != "" {
+			ready = false
+			fmt.Fprintf(&b, "[-]%s not ready: %s\n", p.name, why)
+		} else {
+			fmt.Fprintf(&b, "[+]%s ok\n", p.name)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if !ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	if _, verbose := r.URL.Query()["verbose"]; verbose || !ready {
+		fmt.Fprint(w, b.String())
+	}
+	if ready {
+		fmt.Fprint(w, "ok")
+	} else {
+		fmt.Fprint(w, "not ready")
+	}
+}
+
+// Part is one thing that must work for the process to be ready. A nil Part
+// may be used and does nothing.
+type Part struct {
+	name string
+
+	mu     sync.Mutex
+	reason string
+}
+
+// Ready tells that the part works.
+func (p *Part) Ready() { p.set("") }
+
+// NotReady tells why the part does not work.
+func (p *Part) NotReady(reason string) { p.set(reason) }
+
+// Set is Ready for a nil error and NotReady with a fixed sentence else; the
+// text of the error goes to the log, not to an open port.
+func (p *Part) Set(err error, reason string) {
+	if err == nil {
+		reason = ""
+	}
+	p.set(reason)
+}
+
+func (p *Part) set(reason string) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reason = reason
+}
+
+func (p *Part) why() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reason
+}

@@ -1,0 +1,78 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+// Options say which cluster to use.
+type Options struct {
+	// Kubeconfig is a file; empty: $KUBECONFIG, else the service account of
+	// the pod.
+	Kubeconfig string
+	// Context in the kubeconfig; empty: its current one.
+	Context string
+}
+
+// BindFlags adds the flags of the options.
+func (o *Options) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; without it $KUBECONFIG, else the service account of the pod")
+	fs.StringVar(&o.Context, "kube-context", "", "context in the kubeconfig; without it the current one")
+}
+
+// Config returns the client configuration for a service. Requests are not
+// throttled in the client: API Priority and Fairness paces them (KEP-1040).
+func (o *Options) Config(name string) (*rest.Config, error) {
+	config, err := o.load()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = -1, 0
+	config.UserAgent = "curl-me-that-" + name + "/" + service.BuildVersion()
+	return config, nil
+}
+
+func (o *Options) load() (*rest.Config, error) {
+	if o.Kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		config, err := rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("no cluster: give --kubeconfig or set KUBECONFIG, or run in a pod with a service account")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("use the service account of the pod: %w", err)
+		}
+		return config, nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	if err != nil {
+		where := o.Kubeconfig
+		if where == "" {
+			where = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		}
+		return nil, fmt.Errorf("read kubeconfig %s: %w", where, err)
+	}
+	return config, nil
+}
+
+// BridgeKlog sends what Kubernetes' libraries log to the logger.
+func BridgeKlog(log zerolog.Logger) {
+	klog.SetLoggerWithOptions(Logr(log), klog.ContextualLogger(true))
+}
+
+// Logr returns the logger in the form that Kubernetes' libraries take.
+func Logr(log zerolog.Logger) logr.Logger {
+	return logr.FromSlogHandler(slog.Handler(zerolog.NewSlogHandler(log)))
+}

@@ -1,0 +1,110 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	client "k8s.io/client-go/kubernetes/typed/events/v1"
+)
+
+// Controller is the reporting controller of our Events.
+const Controller = "x-kv8s.io/curl-me-that"
+
+// maxNote is the limit of the API for the note of an Event, in bytes.
+const maxNote = 1024
+
+// Event tells the owner of a ConfigMap about a change of state.
+type Event struct {
+	// Namespace, Name and UID of the ConfigMap.
+	Namespace, Name string
+	UID             types.UID
+	// Warning tells whether something is wrong.
+	Warning bool
+	// Reason from the closed set, in CamelCase.
+	Reason string
+	// Action that was taken, or not taken, in CamelCase.
+	Action string
+	// Note is a sentence for people.
+	Note string
+	// Occurrence tells this change of state from another one with the same
+	// reason: the same one is said only once, whoever says it how often.
+	Occurrence string
+}
+
+// Recorder writes Events through events.k8s.io/v1.
+//
+// The stock recorder merges what it said in one life of the process. Here the
+// name of an Event is derived from what it says, so that the API server itself
+// keeps a change of state from being said twice, also after a restart, a
+// redelivered message, or by two replicas.
+type Recorder struct {
+	client   client.EventsV1Interface
+	instance string
+	now      func() time.Time
+}
+
+// NewRecorder returns a recorder for a service.
+func NewRecorder(c client.EventsV1Interface, name string, now func() time.Time) *Recorder {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return &Recorder{client: c, instance: cut(name+"/"+host, 128), now: now}
+}
+
+// Record writes an Event, unless it was written before or its namespace is
+// going away. Errors are worth another try.
+func (r *Recorder) Record(ctx context.Context, e Event) error {
+	kind := corev1.EventTypeNormal
+	if e.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	event := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: e.Namespace, Name: e.name()},
+		EventTime:           metav1.NewMicroTime(r.now()),
+		ReportingController: Controller,
+		ReportingInstance:   r.instance,
+		Action:              e.Action,
+		Reason:              e.Reason,
+		Type:                kind,
+		Note:                cut(e.Note, maxNote),
+		Regarding: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "ConfigMap", Namespace: e.Namespace, Name: e.Name, UID: e.UID,
+		},
+	}
+	_, err := r.client.Events(e.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err),
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
+	}
+	return fmt.Errorf("record Event %s for ConfigMap %s/%s: %w", e.Reason, e.Namespace, e.Name, err)
+}
+
+// name derives the name of the Event from what it says.
+func (e Event) name() string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(e.UID), e.Reason, e.Occurrence}, "\x00")))
+	return strings.TrimRight(cut(e.Name, 230), "-.") + "." + hex.EncodeToString(sum[:8])
+}
+
+// cut shortens s to at most n bytes without breaking a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

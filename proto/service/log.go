@@ -1,0 +1,50 @@
+package service
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+)
+
+// LogOptions say what is logged and how.
+type LogOptions struct {
+	// Level is the least level that is logged: debug, info, warn, error.
+	Level string
+	// Format is json, console, or auto: console on a terminal, else json.
+	Format string
+}
+
+// BindFlags adds the flags of the options.
+func (o *LogOptions) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Level, "log-level", "info", "least level that is logged: debug, info, warn or error")
+	fs.StringVar(&o.Format, "log-format", "auto", "json, console, or auto: console on a terminal, else json")
+}
+
+// New returns a logger that writes to w, stamped with the name of the service.
+func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
+	level, err := zerolog.ParseLevel(o.Level)
+	if err != nil || o.Level == "" {
+		return zerolog.Nop(), fmt.Errorf("--log-level: %q is not one of debug, info, warn, error", o.Level)
+	}
+	switch o.Format {
+	case "json":
+	case "console":
+		w = console(w)
+	case "auto":
+		if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+			w = console(w)
+		}
+	default:
+		return zerolog.Nop(), fmt.Errorf("--log-format: %q is not one of json, console, auto", o.Format)
+	}
+	return zerolog.New(w).Level(level).With().Timestamp().Str("service", name).Logger(), nil
+}
+
+func console(w io.Writer) io.Writer {
+	return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly}
+}

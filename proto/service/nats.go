@@ -1,0 +1,217 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+)
+
+// NATSOptions say how to reach the broker.
+type NATSOptions struct {
+	// URL is one or more server addresses, separated by commas.
+	URL string
+	// Creds is a file with a user JWT and NKey seed.
+	Creds string
+	// NKey is a file with an NKey seed.
+	NKey string
+	// CA is a file with certificates to trust in place of the system's.
+	CA string
+	// Cert and Key are files for client authentication by TLS.
+	Cert, Key string
+	// Dial connects in another way than the URL, such as within the process.
+	Dial nats.Option
+}
+
+// BindFlags adds the flags of the options.
+func (o *NATSOptions) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.URL, "nats-url", nats.DefaultURL, "addresses of the NATS servers, separated by commas")
+	fs.StringVar(&o.Creds, "nats-creds", "", "file with a NATS user JWT and NKey seed")
+	fs.StringVar(&o.NKey, "nats-nkey", "", "file with a NATS NKey seed")
+	fs.StringVar(&o.CA, "nats-ca", "", "file with the certificates to trust for NATS")
+	fs.StringVar(&o.Cert, "nats-cert", "", "file with the client certificate for NATS")
+	fs.StringVar(&o.Key, "nats-key", "", "file with the key of the client certificate for NATS")
+}
+
+// Validate checks what can be checked without a connection.
+func (o *NATSOptions) Validate() error {
+	for _, server := range strings.Split(o.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(server))
+		if err != nil || u.Host == "" {
+			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", redacted(server))
+		}
+	}
+	for flag, file := range map[string]string{"nats-creds": o.Creds, "nats-nkey": o.NKey, "nats-ca": o.CA, "nats-cert": o.Cert, "nats-key": o.Key} {
+		if file == "" {
+			continue
+		}
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("--%s: %w", flag, err)
+		}
+	}
+	if (o.Cert == "") != (o.Key == "") {
+		return errors.New("--nats-cert and --nats-key: one is given without the other")
+	}
+	return nil
+}
+
+// Connect returns a connection that waits for the broker, reconnects for ever,
+// and logs each change of state once. Inboxes are named after the service, so
+// that permissions can tell them apart: _INBOX_<name>.>
+//
+// It returns as soon as the broker has answered, or with ctx's error.
+func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logger, part *Part) (*nats.Conn, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	state := &linkState{log: log, part: part, servers: redacted(o.URL)}
+	opts := []nats.Option{
+		nats.Name("curl-me-that/" + name),
+		nats.CustomInboxPrefix("_INBOX_" + name),
+		nats.MaxReconnects(-1),
+		nats.RetryOnFailedConnect(true),
+		nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(500 * time.Millisecond),
+		nats.ReconnectJitter(500*time.Millisecond, 500*time.Millisecond),
+		nats.PingInterval(10 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.ReconnectBufSize(-1), // a publish during an outage fails at once and is tried again by its owner
+		nats.ConnectHandler(func(*nats.Conn) { state.up() }),
+		nats.ReconnectHandler(func(*nats.Conn) { state.up() }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { state.fault(err) }),
+	}
+	opts = append(opts, o.authentication()...)
+	if o.Dial != nil {
+		opts = append(opts, o.Dial)
+	}
+	state.down(nil)
+	nc, err := nats.Connect(o.URL, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS at %s: %w", state.servers, err)
+	}
+	select {
+	case <-state.connected():
+		return nc, nil
+	case <-ctx.Done():
+		nc.Close()
+		return nil, fmt.Errorf("connect to NATS at %s: %w", state.servers, ctx.Err())
+	}
+}
+
+func (o *NATSOptions) authentication() []nats.Option {
+	var opts []nats.Option
+	if o.Creds != "" {
+		opts = append(opts, nats.UserCredentials(o.Creds))
+	}
+	if o.NKey != "" {
+		opts = append(opts, func(c *nats.Options) error {
+			opt, err := nats.NkeyOptionFromSeed(o.NKey)
+			if err != nil {
+				return fmt.Errorf("--nats-nkey: %w", err)
+			}
+			return opt(c)
+		})
+	}
+	if o.CA != "" {
+		opts = append(opts, nats.RootCAs(o.CA))
+	}
+	if o.Cert != "" {
+		opts = append(opts, nats.ClientCert(o.Cert, o.Key))
+	}
+	return opts
+}
+
+// linkState turns the callbacks of a connection into one log line per change.
+type linkState struct {
+	log     zerolog.Logger
+	part    *Part
+	servers string
+
+	mu      sync.Mutex
+	isUp    bool
+	said    bool
+	faults  map[string]time.Time
+	waiting chan struct{}
+}
+
+func (s *linkState) connected() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiting == nil {
+		s.waiting = make(chan struct{})
+		if s.isUp {
+			close(s.waiting)
+		}
+	}
+	return s.waiting
+}
+
+func (s *linkState) up() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isUp {
+		return
+	}
+	s.isUp, s.said = true, false
+	s.part.Ready()
+	s.log.Info().Str("servers", s.servers).Msg("connected to NATS")
+	if s.waiting != nil {
+		select {
+		case <-s.waiting:
+		default:
+			close(s.waiting)
+		}
+	}
+}
+
+func (s *linkState) down(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isUp = false
+	s.part.NotReady("no connection to NATS")
+	if s.said || err == nil {
+		return
+	}
+	s.said = true
+	s.log.Warn().Err(err).Str("servers", s.servers).Msg("no connection to NATS; trying until there is one")
+}
+
+// fault logs an asynchronous error, at most once a minute for each text.
+func (s *linkState) fault(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.faults == nil || len(s.faults) > 100 {
+		s.faults = map[string]time.Time{}
+	}
+	if now := time.Now(); now.Sub(s.faults[err.Error()]) > time.Minute {
+		s.faults[err.Error()] = now
+		s.log.Error().Err(err).Msg("NATS reported an error")
+	}
+}
+
+// redacted returns server addresses without credentials.
+func redacted(servers string) string {
+	parts := strings.Split(servers, ",")
+	for i, p := range parts {
+		p = strings.TrimSpace(p)
+		if at := strings.LastIndex(p, "@"); at >= 0 {
+			scheme, _, ok := strings.Cut(p, "://")
+			p = p[at+1:]
+			if ok {
+				p = scheme + "://" + p
+			}
+		}
+		parts[i] = p
+	}
+	return strings.Join(parts, ",")
+}
