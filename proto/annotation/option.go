@@ -1,0 +1,82 @@
+package annotation
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// suspended reads curl-suspend. Empty means the same as absent, here and in the
+// other options: templates leave such values behind.
+func (g *Grammar) suspended(annotations map[string]string) (bool, error) {
+	key, value := g.option(annotations, SuspendName)
+	trimmed := strings.TrimSpace(value)
+	if trimmed == "" {
+		return false, nil
+	}
+	suspended, err := strconv.ParseBool(trimmed)
+	if err != nil {
+		return false, invalidOption(key, SuspendName, value, "is not true or false", "not a boolean")
+	}
+	return suspended, nil
+}
+
+// refresh reads curl-refresh and brings it within the limits. Zero means the
+// same as absent.
+func (g *Grammar) refresh(annotations map[string]string) (time.Duration, error) {
+	key, value := g.option(annotations, RefreshName)
+	trimmed := strings.TrimSpace(value)
+	if trimmed == "" {
+		return 0, nil
+	}
+	interval, err := time.ParseDuration(trimmed)
+	if err != nil || interval < 0 {
+		return 0, invalidOption(key, RefreshName, value, "is not a duration such as 10m", "not a positive Go duration")
+	}
+	if interval == 0 {
+		return 0, nil
+	}
+	return min(max(interval, g.minRefresh), MaxRefresh), nil
+}
+
+// now reads curl-now. A long value, or one that protobuf cannot carry, is
+// replaced by its digest, which changes when it does.
+func (g *Grammar) now(annotations map[string]string) string {
+	_, value := g.option(annotations, NowName)
+	if len(value) <= MaxNowBytes && utf8.ValidString(value) {
+		return value
+	}
+	digest := sha256.Sum256([]byte(value))
+	return "sha256:" + hex.EncodeToString(digest[:])
+}
+
+// digests reads curl-sha256. A digest for a key that is not asked for is
+// refused: it would protect nothing while its author believes it does.
+func (g *Grammar) digests(annotations map[string]string, request Request) (map[string]string, error) {
+	annotation, value := g.option(annotations, SHA256Name)
+	if strings.TrimSpace(value) == "" {
+		return nil, nil
+	}
+	digests := make(map[string]string)
+	cause := eachPair(value, func(key, digest string) string {
+		digests[key] = strings.ToLower(digest)
+		if raw, err := hex.DecodeString(digest); err != nil || len(raw) != sha256.Size {
+			return "the digest is not 64 hexadecimal digits"
+		}
+		return ""
+	})
+	if cause != "" {
+		return nil, invalidOption(annotation, SHA256Name, value,
+			"does not match expected format key=<64 hexadecimal digits>", cause)
+	}
+	for key := range digests {
+		if _, asked := request.URL(key); !asked {
+			return nil, invalidOption(annotation, SHA256Name, value,
+				"names a key that is not asked for", "key "+key+" is not asked for")
+		}
+	}
+	return digests, nil
+}

@@ -1,0 +1,175 @@
+package annotation
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// State tells whose a key is.
+type State int
+
+const (
+	// Unknown: the API server keeps no usable record for this object. It never
+	// kept one (an object created without any field), somebody emptied it, or
+	// it cannot be read. The object itself must be read.
+	Unknown State = iota
+	// None: nobody owns the key, as it does not exist.
+	None
+	// Ours: the writer is among the owners.
+	Ours
+	// Foreign: only others own the key.
+	Foreign
+)
+
+// String returns the name of the state, in lower case.
+func (s State) String() string {
+	switch s {
+	case None:
+		return "none"
+	case Ours:
+		return "ours"
+	case Foreign:
+		return "foreign"
+	}
+	return "unknown"
+}
+
+// Ownership is whose a key is, and since when.
+type Ownership struct {
+	// State of the key.
+	State State
+	// Fingerprint names what stands in the way of State being Ours: "none",
+	// "unknown", or manager/operation/time of the newest foreign owner, hashed
+	// when that is longer than 64 characters. It changes when a foreign owner
+	// writes again. Empty for Ours.
+	Fingerprint string
+}
+
+// maxFingerprint is the longest fingerprint, in bytes.
+const maxFingerprint = 64
+
+// Owners is the record of who owns what in one ConfigMap, read once for all of
+// its keys. The zero value knows nothing.
+type Owners struct {
+	managers []manager
+}
+
+// manager is one entry of managedFields that owns something we look at.
+type manager struct {
+	name      string
+	operation metav1.ManagedFieldsOperationType
+	time      time.Time
+	fields    fields
+}
+
+// fields is the part of FieldsV1 that we look at (KEP-555). The names below
+// data and annotations carry the prefix "f:"; "." stands for the map itself.
+type fields struct {
+	Data       map[string]json.RawMessage `json:"f:data"`
+	BinaryData map[string]json.RawMessage `json:"f:binaryData"`
+	Metadata   struct {
+		Annotations map[string]json.RawMessage `json:"f:annotations"`
+	} `json:"f:metadata"`
+}
+
+// ParseOwners reads managedFields. An error, which wraps ErrManagedFields, says
+// what cannot be read; Owners then knows nothing and is safe to use.
+//
+// The API server keeps the record whole or not at all: once emptied, by [{}],
+// it stays empty until somebody applies, and then everything that exists gets
+// the owner before-first-apply.
+func ParseOwners(entries []metav1.ManagedFieldsEntry) (Owners, error) {
+	owners := Owners{managers: make([]manager, 0, len(entries))}
+	for i, entry := range entries {
+		raw := entry.FieldsV1.GetRawBytes()
+		if entry.Subresource != "" || len(raw) == 0 || string(raw) == "null" {
+			continue
+		}
+		parsed := manager{name: entry.Manager, operation: entry.Operation}
+		if entry.Time != nil {
+			parsed.time = entry.Time.UTC()
+		}
+		if entry.FieldsType != "FieldsV1" {
+			return Owners{}, fmt.Errorf("%w: entry %d is of type %q", ErrManagedFields, i, entry.FieldsType)
+		}
+		if err := json.Unmarshal(raw, &parsed.fields); err != nil {
+			return Owners{}, fmt.Errorf("%w: entry %d: %w", ErrManagedFields, i, err)
+		}
+		owners.managers = append(owners.managers, parsed)
+	}
+	slices.SortFunc(owners.managers, newestFirst)
+	return owners, nil
+}
+
+// Owner tells whose one key is. For several keys use ParseOwners.
+func Owner(entries []metav1.ManagedFieldsEntry, key string) Ownership {
+	owners, err := ParseOwners(entries)
+	if err != nil {
+		return Owners{}.Of(key)
+	}
+	return owners.Of(key)
+}
+
+// Of tells whose key is.
+func (o Owners) Of(key string) Ownership {
+	if len(o.managers) == 0 {
+		return Ownership{State: Unknown, Fingerprint: "unknown"}
+	}
+	ownership := Ownership{State: None, Fingerprint: "none"}
+	for _, m := range o.managers {
+		if !m.ownsKey(key) {
+			continue
+		}
+		if m.name == FieldManager {
+			return Ownership{State: Ours}
+		}
+		if ownership.State == None {
+			ownership = Ownership{State: Foreign, Fingerprint: m.fingerprint()}
+		}
+	}
+	return ownership
+}
+
+// AnnotationChanged returns when the newest owner of an annotation last wrote,
+// to the second; the zero time when nobody is known to own it.
+func (o Owners) AnnotationChanged(annotation string) time.Time {
+	for _, m := range o.managers {
+		if _, owns := m.fields.Metadata.Annotations["f:"+annotation]; owns {
+			return m.time
+		}
+	}
+	return time.Time{}
+}
+
+// ownsKey tells whether m owns key in data or in binaryData.
+func (m manager) ownsKey(key string) bool {
+	_, data := m.fields.Data["f:"+key]
+	_, binary := m.fields.BinaryData["f:"+key]
+	return data || binary
+}
+
+// fingerprint returns what tells this owner and its last write from others.
+func (m manager) fingerprint() string {
+	text := m.name + "/" + string(m.operation) + "/" + m.time.Format(time.RFC3339)
+	if len(text) <= maxFingerprint {
+		return text
+	}
+	digest := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(digest[:16])
+}
+
+// newestFirst orders managers by time, and by name so that the order is stable.
+func newestFirst(a, b manager) int {
+	return cmp.Or(
+		b.time.Compare(a.time),
+		cmp.Compare(a.name, b.name),
+		cmp.Compare(a.operation, b.operation),
+	)
+}

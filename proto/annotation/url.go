@@ -1,0 +1,143 @@
+package annotation
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// maxHostBytes is the longest name that DNS can carry (RFC 1035 section 2.3.4),
+// written without its final dot.
+const maxHostBytes = 253
+
+// canonical returns raw in the one form in which URLs are compared, or what is
+// wrong with it. Scheme and host are lower case, a fragment is dropped, path
+// and query stay as written: they belong to the server. The canonical form of
+// a canonical URL is itself.
+func (g *Grammar) canonical(raw string) (canonical, wrong string) {
+	for i := range len(raw) {
+		if raw[i] <= ' ' || raw[i] > '~' {
+			return "", "the url has characters other than printable ASCII"
+		}
+	}
+	if len(raw) > MaxURLBytes {
+		return "", fmt.Sprintf("the url has more than %d characters", MaxURLBytes)
+	}
+	raw, _, _ = strings.Cut(raw, "#")
+	scheme, rest, found := cutScheme(raw)
+	if !found {
+		scheme, rest = g.defaultScheme, raw
+	}
+	if scheme != "http" && scheme != "https" {
+		return "", "the scheme is neither http nor https"
+	}
+	end := strings.IndexAny(rest, "/?")
+	if end < 0 {
+		end = len(rest)
+	}
+	parsed, err := url.Parse(scheme + "://" + rest)
+	if err != nil {
+		// Its text quotes parts of the url.
+		return "", "the url cannot be parsed"
+	}
+	if strings.Contains(rest[:end], "@") || parsed.User != nil {
+		return "", "the url carries a user name or a password"
+	}
+	host, wrong := canonicalHost(parsed)
+	if wrong != "" {
+		return "", wrong
+	}
+	canonical = scheme + "://" + host + rest[end:]
+	if len(canonical) > MaxURLBytes {
+		return "", fmt.Sprintf("the url has more than %d characters", MaxURLBytes)
+	}
+	return canonical, ""
+}
+
+// cutScheme splits a URL at "://" when a scheme stands before it (RFC 3986
+// section 3.1). A colon alone does not make one: data.example.com:8080/x is a
+// host and a port.
+func cutScheme(raw string) (scheme, rest string, found bool) {
+	scheme, rest, found = strings.Cut(raw, "://")
+	if !found || scheme == "" {
+		return "", raw, false
+	}
+	for i := range len(scheme) {
+		c := scheme[i] | 0x20
+		letter := 'a' <= c && c <= 'z'
+		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(scheme[i]))) {
+			return "", raw, false
+		}
+	}
+	return strings.ToLower(scheme), rest, true
+}
+
+// canonicalHost returns host and port of u, or what is wrong with them.
+func canonicalHost(u *url.URL) (host, wrong string) {
+	if strings.HasSuffix(u.Host, ":") {
+		return "", "the port is missing"
+	}
+	host, wrong = canonicalName(u)
+	if wrong != "" || u.Port() == "" {
+		return host, wrong
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil || port == 0 {
+		return "", "the port is not a number from 1 to 65535"
+	}
+	return host + ":" + strconv.FormatUint(port, 10), ""
+}
+
+// canonicalName returns the host of u without its port, or what is wrong with it.
+func canonicalName(u *url.URL) (name, wrong string) {
+	name = u.Hostname()
+	if name == "" {
+		return "", "the host is missing"
+	}
+	if !strings.HasPrefix(u.Host, "[") {
+		name = strings.ToLower(name)
+		if !isHostName(name) {
+			return "", "the host is not a host name"
+		}
+		return name, ""
+	}
+	text, zone, zoned := strings.Cut(name, "%")
+	addr, err := netip.ParseAddr(text)
+	if err != nil || !addr.Is6() {
+		return "", "the host is not an IPv6 address"
+	}
+	if !zoned {
+		return "[" + strings.ToLower(text) + "]", ""
+	}
+	if zone == "" || strings.IndexFunc(zone, isNoZone) >= 0 {
+		return "", "the host is not an IPv6 address with a zone"
+	}
+	return "[" + strings.ToLower(text) + "%25" + zone + "]", "" // RFC 6874 section 2
+}
+
+// isNoZone tells the characters that no name of a network interface needs.
+func isNoZone(c rune) bool {
+	return !('a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.ContainsRune("-_.", c))
+}
+
+// isHostName tells whether name could be looked up: labels of letters, digits,
+// hyphens and underscores, none empty but the root.
+func isHostName(name string) bool {
+	name = strings.TrimSuffix(name, ".")
+	if len(name) > maxHostBytes {
+		return false
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 {
+			return false
+		}
+		for _, c := range label {
+			if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,119 @@
+package status
+
+import (
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+)
+
+// maxValidatorBytes is the longest ETag or Last-Modified that is kept. The
+// server chooses them; without one the next fetch is unconditional.
+const maxValidatorBytes = 256
+
+// Entry is the state of one key.
+type Entry struct {
+	// URL that the body in the key was fetched from, canonical and whole.
+	URL string `json:"url,omitempty"`
+	// SHA256 of the body, 64 lower-case hexadecimal digits; empty: the key was
+	// never written by us.
+	SHA256 string `json:"sha256,omitempty"`
+	// Size of the body in bytes.
+	Size int64 `json:"size,omitempty"`
+	// FetchedAt is when the body last changed, to the second.
+	FetchedAt time.Time `json:"fetchedAt,omitzero"`
+	// ETag of the answer (RFC 9110 section 8.8.3).
+	ETag string `json:"etag,omitempty"`
+	// LastModified of the answer (RFC 9110 section 8.8.2).
+	LastModified string `json:"lastModified,omitempty"`
+	// Binary tells that the body is in binaryData.
+	Binary bool `json:"binary,omitempty"`
+
+	// Error is the reason of the failure that lasts, as in Events; empty: well.
+	Error string `json:"error,omitempty"`
+	// ErrorURL is the URL that fails, when it is not URL: the annotation has
+	// changed and the key still holds the body of the old one.
+	ErrorURL string `json:"errorUrl,omitempty"`
+	// Since is when the first attempt of the unbroken row of failures was made,
+	// to the second.
+	Since time.Time `json:"since,omitzero"`
+	// Attempts made in that row when it was reported.
+	Attempts uint32 `json:"attempts,omitempty"`
+	// GaveUp tells that nothing is tried before the next refresh, recheck,
+	// replay or edit.
+	GaveUp bool `json:"gaveUp,omitempty"`
+
+	// Drift is the fingerprint of the foreign or missing ownership under which
+	// the key was found to hold the right body (package annotation).
+	Drift string `json:"drift,omitempty"`
+	// Fence of the trigger that this entry answers.
+	Fence Fence `json:"fence,omitzero"`
+}
+
+// Written tells whether the key holds, or held, a body that we wrote.
+func (e Entry) Written() bool { return e.SHA256 != "" }
+
+// Failing tells whether the last attempt failed.
+func (e Entry) Failing() bool { return e.Error != "" }
+
+// FailingURL returns the URL that fails, or nothing.
+func (e Entry) FailingURL() string {
+	if !e.Failing() {
+		return ""
+	}
+	if e.ErrorURL != "" {
+		return e.ErrorURL
+	}
+	return e.URL
+}
+
+// normal returns e as it is written: times in UTC to the second, only validators
+// that can be sent, no ErrorURL that repeats URL.
+func (e Entry) normal() Entry {
+	e.FetchedAt = seconds(e.FetchedAt)
+	e.Since = seconds(e.Since)
+	e.ETag = validator(e.ETag)
+	e.LastModified = validator(e.LastModified)
+	if e.ErrorURL == e.URL {
+		e.ErrorURL = ""
+	}
+	return e
+}
+
+// check refuses what no writer has written.
+func (e Entry) check() error {
+	if e.Size < 0 {
+		return errors.New("size is negative")
+	}
+	for _, t := range []time.Time{e.FetchedAt, e.Since} {
+		if year := t.UTC().Year(); year < 1 || year > 9999 {
+			return errors.New("time is out of range") // and could not be written again
+		}
+	}
+	if e.SHA256 == "" {
+		return nil
+	}
+	digest, err := hex.DecodeString(e.SHA256)
+	if err != nil || len(digest) != 32 || hex.EncodeToString(digest) != e.SHA256 {
+		return errors.New("sha256 is not 64 lower-case hexadecimal digits")
+	}
+	return nil
+}
+
+// validator returns text when it is short enough to keep and may stand in a
+// request header, else nothing.
+func validator(text string) string {
+	outside := func(c rune) bool { return c < ' ' || c > '~' }
+	if len(text) > maxValidatorBytes || strings.IndexFunc(text, outside) >= 0 {
+		return ""
+	}
+	return text
+}
+
+// seconds returns t in UTC without a fraction.
+func seconds(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Second)
+}

@@ -1,0 +1,54 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Fence orders the triggers of one key. A result whose fence is not newer than
+// the one in the status annotation is stale.
+type Fence struct {
+	// Epoch is when the stream of requests was created, in Unix milliseconds.
+	// A stream that is created anew starts its sequence from 1, so it leads.
+	Epoch int64
+	// Seq is the stream sequence of the trigger.
+	Seq uint64
+}
+
+// ParseFence reads what String has written.
+func ParseFence(text string) (Fence, error) {
+	epochText, seqText, found := strings.Cut(text, ".")
+	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
+	seq, errSeq := strconv.ParseUint(seqText, 10, 64)
+	if !found || errEpoch != nil || errSeq != nil || epoch < 0 {
+		return Fence{}, fmt.Errorf("%w: not of the form epoch.sequence", ErrMalformedFence)
+	}
+	return Fence{Epoch: epoch, Seq: seq}, nil
+}
+
+// String returns the fence as epoch.sequence.
+func (f Fence) String() string {
+	return strconv.FormatInt(f.Epoch, 10) + "." + strconv.FormatUint(f.Seq, 10)
+}
+
+// Compare returns -1, 0 or +1 as f is older than, equal to or newer than other.
+func (f Fence) Compare(other Fence) int {
+	return cmp.Or(cmp.Compare(f.Epoch, other.Epoch), cmp.Compare(f.Seq, other.Seq))
+}
+
+// Newer tells whether f comes after other.
+func (f Fence) Newer(other Fence) bool { return f.Compare(other) > 0 }
+
+// IsZero tells whether there is no fence.
+func (f Fence) IsZero() bool { return f == Fence{} }
+
+// MarshalText implements encoding.TextMarshaler.
+func (f Fence) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *Fence) UnmarshalText(text []byte) (err error) {
+	*f, err = ParseFence(string(text))
+	return err
+}

@@ -1,0 +1,83 @@
+package status
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// MaxBytes is the longest value that Parse reads: what the API server allows
+// for all annotations of an object.
+const MaxBytes = 256 << 10
+
+// Status is the state of the keys of one ConfigMap.
+type Status struct {
+	// Keys holds one entry for each key that was ever asked for and has not
+	// been taken out since. Never nil in what Parse returns.
+	Keys map[string]Entry
+}
+
+// Parse reads the value of the status annotation. An absent one is empty. It
+// ignores fields that it does not know, and keys that no ConfigMap can have:
+// later versions may use them. On an error, which wraps ErrMalformed, the
+// status is empty and usable.
+func Parse(value string) (Status, error) {
+	empty := Status{Keys: map[string]Entry{}}
+	if value == "" {
+		return empty, nil
+	}
+	if len(value) > MaxBytes {
+		return empty, fmt.Errorf("%w: %d bytes, more than %d", ErrMalformed, len(value), MaxBytes)
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(value), &raw); err != nil {
+		return empty, fmt.Errorf("%w: no JSON object", ErrMalformed)
+	}
+	parsed := Status{Keys: make(map[string]Entry, len(raw))}
+	for key, text := range raw {
+		if len(validation.IsConfigMapKey(key)) > 0 {
+			continue
+		}
+		var entry Entry
+		if err := json.Unmarshal(text, &entry); err != nil {
+			return empty, fmt.Errorf("%w: key %s: not an entry", ErrMalformed, key)
+		}
+		if err := entry.check(); err != nil {
+			return empty, fmt.Errorf("%w: key %s: %w", ErrMalformed, key, err)
+		}
+		parsed.Keys[key] = entry.normal()
+	}
+	return parsed, nil
+}
+
+// String returns the value of the status annotation: compact JSON, keys sorted,
+// the same text for the same state. It is empty when there are no keys, and the
+// annotation is to be removed then.
+func (s Status) String() string {
+	if len(s.Keys) == 0 {
+		return ""
+	}
+	normal := make(map[string]Entry, len(s.Keys))
+	for key, entry := range s.Keys {
+		normal[key] = entry.normal()
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // people read the URLs
+	if err := encoder.Encode(normal); err != nil {
+		return "" // only a time beyond the year 9999 cannot be encoded
+	}
+	return string(bytes.TrimRight(text.Bytes(), "\n"))
+}
+
+// Clone returns a copy that can be changed without changing s.
+func (s Status) Clone() Status {
+	clone := Status{Keys: maps.Clone(s.Keys)}
+	if clone.Keys == nil {
+		clone.Keys = map[string]Entry{}
+	}
+	return clone
+}
