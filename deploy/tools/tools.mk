@@ -1,0 +1,34 @@
+# Development tools. Each is a module of its own, outside go.work, since their
+# dependencies conflict with each other and with ours. A binary lies under its
+# version and Go's, so a new one of either builds it again and nothing else does.
+
+TOOLS := $(CURDIR)/.cache/tools
+
+GO_VERSION         := $(shell go env GOVERSION)
+BUF_VERSION        := $(shell sed -n 's|.*github.com/bufbuild/buf \(v[^ ]*\).*|\1|p' deploy/tools/buf/go.mod)
+GOLANGCI_VERSION   := $(shell sed -n 's|.*github.com/golangci/golangci-lint/v2 \(v[^ ]*\).*|\1|p' deploy/tools/golangci-lint/go.mod)
+PROTOBUF_VERSION   := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
+
+BUF           := $(TOOLS)/buf-$(BUF_VERSION)-$(GO_VERSION)/buf
+GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)-$(GO_VERSION)/golangci-lint
+PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc-gen-go
+
+# Keep the caches of the tools in the checkout: they need no home directory.
+export GOLANGCI_LINT_CACHE := $(CURDIR)/.cache/golangci-lint
+export BUF_CACHE_DIR       := $(CURDIR)/.cache/buf
+
+# $(call build-tool,module directory,package)
+build-tool = GOWORK=off CGO_ENABLED=0 go build -C $(1) -trimpath -buildvcs=false -ldflags '-s -w' -o $@ $(2)
+
+$(BUF):
+	@echo "building buf $(BUF_VERSION) (a minute the first time)…"
+	@$(call build-tool,deploy/tools/buf,github.com/bufbuild/buf/cmd/buf)
+
+$(GOLANGCI_LINT):
+	@echo "building golangci-lint $(GOLANGCI_VERSION) (a few minutes the first time)…"
+	@$(call build-tool,deploy/tools/golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+# The generator comes from the protobuf module that the services link.
+$(PROTOC_GEN_GO):
+	@echo "building protoc-gen-go $(PROTOBUF_VERSION)…"
+	@$(call build-tool,proto,google.golang.org/protobuf/cmd/protoc-gen-go)
