@@ -1,0 +1,124 @@
+# Everything here needs Go, git and make. Tools that the build itself needs are
+# pinned under deploy/tools and built once into .cache/tools.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Go uses all cores by itself.
+.NOTPARALLEL:
+
+include deploy/tools/tools.mk
+
+REPOSITORY := github.com/kv8s/curl-me-that
+
+# go.work is the one list of modules.
+MODULES  := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
+PACKAGES := $(MODULES:%=./%/...)
+UNIT     := $(filter-out ./deploy/e2e/...,$(PACKAGES))
+
+COMMANDS := ./watcher/cmd/watcher ./fetcher/cmd/fetcher ./writer/cmd/writer \
+            ./deploy/local/cmd/curl-me-that ./deploy/local/cmd/control-plane
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# The version is stamped, so Go need not ask git for one, which fails in a
+# checkout that belongs to another user.
+GO_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false \
+           -ldflags '-s -w -X $(REPOSITORY)/proto/service.Version=$(VERSION)'
+
+# The race detector needs cgo, thus a C compiler with its headers.
+RACE = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && \
+         echo | $$(go env CC) -E -include stdlib.h -x c - >/dev/null 2>&1 && echo -race)
+GO_TEST = go test $(or $(RACE),$(info no working C compiler found: testing without the race detector)) $(TESTFLAGS)
+
+# Starts an API server for the command behind it, unless KUBECONFIG names one.
+WITH_CLUSTER := bin/control-plane exec --
+
+TESTFLAGS ?=
+FUZZTIME  ?= 10s
+N         ?= 2000
+
+##@ Use
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build watcher, fetcher, writer and curl-me-that into bin/
+	$(GO_BUILD) -o bin/ $(COMMANDS)
+
+.PHONY: demo
+demo: build ## See it work: a cluster, a server that tells jokes, two sample ConfigMaps (Ctrl-C ends it)
+	bin/curl-me-that demo $(DEMO_ARGS)
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-acceptance ## Run all tests
+
+.PHONY: test-unit
+test-unit: control-plane ## Test each module by itself
+	$(WITH_CLUSTER) $(GO_TEST) $(UNIT)
+
+.PHONY: test-acceptance
+test-acceptance: build ## Test the built binaries as processes (uses KUBECONFIG if it is set)
+	$(WITH_CLUSTER) $(GO_TEST) -count=1 -timeout=30m ./deploy/e2e/...
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target for FUZZTIME (10s)
+	deploy/tools/fuzz $(FUZZTIME) $(MODULES)
+
+.PHONY: bench
+bench: build ## Measure the pipeline over N ConfigMaps (2000) against the API server's own ceiling
+	$(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench -n $(N) $(BENCHFLAGS)
+
+.PHONY: control-plane
+control-plane:
+	@$(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane
+
+##@ Change
+
+.PHONY: generate
+generate: $(BUF) $(PROTOC_GEN_GO) ## Generate Go from proto/**/*.proto
+	cd proto && PATH="$(dir $(PROTOC_GEN_GO)):$$PATH" $(BUF) generate
+
+.PHONY: fmt
+fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
+	$(BUF) format -w proto
+	$(GOLANGCI_LINT) fmt $(MODULES)
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
+	$(GOLANGCI_LINT) run $(PACKAGES)
+
+.PHONY: verify
+verify: verify-proto verify-modules verify-imports verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, modules, imports, format, lint
+
+.PHONY: verify-proto
+verify-proto: $(BUF) $(PROTOC_GEN_GO)
+	$(BUF) lint proto
+	PATH="$(dir $(PROTOC_GEN_GO)):$$PATH" deploy/tools/verify-generated $(BUF)
+	deploy/tools/verify-breaking $(BUF)
+
+.PHONY: verify-modules
+verify-modules:
+	deploy/tools/verify-modules $(MODULES)
+
+.PHONY: verify-imports
+verify-imports:
+	deploy/tools/verify-imports ./fetcher/... '^(sigs\.)?k8s\.io/'
+	deploy/tools/verify-imports ./proto/curlmethat/... '^github\.com/nats-io/|^net/http$$|k8s\.io/'
+
+.PHONY: verify-format
+verify-format: $(BUF) $(GOLANGCI_LINT)
+	$(BUF) format --diff --exit-code proto
+	$(GOLANGCI_LINT) fmt --diff $(MODULES)
+
+.PHONY: verify-vet
+verify-vet:
+	go vet $(PACKAGES)
+
+.PHONY: clean
+clean: ## Remove what was built; .cache, which takes minutes to fill, stays
+	rm -rf bin
