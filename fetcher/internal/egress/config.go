@@ -1,0 +1,112 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Config lists what a policy opens and closes beyond the default. The zero
+// value is the default policy: public addresses, ports 80, 443, 8080, 8443.
+// The field tags are the names of the flags.
+type Config struct {
+	// AllowCIDRs are prefixes, or single addresses, that may be reached at
+	// any port and by any name.
+	AllowCIDRs []string `yaml:"allow-cidr"`
+	// DenyCIDRs are prefixes, or single addresses, that may never be reached.
+	DenyCIDRs []string `yaml:"deny-cidr"`
+	// AllowHosts are host patterns freed from the name rule.
+	AllowHosts []string `yaml:"allow-host"`
+	// DenyHosts are host patterns that may never be reached.
+	DenyHosts []string `yaml:"deny-host"`
+	// OnlyHosts are the host patterns that may be reached; none: all.
+	OnlyHosts []string `yaml:"only-host"`
+	// AllowPorts are ports allowed beside the default ones.
+	AllowPorts []int `yaml:"allow-port"`
+}
+
+// DefaultPorts returns the ports that are always allowed.
+func DefaultPorts() []uint16 { return []uint16{80, 443, 8080, 8443} }
+
+// Validate checks every entry and names all that are wrong.
+func (c Config) Validate() error {
+	_, err := c.compile()
+	return err
+}
+
+// with returns the lists of both.
+func (c Config) with(more Config) Config {
+	return Config{
+		AllowCIDRs: slices.Concat(c.AllowCIDRs, more.AllowCIDRs),
+		DenyCIDRs:  slices.Concat(c.DenyCIDRs, more.DenyCIDRs),
+		AllowHosts: slices.Concat(c.AllowHosts, more.AllowHosts),
+		DenyHosts:  slices.Concat(c.DenyHosts, more.DenyHosts),
+		OnlyHosts:  slices.Concat(c.OnlyHosts, more.OnlyHosts),
+		AllowPorts: slices.Concat(c.AllowPorts, more.AllowPorts),
+	}
+}
+
+// rules are the compiled lists of a Config.
+type rules struct {
+	allow, deny                      []netip.Prefix
+	allowHosts, denyHosts, onlyHosts []glob
+	ports                            []uint16
+}
+
+func (c Config) compile() (rules, error) {
+	var r rules
+	var errs [6]error
+	r.allow, errs[0] = each("allow-cidr", c.AllowCIDRs, parsePrefix)
+	r.deny, errs[1] = each("deny-cidr", c.DenyCIDRs, parsePrefix)
+	r.allowHosts, errs[2] = each("allow-host", c.AllowHosts, parseGlob)
+	r.denyHosts, errs[3] = each("deny-host", c.DenyHosts, parseGlob)
+	r.onlyHosts, errs[4] = each("only-host", c.OnlyHosts, parseGlob)
+	r.ports, errs[5] = each("allow-port", c.AllowPorts, parsePort)
+	r.ports = append(DefaultPorts(), r.ports...)
+	return r, errors.Join(errs[:]...)
+}
+
+func each[S, T any](flag string, in []S, parse func(S) (T, error)) ([]T, error) {
+	out := make([]T, 0, len(in))
+	var errs []error
+	for _, entry := range in {
+		value, err := parse(entry)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s %q: %w", flag, fmt.Sprint(entry), err))
+			continue
+		}
+		out = append(out, value)
+	}
+	return out, errors.Join(errs...)
+}
+
+var (
+	errPrefix = errors.New("not an address range such as 10.0.0.0/8 or ::1/128")
+	errMapped = errors.New("write an IPv4 range as IPv4")
+	errPort   = errors.New("not a port from 1 to 65535")
+)
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	s = strings.TrimSpace(s)
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		addr, err := netip.ParseAddr(s)
+		if err != nil || addr.Zone() != "" {
+			return netip.Prefix{}, errPrefix
+		}
+		prefix = netip.PrefixFrom(addr, addr.BitLen())
+	}
+	if prefix.Addr().Is4In6() {
+		return netip.Prefix{}, errMapped
+	}
+	return prefix.Masked(), nil
+}
+
+func parsePort(n int) (uint16, error) {
+	if n < 1 || n > 65535 {
+		return 0, errPort
+	}
+	return uint16(n), nil
+}

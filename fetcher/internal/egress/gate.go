@@ -1,0 +1,111 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/reload"
+)
+
+// DefaultDialTimeout bounds one dial, lookup and all addresses included.
+const DefaultDialTimeout = 3 * time.Second
+
+// Options are the dependencies of a Gate. The zero value is complete.
+type Options struct {
+	// File is the path of the file with the policies of namespaces; empty: none.
+	File string
+	// DialTimeout bounds one dial; zero: DefaultDialTimeout.
+	DialTimeout time.Duration
+	// Resolver answers names; nil: the one of Go, never the one of the C
+	// library, which takes 127.1 and 0x7f000001 for addresses.
+	Resolver *net.Resolver
+	// Refuse has the last word about a permitted attempt, before it connects.
+	Refuse func(network, address string) error
+	// OnReload hears of each new content of File: nil if it is in force, else
+	// why the one before stays in force.
+	OnReload func(error)
+	// Ticks say when to look at File; nil: every reload.Interval.
+	Ticks <-chan time.Time
+}
+
+// Gate holds the policies of all namespaces. It is safe for concurrent use.
+type Gate struct {
+	options Options
+	base    Config
+	fixed   *policies
+	file    *reload.File[*policies]
+}
+
+// New checks the configuration of the flags and the file.
+func New(cfg Config, o Options) (*Gate, error) {
+	if o.DialTimeout == 0 {
+		o.DialTimeout = DefaultDialTimeout
+	}
+	if o.DialTimeout < 0 {
+		return nil, errors.New("dial timeout must be positive")
+	}
+	if o.Resolver == nil {
+		o.Resolver = &net.Resolver{PreferGo: true}
+	}
+	g := &Gate{options: o, base: cfg}
+	var err error
+	if o.File != "" {
+		g.file, err = reload.Open(o.File, g.parse)
+	} else {
+		g.fixed, err = newPolicies(cfg, nil, g.dialling())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("set up egress policy: %w", err)
+	}
+	return g, nil
+}
+
+func (g *Gate) dialling() dialling {
+	return dialling{resolver: g.options.Resolver, timeout: g.options.DialTimeout, refuse: g.options.Refuse}
+}
+
+// Run follows the file until ctx is done; without a file it just waits.
+func (g *Gate) Run(ctx context.Context) error {
+	if g.file == nil {
+		<-ctx.Done()
+		return nil
+	}
+	reload.Run(ctx, g.options.Ticks, func() {
+		changed, err := g.file.Poll()
+		if (changed || err != nil) && g.options.OnReload != nil {
+			g.options.OnReload(err)
+		}
+	})
+	return nil
+}
+
+// For returns the policy of a namespace as it is now. The caller asks again
+// for every fetch.
+func (g *Gate) For(namespace string) *Policy {
+	return g.current().of(namespace)
+}
+
+// InForce tells whether a policy that For has returned would be returned
+// still. Connections made under one that is not must not be used again.
+func (g *Gate) InForce(p *Policy) bool { return g.current().has(p) }
+
+func (g *Gate) current() *policies {
+	if g.file != nil {
+		return g.file.Value()
+	}
+	return g.fixed
+}
+
+// CheckURL judges a URL by its text; see Policy.CheckURL.
+func (g *Gate) CheckURL(namespace string, u *url.URL) error {
+	return g.For(namespace).CheckURL(u)
+}
+
+// Verdict judges a URL with all its addresses; see Policy.Verdict.
+func (g *Gate) Verdict(ctx context.Context, namespace, raw string) Verdict {
+	return g.For(namespace).Verdict(ctx, raw)
+}

@@ -1,0 +1,91 @@
+package egress
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Limits of DNS names in text form (RFC 1035 section 2.3.4).
+const (
+	maxName  = 253
+	maxLabel = 63
+)
+
+// reserved returns the suffixes that no public name has: RFC 6761 (localhost),
+// RFC 6762 (local), ICANN's private-use domain (internal), the cluster's
+// services, RFC 8375 (home.arpa), RFC 7686 (onion).
+func reserved() []string {
+	return []string{"localhost", "local", "internal", "svc", "home.arpa", "onion"}
+}
+
+// host is the part of a URL between the slashes, once its form is known.
+type host struct {
+	// name is in lower case, without a trailing dot; canonical for an address.
+	name string
+	// addr is valid if the host is an address.
+	addr netip.Addr
+}
+
+// parseHost judges the form of a host, as url.URL.Hostname gives it. Nothing
+// is decoded, folded or completed: what a resolver or a C library might take
+// for another host is refused.
+func parseHost(s string) (host, error) {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		if addr.Zone() != "" {
+			return host{}, &Denied{Class: ClassHost}
+		}
+		addr = addr.Unmap()
+		return host{name: addr.String(), addr: addr}, nil
+	}
+	name := strings.ToLower(strings.TrimSuffix(s, "."))
+	if name == "" || len(name) > maxName {
+		return host{}, &Denied{Class: ClassHost}
+	}
+	labels := strings.Split(name, ".")
+	for _, label := range labels {
+		if !isLabel(label) {
+			return host{}, &Denied{Class: ClassHost}
+		}
+	}
+	if isNumber(labels[len(labels)-1]) {
+		return host{}, &Denied{Class: ClassHost}
+	}
+	return host{name: name}, nil
+}
+
+func isLabel(s string) bool {
+	if s == "" || len(s) > maxLabel || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+// isNumber tells whether a last label makes a host an IPv4 address for the
+// looser parsers of this world (URL Standard, "ends in a number").
+func isNumber(label string) bool {
+	if strings.Trim(label, "0123456789") == "" {
+		return true
+	}
+	digits, hex := strings.CutPrefix(label, "0x")
+	return hex && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// isPrivateName tells whether a name cannot be public: a single label, or a
+// reserved suffix.
+func isPrivateName(name string) bool {
+	if !strings.Contains(name, ".") {
+		return true
+	}
+	for _, suffix := range reserved() {
+		if strings.HasSuffix(name, "."+suffix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,112 @@
+package egress
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// document is the file of --policy.
+type document struct {
+	// Policies add to the policy of the flags.
+	Policies []entry `yaml:"policies"`
+}
+
+// entry is the addition for some namespaces.
+type entry struct {
+	// Namespaces are names or patterns with *.
+	Namespaces []string `yaml:"namespaces"`
+	Config     `yaml:",inline"`
+}
+
+var (
+	errNoPolicies = errors.New("the file has no list \"policies\"")
+	errSecond     = errors.New("the file has more than one document")
+	errNamespaces = errors.New("names no namespaces; write namespaces: [\"*\"] for all")
+)
+
+// parse reads the file; an unknown field is an error, since a misspelt
+// deny-cidr would leave a door open.
+func (g *Gate) parse(content []byte) (*policies, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	decoder.KnownFields(true)
+	var doc document
+	if err := decoder.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	// An empty file is more likely half written than meant.
+	if doc.Policies == nil {
+		return nil, errNoPolicies
+	}
+	if err := decoder.Decode(new(document)); !errors.Is(err, io.EOF) {
+		return nil, errSecond
+	}
+	return newPolicies(g.base, doc.Policies, g.dialling())
+}
+
+// policies are those of all namespaces, of one content of the file.
+type policies struct {
+	base     Config
+	entries  []entry
+	patterns [][]glob
+	dialling dialling
+
+	mu   sync.Mutex
+	made map[string]*Policy
+}
+
+func newPolicies(base Config, entries []entry, d dialling) (*policies, error) {
+	if err := base.Validate(); err != nil {
+		return nil, err
+	}
+	p := &policies{base: base, entries: entries, dialling: d, made: map[string]*Policy{}}
+	for i, e := range entries {
+		if len(e.Namespaces) == 0 {
+			return nil, fmt.Errorf("policies[%d] %w", i, errNamespaces)
+		}
+		globs, err := each("namespaces", e.Namespaces, parseGlob)
+		if err := errors.Join(err, e.Validate()); err != nil {
+			return nil, fmt.Errorf("policies[%d]: %w", i, err)
+		}
+		p.patterns = append(p.patterns, globs)
+	}
+	return p, nil
+}
+
+// of returns the policy of a namespace. Namespaces with the same entries share
+// one, so there are never more than the entries can be combined.
+func (p *policies) of(namespace string) *Policy {
+	var matching strings.Builder
+	cfg := p.base
+	for i, globs := range p.patterns {
+		if matchesAny(globs, namespace) {
+			_, _ = fmt.Fprintf(&matching, "%d,", i)
+			cfg = cfg.with(p.entries[i].Config)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	made, ok := p.made[matching.String()]
+	if !ok {
+		// Every part was validated, and lists only add up.
+		made, _ = newPolicy(cfg, p.dialling)
+		p.made[matching.String()] = made
+	}
+	return made
+}
+
+func (p *policies) has(policy *Policy) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, made := range p.made {
+		if made == policy {
+			return true
+		}
+	}
+	return false
+}

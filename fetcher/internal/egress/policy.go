@@ -1,0 +1,105 @@
+package egress
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+
+	"code.dny.dev/ssrf"
+)
+
+// Policy is the verdict over hosts, ports and addresses for some namespaces.
+// It never changes; a changed file gives new policies, so two equal pointers
+// are the same policy. It is safe for concurrent use.
+type Policy struct {
+	rules
+	guardian *ssrf.Guardian
+	dialling dialling
+}
+
+func newPolicy(cfg Config, d dialling) (*Policy, error) {
+	r, err := cfg.compile()
+	if err != nil {
+		return nil, err
+	}
+	return &Policy{
+		rules: r,
+		guardian: ssrf.New(
+			ssrf.WithPorts(r.ports...),
+			ssrf.WithDeniedV4Prefixes(azurePlatform()),
+		),
+		dialling: d,
+	}, nil
+}
+
+// CheckURL judges a URL by its text. Where only an allow-cidr can lift the
+// verdict it is left to the dial. The error is a *Denied.
+func (p *Policy) CheckURL(u *url.URL) error {
+	_, err := p.target(u)
+	return err
+}
+
+// target is what is asked for, judged as far as possible without an address.
+type target struct {
+	host
+	port uint16
+	// unless is the objection of the name rule or the port rule, which only an
+	// allow-cidr lifts; nil if there is none.
+	unless *Denied
+}
+
+func (p *Policy) target(u *url.URL) (target, error) {
+	h, port, err := parts(u)
+	if err != nil {
+		return target{}, err
+	}
+	return p.admit(h, port)
+}
+
+// admit applies the rules 5 to 7, and the rest at once to an address.
+func (p *Policy) admit(h host, port uint16) (target, error) {
+	t := target{host: h, port: port}
+	if matchesAny(p.denyHosts, h.name) {
+		return t, &Denied{Class: ClassDenyHost}
+	}
+	if len(p.onlyHosts) > 0 && !matchesAny(p.onlyHosts, h.name) {
+		return t, &Denied{Class: ClassOnlyHost}
+	}
+	switch {
+	case !h.addr.IsValid() && isPrivateName(h.name) && !matchesAny(p.allowHosts, h.name):
+		t.unless = &Denied{Class: ClassName}
+	case !slices.Contains(p.ports, port):
+		t.unless = &Denied{Class: ClassPort}
+	}
+	if h.addr.IsValid() {
+		return t, p.address(t, h.addr)
+	}
+	if t.unless != nil && len(p.allow) == 0 {
+		return t, t.unless
+	}
+	return t, nil
+}
+
+// address applies the rules 8 to 10 to one address of a target.
+func (p *Policy) address(t target, addr netip.Addr) error {
+	addr = addr.Unmap()
+	switch {
+	case !addr.IsValid() || addr.Zone() != "":
+		return &Denied{Class: ClassAddress}
+	case covers(p.deny, addr):
+		return &Denied{Class: ClassDenyCIDR}
+	case covers(p.allow, addr):
+		if ssrf.IPv6NAT64Prefix.Contains(addr) {
+			return p.address(t, embedded(addr))
+		}
+		return nil
+	case t.unless != nil:
+		return t.unless
+	case isISATAP(addr):
+		return &Denied{Class: ClassAddress}
+	}
+	if err := p.guardian.SafeAddrPort(netip.AddrPortFrom(addr, t.port)); err != nil {
+		return &Denied{Class: ClassAddress}
+	}
+	return nil
+}

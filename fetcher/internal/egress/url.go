@@ -1,0 +1,76 @@
+package egress
+
+import (
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// MaxURLLength is the largest length of a URL, in characters.
+const MaxURLLength = 2048
+
+// ParseURL applies the rules 1 to 4, which need no policy, to the text of a
+// URL. The host of the returned URL is in lower case and without a trailing
+// dot, an address in its shortest form. The error is a *Denied.
+func ParseURL(raw string) (*url.URL, error) {
+	if len(raw) > MaxURLLength {
+		return nil, &Denied{Class: ClassLength}
+	}
+	for i := range len(raw) {
+		if c := raw[i]; c <= ' ' || c > '~' || c == '\\' {
+			return nil, &Denied{Class: ClassSyntax}
+		}
+	}
+	u, err := url.Parse(raw)
+	if err != nil || !u.IsAbs() {
+		return nil, &Denied{Class: ClassSyntax}
+	}
+	h, _, err := parts(u)
+	if err != nil {
+		return nil, err
+	}
+	u.Host = strings.TrimSuffix(net.JoinHostPort(h.name, u.Port()), ":")
+	return u, nil
+}
+
+// parts takes host and port out of a URL that has a scheme we speak, no
+// userinfo and nothing else that is odd.
+func parts(u *url.URL) (host, uint16, error) {
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return host{}, 0, &Denied{Class: ClassScheme}
+	case u.Opaque != "" || u.Host == "":
+		return host{}, 0, &Denied{Class: ClassSyntax}
+	case u.User != nil:
+		return host{}, 0, &Denied{Class: ClassUserinfo}
+	}
+	h, err := parseHost(u.Hostname())
+	if err != nil {
+		return host{}, 0, err
+	}
+	port, err := portOf(u)
+	return h, port, err
+}
+
+func portOf(u *url.URL) (uint16, error) {
+	text := u.Port()
+	switch {
+	case text != "":
+		return portNumber(text)
+	case strings.HasSuffix(u.Host, ":"):
+		return 0, &Denied{Class: ClassPort}
+	case u.Scheme == "https":
+		return 443, nil
+	}
+	return 80, nil
+}
+
+// portNumber refuses zero, signs, leading zeros and names.
+func portNumber(text string) (uint16, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != text {
+		return 0, &Denied{Class: ClassPort}
+	}
+	return uint16(n), nil
+}

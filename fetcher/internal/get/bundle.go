@@ -1,0 +1,21 @@
+package get
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+)
+
+var errBundle = errors.New("no PEM certificate in it")
+
+// parseBundle returns the roots of the system and those of a bundle.
+func parseBundle(pem []byte) (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("load the certificates of the system: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errBundle
+	}
+	return pool, nil
+}

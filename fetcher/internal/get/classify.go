@@ -1,0 +1,117 @@
+package get
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	curlmethatv1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// What this package finds wrong by itself.
+var (
+	errDeadline    = errors.New("deadline passed")
+	errRedirects   = errors.New("too many redirects")
+	errDowngrade   = errors.New("redirect from https to http")
+	errLocation    = errors.New("redirect without a usable Location")
+	errStatus      = errors.New("unexpected status")
+	errTooLarge    = errors.New("body exceeds the limit")
+	errCoding      = errors.New("content coding that was not asked for")
+	errProxyFailed = errors.New("egress proxy failed")
+)
+
+// handshakeError marks what went wrong in a TLS handshake.
+type handshakeError struct{ error }
+
+func (e *handshakeError) Unwrap() error { return e.error }
+
+// failure turns the cause of a failed GET into an Error. This is the one place
+// where causes are told apart; the first rule that fits decides.
+func (f *flight) failure(cause error) *Error {
+	e := &Error{Host: f.host, StatusCode: f.status, RetryAfter: f.retryAfter, Snippet: f.snippet, cause: cause}
+	e.Class, e.phrase = f.classify(cause)
+	return e
+}
+
+func (f *flight) classify(cause error) (curlmethatv1.FailureClass, string) {
+	var denied *egress.Denied
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(cause, &denied):
+		if f.hops > 0 {
+			return curlmethatv1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED,
+				"was redirected to a URL that the egress policy denies: " + denied.Error()
+		}
+		return curlmethatv1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, "is denied by the egress policy: " + denied.Error()
+	case errors.Is(cause, errRedirects):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS,
+			fmt.Sprintf("was redirected more than %d times", f.client.cfg.MaxRedirects)
+	case errors.Is(cause, errDowngrade):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, "was redirected from https to http"
+	case errors.Is(cause, errLocation):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_BAD_RESPONSE,
+			fmt.Sprintf("answered %d without a usable Location", f.status)
+	case errors.Is(cause, errStatus):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_BAD_STATUS, fmt.Sprintf("answered %d", f.status)
+	case errors.Is(cause, errTooLarge):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE,
+			fmt.Sprintf("answered with a body of more than %d bytes", f.limit)
+	case errors.Is(cause, errCoding):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, "answered with a Content-Encoding that was not asked for"
+	case errors.Is(cause, errProxyFailed):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, "did not get through the egress proxy"
+	case errors.As(cause, &dns):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_DNS_FAILED, "failed: the host name did not resolve"
+	case errors.Is(cause, errDeadline), errors.As(cause, &timeout) && timeout.Timeout():
+		return curlmethatv1.FailureClass_FAILURE_CLASS_TIMEOUT, "did not finish in time"
+	case isTLS(cause):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_TLS_FAILED, "failed: " + tlsPhrase(cause)
+	case !f.answered():
+		return curlmethatv1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, "failed: no connection, or closed without an answer"
+	case isCut(cause):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, "broke off before the answer was complete"
+	}
+	return curlmethatv1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, "answered with something that is not valid HTTP"
+}
+
+func isTLS(err error) bool {
+	var handshake *handshakeError
+	var certificate *tls.CertificateVerificationError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	return errors.As(err, &handshake) || errors.As(err, &certificate) ||
+		errors.As(err, &record) || errors.As(err, &alert)
+}
+
+// tlsPhrase says what is wrong with a certificate, in a closed set of words.
+func tlsPhrase(err error) string {
+	var invalid x509.CertificateInvalidError
+	var hostname x509.HostnameError
+	var authority x509.UnknownAuthorityError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "the certificate has expired or is not yet valid"
+	case errors.As(err, &hostname):
+		return "the certificate is for another host"
+	case errors.As(err, &authority):
+		return "the certificate is signed by an unknown authority"
+	case errors.As(err, &certificate), errors.As(err, &invalid):
+		return "the certificate is not valid"
+	}
+	return "the TLS handshake did not succeed"
+}
+
+// isCut tells whether the connection ended in the middle of an answer.
+func isCut(err error) bool {
+	var operation *net.OpError
+	var errno syscall.Errno
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.As(err, &operation) || errors.As(err, &errno)
+}

@@ -1,0 +1,116 @@
+package get
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/reload"
+)
+
+// Dependencies of a Client. The zero value is complete.
+type Dependencies struct {
+	// Observer hears how long each phase took; nil: nobody.
+	Observer Observer
+	// Now is the clock for dates in Retry-After; nil: time.Now.
+	Now func() time.Time
+	// OnReload hears of each new content of the CA bundle, the netrc file and
+	// the header file: nil if it is in force, else why the one before stays in
+	// force. It never hears what is in the file.
+	OnReload func(path string, err error)
+	// Ticks say when to look at the files; nil: every reload.Interval.
+	Ticks <-chan time.Time
+}
+
+// Client makes GETs. It is safe for concurrent use.
+type Client struct {
+	cfg   Config
+	deps  Dependencies
+	gate  *egress.Gate
+	proxy *url.URL
+
+	roots   *reload.File[*x509.CertPool]
+	netrc   *reload.File[netrc]
+	headers *reload.File[headerFile]
+
+	mu         sync.Mutex
+	transports map[ground]*transport
+}
+
+// New checks the configuration and reads the files that it names.
+func New(cfg Config, gate *egress.Gate, deps Dependencies) (*Client, error) {
+	if gate == nil {
+		return nil, errors.New("set up GET: no egress policy")
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("set up GET: %w", err)
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if deps.Observer == nil {
+		deps.Observer = nobody{}
+	}
+	c := &Client{cfg: cfg, deps: deps, gate: gate, transports: map[ground]*transport{}}
+	var errs [4]error
+	c.proxy, errs[0] = cfg.proxy()
+	c.roots, errs[1] = open(cfg.CABundle, parseBundle)
+	c.netrc, errs[2] = open(cfg.Netrc, parseNetrc)
+	c.headers, errs[3] = open(cfg.HeaderFile, parseHeaderFile)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("set up GET: %w", err)
+	}
+	return c, nil
+}
+
+func open[T any](path string, parse func([]byte) (T, error)) (*reload.File[T], error) {
+	if path == "" {
+		return nil, nil
+	}
+	return reload.Open(path, parse)
+}
+
+// Run follows the files until ctx is done, and closes connections that no
+// policy in force has permitted.
+func (c *Client) Run(ctx context.Context) error {
+	defer c.close()
+	reload.Run(ctx, c.deps.Ticks, func() {
+		follow(c, c.roots, c.cfg.CABundle)
+		follow(c, c.netrc, c.cfg.Netrc)
+		follow(c, c.headers, c.cfg.HeaderFile)
+		c.sweep()
+	})
+	return nil
+}
+
+func follow[T any](c *Client, file *reload.File[T], path string) {
+	if file == nil {
+		return
+	}
+	changed, err := file.Poll()
+	if (changed || err != nil) && c.deps.OnReload != nil {
+		c.deps.OnReload(path, err)
+	}
+}
+
+// Key tells which requests may share one GET: those with equal keys reach the
+// same URL under the same policy with the same credentials.
+type Key struct {
+	url         string
+	policy      *egress.Policy
+	credentials any
+}
+
+// Key returns the key of a request as policies and credentials are now.
+func (c *Client) Key(r Request) Key {
+	key := Key{url: r.URL, policy: c.gate.For(r.Namespace)}
+	if u, err := egress.ParseURL(r.URL); err == nil {
+		key.credentials = c.credentials(r.Namespace, u.Hostname()).identity()
+	}
+	return key
+}

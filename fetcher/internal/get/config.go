@@ -1,0 +1,109 @@
+package get
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// Defaults of Config.
+const (
+	DefaultMaxBody        = 1_000_000
+	DefaultMaxHeaderBytes = 64 << 10
+	DefaultMaxRedirects   = 5
+	DefaultTimeout        = 10 * time.Second
+	DefaultTLSTimeout     = 3 * time.Second
+	DefaultHeaderTimeout  = 5 * time.Second
+	DefaultIdleTimeout    = 30 * time.Second
+	DefaultMaxIdle        = 64
+	DefaultMaxIdlePerHost = 4
+)
+
+// Config bounds a GET. Start from Defaults. The time for a dial is a matter of
+// egress.Options.
+type Config struct {
+	// Version of this program, for the User-Agent.
+	Version string
+	// MaxBody is the largest body in bytes that is taken.
+	MaxBody int64
+	// MaxHeaderBytes bounds the headers of an answer, interim ones (1xx)
+	// included.
+	MaxHeaderBytes int64
+	// MaxRedirects is how often an answer may point elsewhere; 0: never.
+	MaxRedirects int
+	// Timeout bounds the whole: every hop, the body included.
+	Timeout time.Duration
+	// TLSTimeout bounds one TLS handshake.
+	TLSTimeout time.Duration
+	// HeaderTimeout bounds the wait for the headers of one answer.
+	HeaderTimeout time.Duration
+	// IdleTimeout is how long an idle connection is kept.
+	IdleTimeout time.Duration
+	// MaxIdle and MaxIdlePerHost bound the idle connections of one policy.
+	MaxIdle, MaxIdlePerHost int
+	// CABundle is the path of PEM certificates trusted beside those of the
+	// system; empty: none.
+	CABundle string
+	// Netrc is the path of a netrc file with credentials; empty: none.
+	Netrc string
+	// HeaderFile is the path of a file with headers per host; empty: none.
+	HeaderFile string
+	// Proxy is the URL of an egress proxy that the operator named; empty: none.
+	// The proxies of the environment are never used.
+	Proxy string
+}
+
+// Defaults returns the configuration without any file or proxy.
+func Defaults() Config {
+	return Config{
+		Version:        "devel",
+		MaxBody:        DefaultMaxBody,
+		MaxHeaderBytes: DefaultMaxHeaderBytes,
+		MaxRedirects:   DefaultMaxRedirects,
+		Timeout:        DefaultTimeout,
+		TLSTimeout:     DefaultTLSTimeout,
+		HeaderTimeout:  DefaultHeaderTimeout,
+		IdleTimeout:    DefaultIdleTimeout,
+		MaxIdle:        DefaultMaxIdle,
+		MaxIdlePerHost: DefaultMaxIdlePerHost,
+	}
+}
+
+// Validate names every limit that is out of range.
+func (c Config) Validate() error {
+	var errs []error
+	positive := func(name string, ok bool) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s must be positive", name))
+		}
+	}
+	positive("body limit", c.MaxBody > 0)
+	positive("header limit", c.MaxHeaderBytes > 0)
+	positive("timeout", c.Timeout > 0)
+	positive("TLS timeout", c.TLSTimeout > 0)
+	positive("header timeout", c.HeaderTimeout > 0)
+	positive("idle timeout", c.IdleTimeout > 0)
+	positive("number of idle connections", c.MaxIdle > 0 && c.MaxIdlePerHost > 0)
+	if c.MaxRedirects < 0 {
+		errs = append(errs, errors.New("number of redirects must not be negative"))
+	}
+	if _, err := c.proxy(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+var errProxy = errors.New("proxy must be a URL such as http://proxy.example.com:3128")
+
+// proxy parses Proxy; its credentials appear in no error.
+func (c Config) proxy() (*url.URL, error) {
+	if c.Proxy == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(c.Proxy)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
+		return nil, errProxy
+	}
+	return u, nil
+}

@@ -1,0 +1,45 @@
+package get
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	curlmethatv1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// MaxSnippet is the largest size in bytes of Error.Snippet.
+const MaxSnippet = 1 << 10
+
+// Error is a GET that failed. Its text is one sentence in our words; it has no
+// address, no text of a server, no query and no credentials.
+type Error struct {
+	// Class of the failure.
+	Class curlmethatv1.FailureClass
+	// StatusCode of the answer; zero if there was none.
+	StatusCode int
+	// RetryAfter is what the server asks to wait; zero if it does not. It is
+	// not clamped.
+	RetryAfter time.Duration
+	// Snippet is the start of the body of an answer with a bad status, at most
+	// MaxSnippet bytes; for dead letters only, never for Events or logs.
+	Snippet []byte
+	// Host of the requested URL, in lower case; never that of a redirect.
+	Host string
+
+	phrase string
+	cause  error
+}
+
+// Error says what failed.
+func (e *Error) Error() string {
+	host := e.Host
+	if _, err := netip.ParseAddr(host); err == nil || host == "" {
+		host = "the host of the URL"
+	}
+	return fmt.Sprintf("GET from %s %s", host, e.phrase)
+}
+
+// Unwrap returns the cause, for errors.Is and debugging only: its text may
+// hold addresses and what the server sent.
+func (e *Error) Unwrap() error { return e.cause }

@@ -1,0 +1,213 @@
+package get
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"time"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+)
+
+// snippetTimeout bounds the wait for the body of an answer that is refused
+// anyway.
+const snippetTimeout = time.Second
+
+// Do makes one GET. The error is an *Error, or that of ctx if ctx is done,
+// which says nothing about the server.
+func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
+	start := time.Now()
+	defer func() { c.deps.Observer.ObservePhase(Total, time.Since(start)) }()
+	f := &flight{client: c, request: r, policy: c.gate.For(r.Namespace), limit: c.cfg.MaxBody}
+	if r.MaxBody > 0 {
+		f.limit = min(f.limit, r.MaxBody)
+	}
+	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errDeadline)
+	defer cancel()
+	response, err := f.run(timed)
+	switch {
+	case err == nil:
+		return response, nil
+	case ctx.Err() != nil:
+		return Response{}, fmt.Errorf("stop GET: %w", context.Cause(ctx))
+	case timed.Err() != nil && !f.decided:
+		err = errDeadline
+	}
+	return Response{}, f.failure(err)
+}
+
+// flight is one GET under way, over all its hops.
+type flight struct {
+	client  *Client
+	request Request
+	policy  *egress.Policy
+	limit   int64
+	host    string
+	hops    int
+	watch   *stopwatch
+
+	// Of an answer with a bad status.
+	status     int
+	retryAfter time.Duration
+	snippet    []byte
+	decided    bool
+}
+
+func (f *flight) answered() bool { return f.watch != nil && f.watch.hasAnswer() }
+
+func (f *flight) run(ctx context.Context) (Response, error) {
+	u, err := egress.ParseURL(f.request.URL)
+	if err != nil {
+		f.host = hostOf(f.request.URL)
+		return Response{}, err
+	}
+	f.host = u.Hostname()
+	secrets := f.client.credentials(f.request.Namespace, u.Hostname())
+	for {
+		response, next, err := f.hop(ctx, u, secrets)
+		if err != nil || next == nil {
+			return response, err
+		}
+		if !sameOrigin(u, next) {
+			secrets = credentials{}
+		}
+		u = next
+		f.hops++
+	}
+}
+
+// hop makes one request; next is where a redirect points.
+func (f *flight) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
+	if err := f.policy.CheckURL(u); err != nil {
+		return Response{}, nil, err
+	}
+	f.watch = &stopwatch{observer: f.client.deps.Observer}
+	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, f.watch.trace()))
+	defer cancel()
+	request := (&http.Request{Method: http.MethodGet, URL: u, Header: f.headers(secrets)}).WithContext(ctx)
+	answer, err := f.client.transport(f.policy).RoundTrip(request)
+	if err != nil {
+		return Response{}, nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	switch {
+	case answer.StatusCode == http.StatusOK:
+		response, err := f.content(answer)
+		return response, nil, err
+	case answer.StatusCode == http.StatusNotModified && f.request.conditional():
+		return f.notModified(answer), nil, nil
+	case isRedirect(answer.StatusCode):
+		next, err := f.redirect(u, answer)
+		return Response{}, next, err
+	}
+	f.refused(answer, cancel)
+	return Response{}, nil, errStatus
+}
+
+func (f *flight) headers(secrets credentials) http.Header {
+	h := http.Header{
+		"Accept":          {"*/*"},
+		"Accept-Encoding": {"identity"},
+		"User-Agent":      {"curl-me-that/" + f.client.cfg.Version + " (+https://github.com/kv8s/curl-me-that)"},
+	}
+	if etag := validETag(f.request.ETag); etag != "" {
+		h.Set("If-None-Match", etag)
+	}
+	if modified := validDate(f.request.LastModified); modified != "" {
+		h.Set("If-Modified-Since", modified)
+	}
+	secrets.apply(h)
+	return h
+}
+
+func (f *flight) content(answer *http.Response) (Response, error) {
+	if !isUncoded(answer.Header) {
+		return Response{}, errCoding
+	}
+	if answer.ContentLength > f.limit {
+		return Response{}, errTooLarge
+	}
+	start := time.Now()
+	var body bytes.Buffer
+	if answer.ContentLength > 0 {
+		body.Grow(int(answer.ContentLength) + bytes.MinRead)
+	}
+	n, err := body.ReadFrom(io.LimitReader(answer.Body, f.limit+1))
+	switch {
+	case n > f.limit:
+		return Response{}, errTooLarge
+	case err != nil:
+		return Response{}, err
+	}
+	f.client.deps.Observer.ObservePhase(Transfer, time.Since(start))
+	digest := sha256.Sum256(body.Bytes())
+	return Response{
+		Status:       Content,
+		Body:         body.Bytes(),
+		SHA256:       hex.EncodeToString(digest[:]),
+		ETag:         validETag(answer.Header.Get("ETag")),
+		LastModified: validDate(answer.Header.Get("Last-Modified")),
+		MaxAge:       maxAge(answer.Header),
+	}, nil
+}
+
+func (f *flight) notModified(answer *http.Response) Response {
+	r := Response{
+		Status:       NotModified,
+		ETag:         validETag(answer.Header.Get("ETag")),
+		LastModified: validDate(answer.Header.Get("Last-Modified")),
+		MaxAge:       maxAge(answer.Header),
+	}
+	if r.ETag == "" {
+		r.ETag = f.request.ETag
+	}
+	if r.LastModified == "" {
+		r.LastModified = f.request.LastModified
+	}
+	return r
+}
+
+// refused keeps what an answer with a bad status says.
+func (f *flight) refused(answer *http.Response, cancel context.CancelFunc) {
+	f.decided = true
+	f.status = answer.StatusCode
+	f.retryAfter = retryAfter(answer.Header.Get("Retry-After"), f.client.deps.Now())
+	if answer.StatusCode == http.StatusSwitchingProtocols {
+		return
+	}
+	timer := time.AfterFunc(snippetTimeout, cancel)
+	defer timer.Stop()
+	snippet := make([]byte, MaxSnippet)
+	n, err := io.ReadFull(answer.Body, snippet)
+	if err == nil || n > 0 || errors.Is(err, io.EOF) {
+		f.snippet = snippet[:n]
+	}
+}
+
+func (f *flight) redirect(from *url.URL, answer *http.Response) (*url.URL, error) {
+	f.status = answer.StatusCode
+	location := answer.Header.Get("Location")
+	if location == "" {
+		return nil, errLocation
+	}
+	next, err := from.Parse(location)
+	if err != nil {
+		return nil, errLocation
+	}
+	if f.hops == f.client.cfg.MaxRedirects {
+		return nil, errRedirects
+	}
+	if from.Scheme == "https" && next.Scheme == "http" {
+		return nil, errDowngrade
+	}
+	f.hops++
+	defer func() { f.hops-- }()
+	return egress.ParseURL(next.String())
+}

@@ -1,0 +1,91 @@
+package get
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxValidator is the largest ETag in bytes that is kept and sent back.
+const maxValidator = 256
+
+// forever stands for spans that no Duration holds.
+const forever = time.Duration(math.MaxInt64)
+
+// validETag returns an ETag that RFC 9110 section 8.8.3 permits, or nothing.
+func validETag(s string) string {
+	tag, _ := strings.CutPrefix(s, "W/")
+	if len(s) > maxValidator || len(tag) < 2 || tag[0] != '"' || tag[len(tag)-1] != '"' {
+		return ""
+	}
+	for _, c := range []byte(tag[1 : len(tag)-1]) {
+		if c <= ' ' || c == '"' || c > '~' {
+			return ""
+		}
+	}
+	return s
+}
+
+// validDate returns an HTTP date (RFC 9110 section 5.6.7), or nothing.
+func validDate(s string) string {
+	if _, err := http.ParseTime(s); err != nil {
+		return ""
+	}
+	return s
+}
+
+// retryAfter reads seconds or an HTTP date (RFC 9110 section 10.2.3); zero if
+// there is neither, or the date has passed.
+func retryAfter(s string, now time.Time) time.Duration {
+	s = strings.TrimSpace(s)
+	if span, ok := seconds(s); ok {
+		return span
+	}
+	at, err := http.ParseTime(s)
+	if err != nil {
+		return 0
+	}
+	return max(0, at.Sub(now))
+}
+
+// maxAge returns for how long an answer stays fresh: max-age less Age (RFC
+// 9111 section 4.2); zero if it may not be used without asking.
+func maxAge(h http.Header) time.Duration {
+	var age time.Duration
+	for directive := range strings.SplitSeq(strings.Join(h.Values("Cache-Control"), ","), ",") {
+		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
+		switch name {
+		case "no-store", "no-cache":
+			return 0
+		case "max-age":
+			age, _ = seconds(strings.Trim(value, `"`))
+		}
+	}
+	passed, _ := seconds(strings.TrimSpace(h.Get("Age")))
+	return max(0, age-passed)
+}
+
+// seconds reads a decimal number of seconds of any size.
+func seconds(s string) (time.Duration, bool) {
+	if s == "" || strings.Trim(s, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n > int64(forever/time.Second) {
+		return forever, true
+	}
+	return time.Duration(n) * time.Second, true
+}
+
+// isUncoded tells whether a body is as it was asked for. The word identity
+// names no coding.
+func isUncoded(h http.Header) bool {
+	for _, coding := range h.Values("Content-Encoding") {
+		if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
+			return false
+		}
+	}
+	return true
+}

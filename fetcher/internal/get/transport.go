@@ -1,0 +1,155 @@
+package get
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+)
+
+// ground is what a connection stands on; a connection made on one ground is
+// never used on another.
+type ground struct {
+	policy *egress.Policy
+	roots  *x509.CertPool
+}
+
+// transport makes and keeps the connections of one ground.
+type transport struct {
+	*http.Transport
+	ground
+}
+
+func (c *Client) transport(policy *egress.Policy) *transport {
+	g := ground{policy: policy}
+	if c.roots != nil {
+		g.roots = c.roots.Value()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, ok := c.transports[g]
+	if !ok {
+		t = c.newTransport(g)
+		c.transports[g] = t
+	}
+	return t
+}
+
+// sweep closes what stands on a ground that is gone.
+func (c *Client) sweep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for g, t := range c.transports {
+		if c.gate.InForce(g.policy) && (c.roots == nil || c.roots.Value() == g.roots) {
+			continue
+		}
+		t.CloseIdleConnections()
+		delete(c.transports, g)
+	}
+}
+
+func (c *Client) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for g, t := range c.transports {
+		t.CloseIdleConnections()
+		delete(c.transports, g)
+	}
+}
+
+func (c *Client) newTransport(g ground) *transport {
+	t := &transport{ground: g}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: g.roots}
+	var http1 http.Protocols
+	http1.SetHTTP1(true)
+	t.Transport = &http.Transport{
+		// Over h2 one GET made a server that answers GOAWAY be dialled
+		// thousands of times.
+		Protocols:              &http1,
+		TLSNextProto:           map[string]func(string, *tls.Conn) http.RoundTripper{},
+		TLSClientConfig:        secure,
+		TLSHandshakeTimeout:    c.cfg.TLSTimeout,
+		ResponseHeaderTimeout:  c.cfg.HeaderTimeout,
+		MaxResponseHeaderBytes: c.cfg.MaxHeaderBytes,
+		DisableCompression:     true,
+		MaxIdleConns:           c.cfg.MaxIdle,
+		MaxIdleConnsPerHost:    c.cfg.MaxIdlePerHost,
+		IdleConnTimeout:        c.cfg.IdleTimeout,
+		WriteBufferSize:        4 << 10,
+		ReadBufferSize:         4 << 10,
+	}
+	if c.proxy != nil {
+		c.useProxy(t)
+		return t
+	}
+	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := g.policy.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return newPatient(conn), nil
+	}
+	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := g.policy.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return c.handshake(ctx, conn, addr, secure)
+	}
+	return t
+}
+
+// handshake speaks TLS; its failures are marked, since crypto/tls has no type
+// for most of them.
+func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.TLSTimeout, errDeadline)
+	defer cancel()
+	name, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	cfg = cfg.Clone()
+	cfg.ServerName = name
+	secured := tls.Client(conn, cfg)
+	start := time.Now()
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, &handshakeError{err}
+	}
+	c.deps.Observer.ObservePhase(TLS, time.Since(start))
+	return newPatient(secured), nil
+}
+
+// useProxy sends requests to the operator's proxy, after the policy has
+// permitted every address that the proxy may choose. Nothing else is dialled.
+func (c *Client) useProxy(t *transport) {
+	t.Proxy = func(r *http.Request) (*url.URL, error) {
+		if err := t.policy.Admit(r.Context(), r.URL); err != nil {
+			return nil, err
+		}
+		return c.proxy, nil
+	}
+	dialer := net.Dialer{Timeout: egress.DefaultDialTimeout}
+	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, errors.Join(errProxyFailed, err)
+		}
+		return conn, nil
+	}
+	t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
+		if answer.StatusCode != http.StatusOK {
+			return errProxyFailed
+		}
+		return nil
+	}
+}
