@@ -6,6 +6,16 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
+// Reasons of Events that are no failures of a fetch.
+const (
+	// ReasonDrifted: a key that we wrote was changed or removed.
+	ReasonDrifted = "Drifted"
+	// ReasonContested: that keeps happening, and repairs are slowed down.
+	ReasonContested = "Contested"
+	// ReasonRecovered: a failure is over.
+	ReasonRecovered = "Recovered"
+)
+
 // class is what the pipeline knows of a failure class.
 type class struct {
 	reason string
