@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -30,7 +31,7 @@ type Config struct {
 // DefaultPorts returns the ports that are always allowed.
 func DefaultPorts() []uint16 { return []uint16{80, 443, 8080, 8443} }
 
-// Validate checks every entry and names all that are wrong.
+// Validate checks every entry and names the first that is wrong.
 func (c Config) Validate() error {
 	_, err := c.compile()
 	return err
@@ -51,7 +52,7 @@ func (c Config) with(more Config) Config {
 // rules are the compiled lists of a Config.
 type rules struct {
 	allow, deny                      []netip.Prefix
-	allowHosts, denyHosts, onlyHosts []glob
+	allowHosts, denyHosts, onlyHosts []Pattern
 	ports                            []uint16
 }
 
@@ -60,26 +61,24 @@ func (c Config) compile() (rules, error) {
 	var errs [6]error
 	r.allow, errs[0] = each("allow-cidr", c.AllowCIDRs, parsePrefix)
 	r.deny, errs[1] = each("deny-cidr", c.DenyCIDRs, parsePrefix)
-	r.allowHosts, errs[2] = each("allow-host", c.AllowHosts, parseGlob)
-	r.denyHosts, errs[3] = each("deny-host", c.DenyHosts, parseGlob)
-	r.onlyHosts, errs[4] = each("only-host", c.OnlyHosts, parseGlob)
+	r.allowHosts, errs[2] = each("allow-host", c.AllowHosts, ParsePattern)
+	r.denyHosts, errs[3] = each("deny-host", c.DenyHosts, ParsePattern)
+	r.onlyHosts, errs[4] = each("only-host", c.OnlyHosts, ParsePattern)
 	r.ports, errs[5] = each("allow-port", c.AllowPorts, parsePort)
 	r.ports = append(DefaultPorts(), r.ports...)
-	return r, errors.Join(errs[:]...)
+	return r, cmp.Or(errs[:]...)
 }
 
 func each[S, T any](flag string, in []S, parse func(S) (T, error)) ([]T, error) {
 	out := make([]T, 0, len(in))
-	var errs []error
 	for _, entry := range in {
 		value, err := parse(entry)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s %q: %w", flag, fmt.Sprint(entry), err))
-			continue
+			return nil, fmt.Errorf("%s %q: %w", flag, fmt.Sprint(entry), err)
 		}
 		out = append(out, value)
 	}
-	return out, errors.Join(errs...)
+	return out, nil
 }
 
 var (

@@ -100,6 +100,9 @@ func (g *Gate) current() *policies {
 	return g.fixed
 }
 
+// DialTimeout returns the bound of one dial.
+func (g *Gate) DialTimeout() time.Duration { return g.options.DialTimeout }
+
 // CheckURL judges a URL by its text; see Policy.CheckURL.
 func (g *Gate) CheckURL(namespace string, u *url.URL) error {
 	return g.For(namespace).CheckURL(u)

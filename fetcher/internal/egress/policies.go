@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -53,7 +54,7 @@ func (g *Gate) parse(content []byte) (*policies, error) {
 type policies struct {
 	base     Config
 	entries  []entry
-	patterns [][]glob
+	patterns [][]Pattern
 	dialling dialling
 
 	mu   sync.Mutex
@@ -69,11 +70,11 @@ func newPolicies(base Config, entries []entry, d dialling) (*policies, error) {
 		if len(e.Namespaces) == 0 {
 			return nil, fmt.Errorf("policies[%d] %w", i, errNamespaces)
 		}
-		globs, err := each("namespaces", e.Namespaces, parseGlob)
-		if err := errors.Join(err, e.Validate()); err != nil {
+		names, err := each("namespaces", e.Namespaces, ParsePattern)
+		if err := cmp.Or(err, e.Validate()); err != nil {
 			return nil, fmt.Errorf("policies[%d]: %w", i, err)
 		}
-		p.patterns = append(p.patterns, globs)
+		p.patterns = append(p.patterns, names)
 	}
 	return p, nil
 }
@@ -83,8 +84,8 @@ func newPolicies(base Config, entries []entry, d dialling) (*policies, error) {
 func (p *policies) of(namespace string) *Policy {
 	var matching strings.Builder
 	cfg := p.base
-	for i, globs := range p.patterns {
-		if matchesAny(globs, namespace) {
+	for i, names := range p.patterns {
+		if matchesAny(names, namespace) {
 			_, _ = fmt.Fprintf(&matching, "%d,", i)
 			cfg = cfg.with(p.entries[i].Config)
 		}

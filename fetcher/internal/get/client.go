@@ -1,6 +1,7 @@
 package get
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -62,7 +63,7 @@ func New(cfg Config, gate *egress.Gate, deps Dependencies) (*Client, error) {
 	c.roots, errs[1] = open(cfg.CABundle, parseBundle)
 	c.netrc, errs[2] = open(cfg.Netrc, parseNetrc)
 	c.headers, errs[3] = open(cfg.HeaderFile, parseHeaderFile)
-	if err := errors.Join(errs[:]...); err != nil {
+	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up GET: %w", err)
 	}
 	return c, nil

@@ -70,29 +70,32 @@ func Defaults() Config {
 	}
 }
 
-// Validate names every limit that is out of range.
+// Validate names the first limit that is out of range.
 func (c Config) Validate() error {
-	var errs []error
-	positive := func(name string, ok bool) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("%s must be positive", name))
+	for _, limit := range []struct {
+		name string
+		ok   bool
+	}{
+		{"body limit", c.MaxBody > 0},
+		{"header limit", c.MaxHeaderBytes > 0},
+		{"timeout", c.Timeout > 0},
+		{"TLS timeout", c.TLSTimeout > 0},
+		{"header timeout", c.HeaderTimeout > 0},
+		{"idle timeout", c.IdleTimeout > 0},
+		{"number of idle connections", c.MaxIdle > 0 && c.MaxIdlePerHost > 0},
+	} {
+		if !limit.ok {
+			return fmt.Errorf("%s must be positive", limit.name)
 		}
 	}
-	positive("body limit", c.MaxBody > 0)
-	positive("header limit", c.MaxHeaderBytes > 0)
-	positive("timeout", c.Timeout > 0)
-	positive("TLS timeout", c.TLSTimeout > 0)
-	positive("header timeout", c.HeaderTimeout > 0)
-	positive("idle timeout", c.IdleTimeout > 0)
-	positive("number of idle connections", c.MaxIdle > 0 && c.MaxIdlePerHost > 0)
 	if c.MaxRedirects < 0 {
-		errs = append(errs, errors.New("number of redirects must not be negative"))
+		return errRedirectLimit
 	}
-	if _, err := c.proxy(); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	_, err := c.proxy()
+	return err
 }
+
+var errRedirectLimit = errors.New("number of redirects must not be negative")
 
 var errProxy = errors.New("proxy must be a URL such as http://proxy.example.com:3128")
 

@@ -1,8 +1,6 @@
 package get
 
-import (
-	"net/http"
-)
+import "net/http"
 
 // credentials are the headers for one host and namespace. They have no String
 // and appear in no error.
@@ -19,9 +17,7 @@ func (c credentials) apply(h http.Header) {
 		h.Set("Authorization", c.login.basic())
 	}
 	if c.headers != nil {
-		for name, value := range c.headers.Headers {
-			h.Set(name, value)
-		}
+		c.headers.apply(h)
 	}
 }
 

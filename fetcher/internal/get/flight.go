@@ -79,7 +79,6 @@ func (f *flight) run(ctx context.Context) (Response, error) {
 			secrets = credentials{}
 		}
 		u = next
-		f.hops++
 	}
 }
 
@@ -88,6 +87,7 @@ func (f *flight) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Re
 	if err := f.policy.CheckURL(u); err != nil {
 		return Response{}, nil, err
 	}
+	f.status = 0
 	f.watch = &stopwatch{observer: f.client.deps.Observer}
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, f.watch.trace()))
 	defer cancel()
@@ -208,6 +208,5 @@ func (f *flight) redirect(from *url.URL, answer *http.Response) (*url.URL, error
 		return nil, errDowngrade
 	}
 	f.hops++
-	defer func() { f.hops-- }()
 	return egress.ParseURL(next.String())
 }

@@ -3,6 +3,7 @@ package get
 import (
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // isRedirect tells whether a status asks for the same GET elsewhere (RFC 9110
@@ -39,11 +40,23 @@ func port(u *url.URL) string {
 	return "80"
 }
 
-// hostOf returns the host of a URL that is denied by its text, if it has one.
+// hostOf returns the host of a URL that is denied by its text, if it has one
+// that can be shown.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return ""
 	}
-	return u.Hostname()
+	host := strings.ToLower(u.Hostname())
+	if len(host) > maxShown || strings.ContainsFunc(host, notShown) {
+		return ""
+	}
+	return host
+}
+
+// maxShown is the largest length of a host in text form.
+const maxShown = 253
+
+func notShown(r rune) bool {
+	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.:_-", r)
 }

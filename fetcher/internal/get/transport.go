@@ -138,7 +138,7 @@ func (c *Client) useProxy(t *transport) {
 		}
 		return c.proxy, nil
 	}
-	dialer := net.Dialer{Timeout: egress.DefaultDialTimeout}
+	dialer := net.Dialer{Timeout: c.gate.DialTimeout()}
 	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, addr)
 		if err != nil {

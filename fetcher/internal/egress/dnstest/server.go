@@ -1,0 +1,201 @@
+// Package dnstest answers DNS questions of a test on loopback, so that a test
+// decides what names resolve to and nothing leaves the machine.
+package dnstest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// Answer is what one lookup of a name gives.
+type Answer struct {
+	// Addrs are the addresses, of both families.
+	Addrs []netip.Addr
+	// Alias, if set, is the canonical name that has the addresses.
+	Alias string
+}
+
+// Server answers from its table. It is safe for concurrent use.
+type Server struct {
+	conn net.PacketConn
+	done chan struct{}
+
+	mu      sync.Mutex
+	answers map[string][]Answer
+	asked   map[string]map[dnsmessage.Type]int
+	other   *Answer
+}
+
+// Start listens on a port of loopback.
+func Start() (*Server, error) {
+	conn, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		conn:    conn,
+		done:    make(chan struct{}),
+		answers: map[string][]Answer{},
+		asked:   map[string]map[dnsmessage.Type]int{},
+	}
+	go s.serve()
+	return s, nil
+}
+
+// Stop ends the server and waits for it.
+func (s *Server) Stop() {
+	_ = s.conn.Close()
+	<-s.done
+}
+
+// Set makes name resolve to addrs.
+func (s *Server) Set(name string, addrs ...string) { s.Rebind(name, addrs) }
+
+// Rebind makes name resolve to each of the lists in turn, one per lookup, and
+// to the last from then on.
+func (s *Server) Rebind(name string, lists ...[]string) {
+	var answers []Answer
+	for _, list := range lists {
+		answers = append(answers, Answer{Addrs: parse(list)})
+	}
+	s.put(name, answers...)
+}
+
+// Alias makes name a CNAME of target, which has addrs.
+func (s *Server) Alias(name, target string, addrs ...string) {
+	s.put(name, Answer{Alias: target, Addrs: parse(addrs)})
+}
+
+// SetOther makes all names without an entry resolve to addrs.
+func (s *Server) SetOther(addrs ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.other = &Answer{Addrs: parse(addrs)}
+}
+
+// Resolver returns a resolver that asks only this server.
+func (s *Server) Resolver() *net.Resolver {
+	return &net.Resolver{
+		PreferGo: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "udp", s.conn.LocalAddr().String())
+		},
+	}
+}
+
+func parse(list []string) []netip.Addr {
+	var addrs []netip.Addr
+	for _, text := range list {
+		addrs = append(addrs, netip.MustParseAddr(text))
+	}
+	return addrs
+}
+
+func (s *Server) put(name string, answers ...Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[rooted(name)] = answers
+	delete(s.asked, rooted(name))
+}
+
+func rooted(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) + "." }
+
+func (s *Server) serve() {
+	defer close(s.done)
+	packet := make([]byte, 4<<10)
+	for {
+		n, from, err := s.conn.ReadFrom(packet)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		if reply, err := s.reply(packet[:n]); err == nil {
+			_, _ = s.conn.WriteTo(reply, from)
+		}
+	}
+}
+
+func (s *Server) reply(packet []byte) ([]byte, error) {
+	var parser dnsmessage.Parser
+	header, err := parser.Start(packet)
+	if err != nil {
+		return nil, err
+	}
+	question, err := parser.Question()
+	if err != nil {
+		return nil, err
+	}
+	answer, known := s.look(question)
+	reply := dnsmessage.Message{
+		Header: dnsmessage.Header{
+			ID: header.ID, Response: true, RecursionDesired: true, RecursionAvailable: true,
+		},
+		Questions: []dnsmessage.Question{question},
+	}
+	if !known {
+		reply.RCode = dnsmessage.RCodeNameError
+		return reply.Pack()
+	}
+	if reply.Answers, err = records(question, answer); err != nil {
+		return nil, err
+	}
+	return reply.Pack()
+}
+
+// look finds the answer, and counts the questions for each family apart, as
+// one lookup asks for both.
+func (s *Server) look(q dnsmessage.Question) (Answer, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := strings.ToLower(q.Name.String())
+	answers := s.answers[name]
+	if len(answers) == 0 {
+		if s.other == nil {
+			return Answer{}, false
+		}
+		return *s.other, true
+	}
+	if s.asked[name] == nil {
+		s.asked[name] = map[dnsmessage.Type]int{}
+	}
+	turn := min(s.asked[name][q.Type], len(answers)-1)
+	s.asked[name][q.Type]++
+	return answers[turn], true
+}
+
+func records(q dnsmessage.Question, a Answer) ([]dnsmessage.Resource, error) {
+	var out []dnsmessage.Resource
+	owner := q.Name
+	if a.Alias != "" {
+		target, err := dnsmessage.NewName(rooted(a.Alias))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, resource(owner, dnsmessage.TypeCNAME, &dnsmessage.CNAMEResource{CNAME: target}))
+		owner = target
+	}
+	for _, addr := range a.Addrs {
+		switch {
+		case addr.Is4() && q.Type == dnsmessage.TypeA:
+			out = append(out, resource(owner, q.Type, &dnsmessage.AResource{A: addr.As4()}))
+		case addr.Is6() && q.Type == dnsmessage.TypeAAAA:
+			out = append(out, resource(owner, q.Type, &dnsmessage.AAAAResource{AAAA: addr.As16()}))
+		}
+	}
+	return out, nil
+}
+
+func resource(name dnsmessage.Name, kind dnsmessage.Type, body dnsmessage.ResourceBody) dnsmessage.Resource {
+	return dnsmessage.Resource{
+		Header: dnsmessage.ResourceHeader{Name: name, Type: kind, Class: dnsmessage.ClassINET, TTL: 1},
+		Body:   body,
+	}
+}

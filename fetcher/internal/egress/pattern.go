@@ -1,0 +1,56 @@
+package egress
+
+import (
+	"errors"
+	"strings"
+)
+
+var errPattern = errors.New("not a host pattern such as *.example.com")
+
+// Pattern is a host pattern in lower case, in which * stands for any
+// characters, dots included: *.example.com is every name below example.com at
+// any depth, and not example.com.
+type Pattern string
+
+// ParsePattern checks a pattern and brings it into lower case.
+func ParsePattern(s string) (Pattern, error) {
+	s = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), ".")
+	if s == "" || strings.ContainsFunc(s, notInPattern) {
+		return "", errPattern
+	}
+	return Pattern(s), nil
+}
+
+func notInPattern(r rune) bool {
+	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.:-*", r)
+}
+
+// Match compares with a host in lower case and without a trailing dot.
+func (p Pattern) Match(host string) bool {
+	parts := strings.Split(string(p), "*")
+	if len(parts) == 1 {
+		return host == string(p)
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if len(host) < len(first)+len(last) || !strings.HasPrefix(host, first) || !strings.HasSuffix(host, last) {
+		return false
+	}
+	host = host[len(first) : len(host)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		_, rest, found := strings.Cut(host, part)
+		if !found {
+			return false
+		}
+		host = rest
+	}
+	return true
+}
+
+func matchesAny(patterns []Pattern, host string) bool {
+	for _, p := range patterns {
+		if p.Match(host) {
+			return true
+		}
+	}
+	return false
+}

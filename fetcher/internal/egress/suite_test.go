@@ -1,0 +1,141 @@
+package egress_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
+)
+
+func TestEgress(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "egress")
+}
+
+var _ = BeforeSuite(func() {
+	// The goroutines of Ginkgo are no concern of ours.
+	ignore := goleak.IgnoreCurrent()
+	DeferCleanup(func() { Expect(goleak.Find(ignore)).To(Succeed()) })
+})
+
+// public is an address that the default policy permits.
+const public = "93.184.216.34"
+
+// errHeld is how the specs hold back what the policy has let through.
+var errHeld = errors.New("held back by the test")
+
+// holder notes what the policy has let through, and lets nothing out.
+type holder struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (h *holder) refuse(network, address string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen = append(h.seen, network+" "+address)
+	return errHeld
+}
+
+func (h *holder) attempts() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.seen...)
+}
+
+func startDNS() *dnstest.Server {
+	GinkgoHelper()
+	names, err := dnstest.Start()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(names.Stop)
+	return names
+}
+
+// newGate makes a gate that asks names and holds back every attempt.
+func newGate(cfg egress.Config, names *dnstest.Server) (*egress.Gate, *holder) {
+	GinkgoHelper()
+	held := &holder{}
+	gate, err := egress.New(cfg, egress.Options{Resolver: names.Resolver(), Refuse: held.refuse})
+	Expect(err).NotTo(HaveOccurred())
+	return gate, held
+}
+
+// attempt does what a fetch does up to the first packet. Its error is errHeld
+// if the policy permits that.
+func attempt(ctx context.Context, gate *egress.Gate, raw string) error {
+	u, err := egress.ParseURL(raw)
+	if err != nil {
+		return err
+	}
+	policy := gate.For("team-a")
+	if err := policy.CheckURL(u); err != nil {
+		return err
+	}
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	default:
+		port = "80"
+	}
+	conn, err := policy.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}
+
+// canary listens on loopback and must see nobody.
+type canary struct {
+	listener net.Listener
+	visits   chan net.Addr
+}
+
+func startCanary() *canary {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	c := &canary{listener: listener, visits: make(chan net.Addr, 16)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			c.visits <- conn.RemoteAddr()
+			_ = conn.Close()
+		}
+	}()
+	DeferCleanup(func() {
+		_ = listener.Close()
+		<-done
+	})
+	return c
+}
+
+func (c *canary) port() int { return c.listener.Addr().(*net.TCPAddr).Port }
+
+// expectNobody proves that the canary is awake and that the test itself was
+// its first visitor: connections are accepted in the order they were made.
+func (c *canary) expectNobody(ctx context.Context) {
+	GinkgoHelper()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.listener.Addr().String())
+	Expect(err).NotTo(HaveOccurred())
+	self := conn.LocalAddr().String()
+	defer func() { _ = conn.Close() }()
+	var first net.Addr
+	Eventually(c.visits).WithTimeout(5 * time.Second).Should(Receive(&first))
+	Expect(first.String()).To(Equal(self), "somebody was at the canary")
+}
