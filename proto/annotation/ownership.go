@@ -82,9 +82,11 @@ type fields struct {
 // ParseOwners reads managedFields. An error, which wraps ErrManagedFields, says
 // what cannot be read; Owners then knows nothing and is safe to use.
 //
-// The API server keeps the record whole or not at all: once emptied, by [{}],
-// it stays empty until somebody applies, and then everything that exists gets
-// the owner before-first-apply.
+// The API server keeps the record whole or not at all: once emptied, by [{}] or
+// because the last recorded field went, it stays empty until somebody applies,
+// and then all that exists gets the owner before-first-apply. Only somebody who
+// takes out single entries by hand makes None untrue; an annotation that exists
+// and that AnnotationChanged does not know gives that away.
 func ParseOwners(entries []metav1.ManagedFieldsEntry) (Owners, error) {
 	owners := Owners{managers: make([]manager, 0, len(entries))}
 	for i, entry := range entries {
@@ -138,7 +140,8 @@ func (o Owners) Of(key string) Ownership {
 }
 
 // AnnotationChanged returns when the newest owner of an annotation last wrote,
-// to the second; the zero time when nobody is known to own it.
+// to the second; the zero time when nobody is known to own it, or when its
+// owner has no time (an apply that changed nothing).
 func (o Owners) AnnotationChanged(annotation string) time.Time {
 	for _, m := range o.managers {
 		if _, owns := m.fields.Metadata.Annotations["f:"+annotation]; owns {

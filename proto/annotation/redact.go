@@ -18,6 +18,8 @@ var (
 	pairStart = regexp.MustCompile(`(?:^|\s)[^\s=:/?#@]+=`)
 	// schemeStart matches the scheme of a URL.
 	schemeStart = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.\-]*://`)
+	// webScheme matches the schemes that a request can have.
+	webScheme = regexp.MustCompile(`^(?i:https?)://$`)
 	// portEnd matches an authority that holds no password: no colon but that
 	// of a port or those of an address in brackets.
 	portEnd = regexp.MustCompile(`^(?:\[[^\]]*\]|[^:\[]*)(?::[0-9]+)?$`)
@@ -58,7 +60,7 @@ func redact(pair string) string {
 	key := pairStart.FindString(pair)
 	rest := pair[len(key):]
 	scheme := schemeStart.FindString(rest)
-	rest = redactUser(rest[len(scheme):])
+	rest = redactUser(rest[len(scheme):], scheme == "" || webScheme.MatchString(scheme))
 
 	for _, mark := range []string{"?", "#"} {
 		before, after, found := strings.Cut(rest, mark)
@@ -70,15 +72,16 @@ func redact(pair string) string {
 	return key + scheme + rest
 }
 
-// redactUser removes userinfo from rest, which begins with an authority.
-func redactUser(rest string) string {
+// redactUser removes userinfo from rest, which begins with an authority. Behind
+// a scheme that is not known, and may be a user name, nothing is certain.
+func redactUser(rest string, known bool) string {
 	authority, path := rest, ""
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
 		authority, path = rest[:end], rest[end:]
 	}
 	user := strings.LastIndex(authority, "@")
-	unclear := user >= 0 || !portEnd.MatchString(strings.TrimSpace(authority))
-	if unclear && strings.Contains(path, "@") {
+	certain := known && user < 0 && portEnd.MatchString(strings.TrimSpace(authority))
+	if !certain && strings.Contains(path, "@") {
 		return hidden + trailingSpace(rest)
 	}
 	return authority[user+1:] + path

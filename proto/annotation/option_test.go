@@ -1,0 +1,144 @@
+package annotation_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// with returns annotations that ask for keys a and b, with one option.
+func with(name, value string) map[string]string {
+	return map[string]string{
+		annotation.DefaultKey: "a=a.example.com b=b.example.com",
+		"x-kv8s.io/" + name:   value,
+	}
+}
+
+func TestRefresh(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		"":        0,
+		"0":       0,
+		"10m":     10 * time.Minute,
+		" 1h30m ": 90 * time.Minute,
+		"10s":     10 * time.Second,
+		"1ns":     10 * time.Second,
+		"9000h":   annotation.MaxRefresh,
+	} {
+		request, err := grammar(t).Parse(with(annotation.RefreshName, value))
+		if err != nil || request.Refresh != want {
+			t.Errorf("%q: got %v, %v, want %v", value, request.Refresh, err, want)
+		}
+	}
+}
+
+func TestSuspend(t *testing.T) {
+	for value, want := range map[string]bool{"": false, "true": true, "false": false, " True\n": true, "1": true} {
+		request, err := grammar(t).Parse(with(annotation.SuspendName, value))
+		if err != nil || request.Suspended != want {
+			t.Errorf("%q: got %v, %v, want %v", value, request.Suspended, err, want)
+		}
+	}
+	request, err := grammar(t).Parse(map[string]string{
+		annotation.DefaultKey:    "not correct",
+		"x-kv8s.io/curl-suspend": "true",
+	})
+	if err == nil || !request.Suspended {
+		t.Errorf("a suspended object with a bad value: %+v, %v", request, err)
+	}
+}
+
+func TestNow(t *testing.T) {
+	now := func(value string) string {
+		request, err := grammar(t).Parse(with(annotation.NowName, value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return request.Now
+	}
+	if got := now("2026-01-02 anything?"); got != "2026-01-02 anything?" {
+		t.Errorf("got %q", got)
+	}
+	long := strings.Repeat("n", annotation.MaxNowBytes+1)
+	if a, b := now(long), now(long+"n"); a == b || len(a) > annotation.MaxNowBytes {
+		t.Errorf("long values: %q and %q", a, b)
+	}
+	if got := now("\xff"); !strings.HasPrefix(got, "sha256:") {
+		t.Errorf("invalid UTF-8 handed on: %q", got)
+	}
+}
+
+func TestSHA256(t *testing.T) {
+	request, err := grammar(t).Parse(with(annotation.SHA256Name, "b="+strings.ToUpper(digest)))
+	if err != nil || len(request.SHA256) != 1 || request.SHA256["b"] != digest {
+		t.Errorf("got %v, %v", request.SHA256, err)
+	}
+}
+
+func TestOptionRefused(t *testing.T) {
+	for _, c := range []struct{ name, value, text, cause string }{
+		{annotation.RefreshName, "abc", "annotation curl-refresh value 'abc' is not a duration such as 10m", "not a positive Go duration"},
+		{annotation.RefreshName, "10", "annotation curl-refresh value '10' is not a duration such as 10m", "not a positive Go duration"},
+		{annotation.RefreshName, "-10m", "annotation curl-refresh value '-10m' is not a duration such as 10m", "not a positive Go duration"},
+		{annotation.SuspendName, "maybe", "annotation curl-suspend value 'maybe' is not true or false", "not a boolean"},
+		{annotation.SHA256Name, "abc", "annotation curl-sha256 value 'abc' does not match expected format key=<64 hexadecimal digits>", "pair 1: no = in it"},
+		{annotation.SHA256Name, "a=abc", "annotation curl-sha256 value 'a=abc' does not match expected format key=<64 hexadecimal digits>", "pair 1 (key a): the digest is not 64 hexadecimal digits"},
+		{annotation.SHA256Name, "a=" + digest + "00", "annotation curl-sha256 value 'a=" + digest + "00' does not match expected format key=<64 hexadecimal digits>", "pair 1 (key a): the digest is not 64 hexadecimal digits"},
+		{annotation.SHA256Name, "c=" + digest, "annotation curl-sha256 value 'c=" + digest + "' names a key that is not asked for", "key c is not asked for"},
+	} {
+		request, err := grammar(t).Parse(with(c.name, c.value))
+		var refused *annotation.ValueError
+		if !errors.As(err, &refused) {
+			t.Errorf("%s %q: got %v, want a ValueError", c.name, c.value, err)
+			continue
+		}
+		if refused.Error() != c.text || refused.Cause() != c.cause || refused.Annotation() != "x-kv8s.io/"+c.name {
+			t.Errorf("%s %q:\n got %q (%s, %s)\nwant %q (%s)", c.name, c.value, refused, refused.Cause(), refused.Annotation(), c.text, c.cause)
+		}
+		if request.Pairs != nil {
+			t.Errorf("%s %q: half of the annotations was taken: %+v", c.name, c.value, request)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for name, change := range map[string]func(*annotation.Options){
+		"no key":        func(o *annotation.Options) { o.Keys = nil },
+		"empty key":     func(o *annotation.Options) { o.Keys = []string{""} },
+		"no prefix":     func(o *annotation.Options) { o.Keys = []string{"curl-me-that"} },
+		"bad prefix":    func(o *annotation.Options) { o.Keys = []string{"under_score/curl"} },
+		"option":        func(o *annotation.Options) { o.Keys = []string{"example.com/curl-now"} },
+		"status":        func(o *annotation.Options) { o.Keys = []string{annotation.StatusKey} },
+		"key twice":     func(o *annotation.Options) { o.Keys = []string{annotation.LegacyKey, annotation.LegacyKey} },
+		"no scheme":     func(o *annotation.Options) { o.DefaultScheme = "" },
+		"ftp":           func(o *annotation.Options) { o.DefaultScheme = "ftp" },
+		"negative":      func(o *annotation.Options) { o.MinRefresh = -1 },
+		"above a year":  func(o *annotation.Options) { o.MinRefresh = annotation.MaxRefresh + 1 },
+		"line in a key": func(o *annotation.Options) { o.Keys = []string{"example.com/a\nb"} },
+	} {
+		options := annotation.Defaults()
+		change(&options)
+		if _, err := annotation.New(options); !errors.Is(err, annotation.ErrConfig) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+func TestNewWithOtherSettings(t *testing.T) {
+	g, err := annotation.New(annotation.Options{Keys: []string{"example.com/get"}, DefaultScheme: "http"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := g.Parse(map[string]string{
+		annotation.DefaultKey:      "not correct",
+		"example.com/get":          "a=e.example.com",
+		"example.com/curl-refresh": "1s",
+	})
+	if url, _ := request.URL("a"); err != nil || url != "http://e.example.com" || request.Refresh != time.Second {
+		t.Errorf("got %+v, %v", request, err)
+	}
+}

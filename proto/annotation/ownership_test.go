@@ -1,0 +1,164 @@
+package annotation_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+// samples returns managedFields as kube-apiserver 1.36.3 answered them, by what
+// had been done to the object.
+func samples(t *testing.T) map[string][]metav1.ManagedFieldsEntry {
+	t.Helper()
+	text, err := os.ReadFile("testdata/managedfields.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string][]metav1.ManagedFieldsEntry
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestOwner(t *testing.T) {
+	none := annotation.Ownership{State: annotation.None, Fingerprint: "none"}
+	unknown := annotation.Ownership{State: annotation.Unknown, Fingerprint: "unknown"}
+	ours := annotation.Ownership{State: annotation.Ours}
+	foreign := func(fingerprint string) annotation.Ownership {
+		return annotation.Ownership{State: annotation.Foreign, Fingerprint: fingerprint}
+	}
+	all := samples(t)
+	for _, c := range []struct {
+		sample, key string
+		want        annotation.Ownership
+	}{
+		{"created", "x", foreign("kubectl-create/Update/2026-11-20T12:40:52Z")},
+		{"created", "mydata", none},
+		{"created without fields", "mydata", unknown},
+		{"annotated", "mydata", none},
+		{"annotated", ".", none},
+		{"written by us", "mydata", ours},
+		{"written by us", "x", foreign("kubectl-create/Update/2026-11-20T12:40:52Z")},
+		{"edited by another", "mydata", foreign("kubectl-edit/Update/2026-11-20T12:40:56Z")},
+		{"deleted by another", "mydata", none},
+		{"applied by another with our value", "mydata", ours},
+		{"applied by force", "mydata", foreign("kubectl/Apply/2026-11-20T12:46:32Z")},
+		{"written by us to binaryData", "mydata", ours},
+		{"deleted from binaryData", "mydata", none},
+		{"reset", "mydata", unknown},
+		{"reset, then edited", "z", unknown},
+		{"reset, then applied", "x", foreign("before-first-apply/Update/2026-11-20T12:46:33Z")},
+		{"reset, then applied", "w", foreign("kubectl/Apply/2026-11-20T12:46:33Z")},
+	} {
+		entries, found := all[c.sample]
+		if !found {
+			t.Fatalf("no sample %q", c.sample)
+		}
+		if got := annotation.Owner(entries, c.key); got != c.want {
+			t.Errorf("%s, key %s: got %+v, want %+v", c.sample, c.key, got, c.want)
+		}
+	}
+}
+
+func TestOwnerOfWhatCannotBeRead(t *testing.T) {
+	entry := func(fieldsType, raw string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: "m", Operation: "Update", FieldsType: fieldsType, FieldsV1: metav1.NewFieldsV1(raw)}
+	}
+	good := entry("FieldsV1", `{"f:data":{"f:mydata":{}}}`)
+	for name, c := range map[string]struct {
+		entries   []metav1.ManagedFieldsEntry
+		malformed bool
+	}{
+		"absent":           {nil, false},
+		"one empty entry":  {[]metav1.ManagedFieldsEntry{{}}, false},
+		"null":             {[]metav1.ManagedFieldsEntry{entry("FieldsV1", "null")}, false},
+		"no object":        {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `[]`)}, true},
+		"data is no map":   {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `{"f:data":[]}`)}, true},
+		"cut short":        {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `{"f:data":{`)}, true},
+		"another type":     {[]metav1.ManagedFieldsEntry{good, entry("FieldsV2", `{}`)}, true},
+		"subresource only": {[]metav1.ManagedFieldsEntry{{Manager: "m", Subresource: "status", FieldsType: "FieldsV1", FieldsV1: good.FieldsV1}}, false},
+	} {
+		owners, err := annotation.ParseOwners(c.entries)
+		if errors.Is(err, annotation.ErrManagedFields) != c.malformed || err != nil != c.malformed {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if got := owners.Of("mydata").State; got != annotation.Unknown {
+			t.Errorf("%s: %v", name, got)
+		}
+		if got := annotation.Owner(c.entries, "mydata").Fingerprint; got != "unknown" {
+			t.Errorf("%s: fingerprint %q", name, got)
+		}
+	}
+}
+
+func TestFingerprint(t *testing.T) {
+	at := func(name string, second int64) metav1.ManagedFieldsEntry {
+		when := metav1.Unix(second, 0)
+		return metav1.ManagedFieldsEntry{
+			Manager: name, Operation: "Update", Time: &when,
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`),
+		}
+	}
+	of := func(entries ...metav1.ManagedFieldsEntry) string {
+		return annotation.Owner(entries, "a").Fingerprint
+	}
+	if got := of(at("old", 1), at("new", 2)); got != "new/Update/1970-01-01T00:00:02Z" {
+		t.Errorf("not of the newest owner: %q", got)
+	}
+	if of(at("x", 1), at("y", 1)) != of(at("y", 1), at("x", 1)) {
+		t.Error("depends on the order of the entries")
+	}
+	if of(at("x", 1)) == of(at("x", 2)) {
+		t.Error("a later write of the same manager does not show")
+	}
+	long := strings.Repeat("m", 128)
+	if got := of(at(long, 1)); len(got) > 64 || got == of(at(long, 2)) {
+		t.Errorf("of a long name: %q", got)
+	}
+	timeless := at("x", 1)
+	timeless.Time = nil
+	if got := of(timeless); got != "x/Update/0001-01-01T00:00:00Z" {
+		t.Errorf("without a time: %q", got)
+	}
+}
+
+func TestAnnotationChanged(t *testing.T) {
+	all := samples(t)
+	for sample, want := range map[string]string{
+		"created":             "",
+		"annotated":           "2026-11-20T12:40:53Z",
+		"edited by another":   "2026-11-20T12:40:53Z",
+		"reset":               "",
+		"reset, then applied": "2026-11-20T12:46:33Z",
+	} {
+		owners, err := annotation.ParseOwners(all[sample])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if changed := owners.AnnotationChanged(annotation.DefaultKey); !changed.IsZero() {
+			got = changed.Format(time.RFC3339)
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", sample, got, want)
+		}
+	}
+}
+
+func TestStateString(t *testing.T) {
+	for state, want := range map[annotation.State]string{
+		annotation.Unknown: "unknown", annotation.None: "none", annotation.Ours: "ours", annotation.Foreign: "foreign", 99: "unknown",
+	} {
+		if state.String() != want {
+			t.Errorf("%d is %q, want %q", state, state, want)
+		}
+	}
+}

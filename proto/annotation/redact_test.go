@@ -1,0 +1,73 @@
+package annotation_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestErrorText(t *testing.T) {
+	for name, c := range map[string]struct{ value, shown string }{
+		"as written":             {"not correct", "not correct"},
+		"as written, spaces":     {"  not   correct ", "  not   correct "},
+		"sample":                 {"mydata=this isn't a url", "mydata=this isn't a url"},
+		"empty":                  {"", ""},
+		"new lines":              {"not\ncorrect\r\n", "not correct  "},
+		"control characters":     {"not\x00\x1bcorrect\u2028\u202e", "not  correct  "},
+		"invalid UTF-8":          {"not \xff\xfe correct", "not \uFFFD correct"},
+		"scheme":                 {"a=ftp://e.example.com/x", "a=ftp://e.example.com/x"},
+		"query":                  {"a=ftp://e.example.com/x?token=secret", "a=ftp://e.example.com/x?…"},
+		"query, next pair":       {"a=e.example.com/?t=secret b=ftp://e.example.com?t=secret", "a=e.example.com/?… b=ftp://e.example.com?…"},
+		"query over white space": {"a=e.example.com/?t=se cret or\nmore b=x", "a=e.example.com/?… b=x"},
+		"empty query":            {"a=ftp://e.example.com/?", "a=ftp://e.example.com/?"},
+		"fragment":               {"a=ftp://e.example.com/#secret", "a=ftp://e.example.com/#…"},
+		"fragment and query":     {"a=ftp://e.example.com/#secret?secret", "a=ftp://e.example.com/#…"},
+		"user":                   {"a=https://secret@e.example.com/x", "a=https://e.example.com/x"},
+		"password":               {"a=https://user:secret@e.example.com/x?q=1", "a=https://e.example.com/x?…"},
+		"password, no scheme":    {"a=user:secret@e.example.com", "a=e.example.com"},
+		"password, no key":       {"https://user:secret@e.example.com/x", "https://e.example.com/x"},
+		"password, bad key":      {"$a=https://user:secret@e.example.com/x", "$a=https://e.example.com/x"},
+		"slash in password":      {"a=https://user:sec/ret@e.example.com", "a=https://…"},
+		"? in password":          {"a=https://user:sec?ret@e.example.com b=c", "a=https://… b=c"},
+		"# in password":          {"a=https://user:sec#ret@e.example.com", "a=https://…"},
+		"@ in password":          {"a=https://user:sec@secret@e.example.com", "a=https://e.example.com"},
+		"@ and / in password":    {"a=https://user:s@sec/ret@e.example.com", "a=https://…"},
+		"space in password":      {"a=https://user:sec ret@e.example.com/x", "a=https://e.example.com/x"},
+		"space before password":  {"a= https://user:secret@e.example.com/x", "a=…"},
+		"scheme in password":     {"a=user:sec://ret@e.example.com", "a=…"},
+		"user like a scheme":     {"a=user:///sec/ret@e.example.com", "a=user://…"},
+		"port and @ in path":     {"a=e.example.com:8080/react@18", "a=e.example.com:8080/react@18"},
+		"IPv6 and @ in path":     {"a=HTTP://[::1]:8080/react@18", "a=HTTP://[::1]:8080/react@18"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := grammar(t).Parse(ask(c.value))
+			if err == nil {
+				// Make it malformed without touching what is looked at.
+				_, err = grammar(t).Parse(ask(c.value + " bad="))
+				c.shown += " bad="
+			}
+			want := "annotation value '" + c.shown + "' does not match expected format key=url"
+			if err.Error() != want {
+				t.Errorf("\n got %q\nwant %q", err, want)
+			}
+		})
+	}
+}
+
+func TestErrorTextIsCut(t *testing.T) {
+	shown := func(value string) string {
+		_, err := grammar(t).Parse(ask(value))
+		text := strings.TrimPrefix(err.Error(), "annotation value '")
+		return strings.TrimSuffix(text, "' does not match expected format key=url")
+	}
+	if exact := strings.Repeat("ü", 200); shown(exact) != exact {
+		t.Errorf("200 characters were cut: %q", shown(exact))
+	}
+	if got := shown(strings.Repeat("ü", 201)); utf8.RuneCountInString(got) != 200 || !strings.HasSuffix(got, "ü…") {
+		t.Errorf("201 characters gave %q", got)
+	}
+	// What is hidden is hidden before the cut.
+	if got := shown("a=https://user:" + strings.Repeat("s", 300) + "@e.example.com/ b"); got != "a=https://e.example.com/ b" {
+		t.Errorf("got %q", got)
+	}
+}

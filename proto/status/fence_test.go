@@ -1,0 +1,44 @@
+package status_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+func TestFenceRoundTrip(t *testing.T) {
+	for text, want := range map[string]status.Fence{
+		"0.0":             {},
+		"1767323045000.7": {Epoch: 1767323045000, Seq: 7},
+		"9223372036854775807.18446744073709551615": {Epoch: math.MaxInt64, Seq: math.MaxUint64},
+	} {
+		got, err := status.ParseFence(text)
+		if err != nil || got != want || got.String() != text {
+			t.Errorf("%q: got %+v (%s), %v", text, got, got, err)
+		}
+	}
+}
+
+func TestFenceRefuses(t *testing.T) {
+	for _, text := range []string{"", "1", "1.", ".1", "-1.1", "1.-1", "1.2.3", "a.b", " 1.1", "1e3.1", "9223372036854775808.1"} {
+		if got, err := status.ParseFence(text); !errors.Is(err, status.ErrMalformedFence) {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+	}
+}
+
+func TestFenceOrder(t *testing.T) {
+	ascending := []status.Fence{{}, {0, 1}, {5, 0}, {5, 9}, {5, math.MaxUint64}, {6, 1}}
+	for i, a := range ascending {
+		for j, b := range ascending {
+			if want := max(-1, min(1, i-j)); a.Compare(b) != want || a.Newer(b) != (want > 0) {
+				t.Errorf("%s against %s: %d, newer %v", a, b, a.Compare(b), a.Newer(b))
+			}
+		}
+		if a.IsZero() != (i == 0) {
+			t.Errorf("%s: IsZero is %v", a, a.IsZero())
+		}
+	}
+}

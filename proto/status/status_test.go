@@ -1,0 +1,171 @@
+package status_test
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func full() status.Entry {
+	return status.Entry{
+		URL: "https://e.example.com/?a=1&b=<2>", SHA256: digest, Size: 12,
+		FetchedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		ETag:      `W/"x"`, LastModified: "Fri, 02 Jan 2026 03:04:05 GMT", Binary: true,
+		Error: "BadStatus", ErrorURL: "https://e.example.com/new",
+		Since: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC), Attempts: 3, GaveUp: true,
+		Drift: "kubectl-edit/Update/2026-01-02T03:04:05Z", Fence: status.Fence{Epoch: 1767323045000, Seq: 7},
+	}
+}
+
+func TestString(t *testing.T) {
+	s := status.Status{Keys: map[string]status.Entry{"b": full(), "a": {}}}
+	want := `{"a":{},"b":{"url":"https://e.example.com/?a=1&b=<2>","sha256":"` + digest + `","size":12,` +
+		`"fetchedAt":"2026-01-02T03:04:05Z","etag":"W/\"x\"","lastModified":"Fri, 02 Jan 2026 03:04:05 GMT","binary":true,` +
+		`"error":"BadStatus","errorUrl":"https://e.example.com/new","since":"2026-01-03T00:00:00Z","attempts":3,"gaveUp":true,` +
+		`"drift":"kubectl-edit/Update/2026-01-02T03:04:05Z","fence":"1767323045000.7"}}`
+	if got := s.String(); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+	parsed, err := status.Parse(s.String())
+	if err != nil || !reflect.DeepEqual(parsed, s) {
+		t.Errorf("got %+v, %v", parsed, err)
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	for _, s := range []status.Status{{}, {Keys: map[string]status.Entry{}}} {
+		if got := s.String(); got != "" {
+			t.Errorf("got %q", got)
+		}
+	}
+	for _, value := range []string{"", "{}", "null"} {
+		parsed, err := status.Parse(value)
+		if err != nil || parsed.Keys == nil || len(parsed.Keys) > 0 {
+			t.Errorf("%q: got %+v, %v", value, parsed, err)
+		}
+	}
+}
+
+func TestStringNormalises(t *testing.T) {
+	local := time.FixedZone("somewhere", 3600)
+	s := status.Status{Keys: map[string]status.Entry{"a": {
+		URL: "https://e.example.com", ErrorURL: "https://e.example.com", Error: "Timeout",
+		ETag: strings.Repeat("e", 257), LastModified: "a\r\nX-Injected: 1",
+		FetchedAt: time.Date(2026, 1, 2, 3, 4, 5, 999, local),
+	}}}
+	want := `{"a":{"url":"https://e.example.com","fetchedAt":"2026-01-02T02:04:05Z","error":"Timeout"}}`
+	if got := s.String(); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+	if s.Keys["a"].ETag == "" {
+		t.Error("String changed the status")
+	}
+}
+
+func TestParseTolerates(t *testing.T) {
+	parsed, err := status.Parse(` {"$version":2, "a":{"url":"https://e.example.com","colour":"red"}, "b":null} `)
+	if err != nil || len(parsed.Keys) != 2 || parsed.Keys["a"].URL != "https://e.example.com" {
+		t.Errorf("got %+v, %v", parsed, err)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for name, value := range map[string]string{
+		"text":            "not json",
+		"blank":           " ",
+		"list":            `[]`,
+		"cut short":       `{"a":{"url":"https`,
+		"two values":      `{} {}`,
+		"entry no object": `{"a":7}`,
+		"wrong type":      `{"a":{"size":"12"}}`,
+		"negative size":   `{"a":{"size":-1}}`,
+		"attempts":        `{"a":{"attempts":-1}}`,
+		"short digest":    `{"a":{"sha256":"abc"}}`,
+		"upper digest":    `{"a":{"sha256":"` + strings.ToUpper(digest) + `"}}`,
+		"time":            `{"a":{"since":"yesterday"}}`,
+		"year 10000":      `{"a":{"since":"9999-12-31T23:59:59-01:00"}}`,
+		"year 0":          `{"a":{"since":"0001-01-01T00:00:00+01:00"}}`,
+		"fence":           `{"a":{"fence":"7"}}`,
+		"too long":        `{"a":{"url":"` + strings.Repeat("x", status.MaxBytes) + `"}}`,
+	} {
+		parsed, err := status.Parse(value)
+		if !errors.Is(err, status.ErrMalformed) {
+			t.Errorf("%s: got %+v, %v", name, parsed, err)
+		}
+		if parsed.Keys == nil || len(parsed.Keys) > 0 {
+			t.Errorf("%s: the status is not empty and usable: %+v", name, parsed)
+		}
+	}
+}
+
+func TestErrorsQuoteNothing(t *testing.T) {
+	_, err := status.Parse(`{"a":{"size":"https://e.example.com/?secret"}}`)
+	if err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEntry(t *testing.T) {
+	e := full()
+	if !e.Written() || !e.Failing() || e.FailingURL() != "https://e.example.com/new" {
+		t.Errorf("full: %v %v %q", e.Written(), e.Failing(), e.FailingURL())
+	}
+	e.ErrorURL = ""
+	if e.FailingURL() != e.URL {
+		t.Errorf("without errorUrl: %q", e.FailingURL())
+	}
+	e = status.Entry{ErrorURL: "https://e.example.com"}
+	if e.Written() || e.Failing() || e.FailingURL() != "" {
+		t.Errorf("empty: %v %v %q", e.Written(), e.Failing(), e.FailingURL())
+	}
+}
+
+func TestClone(t *testing.T) {
+	s := status.Status{Keys: map[string]status.Entry{"a": {}}}
+	clone := s.Clone()
+	clone.Keys["b"] = status.Entry{}
+	delete(clone.Keys, "a")
+	if len(s.Keys) != 1 {
+		t.Errorf("the original changed: %+v", s)
+	}
+	status.Status{}.Clone().Keys["a"] = status.Entry{}
+}
+
+// FuzzStatus reads anything without a panic, and what it has read once it
+// writes and reads again without a change.
+func FuzzStatus(f *testing.F) {
+	s := status.Status{Keys: map[string]status.Entry{"b": full(), "a": {}}}
+	for _, seed := range []string{
+		"", "{}", "null", "not json", s.String(),
+		`{"a":{"etag":"é","since":"9999-12-31T23:59:59-01:00"}}`,
+		`{"a":{"URL":"x","errorUrl":"x"},"a":{"url":"\ud800"},"$x":1}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		parsed, err := status.Parse(value)
+		if err != nil {
+			if !errors.Is(err, status.ErrMalformed) || len(parsed.Keys) > 0 {
+				t.Fatalf("got %+v, %v", parsed, err)
+			}
+			return
+		}
+		text := parsed.String()
+		if (text == "") != (len(parsed.Keys) == 0) {
+			t.Fatalf("%d keys became %q", len(parsed.Keys), text)
+		}
+		if len(text) > status.MaxBytes {
+			t.Skip() // invalid UTF-8 grows
+		}
+		again, err := status.Parse(text)
+		if err != nil || !reflect.DeepEqual(again, parsed) || again.String() != text {
+			t.Errorf("%q became %+v, %v", text, again, err)
+		}
+	})
+}
