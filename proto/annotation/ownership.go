@@ -37,8 +37,9 @@ func (s State) String() string {
 		return "ours"
 	case Foreign:
 		return "foreign"
+	default:
+		return "unknown"
 	}
-	return "unknown"
 }
 
 // Ownership is whose a key is, and since when.

@@ -11,11 +11,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-func grammar(t testing.TB) *annotation.Grammar {
-	t.Helper()
+func grammar(tb testing.TB) *annotation.Grammar {
+	tb.Helper()
 	g, err := annotation.New(annotation.Defaults())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return g
 }
