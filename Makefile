@@ -81,12 +81,17 @@ control-plane:
 
 .PHONY: generate
 generate: $(BUF) $(PROTOC_GEN_GO) ## Generate Go from proto/**/*.proto
-	cd proto && PATH="$(dir $(PROTOC_GEN_GO)):$$PATH" $(BUF) generate
+	$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
 
 .PHONY: fmt
 fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
 	$(BUF) format -w proto
 	$(GOLANGCI_LINT) fmt $(MODULES)
+
+.PHONY: tidy
+tidy: ## Bring all go.mod files in line with the code and with each other
+	go work sync
+	for module in $(MODULES); do (cd $$module && go mod tidy) || exit 1; done
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
@@ -98,7 +103,7 @@ verify: verify-proto verify-modules verify-imports verify-format verify-vet lint
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
 	$(BUF) lint proto
-	PATH="$(dir $(PROTOC_GEN_GO)):$$PATH" deploy/tools/verify-generated $(BUF)
+	$(WITH_PROTOC_GEN_GO) deploy/tools/verify-generated $(BUF)
 	deploy/tools/verify-breaking $(BUF)
 
 .PHONY: verify-modules

@@ -2,23 +2,26 @@
 # dependencies conflict with each other and with ours. A binary lies under its
 # version and Go's, so a new one of either builds it again and nothing else does.
 
-TOOLS := $(CURDIR)/.cache/tools
+TOOLS := .cache/tools
 
-GO_VERSION         := $(shell go env GOVERSION)
-BUF_VERSION        := $(shell sed -n 's|.*github.com/bufbuild/buf \(v[^ ]*\).*|\1|p' deploy/tools/buf/go.mod)
-GOLANGCI_VERSION   := $(shell sed -n 's|.*github.com/golangci/golangci-lint/v2 \(v[^ ]*\).*|\1|p' deploy/tools/golangci-lint/go.mod)
-PROTOBUF_VERSION   := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
+GO_VERSION       := $(shell go env GOVERSION)
+BUF_VERSION      := $(shell sed -n 's|.*github.com/bufbuild/buf \(v[^ ]*\).*|\1|p' deploy/tools/buf/go.mod)
+GOLANGCI_VERSION := $(shell sed -n 's|.*github.com/golangci/golangci-lint/v2 \(v[^ ]*\).*|\1|p' deploy/tools/golangci-lint/go.mod)
+PROTOBUF_VERSION := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
 
 BUF           := $(TOOLS)/buf-$(BUF_VERSION)-$(GO_VERSION)/buf
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)-$(GO_VERSION)/golangci-lint
 PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc-gen-go
+
+# buf starts the generator by name.
+WITH_PROTOC_GEN_GO := PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH"
 
 # Keep the caches of the tools in the checkout: they need no home directory.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/.cache/golangci-lint
 export BUF_CACHE_DIR       := $(CURDIR)/.cache/buf
 
 # $(call build-tool,module directory,package)
-build-tool = GOWORK=off CGO_ENABLED=0 go build -C $(1) -trimpath -buildvcs=false -ldflags '-s -w' -o $@ $(2)
+build-tool = GOWORK=off CGO_ENABLED=0 go build -C $(1) -trimpath -buildvcs=false -ldflags '-s -w' -o '$(CURDIR)/$@' $(2)
 
 $(BUF):
 	@echo "building buf $(BUF_VERSION) (a minute the first time)…"
