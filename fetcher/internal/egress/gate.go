@@ -14,14 +14,16 @@ import (
 // DefaultDialTimeout bounds one dial, lookup and all addresses included.
 const DefaultDialTimeout = 3 * time.Second
 
+var errDialTimeout = errors.New("dial timeout must be positive")
+
 // Options are the dependencies of a Gate. The zero value is complete.
 type Options struct {
 	// File is the path of the file with the policies of namespaces; empty: none.
 	File string
 	// DialTimeout bounds one dial; zero: DefaultDialTimeout.
 	DialTimeout time.Duration
-	// Resolver answers names; nil: the one of Go, never the one of the C
-	// library, which takes 127.1 and 0x7f000001 for addresses.
+	// Resolver says by its Dial who answers names; nil: the name servers of
+	// resolv.conf.
 	Resolver *net.Resolver
 	// Refuse has the last word about a permitted attempt, before it connects.
 	Refuse func(network, address string) error
@@ -46,11 +48,9 @@ func New(cfg Config, o Options) (*Gate, error) {
 		o.DialTimeout = DefaultDialTimeout
 	}
 	if o.DialTimeout < 0 {
-		return nil, errors.New("dial timeout must be positive")
+		return nil, fmt.Errorf("set up egress policy: %w", errDialTimeout)
 	}
-	if o.Resolver == nil {
-		o.Resolver = &net.Resolver{PreferGo: true}
-	}
+	o.Resolver = impatient(o.Resolver)
 	g := &Gate{options: o, base: cfg}
 	var err error
 	if o.File != "" {

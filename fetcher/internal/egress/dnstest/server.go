@@ -30,6 +30,7 @@ type Server struct {
 	answers map[string][]Answer
 	asked   map[string]map[dnsmessage.Type]int
 	other   *Answer
+	total   int
 }
 
 // Start listens on a port of loopback.
@@ -77,6 +78,13 @@ func (s *Server) SetOther(addrs ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.other = &Answer{Addrs: parse(addrs)}
+}
+
+// Questions returns how many questions were asked, of all names and types.
+func (s *Server) Questions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
 }
 
 // Resolver returns a resolver that asks only this server.
@@ -155,6 +163,7 @@ func (s *Server) reply(packet []byte) ([]byte, error) {
 func (s *Server) look(q dnsmessage.Question) (Answer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.total++
 	name := strings.ToLower(q.Name.String())
 	answers := s.answers[name]
 	if len(answers) == 0 {

@@ -1,0 +1,58 @@
+package admission
+
+import "time"
+
+// lane is what is under way for one host or one namespace.
+type lane struct {
+	held int
+	// mean is the moving average of how long a slot is held.
+	mean time.Duration
+	// turn is the time given to the last one who was turned away.
+	turn time.Time
+	// closed is until when the host wants to be left alone.
+	closed time.Time
+	// waiting are those who wait for a slot, first come first served.
+	waiting []*waiter
+}
+
+// waiter is given a slot by closing granted.
+type waiter struct{ granted chan struct{} }
+
+// observe takes the time into account for which a slot was held. A slow one
+// counts at once, a quick one little by little.
+func (l *lane) observe(held time.Duration) {
+	if held > l.mean {
+		l.mean = (l.mean + held) / 2
+	} else {
+		l.mean -= (l.mean - held) / 4
+	}
+}
+
+// wait returns the expected time until one more who wants a slot gets it.
+func (l *lane) wait(limit int) time.Duration {
+	return l.mean * time.Duration(len(l.waiting)+1) / time.Duration(limit)
+}
+
+// next returns when to come back: in the order of asking, as far apart as
+// slots come free, but not later than longest after the earliest time.
+func (l *lane) next(now time.Time, limit int, shortest, longest time.Duration) time.Duration {
+	earliest := now.Add(shortest)
+	if l.closed.After(earliest) {
+		earliest = l.closed
+	}
+	latest := earliest.Add(longest - shortest)
+	l.turn = l.turn.Add(l.mean / time.Duration(limit))
+	switch {
+	case l.turn.Before(earliest):
+		l.turn = earliest
+	case l.turn.After(latest):
+		// The line is full: begin anew, beside those who have these times.
+		l.turn = earliest.Add((longest - shortest) / 2)
+	}
+	return l.turn.Sub(now)
+}
+
+// idle tells whether nothing needs to be known of the lane.
+func (l *lane) idle(now time.Time) bool {
+	return l.held == 0 && len(l.waiting) == 0 && !l.turn.After(now) && !l.closed.After(now)
+}

@@ -1,0 +1,182 @@
+package admission
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// contention is how long a namespace that has asked for a slot is counted
+	// among those who want one.
+	contention = 10 * time.Second
+	// sweepAt is the number of hosts or namespaces above which those that
+	// nothing needs to be known of are looked for and forgotten.
+	sweepAt = 1024
+	// maxClosed bounds the hosts that are left alone on their own wish: with
+	// names under a wildcard one tenant could make up any number of them.
+	maxClosed = 16 * sweepAt
+)
+
+// Limiter admits GETs. It is safe for concurrent use.
+type Limiter struct {
+	limits Limits
+	now    func() time.Time
+
+	mu         sync.Mutex
+	hosts      map[string]*lane
+	namespaces map[string]*lane
+	nextSweep  int
+	// last and other are the namespaces that asked last and, before it, another.
+	last, other asker
+}
+
+type asker struct {
+	namespace string
+	at        time.Time
+}
+
+// New returns a limiter; now is its clock.
+func New(limits Limits, now func() time.Time) (*Limiter, error) {
+	if err := limits.Validate(); err != nil {
+		return nil, err
+	}
+	return &Limiter{
+		limits: limits, now: now, nextSweep: sweepAt,
+		hosts: map[string]*lane{}, namespaces: map[string]*lane{},
+	}, nil
+}
+
+// Acquire returns a function that gives the slot back, or else why there is
+// none now. backlog tells that further requests are waiting unseen, by
+// whomever.
+func (l *Limiter) Acquire(host, namespace string, backlog bool) (release func(), busy *Busy) {
+	l.mu.Lock()
+	now := l.now()
+	l.sweep(now)
+	h, n := lookup(l.hosts, host), lookup(l.namespaces, namespace)
+	l.asks(namespace, now)
+	var w *waiter
+	switch {
+	case h.closed.After(now):
+		busy = l.busy(HostSlowed, h, l.limits.PerHost, now)
+	case n.held >= l.limits.perNamespace() && (backlog || l.contended(now)):
+		busy = l.busy(NamespaceShare, n, l.limits.perNamespace(), now)
+	case h.held < l.limits.PerHost:
+		h.held++
+		n.held++
+	case h.wait(l.limits.PerHost) >= l.limits.Patience:
+		busy = l.busy(HostBusy, h, l.limits.PerHost, now)
+	default:
+		w = &waiter{granted: make(chan struct{})}
+		h.waiting = append(h.waiting, w)
+		n.held++
+	}
+	l.mu.Unlock()
+	if w != nil {
+		busy = l.await(h, n, w)
+	}
+	if busy != nil {
+		return nil, busy
+	}
+	return l.releaser(host, namespace, h, n), nil
+}
+
+// await waits for the next free slot of a quick host.
+func (l *Limiter) await(h, n *lane, w *waiter) *Busy {
+	patience := time.NewTimer(l.limits.Patience)
+	defer patience.Stop()
+	select {
+	case <-w.granted:
+		return nil
+	case <-patience.C:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(h.waiting, w)
+	if i < 0 { // granted at the last moment
+		return nil
+	}
+	h.waiting = slices.Delete(h.waiting, i, i+1)
+	n.held--
+	// Not one slot came free: until one does, waiting is in vain.
+	h.mean = max(h.mean, l.limits.Patience*time.Duration(l.limits.PerHost))
+	return l.busy(HostBusy, h, l.limits.PerHost, l.now())
+}
+
+func (l *Limiter) releaser(host, namespace string, h, n *lane) func() {
+	began := l.now()
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		now := l.now()
+		h.observe(now.Sub(began))
+		n.observe(now.Sub(began))
+		n.held--
+		if len(h.waiting) > 0 {
+			close(h.waiting[0].granted)
+			h.waiting = slices.Delete(h.waiting, 0, 1)
+		} else {
+			h.held--
+		}
+		forget(l.hosts, host, now)
+		forget(l.namespaces, namespace, now)
+	})
+}
+
+// SlowDown leaves a host alone until the given time.
+func (l *Limiter) SlowDown(host string, until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.hosts) >= maxClosed {
+		return
+	}
+	if h := lookup(l.hosts, host); until.After(h.closed) {
+		h.closed = until
+	}
+}
+
+func (l *Limiter) busy(cause Cause, in *lane, limit int, now time.Time) *Busy {
+	return &Busy{Cause: cause, Wait: in.next(now, limit, l.limits.Pause, l.limits.MaxPause)}
+}
+
+func (l *Limiter) asks(namespace string, now time.Time) {
+	if l.last.namespace != namespace {
+		l.other = l.last
+	}
+	l.last = asker{namespace: namespace, at: now}
+}
+
+// contended tells whether another namespace than the one that asks now has
+// asked lately.
+func (l *Limiter) contended(now time.Time) bool {
+	return !l.other.at.IsZero() && now.Sub(l.other.at) < contention
+}
+
+func (l *Limiter) sweep(now time.Time) {
+	if len(l.hosts) < l.nextSweep && len(l.namespaces) < l.nextSweep {
+		return
+	}
+	for name := range l.hosts {
+		forget(l.hosts, name, now)
+	}
+	for name := range l.namespaces {
+		forget(l.namespaces, name, now)
+	}
+	l.nextSweep = max(sweepAt, 2*len(l.hosts), 2*len(l.namespaces))
+}
+
+func lookup(lanes map[string]*lane, name string) *lane {
+	l, ok := lanes[name]
+	if !ok {
+		l = new(lane)
+		lanes[name] = l
+	}
+	return l
+}
+
+func forget(lanes map[string]*lane, name string, now time.Time) {
+	if l, ok := lanes[name]; ok && l.idle(now) {
+		delete(lanes, name)
+	}
+}

@@ -1,0 +1,188 @@
+package egress_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+)
+
+// What a URL may look like, beyond the table of vectors: classes rather than
+// cases.
+var _ = Describe("a URL that is hostile by its text", func() {
+	DescribeTable("is denied without a lookup or a dial",
+		func(ctx SpecContext, raw string, class egress.Class) {
+			names := startDNS()
+			names.SetOther(public)
+			gate, held := newGate(egress.Config{}, names)
+
+			err := attempt(ctx, gate, raw)
+
+			Expect(err).To(MatchError(egress.ErrDenied))
+			Expect(err).To(Equal(&egress.Denied{Class: class}))
+			Expect(held.attempts()).To(BeEmpty())
+			Expect(gate.Verdict(ctx, "team-a", raw).Err).To(Equal(err))
+		},
+		func(raw string, _ egress.Class) string { return shorten(raw) },
+
+		// Spellings of IPv4 that C libraries take.
+		Entry(nil, "http://127.0.1/", egress.ClassHost),
+		Entry(nil, "http://0300.0250.0.1/", egress.ClassHost),
+		Entry(nil, "http://0x7f.0.0.1/", egress.ClassHost),
+		Entry(nil, "http://0X7F000001/", egress.ClassHost),
+		Entry(nil, "http://127.0.0.0x1/", egress.ClassHost),
+		Entry(nil, "http://017700000001/", egress.ClassHost),
+		Entry(nil, "http://127.0.0.01/", egress.ClassHost),
+		Entry(nil, "http://93.184.216.34./", egress.ClassHost),
+		Entry(nil, "http://93.184.216.34.34/", egress.ClassHost),
+		Entry(nil, "http://93.184.55330/", egress.ClassHost),
+		Entry(nil, "http://256.256.256.256/", egress.ClassHost),
+		Entry(nil, "http://0x/", egress.ClassHost),
+		Entry(nil, "http://data.example.0x/", egress.ClassHost),
+		Entry(nil, "http://1.2.3.4.5.0xa/", egress.ClassHost),
+
+		// IPv6 and what hides in it.
+		Entry(nil, "http://[::]/", egress.ClassAddress),
+		Entry(nil, "http://[::127.0.0.1]/", egress.ClassAddress),
+		Entry(nil, "http://[::7f00:1]/", egress.ClassAddress),
+		Entry(nil, "http://[::ffff:0:127.0.0.1]/", egress.ClassAddress),
+		Entry(nil, "http://[::FFFF:7F00:1]/", egress.ClassAddress),
+		Entry(nil, "http://[0000:0000:0000:0000:0000:ffff:0a00:0001]/", egress.ClassAddress),
+		Entry(nil, "http://[64:ff9b:1::7f00:1]/", egress.ClassAddress),
+		Entry(nil, "http://[2002:0a00:0001::1]/", egress.ClassAddress),
+		Entry(nil, "http://[2001:0:0:0:0:0:80ff:fffe]/", egress.ClassAddress),
+		Entry(nil, "http://[2606:4700::200:5efe:7f00:1]/", egress.ClassAddress),
+		Entry(nil, "http://[2606:4700::5efe:127.0.0.1]/", egress.ClassAddress),
+		Entry(nil, "http://[fe80::5efe:a9fe:a9fe]/", egress.ClassAddress),
+		Entry(nil, "http://[fd00::1]/", egress.ClassAddress),
+		Entry(nil, "http://[fe80::1]/", egress.ClassAddress),
+		Entry(nil, "http://[ff02::1]/", egress.ClassAddress),
+		Entry(nil, "http://[fd20:ce::254]/", egress.ClassAddress),
+		Entry(nil, "http://[2001:20::1]/", egress.ClassAddress),
+		Entry(nil, "http://[2620:4f:8000::1]/", egress.ClassAddress),
+		Entry(nil, "http://[2606:4700:4700::1111%25eth0]/", egress.ClassHost),
+		Entry(nil, "http://[2606:4700:4700::1111%eth0]/", egress.ClassSyntax),
+		Entry(nil, "http://[::1/", egress.ClassSyntax),
+		Entry(nil, "http://::1/", egress.ClassSyntax),
+		Entry(nil, "http://[127.0.0.1]/", egress.ClassSyntax),
+		Entry(nil, "http://[v1.fe80]/", egress.ClassSyntax),
+
+		// Special ranges of IPv4.
+		Entry(nil, "http://169.254.169.254/", egress.ClassAddress),
+		Entry(nil, "http://192.0.0.192/", egress.ClassAddress),
+		Entry(nil, "http://192.88.99.1/", egress.ClassAddress),
+		Entry(nil, "http://198.18.0.1/", egress.ClassAddress),
+		Entry(nil, "http://240.0.0.1/", egress.ClassAddress),
+		Entry(nil, "http://192.168.0.1/", egress.ClassAddress),
+
+		// Hosts.
+		Entry(nil, "http://localhost/", egress.ClassName),
+		Entry(nil, "http://LocalHost/", egress.ClassName),
+		Entry(nil, "http://a.localhost/", egress.ClassName),
+		Entry(nil, "http://A.B.LOCALHOST./", egress.ClassName),
+		Entry(nil, "http://metadata.google.INTERNAL./", egress.ClassName),
+		Entry(nil, "http://kubernetes.default.svc/", egress.ClassName),
+		Entry(nil, "http://kubernetes.default.svc./", egress.ClassName),
+		Entry(nil, "http://x.cluster.local/", egress.ClassName),
+		Entry(nil, "http://router.home.arpa/", egress.ClassName),
+		Entry(nil, "http://expyuzz4wqqyqhjn.onion/", egress.ClassName),
+		Entry(nil, "http://com/", egress.ClassName),
+		Entry(nil, "http://com./", egress.ClassName),
+		Entry(nil, "http://data..example.com/", egress.ClassHost),
+		Entry(nil, "http://data.example.com../", egress.ClassHost),
+		Entry(nil, "http://.data.example.com/", egress.ClassHost),
+		Entry(nil, "http://./", egress.ClassHost),
+		Entry(nil, "http://-data.example.com/", egress.ClassHost),
+		Entry(nil, "http://data-.example.com/", egress.ClassHost),
+		Entry(nil, "http://*.example.com/", egress.ClassHost),
+		Entry(nil, "http://data.example.com,127.0.0.1/", egress.ClassHost),
+		Entry(nil, "http://data.example.com;127.0.0.1/", egress.ClassHost),
+		Entry(nil, "http://"+strings.Repeat("a", 64)+".example.com/", egress.ClassHost),
+		Entry(nil, "http://"+strings.Repeat("abcdefg.", 31)+"example.com/", egress.ClassHost),
+		Entry(nil, "http://data%2eexample.com/", egress.ClassSyntax),
+		Entry(nil, "http://%31%32%37.0.0.1/", egress.ClassSyntax),
+		Entry(nil, "http://127.0.0.1%00.example.com/", egress.ClassSyntax),
+		Entry(nil, "http://%e2%93%9bocalhost/", egress.ClassHost),
+		Entry(nil, "http://data%E3%80%82example%E3%80%82com/", egress.ClassHost),
+
+		// Characters.
+		Entry(nil, "http://１２７.0.0.1/", egress.ClassSyntax),
+		Entry(nil, "http://①②⑦.⓪.⓪.①/", egress.ClassSyntax),
+		Entry(nil, "http://data.example.com\x00.evil.example/", egress.ClassSyntax),
+		Entry(nil, "http://data.example.com/\r\nX-Injected: 1", egress.ClassSyntax),
+		Entry(nil, "http://data.example.com/\tx", egress.ClassSyntax),
+		Entry(nil, " http://data.example.com/", egress.ClassSyntax),
+		Entry(nil, "http://data.example.com/ ", egress.ClassSyntax),
+		Entry(nil, "http:\\\\data.example.com\\", egress.ClassSyntax),
+		Entry(nil, "http://data.example.com\\@127.0.0.1/", egress.ClassSyntax),
+		Entry(nil, "http://data.example.com/\x7f", egress.ClassSyntax),
+		Entry(nil, "http://data.example.com/\u00a0", egress.ClassSyntax),
+		Entry(nil, "http://data.example.com/"+strings.Repeat("a", egress.MaxURLLength-23), egress.ClassLength),
+
+		// Userinfo.
+		Entry(nil, "http://@data.example.com/", egress.ClassUserinfo),
+		Entry(nil, "http://:@data.example.com/", egress.ClassUserinfo),
+		Entry(nil, "http://data.example.com@127.0.0.1/", egress.ClassUserinfo),
+		Entry(nil, "http://127.0.0.1@data.example.com/", egress.ClassUserinfo),
+		Entry(nil, "http://data.example.com:80@127.0.0.1/", egress.ClassUserinfo),
+		Entry(nil, "http://a@b@data.example.com/", egress.ClassUserinfo),
+
+		// Schemes and shapes.
+		Entry(nil, "file:///etc/passwd", egress.ClassScheme),
+		Entry(nil, "HTTPX://data.example.com/", egress.ClassScheme),
+		Entry(nil, "data:text/plain,hello", egress.ClassScheme),
+		Entry(nil, "dict://data.example.com:11211/stat", egress.ClassScheme),
+		Entry(nil, "ldap://data.example.com/", egress.ClassScheme),
+		Entry(nil, "http:/data.example.com/", egress.ClassSyntax),
+		Entry(nil, "http:///data.example.com/", egress.ClassSyntax),
+		Entry(nil, "http://", egress.ClassSyntax),
+		Entry(nil, "http://?q", egress.ClassSyntax),
+		Entry(nil, "http://:80/", egress.ClassHost),
+		Entry(nil, "/etc/passwd", egress.ClassSyntax),
+		Entry(nil, "data.example.com", egress.ClassSyntax),
+		Entry(nil, "http", egress.ClassSyntax),
+
+		// Ports.
+		Entry(nil, "http://data.example.com:6379/", egress.ClassPort),
+		Entry(nil, "http://93.184.216.34:22/", egress.ClassPort),
+		Entry(nil, "http://data.example.com:080/", egress.ClassPort),
+		Entry(nil, "http://data.example.com:65536/", egress.ClassPort),
+		Entry(nil, "http://data.example.com:65616/", egress.ClassPort),
+		Entry(nil, "http://data.example.com:4294967376/", egress.ClassPort),
+		Entry(nil, "http://data.example.com:80:80/", egress.ClassSyntax),
+		Entry(nil, "http://data.example.com:http/", egress.ClassSyntax),
+		Entry(nil, "http://data.example.com:+80/", egress.ClassSyntax),
+		Entry(nil, "http://[2606:4700:4700::1111]:/", egress.ClassPort),
+	)
+
+	DescribeTable("is let through where it only looks odd",
+		func(ctx SpecContext, raw, dialled string) {
+			names := startDNS()
+			names.SetOther(public)
+			gate, held := newGate(egress.Config{}, names)
+
+			Expect(attempt(ctx, gate, raw)).To(MatchError(errHeld))
+			Expect(held.attempts()).To(ConsistOf(dialled))
+		},
+		Entry("the other ports", "https://data.example.com:8443/", "tcp4 93.184.216.34:8443"),
+		Entry("an IPv4 address inside an IPv6 one", "http://[::ffff:93.184.216.34]/", "tcp4 93.184.216.34:80"),
+		Entry("a long spelling of IPv6", "https://[2606:4700:4700:0:0:0:0:1111]:8443/", "tcp6 [2606:4700:4700::1111]:8443"),
+		Entry("an upper-case scheme", "HTTP://data.example.com/", "tcp4 93.184.216.34:80"),
+		Entry("a name that begins with digits", "http://10.0.0.1.nip.example/", "tcp4 93.184.216.34:80"),
+		Entry("a name that only contains a reserved word", "http://internal.local.example/", "tcp4 93.184.216.34:80"),
+		Entry("userinfo in the path", "http://data.example.com/@user:pw@x", "tcp4 93.184.216.34:80"),
+		Entry("a URL in the query", "http://data.example.com/?u=http://127.0.0.1/", "tcp4 93.184.216.34:80"),
+		Entry("a fragment", "http://data.example.com/#@127.0.0.1", "tcp4 93.184.216.34:80"),
+		Entry("dots at the end of a path", "http://data.example.com/...", "tcp4 93.184.216.34:80"),
+		Entry("the longest URL", "http://data.example.com/"+strings.Repeat("a", egress.MaxURLLength-24), "tcp4 93.184.216.34:80"),
+	)
+})
+
+func shorten(raw string) string {
+	if len(raw) > 60 {
+		return raw[:60] + "…"
+	}
+	return raw
+}

@@ -1,0 +1,179 @@
+package egress_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+)
+
+const policyFile = `
+policies:
+- namespaces: [team-a, "build-*"]
+  allow-cidr: [10.20.0.0/16]
+- namespaces: [team-a]
+  deny-cidr: [10.20.9.0/24]
+  deny-host: ["*.evil.example"]
+- namespaces: [locked]
+  only-host: [data.example.com]
+  allow-port: [9000]
+`
+
+var _ = Describe("policies of namespaces", func() {
+	var (
+		path    string
+		ticks   chan time.Time
+		reports chan error
+	)
+
+	write := func(content string) {
+		GinkgoHelper()
+		// By renaming, as a mounted ConfigMap changes: never seen half written.
+		Expect(os.WriteFile(path+".new", []byte(content), 0o600)).To(Succeed())
+		Expect(os.Rename(path+".new", path)).To(Succeed())
+	}
+
+	start := func(cfg egress.Config) *egress.Gate {
+		GinkgoHelper()
+		names := startDNS()
+		names.SetOther(public)
+		gate, err := egress.New(cfg, egress.Options{
+			File:     path,
+			Resolver: names.Resolver(),
+			Ticks:    ticks,
+			OnReload: func(err error) { reports <- err },
+		})
+		Expect(err).NotTo(HaveOccurred())
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- gate.Run(ctx) }()
+		DeferCleanup(func() {
+			cancel()
+			Eventually(done).Should(Receive(BeNil()))
+		})
+		return gate
+	}
+
+	// tick returns once the gate has looked at the file: it takes the second
+	// tick, which is one more look, only after it is done with the first.
+	tick := func() {
+		ticks <- time.Now()
+		ticks <- time.Now()
+	}
+
+	allows := func(gate *egress.Gate, namespace, raw string) bool {
+		return gate.Verdict(context.Background(), namespace, raw).Allowed
+	}
+
+	BeforeEach(func() {
+		path = filepath.Join(GinkgoT().TempDir(), "policy.yaml")
+		ticks = make(chan time.Time)
+		reports = make(chan error, 16)
+		write(policyFile)
+	})
+
+	It("add to the policy of the flags", func() {
+		gate := start(egress.Config{DenyHosts: []string{"data.bad.example"}, AllowPorts: []int{9001}})
+
+		Expect(allows(gate, "other", "http://10.20.1.1/")).To(BeFalse())
+		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeTrue())
+		Expect(allows(gate, "build-7", "http://10.20.1.1/")).To(BeTrue())
+		Expect(allows(gate, "build-7", "http://10.20.9.1/")).To(BeTrue())
+		Expect(allows(gate, "team-a", "http://10.20.9.1/")).To(BeFalse())
+		Expect(allows(gate, "team-a", "http://x.evil.example/")).To(BeFalse())
+		Expect(allows(gate, "build-7", "http://x.evil.example/")).To(BeTrue())
+		Expect(allows(gate, "locked", "http://data.example.com:9000/")).To(BeTrue())
+		Expect(allows(gate, "locked", "http://data.example.com:9001/")).To(BeTrue())
+		Expect(allows(gate, "locked", "http://www.example.com/")).To(BeFalse())
+		for _, namespace := range []string{"team-a", "build-7", "locked", "other"} {
+			Expect(allows(gate, namespace, "http://data.bad.example/")).To(BeFalse())
+		}
+	})
+
+	It("are one for namespaces with the same entries", func() {
+		gate := start(egress.Config{})
+
+		Expect(gate.For("build-1")).To(BeIdenticalTo(gate.For("build-2")))
+		Expect(gate.For("other")).To(BeIdenticalTo(gate.For("")))
+		Expect(gate.For("team-a")).NotTo(BeIdenticalTo(gate.For("build-1")))
+	})
+
+	It("change with the file", func() {
+		gate := start(egress.Config{})
+		before := gate.For("team-a")
+		Expect(gate.InForce(before)).To(BeTrue())
+
+		write("policies:\n- namespaces: [team-b]\n  allow-cidr: [10.20.0.0/16]\n")
+		tick()
+
+		Expect(reports).To(Receive(BeNil()))
+		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeFalse())
+		Expect(allows(gate, "team-b", "http://10.20.1.1/")).To(BeTrue())
+		Expect(gate.InForce(before)).To(BeFalse())
+		tick()
+		Expect(reports).NotTo(Receive())
+	})
+
+	It("stay as they were while the file is broken, which is said once", func() {
+		gate := start(egress.Config{})
+
+		write("policies:\n- namespaces: [team-a]\n  alow-cidr: [0.0.0.0/0]\n")
+		tick()
+		Expect(reports).To(Receive(MatchError(ContainSubstring("field alow-cidr not found"))))
+		tick()
+		Expect(reports).NotTo(Receive())
+		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeTrue())
+
+		Expect(os.Remove(path)).To(Succeed())
+		tick()
+		Expect(reports).To(Receive(MatchError(os.ErrNotExist)))
+		tick()
+		Expect(reports).NotTo(Receive())
+		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeTrue())
+
+		write(policyFile)
+		tick()
+		Expect(reports).To(Receive(BeNil()))
+		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeTrue())
+	})
+
+	DescribeTable("refuse a file that is wrong",
+		func(content, text string) {
+			write(content)
+
+			_, err := egress.New(egress.Config{}, egress.Options{File: path})
+
+			Expect(err).To(MatchError(HavePrefix("set up egress policy: read " + path + ": ")))
+			Expect(err).To(MatchError(ContainSubstring(text)))
+		},
+		Entry("empty", "", `no list "policies"`),
+		Entry("only comments", "# nothing\n", `no list "policies"`),
+		Entry("another shape", "- allow-cidr: []\n", "cannot unmarshal"),
+		Entry("not YAML", "policies: [", "did not find"),
+		Entry("an unknown field", "policies:\n- namespaces: [a]\n  deny-cdir: [10.0.0.0/8]\n", "field deny-cdir not found"),
+		Entry("a wrong range", "policies:\n- namespaces: [a]\n  deny-cidr: [10.0.0.0/99]\n", `policies[0]: deny-cidr "10.0.0.0/99": not an address range`),
+		Entry("no namespaces", "policies:\n- deny-cidr: [10.0.0.0/8]\n", "policies[0] names no namespaces"),
+		Entry("a wrong namespace", "policies:\n- namespaces: [\"a b\"]\n", `namespaces "a b": not a`),
+		Entry("a second document", "policies: []\n---\npolicies: []\n", "more than one document"),
+		Entry("too much", "policies: []\n#"+strings.Repeat("x", 1<<20), "exceeds 1 MiB"),
+	)
+
+	It("refuse a file that is missing", func() {
+		_, err := egress.New(egress.Config{}, egress.Options{File: path + ".missing"})
+		Expect(err).To(MatchError(os.ErrNotExist))
+	})
+
+	It("need no file", func(ctx SpecContext) {
+		gate, err := egress.New(egress.Config{}, egress.Options{})
+		Expect(err).NotTo(HaveOccurred())
+		ctx2, cancel := context.WithCancel(ctx)
+		cancel()
+		Expect(gate.Run(ctx2)).To(Succeed())
+	})
+})

@@ -1,0 +1,133 @@
+package egress_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+)
+
+var _ = Describe("what operators open and close", func() {
+	loopback := []string{"127.0.0.0/8", "::1/128"}
+
+	DescribeTable("decides",
+		func(ctx SpecContext, cfg egress.Config, raw, expect string) {
+			names := startDNS()
+			names.SetOther(public)
+			names.Set("localhost", "127.0.0.1")
+			names.Set("db.team.svc", "10.96.0.7")
+			names.Set("db.team.svc.cluster.local", "10.96.0.7")
+			names.Set("intranet.example.com", "10.1.2.3")
+			names.Set("wiki", public)
+			names.Set("nat64.example.com", "64:ff9b::5db8:d822")
+			names.Set("nat64loop.example.com", "64:ff9b::7f00:1")
+			gate, held := newGate(cfg, names)
+
+			err := attempt(ctx, gate, raw)
+			verdict := gate.Verdict(ctx, "team-a", raw)
+
+			if expect == "allow" {
+				Expect(err).To(MatchError(errHeld))
+				Expect(verdict.Allowed).To(BeTrue(), verdict.Reason)
+				return
+			}
+			Expect(err).To(Equal(&egress.Denied{Class: egress.Class(expect)}))
+			Expect(verdict.Err).To(Equal(err))
+			Expect(held.attempts()).To(BeEmpty())
+		},
+		Entry("loopback at any port, by name", egress.Config{AllowCIDRs: loopback}, "http://localhost:34567/", "allow"),
+		Entry("loopback at any port, by address", egress.Config{AllowCIDRs: loopback}, "http://127.0.0.1:34567/", "allow"),
+		Entry("loopback at any port, by IPv6 address", egress.Config{AllowCIDRs: loopback}, "http://[::1]:34567/", "allow"),
+		Entry("loopback inside IPv6", egress.Config{AllowCIDRs: loopback}, "http://[::ffff:127.0.0.1]:34567/", "allow"),
+		Entry("no other private address beside it", egress.Config{AllowCIDRs: loopback}, "http://10.0.0.1/", "address"),
+		Entry("no other port of public addresses beside it", egress.Config{AllowCIDRs: loopback}, "http://data.example.com:34567/", "port"),
+		Entry("no other single label beside it", egress.Config{AllowCIDRs: loopback}, "http://wiki/", "name"),
+		Entry("no odd spelling of it", egress.Config{AllowCIDRs: loopback}, "http://127.1:34567/", "host"),
+		Entry("no zone", egress.Config{AllowCIDRs: []string{"::/0"}}, "http://[fe80::1%25lo]/", "host"),
+		Entry("a single address", egress.Config{AllowCIDRs: []string{"10.1.2.3"}}, "http://intranet.example.com:9999/", "allow"),
+		Entry("services of the cluster", egress.Config{AllowCIDRs: []string{"10.96.0.0/12"}}, "http://db.team.svc:5432/", "allow"),
+		Entry("services of the cluster, in full", egress.Config{AllowCIDRs: []string{"10.96.0.0/12"}}, "http://db.team.svc.cluster.local/", "allow"),
+		Entry("a service outside the range", egress.Config{AllowCIDRs: []string{"10.1.0.0/16"}}, "http://db.team.svc/", "name"),
+		Entry("deny wins over allow", egress.Config{AllowCIDRs: []string{"10.0.0.0/8"}, DenyCIDRs: []string{"10.1.0.0/16"}}, "http://intranet.example.com/", "deny-cidr"),
+		Entry("a public range closed", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}}, "http://data.example.com/", "deny-cidr"),
+		Entry("a public range closed, inside IPv6", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}}, "http://[::ffff:93.184.216.34]/", "deny-cidr"),
+		Entry("a host freed from the name rule", egress.Config{AllowHosts: []string{"wiki"}}, "http://wiki/", "allow"),
+		Entry("a host freed from the name rule is not freed from the address rule", egress.Config{AllowHosts: []string{"*"}}, "http://localhost/", "address"),
+		Entry("nor from the port rule", egress.Config{AllowHosts: []string{"*"}}, "http://wiki:22/", "port"),
+		Entry("a host closed", egress.Config{DenyHosts: []string{"*.example.com"}}, "http://data.example.com/", "deny-host"),
+		Entry("a host closed, whatever case and dots", egress.Config{DenyHosts: []string{"Data.Example.com."}}, "http://DATA.example.COM./", "deny-host"),
+		Entry("a host closed and opened", egress.Config{DenyHosts: []string{"wiki"}, AllowHosts: []string{"wiki"}}, "http://wiki/", "deny-host"),
+		Entry("an address closed as a host", egress.Config{DenyHosts: []string{"93.184.*"}}, "http://93.184.216.34/", "deny-host"),
+		Entry("a pattern does not match its own domain", egress.Config{DenyHosts: []string{"*.data.example.com"}}, "http://data.example.com/", "allow"),
+		Entry("a host on the list", egress.Config{OnlyHosts: []string{"data.example.com"}}, "http://data.example.com/", "allow"),
+		Entry("a host not on the list", egress.Config{OnlyHosts: []string{"data.example.com"}}, "http://evil.example.com/", "only-host"),
+		Entry("a listed host with a private address", egress.Config{OnlyHosts: []string{"*"}}, "http://intranet.example.com/", "address"),
+		Entry("the list is not lifted by an allowed range", egress.Config{OnlyHosts: []string{"data.example.com"}, AllowCIDRs: loopback}, "http://localhost/", "only-host"),
+		Entry("one more port", egress.Config{AllowPorts: []int{9000}}, "http://data.example.com:9000/", "allow"),
+		Entry("the default ports beside it", egress.Config{AllowPorts: []int{9000}}, "http://data.example.com:8080/", "allow"),
+		Entry("NAT64 opened: a public address in it", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}}, "http://nat64.example.com/", "allow"),
+		Entry("NAT64 opened: loopback in it", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}}, "http://nat64loop.example.com/", "address"),
+		Entry("NAT64 opened: a denied address in it", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}, DenyCIDRs: []string{"93.184.216.34"}}, "http://nat64.example.com/", "deny-cidr"),
+		Entry("NAT64 opened: another port", egress.Config{AllowCIDRs: []string{"64:ff9b::/96"}}, "http://nat64.example.com:22/", "port"),
+	)
+
+	It("connects to a random port of loopback with --allow-cidr alone", func(ctx SpecContext) {
+		names := startDNS()
+		names.Set("localhost", "127.0.0.1")
+		open := startCanary()
+		gate, err := egress.New(egress.Config{AllowCIDRs: loopback}, egress.Options{Resolver: names.Resolver()})
+		Expect(err).NotTo(HaveOccurred())
+
+		Expect(attempt(ctx, gate, fmt.Sprintf("http://localhost:%d/", open.port()))).To(Succeed())
+		Eventually(open.visits).Should(Receive())
+	})
+
+	Describe("the search list of resolv.conf", func() {
+		// How often an unknown name is asked for tells who had a try: the name
+		// as it stands gives two questions, one for each family.
+		questions := func(ctx context.Context, cfg egress.Config) int {
+			GinkgoHelper()
+			names := startDNS()
+			gate, _ := newGate(cfg, names)
+			Expect(attempt(ctx, gate, "http://nobody.example.com/")).NotTo(Succeed())
+			return names.Questions()
+		}
+
+		It("is not applied under the default policy", func(ctx SpecContext) {
+			Expect(questions(ctx, egress.Config{})).To(Equal(2))
+		})
+
+		It("is applied after the name itself where a range is allowed", func(ctx SpecContext) {
+			Expect(questions(ctx, egress.Config{AllowCIDRs: loopback})).To(BeNumerically(">=", 4))
+		})
+	})
+
+	DescribeTable("refuses a flag that means nothing",
+		func(cfg egress.Config, text string) {
+			_, err := egress.New(cfg, egress.Options{})
+			Expect(err).To(MatchError("set up egress policy: " + text))
+			Expect(cfg.Validate()).To(MatchError(text))
+		},
+		Entry(nil, egress.Config{AllowCIDRs: []string{"10.0.0.0/33"}}, `allow-cidr "10.0.0.0/33": not an address range such as 10.0.0.0/8 or ::1/128`),
+		Entry(nil, egress.Config{DenyCIDRs: []string{"localhost"}}, `deny-cidr "localhost": not an address range such as 10.0.0.0/8 or ::1/128`),
+		Entry(nil, egress.Config{DenyCIDRs: []string{"fe80::1%lo"}}, `deny-cidr "fe80::1%lo": not an address range such as 10.0.0.0/8 or ::1/128`),
+		Entry(nil, egress.Config{DenyCIDRs: []string{"::ffff:10.0.0.0/104"}}, `deny-cidr "::ffff:10.0.0.0/104": write an IPv4 range as IPv4`),
+		Entry(nil, egress.Config{AllowHosts: []string{"https://data.example.com"}}, `allow-host "https://data.example.com": not a host pattern such as *.example.com`),
+		Entry(nil, egress.Config{DenyHosts: []string{""}}, `deny-host "": not a host pattern such as *.example.com`),
+		Entry(nil, egress.Config{OnlyHosts: []string{"a b"}}, `only-host "a b": not a host pattern such as *.example.com`),
+		Entry(nil, egress.Config{AllowPorts: []int{0}}, `allow-port "0": not a port from 1 to 65535`),
+		Entry(nil, egress.Config{AllowPorts: []int{65536}}, `allow-port "65536": not a port from 1 to 65535`),
+	)
+
+	It("accepts ranges with host bits and single addresses", func() {
+		Expect(egress.Config{AllowCIDRs: []string{"127.0.0.1/8", " ::1 "}, DenyCIDRs: []string{"10.0.0.1"}}.Validate()).To(Succeed())
+	})
+
+	It("refuses a negative dial timeout", func() {
+		_, err := egress.New(egress.Config{}, egress.Options{DialTimeout: -1})
+		Expect(err).To(MatchError("set up egress policy: dial timeout must be positive"))
+	})
+})

@@ -1,0 +1,148 @@
+package flight
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrSlow tells that the call took longer than the caller may wait. It goes
+// on for those who have waited for less.
+var ErrSlow = errors.New("shared call takes longer than may be waited for")
+
+// Config bounds a Group.
+type Config struct {
+	// Window is how long after its end the outcome of a call is handed out.
+	Window time.Duration
+	// Patience is how long after its begin a call is waited for by others.
+	Patience time.Duration
+	// Entries and Bytes bound the outcomes that are kept; those that are
+	// expendable soonest go first.
+	Entries int
+	Bytes   int64
+}
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
+	if c.Window < 0 || c.Patience < 0 || c.Entries < 0 || c.Bytes < 0 {
+		return errors.New("bounds of shared calls must not be negative")
+	}
+	return nil
+}
+
+// Outcome is what a call came to.
+type Outcome[V any] struct {
+	// Value of the call.
+	Value V
+	// Size in bytes of what the value holds on to.
+	Size int64
+	// Keep the value for those who ask within the window.
+	Keep bool
+}
+
+// Group holds calls by key. It is safe for concurrent use.
+type Group[K comparable, V any] struct {
+	cfg Config
+	now func() time.Time
+
+	mu    sync.Mutex
+	calls map[K]*call[V]
+	kept  []entry[K, V] // in the order in which they ended
+	bytes int64
+}
+
+// call is under way until done is closed.
+type call[V any] struct {
+	began time.Time
+	ended time.Time
+	done  chan struct{}
+	value V
+	size  int64
+}
+
+type entry[K comparable, V any] struct {
+	key  K
+	call *call[V]
+}
+
+// New returns an empty group; now is its clock.
+func New[K comparable, V any](cfg Config, now func() time.Time) (*Group[K, V], error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Group[K, V]{cfg: cfg, now: now, calls: map[K]*call[V]{}}, nil
+}
+
+// Do returns the outcome of the call for the key that is under way or ended
+// just now, shared being true, or else makes it. The error is ErrSlow.
+func (g *Group[K, V]) Do(key K, make func() Outcome[V]) (value V, shared bool, err error) {
+	g.mu.Lock()
+	now := g.now()
+	g.expire(now)
+	if c, ok := g.calls[key]; ok {
+		g.mu.Unlock()
+		value, err = g.wait(c, now)
+		return value, true, err
+	}
+	c := &call[V]{began: now, done: newSignal()}
+	g.calls[key] = c
+	g.mu.Unlock()
+	return g.lead(key, c, make), false, nil
+}
+
+func newSignal() chan struct{} { return make(chan struct{}) }
+
+func (g *Group[K, V]) wait(c *call[V], now time.Time) (V, error) {
+	select {
+	case <-c.done:
+		return c.value, nil
+	default:
+	}
+	patience := time.NewTimer(c.began.Add(g.cfg.Patience).Sub(now))
+	defer patience.Stop()
+	select {
+	case <-c.done:
+		return c.value, nil
+	case <-patience.C:
+		var none V
+		return none, ErrSlow
+	}
+}
+
+// lead makes the call for all. If it does not return, nobody waits for ever.
+func (g *Group[K, V]) lead(key K, c *call[V], make func() Outcome[V]) V {
+	var o Outcome[V]
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		c.value, c.size, c.ended = o.Value, o.Size, g.now()
+		close(c.done)
+		if !o.Keep || g.cfg.Entries == 0 || o.Size > g.cfg.Bytes {
+			delete(g.calls, key)
+			return
+		}
+		g.kept = append(g.kept, entry[K, V]{key: key, call: c})
+		g.bytes += c.size
+		for len(g.kept) > g.cfg.Entries || g.bytes > g.cfg.Bytes {
+			g.drop()
+		}
+	}()
+	o = make()
+	return o.Value
+}
+
+// expire drops what ended before the window.
+func (g *Group[K, V]) expire(now time.Time) {
+	for len(g.kept) > 0 && now.Sub(g.kept[0].call.ended) > g.cfg.Window {
+		g.drop()
+	}
+}
+
+// drop forgets the outcome that is expendable soonest.
+func (g *Group[K, V]) drop() {
+	oldest := g.kept[0]
+	g.kept[0] = entry[K, V]{}
+	g.kept = g.kept[1:]
+	g.bytes -= oldest.call.size
+	delete(g.calls, oldest.key)
+}
