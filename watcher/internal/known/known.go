@@ -1,0 +1,173 @@
+// Package known is what the watcher knows of the wants in the stream: which
+// message each key has, and what it asks for.
+package known
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// Want is the want of one key as the stream has it.
+type Want struct {
+	// Fence orders it: the epoch of the stream and the sequence of the message.
+	Fence status.Fence
+	// Sum is a digest of what it asks for: object, URL, interval, digest.
+	Sum [16]byte
+	// Now is the value of curl-now that it carries.
+	Now string
+	// Drift is the fingerprint of the drift that it is to repair.
+	Drift string
+	// Refreshes tells whether it has an interval.
+	Refreshes bool
+	// At is when it was published.
+	At time.Time
+	// Lost tells that the audit found nothing on its way for it.
+	Lost bool
+}
+
+// Of returns what is to be known of a want that was published.
+func Of(w *v1.Want, seq uint64, at time.Time) Want {
+	return Want{
+		Fence:     Fence(w.GetEpoch(), seq),
+		Sum:       Sum(w),
+		Now:       w.GetNow(),
+		Drift:     w.GetDrift(),
+		Refreshes: w.GetRefresh().AsDuration() > 0,
+		At:        at,
+	}
+}
+
+// Sum returns a digest of what a want asks for, curl-now and drift left out.
+func Sum(w *v1.Want) (sum [16]byte) {
+	h := sha256.New()
+	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256()} {
+		_ = binary.Write(h, binary.BigEndian, uint32(len(s)))
+		_, _ = h.Write([]byte(s))
+	}
+	_ = binary.Write(h, binary.BigEndian, int64(w.GetRefresh().AsDuration()))
+	copy(sum[:], h.Sum(nil))
+	return sum
+}
+
+// Index holds the wants of all keys, by object. It is safe for concurrent use.
+type Index struct {
+	mu      sync.RWMutex
+	objects map[types.NamespacedName]map[string]Want
+}
+
+// NewIndex returns an empty index.
+func NewIndex() *Index { return &Index{objects: map[types.NamespacedName]map[string]Want{}} }
+
+// Object returns a copy of the wants of an object by key.
+func (x *Index) Object(name types.NamespacedName) map[string]Want {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	wants := make(map[string]Want, len(x.objects[name]))
+	for key, w := range x.objects[name] {
+		wants[key] = w
+	}
+	return wants
+}
+
+// Put records the want of a key.
+func (x *Index) Put(key pipeline.Key, w Want) {
+	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.objects[name] == nil {
+		x.objects[name] = map[string]Want{}
+	}
+	x.objects[name][key.Key] = w
+}
+
+// Drop forgets the want of a key.
+func (x *Index) Drop(key pipeline.Key) {
+	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.objects[name], key.Key)
+	if len(x.objects[name]) == 0 {
+		delete(x.objects, name)
+	}
+}
+
+// Reset replaces all that is known.
+func (x *Index) Reset(wants map[pipeline.Key]Want) {
+	fresh := NewIndex()
+	for key, w := range wants {
+		fresh.Put(key, w)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.objects = fresh.objects
+}
+
+// Names returns the names of all objects that have wants.
+func (x *Index) Names() []types.NamespacedName {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	names := make([]types.NamespacedName, 0, len(x.objects))
+	for name := range x.objects {
+		names = append(names, name)
+	}
+	return names
+}
+
+// First returns the lowest sequence of all wants; 0 when there is none.
+func (x *Index) First() uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var first uint64
+	for _, wants := range x.objects {
+		for _, w := range wants {
+			if first == 0 || w.Fence.Seq < first {
+				first = w.Fence.Seq
+			}
+		}
+	}
+	return first
+}
+
+// MarkLost calls lost for every want and marks those for which it returns
+// true. It returns their objects.
+func (x *Index) MarkLost(lost func(pipeline.Key, Want) bool) []types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var names []types.NamespacedName
+	for name, wants := range x.objects {
+		marked := false
+		for key, w := range wants {
+			if lost(pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key}, w) {
+				w.Lost = true
+				wants[key] = w
+				marked = true
+			}
+		}
+		if marked {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Update changes what is known of the want of a key, if anything is.
+func (x *Index) Update(key pipeline.Key, change func(*Want)) {
+	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if w, ok := x.objects[name][key.Key]; ok {
+		change(&w)
+		x.objects[name][key.Key] = w
+	}
+}
+
+// Fence returns the fence of a message of the stream of requests.
+func Fence(epoch int64, seq uint64) status.Fence { return status.Fence{Epoch: epoch, Seq: seq} }

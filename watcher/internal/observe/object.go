@@ -1,0 +1,110 @@
+// Package observe keeps what the watcher knows of the cluster's ConfigMaps:
+// metadata only, and of that only what concerns annotated objects.
+package observe
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// Object is what is kept of one annotated ConfigMap. It is not changed after
+// it was stored.
+type Object struct {
+	types.NamespacedName
+	UID             types.UID
+	ResourceVersion string
+	// Request is what the annotations ask for; Invalid why they cannot be read.
+	Request annotation.Request
+	Invalid error
+	// StatusText is the value of the status annotation, Status its content.
+	StatusText string
+	Status     status.Status
+	// Owners of the keys that are asked for or have a status.
+	Owners map[string]annotation.Ownership
+	// Written is when the annotation was last written, as far as it is known.
+	Written time.Time
+	// SeenAt is when the watcher saw this version.
+	SeenAt time.Time
+}
+
+// Owner tells whose a key is.
+func (o *Object) Owner(key string) annotation.Ownership {
+	if owner, ok := o.Owners[key]; ok {
+		return owner
+	}
+	return annotation.Owners{}.Of(key)
+}
+
+// Reader turns metadata into objects.
+type Reader struct {
+	// Grammar reads the annotations.
+	Grammar *annotation.Grammar
+	// Protected tells which objects are left alone.
+	Protected func(namespace, name string) bool
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// relevant tells whether an object concerns us: it asks for something, or we
+// once wrote to it.
+func (r *Reader) relevant(m *metav1.PartialObjectMetadata) bool {
+	if r.Protected != nil && r.Protected(m.Namespace, m.Name) {
+		return false
+	}
+	if _, _, found := r.Grammar.Find(m.Annotations); found {
+		return true
+	}
+	_, found := m.Annotations[annotation.StatusKey]
+	return found
+}
+
+// Trim drops what is never looked at, before a list of objects piles up in
+// memory: for objects that do not concern us all but the name.
+func (r *Reader) Trim(obj any) (any, error) {
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	trimmed := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
+	if r.relevant(m) {
+		trimmed.UID, trimmed.ResourceVersion = m.UID, m.ResourceVersion
+		trimmed.ManagedFields, trimmed.Annotations = m.ManagedFields, m.Annotations
+		delete(trimmed.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	}
+	return trimmed, nil
+}
+
+// Read returns the object that m describes, or nil when it does not concern us.
+func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
+	if !r.relevant(m) {
+		return nil
+	}
+	o := &Object{
+		NamespacedName:  types.NamespacedName{Namespace: m.Namespace, Name: m.Name},
+		UID:             m.UID,
+		ResourceVersion: m.ResourceVersion,
+		StatusText:      m.Annotations[annotation.StatusKey],
+		SeenAt:          r.Now(),
+	}
+	o.Request, o.Invalid = r.Grammar.Parse(m.Annotations)
+	// A status that somebody has garbled is as good as none: ownership of the
+	// keys is told by managedFields, and the writer writes a new one.
+	o.Status, _ = status.Parse(o.StatusText)
+	owners, _ := annotation.ParseOwners(m.ManagedFields) // unreadable: unknown
+	o.Owners = make(map[string]annotation.Ownership, len(o.Request.Pairs))
+	for _, pair := range o.Request.Pairs {
+		o.Owners[pair.Key] = owners.Of(pair.Key)
+	}
+	for key := range o.Status.Keys {
+		o.Owners[key] = owners.Of(key)
+	}
+	if key, _, found := r.Grammar.Find(m.Annotations); found {
+		o.Written = owners.AnnotationChanged(key)
+	}
+	return o
+}

@@ -1,0 +1,185 @@
+package observe
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Store holds the annotated objects of all namespaces that are watched. It is
+// safe for concurrent use.
+type Store struct {
+	reader *Reader
+	notify func(name types.NamespacedName, live bool)
+
+	mu      sync.RWMutex
+	objects map[types.NamespacedName]*Object
+	seen    map[string]time.Time // by scope: last sign of life of its watch
+	waiting map[string]struct{}  // scopes without a first list
+	synced  chan struct{}
+}
+
+// NewStore returns a store for the given scopes (namespaces, or one "" for all).
+// Each change calls notify: live for one that the watch delivered, not live
+// for one found in a list.
+func NewStore(reader *Reader, scopes []string, notify func(name types.NamespacedName, live bool)) *Store {
+	s := &Store{
+		reader:  reader,
+		notify:  notify,
+		objects: map[types.NamespacedName]*Object{},
+		seen:    map[string]time.Time{},
+		waiting: map[string]struct{}{},
+		synced:  make(chan struct{}),
+	}
+	for _, scope := range scopes {
+		s.waiting[scope] = struct{}{}
+	}
+	return s
+}
+
+// Get returns an object, or nil when it is gone or does not concern us.
+func (s *Store) Get(name types.NamespacedName) *Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.objects[name]
+}
+
+// Names returns the names of all objects.
+func (s *Store) Names() []types.NamespacedName {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	names := make([]types.NamespacedName, 0, len(s.objects))
+	for name := range s.objects {
+		names = append(names, name)
+	}
+	return names
+}
+
+// Synced is closed when every scope has been listed once.
+func (s *Store) Synced() <-chan struct{} { return s.synced }
+
+// LastSeen returns when the watch of a scope last gave a sign of life.
+func (s *Store) LastSeen(scope string) time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.seen[scope]
+}
+
+// put stores an object, or removes it when it does not concern us, and tells
+// whether that was a change. Resource versions that are equal are the same
+// version: a watch that comes back may deliver thousands of them again.
+func (s *Store) put(name types.NamespacedName, o *Object) bool {
+	old := s.objects[name]
+	switch {
+	case o == nil && old == nil:
+		return false
+	case o == nil:
+		delete(s.objects, name)
+		return true
+	case old != nil && old.UID == o.UID && old.ResourceVersion == o.ResourceVersion:
+		return false
+	}
+	s.objects[name] = o
+	return true
+}
+
+// scope is the part of the store that one reflector fills.
+type scope struct {
+	*Store
+	namespace string
+}
+
+var (
+	_ cache.ReflectorStore         = scope{}
+	_ cache.ReflectorBookmarkStore = scope{}
+	_ cache.TransformingStore      = scope{}
+)
+
+// Transformer trims objects before a list of them piles up.
+func (s scope) Transformer() cache.TransformFunc { return s.reader.Trim }
+
+// Add takes an object that the watch delivered.
+func (s scope) Add(obj any) error { return s.Update(obj) }
+
+// Update takes an object that the watch delivered.
+func (s scope) Update(obj any) error {
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return fmt.Errorf("store ConfigMap: unexpected type %T", obj)
+	}
+	return s.apply(types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, s.reader.Read(m))
+}
+
+// Delete takes an object that is gone, or that the selector no longer matches.
+func (s scope) Delete(obj any) error {
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return fmt.Errorf("forget ConfigMap: unexpected type %T", obj)
+	}
+	return s.apply(types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, nil)
+}
+
+func (s scope) apply(name types.NamespacedName, o *Object) error {
+	s.mu.Lock()
+	s.seen[s.namespace] = s.reader.Now()
+	changed := s.put(name, o)
+	s.mu.Unlock()
+	if changed {
+		s.notify(name, true)
+	}
+	return nil
+}
+
+// Replace takes a whole list; what is missing from it is gone.
+func (s scope) Replace(list []any, _ string) error {
+	listed := make(map[types.NamespacedName]*Object, len(list)/8)
+	for _, obj := range list {
+		m, ok := obj.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return fmt.Errorf("list ConfigMaps: unexpected type %T", obj)
+		}
+		if o := s.reader.Read(m); o != nil {
+			listed[o.NamespacedName] = o
+		}
+	}
+	var changed []types.NamespacedName
+	s.mu.Lock()
+	s.seen[s.namespace] = s.reader.Now()
+	for name := range s.objects {
+		if _, still := listed[name]; !still && (s.namespace == "" || s.namespace == name.Namespace) {
+			delete(s.objects, name)
+			changed = append(changed, name)
+		}
+	}
+	for name, o := range listed {
+		if s.put(name, o) {
+			changed = append(changed, name)
+		}
+	}
+	if _, first := s.waiting[s.namespace]; first {
+		delete(s.waiting, s.namespace)
+		if len(s.waiting) == 0 {
+			close(s.synced)
+		}
+	}
+	s.mu.Unlock()
+	for _, name := range changed {
+		s.notify(name, false)
+	}
+	return nil
+}
+
+// Bookmark is a sign of life.
+func (s scope) Bookmark(string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[s.namespace] = s.reader.Now()
+	return nil
+}
+
+// Resync does nothing: there is no resync period.
+func (s scope) Resync() error { return nil }

@@ -1,0 +1,265 @@
+// Package plan decides what the watcher does about one ConfigMap. It compares
+// what the object asks for and holds with what the stream knows, and touches
+// nothing itself.
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/known"
+	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+)
+
+// Plan is what is to be done about one object.
+type Plan struct {
+	// Publish are wants to publish.
+	Publish []Want
+	// Retract are keys whose want is to be replaced by a tombstone.
+	Retract []string
+	// Remove are keys to be taken out of the object, after their tombstone.
+	Remove []string
+	// Settled are keys whose known want is to lose its mark of drift, since
+	// the object is as it should be.
+	Settled []string
+	// Notices are Events to record first.
+	Notices []Notice
+}
+
+// Want is a want to publish, and the one that it replaces.
+type Want struct {
+	*v1.Want
+	// Last is the sequence of the want that is replaced; 0: there is none.
+	Last uint64
+}
+
+// Notice is something that the owner of the object should know.
+type Notice struct {
+	// Reason of the Event.
+	Reason string
+	// Key that it is about; empty: the whole object.
+	Key string
+	// Note is a sentence for people.
+	Note string
+	// Occurrence tells this notice from another one of the same kind.
+	Occurrence string
+}
+
+// maxStatusBytes is the longest status annotation that a want carries; with a
+// longer one the writer reads the object.
+const maxStatusBytes = 32 << 10
+
+// Make compares an object (nil: gone, or it asks for nothing and never did)
+// with the wants in the stream and returns what is to be done.
+func Make(o *observe.Object, wants map[string]known.Want, epoch int64) Plan {
+	m := &maker{object: o, wants: wants, epoch: epoch}
+	switch {
+	case o == nil:
+		m.retractAllBut(nil)
+	case o.Invalid != nil:
+		// Nothing is asked for in a way that can be understood, so nothing is
+		// fetched; but a slip of the pen is no reason to remove data.
+		m.plan.Notices = append(m.plan.Notices, Notice{
+			Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
+			Note:       o.Invalid.Error(),
+			Occurrence: o.Invalid.Error() + "@" + o.Written.Format(time.RFC3339),
+		})
+		m.retractAllBut(nil)
+	case o.Request.Suspended:
+		m.retractAllBut(nil)
+	default:
+		for _, pair := range o.Request.Pairs {
+			m.key(pair)
+		}
+		m.retractAllBut(func(key string) bool { _, asked := o.Request.URL(key); return asked })
+		m.removeUnasked()
+	}
+	return m.plan
+}
+
+type maker struct {
+	object *observe.Object
+	wants  map[string]known.Want
+	epoch  int64
+	plan   Plan
+}
+
+// retractAllBut retracts every known want that keep does not ask for.
+func (m *maker) retractAllBut(keep func(key string) bool) {
+	for key := range m.wants {
+		if keep == nil || !keep(key) {
+			m.plan.Retract = append(m.plan.Retract, key)
+		}
+	}
+	slices.Sort(m.plan.Retract)
+}
+
+// removeUnasked removes the keys that have a status but are no longer asked for.
+func (m *maker) removeUnasked() {
+	for key := range m.object.Status.Keys {
+		if _, asked := m.object.Request.URL(key); !asked {
+			m.plan.Remove = append(m.plan.Remove, key)
+		}
+	}
+	slices.Sort(m.plan.Remove)
+}
+
+// key decides about one pair of the annotation.
+func (m *maker) key(pair annotation.Pair) {
+	o := m.object
+	entry, owner := o.Status.Keys[pair.Key], o.Owner(pair.Key)
+	last, have := m.wants[pair.Key]
+	if !entry.Written() && owner.State == annotation.Foreign {
+		m.occupied(pair.Key, owner, have)
+		return
+	}
+	w := m.want(pair)
+	holds := entry.Written() && entry.URL == pair.URL && (w.Sha256 == "" || w.Sha256 == entry.SHA256)
+	intact := owner.State == annotation.Ours || owner.Fingerprint == entry.Drift
+	switch {
+	case holds && intact:
+		m.satisfied(w, entry, last, have)
+	case holds:
+		m.drifted(w, entry, owner, last, have)
+	case !have:
+		m.publish(w, v1.Cause_CAUSE_NEW, last)
+	case last.Sum != known.Sum(w):
+		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
+	case last.Now != w.Now:
+		m.publish(w, v1.Cause_CAUSE_NOW, last)
+	case last.Lost && entry.Error != pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE):
+		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
+	}
+}
+
+// occupied handles a key that exists and that we never wrote.
+func (m *maker) occupied(key string, owner annotation.Ownership, have bool) {
+	m.plan.Notices = append(m.plan.Notices, Notice{
+		Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
+		Key:        key,
+		Note:       "key " + key + " exists already and was not written by curl-me-that; it is left as it is until somebody removes it",
+		Occurrence: key + "\x00" + owner.Fingerprint,
+	})
+	if have {
+		m.plan.Retract = append(m.plan.Retract, key)
+	}
+}
+
+// satisfied handles a key that holds what is asked for. A want that the stream
+// does not have is published as settled: it only starts the refresh timer.
+func (m *maker) satisfied(w *v1.Want, entry status.Entry, last known.Want, have bool) {
+	settled := &v1.Settled{Sha256: entry.SHA256, Etag: entry.ETag, LastModified: entry.LastModified}
+	switch {
+	case !have:
+		w.Settled = settled
+		m.publish(w, v1.Cause_CAUSE_NEW, last)
+	case last.Now != w.Now:
+		m.publish(w, v1.Cause_CAUSE_NOW, last)
+	case last.Sum != known.Sum(w):
+		w.Settled = settled
+		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
+	case last.Lost && last.Refreshes:
+		w.Settled = settled
+		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
+	case last.Drift != "":
+		m.plan.Settled = append(m.plan.Settled, w.Key)
+	}
+}
+
+// drifted handles a key that we wrote and that is gone, or that somebody else
+// has written since.
+func (m *maker) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last known.Want, have bool) {
+	applied := have && !last.Fence.Newer(entry.Fence) && !entry.Failing()
+	repairing := have && last.Sum == known.Sum(w) && last.Drift == owner.Fingerprint && !applied
+	w.Drift = owner.Fingerprint
+	// What is there now may be what the next fetch brings. Then nothing is to
+	// be written but the finding, which only a reader can make.
+	w.ReadFirst = w.ReadFirst || owner.State == annotation.Foreign
+	switch {
+	case repairing && last.Now != w.Now:
+		m.publish(w, v1.Cause_CAUSE_NOW, last)
+	case repairing && last.Lost:
+		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
+	case repairing:
+	default:
+		if owner.State != annotation.Unknown {
+			m.plan.Notices = append(m.plan.Notices, driftNotice(w.Key, entry, owner))
+		}
+		m.publish(w, v1.Cause_CAUSE_HEALED, last)
+	}
+}
+
+func driftNotice(key string, entry status.Entry, owner annotation.Ownership) Notice {
+	note := "key " + key + " was changed by somebody else; it is fetched again"
+	if owner.State == annotation.None {
+		note = "key " + key + " was removed; it is fetched again"
+	}
+	return Notice{
+		Reason:     pipeline.ReasonDrifted,
+		Key:        key,
+		Note:       note,
+		Occurrence: key + "\x00" + owner.Fingerprint + "\x00" + entry.Fence.String(),
+	}
+}
+
+func (m *maker) want(pair annotation.Pair) *v1.Want {
+	o := m.object
+	w := &v1.Want{
+		Namespace:       o.Namespace,
+		Name:            o.Name,
+		Key:             pair.Key,
+		Uid:             string(o.UID),
+		ResourceVersion: o.ResourceVersion,
+		Url:             pair.URL,
+		Now:             o.Request.Now,
+		Sha256:          o.Request.SHA256[pair.Key],
+		Epoch:           m.epoch,
+		Status:          o.StatusText,
+		ReadFirst:       m.untold(pair.Key),
+		ObservedAt:      timestamppb.New(o.SeenAt),
+	}
+	if o.Request.Refresh > 0 {
+		w.Refresh = durationpb.New(o.Request.Refresh)
+	}
+	if len(w.Status) > maxStatusBytes {
+		w.Status, w.ReadFirst = "", true
+	}
+	return w
+}
+
+// untold tells whether metadata cannot say whose a key is: there is no record,
+// or one in which not even the annotation has an owner, so that entries must
+// have been taken out.
+func (m *maker) untold(key string) bool {
+	switch m.object.Owner(key).State {
+	case annotation.Unknown:
+		return true
+	case annotation.None:
+		return m.object.Written.IsZero()
+	default:
+		return false
+	}
+}
+
+func (m *maker) publish(w *v1.Want, cause v1.Cause, last known.Want) {
+	w.Cause = cause
+	m.plan.Publish = append(m.plan.Publish, Want{Want: w, Last: last.Fence.Seq})
+}
+
+// Removed returns the result that tells the writer to take a key out.
+func Removed(o *observe.Object, key string, epoch int64, seq uint64) *v1.Result {
+	m := &maker{object: o, epoch: epoch}
+	return &v1.Result{
+		Want:       m.want(annotation.Pair{Key: key}),
+		Sequence:   seq,
+		ObservedAt: timestamppb.New(o.SeenAt),
+		Outcome:    &v1.Result_Removed{Removed: &v1.Removed{}},
+	}
+}
