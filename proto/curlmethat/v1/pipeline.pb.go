@@ -32,6 +32,7 @@ const (
 type Cause int32
 
 const (
+	// Not told; a reader treats it as CAUSE_NEW.
 	Cause_CAUSE_UNSPECIFIED Cause = 0
 	// The key was not wanted before.
 	Cause_CAUSE_NEW Cause = 1
@@ -117,6 +118,7 @@ func (Cause) EnumDescriptor() ([]byte, []int) {
 type FailureClass int32
 
 const (
+	// No failure.
 	FailureClass_FAILURE_CLASS_UNSPECIFIED FailureClass = 0
 	// The annotation cannot be parsed.
 	FailureClass_FAILURE_CLASS_INVALID_ANNOTATION FailureClass = 1
