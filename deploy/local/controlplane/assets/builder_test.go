@@ -1,0 +1,107 @@
+package assets_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/internal/filelock"
+)
+
+// The build that succeeds takes minutes; the runs of the other suites are its test.
+// Here a script stands in for a go command that fails, or hangs.
+var _ = Describe("The builder", func() {
+	var (
+		dir      string
+		progress *gbytes.Buffer
+		builder  assets.Builder
+	)
+
+	BeforeEach(func() {
+		dir = GinkgoT().TempDir()
+		progress = gbytes.NewBuffer()
+		builder = assets.Builder{Dir: dir, Progress: progress}
+	})
+
+	useGo := func(script string) {
+		path := GinkgoT().TempDir()
+		write(path, script, "go")
+		GinkgoT().Setenv("PATH", path+":"+os.Getenv("PATH"))
+	}
+
+	It("says what is missing when there is no go command", func(ctx SpecContext) {
+		GinkgoT().Setenv("PATH", GinkgoT().TempDir())
+		_, err := builder.Build(ctx)
+		Expect(err).To(MatchError(assets.ErrNoToolchain))
+		Expect(err).To(MatchError(HaveSuffix("; install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
+	})
+
+	It("quotes the last lines of a go command that fails, and leaves nothing to be taken for a result", func(ctx SpecContext) {
+		useGo(`
+case $1 in
+list) echo v1.2.3 ;;
+build)
+	echo k8s.io/api/core/v1
+	echo '# k8s.io/api/core/v1' >&2
+	echo 'types.go:1:1: no space left on device' >&2
+	exit 3 ;;
+esac`)
+		_, err := builder.Build(ctx)
+		Expect(err).To(MatchError(assets.ErrBuild))
+		Expect(err).To(MatchError(HaveSuffix(
+			"go build: exit status 3: # k8s.io/api/core/v1; types.go:1:1: no space left on device")))
+		Expect(progress).To(gbytes.Say("building etcd, kube-apiserver and kubectl v1.2.3 from source"))
+		Expect(filepath.Glob(filepath.Join(dir, "*"))).To(ConsistOf(HaveSuffix(".lock")))
+	})
+
+	It("interrupts the go command when the caller leaves", func(ctx SpecContext) {
+		useGo("trap 'exit 130' INT\ntouch started\nwhile :; do sleep 0.1; done")
+		gone := errors.New("the caller left")
+		leaving, leave := context.WithCancelCause(ctx)
+		result := make(chan error, 1)
+		go func() {
+			_, err := builder.Build(leaving)
+			result <- err
+		}()
+		scratch := filepath.Join(dir, assets.VersionHash()+".building")
+		Eventually(filepath.Join(scratch, "module", "started")).Should(BeAnExistingFile())
+		leave(gone)
+		Eventually(result).Should(Receive(MatchError(gone)))
+		Expect(scratch).NotTo(BeADirectory())
+	})
+
+	It("waits for another process that builds, and takes its result", func(ctx SpecContext) {
+		useGo("exit 1")
+		target := filepath.Join(dir, assets.VersionHash())
+		other, err := filelock.Try(target + ".lock")
+		Expect(err).NotTo(HaveOccurred())
+		result := make(chan assets.Binaries, 1)
+		go func() {
+			defer GinkgoRecover()
+			found, err := builder.Build(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			result <- found
+		}()
+		Eventually(progress).Should(gbytes.Say("waiting for another process"))
+		Consistently(result, "300ms").ShouldNot(Receive())
+		write(target, "", "etcd", "kube-apiserver", "kubectl")
+		Expect(other.Unlock()).To(Succeed())
+		Eventually(result).Should(Receive(Equal(assets.Binaries{Dir: target})))
+	})
+
+	It("stops waiting for another process when the caller leaves", func(ctx SpecContext) {
+		other, err := filelock.Try(filepath.Join(dir, assets.VersionHash()+".lock"))
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(other.Unlock)
+		leaving, leave := context.WithCancel(ctx)
+		leave()
+		_, err = builder.Build(leaving)
+		Expect(err).To(MatchError(context.Canceled))
+	})
+})

@@ -1,0 +1,4 @@
+package assets
+
+// VersionHash is the name of the folder into which the binaries are built.
+func VersionHash() string { return versionHash() }

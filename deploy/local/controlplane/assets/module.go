@@ -1,0 +1,42 @@
+package assets
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+// The module that pins the sources. Its files end in .txt since a folder with a
+// go.mod can neither be embedded nor stay out of `go mod tidy`; its tool
+// directives name the three programs. update.sh moves it to another version.
+var (
+	//go:embed go.mod.txt
+	goMod []byte
+	//go:embed go.sum.txt
+	goSum []byte
+)
+
+// versionHash tells one set of binaries from another: it changes with the
+// sources, the way they are built, and the platform.
+func versionHash() string {
+	hash := sha256.New()
+	hash.Write(goMod)
+	hash.Write(goSum)
+	for _, part := range append(buildFlags("version"), runtime.GOOS, runtime.GOARCH) {
+		hash.Write([]byte(part + "\n"))
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16]
+}
+
+func writeModule(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), goMod, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "go.sum"), goSum, 0o644)
+}

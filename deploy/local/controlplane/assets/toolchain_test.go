@@ -1,0 +1,33 @@
+package assets
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestIsPackage(t *testing.T) {
+	for line, want := range map[string]bool{
+		"k8s.io/api/core/v1":                 true,
+		"net":                                true,
+		"":                                   false,
+		"# k8s.io/api/core/v1":               false,
+		"go: downloading k8s.io/api v0.36.3": false,
+		"types.go:1:1: undefined: x":         false,
+		"go: module lookup disabled by GOPROXY=off":   false,
+		"\tvendor/golang.org/x/net is not a package ": false,
+	} {
+		if got := isPackage(line); got != want {
+			t.Errorf("isPackage(%q) = %v", line, got)
+		}
+	}
+}
+
+func TestTailKeepsTheLastMessages(t *testing.T) {
+	var last tail
+	for _, line := range []string{"go: one", "go: two", "k8s.io/api", " ", "go: three", "go: four", "go: five"} {
+		last.add(line)
+	}
+	if want := (tail{"go: two", "go: three", "go: four", "go: five"}); !slices.Equal(last, want) {
+		t.Errorf("got %q, want %q", last, want)
+	}
+}

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Pins another version of the control plane: update.sh v1.36.3
+#
+# k8s.io/kubernetes requires its staging modules at v0.0.0 and replaces them with
+# folders, which does not reach those who import it; each needs a replace here.
+set -eu
+version=${1:?usage: update.sh vMAJOR.MINOR.PATCH}
+here=$(cd "$(dirname "$0")" && pwd)
+module=$(mktemp -d)
+trap 'rm -rf "$module"' EXIT
+cd "$module"
+export GOWORK=off
+
+go mod download "k8s.io/kubernetes@$version"
+upstream=$(go env GOMODCACHE)/k8s.io/kubernetes@$version/go.mod
+{
+	echo 'module github.com/kv8s/curl-me-that/deploy/local/controlplane/assets'
+	grep '^go ' "$upstream"
+	echo "require k8s.io/kubernetes $version"
+	echo 'tool ('
+	echo 'go.etcd.io/etcd/server/v3'
+	echo 'k8s.io/kubernetes/cmd/kube-apiserver'
+	echo 'k8s.io/kubernetes/cmd/kubectl'
+	echo ')'
+	echo 'replace ('
+	awk -v staging="v0.${version#v1.}" '/=> .\/staging\// {print $1" => "$1" "staging}' "$upstream"
+	echo ')'
+} >go.mod
+go mod tidy
+cp go.mod "$here/go.mod.txt"
+cp go.sum "$here/go.sum.txt"
