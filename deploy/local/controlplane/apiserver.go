@@ -1,0 +1,91 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// StartAPIServer starts an API server that was stopped or killed, on the same
+// port and with the same certificates, and returns when it is ready.
+func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return fmt.Errorf("start kube-apiserver: %w", ErrStopped)
+	}
+	if c.apiServer != nil {
+		return fmt.Errorf("start kube-apiserver: %w", ErrRunning)
+	}
+	server, err := program{
+		name: "kube-apiserver",
+		path: c.options.Assets.APIServer(),
+		args: append(c.apiServerFlags(), c.options.APIServerFlags...),
+		dir:  c.home.dir,
+		log:  c.home.log("kube-apiserver"),
+	}.start()
+	if err != nil {
+		return err
+	}
+	check, err := c.newReadiness()
+	if err == nil {
+		err = server.await(ctx, 50*time.Millisecond, check.ready)
+		check.close()
+	}
+	if err != nil {
+		server.kill()
+		return err
+	}
+	c.apiServer = server
+	go c.watch(server)
+	return nil
+}
+
+// StopAPIServer ends the API server as an upgrade would (about 2 s); etcd goes on.
+// When ctx ends first, the API server is killed, and the error says so. It does
+// nothing when the API server does not run.
+func (c *ControlPlane) StopAPIServer(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopAPIServerLocked(ctx)
+}
+
+func (c *ControlPlane) stopAPIServerLocked(ctx context.Context) error {
+	if c.apiServer == nil {
+		return nil
+	}
+	err := c.apiServer.stop(ctx)
+	c.apiServer = nil
+	return err
+}
+
+// KillAPIServer ends the API server as a crash would; etcd goes on. It does
+// nothing when the API server does not run.
+func (c *ControlPlane) KillAPIServer() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.apiServer != nil {
+		c.apiServer.kill()
+		c.apiServer = nil
+	}
+}
+
+func (c *ControlPlane) apiServerFlags() []string {
+	return []string{
+		"--etcd-servers=unix://" + etcdSocket,
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(c.port),
+		// A loopback address is refused as the endpoint of the service kubernetes.
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + serviceRange,
+		"--tls-cert-file=" + c.home.path(pkiDir, servingCert),
+		"--tls-private-key-file=" + c.home.path(pkiDir, servingKey),
+		"--client-ca-file=" + c.home.path(pkiDir, authorityCert),
+		"--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + c.home.path(pkiDir, serviceAccountKey),
+		"--service-account-signing-key-file=" + c.home.path(pkiDir, serviceAccountKey),
+	}
+}

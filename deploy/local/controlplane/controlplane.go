@@ -1,0 +1,176 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+)
+
+// Options say how to run a control plane. The zero value is a temporary one on a
+// free port.
+type Options struct {
+	// Dir keeps data, certificates, kubeconfigs and logs. A start in a folder that
+	// has been used before brings back its objects, and its kubeconfigs stay valid.
+	// Empty means a temporary folder that Stop removes.
+	Dir string
+	// Assets are the programs to run. The zero value means those of assets.Find.
+	Assets assets.Binaries
+	// Progress receives a line per step, meant for a person. Nil means silence.
+	Progress io.Writer
+	// APIServerPort is the port on 127.0.0.1. Zero means the one that Dir had
+	// before, or any free one.
+	APIServerPort int
+	// APIServerFlags follow the flags that Start sets, and overrule them.
+	APIServerFlags []string
+}
+
+// ControlPlane is a running etcd with a kube-apiserver in front of it. Its
+// methods may be called from several goroutines.
+type ControlPlane struct {
+	options   Options
+	home      home
+	authority *authority
+	port      int
+
+	mu        sync.Mutex // serialises the methods that start or stop something
+	etcd      *process
+	apiServer *process // nil while stopped
+	over      bool
+
+	failed chan struct{}
+	fail   func(error)
+	cause  error // valid once failed is closed
+}
+
+// Start runs a control plane and returns when it serves requests as a cluster
+// does: the API server is ready, the default roles and the namespace default exist.
+func Start(ctx context.Context, options Options) (*ControlPlane, error) {
+	if options.Progress == nil {
+		options.Progress = io.Discard
+	}
+	if options.Assets == (assets.Binaries{}) {
+		found, err := assets.Find(ctx, options.Progress)
+		if err != nil {
+			return nil, err
+		}
+		options.Assets = found
+	}
+	begin := time.Now()
+	plane, err := prepare(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := plane.startAll(ctx); err != nil {
+		return nil, errors.Join(err, plane.discard())
+	}
+	fmt.Fprintf(options.Progress, "control plane ready in %s, kubeconfig %s\n",
+		time.Since(begin).Round(100*time.Millisecond), plane.Kubeconfig())
+	return plane, nil
+}
+
+// prepare does all that needs no process.
+func prepare(options Options) (*ControlPlane, error) {
+	home, err := openHome(options.Dir)
+	if err != nil {
+		return nil, err
+	}
+	plane := &ControlPlane{options: options, home: home, failed: make(chan struct{})}
+	var once sync.Once
+	plane.fail = func(err error) {
+		once.Do(func() {
+			plane.cause = err
+			close(plane.failed)
+		})
+	}
+	if err := plane.prepareFiles(); err != nil {
+		return nil, errors.Join(err, home.close())
+	}
+	return plane, nil
+}
+
+func (c *ControlPlane) prepareFiles() (err error) {
+	if c.port, err = choosePort(c.home, c.options.APIServerPort); err != nil {
+		return err
+	}
+	if c.authority, err = openAuthority(c.home); err != nil {
+		return err
+	}
+	return c.writeKubeconfig(c.Kubeconfig(), adminUser, adminGroup)
+}
+
+func (c *ControlPlane) startAll(ctx context.Context) error {
+	fmt.Fprintf(c.options.Progress, "starting etcd and kube-apiserver in %s\n", c.home.dir)
+	etcd, err := startEtcd(ctx, c.options.Assets.Etcd(), c.home)
+	if err != nil {
+		return err
+	}
+	c.etcd = etcd
+	go c.watch(etcd)
+	return c.StartAPIServer(ctx)
+}
+
+// watch reports the end of a process that nobody asked to end.
+func (c *ControlPlane) watch(p *process) {
+	<-p.exited
+	if !p.asked.Load() {
+		c.fail(p.failure())
+	}
+}
+
+// Dir is the folder of the control plane; its sub-folder logs has what etcd and
+// kube-apiserver say.
+func (c *ControlPlane) Dir() string { return c.home.dir }
+
+// Failed is closed when etcd or kube-apiserver ended without being asked to. Err
+// tells which and why.
+func (c *ControlPlane) Failed() <-chan struct{} { return c.failed }
+
+// Err is nil until Failed is closed, and from then on an error that wraps
+// ErrExited, with the last line of the log.
+func (c *ControlPlane) Err() error {
+	select {
+	case <-c.failed:
+		return c.cause
+	default:
+		return nil
+	}
+}
+
+// Stop ends both processes and removes a temporary folder. When ctx ends before
+// they have, they are killed; either way none is left when Stop returns. A second
+// call does nothing.
+func (c *ControlPlane) Stop(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil
+	}
+	c.over = true
+	if c.home.temporary {
+		// A graceful exit, of 2 s each, is for data that somebody will read again.
+		return c.discardLocked()
+	}
+	return errors.Join(c.stopAPIServerLocked(ctx), c.etcd.stop(ctx), c.home.close())
+}
+
+// discard kills whatever runs.
+func (c *ControlPlane) discard() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	return c.discardLocked()
+}
+
+func (c *ControlPlane) discardLocked() error {
+	for _, p := range []*process{c.apiServer, c.etcd} {
+		if p != nil {
+			p.kill()
+		}
+	}
+	return c.home.close()
+}

@@ -1,0 +1,174 @@
+package controlplane_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authentication "k8s.io/api/authentication/v1"
+	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+)
+
+func configMap(name string) *core.ConfigMap {
+	return &core.ConfigMap{ObjectMeta: meta.ObjectMeta{Name: name}, Data: map[string]string{"key": "first"}}
+}
+
+var _ = Describe("A control plane", Ordered, func() {
+	var (
+		plane  *controlplane.ControlPlane
+		client *kubernetes.Clientset
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		plane = start(ctx, controlplane.Options{})
+		client = clientOf(plane.Kubeconfig())
+	})
+
+	It("is ready when Start returns, with the namespace default", func(ctx SpecContext) {
+		Expect(client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()).To(Succeed())
+		_, err := client.CoreV1().Namespaces().Get(ctx, core.NamespaceDefault, meta.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("says the version of Kubernetes", func() {
+		version, err := client.Discovery().ServerVersion()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(version.GitVersion).To(MatchRegexp(`^v1\.\d+\.\d+$`))
+	})
+
+	It("keeps the kubeconfig from other users of the machine", func() {
+		info, err := os.Stat(plane.Kubeconfig())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
+	})
+
+	It("refuses a patch of a version that is no longer the latest", func(ctx SpecContext) {
+		maps := client.CoreV1().ConfigMaps(core.NamespaceDefault)
+		created, err := maps.Create(ctx, configMap("concurrency"), meta.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		patch := func(value string) error {
+			body := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{"key":%q}}`, created.ResourceVersion, value)
+			_, err := maps.Patch(ctx, created.Name, types.MergePatchType, body, meta.PatchOptions{})
+			return err
+		}
+		Expect(patch("second")).To(Succeed())
+		Expect(patch("third")).To(MatchError(apierrors.IsConflict, "is a conflict"))
+		Expect(maps.Get(ctx, created.Name, meta.GetOptions{})).To(HaveField("Data", HaveKeyWithValue("key", "second")))
+	})
+
+	It("issues tokens for service accounts and accepts them", func(ctx SpecContext) {
+		accounts := client.CoreV1().ServiceAccounts(core.NamespaceDefault)
+		_, err := accounts.Create(ctx, &core.ServiceAccount{ObjectMeta: meta.ObjectMeta{Name: "robot"}}, meta.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		request, err := accounts.CreateToken(ctx, "robot", &authentication.TokenRequest{}, meta.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		review := &authentication.TokenReview{Spec: authentication.TokenReviewSpec{Token: request.Status.Token}}
+		review, err = client.AuthenticationV1().TokenReviews().Create(ctx, review, meta.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(review.Status.User.Username).To(Equal("system:serviceaccount:default:robot"))
+	})
+
+	It("lets another user do what RBAC grants, and nothing else", func(ctx SpecContext) {
+		path, err := plane.UserKubeconfig("jane/../doe", "readers")
+		Expect(err).NotTo(HaveOccurred())
+		jane := clientOf(path).CoreV1().ConfigMaps(core.NamespaceDefault)
+		_, err = jane.List(ctx, meta.ListOptions{})
+		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+
+		_, err = client.RbacV1().Roles(core.NamespaceDefault).Create(ctx, &rbac.Role{
+			ObjectMeta: meta.ObjectMeta{Name: "readers"},
+			Rules:      []rbac.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
+		}, meta.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.RbacV1().RoleBindings(core.NamespaceDefault).Create(ctx, &rbac.RoleBinding{
+			ObjectMeta: meta.ObjectMeta{Name: "readers"},
+			RoleRef:    rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: "readers"},
+			Subjects:   []rbac.Subject{{APIGroup: rbac.GroupName, Kind: rbac.GroupKind, Name: "readers"}},
+		}, meta.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() error {
+			_, err := jane.List(ctx, meta.ListOptions{})
+			return err
+		}).Should(Succeed())
+		_, err = jane.Create(ctx, configMap("denied"), meta.CreateOptions{})
+		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+	})
+
+	DescribeTable("comes back on the same port with its data after the API server was",
+		func(ctx SpecContext, name string, down func(SpecContext) error) {
+			maps := client.CoreV1().ConfigMaps(core.NamespaceDefault)
+			_, err := maps.Create(ctx, configMap(name), meta.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(down(ctx)).To(Succeed())
+			Expect(processes(plane.Dir())).To(And(HaveKey("etcd"), Not(HaveKey("kube-apiserver"))))
+			_, err = maps.Get(ctx, name, meta.GetOptions{})
+			Expect(err).To(MatchError(ContainSubstring("connection refused")))
+
+			Expect(plane.StartAPIServer(ctx)).To(Succeed())
+			Expect(maps.Get(ctx, name, meta.GetOptions{})).To(HaveField("Data", HaveKeyWithValue("key", "first")))
+			Expect(plane.Err()).NotTo(HaveOccurred())
+		},
+		Entry("stopped", "stopped", func(ctx SpecContext) error { return plane.StopAPIServer(ctx) }),
+		Entry("killed", "killed", func(SpecContext) error { plane.KillAPIServer(); return nil }),
+	)
+
+	It("runs one API server only", func(ctx SpecContext) {
+		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrRunning))
+	})
+
+	It("leaves no process and no file behind", func(ctx SpecContext) {
+		Expect(processes(plane.Dir())).To(HaveLen(2))
+		Expect(plane.Stop(ctx)).To(Succeed())
+		Expect(processes(plane.Dir())).To(BeEmpty())
+		Expect(plane.Dir()).NotTo(BeADirectory())
+		Expect(plane.Err()).NotTo(HaveOccurred())
+		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrStopped))
+	})
+})
+
+var _ = Describe("A control plane in a named folder", func() {
+	It("keeps data, port and certificates over a restart", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		plane := start(ctx, controlplane.Options{Dir: dir})
+		old, err := clientcmd.LoadFromFile(plane.Kubeconfig())
+		Expect(err).NotTo(HaveOccurred())
+		_, err = clientOf(plane.Kubeconfig()).CoreV1().ConfigMaps(core.NamespaceDefault).Create(ctx, configMap("kept"), meta.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(plane.Stop(ctx)).To(Succeed())
+		Expect(processes(dir)).To(BeEmpty())
+
+		start(ctx, controlplane.Options{Dir: dir})
+		config, err := clientcmd.NewDefaultClientConfig(*old, nil).ClientConfig()
+		Expect(err).NotTo(HaveOccurred())
+		_, err = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(core.NamespaceDefault).Get(ctx, "kept", meta.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("keeps a second one out", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		start(ctx, controlplane.Options{Dir: dir})
+		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
+		Expect(err).To(MatchError(controlplane.ErrInUse))
+		Expect(err).To(MatchError(ContainSubstring(dir)))
+	})
+
+	It("kills what does not stop in time, and says so", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		plane := start(ctx, controlplane.Options{Dir: dir})
+		impatient, cancel := context.WithTimeout(ctx, time.Millisecond)
+		defer cancel()
+		Expect(plane.Stop(impatient)).To(MatchError(ContainSubstring("stop kube-apiserver: killed")))
+		Expect(processes(dir)).To(BeEmpty())
+	})
+})

@@ -1,0 +1,82 @@
+package controlplane_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+)
+
+var _ = Describe("A control plane that fails", func() {
+	It("reports the end of a process that nobody asked for, with its last words", func(ctx SpecContext) {
+		plane := start(ctx, controlplane.Options{})
+		Consistently(plane.Failed(), "100ms").ShouldNot(BeClosed())
+		Expect(syscall.Kill(processes(plane.Dir())["etcd"], syscall.SIGKILL)).To(Succeed())
+		Eventually(plane.Failed()).Should(BeClosed())
+		Expect(plane.Err()).To(MatchError(controlplane.ErrExited))
+		Expect(plane.Err()).To(MatchError(MatchRegexp(`^etcd exited \(signal: killed\): \S+`)))
+	})
+
+	It("quotes the API server when it refuses a flag, and leaves nothing behind", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries, APIServerFlags: []string{"--no-such-flag"}})
+		Expect(err).To(MatchError(controlplane.ErrExited))
+		Expect(err).To(MatchError(MatchRegexp(`^kube-apiserver exited \(exit status 1\): .*unknown flag: --no-such-flag`)))
+		Expect(processes(dir)).To(BeEmpty())
+	})
+
+	It("refuses a port that somebody listens on", func(ctx SpecContext) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		defer listener.Close()
+		port := listener.Addr().(*net.TCPAddr).Port
+		_, err = controlplane.Start(ctx, controlplane.Options{Dir: GinkgoT().TempDir(), Assets: binaries, APIServerPort: port})
+		Expect(err).To(MatchError(controlplane.ErrPortTaken))
+		Expect(err).To(MatchError(ContainSubstring(listener.Addr().String())))
+	})
+
+	It("gives up when the caller does", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		gone := errors.New("the caller left")
+		leaving, leave := context.WithCancelCause(ctx)
+		progress := gbytes.NewBuffer()
+		result := make(chan error, 1)
+		go func() {
+			_, err := controlplane.Start(leaving, controlplane.Options{Dir: dir, Assets: binaries, Progress: progress})
+			result <- err
+		}()
+		Eventually(func() map[string]int { return processes(dir) }).WithTimeout(10 * time.Second).Should(HaveKey("kube-apiserver"))
+		leave(gone)
+		Eventually(result).Should(Receive(MatchError(gone)))
+		Expect(processes(dir)).To(BeEmpty())
+	})
+
+	DescribeTable("names the file that is damaged",
+		func(ctx SpecContext, name, content, hint string) {
+			dir := GinkgoT().TempDir()
+			file := filepath.Join(dir, name)
+			Expect(os.MkdirAll(filepath.Dir(file), 0o700)).To(Succeed())
+			Expect(os.WriteFile(file, []byte(content), 0o600)).To(Succeed())
+			_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
+			Expect(err).To(MatchError(ContainSubstring(hint)))
+		},
+		Entry("the port", "port", "many", "remove the file"),
+		Entry("the certificates", "pki/ca.crt", "", "pki to have new ones made"),
+	)
+
+	It("says which program cannot be run", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: assets.Binaries{Dir: dir}})
+		Expect(err).To(MatchError(MatchRegexp(`^start etcd: .*no such file`)))
+	})
+})

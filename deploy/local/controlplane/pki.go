@@ -1,0 +1,68 @@
+package controlplane
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// createPKI writes all certificates and keys of a control plane, or none: it
+// fills a folder beside the final one and renames that.
+func createPKI(h home) error {
+	scratch := h.path(pkiDir + ".new")
+	if err := os.RemoveAll(scratch); err != nil {
+		return err
+	}
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		return err
+	}
+	files, err := newPKI()
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(scratch, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return os.Rename(scratch, h.path(pkiDir))
+}
+
+// newPKI returns the content of each file by its name.
+func newPKI() (map[string][]byte, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	certificatePEM, err := sign(authorityTemplate(), nil, key, key)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := parseCertificate(certificatePEM)
+	if err != nil {
+		return nil, err
+	}
+	ca := &authority{certificate: certificate, pem: certificatePEM, key: key}
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return nil, err
+	}
+	serving, servingPrivate, err := ca.issue(servingTemplate())
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	tokensPEM, err := encodeKey(tokens)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		authorityCert:     certificatePEM,
+		authorityKey:      keyPEM,
+		servingCert:       serving,
+		servingKey:        servingPrivate,
+		serviceAccountKey: tokensPEM,
+	}, nil
+}

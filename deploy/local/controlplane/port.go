@@ -1,0 +1,87 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Ports are taken from below the range that Linux (32768) and macOS (49152) give
+// to outgoing connections. Otherwise, while the API server is down, a client that
+// tries to reach it could be given that very port, connect to itself, and block
+// the restart.
+const (
+	firstPort = 20000
+	lastPort  = 32000
+)
+
+// choosePort returns the wanted port, or the one of the last run, or any free
+// one, and keeps it for the next run.
+func choosePort(h home, wanted int) (int, error) {
+	port := wanted
+	if port == 0 {
+		last, err := readPort(h.path("port"))
+		if err != nil {
+			return 0, err
+		}
+		port = last
+	}
+	if port == 0 {
+		free, err := freePort()
+		if err != nil {
+			return 0, err
+		}
+		port = free
+	} else if err := tryPort(port); err != nil {
+		return 0, fmt.Errorf("%w: the API server cannot listen on %s: %w; stop what does or choose another port",
+			ErrPortTaken, loopback(port), err)
+	}
+	if err := os.WriteFile(h.path("port"), []byte(strconv.Itoa(port)+"\n"), 0o600); err != nil {
+		return 0, fmt.Errorf("keep the port of the API server: %w", err)
+	}
+	return port, nil
+}
+
+// readPort returns zero when there was no earlier run.
+func readPort(path string) (int, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the port of the last run: %w", err)
+	}
+	port, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("read the port of the last run from %s: %w; remove the file to have one chosen", path, err)
+	}
+	return port, nil
+}
+
+func freePort() (int, error) {
+	var err error
+	for range 100 {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		if err = tryPort(port); err == nil {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("find a free port between %d and %d: %w", firstPort, lastPort, err)
+}
+
+func tryPort(port int) error {
+	listener, err := net.Listen("tcp", loopback(port))
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func loopback(port int) string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
