@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/term"
+)
+
+// exitStatus is an error that only tells how the command ended; the command has
+// said the rest itself.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// runChild runs the command with more variables than ours, passes signals on, and
+// returns an exitStatus when it fails.
+func runChild(ctx context.Context, args, env []string) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	// The child's parent, in the eyes of Linux, is the thread that starts it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	child := exec.Command(args[0], args[1:]...)
+	child.Env = append(os.Environ(), env...)
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	child.SysProcAttr = childAttributes()
+	if err := child.Start(); err != nil {
+		return fmt.Errorf("run the command: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	for {
+		select {
+		case received := <-signals:
+			if !typed(received) {
+				// An error means that the child has ended.
+				_ = child.Process.Signal(received)
+			}
+		case err := <-ended:
+			return asStatus(err)
+		}
+	}
+}
+
+// typed tells the signals of the keyboard. The terminal sends them to the child as
+// well as to us, and two of them would make many a program exit without cleaning up.
+func typed(received os.Signal) bool {
+	fromKeyboard := received == os.Interrupt || received == syscall.SIGQUIT
+	return fromKeyboard && term.IsTerminal(int(os.Stdin.Fd()))
+}
+
+// asStatus follows the shell: a signal n becomes 128+n.
+func asStatus(err error) error {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitStatus(128 + int(status.Signal()))
+	}
+	return exitStatus(exit.ExitCode())
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+)
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "control-plane",
+		Short:         "Run a real etcd and kube-apiserver on this machine",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newExec(), newAssets())
+	return root
+}
+
+func newAssets() *cobra.Command {
+	return &cobra.Command{
+		Use:   "assets",
+		Short: "Print the folder of etcd, kube-apiserver and kubectl, which are built when needed",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			binaries, err := assets.Find(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), binaries.Dir)
+			return err
+		},
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+)
+
+// stopTimeout is for an orderly end, which takes 4 s on an idle machine.
+const stopTimeout = 30 * time.Second
+
+func newExec() *cobra.Command {
+	var dataDir string
+	command := &cobra.Command{
+		Use:   "exec [--data-dir DIR] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command against the cluster of KUBECONFIG, or else a control plane of its own",
+		Long: `Run a command against the cluster that KUBECONFIG names. When KUBECONFIG is not
+set, start a control plane for the time of the command, and set KUBECONFIG and
+KUBEBUILDER_ASSETS for it. Exits with the status of the command.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+				return runChild(cmd.Context(), args, nil)
+			}
+			return runWithControlPlane(cmd.Context(), dataDir, args)
+		},
+	}
+	command.Flags().StringVar(&dataDir, "data-dir", "", "folder that keeps the control plane's data (default: a temporary one)")
+	// The flags behind the command's name are the command's.
+	command.Flags().SetInterspersed(false)
+	return command
+}
+
+func runWithControlPlane(ctx context.Context, dataDir string, args []string) error {
+	binaries, err := assets.Find(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dataDir, Assets: binaries, Progress: os.Stderr})
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go reportFailure(plane, ended)
+	err = runChild(ctx, args, []string{
+		clientcmd.RecommendedConfigPathEnvVar + "=" + plane.Kubeconfig(),
+		assets.EnvDir + "=" + binaries.Dir,
+	})
+	close(ended)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := plane.Stop(stopping); err != nil {
+		// Not returned: the status to exit with is the command's.
+		fmt.Fprintln(os.Stderr, "control-plane:", err)
+	}
+	return err
+}
+
+// reportFailure says why the command, which goes on, may have trouble from now on.
+func reportFailure(plane *controlplane.ControlPlane, ended <-chan struct{}) {
+	select {
+	case <-plane.Failed():
+		fmt.Fprintln(os.Stderr, "control-plane:", plane.Err())
+	case <-ended:
+	}
+}

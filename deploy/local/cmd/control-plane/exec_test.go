@@ -1,0 +1,121 @@
+package main_test
+
+import (
+	"regexp"
+	"runtime"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+)
+
+// startup is the time for a control plane to come and go.
+const startup = 30 * time.Second
+
+var _ = Describe("control-plane exec", func() {
+	It("runs the command against a control plane of its own, which it removes", func() {
+		session := run(nil, "exec", "--", "sh", "-c",
+			`echo "at $KUBECONFIG"; "$KUBEBUILDER_ASSETS/kubectl" get namespace default --output=name`)
+		Eventually(session, startup).Should(gexec.Exit(0))
+		Expect(session.Out).To(gbytes.Say("at /.+/kubeconfig\n"))
+		Expect(session.Out).To(gbytes.Say("namespace/default\n"))
+		Expect(session.Err).To(gbytes.Say("control plane ready in .*, kubeconfig /.*"))
+		dir := regexp.MustCompile("kubeconfig (/.*)/kubeconfig").FindStringSubmatch(string(session.Err.Contents()))[1]
+		Expect(dir).NotTo(BeADirectory())
+		Expect(running(dir)).To(BeFalse())
+	})
+
+	It("keeps the data in the folder of --data-dir", func() {
+		dir := GinkgoT().TempDir()
+		kubectl := binaries.Kubectl()
+		session := run(nil, "exec", "--data-dir", dir, "--", kubectl, "create", "configmap", "kept")
+		Eventually(session, startup).Should(gexec.Exit(0))
+		session = run(nil, "exec", "--data-dir", dir, "--", kubectl, "get", "configmap", "kept")
+		Eventually(session, startup).Should(gexec.Exit(0))
+		Expect(running(dir)).To(BeFalse())
+	})
+
+	It("uses the cluster of KUBECONFIG when it is set", func() {
+		session := run([]string{"KUBECONFIG=/some/kubeconfig"}, "exec", "--", "sh", "-c", `echo "at $KUBECONFIG"`)
+		Eventually(session).Should(gexec.Exit(0))
+		Expect(session.Out).To(gbytes.Say("at /some/kubeconfig\n"))
+		Expect(session.Err.Contents()).To(BeEmpty())
+	})
+
+	DescribeTable("exits as the command did",
+		func(script string, status int) {
+			session := run([]string{"KUBECONFIG=/some/kubeconfig"}, "exec", "sh", "-c", script)
+			Eventually(session).Should(gexec.Exit(status))
+			Expect(session.Err.Contents()).To(BeEmpty())
+		},
+		Entry("with success", "exit 0", 0),
+		Entry("with a status", "exit 7", 7),
+		Entry("by a signal", "kill -KILL $$", 128+9),
+	)
+
+	DescribeTable("passes signals on",
+		func(signal syscall.Signal, name string) {
+			session := run([]string{"KUBECONFIG=/some/kubeconfig"}, "exec", "--", "sh", "-c",
+				"trap 'echo got it; exit 5' "+name+"; echo waiting; while :; do sleep 0.1; done")
+			Eventually(session).Should(gbytes.Say("waiting"))
+			session.Signal(signal)
+			Eventually(session).Should(gexec.Exit(5))
+			Expect(session.Out).To(gbytes.Say("got it"))
+		},
+		Entry("to terminate", syscall.SIGTERM, "TERM"),
+		Entry("to interrupt", syscall.SIGINT, "INT"),
+		Entry("to hang up", syscall.SIGHUP, "HUP"),
+		Entry("to quit", syscall.SIGQUIT, "QUIT"),
+	)
+
+	DescribeTable("refuses with one line",
+		func(message string, args ...string) {
+			session := run([]string{"KUBECONFIG=/some/kubeconfig"}, args...)
+			Eventually(session).Should(gexec.Exit(1))
+			Expect(string(session.Err.Contents())).To(MatchRegexp("^control-plane: [^\n]*" + message + "[^\n]*\n$"))
+		},
+		Entry("no command", "requires at least 1 arg", "exec"),
+		Entry("an unknown command", "run the command: .*no-such-command", "exec", "--", "no-such-command"),
+		Entry("an unknown flag", "unknown flag: --wrong", "exec", "--wrong"),
+	)
+
+	It("stops while the control plane still starts", func() {
+		dir := GinkgoT().TempDir()
+		session := run(nil, "exec", "--data-dir", dir, "--", "echo", "too late")
+		Eventually(session.Err).Should(gbytes.Say("starting etcd"))
+		session.Interrupt()
+		Eventually(session, startup).Should(gexec.Exit(1))
+		Expect(session.Out.Contents()).To(BeEmpty())
+		Expect(running(dir)).To(BeFalse())
+	})
+
+	It("leaves no process behind even when it is killed", func() {
+		if runtime.GOOS != "linux" {
+			Skip("only Linux ends a process with its parent")
+		}
+		dir := GinkgoT().TempDir()
+		session := run(nil, "exec", "--data-dir", dir, "--", "sh", "-c", "echo ready; exec sleep 600 "+dir)
+		Eventually(session, startup).Should(gbytes.Say("ready"))
+		Expect(running(dir)).To(BeTrue())
+		session.Kill().Wait("10s")
+		Eventually(func() bool { return running(dir) }, "10s").Should(BeFalse())
+	})
+})
+
+var _ = Describe("control-plane assets", func() {
+	It("prints the folder", func() {
+		session := run(nil, "assets")
+		Eventually(session).Should(gexec.Exit(0))
+		Expect(string(session.Out.Contents())).To(Equal(binaries.Dir + "\n"))
+	})
+
+	It("says which program is missing", func() {
+		dir := GinkgoT().TempDir()
+		session := run([]string{"KUBEBUILDER_ASSETS=" + dir}, "assets")
+		Eventually(session).Should(gexec.Exit(1))
+		Expect(session.Err).To(gbytes.Say("control-plane: control plane binary missing: no etcd in " + dir))
+	})
+})

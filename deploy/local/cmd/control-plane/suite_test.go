@@ -1,0 +1,59 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+)
+
+func TestCommand(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "command control-plane")
+}
+
+var (
+	binary   string
+	binaries assets.Binaries
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	binaries, err = assets.Find(ctx, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	binary, err = gexec.BuildWithEnvironment("github.com/kv8s/curl-me-that/deploy/local/cmd/control-plane", []string{"CGO_ENABLED=0"})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(gexec.CleanupBuildArtifacts)
+})
+
+// run starts the command with KUBECONFIG unset and the binaries of the suite,
+// unless more variables say otherwise.
+func run(variables []string, args ...string) *gexec.Session {
+	GinkgoHelper()
+	command := exec.Command(binary, args...)
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "KUBECONFIG=") {
+			command.Env = append(command.Env, variable)
+		}
+	}
+	command.Env = append(command.Env, assets.EnvDir+"="+binaries.Dir)
+	command.Env = append(command.Env, variables...)
+	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Kill().Wait("10s") })
+	return session
+}
+
+// running tells whether a process has the text in its command line.
+func running(text string) bool {
+	GinkgoHelper()
+	output, err := exec.Command("ps", "-axww", "-o", "command=").Output()
+	Expect(err).NotTo(HaveOccurred())
+	return strings.Contains(string(output), text)
+}
