@@ -11,25 +11,37 @@ import (
 // Health knows which parts of a process are ready. The process is ready when
 // all of them are.
 type Health struct {
-	mu    sync.Mutex
-	parts []*Part
+	prefix string
+	*parts
+}
+
+// parts are shared by a Health and its groups.
+type parts struct {
+	mu   sync.Mutex
+	list []*Part
 }
 
 // NewHealth returns a Health without parts, which is ready.
-func NewHealth() *Health { return &Health{} }
+func NewHealth() *Health { return &Health{parts: &parts{}} }
+
+// Group returns a view of h that puts name/ before the names of new parts: for
+// several services in one process.
+func (h *Health) Group(name string) *Health {
+	return &Health{prefix: h.prefix + name + "/", parts: h.parts}
+}
 
 // Part adds a part that is not ready yet.
 func (h *Health) Part(name string) *Part {
-	p := &Part{name: name, reason: "starting"}
+	p := &Part{name: h.prefix + name, reason: "starting"}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.parts = append(h.parts, p)
+	h.list = append(h.list, p)
 	return p
 }
 
 // Ready tells whether all parts are ready.
 func (h *Health) Ready() bool {
-	for _, p := range h.list() {
+	for _, p := range h.sorted() {
 		if p.why() != "" {
 			return false
 		}
@@ -37,12 +49,12 @@ func (h *Health) Ready() bool {
 	return true
 }
 
-func (h *Health) list() []*Part {
+func (h *Health) sorted() []*Part {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	parts := slices.Clone(h.parts)
-	slices.SortStableFunc(parts, func(a, b *Part) int { return strings.Compare(a.name, b.name) })
-	return parts
+	list := slices.Clone(h.list)
+	slices.SortStableFunc(list, func(a, b *Part) int { return strings.Compare(a.name, b.name) })
+	return list
 }
 
 // ServeHTTP answers 200 when all parts are ready and 503 when not; with
@@ -50,7 +62,7 @@ func (h *Health) list() []*Part {
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var b strings.Builder
 	ready := true
-	for _, p := range h.list() {
+	for _, p := range h.sorted() {
 		if why := p.why(); why != "" {
 			ready = false
 			fmt.Fprintf(&b, "[-]%s not ready: %s\n", p.name, why)

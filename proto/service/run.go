@@ -35,7 +35,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet, listen string) {
 
 const flushTimeout = 2 * time.Second
 
-// Runtime is what a process hands to the service in it.
+// Runtime is what a process hands to a service in it.
 type Runtime struct {
 	// Log is the logger of the service.
 	Log zerolog.Logger
@@ -47,7 +47,13 @@ type Runtime struct {
 	NATS *nats.Conn
 	// JetStream is the context on that connection.
 	JetStream jetstream.JetStream
+
+	running *Part
 }
+
+// Started tells that the service has added all its parts to Health. Before
+// that the process is not ready, whatever the parts say.
+func (rt *Runtime) Started() { rt.running.Ready() }
 
 // Run is one process with one service: it sets up logs, health, metrics and
 // the connection to NATS, runs the service until ctx is done or the service
@@ -62,6 +68,7 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(name))
 	health := NewHealth()
+	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, running: health.Part(runningPart)}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	aside, closeAside := context.WithCancel(groupCtx)
 	if o.Listen != "" {
@@ -77,18 +84,40 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(groupCtx, cancel)()
-		return o.connectAndServe(ctx, name, &Runtime{Log: log, Health: health, Metrics: registry}, serve)
+		log.Info().Str("version", BuildVersion()).Msg("starting")
+		return host.Run(ctx, name, serve)
 	})
 	return group.Wait()
 }
 
-func (o *Options) connectAndServe(ctx context.Context, name string, rt *Runtime, serve func(context.Context, *Runtime) error) error {
-	rt.Log.Info().Str("version", BuildVersion()).Msg("starting")
-	draining := rt.Health.Part("running")
-	draining.Ready()
-	context.AfterFunc(ctx, func() { draining.NotReady("draining") })
+// Host is where a service runs: what several of them in one process share.
+type Host struct {
+	// Log, Health and Metrics are handed on.
+	Log     zerolog.Logger
+	Health  *Health
+	Metrics prometheus.Registerer
+	// NATS says how to connect; each service has a connection of its own.
+	NATS NATSOptions
 
-	nc, err := o.NATS.Connect(ctx, name, rt.Log, rt.Health.Part("nats"))
+	running *Part
+}
+
+// runningPart is ready from the time that a service has told all its parts to
+// the time that it drains.
+const runningPart = "running"
+
+// Run connects to NATS, runs a service until ctx is done or the service fails,
+// and closes the connection with all that was published flushed.
+func (h Host) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
+	rt := &Runtime{Log: h.Log, Health: h.Health, Metrics: h.Metrics, running: h.running}
+	if rt.running == nil {
+		rt.running = h.Health.Part(runningPart)
+	}
+	link := h.Health.Part("nats")
+	stopped := context.AfterFunc(ctx, func() { rt.running.NotReady("draining") })
+	defer stopped()
+
+	nc, err := h.NATS.Connect(ctx, name, rt.Log, link)
 	if err != nil {
 		return err
 	}
