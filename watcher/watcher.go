@@ -34,6 +34,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	if err != nil {
 		return err
 	}
+	rt.Started()
 	group, ctx := errgroup.WithContext(ctx)
 	log := kube.Logr(rt.Log)
 	for _, scope := range c.scopes() {
