@@ -41,7 +41,7 @@ func start(ctx context.Context, options controlplane.Options) *controlplane.Cont
 	options.Assets, options.Progress = binaries, GinkgoWriter
 	plane, err := controlplane.Start(ctx, options)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) { Expect(plane.Stop(ctx)).To(Succeed()) })
+	DeferCleanup(plane.Stop)
 	return plane
 }
 

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/term"
 )
 
-// exitStatus is an error that only tells how the command ended; the command has
+// exitError is an error that only tells how the command ended; the command has
 // said the rest itself.
-type exitStatus int
+type exitError int
 
-func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+func (s exitError) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
 // runChild runs the command with more variables than ours, passes signals on, and
-// returns an exitStatus when it fails.
+// returns an exitError when it fails.
 func runChild(ctx context.Context, args, env []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -67,7 +67,7 @@ func asStatus(err error) error {
 		return err
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return exitStatus(128 + int(status.Signal()))
+		return exitError(128 + int(status.Signal()))
 	}
-	return exitStatus(exit.ExitCode())
+	return exitError(exit.ExitCode())
 }

@@ -19,7 +19,7 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	err := newCommand().ExecuteContext(ctx)
-	var status exitStatus
+	var status exitError
 	switch {
 	case err == nil:
 		return 0

@@ -64,7 +64,7 @@ func TestProgressOnATerminalStaysOnOneLine(t *testing.T) {
 	g.Expect(out.String()).To(gomega.Equal("\rbuilt 1 (0s)\x1b[K" + "\rbuilt 2 (0s)\x1b[K\n"))
 }
 
-func TestProgressWithoutAWriterIsSilent(t *testing.T) {
+func TestProgressWithoutAWriterIsSilent(*testing.T) {
 	p := newProgress(nil, clocktesting.NewFakeClock(time.Now()))
 	p.show("nobody sees this")
 	p.close()
