@@ -1,0 +1,48 @@
+package fetcher
+
+import (
+	"fmt"
+	"math"
+	"runtime/debug"
+)
+
+const (
+	// envelope is what a result takes beside the body, in bytes, unless URL,
+	// options and status annotation are uncommonly long.
+	envelope = 16 << 10
+	// copies of a body that are held at a time: as received, and in a message.
+	copies = 2
+	// sharedBodies is how many bodies are kept for those who ask for the same a
+	// moment later.
+	sharedBodies = 4
+)
+
+// bodyLimit returns the largest body that is taken, given the largest message
+// that the broker takes.
+func bodyLimit(maxBody, maxPayload int64) (int64, error) {
+	if maxPayload <= envelope {
+		return 0, fmt.Errorf("max_payload of the NATS server is %d bytes, which leaves no room for a body; raise it above %d", maxPayload, envelope)
+	}
+	return min(maxBody, maxPayload-envelope), nil
+}
+
+// memoryLimit returns GOMEMLIMIT in bytes; zero if there is none.
+func memoryLimit() int64 {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		return limit
+	}
+	return 0
+}
+
+// checkMemory tells whether bodies of all messages in work fit into a memory
+// limit; zero is none.
+func checkMemory(concurrency int, body, limit int64) error {
+	need := float64(concurrency) * float64(body) * copies
+	if limit == 0 || need <= float64(limit) {
+		return nil
+	}
+	const mebibyte = 1 << 20
+	return fmt.Errorf("--concurrency %d times bodies of %d bytes, each held %d times, needs %.0f MiB and GOMEMLIMIT is %.0f MiB; "+
+		"lower --concurrency or --max-body, or raise GOMEMLIMIT",
+		concurrency, body, copies, math.Ceil(need/mebibyte), math.Floor(float64(limit)/mebibyte))
+}

@@ -1,0 +1,59 @@
+package fetcher
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+// checkCommand shows the verdict of the egress policy without a fetch.
+func checkCommand() *cobra.Command {
+	cfg := DefaultConfig()
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "check URL",
+		Short: "Show whether the egress policy lets a URL be fetched",
+		Long: "Check judges a URL as a fetch would and looks its name up, but connects to\n" +
+			"nobody. It exits with 0 if the URL may be fetched and with 1 if not. Give it the\n" +
+			"flags and the policy file of the fetcher.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return check(cmd.Context(), cmd.OutOrStdout(), cfg, namespace, args[0])
+		},
+	}
+	cmd.Flags().StringVar(&namespace, "namespace", "default", "namespace whose policy applies")
+	cfg.bindEgress(cmd.Flags())
+	return cmd
+}
+
+func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	gate, err := egress.New(cfg.Egress, egress.Options{File: cfg.PolicyFile, DialTimeout: cfg.DialTimeout})
+	if err != nil {
+		return err
+	}
+	verdict := gate.Verdict(ctx, namespace, raw)
+	word := "denied"
+	if verdict.Allowed {
+		word = "allowed"
+	}
+	fmt.Fprintf(out, "%s: %s\n", word, verdict.Reason)
+	for _, a := range verdict.Addresses {
+		if a.Err != nil {
+			fmt.Fprintf(out, "  %s: %s\n", a.Addr, a.Err)
+			continue
+		}
+		fmt.Fprintf(out, "  %s: may be reached\n", a.Addr)
+	}
+	if !verdict.Allowed {
+		return service.ExitError{Err: verdict.Err, Code: 1, Silent: true}
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+// Fetcher curls what ConfigMaps ask for and hands the bodies to the writer.
+package main
+
+import (
+	"os"
+
+	"github.com/kv8s/curl-me-that/fetcher"
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+func main() { os.Exit(service.Execute(fetcher.Command())) }

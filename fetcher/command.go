@@ -1,0 +1,37 @@
+package fetcher
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+// defaultListen is where health and metrics are served.
+const defaultListen = ":8082"
+
+// Command returns the command line of the service.
+func Command() *cobra.Command {
+	var options service.Options
+	cfg := DefaultConfig()
+	cmd := &cobra.Command{
+		Use:   "fetcher",
+		Short: "Fetch what ConfigMaps ask for",
+		Long: "Fetcher reads from NATS what ConfigMaps ask for, curls it, and hands bodies and\n" +
+			"failures to the writer. It has no access to Kubernetes.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cfg.Validate(); err != nil {
+				return err
+			}
+			return options.Run(cmd.Context(), "fetcher", func(ctx context.Context, rt *service.Runtime) error {
+				return Run(ctx, rt, cfg)
+			})
+		},
+	}
+	options.BindFlags(cmd.Flags(), defaultListen)
+	cfg.BindFlags(cmd.Flags())
+	cmd.AddCommand(checkCommand())
+	return cmd
+}

@@ -1,0 +1,156 @@
+package fetcher
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
+	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+// Config is what an operator may choose about a fetcher. Start from
+// DefaultConfig.
+type Config struct {
+	// Egress lists what the egress policy opens and closes.
+	Egress egress.Config
+	// PolicyFile is the path of a file with policies of namespaces.
+	PolicyFile string
+	// DialTimeout bounds one dial, lookup included.
+	DialTimeout time.Duration
+	// Get bounds one GET.
+	Get get.Config
+	// Admission bounds the GETs at a time; its Slots are also the number of
+	// messages in work.
+	Admission admission.Limits
+	// Engine says how messages are handled.
+	Engine engine.Config
+}
+
+// DefaultConfig returns what a fetcher does without any flag.
+func DefaultConfig() Config {
+	c := Config{
+		DialTimeout: egress.DefaultDialTimeout,
+		Get:         get.Defaults(),
+		Admission: admission.Limits{
+			Slots:    64,
+			PerHost:  8,
+			Share:    0.5,
+			Patience: 100 * time.Millisecond,
+			Pause:    time.Second,
+			MaxPause: 15 * time.Second,
+		},
+		Engine: engine.Config{
+			MaxAttempts:   6,
+			MaxDeliver:    5,
+			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
+			MaxRetryAfter: time.Hour,
+			Refresh:       schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
+			Recheck:       time.Hour,
+			Sharing:       flight.Config{Window: time.Second, Patience: 250 * time.Millisecond, Entries: 1024},
+			Heartbeat:     pipeline.AckWait / 3,
+		},
+	}
+	c.Get.Version = service.BuildVersion()
+	return c
+}
+
+// BindFlags adds the flags; what the configuration holds are their defaults.
+func (c *Config) BindFlags(fs *pflag.FlagSet) {
+	c.bindEgress(fs)
+	c.bindGet(fs)
+	c.bindAdmission(fs)
+	c.bindSchedule(fs)
+}
+
+// bindEgress adds the flags of the egress policy, which `fetcher check` has,
+// too.
+func (c *Config) bindEgress(fs *pflag.FlagSet) {
+	e := &c.Egress
+	fs.StringSliceVar(&e.AllowCIDRs, "allow-cidr", e.AllowCIDRs, "address ranges that may be reached at any port and by any name")
+	fs.StringSliceVar(&e.DenyCIDRs, "deny-cidr", e.DenyCIDRs, "address ranges that may never be reached, such as the cluster's own")
+	fs.StringSliceVar(&e.AllowHosts, "allow-host", e.AllowHosts, "host patterns that may be reached though they have one label or a reserved suffix")
+	fs.StringSliceVar(&e.DenyHosts, "deny-host", e.DenyHosts, "host patterns that may never be reached")
+	fs.StringSliceVar(&e.OnlyHosts, "only-host", e.OnlyHosts, "the host patterns that may be reached; none: all")
+	fs.IntSliceVar(&e.AllowPorts, "allow-port", e.AllowPorts, "ports that may be reached beside 80, 443, 8080 and 8443")
+	fs.StringVar(&c.PolicyFile, "policy", c.PolicyFile, "file with additions to the egress policy by namespace; read again on change")
+	fs.DurationVar(&c.DialTimeout, "dial-timeout", c.DialTimeout, "time for a name lookup and a connection")
+}
+
+func (c *Config) bindGet(fs *pflag.FlagSet) {
+	g := &c.Get
+	fs.Int64Var(&g.MaxBody, "max-body", g.MaxBody, "largest body in bytes; the broker's max_payload bounds it, too")
+	fs.IntVar(&g.MaxRedirects, "max-redirects", g.MaxRedirects, "how many redirects are followed")
+	fs.DurationVar(&g.Timeout, "timeout", g.Timeout, "time for a GET in all")
+	fs.DurationVar(&g.TLSTimeout, "tls-timeout", g.TLSTimeout, "time for a TLS handshake")
+	fs.DurationVar(&g.HeaderTimeout, "header-timeout", g.HeaderTimeout, "time for the headers of an answer")
+	fs.StringVar(&g.CABundle, "ca-bundle", g.CABundle, "file with certificates to trust beside those of the system; read again on change")
+	fs.StringVar(&g.Netrc, "netrc", g.Netrc, "netrc file with credentials for hosts; read again on change")
+	fs.StringVar(&g.HeaderFile, "header-file", g.HeaderFile, "file with headers to send to hosts; read again on change")
+	fs.StringVar(&g.Proxy, "proxy", g.Proxy, "URL of an egress proxy; those of the environment are not used")
+}
+
+func (c *Config) bindAdmission(fs *pflag.FlagSet) {
+	a := &c.Admission
+	fs.IntVar(&a.Slots, "concurrency", a.Slots, "messages in work, thus GETs, at a time")
+	fs.IntVar(&a.PerHost, "per-host", a.PerHost, "GETs at a time to one host")
+	fs.Float64Var(&a.Share, "namespace-share", a.Share, "part of the concurrency that one namespace may hold while others want it, above 0 to 1")
+}
+
+func (c *Config) bindSchedule(fs *pflag.FlagSet) {
+	e := &c.Engine
+	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "attempts in a row before a failure is kept as a dead letter")
+	fs.DurationVar(&e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt; doubles with each further one")
+	fs.DurationVar(&e.Retry.Max, "retry-max", e.Retry.Max, "longest pause between attempts")
+	fs.DurationVar(&e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "longest pause that a server may ask for by Retry-After")
+	fs.DurationVar(&e.Recheck, "recheck", e.Recheck, "pause after the last failed attempt of a key without refresh")
+	fs.DurationVar(&e.Refresh.Min, "min-refresh", e.Refresh.Min, "shortest interval of regular fetches")
+	fs.DurationVar(&e.Refresh.Max, "max-refresh", e.Refresh.Max, "longest interval that a server may ask for by Cache-Control")
+	fs.Float64Var(&e.Refresh.Jitter, "refresh-jitter", e.Refresh.Jitter, "part of the interval by which regular fetches stray, 0 to 0.25")
+}
+
+// maxTimeout is what a GET may take so that a drain ends within 30 s.
+const maxTimeout = 25 * time.Second
+
+// Validate names the first flag that cannot be used.
+func (c *Config) Validate() error {
+	for _, check := range []struct {
+		flag string
+		bad  bool
+		must string
+	}{
+		{"concurrency", c.Admission.Slots < 1 || c.Admission.Slots > 4096, "be from 1 to 4096"},
+		{"per-host", c.Admission.PerHost < 1, "be at least 1"},
+		{"namespace-share", c.Admission.Share <= 0 || c.Admission.Share > 1, "be above 0 and at most 1"},
+		{"max-body", c.Get.MaxBody < 1, "be positive"},
+		{"max-redirects", c.Get.MaxRedirects < 0, "not be negative"},
+		{"dial-timeout", c.DialTimeout <= 0, "be positive"},
+		{"timeout", c.Get.Timeout <= 0 || c.Get.Timeout > maxTimeout, "be positive and at most " + maxTimeout.String()},
+		{"tls-timeout", c.Get.TLSTimeout <= 0, "be positive"},
+		{"header-timeout", c.Get.HeaderTimeout <= 0, "be positive"},
+		{"max-attempts", c.Engine.MaxAttempts < 1, "be at least 1"},
+		{"retry-base", c.Engine.Retry.Base <= 0, "be positive"},
+		{"retry-max", c.Engine.Retry.Max < c.Engine.Retry.Base, "not be below --retry-base"},
+		{"max-retry-after", c.Engine.MaxRetryAfter <= 0, "be positive"},
+		{"recheck", c.Engine.Recheck <= 0, "be positive"},
+		{"min-refresh", c.Engine.Refresh.Min <= 0, "be positive"},
+		{"max-refresh", c.Engine.Refresh.Max < c.Engine.Refresh.Min, "not be below --min-refresh"},
+		{"refresh-jitter", c.Engine.Refresh.Jitter < 0 || c.Engine.Refresh.Jitter > 0.25, "be from 0 to 0.25"},
+	} {
+		if check.bad {
+			return fmt.Errorf("--%s must %s", check.flag, check.must)
+		}
+	}
+	if err := c.Egress.Validate(); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	return errors.Join(c.Get.Validate(), c.Admission.Validate(), c.Engine.Validate())
+}

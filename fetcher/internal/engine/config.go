@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
+	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+)
+
+// Config is what may be chosen about the handling of messages.
+type Config struct {
+	// MaxAttempts in a row before a key waits for its next refresh or recheck.
+	MaxAttempts uint32
+	// MaxDeliver is how often a message may be delivered before it is put
+	// aside.
+	MaxDeliver uint64
+	// Retry spaces the attempts.
+	Retry schedule.Backoff
+	// MaxRetryAfter bounds what a server may ask for by Retry-After.
+	MaxRetryAfter time.Duration
+	// Refresh spaces regular fetches.
+	Refresh schedule.Refresh
+	// Recheck is after what time a key without refresh is tried again when all
+	// attempts have failed.
+	Recheck time.Duration
+	// Sharing bounds how long and how many outcomes of GETs are shared.
+	Sharing flight.Config
+	// Heartbeat is how often the server is told that a message is in work; less
+	// than half of pipeline.AckWait.
+	Heartbeat time.Duration
+}
+
+// Validate checks the configuration.
+func (c Config) Validate() error {
+	switch {
+	case c.MaxAttempts < 1:
+		return errors.New("number of attempts must be at least 1")
+	case c.MaxDeliver < 1:
+		return errors.New("number of deliveries must be at least 1")
+	case c.MaxRetryAfter <= 0:
+		return errors.New("longest Retry-After must be positive")
+	case c.Recheck <= 0:
+		return errors.New("recheck must be positive")
+	case c.Heartbeat <= 0:
+		return errors.New("heartbeat must be positive")
+	}
+	for _, err := range []error{c.Retry.Validate(), c.Refresh.Validate(), c.Sharing.Validate()} {
+		if err != nil {
+			return fmt.Errorf("set up engine: %w", err)
+		}
+	}
+	return nil
+}

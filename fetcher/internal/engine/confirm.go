@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// lag is after what time a trigger comes back that is newer than the want that
+// a replica of the stream knows of.
+const lag = time.Second
+
+// confirm reads the want that a due belongs to, and tells if there is nothing
+// to be done for it.
+func (e *Engine) confirm(ctx context.Context, t *trigger) end {
+	if t.kind != pipeline.KindDue {
+		return end{}
+	}
+	want, sequence, err := e.lastWant(ctx, t.key)
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage):
+		return end{outcome: superseded}
+	case errors.Is(err, pipeline.ErrMalformed):
+		return end{outcome: superseded} // a want is a trigger itself, and was buried as one
+	case err != nil:
+		return e.unpublished(ctx, t, err)
+	case sequence < t.wantSequence:
+		return end{outcome: postponed, wait: lag}
+	case sequence > t.wantSequence || want == nil:
+		return end{outcome: superseded}
+	}
+	// The object has changed since, if only by our own hand: its status is old,
+	// and a write at its resource version would conflict.
+	want.Status, want.ReadFirst = "", true
+	t.want = want
+	return end{}
+}
+
+// current tells whether the want of a trigger is still the last one.
+func (e *Engine) current(ctx context.Context, t *trigger) error {
+	_, sequence, err := e.lastWant(ctx, t.key)
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage):
+		return pipeline.ErrSuperseded
+	case err != nil && !errors.Is(err, pipeline.ErrMalformed):
+		return err
+	case sequence > t.wantSequence:
+		return pipeline.ErrSuperseded
+	}
+	return nil
+}
+
+func (e *Engine) lastWant(ctx context.Context, key pipeline.Key) (want *v1.Want, sequence uint64, err error) {
+	var final error
+	err = e.persist(ctx, func(ctx context.Context) error {
+		want, sequence, final = e.deps.Client.LastWant(ctx, key)
+		if errors.Is(final, pipeline.ErrNoMessage) || errors.Is(final, pipeline.ErrMalformed) {
+			return nil
+		}
+		return final
+	})
+	if err == nil {
+		err = final
+	}
+	return want, sequence, err
+}

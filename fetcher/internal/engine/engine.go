@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
+	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Getter makes GETs.
+type Getter interface {
+	// Do makes one GET; the error is a *get.Error, or that of ctx.
+	Do(context.Context, get.Request) (get.Response, error)
+	// Key tells which requests may share one.
+	Key(get.Request) get.Key
+}
+
+// Dependencies of an Engine; all are needed.
+type Dependencies struct {
+	// Client publishes and reads the messages of the pipeline.
+	Client *pipeline.Client
+	// Getter makes GETs.
+	Getter Getter
+	// Limiter says when.
+	Limiter *admission.Limiter
+	// Draining is closed when the process is to end.
+	Draining <-chan struct{}
+	// Now is the clock for everything that is scheduled.
+	Now func() time.Time
+	// Random returns numbers in [0, 1), for jitter.
+	Random func() float64
+	// Log is told of each outcome.
+	Log zerolog.Logger
+	// Metrics counts them.
+	Metrics *Metrics
+}
+
+// Engine handles messages. It is safe for concurrent use.
+type Engine struct {
+	cfg      Config
+	deps     Dependencies
+	flights  *flight.Group[request, fetched]
+	pressure pressure
+}
+
+// New checks the configuration.
+func New(cfg Config, deps Dependencies) (*Engine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if deps.Client == nil || deps.Getter == nil || deps.Limiter == nil || deps.Draining == nil ||
+		deps.Now == nil || deps.Random == nil || deps.Metrics == nil {
+		return nil, errors.New("set up engine: a dependency is missing")
+	}
+	flights, err := flight.New[request, fetched](cfg.Sharing, deps.Now)
+	if err != nil {
+		return nil, fmt.Errorf("set up engine: %w", err)
+	}
+	return &Engine{cfg: cfg, deps: deps, flights: flights, pressure: pressure{log: deps.Log}}, nil
+}
+
+// Handle does what a message asks for and settles it. Its context is not
+// cancelled by the end of the process; Handle ends by itself within the bound
+// of one GET and a publish.
+func (e *Engine) Handle(ctx context.Context, m jetstream.Msg) {
+	e.deps.Metrics.inFlight.Inc()
+	defer e.deps.Metrics.inFlight.Dec()
+	lease := hold(m, e.cfg.Heartbeat)
+	t, ended := e.handle(ctx, m)
+	lease.end()
+	e.report(t, ended)
+	settle(m, ended)
+}
+
+// handle follows a message as far as it goes.
+func (e *Engine) handle(ctx context.Context, m jetstream.Msg) (*trigger, end) {
+	t, err := e.decode(m)
+	if err != nil {
+		return t, e.bury(ctx, t, err)
+	}
+	if t.tombstone() {
+		return t, end{outcome: forgotten}
+	}
+	if t.deliveries > e.cfg.MaxDeliver {
+		return t, e.giveUp(ctx, t, poisoned())
+	}
+	if stop := e.confirm(ctx, t); stop.outcome != "" {
+		return t, stop
+	}
+	if t.kind == pipeline.KindWant && t.want.GetSettled() != nil {
+		return t, e.settled(ctx, t)
+	}
+	got, err := e.fetch(ctx, t)
+	switch {
+	case errors.Is(err, flight.ErrSlow):
+		return t, e.park(ctx, t, flightSlow, 0)
+	case got.busy != nil:
+		return t, e.park(ctx, t, parkCause(got.busy.Cause), got.busy.Wait)
+	case got.err != nil:
+		return t, e.failed(ctx, t, failureOf(got.err))
+	}
+	return t, e.succeeded(ctx, t, got.response)
+}

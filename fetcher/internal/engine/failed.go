@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// failed decides what becomes of a key whose attempt has failed.
+func (e *Engine) failed(ctx context.Context, t *trigger, f failure) end {
+	f.RetryAfter = min(f.RetryAfter, e.cfg.MaxRetryAfter)
+	if f.RetryAfter > 0 && (f.StatusCode == http.StatusTooManyRequests || f.StatusCode == http.StatusServiceUnavailable) {
+		e.deps.Limiter.SlowDown(authority(t.want.GetUrl()), e.deps.Now().Add(f.RetryAfter))
+	}
+	if pipeline.Decide(f.Class, f.StatusCode, t.attempts+1, e.cfg.MaxAttempts) == pipeline.Retry {
+		return e.retry(ctx, t, f)
+	}
+	return e.giveUp(ctx, t, f)
+}
+
+// retry sets the timer of the next attempt, and tells the writer if the kind
+// of failure is news.
+func (e *Engine) retry(ctx context.Context, t *trigger, f failure) end {
+	now := e.deps.Now()
+	due := e.dueAfter(t, f, v1.Cause_CAUSE_RETRY, now)
+	due.Attempts = t.attempts + 1
+	wait := e.cfg.Retry.Delay(due.GetAttempts(), f.RetryAfter, e.deps.Random())
+	if err := e.setTimer(ctx, due, now.Add(wait)); err != nil {
+		return e.unpublished(ctx, t, err)
+	}
+	if f.Class != t.reported {
+		if err := e.tell(ctx, t, f, now, false); err != nil {
+			return e.unpublished(ctx, t, err)
+		}
+	}
+	e.deps.Metrics.retries.Inc()
+	return end{outcome: retried, failure: f, wait: wait}
+}
+
+// giveUp keeps a dead letter, tells the writer, and sets the timer of the next
+// refresh, or of a slow recheck.
+func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) end {
+	now := e.deps.Now()
+	cause, at := v1.Cause_CAUSE_RECHECK, now.Add(schedule.Around(e.cfg.Recheck, e.deps.Random()))
+	if interval := t.want.GetRefresh().AsDuration(); interval > 0 {
+		cause, at = v1.Cause_CAUSE_REFRESH, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, 0)
+	}
+	if asked := now.Add(f.RetryAfter); asked.After(at) {
+		at = asked
+	}
+	due := e.dueAfter(t, f, cause, now)
+	due.Attempts, due.ReplayOf = 0, 0
+	if err := e.setTimer(ctx, due, at); err != nil {
+		return e.unpublished(ctx, t, err)
+	}
+	if err := e.keep(ctx, t, f, now); err != nil {
+		return e.unpublished(ctx, t, err)
+	}
+	// A round that begins with the class it ends with follows one that was
+	// given up for the same: nothing has changed.
+	if f.Class != t.reported || t.attempts > 0 {
+		if err := e.tell(ctx, t, f, now, true); err != nil {
+			return e.unpublished(ctx, t, err)
+		}
+	}
+	return end{outcome: gaveUp, failure: f, wait: at.Sub(now)}
+}
+
+// dueAfter returns a timer's payload after a failure.
+func (e *Engine) dueAfter(t *trigger, f failure, cause v1.Cause, now time.Time) *v1.Due {
+	due := t.due(cause)
+	due.FirstFailedAt = timestamppb.New(t.failingSince(now))
+	if !t.overtaken(now) {
+		due.Reported = f.Class
+	}
+	return due
+}
+
+// failingSince is when the unbroken row of failures began.
+func (t *trigger) failingSince(now time.Time) time.Time {
+	if t.firstFailed.IsZero() {
+		return now
+	}
+	return t.firstFailed
+}
+
+// tell hands a change of the failure state to the writer.
+func (e *Engine) tell(ctx context.Context, t *trigger, f failure, now time.Time, final bool) error {
+	result := e.result(t, &v1.Result{Outcome: &v1.Result_Failure{Failure: e.describe(t, f, now, final)}})
+	if !e.fit(result) {
+		return errRefused
+	}
+	return e.persist(ctx, func(ctx context.Context) error { return e.deps.Client.PublishResult(ctx, result) })
+}
+
+func (e *Engine) describe(t *trigger, f failure, now time.Time, final bool) *v1.Failure {
+	return &v1.Failure{
+		Class:         f.Class,
+		Host:          host(t.want.GetUrl()),
+		StatusCode:    int32(f.StatusCode),
+		Attempts:      t.attempts + 1,
+		FirstFailedAt: timestamppb.New(t.failingSince(now)),
+		GaveUp:        final,
+	}
+}

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+const (
+	namespace = "curlmethat"
+	subsystem = "fetcher"
+)
+
+// Metrics counts what an engine does. Its labels are closed sets; it also
+// observes the phases of GETs.
+type Metrics struct {
+	requests    *prometheus.CounterVec
+	gets        *prometheus.CounterVec
+	phases      *prometheus.HistogramVec
+	bodies      prometheus.Histogram
+	notModified prometheus.Counter
+	coalesced   prometheus.Counter
+	parked      *prometheus.CounterVec
+	retries     prometheus.Counter
+	deadLetters *prometheus.CounterVec
+	inFlight    prometheus.Gauge
+	pushbacks   *prometheus.CounterVec
+}
+
+var _ get.Observer = (*Metrics)(nil)
+
+// NewMetrics registers the metrics.
+func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		requests: counters("requests_total", "Messages handled, by outcome.", "outcome"),
+		gets:     counters("gets_total", "GETs made, by result: ok, or the reason of the failure.", "result"),
+		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "get_duration_seconds",
+			Help:    "Duration of GETs, by phase.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"phase"}),
+		bodies: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "body_bytes",
+			Help:    "Size of received bodies.",
+			Buckets: prometheus.ExponentialBuckets(64, 4, 8),
+		}),
+		notModified: counter("not_modified_total", "Answers 304 to conditional GETs."),
+		coalesced:   counter("coalesced_total", "Messages served by the GET of another one."),
+		parked:      counters("parked_total", "Attempts put off without a GET, by cause.", "cause"),
+		retries:     counter("retries_total", "Attempts scheduled after a failure."),
+		deadLetters: counters("dead_letters_total", "Dead letters kept, by reason.", "reason"),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Subsystem: subsystem, Name: "in_flight_messages",
+			Help: "Messages in work.",
+		}),
+		pushbacks: counters("pushbacks_total", "Tries to reach the broker that failed, by cause: full or broker.", "cause"),
+	}
+	m.initialize()
+	for _, c := range []prometheus.Collector{
+		m.requests, m.gets, m.phases, m.bodies, m.notModified, m.coalesced,
+		m.parked, m.retries, m.deadLetters, m.inFlight, m.pushbacks,
+	} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// initialize makes every label value show from the start, so that a rate has
+// a zero to begin with.
+func (m *Metrics) initialize() {
+	for _, o := range outcomes() {
+		m.requests.WithLabelValues(string(o))
+	}
+	for _, c := range parkCauses() {
+		m.parked.WithLabelValues(string(c))
+	}
+	m.gets.WithLabelValues("ok")
+	m.pushbacks.WithLabelValues("full")
+	m.pushbacks.WithLabelValues("broker")
+}
+
+// ObservePhase implements get.Observer.
+func (m *Metrics) ObservePhase(p get.Phase, d time.Duration) {
+	m.phases.WithLabelValues(string(p)).Observe(d.Seconds())
+}
+
+// got counts a GET.
+func (m *Metrics) got(r get.Response, err error) {
+	var f *get.Error
+	switch {
+	case errors.As(err, &f):
+		m.gets.WithLabelValues(pipeline.Reason(f.Class)).Inc()
+		return
+	case err != nil:
+		m.gets.WithLabelValues(pipeline.Reason(v1.FailureClass_FAILURE_CLASS_TIMEOUT)).Inc()
+		return
+	}
+	m.gets.WithLabelValues("ok").Inc()
+	if r.Status == get.NotModified {
+		m.notModified.Inc()
+		return
+	}
+	m.bodies.Observe(float64(len(r.Body)))
+}
+
+// blocked counts a try to reach the broker that failed.
+func (m *Metrics) blocked(err error) {
+	cause := "broker"
+	if errors.Is(err, pipeline.ErrFull) {
+		cause = "full"
+	}
+	m.pushbacks.WithLabelValues(cause).Inc()
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help})
+}
+
+func counters(name, help, label string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(
+		prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help}, []string{label})
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// report counts and logs an outcome: one line, without the URL, which may hold
+// secrets, and without anything that the server said.
+func (e *Engine) report(t *trigger, ended end) {
+	e.deps.Metrics.requests.WithLabelValues(string(ended.outcome)).Inc()
+	level := zerolog.InfoLevel
+	switch ended.outcome {
+	case gaveUp, buried:
+		level = zerolog.WarnLevel
+	case parked, superseded, forgotten, alreadySettled, postponed:
+		level = zerolog.DebugLevel
+	default:
+	}
+	line := e.deps.Log.WithLevel(level)
+	if !line.Enabled() {
+		return
+	}
+	line = line.Str("namespace", t.key.Namespace).Str("configmap", t.key.Name).Str("key", t.key.Key).
+		Str("host", host(t.want.GetUrl())).Uint32("attempt", t.attempts+1).
+		Stringer("cause", t.cause).Str("outcome", string(ended.outcome))
+	if ended.wait > 0 {
+		line = line.Dur("next_ms", ended.wait)
+	}
+	if ended.failure.Class != 0 {
+		line = line.Str("reason", pipeline.Reason(ended.failure.Class)).Str("error", ended.failure.said)
+	}
+	if ended.failure.StatusCode != 0 {
+		line = line.Int("status", ended.failure.StatusCode)
+	}
+	line.Msg(message(ended.outcome))
+}
+
+func message(o outcome) string {
+	switch o {
+	case stored:
+		return "fetched"
+	case recovered:
+		return "recovered"
+	case unmodified:
+		return "unmodified"
+	case alreadySettled:
+		return "nothing to fetch yet"
+	case retried:
+		return "failed, will try again"
+	case gaveUp:
+		return "failed, gave up"
+	case parked:
+		return "put off"
+	case superseded:
+		return "superseded"
+	case forgotten:
+		return "no longer wanted"
+	case buried:
+		return "put aside a message that cannot be handled"
+	case postponed:
+		return "given back"
+	}
+	return string(o)
+}

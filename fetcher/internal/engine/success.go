@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// headroom is what the headers of a result take at most, in bytes.
+const headroom = 1 << 10
+
+// settled sets the timer of a want whose key already holds its body.
+func (e *Engine) settled(ctx context.Context, t *trigger) end {
+	if t.want.GetRefresh().AsDuration() <= 0 {
+		return end{outcome: alreadySettled}
+	}
+	t.kept = t.want.GetSettled()
+	if err := e.schedule(ctx, t, t.kept, 0); err != nil {
+		return e.unpublished(ctx, t, err)
+	}
+	return end{outcome: alreadySettled}
+}
+
+// succeeded hands on what a good answer means for the key.
+func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) end {
+	body := settledBy(r, t.kept)
+	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() {
+		return e.failed(ctx, t, mismatched())
+	}
+	ended := end{outcome: stored}
+	var result *v1.Result
+	switch {
+	case body.GetSha256() != t.kept.GetSha256():
+		result = e.content(t, r)
+	case t.reported != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
+		ended.outcome = recovered
+		result = e.result(t, &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: body.GetSha256()}}})
+	default:
+		ended.outcome = unmodified
+	}
+	if result != nil && !e.fit(result) {
+		return e.failed(ctx, t, tooLarge())
+	}
+	if err := e.schedule(ctx, t, body, r.MaxAge); err != nil {
+		return e.unpublished(ctx, t, err)
+	}
+	if result == nil {
+		return ended
+	}
+	err := e.persist(ctx, func(ctx context.Context) error { return e.deps.Client.PublishResult(ctx, result) })
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload):
+		return e.failed(ctx, t, tooLarge())
+	case err != nil:
+		return e.unpublished(ctx, t, err)
+	}
+	return ended
+}
+
+// schedule sets the timer of the next regular fetch after a good answer;
+// without refresh it just looks whether the want still holds. Superseded
+// wants are an error that wraps pipeline.ErrSuperseded.
+func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, maxAge time.Duration) error {
+	interval := t.want.GetRefresh().AsDuration()
+	if interval <= 0 {
+		return e.persist(ctx, func(ctx context.Context) error { return e.current(ctx, t) })
+	}
+	now := e.deps.Now()
+	due := t.due(v1.Cause_CAUSE_REFRESH)
+	due.Attempts, due.FirstFailedAt, due.ReplayOf = 0, nil, 0
+	// What the writer may drop has to be told again.
+	if !t.overtaken(now) {
+		due.Settled, due.Reported = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
+	}
+	return e.setTimer(ctx, due, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, maxAge))
+}
+
+// settledBy returns the body that the key holds after an answer. A 304 may
+// bring new validators (RFC 9110 section 15.4.5).
+func settledBy(r get.Response, kept *v1.Settled) *v1.Settled {
+	if r.Status != get.NotModified {
+		return &v1.Settled{Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified}
+	}
+	return &v1.Settled{
+		Sha256:       kept.GetSha256(),
+		Etag:         cmp.Or(r.ETag, kept.GetEtag()),
+		LastModified: cmp.Or(r.LastModified, kept.GetLastModified()),
+	}
+}
+
+func (e *Engine) content(t *trigger, r get.Response) *v1.Result {
+	return e.result(t, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
+		Body: r.Body, Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified,
+	}}})
+}
+
+// result completes a result.
+func (e *Engine) result(t *trigger, r *v1.Result) *v1.Result {
+	r.Want, r.Sequence, r.Cause = t.want, t.sequence, t.cause
+	r.ObservedAt = timestamppb.New(e.deps.Now())
+	return r
+}
+
+// fit tells whether the broker takes a result. The status annotation, which
+// only saves the writer a read, gives way to a large body.
+func (e *Engine) fit(r *v1.Result) bool {
+	limit := int(e.deps.Client.JetStream().Conn().MaxPayload()) - headroom
+	if proto.Size(r) > limit && r.GetWant().GetStatus() != "" {
+		r.Want = proto.CloneOf(r.GetWant())
+		r.Want.Status, r.Want.ReadFirst = "", true
+	}
+	return proto.Size(r) <= limit
+}
+
+func tooLarge() failure {
+	return failure{
+		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE},
+		said:  "body does not fit into a message of the broker (max_payload)",
+	}
+}
+
+func mismatched() failure {
+	return failure{
+		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
+		said:  "body does not have the digest that curl-sha256 names",
+	}
+}

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// trigger is a message that asks for a fetch, with all that is known of its
+// key.
+type trigger struct {
+	message jetstream.Msg
+	kind pipeline.Kind
+	key  pipeline.Key
+	// sequence and stored are where and when the stream keeps the message.
+	sequence uint64
+	stored   time.Time
+	// deliveries of the message, this one included.
+	deliveries uint64
+	// backlog tells that further messages wait.
+	backlog bool
+	// began is when the handling began.
+	began time.Time
+
+	// want is what the key asks for; nil: nothing any more.
+	want *v1.Want
+	// wantSequence is where the stream keeps the want.
+	wantSequence uint64
+	cause        v1.Cause
+	// attempts that have failed in this round.
+	attempts uint32
+	// firstFailed is when the unbroken row of failures began; zero: healthy.
+	firstFailed time.Time
+	// reported is the class of failure that the writer was last told of.
+	reported v1.FailureClass
+	// kept is the body that the key already holds; nil: unknown.
+	kept     *v1.Settled
+	replayOf uint64
+}
+
+// decode reads a message. With an error, which wraps pipeline.ErrMalformed or
+// pipeline.ErrSubject, the trigger has what could be read.
+func (e *Engine) decode(m jetstream.Msg) (*trigger, error) {
+	t := &trigger{message: m, began: e.deps.Now()}
+	meta, err := m.Metadata()
+	if err != nil {
+		return t, fmt.Errorf("%w: %w", pipeline.ErrMalformed, err)
+	}
+	t.sequence, t.stored = meta.Sequence.Stream, meta.Timestamp
+	t.deliveries, t.backlog = meta.NumDelivered, meta.NumPending > 0
+	if t.kind, t.key, err = pipeline.ParseSubject(m.Subject()); err != nil {
+		return t, err
+	}
+	switch t.kind {
+	case pipeline.KindWant:
+		t.want, err = pipeline.DecodeWant(t.key, m.Data())
+		t.wantSequence, t.cause = t.sequence, t.want.GetCause()
+	case pipeline.KindDue:
+		var due *v1.Due
+		if due, err = pipeline.DecodeDue(t.key, m.Data()); err == nil {
+			t.take(due)
+		}
+	default:
+		err = fmt.Errorf("%w: %q asks for no fetch", pipeline.ErrSubject, m.Subject())
+	}
+	return t, err
+}
+
+func (t *trigger) take(due *v1.Due) {
+	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
+	t.attempts, t.reported = due.GetAttempts(), due.GetReported()
+	t.kept, t.replayOf = due.GetSettled(), due.GetReplayOf()
+	if due.GetFirstFailedAt() != nil {
+		t.firstFailed = due.GetFirstFailedAt().AsTime()
+	}
+}
+
+func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
+
+// overtaken tells whether others may have worked on the key since the message
+// was first delivered. The writer then may drop the outcome, for an older
+// trigger, so that nobody may count on it.
+func (t *trigger) overtaken(now time.Time) bool {
+	return t.deliveries > 1 || now.Sub(t.began) > pipeline.AckWait
+}
+
+// due returns a timer's payload with what is known now.
+func (t *trigger) due(cause v1.Cause) *v1.Due {
+	due := &v1.Due{
+		Want:         slim(t.want),
+		WantSequence: t.wantSequence,
+		Cause:        cause,
+		Attempts:     t.attempts,
+		Reported:     t.reported,
+		Settled:      t.kept,
+		ReplayOf:     t.replayOf,
+	}
+	if !t.firstFailed.IsZero() {
+		due.FirstFailedAt = timestamppb.New(t.firstFailed)
+	}
+	return due
+}
+
+// slimAbove is the size in bytes above which a timer keeps of a want only what
+// names it: with its own fields it must stay below pipeline.MaxRequestBytes.
+const slimAbove = pipeline.MaxRequestBytes - 8<<10
+
+// slim returns a want as a timer carries it. What is fetched is read from the
+// want itself when the timer has fired.
+func slim(w *v1.Want) *v1.Want {
+	w = proto.CloneOf(w)
+	w.Status, w.Settled = "", nil
+	if proto.Size(w) > slimAbove {
+		w = &v1.Want{
+			Namespace: w.GetNamespace(), Name: w.GetName(), Key: w.GetKey(),
+			Uid: w.GetUid(), Url: w.GetUrl(), Refresh: w.GetRefresh(), Epoch: w.GetEpoch(),
+		}
+	}
+	return w
+}
+
+// host returns the host of a URL without port, in lower case, or nothing.
+func host(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Hostname())
+}
+
+// authority returns host and port of a URL: what stands for one server.
+func authority(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	port := u.Port()
+	if port == "" && u.Scheme == "https" {
+		port = "443"
+	} else if port == "" {
+		port = "80"
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
