@@ -123,6 +123,17 @@ var _ = Describe("A control plane", Ordered, func() {
 		Entry("killed", "killed", func(SpecContext) error { plane.KillAPIServer(); return nil }),
 	)
 
+	It("stops in good time although clients watch", func(ctx SpecContext) {
+		watch, err := client.CoreV1().ConfigMaps(core.NamespaceDefault).Watch(ctx, meta.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		defer watch.Stop()
+		patient, cancel := context.WithTimeout(ctx, 15*time.Second)
+		defer cancel()
+		Expect(plane.StopAPIServer(patient)).To(Succeed())
+		Eventually(watch.ResultChan()).Should(BeClosed())
+		Expect(plane.StartAPIServer(ctx)).To(Succeed())
+	})
+
 	It("runs one API server only", func(ctx SpecContext) {
 		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrRunning))
 	})
