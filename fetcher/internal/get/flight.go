@@ -1,7 +1,6 @@
 package get
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -87,7 +86,6 @@ func (f *flight) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Re
 	if err := f.policy.CheckURL(u); err != nil {
 		return Response{}, nil, err
 	}
-	f.status = 0
 	f.watch = &stopwatch{observer: f.client.deps.Observer}
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, f.watch.trace()))
 	defer cancel()
@@ -135,22 +133,15 @@ func (f *flight) content(answer *http.Response) (Response, error) {
 		return Response{}, errTooLarge
 	}
 	start := time.Now()
-	var body bytes.Buffer
-	if answer.ContentLength > 0 {
-		body.Grow(int(answer.ContentLength) + bytes.MinRead)
-	}
-	n, err := body.ReadFrom(io.LimitReader(answer.Body, f.limit+1))
-	switch {
-	case n > f.limit:
-		return Response{}, errTooLarge
-	case err != nil:
+	body, err := readBody(answer.Body, answer.ContentLength, f.limit)
+	if err != nil {
 		return Response{}, err
 	}
 	f.client.deps.Observer.ObservePhase(Transfer, time.Since(start))
-	digest := sha256.Sum256(body.Bytes())
+	digest := sha256.Sum256(body)
 	return Response{
 		Status:       Content,
-		Body:         body.Bytes(),
+		Body:         body,
 		SHA256:       hex.EncodeToString(digest[:]),
 		ETag:         validETag(answer.Header.Get("ETag")),
 		LastModified: validDate(answer.Header.Get("Last-Modified")),
@@ -208,5 +199,6 @@ func (f *flight) redirect(from *url.URL, answer *http.Response) (*url.URL, error
 		return nil, errDowngrade
 	}
 	f.hops++
+	f.status = 0
 	return egress.ParseURL(next.String())
 }

@@ -1,0 +1,169 @@
+package get_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+)
+
+func TestGet(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "get")
+}
+
+var _ = BeforeSuite(func() {
+	// As the services do: http.Transport prints what a server says unasked.
+	log.SetOutput(io.Discard)
+	// The goroutines of Ginkgo are no concern of ours.
+	ignore := goleak.IgnoreCurrent()
+	DeferCleanup(func() { Expect(goleak.Find(ignore)).To(Succeed()) })
+})
+
+// host is the name that the servers of the specs go by.
+const host = "data.example.com"
+
+// impatience are limits by which hostile servers are survived in less time.
+func impatience() get.Config {
+	cfg := get.Defaults()
+	cfg.Version = "v1.2.3"
+	cfg.MaxBody = 100_000
+	cfg.Timeout = 1500 * time.Millisecond
+	cfg.TLSTimeout = 700 * time.Millisecond
+	cfg.HeaderTimeout = 700 * time.Millisecond
+	return cfg
+}
+
+func startDNS() *dnstest.Server {
+	GinkgoHelper()
+	names, err := dnstest.Start()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(names.Stop)
+	names.SetOther("127.0.0.1")
+	return names
+}
+
+// newGate permits loopback only, where every name of the specs resolves to.
+func newGate(cfg egress.Config) *egress.Gate {
+	GinkgoHelper()
+	cfg.AllowCIDRs = append(cfg.AllowCIDRs, "127.0.0.1/32")
+	gate, err := egress.New(cfg, egress.Options{Resolver: startDNS().Resolver(), DialTimeout: 2 * time.Second})
+	Expect(err).NotTo(HaveOccurred())
+	return gate
+}
+
+// newClient makes a client that stops with the spec.
+func newClient(cfg get.Config, gate *egress.Gate, deps get.Dependencies) *get.Client {
+	GinkgoHelper()
+	client, err := get.New(cfg, gate, deps)
+	Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- client.Run(ctx) }()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(done).Should(Receive(BeNil()))
+	})
+	return client
+}
+
+// serve hands every connection to handle, which may do what it likes until
+// ctx, the end of the spec, is done.
+func serve(handle func(context.Context, net.Conn)) (port int) {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+				defer stop()
+				defer func() { _ = conn.Close() }()
+				handle(ctx, conn)
+			}()
+		}
+	}()
+	DeferCleanup(func() {
+		cancel()
+		_ = listener.Close()
+		<-done
+	})
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// serveHTTP is for servers that keep to HTTP.
+func serveHTTP(handler http.HandlerFunc) (port int) {
+	GinkgoHelper()
+	server := httptest.NewServer(handler)
+	DeferCleanup(server.Close)
+	return server.Listener.Addr().(*net.TCPAddr).Port
+}
+
+func urlOf(port int, path string) string {
+	return fmt.Sprintf("http://%s:%d%s", host, port, path)
+}
+
+// readRequest waits until the client has sent its headers.
+func readRequest(conn net.Conn) {
+	_, _ = http.ReadRequest(bufio.NewReaderSize(conn, 1<<10))
+}
+
+// say answers each connection with text and closes it.
+func say(text string) func(context.Context, net.Conn) {
+	return func(_ context.Context, conn net.Conn) {
+		readRequest(conn)
+		_, _ = io.WriteString(conn, text)
+	}
+}
+
+// sayAndHold answers and keeps the connection open.
+func sayAndHold(text string) func(context.Context, net.Conn) {
+	return func(ctx context.Context, conn net.Conn) {
+		readRequest(conn)
+		_, _ = io.WriteString(conn, text)
+		<-ctx.Done()
+	}
+}
+
+// repeat answers, and goes on with the same words for ever.
+func repeat(text, words string) func(context.Context, net.Conn) {
+	many := strings.Repeat(words, 1+(8<<10)/len(words))
+	return func(_ context.Context, conn net.Conn) {
+		readRequest(conn)
+		_, err := io.WriteString(conn, text)
+		for err == nil {
+			_, err = io.WriteString(conn, many)
+		}
+	}
+}
+
+func writeFile(name, content string) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), name)
+	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+	return path
+}

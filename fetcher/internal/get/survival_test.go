@@ -1,0 +1,166 @@
+package get_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+)
+
+// check compares one GET with what has to come of the server.
+func (h hostile) check(response get.Response, err error) error {
+	if h.class == well {
+		digest := sha256.Sum256([]byte(h.body))
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s: %w (%w)", h.name, err, errors.Unwrap(err))
+		case response.Status != get.Content || string(response.Body) != h.body:
+			return fmt.Errorf("%s: gave %d bytes", h.name, len(response.Body))
+		case response.SHA256 != hex.EncodeToString(digest[:]):
+			return fmt.Errorf("%s: has digest %s", h.name, response.SHA256)
+		}
+		return nil
+	}
+	var failure *get.Error
+	if !errors.As(err, &failure) {
+		return fmt.Errorf("%s: gave %w", h.name, err)
+	}
+	if failure.Class != h.class || failure.StatusCode != h.status || failure.Host != host {
+		return fmt.Errorf("%s: gave %s, status %d, host %q: %w (%w)",
+			h.name, failure.Class, failure.StatusCode, failure.Host, err, failure.Unwrap())
+	}
+	return nil
+}
+
+var _ = Describe("a hostile server", func() {
+	for _, h := range hostileServers() {
+		It("is survived: "+h.name, func(ctx SpecContext) {
+			client := newClient(impatience(), newGate(egress.Config{}), get.Dependencies{})
+			port := serve(h.handle)
+
+			start := time.Now()
+			response, err := client.Do(ctx, get.Request{URL: urlOf(port, "/path?query="+secret)})
+
+			Expect(h.check(response, err)).To(Succeed())
+			Expect(time.Since(start)).To(BeNumerically("<", 3*time.Second))
+			if err != nil {
+				Expect(err.Error()).To(MatchRegexp(`^GET from data\.example\.com [ A-Za-z0-9:,-]+$`))
+				Expect(err.Error()).NotTo(ContainSubstring(secret))
+				Expect(err.Error()).NotTo(ContainSubstring("127.0.0"))
+				Expect(err.Error()).NotTo(ContainSubstring(fmt.Sprint(port)))
+			}
+			if h.class == badStatus {
+				failure := new(get.Error)
+				Expect(errors.As(err, &failure)).To(BeTrue())
+				Expect(len(failure.Snippet)).To(BeNumerically("<=", get.MaxSnippet))
+				Expect(failure.RetryAfter).To(Or(BeZero(), Equal(time.Duration(math.MaxInt64))))
+			}
+		})
+	}
+
+	It("is survived 32 at a time within 64 MiB of heap", func(ctx SpecContext) {
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
+		// With so many at once on a machine that does other things, a server
+		// that is just slow must not look like a silent one.
+		cfg := impatience()
+		cfg.Timeout, cfg.HeaderTimeout = 6*time.Second, 4*time.Second
+		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		servers := hostileServers()
+		ports := make([]int, len(servers))
+		for i, h := range servers {
+			ports[i] = serve(h.handle)
+		}
+		peak := watchHeap()
+
+		var all errgroup.Group
+		all.SetLimit(32)
+		for range 3 {
+			for i, h := range servers {
+				all.Go(func() error {
+					return h.check(client.Do(ctx, get.Request{URL: urlOf(ports[i], "/")}))
+				})
+			}
+		}
+
+		Expect(all.Wait()).To(Succeed())
+		AddReportEntry("peak of heap in MiB", peak()>>20)
+		Expect(peak()).To(BeNumerically("<", 64<<20))
+	})
+
+	It("is survived with 32 bodies of 1,000,000 bytes at once within 64 MiB of heap", func(ctx SpecContext) {
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
+		cfg := get.Defaults()
+		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		words := make([]byte, 10_000)
+		port := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
+			for range 100 {
+				_, _ = w.Write(words)
+			}
+		})
+		peak := watchHeap()
+
+		var all errgroup.Group
+		for range 32 {
+			all.Go(func() error {
+				for range 4 {
+					response, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
+					if err != nil || len(response.Body) != 1_000_000 {
+						return fmt.Errorf("got %d bytes: %w", len(response.Body), err)
+					}
+				}
+				return nil
+			})
+		}
+
+		Expect(all.Wait()).To(Succeed())
+		AddReportEntry("peak of heap in MiB", peak()>>20)
+		Expect(peak()).To(BeNumerically("<", 64<<20))
+	})
+})
+
+// watchHeap samples the bytes of heap objects, dead ones that are not yet
+// swept included, until the function it returns is called.
+func watchHeap() (peak func() uint64) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var once sync.Once
+	var most uint64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		beat := time.NewTicker(2 * time.Millisecond)
+		defer beat.Stop()
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-beat.C:
+				metrics.Read(sample)
+				most = max(most, sample[0].Value.Uint64())
+			}
+		}
+	}()
+	stop := func() {
+		cancel()
+		<-done
+	}
+	DeferCleanup(func() { once.Do(stop) })
+	return func() uint64 {
+		once.Do(stop)
+		return most
+	}
+}
