@@ -1,0 +1,85 @@
+package writer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+)
+
+const (
+	// maxConcurrency is far more than an API server can use.
+	maxConcurrency = 1024
+	// maxLinger keeps a message well below the time after which it would be
+	// delivered again.
+	maxLinger = 5 * time.Second
+)
+
+// Config is what an operator may choose about the writer. Grammar, Protected
+// and Selector must be those of the watcher.
+type Config struct {
+	// Service are the flags that every service has.
+	Service service.Options
+	// Kube says which cluster to write to.
+	Kube kube.Options
+	// Concurrency is how many ConfigMaps are patched at a time. Above 32 an
+	// API server on two cores answers later, not more.
+	Concurrency int
+	// Linger is how long the first result for a ConfigMap waits for others, to
+	// become one patch with them.
+	Linger time.Duration
+	// Prune tells whether a key is removed when it is no longer asked for.
+	Prune bool
+	// Grammar says how annotations are read. The writer does not need its
+	// MinRefresh.
+	Grammar annotation.Options
+	// Protected namespaces are never written to, nor is kube-root-ca.crt
+	// anywhere.
+	Protected []string
+	// Selector is a label selector; other objects are left alone. Empty: all.
+	Selector string
+}
+
+// BindFlags adds the flags of the writer.
+func (c *Config) BindFlags(fs *pflag.FlagSet) {
+	c.Service.BindFlags(fs, ":8083")
+	c.Kube.BindFlags(fs)
+	c.Grammar = annotation.Defaults()
+	fs.IntVar(&c.Concurrency, "concurrency", 32, "ConfigMaps that are patched at a time")
+	fs.DurationVar(&c.Linger, "linger", 5*time.Millisecond, "how long the first result for a ConfigMap waits for others, to become one patch")
+	fs.BoolVar(&c.Prune, "prune", true, "remove a key that is no longer asked for")
+	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", c.Grammar.Keys, "annotations that ask for data, in order of precedence; the same as the watcher's")
+	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", c.Grammar.DefaultScheme, "scheme of URLs that have none: http or https; the same as the watcher's")
+	fs.StringSliceVar(&c.Protected, "protected-namespaces", []string{"kube-system", "kube-public", "kube-node-lease"}, "namespaces that are left alone")
+	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector for the ConfigMaps that may be written; the same as the watcher's")
+}
+
+// Validate returns the first thing that is wrong, as a sentence.
+func (c *Config) Validate() error {
+	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
+		return fmt.Errorf("--concurrency: %d is not between 1 and %d", c.Concurrency, maxConcurrency)
+	}
+	if c.Linger < 0 || c.Linger > maxLinger {
+		return fmt.Errorf("--linger: %v is not between 0s and %v", c.Linger, maxLinger)
+	}
+	for _, namespace := range c.Protected {
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
+			return fmt.Errorf("--protected-namespaces: %q is not the name of a namespace", namespace)
+		}
+	}
+	if _, err := labels.Parse(c.Selector); err != nil {
+		return fmt.Errorf("--selector: %q is not a label selector such as %s", c.Selector, annotation.Selector)
+	}
+	_, err := annotation.New(c.Grammar)
+	if errors.Is(err, annotation.ErrConfig) {
+		return fmt.Errorf("--annotation-keys, --default-scheme: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+package apply
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// maxRetryAfter bounds how long one answer can hold us up.
+const maxRetryAfter = 30 * time.Second
+
+// busyError is an answer that asks to come back later (RFC 9110 section
+// 10.2.3).
+type busyError struct {
+	code  int
+	after time.Duration
+}
+
+// Error tells the status and the delay.
+func (e *busyError) Error() string {
+	return fmt.Sprintf("API server answered %d, asks to come back in %v", e.code, e.after)
+}
+
+// hasty turns answers with Retry-After into errors. client-go would wait inside
+// the request and hold its place; we hand the message back instead and wait
+// for the API server in one place.
+type hasty struct {
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := h.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode < http.StatusInternalServerError {
+		return response, nil
+	}
+	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return response, nil
+	}
+	_ = response.Body.Close()
+	after := min(time.Duration(seconds)*time.Second, maxRetryAfter)
+	return nil, &busyError{code: response.StatusCode, after: after}
+}
+
+// WrappedRoundTripper lets client-go look inside.
+func (h hasty) WrappedRoundTripper() http.RoundTripper { return h.next }

@@ -1,0 +1,116 @@
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+// callTimeout bounds one request to the API server.
+const callTimeout = 10 * time.Second
+
+// Ref names a ConfigMap.
+type Ref struct {
+	// Namespace and Name of the ConfigMap.
+	Namespace, Name string
+}
+
+// Client makes the requests of the writer. Those for metadata are answered
+// with less than a kilobyte instead of the object.
+type Client struct {
+	metadata metadata.Interface
+	objects  corev1client.CoreV1Interface
+	events   eventsv1client.EventsV1Interface
+}
+
+// NewClient returns a client for the cluster of a configuration.
+func NewClient(config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hasty{next: next} })
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	shared, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	c := &Client{}
+	if c.metadata, err = metadata.NewForConfigAndClient(config, shared); err != nil {
+		return nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	if c.objects, err = corev1client.NewForConfigAndClient(config, shared); err != nil {
+		return nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	if c.events, err = eventsv1client.NewForConfigAndClient(config, shared); err != nil {
+		return nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	return c, nil
+}
+
+// Events returns the client for Events.
+func (c *Client) Events() eventsv1client.EventsV1Interface { return c.events }
+
+// Probe asks whether the API server and its store are ready. An answer that
+// refuses to tell is an answer.
+func (c *Client) Probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := c.objects.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
+	if f := classify(err); f != away {
+		return nil
+	}
+	return fmt.Errorf("probe API server: %w", err)
+}
+
+// patch sends a merge patch and returns the metadata that it led to.
+func (c *Client) patch(ctx context.Context, ref Ref, body []byte) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.configMaps(ref).Patch(ctx, ref.Name, types.MergePatchType, body,
+		metav1.PatchOptions{FieldManager: annotation.FieldManager})
+}
+
+// readMetadata returns the metadata as it is now.
+func (c *Client) readMetadata(ctx context.Context, ref Ref) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.configMaps(ref).Get(ctx, ref.Name, metav1.GetOptions{})
+}
+
+// readObject returns the whole object as it is now.
+func (c *Client) readObject(ctx context.Context, ref Ref) (*corev1.ConfigMap, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return c.objects.ConfigMaps(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+}
+
+func (c *Client) configMaps(ref Ref) metadata.ResourceInterface {
+	return c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(ref.Namespace)
+}
+
+// digests returns the digest of each value of a ConfigMap.
+func digests(object *corev1.ConfigMap) map[string]string {
+	values := make(map[string]string, len(object.Data)+len(object.BinaryData))
+	for key, value := range object.Data {
+		sum := sha256.Sum256([]byte(value))
+		values[key] = hex.EncodeToString(sum[:])
+	}
+	for key, value := range object.BinaryData {
+		sum := sha256.Sum256(value)
+		values[key] = hex.EncodeToString(sum[:])
+	}
+	return values
+}

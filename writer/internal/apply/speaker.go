@@ -1,0 +1,68 @@
+package apply
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/writer/internal/judge"
+)
+
+// Recorder writes an Event unless the same has been written before.
+type Recorder interface {
+	Record(ctx context.Context, e kube.Event) error
+}
+
+const (
+	// saidSize and saidTTL bound what is remembered of what was said: enough
+	// for messages that come back while something is in the way.
+	saidSize = 4096
+	saidTTL  = 10 * time.Minute
+)
+
+// speaker says Events, and spares the API server those that this process knows
+// it has said.
+type speaker struct {
+	recorder Recorder
+	said     *cache.LRUExpireCache
+	metrics  *metrics
+}
+
+func newSpeaker(r Recorder, clock clock.Clock, m *metrics) *speaker {
+	return &speaker{recorder: r, said: cache.NewLRUExpireCacheWithClock(saidSize, clock), metrics: m}
+}
+
+// saying tells Events apart.
+type saying struct {
+	uid                types.UID
+	reason, occurrence string
+}
+
+// say says all events; the error is that of the first that could not be said.
+func (s *speaker) say(ctx context.Context, ref Ref, uid types.UID, events []judge.Event) error {
+	for _, e := range events {
+		what := saying{uid: uid, reason: e.Reason, occurrence: e.Occurrence}
+		if _, known := s.said.Get(what); known {
+			continue
+		}
+		if err := s.record(ctx, ref, uid, e); err != nil {
+			return err
+		}
+		s.said.Add(what, struct{}{}, saidTTL)
+		s.metrics.events.WithLabelValues(e.Reason).Inc()
+	}
+	return nil
+}
+
+func (s *speaker) record(ctx context.Context, ref Ref, uid types.UID, e judge.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return s.recorder.Record(ctx, kube.Event{
+		Namespace: ref.Namespace, Name: ref.Name, UID: uid,
+		Warning: e.Warning, Reason: e.Reason, Action: e.Action, Note: e.Note, Occurrence: e.Occurrence,
+	})
+}

@@ -1,0 +1,157 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/writer/internal/apply"
+	"github.com/kv8s/curl-me-that/writer/internal/judge"
+)
+
+const (
+	// heartbeat is how often the server is told that a message is in work.
+	heartbeat = pipeline.AckWait / 3
+	// publishTimeout bounds the publishing of a dead letter.
+	publishTimeout = 5 * time.Second
+	// maxPayload is how much of a message is kept in its dead letter, in bytes.
+	maxPayload = 64 << 10
+	// retryFirst is the first delay before a message comes back; it doubles
+	// with each delivery up to maxSoon or maxLater.
+	retryFirst = time.Second
+	maxSoon    = 8 * time.Second
+	maxLater   = 2 * time.Minute
+)
+
+// Queue takes items for a ConfigMap and returns where their outcome will come.
+type Queue interface {
+	Add(ctx context.Context, ref apply.Ref, item judge.Item) <-chan apply.Outcome
+}
+
+// Letters keeps what could not be done.
+type Letters interface {
+	PublishDeadLetter(ctx context.Context, key pipeline.Key, d *v1.DeadLetter, id string) error
+}
+
+// Inbox handles messages.
+type Inbox struct {
+	reader  Reader
+	queue   Queue
+	letters Letters
+	log     zerolog.Logger
+	settled *prometheus.CounterVec
+}
+
+// New returns an inbox that hands what it reads to a queue.
+func New(r Reader, q Queue, l Letters, m prometheus.Registerer, log zerolog.Logger) (*Inbox, error) {
+	settled := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "curlmethat_writer_messages_total",
+		Help: "Messages taken off the queue, by how they were settled.",
+	}, []string{"settlement"})
+	if err := m.Register(settled); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return &Inbox{reader: r, queue: q, letters: l, log: log, settled: settled}, nil
+}
+
+// Handle reads a message, waits for what becomes of it, and settles it.
+func (b *Inbox) Handle(ctx context.Context, m jetstream.Msg) {
+	item, err := b.reader.Read(m.Subject(), m.Data())
+	if err != nil {
+		b.putAside(ctx, m, item, err)
+		return
+	}
+	done := b.queue.Add(ctx, apply.Ref{Namespace: item.Key.Namespace, Name: item.Key.Name}, item)
+	alive := time.NewTicker(heartbeat)
+	defer alive.Stop()
+	for {
+		select {
+		case outcome := <-done:
+			b.settle(m, outcome)
+			return
+		case <-alive.C:
+			_ = m.InProgress() // without it the message only comes twice
+		}
+	}
+}
+
+// settle acknowledges a message, or has it come back.
+func (b *Inbox) settle(m jetstream.Msg, o apply.Outcome) {
+	switch o.Retry {
+	case apply.Done:
+		b.ack(m)
+	case apply.Soon:
+		b.back(m, max(o.After, delay(deliveries(m), maxSoon)))
+	default:
+		b.back(m, delay(deliveries(m), maxLater))
+	}
+}
+
+func (b *Inbox) ack(m jetstream.Msg) {
+	b.settled.WithLabelValues("ack").Inc()
+	if err := m.Ack(); err != nil {
+		b.log.Debug().Err(err).Msg("message was not acknowledged and comes again")
+	}
+}
+
+func (b *Inbox) back(m jetstream.Msg, after time.Duration) {
+	b.settled.WithLabelValues("nak").Inc()
+	if err := m.NakWithDelay(after); err != nil {
+		b.log.Debug().Err(err).Msg("message was not given back and comes when its time is out")
+	}
+}
+
+// putAside keeps a message that cannot be applied among the failures.
+func (b *Inbox) putAside(ctx context.Context, m jetstream.Msg, item judge.Item, why error) {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	letter := &v1.DeadLetter{
+		Want:    item.Result.GetWant(),
+		Failure: &v1.Failure{Class: classOf(why), GaveUp: true},
+		Subject: m.Subject(),
+		Payload: m.Data()[:min(len(m.Data()), maxPayload)],
+	}
+	if err := b.letters.PublishDeadLetter(ctx, item.Key, letter, letterID(m)); err != nil {
+		b.log.Warn().Err(err).Msg("message that cannot be applied was not put aside; trying again")
+		b.back(m, delay(deliveries(m), maxSoon))
+		return
+	}
+	b.log.Warn().Err(why).Str("subject", m.Subject()).Msg("message cannot be applied and was put aside")
+	b.settled.WithLabelValues("dead_letter").Inc()
+	if err := m.Ack(); err != nil {
+		b.log.Debug().Err(err).Msg("message was not acknowledged and comes again")
+	}
+}
+
+// letterID names a message, so that it is put aside once.
+func letterID(m jetstream.Msg) string {
+	meta, err := m.Metadata()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s.%d.%d", meta.Stream, meta.Sequence.Stream, meta.Timestamp.UnixNano())
+}
+
+func deliveries(m jetstream.Msg) uint64 {
+	if meta, err := m.Metadata(); err == nil {
+		return meta.NumDelivered
+	}
+	return 1
+}
+
+// delay returns how long a message stays away after its n-th delivery, with
+// jitter of a fifth either way.
+func delay(n uint64, longest time.Duration) time.Duration {
+	d := longest
+	if n < 16 {
+		d = min(retryFirst<<(max(n, 1)-1), longest)
+	}
+	return d - d/5 + rand.N(2*d/5)
+}

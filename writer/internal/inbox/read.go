@@ -1,0 +1,96 @@
+package inbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/writer/internal/judge"
+)
+
+// rootCA is in every namespace, and every pod trusts it.
+const rootCA = "kube-root-ca.crt"
+
+// Reader turns messages into items.
+type Reader struct {
+	// Protected namespaces are never written to.
+	Protected []string
+}
+
+// Read returns what a message asks for. Its subject and payload must agree,
+// and name what may exist in Kubernetes: the names go into the path of a
+// request and the key into a patch. Errors wrap one of this package.
+func (r Reader) Read(subject string, data []byte) (judge.Item, error) {
+	_, key, err := pipeline.ParseSubject(subject)
+	if err != nil {
+		return judge.Item{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	result, err := pipeline.DecodeResult(key, data)
+	if err != nil {
+		return judge.Item{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if err := check(key, result); err != nil {
+		return judge.Item{}, err
+	}
+	item := judge.NewItem(result)
+	if key.Name == rootCA || slices.Contains(r.Protected, key.Namespace) {
+		return item, fmt.Errorf("%w: ConfigMap %s/%s", ErrProtected, key.Namespace, key.Name)
+	}
+	return item, nil
+}
+
+func check(key pipeline.Key, r *v1.Result) error {
+	want := r.GetWant()
+	switch {
+	case len(validation.IsDNS1123Label(key.Namespace)) > 0:
+		return fmt.Errorf("%w: illegal namespace", ErrMalformed)
+	case len(validation.IsDNS1123Subdomain(key.Name)) > 0:
+		return fmt.Errorf("%w: illegal name", ErrMalformed)
+	case len(validation.IsConfigMapKey(key.Key)) > 0:
+		return fmt.Errorf("%w: illegal key", ErrMalformed)
+	case want.GetUid() == "":
+		return fmt.Errorf("%w: no uid", ErrMalformed)
+	case r.GetSequence() == 0:
+		return fmt.Errorf("%w: no sequence", ErrMalformed)
+	case want.GetUrl() == "" && r.GetRemoved() == nil:
+		return fmt.Errorf("%w: no url", ErrMalformed)
+	}
+	switch outcome := r.GetOutcome().(type) {
+	case nil:
+		return fmt.Errorf("%w: no outcome", ErrMalformed)
+	case *v1.Result_Content:
+		return checkDigest(outcome.Content, want.GetSha256())
+	}
+	return nil
+}
+
+// checkDigest holds a body against the digest that came with it, and against
+// the one that the annotation demands.
+func checkDigest(c *v1.Content, demanded string) error {
+	sum := sha256.Sum256(c.GetBody())
+	digest := hex.EncodeToString(sum[:])
+	if digest != c.GetSha256() {
+		return fmt.Errorf("%w than it came with", ErrDigest)
+	}
+	if demanded != "" && digest != demanded {
+		return fmt.Errorf("%w than the annotation demands", ErrDigest)
+	}
+	return nil
+}
+
+// classOf returns the failure class under which a message is put aside.
+func classOf(err error) v1.FailureClass {
+	switch {
+	case errors.Is(err, ErrDigest):
+		return v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
+	case errors.Is(err, ErrProtected):
+		return v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
+	}
+	return v1.FailureClass_FAILURE_CLASS_MALFORMED
+}

@@ -1,0 +1,102 @@
+package judge
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// content decides on a body.
+func (d *draft) content(i Item, c *v1.Content) Decision {
+	key := i.Key.Key
+	if !d.object.asks(key, i.url(), c.GetSha256()) {
+		return Decision{Verdict: Stale}
+	}
+	entry := d.status.Keys[key]
+	owner := d.owner(key)
+	holds, foreign := d.holds(key, c.GetSha256(), owner, entry)
+	if d.needValues {
+		return Decision{}
+	}
+	if foreign {
+		return d.occupied(i, owner)
+	}
+	drift := "" // a value that we write is ours, if there is a record at all
+	if holds || owner.Fingerprint == untold {
+		drift = owner.Fingerprint
+	}
+	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Drift == drift && !entry.Failing() {
+		return Decision{Verdict: Unchanged}
+	}
+	if !holds && d.object.Obstacle != NoObstacle {
+		return d.obstructed(i)
+	}
+	body := c.GetBody()
+	binary := !utf8.Valid(body)
+	if !holds {
+		d.values[key] = &Value{Body: body, Binary: binary}
+	}
+	next := status.Entry{
+		URL: i.url(), SHA256: c.GetSha256(), Size: int64(len(body)), FetchedAt: i.observed(),
+		ETag: c.GetEtag(), LastModified: c.GetLastModified(), Binary: binary,
+		Drift: drift, Fence: i.Fence,
+	}
+	if entry.SHA256 == next.SHA256 && !entry.FetchedAt.IsZero() {
+		next.FetchedAt = entry.FetchedAt
+	}
+	return d.well(i, entry, next)
+}
+
+// holds tells whether key already has the body with that digest, and whether
+// it belongs to somebody else without our ever having written it.
+func (d *draft) holds(key, digest string, owner annotation.Ownership, entry status.Entry) (holds, foreign bool) {
+	if value, planned := d.values[key]; planned {
+		return value != nil && entry.SHA256 == digest, false
+	}
+	switch owner.State {
+	case annotation.Ours:
+		return entry.SHA256 == digest, false
+	case annotation.None:
+		return false, false
+	case annotation.Foreign:
+		if !entry.Written() {
+			return false, true
+		}
+		live, exists := d.digest(key)
+		return exists && live == digest, false
+	default:
+		live, exists := d.digest(key)
+		return exists && live == digest && entry.Written(), exists && !entry.Written()
+	}
+}
+
+// unmodified decides on the news that a failing key is well again.
+func (d *draft) unmodified(i Item, u *v1.Unmodified) Decision {
+	key := i.Key.Key
+	entry := d.status.Keys[key]
+	if !d.object.asks(key, i.url(), u.GetSha256()) || entry.SHA256 != u.GetSha256() {
+		return Decision{Verdict: Stale}
+	}
+	if !entry.Failing() && entry.URL == i.url() {
+		return Decision{Verdict: Unchanged}
+	}
+	next := entry
+	next.URL, next.Fence = i.url(), i.Fence
+	next.Error, next.ErrorURL, next.Attempts, next.GaveUp = "", "", 0, false
+	return d.well(i, entry, next)
+}
+
+// well records that the key is as it should be.
+func (d *draft) well(i Item, was, next status.Entry) Decision {
+	decision := Decision{Verdict: Written}
+	next.Since = time.Time{}
+	if was.Failing() {
+		next.Since = i.observed() // by this it is told that a recovery was said
+		decision.Events = []Event{recovered(i)}
+	}
+	d.set(i.Key.Key, next)
+	return decision
+}

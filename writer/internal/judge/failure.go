@@ -1,0 +1,103 @@
+package judge
+
+import (
+	"time"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// failure decides on a fetch that failed. It never touches a value.
+func (d *draft) failure(i Item, f *v1.Failure) Decision {
+	key := i.Key.Key
+	if !d.object.asks(key, i.url(), "") {
+		return Decision{Verdict: Stale}
+	}
+	entry := d.status.Keys[key]
+	if owner := d.owner(key); owner.State == annotation.Foreign && !entry.Written() {
+		return d.occupied(i, owner)
+	}
+	since := i.observed()
+	if at := f.GetFirstFailedAt(); at != nil {
+		since = at.AsTime().UTC().Truncate(time.Second)
+	}
+	next := failing(entry, i.url(), pipeline.Reason(f.GetClass()), since)
+	next.Attempts, next.GaveUp, next.Fence = f.GetAttempts(), f.GetGaveUp(), i.Fence
+	// A later row of failures means that all was well in between, unless it
+	// only began because the watcher asked again.
+	another := since.After(entry.Since) && i.Result.GetCause() != v1.Cause_CAUSE_AUDIT
+	changed := !sameFailure(entry, next)
+	if !changed && !another && entry.GaveUp == next.GaveUp {
+		return Decision{Verdict: Unchanged}
+	}
+	d.set(key, next)
+	decision := Decision{Verdict: Written}
+	if changed {
+		decision.Events = []Event{failed(i, next, actionFetch, failureNote(i, f, next))}
+	}
+	return decision
+}
+
+// occupied decides on a key that belongs to somebody else and that we never
+// wrote.
+func (d *draft) occupied(i Item, owner annotation.Ownership) Decision {
+	decision := d.obstacle(i, NotOurs, reasonKeyExists)
+	for n := range decision.Events {
+		decision.Events[n].Occurrence = occupation(i, owner)
+	}
+	return decision
+}
+
+// obstructed decides on a body that the object cannot take.
+func (d *draft) obstructed(i Item) Decision {
+	switch d.object.Obstacle {
+	case Immutable:
+		return d.obstacle(i, Refused, reasonImmutable)
+	case TooLarge:
+		return d.obstacle(i, Refused, reasonTooLarge)
+	default:
+		return d.obstacle(i, Refused, reasonWriteFailed)
+	}
+}
+
+// obstacle records why a body was not written. Of a write that the API server
+// rejects the fence is not recorded: the item comes back until the server
+// takes it.
+func (d *draft) obstacle(i Item, verdict Verdict, reason string) Decision {
+	entry := d.status.Keys[i.Key.Key]
+	next := failing(entry, i.url(), reason, i.observed())
+	again := reason == reasonWriteFailed
+	if !again {
+		next.GaveUp, next.Fence = true, i.Fence
+	}
+	decision := Decision{Verdict: verdict, Again: again}
+	changed := !sameFailure(entry, next)
+	if changed || again {
+		decision.Events = []Event{failed(i, next, actionWrite, obstacleNote(i, next))}
+	}
+	if changed {
+		d.set(i.Key.Key, next)
+	}
+	return decision
+}
+
+// failing returns entry as it is while url fails. A row of failures of one URL
+// goes on when its reason changes.
+func failing(entry status.Entry, url, reason string, since time.Time) status.Entry {
+	if entry.FailingURL() == url && !entry.Since.IsZero() && entry.Since.Before(since) {
+		since = entry.Since
+	}
+	entry.Error, entry.ErrorURL, entry.Since = reason, url, since
+	entry.Attempts, entry.GaveUp = 0, false
+	if entry.URL == url {
+		entry.ErrorURL = ""
+	}
+	return entry
+}
+
+// sameFailure tells whether two entries fail alike.
+func sameFailure(a, b status.Entry) bool {
+	return a.Error == b.Error && a.FailingURL() == b.FailingURL()
+}

@@ -1,0 +1,27 @@
+package judge
+
+import (
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// fit returns the text of s in at most room bytes, if that is possible. What
+// only saves work goes first: the validators of conditional requests, then the
+// sizes and times that only people read. Without URL, digest and fence the
+// status would be worthless, so they stay.
+func fit(s status.Status, room int) string {
+	text := s.String()
+	for _, slim := range []func(*status.Entry){
+		func(e *status.Entry) { e.ETag, e.LastModified = "", "" },
+		func(e *status.Entry) { e.Size, e.Attempts = 0, 0 },
+	} {
+		if len(text) <= room {
+			break
+		}
+		for key, entry := range s.Keys {
+			slim(&entry)
+			s.Keys[key] = entry
+		}
+		text = s.String()
+	}
+	return text
+}

@@ -1,0 +1,128 @@
+package judge
+
+import (
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// Judge decides by the settings of the writer.
+type Judge struct {
+	// Prune tells whether a key that is no longer asked for is removed.
+	Prune bool
+}
+
+// Plan decides what becomes of items, all of the same ConfigMap. A nil object
+// does not exist.
+func (j Judge) Plan(object *Object, items []Item) Plan {
+	p := Plan{Decisions: make([]Decision, len(items))}
+	if object == nil {
+		for i := range items {
+			p.Decisions[i].Verdict = Gone
+		}
+		return p
+	}
+	d := &draft{judge: j, object: object, status: object.Status.Clone(), values: map[string]*Value{}}
+	for _, i := range order(items) {
+		p.Decisions[i] = d.decide(items[i])
+		if object.Source != Live && p.Decisions[i].final() {
+			p.NeedLive = true
+		}
+	}
+	p.NeedValues = d.needValues
+	p.Values = d.values
+	if d.touched {
+		p.Status, p.SetStatus = fit(d.status, object.Room), true
+		if p.Status == "" && !object.HasStatus {
+			p.SetStatus = false
+		}
+	}
+	return p
+}
+
+// final tells whether the decision gives a result up.
+func (d Decision) final() bool {
+	return !d.sure && (d.Verdict == Stale || d.Verdict == Gone || d.Verdict == NotOurs)
+}
+
+// draft is the object as it will be when the plan is carried out.
+type draft struct {
+	judge      Judge
+	object     *Object
+	status     status.Status
+	values     map[string]*Value
+	touched    bool
+	needValues bool
+}
+
+func (d *draft) decide(i Item) Decision {
+	if string(d.object.UID) != i.Result.GetWant().GetUid() {
+		return Decision{Verdict: Gone}
+	}
+	entry := d.status.Keys[i.Key.Key]
+	switch i.Fence.Compare(entry.Fence) {
+	case -1: // fences only grow
+		return Decision{Verdict: Stale, sure: true}
+	case 0:
+		return Decision{Verdict: Unchanged, Events: d.told(i, entry)}
+	}
+	switch outcome := i.Result.GetOutcome().(type) {
+	case *v1.Result_Content:
+		return d.content(i, outcome.Content)
+	case *v1.Result_Unmodified:
+		return d.unmodified(i, outcome.Unmodified)
+	case *v1.Result_Failure:
+		return d.failure(i, outcome.Failure)
+	case *v1.Result_Removed:
+		return d.removed(i)
+	}
+	return Decision{Verdict: Refused}
+}
+
+// told returns the Events that the item led to when it was applied. They are
+// said again, as the process may have ended before it could; the recorder says
+// each only once.
+func (d *draft) told(i Item, entry status.Entry) []Event {
+	switch {
+	case entry.Failing():
+		if f := i.Result.GetFailure(); f != nil && pipeline.Reason(f.GetClass()) == entry.Error {
+			return []Event{failed(i, entry, actionFetch, failureNote(i, f, entry))}
+		}
+		event := failed(i, entry, actionWrite, obstacleNote(i, entry))
+		if entry.Error == reasonKeyExists {
+			event.Occurrence = occupation(i, d.owner(i.Key.Key))
+		}
+		return []Event{event}
+	case !entry.Since.IsZero() && entry.Since.Equal(i.observed()):
+		return []Event{recovered(i)}
+	}
+	return nil
+}
+
+// owner tells whose key will be.
+func (d *draft) owner(key string) annotation.Ownership {
+	value, planned := d.values[key]
+	switch {
+	case !planned:
+		return d.object.owner(key)
+	case value == nil:
+		return annotation.Ownership{State: annotation.None, Fingerprint: missing}
+	}
+	return annotation.Ownership{State: annotation.Ours}
+}
+
+// digest returns the digest of the value that key has in the object.
+func (d *draft) digest(key string) (digest string, exists bool) {
+	if d.object.Values == nil {
+		d.needValues = true
+	}
+	digest, exists = d.object.Values[key]
+	return digest, exists
+}
+
+// set replaces the entry of a key.
+func (d *draft) set(key string, entry status.Entry) {
+	d.status.Keys[key] = entry
+	d.touched = true
+}

@@ -1,0 +1,136 @@
+package judge
+
+import (
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// reasonRecovered is the one reason that is no failure.
+const reasonRecovered = pipeline.ReasonRecovered
+
+// Reasons of failures that the writer itself meets.
+const (
+	reasonKeyExists   = "KeyExists"
+	reasonImmutable   = "Immutable"
+	reasonTooLarge    = "BodyTooLarge"
+	reasonWriteFailed = "WriteFailed"
+)
+
+// Actions of Events.
+const (
+	actionFetch = "Fetch"
+	actionWrite = "Write"
+)
+
+// failed returns the Event that says that entry now fails.
+func failed(i Item, entry status.Entry, action, note string) Event {
+	return Event{
+		Reason: entry.Error, Warning: true, Action: action, Note: note,
+		Occurrence: occurrence(i.Key.Key, entry.FailingURL(), entry.Since),
+	}
+}
+
+// recovered returns the Event that says that the key is well again.
+func recovered(i Item) Event {
+	return Event{
+		Reason:     reasonRecovered,
+		Action:     actionFetch,
+		Note:       Host(i.url()) + " answered; key " + i.Key.Key + " is up to date again",
+		Occurrence: i.Key.Key + "\x00" + i.Fence.String(),
+	}
+}
+
+// failureNote says what went wrong with a fetch, and what that means for the
+// key. It carries no address, no query and nothing that the server sent but
+// its status.
+func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
+	return what(Host(i.url()), f) + "; " + remains(i.Key.Key, entry)
+}
+
+func what(host string, f *v1.Failure) string {
+	switch f.GetClass() {
+	case v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:
+		return host + " may not be visited"
+	case v1.FailureClass_FAILURE_CLASS_DNS_FAILED:
+		return host + " was not found in the DNS"
+	case v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:
+		return host + " could not be connected to"
+	case v1.FailureClass_FAILURE_CLASS_TLS_FAILED:
+		return host + " offered no connection by TLS that can be trusted"
+	case v1.FailureClass_FAILURE_CLASS_TIMEOUT:
+		return host + " did not answer in time"
+	case v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS:
+		return host + " redirects too often, or to where it may not be followed"
+	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
+		return host + " answered " + strconv.Itoa(int(f.GetStatusCode()))
+	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
+		return host + " sent more than is allowed"
+	case v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:
+		return host + " sent something else than curl-sha256 names"
+	case v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:
+		return host + " sent an answer that cannot be used"
+	case v1.FailureClass_FAILURE_CLASS_POISON:
+		return "the request to " + host + " could not be finished"
+	default:
+		return "the request to " + host + " failed"
+	}
+}
+
+// remains says what the key holds while it fails.
+func remains(key string, entry status.Entry) string {
+	if entry.Written() {
+		return "key " + key + " keeps its last good value"
+	}
+	return "key " + key + " has no value yet"
+}
+
+// obstacleNote says why a body was not written.
+func obstacleNote(i Item, entry status.Entry) string {
+	key := i.Key.Key
+	switch entry.Error {
+	case reasonKeyExists:
+		return "key " + key + " exists and was not written by curl-me-that; it stays as it is until it is removed"
+	case reasonImmutable:
+		return "the ConfigMap is immutable; key " + key + " cannot be written"
+	case reasonTooLarge:
+		return "with the answer of " + Host(i.url()) + " the ConfigMap would be larger than the API server allows; " + remains(key, entry)
+	case reasonWriteFailed:
+		return "the API server refuses to write the answer of " + Host(i.url()) + "; " + remains(key, entry) + "; trying again"
+	}
+	return what(Host(i.url()), &v1.Failure{Class: pipeline.ClassOf(entry.Error)}) + "; " + remains(key, entry)
+}
+
+// Refusal returns the Event for an item that the API server will not let into
+// the object, not even as a report in its status.
+func Refusal(o *Object, i Item) Event {
+	entry := failing(o.Status.Keys[i.Key.Key], i.url(), reasonWriteFailed, i.observed())
+	return failed(i, entry, actionWrite, obstacleNote(i, entry))
+}
+
+// Denial returns the Event for an item that the writer lacks the permission to
+// apply.
+func Denial(i Item) Event {
+	entry := failing(status.Entry{}, i.url(), reasonWriteFailed, i.observed())
+	return failed(i, entry, actionWrite,
+		"curl-me-that may not write ConfigMaps in this namespace; key "+i.Key.Key+" waits until it may")
+}
+
+// Host returns how to speak of the host of a URL: by its name, but never by
+// its address.
+func Host(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "" {
+		return "the host in the URL"
+	}
+	name, _, _ := strings.Cut(u.Hostname(), "%")
+	if _, err := netip.ParseAddr(name); err == nil {
+		return "the address in the URL"
+	}
+	return u.Hostname()
+}

@@ -1,0 +1,188 @@
+package judge
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// maxAnnotations is what the API server allows for all annotations of an
+// object, names and values together, in bytes.
+const maxAnnotations = 256 << 10
+
+// missing is the fingerprint of a key that nobody owns, as it does not exist.
+const missing = "none"
+
+// untold is the fingerprint of a key in an object without a record of owners,
+// which stays without one when it is written.
+const untold = "unknown"
+
+// Source tells how well an object is known.
+type Source int
+
+const (
+	// Assumed: as the watcher saw it when it published the want.
+	Assumed Source = iota + 1
+	// Remembered: as it was after a patch of our own.
+	Remembered
+	// Live: just read.
+	Live
+)
+
+// Object is what is known of a ConfigMap. What is not Live is good enough to
+// write from, since the patch is bound to its version, but not to give up a
+// result for.
+type Object struct {
+	// Source of what follows.
+	Source Source
+	// UID and ResourceVersion that a patch is bound to.
+	UID             types.UID
+	ResourceVersion string
+	// Request is what the annotations ask for.
+	Request annotation.Request
+	// Unreadable tells that the annotations cannot be parsed, Ignored that the
+	// labels say to leave the object alone.
+	Unreadable, Ignored bool
+	// Status that the object carries.
+	Status status.Status
+	// HasStatus tells whether it carries one at all, readable or not.
+	HasStatus bool
+	// Owners of its keys.
+	Owners annotation.Owners
+	// Values holds the digest of each value by key; nil: not known.
+	Values map[string]string
+	// Room is how long the status may be, in bytes.
+	Room int
+
+	// Obstacle is what the API server has refused this object before.
+	Obstacle Obstacle
+
+	// untraced tells that entries are missing in the record of owners: not even
+	// the annotation has one.
+	untraced bool
+	// drift is what Assumed knows instead of Owners.
+	drift map[string]string
+}
+
+// Obstacle is why values of an object cannot be written. What remains possible
+// is to say so in its status.
+type Obstacle int
+
+const (
+	// NoObstacle is known.
+	NoObstacle Obstacle = iota
+	// Immutable: the ConfigMap is marked so.
+	Immutable
+	// TooLarge: the ConfigMap would exceed the limit of the API.
+	TooLarge
+	// Rejected: the API server refuses the change, such as an admission webhook.
+	Rejected
+)
+
+// Viewer knows how to read objects.
+type Viewer struct {
+	// Grammar reads annotations.
+	Grammar *annotation.Grammar
+	// Selector selects the objects that may be written.
+	Selector labels.Selector
+}
+
+// Of returns what the metadata of a ConfigMap tells.
+func (v Viewer) Of(m *metav1.ObjectMeta, source Source) *Object {
+	o := &Object{
+		Source: source, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Ignored: !v.Selector.Matches(labels.Set(m.Labels)),
+		Room:    maxAnnotations - len(annotation.StatusKey),
+	}
+	var err error
+	o.Request, err = v.Grammar.Parse(m.Annotations)
+	o.Unreadable = err != nil
+	text, has := m.Annotations[annotation.StatusKey]
+	o.HasStatus = has
+	// A status that cannot be read is as good as none, and is replaced.
+	o.Status, _ = status.Parse(text)
+	o.Owners, _ = annotation.ParseOwners(m.ManagedFields)
+	o.untraced = o.Request.Present && o.Owners.AnnotationChanged(o.Request.Annotation).IsZero()
+	for name, value := range m.Annotations {
+		if name != annotation.StatusKey {
+			o.Room -= len(name) + len(value)
+		}
+	}
+	return o
+}
+
+// Assume returns what the wants of items tell of their object, if that is
+// enough to write without reading: they were all seen at the same version, and
+// the watcher had no doubt about who owns the keys.
+func Assume(items []Item) (*Object, bool) {
+	first := items[0].Result.GetWant()
+	o := &Object{
+		Source:          Assumed,
+		UID:             types.UID(first.GetUid()),
+		ResourceVersion: first.GetResourceVersion(),
+		Request:         annotation.Request{Present: true},
+		HasStatus:       first.GetStatus() != "",
+		Room:            maxAnnotations,
+		drift:           map[string]string{},
+	}
+	if o.ResourceVersion == "" {
+		return nil, false
+	}
+	for _, item := range items {
+		want := item.Result.GetWant()
+		drift := want.GetDrift()
+		if want.GetReadFirst() || want.GetUid() != first.GetUid() || want.GetResourceVersion() != o.ResourceVersion ||
+			want.GetStatus() != first.GetStatus() || drift != "" && drift != missing || item.Result.GetRemoved() != nil {
+			return nil, false
+		}
+		if url, known := o.Request.URL(item.Key.Key); known {
+			if url != want.GetUrl() || o.drift[item.Key.Key] != drift {
+				return nil, false
+			}
+			continue
+		}
+		o.drift[item.Key.Key] = drift
+		o.Request.Pairs = append(o.Request.Pairs, annotation.Pair{Key: item.Key.Key, URL: want.GetUrl()})
+		slices.SortFunc(o.Request.Pairs, func(a, b annotation.Pair) int { return cmp.Compare(a.Key, b.Key) })
+	}
+	var err error
+	o.Status, err = status.Parse(first.GetStatus())
+	return o, err == nil
+}
+
+// owner tells whose key is. An assumed object has no record of owners: the
+// watcher, who has, promises that the key is ours or does not exist.
+func (o *Object) owner(key string) annotation.Ownership {
+	if o.Source != Assumed {
+		owner := o.Owners.Of(key)
+		if owner.State == annotation.None && o.untraced {
+			owner.State = annotation.Unknown
+		}
+		return owner
+	}
+	if o.drift[key] == missing {
+		return annotation.Ownership{State: annotation.None, Fingerprint: missing}
+	}
+	return annotation.Ownership{State: annotation.Ours}
+}
+
+// cares tells whether the object wants to be looked after at all, and says how
+// in a way that can be understood.
+func (o *Object) cares() bool { return !o.Unreadable && !o.Ignored && !o.Request.Suspended }
+
+// asks tells whether the object asks for that URL in key, and for no other
+// digest.
+func (o *Object) asks(key, url, digest string) bool {
+	asked, found := o.Request.URL(key)
+	if !found || asked != url || !o.cares() {
+		return false
+	}
+	demanded := o.Request.SHA256[key]
+	return demanded == "" || digest == "" || demanded == digest
+}

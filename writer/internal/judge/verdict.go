@@ -1,0 +1,42 @@
+package judge
+
+// Verdict is what became of a result.
+type Verdict int
+
+// The verdicts.
+const (
+	// Written: the object was changed: a value, or what the status says.
+	Written Verdict = iota + 1
+	// Unchanged: the object already says so.
+	Unchanged
+	// Stale: the object no longer asks for it, or holds something newer.
+	Stale
+	// Gone: the object does not exist any more.
+	Gone
+	// NotOurs: the key belongs to somebody else.
+	NotOurs
+	// Refused: it may not, or cannot, be written.
+	Refused
+)
+
+// String returns the verdict as it stands in logs and metric labels.
+func (v Verdict) String() string {
+	switch v {
+	case Written:
+		return "written"
+	case Unchanged:
+		return "unchanged"
+	case Stale:
+		return "stale"
+	case Gone:
+		return "gone"
+	case NotOurs:
+		return "not_ours"
+	case Refused:
+		return "refused"
+	}
+	return "unknown"
+}
+
+// Verdicts returns all verdicts.
+func Verdicts() []Verdict { return []Verdict{Written, Unchanged, Stale, Gone, NotOurs, Refused} }
