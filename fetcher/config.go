@@ -118,7 +118,7 @@ func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 }
 
 // maxTimeout is what a GET may take so that a drain ends within 30 s.
-const maxTimeout = 25 * time.Second
+const maxTimeout = 20 * time.Second
 
 // Validate names the first flag that cannot be used.
 func (c *Config) Validate() error {

@@ -71,7 +71,12 @@ type lease struct {
 	ended bool
 }
 
+// hold begins with a beat if the message is old: it may have waited in the
+// client's buffer for long.
 func hold(m jetstream.Msg, every time.Duration) *lease {
+	if meta, err := m.Metadata(); err == nil && time.Since(meta.Timestamp) > every {
+		_ = m.InProgress()
+	}
 	l := new(lease)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 // key.
 type trigger struct {
 	message jetstream.Msg
-	kind pipeline.Kind
-	key  pipeline.Key
+	kind    pipeline.Kind
+	key     pipeline.Key
 	// sequence and stored are where and when the stream keeps the message.
 	sequence uint64
 	stored   time.Time

@@ -74,8 +74,8 @@ func New[K comparable, V any](cfg Config, now func() time.Time) (*Group[K, V], e
 }
 
 // Do returns the outcome of the call for the key that is under way or ended
-// just now, shared being true, or else makes it. The error is ErrSlow.
-func (g *Group[K, V]) Do(key K, make func() Outcome[V]) (value V, shared bool, err error) {
+// just now, shared being true, or else makes the call. The error is ErrSlow.
+func (g *Group[K, V]) Do(key K, fn func() Outcome[V]) (value V, shared bool, err error) {
 	g.mu.Lock()
 	now := g.now()
 	g.expire(now)
@@ -84,13 +84,11 @@ func (g *Group[K, V]) Do(key K, make func() Outcome[V]) (value V, shared bool, e
 		value, err = g.wait(c, now)
 		return value, true, err
 	}
-	c := &call[V]{began: now, done: newSignal()}
+	c := &call[V]{began: now, done: make(chan struct{})}
 	g.calls[key] = c
 	g.mu.Unlock()
-	return g.lead(key, c, make), false, nil
+	return g.lead(key, c, fn), false, nil
 }
-
-func newSignal() chan struct{} { return make(chan struct{}) }
 
 func (g *Group[K, V]) wait(c *call[V], now time.Time) (V, error) {
 	select {
@@ -109,8 +107,8 @@ func (g *Group[K, V]) wait(c *call[V], now time.Time) (V, error) {
 	}
 }
 
-// lead makes the call for all. If it does not return, nobody waits for ever.
-func (g *Group[K, V]) lead(key K, c *call[V], make func() Outcome[V]) V {
+// lead makes the call for all; if it panics, those who wait get the zero value.
+func (g *Group[K, V]) lead(key K, c *call[V], fn func() Outcome[V]) V {
 	var o Outcome[V]
 	defer func() {
 		g.mu.Lock()
@@ -127,7 +125,7 @@ func (g *Group[K, V]) lead(key K, c *call[V], make func() Outcome[V]) V {
 			g.drop()
 		}
 	}()
-	o = make()
+	o = fn()
 	return o.Value
 }
 

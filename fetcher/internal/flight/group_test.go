@@ -1,0 +1,133 @@
+package flight_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
+)
+
+const patience = 250 * time.Millisecond
+
+func group(t *testing.T) *flight.Group[string, int] {
+	t.Helper()
+	g, err := flight.New[string, int](flight.Config{Window: time.Second, Patience: patience, Entries: 3, Bytes: 100}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// counter returns a call that takes a while and tells its number.
+func counter(takes time.Duration, size int64, keep bool) func() flight.Outcome[int] {
+	var mu sync.Mutex
+	n := 0
+	return func() flight.Outcome[int] {
+		mu.Lock()
+		n++
+		number := n
+		mu.Unlock()
+		pass(takes)
+		return flight.Outcome[int]{Value: number, Size: size, Keep: keep}
+	}
+}
+
+func expect(t *testing.T, g *flight.Group[string, int], key string, fn func() flight.Outcome[int], value int, shared bool) {
+	t.Helper()
+	got, wasShared, err := g.Do(key, fn)
+	if err != nil || got != value || wasShared != shared {
+		t.Errorf("Do(%q) = %d, shared %v, %v; want %d, shared %v", key, got, wasShared, err, value, shared)
+	}
+}
+
+func TestCallersShareACallUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, fn := group(t), counter(patience/2, 1, true)
+		var wg sync.WaitGroup
+		wg.Go(func() { expect(t, g, "a", fn, 1, false) })
+		synctest.Wait()
+		for range 10 {
+			wg.Go(func() { expect(t, g, "a", fn, 1, true) })
+		}
+		wg.Go(func() { expect(t, g, "b", counter(0, 1, true), 1, false) })
+		wg.Wait()
+	})
+}
+
+func TestOutcomesAreSharedWithinTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, fn := group(t), counter(0, 1, true)
+		expect(t, g, "a", fn, 1, false)
+		pass(time.Second)
+		expect(t, g, "a", fn, 1, true)
+		pass(time.Millisecond)
+		expect(t, g, "a", fn, 2, false)
+	})
+}
+
+func TestACallThatIsNotToBeKeptIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, fn := group(t), counter(0, 1, false)
+		expect(t, g, "a", fn, 1, false)
+		expect(t, g, "a", fn, 2, false)
+	})
+}
+
+func TestNobodyWaitsLongForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, fn := group(t), counter(10*time.Second, 1, true)
+		var wg sync.WaitGroup
+		wg.Go(func() { expect(t, g, "a", fn, 1, false) })
+		synctest.Wait()
+		for _, waits := range []time.Duration{patience, 0} { // it has been under way for so long, then
+			began := time.Now()
+			if _, _, err := g.Do("a", fn); !errors.Is(err, flight.ErrSlow) {
+				t.Errorf("Do() = %v, want ErrSlow", err)
+			}
+			if took := time.Since(began); took != waits {
+				t.Errorf("waited for %s instead of %s", took, waits)
+			}
+		}
+		wg.Wait()
+		expect(t, g, "a", fn, 1, true)
+	})
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := group(t)
+		big, small := counter(0, 60, true), counter(0, 1, true)
+		expect(t, g, "a", big, 1, false)
+		expect(t, g, "b", big, 2, false) // 120 bytes: a goes
+		expect(t, g, "b", big, 2, true)
+		expect(t, g, "a", big, 3, false) // and b goes
+		for _, key := range []string{"c", "d", "e"} {
+			expect(t, g, key, small, int(key[0]-'b'), false)
+		}
+		expect(t, g, "c", small, 1, true)
+		expect(t, g, "a", big, 4, false) // the fourth entry pushed it out
+		expect(t, g, "huge", counter(0, 101, true), 1, false)
+		expect(t, g, "huge", counter(0, 101, true), 1, false)
+	})
+}
+
+func TestAPanicLeavesNobodyWaiting(t *testing.T) {
+	g := group(t)
+	func() {
+		defer func() { _ = recover() }()
+		_, _, _ = g.Do("a", func() flight.Outcome[int] { panic("no") })
+	}()
+	expect(t, g, "a", counter(0, 1, true), 1, false)
+}
+
+func TestBoundsMustNotBeNegative(t *testing.T) {
+	if _, err := flight.New[string, int](flight.Config{Window: -1}, time.Now); err == nil {
+		t.Error("negative window accepted")
+	}
+}
+
+// pass lets time pass in the bubble of a test.
+func pass(d time.Duration) { <-time.After(d) }
