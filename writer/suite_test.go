@@ -1,0 +1,43 @@
+package writer_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+)
+
+func TestWriter(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "writer")
+}
+
+// cluster is the API server that all specs share; each has its own namespace.
+var cluster *rest.Config
+
+var _ = BeforeSuite(func() {
+	klog.SetOutput(GinkgoWriter)
+	klog.LogToStderr(false)
+	running := goleak.IgnoreCurrent()
+	DeferCleanup(func() {
+		shared, err := rest.HTTPClientFor(cluster) // all clients share its connections
+		Expect(err).NotTo(HaveOccurred())
+		utilnet.CloseIdleConnectionsFor(shared.Transport)
+		Eventually(func() error { return goleak.Find(running) }).WithTimeout(20 * time.Second).Should(Succeed())
+	})
+	file := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	if file == "" {
+		Fail("these specs need an API server: run `make test-unit`, or set KUBECONFIG")
+	}
+	var err error
+	cluster, err = clientcmd.BuildConfigFromFlags("", file)
+	Expect(err).NotTo(HaveOccurred())
+	cluster.QPS, cluster.Burst = -1, 0
+})

@@ -1,0 +1,326 @@
+package writer_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer"
+)
+
+// world is one writer with a broker of its own and a namespace of its own.
+type world struct {
+	ctx       context.Context
+	kube      *kubernetes.Clientset
+	namespace string
+	broker    *natstest.Server
+	js        jetstream.JetStream
+	client    *pipeline.Client
+	epoch     int64
+	seq       atomic.Uint64
+
+	config  writer.Config
+	cluster *rest.Config
+	calls   *calls
+	health  *service.Health
+	metrics *prometheus.Registry
+	log     *gbytes.Buffer
+	stop    func()
+}
+
+// newWorld makes a world without a writer.
+func newWorld(ctx SpecContext) *world {
+	GinkgoHelper()
+	w := &world{ctx: context.WithoutCancel(ctx), cluster: rest.CopyConfig(cluster), calls: &calls{}, log: gbytes.NewBuffer()}
+	var err error
+	w.kube, err = kubernetes.NewForConfig(cluster)
+	Expect(err).NotTo(HaveOccurred())
+	ns, err := w.kube.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "writer-"}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	w.namespace = ns.Name
+	DeferCleanup(func(ctx SpecContext) {
+		_ = w.kube.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{})
+	})
+
+	w.broker, err = natstest.Run(natstest.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(w.broker.Close)
+	nc := w.connect()
+	w.js, err = jetstream.New(nc)
+	Expect(err).NotTo(HaveOccurred())
+	w.epoch, err = pipeline.Ensure(ctx, w.js, pipeline.Topology{})
+	Expect(err).NotTo(HaveOccurred())
+	w.client = pipeline.NewClient(w.js)
+	w.seq.Store(100)
+
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	w.config.BindFlags(flags)
+	w.cluster.Wrap(w.calls.wrap)
+	return w
+}
+
+func (w *world) connect() *nats.Conn {
+	GinkgoHelper()
+	nc, err := w.broker.Connect()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(nc.Close)
+	return nc
+}
+
+// start runs the writer until the end of the spec, or until stop is called,
+// which returns when the writer has drained.
+func (w *world) start() {
+	GinkgoHelper()
+	nc := w.connect()
+	js, err := jetstream.New(nc)
+	Expect(err).NotTo(HaveOccurred())
+	w.health, w.metrics = service.NewHealth(), prometheus.NewRegistry()
+	rt := &service.Runtime{
+		Log:    zerolog.New(zerolog.MultiLevelWriter(w.log, GinkgoWriter)),
+		Health: w.health, Metrics: w.metrics, NATS: nc, JetStream: js,
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- writer.Run(ctx, rt, w.config, w.cluster) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		Eventually(ended).WithTimeout(25 * time.Second).Should(Receive(BeNil()))
+		Expect(nc.Flush()).To(Or(Succeed(), MatchError(nats.ErrConnectionClosed)))
+	})
+	DeferCleanup(w.stop)
+	Eventually(w.health.Ready).WithTimeout(10 * time.Second).Should(BeTrue())
+	w.calls.reset()
+}
+
+// create creates a ConfigMap in the namespace of the world, as a person would.
+func (w *world) create(cm *corev1.ConfigMap) *corev1.ConfigMap {
+	GinkgoHelper()
+	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Create(w.ctx, cm, metav1.CreateOptions{FieldManager: "person"})
+	Expect(err).NotTo(HaveOccurred())
+	return cm
+}
+
+// asking returns a ConfigMap that asks for pairs.
+func asking(name, pairs string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Annotations: map[string]string{annotation.DefaultKey: pairs},
+	}}
+}
+
+// get returns a ConfigMap as it is now.
+func (w *world) get(name string) *corev1.ConfigMap {
+	GinkgoHelper()
+	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return cm
+}
+
+// edit changes a ConfigMap as a person would.
+func (w *world) edit(name string, change func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	GinkgoHelper()
+	cm := w.get(name)
+	change(cm)
+	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx, cm, metav1.UpdateOptions{FieldManager: "person"})
+	Expect(err).NotTo(HaveOccurred())
+	return cm
+}
+
+// entry returns what the status of a ConfigMap says about a key.
+func entry(cm *corev1.ConfigMap, key string) status.Entry {
+	GinkgoHelper()
+	s, err := status.Parse(cm.Annotations[annotation.StatusKey])
+	Expect(err).NotTo(HaveOccurred())
+	return s.Keys[key]
+}
+
+// want returns what the watcher would publish for a key of an object.
+func (w *world) want(cm *corev1.ConfigMap, key, url string) *v1.Want {
+	return &v1.Want{
+		Namespace: cm.Namespace, Name: cm.Name, Key: key, Uid: string(cm.UID), ResourceVersion: cm.ResourceVersion,
+		Url: url, Epoch: w.epoch, Status: cm.Annotations[annotation.StatusKey], Cause: v1.Cause_CAUSE_NEW,
+	}
+}
+
+// due returns what is left of a want when a timer has brought it back.
+func due(want *v1.Want) *v1.Want {
+	want.Status, want.ResourceVersion, want.ReadFirst = "", "", true
+	return want
+}
+
+// result returns an outcome for the next trigger of a want.
+func (w *world) result(want *v1.Want) *v1.Result {
+	return &v1.Result{
+		Want: want, Sequence: w.seq.Add(1), Cause: want.GetCause(), ObservedAt: timestamppb.Now(),
+	}
+}
+
+// content returns a fetched body.
+func (w *world) content(want *v1.Want, body string) *v1.Result {
+	r := w.result(want)
+	r.Outcome = &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: sum(body)}}
+	return r
+}
+
+// failure returns a fetch that was answered with a status.
+func (w *world) failure(want *v1.Want, code int32) *v1.Result {
+	r := w.result(want)
+	r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{
+		Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: code, Host: "data.example.com",
+		Attempts: 1, FirstFailedAt: r.GetObservedAt(),
+	}}
+	return r
+}
+
+// removed returns the news that a pair was taken out.
+func (w *world) removed(cm *corev1.ConfigMap, key string) *v1.Result {
+	r := w.result(w.want(cm, key, ""))
+	r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}}
+	return r
+}
+
+func sum(body string) string {
+	digest := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(digest[:])
+}
+
+// publish hands results to the writer.
+func (w *world) publish(results ...*v1.Result) {
+	GinkgoHelper()
+	for _, r := range results {
+		Expect(w.client.PublishResult(w.ctx, r)).To(Succeed())
+	}
+}
+
+// again delivers a result once more, which the server would normally refuse.
+func (w *world) again(r *v1.Result) {
+	GinkgoHelper()
+	m := nats.NewMsg("")
+	m.Subject, m.Data = resultSubject(r), marshal(r)
+	_, err := w.js.PublishMsg(w.ctx, m)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// apply hands results to the writer and waits until they are settled.
+func (w *world) apply(results ...*v1.Result) {
+	GinkgoHelper()
+	w.publish(results...)
+	w.settled()
+}
+
+// settled waits until no message is queued or in work.
+func (w *world) settled() {
+	GinkgoHelper()
+	Eventually(w.waiting).WithTimeout(20 * time.Second).WithPolling(5 * time.Millisecond).Should(BeZero())
+}
+
+// waiting returns the number of messages that are not settled.
+func (w *world) waiting() (uint64, error) {
+	stream, err := w.js.Stream(w.ctx, pipeline.Results)
+	if err != nil {
+		return 0, fmt.Errorf("look at results: %w", err)
+	}
+	return stream.CachedInfo().State.Msgs, nil
+}
+
+// events returns the Events about an object, oldest first, as "Reason: note".
+func (w *world) events(cm *corev1.ConfigMap) []string {
+	GinkgoHelper()
+	var said []string
+	for _, e := range w.eventObjects() {
+		if e.Regarding.UID == cm.UID {
+			said = append(said, e.Type+" "+e.Reason+": "+e.Note)
+		}
+	}
+	return said
+}
+
+func (w *world) eventObjects() []eventsv1.Event {
+	GinkgoHelper()
+	list, err := w.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return list.Items
+}
+
+// calls counts the requests of the writer and can tamper with them.
+type calls struct {
+	mu     sync.Mutex
+	seen   []string
+	tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error)
+}
+
+func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		c.mu.Lock()
+		tamper := c.tamper
+		if r.URL.Path != "/readyz" {
+			c.seen = append(c.seen, kindOf(r))
+		}
+		c.mu.Unlock()
+		if tamper != nil {
+			return tamper(r, next.RoundTrip)
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+// kindOf names a request: what is done, to what.
+func kindOf(r *http.Request) string {
+	resource := "other"
+	for _, known := range []string{"configmaps", "events"} {
+		if containsSegment(r.URL.Path, known) {
+			resource = known
+		}
+	}
+	return r.Method + " " + resource
+}
+
+// with makes every request go through tamper; nil ends that.
+func (c *calls) with(tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tamper = tamper
+}
+
+// all returns the requests since the last reset.
+func (c *calls) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.seen...)
+}
+
+func (c *calls) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = nil
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

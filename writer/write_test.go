@@ -1,0 +1,145 @@
+package writer_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const url = "https://data.example.com/greeting?token=secret"
+
+var _ = Describe("A fetched body", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.start()
+	})
+
+	It("lands in the key with a single request", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
+
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"mydata": "hello there"}))
+		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps"}))
+		Expect(entry(got, "mydata")).To(And(
+			HaveField("URL", url), HaveField("SHA256", sum("hello there")), HaveField("Size", int64(11)),
+			HaveField("Error", ""), HaveField("Fence.Seq", uint64(101)),
+		))
+		Expect(w.events(cm)).To(BeEmpty())
+	})
+
+	It("leaves everything else of the object alone", func() {
+		cm := asking("cm", "mydata="+url)
+		cm.Labels = map[string]string{"app": "x"}
+		cm.Annotations["other"] = "annotation"
+		cm.Data = map[string]string{"theirs": "value"}
+		cm.BinaryData = map[string][]byte{"binary": {0xff}}
+		cm = w.create(cm)
+		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
+
+		got := w.get("cm")
+		Expect(got.Data).To(HaveKeyWithValue("mydata", "hello there"))
+		delete(got.Data, "mydata")
+		delete(got.Annotations, "x-kv8s.io/curl-status")
+		Expect(got.Data).To(Equal(cm.Data))
+		Expect(got.BinaryData).To(Equal(cm.BinaryData))
+		Expect(got.Labels).To(Equal(cm.Labels))
+		Expect(got.Annotations).To(Equal(cm.Annotations))
+	})
+
+	It("moves between data and binaryData as its kind changes", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "\xff\x00binary"))
+		got := w.get("cm")
+		Expect(got.Data).To(BeEmpty())
+		Expect(got.BinaryData).To(Equal(map[string][]byte{"mydata": []byte("\xff\x00binary")}))
+		Expect(entry(got, "mydata").Binary).To(BeTrue())
+
+		w.apply(w.content(w.want(got, "mydata", url), "text with NUL \x00 and \u2028, <html>"))
+		got = w.get("cm")
+		Expect(got.BinaryData).To(BeEmpty())
+		Expect(got.Data).To(Equal(map[string]string{"mydata": "text with NUL \x00 and \u2028, <html>"}))
+
+		w.apply(w.content(w.want(got, "mydata", url), "\xfe"))
+		got = w.get("cm")
+		Expect(got.Data).To(BeEmpty())
+		Expect(got.BinaryData).To(Equal(map[string][]byte{"mydata": {0xfe}}))
+	})
+
+	It("may be empty", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), ""))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": ""}))
+	})
+
+	It("is written together with others that wait for the same object", func() {
+		w.stop()
+		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
+		w.publish(
+			w.content(w.want(cm, "a", url), "A"),
+			w.content(w.want(cm, "b", url), "B"),
+			w.content(w.want(cm, "c", url), "C"),
+		)
+		w.start()
+		w.settled()
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"a": "A", "b": "B", "c": "C"}))
+		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps"}))
+	})
+
+	It("needs no read when others of the same version were written before", func() {
+		cm := w.create(asking("cm", "a="+url+" b="+url))
+		w.apply(w.content(w.want(cm, "a", url), "A"))
+		w.apply(w.content(w.want(cm, "b", url), "B"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
+		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "PATCH configmaps"}))
+	})
+
+	It("is written after a read when the object has changed", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"theirs": "value"} })
+		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "hello there", "theirs": "value"}))
+		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "GET configmaps", "PATCH configmaps"}))
+	})
+
+	It("of a refresh is written after a read of the metadata", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "hello there"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "hello there"}))
+		Expect(w.calls.all()).To(Equal([]string{"GET configmaps", "PATCH configmaps"}))
+	})
+
+	It("that the key already holds writes nothing", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
+		got := w.get("cm")
+		w.calls.reset()
+		w.apply(w.content(w.want(got, "mydata", url), "hello there"))
+		w.apply(w.content(due(w.want(got, "mydata", url)), "hello there"))
+		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
+		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
+	})
+
+	It("delivered ten times is written once", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		r := w.content(w.want(cm, "mydata", url), "hello there")
+		w.apply(r)
+		version := w.get("cm").ResourceVersion
+		for range 9 {
+			w.again(r)
+		}
+		w.settled()
+		Expect(w.get("cm").ResourceVersion).To(Equal(version))
+	})
+
+	It("that is older than what the key holds is dropped", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		older := w.content(w.want(cm, "mydata", url), "older")
+		w.apply(w.content(w.want(cm, "mydata", url), "newer"))
+		w.apply(older)
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "newer"}))
+	})
+})
