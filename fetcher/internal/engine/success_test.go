@@ -1,29 +1,58 @@
 package engine_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// digest of "hello there".
-const digest = "12998c017066eb0d2a70b94e6ed3192985855ce390f321bbdb832022888bd251"
+func digest(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(sum[:])
+}
 
 func every(d time.Duration) func(*v1.Want) {
 	return func(w *v1.Want) { w.Refresh = durationpb.New(d) }
 }
 
+// tagged answers with an ETag, and 304 to whom has it already.
+func tagged(tag, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		_, _ = io.WriteString(w, body)
+	}
+}
+
 var _ = Describe("A good answer", func() {
 	var w *world
-	BeforeEach(func() {
-		w = newWorld(natstest.Options{}, pipeline.Topology{})
-	})
+	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
+
+	// due publishes a want and then a due for it, as a fired timer does.
+	due := func(want *v1.Want, change func(*v1.Due)) (wantSequence, dueSequence uint64) {
+		GinkgoHelper()
+		wantSequence = w.publish(want)
+		Expect(w.next().Ack()).To(Succeed())
+		d := &v1.Due{Want: want, WantSequence: wantSequence, Cause: v1.Cause_CAUSE_REFRESH}
+		change(d)
+		return wantSequence, w.fire(d)
+	}
 
 	It("to a want is handed to the writer with all that its fast path needs", func() {
 		o := serve(says("hello there"))
@@ -34,7 +63,7 @@ var _ = Describe("A good answer", func() {
 
 		r := w.result()
 		Expect(r.GetContent().GetBody()).To(BeEquivalentTo("hello there"))
-		Expect(r.GetContent().GetSha256()).To(Equal(digest))
+		Expect(r.GetContent().GetSha256()).To(Equal(digest("hello there")))
 		Expect(r.GetSequence()).To(Equal(sequence))
 		Expect(r.GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
 		Expect(r.GetWant().GetEpoch()).To(Equal(w.epoch))
@@ -42,6 +71,203 @@ var _ = Describe("A good answer", func() {
 		Expect(r.GetWant().GetResourceVersion()).To(Equal("7"))
 		Expect(r.GetWant().GetReadFirst()).To(BeFalse())
 		Expect(w.timer()).To(BeNil(), "nothing asked for another fetch")
+		Expect(w.pending()).To(BeZero())
+	})
+
+	It("to a due makes the writer read first, since the status of its want is old", func() {
+		o := serve(says("hello there"))
+		_, sequence := due(w.want(o.URL), func(*v1.Due) {})
+
+		w.fetcher().step()
+
+		r := w.result()
+		Expect(r.GetSequence()).To(Equal(sequence), "the fence is that of the trigger")
+		Expect(r.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
+		Expect(r.GetWant().GetStatus()).To(BeEmpty())
+		Expect(r.GetWant().GetReadFirst()).To(BeTrue())
+	})
+
+	It("keeps every byte of a binary body", func() {
+		body := "\x00\xff\xfe binary \x80"
+		o := serve(says(body))
+		w.publish(w.want(o.URL))
+		w.fetcher().step()
+		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo(body))
+	})
+
+	It("sets the timer of the next refresh, with what the next GET needs to be conditional", func() {
+		o := serve(tagged(`"v1"`, "hello there"))
+		sequence := w.publish(w.want(o.URL, every(10*time.Minute)))
+
+		w.fetcher().step()
+
+		t := w.timer()
+		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
+		Expect(t.GetWantSequence()).To(Equal(sequence))
+		Expect(t.GetWant().GetStatus()).To(BeEmpty())
+		Expect(t.GetSettled().GetSha256()).To(Equal(digest("hello there")))
+		Expect(t.GetSettled().GetEtag()).To(Equal(`"v1"`))
+		Expect(t.at).To(BeTemporally("~", w.clock.Now().Add(10*time.Minute), 5*time.Minute))
+		Expect(w.results()).To(HaveLen(1))
+	})
+
+	It("304 to a refresh publishes nothing but the next timer", func() {
+		o := serve(tagged(`"v1"`, "hello there"))
+		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
+			d.Settled = &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`}
+		})
+
+		w.fetcher().step()
+
+		Expect(w.results()).To(BeEmpty())
+		t := w.timer()
+		Expect(t.GetSettled().GetSha256()).To(Equal(digest("hello there")))
+		Expect(t.GetSettled().GetEtag()).To(Equal(`"v1"`))
+		Expect(w.pending()).To(BeZero())
+	})
+
+	It("200 with the body that the key holds publishes nothing but the next timer", func() {
+		o := serve(says("hello there"))
+		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
+			d.Settled = &v1.Settled{Sha256: digest("hello there")}
+		})
+		w.fetcher().step()
+		Expect(w.results()).To(BeEmpty())
+		Expect(w.timer()).NotTo(BeNil())
+	})
+
+	It("with another body than the key holds is handed to the writer", func() {
+		o := serve(tagged(`"v2"`, "general kenobi"))
+		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
+			d.Settled = &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`}
+		})
+		w.fetcher().step()
+		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo("general kenobi"))
+		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v2"`))
+	})
+
+	It("after failures, with the body that the key holds, tells that the key is well", func() {
+		o := serve(says("hello there"))
+		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
+			d.Settled = &v1.Settled{Sha256: digest("hello there")}
+			d.Reported, d.Attempts = v1.FailureClass_FAILURE_CLASS_TIMEOUT, 2
+			d.FirstFailedAt = timestamppb.New(w.clock.Now().Add(-time.Minute))
+		})
+
+		w.fetcher().step()
+
+		Expect(w.result().GetUnmodified().GetSha256()).To(Equal(digest("hello there")))
+		t := w.timer()
+		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
+		Expect(t.GetAttempts()).To(BeZero())
+		Expect(t.GetFirstFailedAt()).To(BeNil())
+	})
+
+	It("that stays fresh for longer than the interval puts the refresh off, and never brings it forward", func() {
+		var maxAge string
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Cache-Control", "max-age="+maxAge)
+			says(r.URL.Path)(w, r)
+		})
+		f := w.fetcher()
+		for i, c := range []struct {
+			maxAge      string
+			least, most time.Duration
+		}{
+			{"1", 5 * time.Minute, 15 * time.Minute},
+			{"7200", 2 * time.Hour, 2*time.Hour + 10*time.Minute},
+			{"99999999999999", 23 * time.Hour, 24 * time.Hour},
+		} {
+			maxAge = c.maxAge
+			w.publish(w.want(fmt.Sprintf("%s/%d", o.URL, i), every(10*time.Minute)))
+			f.step()
+			Expect(w.timer().at.Sub(w.clock.Now())).To(And(BeNumerically(">=", c.least), BeNumerically("<=", c.most)))
+		}
+	})
+
+	DescribeTable("for a want that is replaced during the fetch is dropped",
+		func(change func(*v1.Want)) {
+			var f *fetcher
+			o := serve(func(rw http.ResponseWriter, r *http.Request) {
+				defer GinkgoRecover()
+				if r.URL.Path == "/old" {
+					w.publish(w.want("http://"+r.Host+"/new", change))
+				}
+				says(r.URL.Path)(rw, r)
+			})
+			w.publish(w.want(o.URL+"/old", change))
+			f = w.fetcher()
+			f.step()
+			Expect(w.results()).To(BeEmpty())
+			Expect(w.timer()).To(BeNil())
+
+			f.step() // the new want is its own trigger
+			Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo("/new"))
+			Expect(w.pending()).To(BeZero())
+		},
+		Entry("with refresh", every(10*time.Minute)),
+		Entry("without", func(*v1.Want) {}),
+	)
+
+	It("for a key that is no longer wanted is dropped", func() {
+		o := serve(func(rw http.ResponseWriter, r *http.Request) {
+			defer GinkgoRecover()
+			_, last, err := w.client.LastWant(w.ctx, key)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = w.client.PublishTombstone(w.ctx, key, last)
+			Expect(err).NotTo(HaveOccurred())
+			says("late")(rw, r)
+		})
+		w.publish(w.want(o.URL))
+		f := w.fetcher()
+		f.step()
+		f.step()
+		Expect(w.results()).To(BeEmpty())
+		Expect(w.pending()).To(BeZero())
+	})
+
+	It("with another digest than demanded is a failure that keeps the last good body", func() {
+		o := serve(tagged(`"evil"`, "evil"))
+		due(w.want(o.URL, every(10*time.Minute), func(w *v1.Want) { w.Sha256 = digest("hello there") }), func(d *v1.Due) {
+			d.Settled = &v1.Settled{Sha256: digest("hello there"), Etag: `"good"`}
+		})
+		w.fetcher().step()
+		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH))
+		Expect(w.result().GetFailure().GetGaveUp()).To(BeTrue())
+		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"good"`))
+	})
+
+	It("with the digest that is demanded is handed to the writer", func() {
+		o := serve(says("hello there"))
+		w.publish(w.want(o.URL, func(w *v1.Want) { w.Sha256 = digest("hello there") }))
+		w.fetcher().step()
+		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo("hello there"))
+	})
+})
+
+var _ = Describe("A body at the limit of the broker", func() {
+	const maxPayload = 64 << 10
+	var w *world
+	BeforeEach(func() { w = newWorld(natstest.Options{MaxPayload: maxPayload}, pipeline.Topology{}) })
+
+	It("takes the place of the status annotation, which the writer then reads", func() {
+		body := strings.Repeat("x", maxPayload-8<<10)
+		o := serve(says(body))
+		w.publish(w.want(o.URL, func(w *v1.Want) { w.Status = strings.Repeat("s", 16<<10) }))
+		w.fetcher().step()
+		r := w.result()
+		Expect(r.GetContent().GetBody()).To(HaveLen(len(body)))
+		Expect(r.GetWant().GetStatus()).To(BeEmpty())
+		Expect(r.GetWant().GetReadFirst()).To(BeTrue())
+	})
+
+	It("is too large if it does not fit in spite of that", func() {
+		o := serve(says(strings.Repeat("x", maxPayload)))
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		w.fetcher().step()
+		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE))
+		Expect(w.deadLetters()).To(HaveLen(1))
+		Expect(w.timer().GetSettled()).To(BeNil())
 		Expect(w.pending()).To(BeZero())
 	})
 })

@@ -252,7 +252,7 @@ func (w *world) messages(name string) []*jetstream.RawStreamMsg {
 	info, err := stream.Info(w.ctx)
 	Expect(err).NotTo(HaveOccurred())
 	var all []*jetstream.RawStreamMsg
-	for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+	for seq := max(info.State.FirstSeq, 1); seq <= info.State.LastSeq; seq++ {
 		m, err := stream.GetMsg(w.ctx, seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue

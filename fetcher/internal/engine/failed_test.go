@@ -1,0 +1,268 @@
+package engine_test
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+var _ = Describe("A failed attempt", func() {
+	var (
+		w *world
+		f *fetcher
+	)
+	BeforeEach(func() {
+		w = newWorld(natstest.Options{}, pipeline.Topology{})
+		f = w.fetcher()
+	})
+
+	// elapse lets the pending timer fire, and the fetcher handle what is due.
+	elapse := func() {
+		GinkgoHelper()
+		t := w.timer()
+		Expect(t).NotTo(BeNil())
+		w.clock.Advance(t.at.Sub(w.clock.Now()))
+		w.fire(t.Due)
+		f.step()
+	}
+	failures := func() (all []*v1.Failure) {
+		for _, r := range w.results() {
+			all = append(all, r.GetFailure())
+		}
+		return all
+	}
+
+	It("schedules the next one and tells the writer, once", func() {
+		o := serve(fails(http.StatusInternalServerError))
+		sequence := w.publish(w.want(o.URL))
+
+		f.step()
+
+		t := w.timer()
+		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
+		Expect(t.GetAttempts()).To(BeEquivalentTo(1))
+		Expect(t.GetWantSequence()).To(Equal(sequence))
+		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
+		Expect(t.GetFirstFailedAt().AsTime()).To(BeTemporally("==", w.clock.Now()))
+		Expect(t.at.Sub(w.clock.Now())).To(Equal(2 * time.Second))
+		told := w.result()
+		Expect(told.GetSequence()).To(Equal(sequence))
+		Expect(told.GetWant().GetStatus()).NotTo(BeEmpty(), "the writer's fast path needs it")
+		Expect(told.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
+		Expect(told.GetFailure().GetStatusCode()).To(BeEquivalentTo(500))
+		Expect(told.GetFailure().GetHost()).To(Equal("127.0.0.1"))
+		Expect(told.GetFailure().GetGaveUp()).To(BeFalse())
+		Expect(w.pending()).To(BeZero())
+
+		first := t.GetFirstFailedAt()
+		elapse()
+		t = w.timer()
+		Expect(t.GetAttempts()).To(BeEquivalentTo(2))
+		Expect(t.at.Sub(w.clock.Now())).To(Equal(4*time.Second), "back-off doubles")
+		Expect(t.GetFirstFailedAt().AsTime()).To(Equal(first.AsTime()))
+		Expect(w.results()).To(HaveLen(1), "the class is no news")
+	})
+
+	It("is told again when its class changes", func() {
+		var status atomic.Int32
+		status.Store(500)
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			if status.Load() == 0 {
+				panic(http.ErrAbortHandler)
+			}
+			fails(int(status.Load()))(w, r)
+		})
+		w.publish(w.want(o.URL))
+		f.step()
+		status.Store(0)
+		elapse()
+		Expect(failures()).To(HaveLen(2))
+		Expect(failures()[1].GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED))
+		Expect(failures()[1].GetAttempts()).To(BeEquivalentTo(2))
+	})
+
+	It("that is the last one allowed leaves a dead letter, a last word and a slow recheck", func() {
+		o := serve(fails(http.StatusInternalServerError))
+		w.publish(w.want(o.URL))
+		f.step()
+		began := w.clock.Now()
+		elapse()
+		Expect(w.deadLetters()).To(BeEmpty())
+		elapse()
+
+		Expect(o.gets.Load()).To(BeEquivalentTo(3))
+		Expect(w.deadLetters()).To(HaveLen(1))
+		letter := w.deadLetters()[0]
+		Expect(letter.GetWant().GetUrl()).To(Equal(o.URL))
+		Expect(letter.GetFailure().GetAttempts()).To(BeEquivalentTo(3))
+		Expect(letter.GetFailure().GetFirstFailedAt().AsTime()).To(BeTemporally("==", began))
+		Expect(letter.GetLastFailedAt().AsTime()).To(BeTemporally("==", w.clock.Now()))
+		Expect(string(letter.GetSnippet())).To(ContainSubstring("secret of the server"))
+		reason, host, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
+		Expect(err).NotTo(HaveOccurred())
+		Expect([]any{reason, host, k}).To(Equal([]any{"BadStatus", "127.0.0.1", key}))
+		Expect(failures()).To(HaveLen(2))
+		Expect(failures()[1].GetGaveUp()).To(BeTrue())
+		t := w.timer()
+		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_RECHECK))
+		Expect(t.GetAttempts()).To(BeZero())
+		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
+		Expect(t.at.Sub(w.clock.Now())).To(Equal(time.Hour))
+		Expect(w.pending()).To(BeZero())
+	})
+
+	It("that will not get better by itself is given up at once, until the next refresh", func() {
+		o := serve(fails(http.StatusNotFound))
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		f.step()
+		Expect(failures()).To(HaveLen(1))
+		Expect(failures()[0].GetGaveUp()).To(BeTrue())
+		Expect(w.deadLetters()).To(HaveLen(1))
+		t := w.timer()
+		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
+		Expect(t.at.Sub(w.clock.Now())).To(BeNumerically("~", 10*time.Minute, 5*time.Minute))
+
+		since := t.GetFirstFailedAt()
+		elapse()
+		Expect(failures()).To(HaveLen(1), "still failing for the same is no news")
+		Expect(w.deadLetters()).To(HaveLen(2))
+		Expect(w.timer().GetFirstFailedAt().AsTime()).To(Equal(since.AsTime()))
+	})
+
+	It("recovers by itself at the recheck, with the want still in force", func() {
+		var healthy atomic.Bool
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			if healthy.Load() {
+				says("hello there")(w, r)
+				return
+			}
+			fails(http.StatusGone)(w, r)
+		})
+		w.publish(w.want(o.URL))
+		f.step()
+		healthy.Store(true)
+		elapse()
+		Expect(w.results()).To(HaveLen(2))
+		Expect(w.results()[1].GetContent().GetBody()).To(BeEquivalentTo("hello there"))
+	})
+
+	It("keeps what the key holds, for the next conditional GET", func() {
+		var broken atomic.Bool
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			if broken.Load() {
+				fails(http.StatusBadGateway)(w, r)
+				return
+			}
+			tagged(`"v1"`, "hello there")(w, r)
+		})
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		f.step()
+		broken.Store(true)
+		elapse()
+		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v1"`))
+		broken.Store(false)
+		elapse()
+		results := w.results()
+		Expect(results).To(HaveLen(3))
+		Expect(results[2].GetUnmodified().GetSha256()).To(Equal(digest("hello there")))
+	})
+
+	It("never makes the answer of an error a body", func() {
+		o := serve(fails(http.StatusForbidden))
+		w.publish(w.want(o.URL))
+		f.step()
+		for _, m := range w.messages(pipeline.Results) {
+			Expect(m.Data).NotTo(ContainSubstring("secret"))
+		}
+	})
+
+	It("for a want that was replaced is dropped", func() {
+		o := serve(func(rw http.ResponseWriter, r *http.Request) {
+			defer GinkgoRecover()
+			if r.URL.Path == "/old" {
+				w.publish(w.want("http://" + r.Host + "/new"))
+			}
+			fails(http.StatusNotFound)(rw, r)
+		})
+		w.publish(w.want(o.URL + "/old"))
+		f.step()
+		Expect(w.results()).To(BeEmpty())
+		Expect(w.deadLetters()).To(BeEmpty())
+		Expect(w.timer()).To(BeNil())
+	})
+
+	It("is described in the log by host, reason and status, without what is private", func() {
+		var log bytes.Buffer
+		f = w.fetcher(func(o *fetcherOptions) { o.log = &log })
+		o := serve(fails(http.StatusForbidden))
+		w.publish(w.want(strings.Replace(o.URL, "127.0.0.1", "localhost", 1) + "/path?token=hidden"))
+		f.step()
+		line := log.String()
+		Expect(strings.Count(line, "\n")).To(Equal(1))
+		for _, part := range []string{
+			`"namespace":"default"`, `"configmap":"cool.map"`, `"key":"my.data"`, `"host":"localhost"`,
+			`"attempt":1`, `"reason":"BadStatus"`, "403",
+		} {
+			Expect(line).To(ContainSubstring(part))
+		}
+		for _, part := range []string{"hidden", "path", "secret", "127.0.0.1"} {
+			Expect(line).NotTo(ContainSubstring(part))
+		}
+	})
+
+	Describe("with Retry-After", func() {
+		asking := func(status int, value string) *origin {
+			return serve(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Retry-After", value)
+				fails(status)(w, r)
+			})
+		}
+
+		It("is not repeated sooner than asked", func() {
+			w.publish(w.want(asking(http.StatusServiceUnavailable, "120").URL))
+			f.step()
+			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("~", 2*time.Minute, time.Second))
+			Expect(w.timer().at).To(BeTemporally(">=", w.clock.Now().Add(2*time.Minute)))
+		})
+
+		It("is repeated within the limit, whatever is asked", func() {
+			w.publish(w.want(asking(http.StatusTooManyRequests, "1000000000000").URL))
+			f.step()
+			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("~", time.Hour, time.Minute))
+		})
+
+		It("slows down the host, and no other one", func() {
+			slow := asking(http.StatusTooManyRequests, "120")
+			w.publish(w.want(slow.URL))
+			f.step()
+			gets := slow.gets.Load()
+
+			w.publish(w.want(slow.URL + "/another"))
+			f.step()
+			t := w.timer()
+			Expect(slow.gets.Load()).To(Equal(gets), "asked although told to wait")
+			Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
+			Expect(t.GetAttempts()).To(BeZero(), "no attempt was made")
+			Expect(t.at).To(BeTemporally(">=", w.clock.Now().Add(2*time.Minute)))
+
+			w.publish(w.want(serve(says("hello there")).URL))
+			f.step()
+			results := w.results()
+			Expect(results[len(results)-1].GetContent()).NotTo(BeNil())
+
+			w.clock.Advance(2 * time.Minute)
+			w.publish(w.want(slow.URL + "/another"))
+			f.step()
+			Expect(slow.gets.Load()).To(Equal(gets + 1))
+		})
+	})
+})

@@ -1,0 +1,192 @@
+package engine_test
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+var _ = Describe("A message", func() {
+	var (
+		w *world
+		f *fetcher
+		o *origin
+	)
+	BeforeEach(func() {
+		w = newWorld(natstest.Options{}, pipeline.Topology{})
+		f = w.fetcher()
+		o = serve(says("hello there"))
+	})
+
+	DescribeTable("that cannot be decoded is kept as a dead letter and holds nobody up",
+		func(subject string, data string, named pipeline.Key) {
+			_, err := w.js.Publish(w.ctx, subject, []byte(data))
+			Expect(err).NotTo(HaveOccurred())
+			w.publish(w.want(o.URL))
+
+			f.step()
+			Expect(w.deadLetters()).To(HaveLen(1))
+			letter := w.deadLetters()[0]
+			Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
+			Expect(letter.GetSubject()).To(Equal(subject))
+			Expect(letter.GetPayload()).To(BeEquivalentTo(data))
+			reason, _, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(reason).To(Equal("Malformed"))
+			Expect(k).To(Equal(named))
+
+			f.step()
+			Expect(w.result().GetContent()).NotTo(BeNil())
+			Expect(w.pending()).To(BeZero())
+		},
+		Entry("payload of a want", "curl.want.ns.name.key", "garbage", pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
+		Entry("payload of a due", "curl.due.ns.name.key", "\xff\xff", pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
+		Entry("empty due", "curl.due.ns.name.key", "", pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
+		Entry("subject with too few tokens", "curl.want.x", "garbage", pipeline.Key{}),
+		Entry("subject with a broken escape", "curl.want.ns.na%2me.key", "", pipeline.Key{}),
+	)
+
+	It("that is delivered twice with garbage leaves one dead letter", func() {
+		_, err := w.js.Publish(w.ctx, "curl.want.ns.name.key", []byte("garbage"))
+		Expect(err).NotTo(HaveOccurred())
+		m := w.next()
+		f.Handle(w.ctx, unacknowledged{m})
+		Expect(m.Nak()).To(Succeed())
+		f.step()
+		Expect(w.deadLetters()).To(HaveLen(1))
+	})
+
+	It("that comes again and again is put aside without another try, and looked at later", func() {
+		w.publish(w.want(o.URL))
+		for range 5 {
+			Expect(w.next().Nak()).To(Succeed())
+		}
+		f.step()
+		Expect(o.gets.Load()).To(BeZero())
+		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))
+		Expect(w.deadLetters()).To(HaveLen(1))
+		Expect(w.deadLetters()[0].GetWant().GetUrl()).To(Equal(o.URL))
+		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RECHECK))
+		Expect(w.pending()).To(BeZero())
+	})
+
+	It("that is a tombstone is acknowledged", func() {
+		_, err := w.client.PublishTombstone(w.ctx, key, 0)
+		Expect(err).NotTo(HaveOccurred())
+		f.step()
+		Expect(w.pending()).To(BeZero())
+		Expect(w.results()).To(BeEmpty())
+	})
+
+	Describe("that is due", func() {
+		var (
+			want     *v1.Want
+			sequence uint64
+		)
+		BeforeEach(func() {
+			want = w.want(o.URL)
+			sequence = w.publish(want)
+			Expect(w.next().Ack()).To(Succeed())
+		})
+
+		nothingHappens := func() {
+			GinkgoHelper()
+			f.step()
+			Expect(o.gets.Load()).To(BeZero())
+			Expect(w.results()).To(BeEmpty())
+			Expect(w.timer()).To(BeNil())
+		}
+
+		It("for a want that was replaced since is acknowledged: the newer want is its own trigger", func() {
+			w.publish(w.want(o.URL + "/newer"))
+			Expect(w.next().Ack()).To(Succeed())
+			w.fire(&v1.Due{Want: want, WantSequence: sequence})
+			nothingHappens()
+			Expect(w.pending()).To(BeZero())
+		})
+
+		It("for a key that is no longer wanted is acknowledged", func() {
+			_, err := w.client.PublishTombstone(w.ctx, key, sequence)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(w.next().Ack()).To(Succeed())
+			w.fire(&v1.Due{Want: want, WantSequence: sequence})
+			nothingHappens()
+			Expect(w.pending()).To(BeZero())
+		})
+
+		It("for a key that nobody knows is acknowledged", func() {
+			stranger := w.want(o.URL, func(w *v1.Want) { w.Name = "stranger" })
+			w.fire(&v1.Due{Want: stranger, WantSequence: sequence})
+			nothingHappens()
+			Expect(w.pending()).To(BeZero())
+		})
+
+		It("for a newer want than the stream answers comes back: a replica lags", func() {
+			w.fire(&v1.Due{Want: want, WantSequence: sequence + 100})
+			nothingHappens()
+			Expect(w.pending()).To(BeEquivalentTo(1))
+			m := w.next()
+			meta, err := m.Metadata()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(meta.NumDelivered).To(BeEquivalentTo(2))
+			Expect(m.Ack()).To(Succeed())
+		})
+
+		It("fetches what the want says now, not what the timer remembers", func() {
+			remembered := w.want(o.URL + "/remembered")
+			w.fire(&v1.Due{Want: remembered, WantSequence: sequence})
+			f.step()
+			Expect(w.result().GetWant().GetUrl()).To(Equal(o.URL))
+		})
+	})
+
+	Describe("for a key that holds its body already", func() {
+		settled := func(w *v1.Want) { w.Settled = &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`} }
+
+		It("just sets the timer of the refresh", func() {
+			sequence := w.publish(w.want(o.URL, settled, every(10*time.Minute)))
+			f.step()
+			Expect(o.gets.Load()).To(BeZero())
+			Expect(w.results()).To(BeEmpty())
+			t := w.timer()
+			Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
+			Expect(t.GetWantSequence()).To(Equal(sequence))
+			Expect(t.GetSettled().GetEtag()).To(Equal(`"v1"`))
+			Expect(w.pending()).To(BeZero())
+
+			w.fire(t.Due)
+			f.step()
+			Expect(o.gets.Load()).To(BeEquivalentTo(1), "a due is a reason to fetch")
+		})
+
+		It("does nothing without refresh", func() {
+			w.publish(w.want(o.URL, settled))
+			f.step()
+			Expect(o.gets.Load()).To(BeZero())
+			Expect(w.timer()).To(BeNil())
+			Expect(w.pending()).To(BeZero())
+		})
+	})
+
+	It("leads to a timer that the server fires", func() {
+		clock := f.now
+		f = w.fetcher(func(o *fetcherOptions) {
+			o.now = func() time.Time { return clock().Add(-2 * time.Hour) } // what is scheduled is overdue
+		})
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		f.step()
+		Expect(w.next().Subject()).To(Equal(key.Due()))
+	})
+})
+
+// unacknowledged is a message whose acknowledgement is lost, as when the
+// process is killed just before.
+type unacknowledged struct{ jetstream.Msg }
+
+func (unacknowledged) Ack() error { return nil }
