@@ -24,6 +24,8 @@ const snippetTimeout = time.Second
 func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	start := time.Now()
 	defer func() { c.deps.Observer.ObservePhase(Total, time.Since(start)) }()
+	// A condition that is not sent must not make a 304 welcome.
+	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
 	f := &flight{client: c, request: r, policy: c.gate.For(r.Namespace), limit: c.cfg.MaxBody}
 	if r.MaxBody > 0 {
 		f.limit = min(f.limit, r.MaxBody)
@@ -115,11 +117,11 @@ func (f *flight) headers(secrets credentials) http.Header {
 		"Accept-Encoding": {"identity"},
 		"User-Agent":      {"curl-me-that/" + f.client.cfg.Version + " (+https://github.com/kv8s/curl-me-that)"},
 	}
-	if etag := validETag(f.request.ETag); etag != "" {
-		h.Set("If-None-Match", etag)
+	if f.request.ETag != "" {
+		h.Set("If-None-Match", f.request.ETag)
 	}
-	if modified := validDate(f.request.LastModified); modified != "" {
-		h.Set("If-Modified-Since", modified)
+	if f.request.LastModified != "" {
+		h.Set("If-Modified-Since", f.request.LastModified)
 	}
 	secrets.apply(h)
 	return h

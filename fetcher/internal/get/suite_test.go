@@ -3,6 +3,7 @@ package get_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log"
@@ -166,4 +167,48 @@ func writeFile(name, content string) string {
 	path := filepath.Join(GinkgoT().TempDir(), name)
 	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
 	return path
+}
+
+// replace changes a file as a mounted ConfigMap does: never seen half written.
+func replace(path, content string) {
+	GinkgoHelper()
+	Expect(os.WriteFile(path+".new", []byte(content), 0o600)).To(Succeed())
+	Expect(os.Rename(path+".new", path)).To(Succeed())
+}
+
+// serveStates tells what becomes of the connections of a server.
+func serveStates(handler http.HandlerFunc, hear func(http.ConnState)) (port int) {
+	GinkgoHelper()
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) { hear(state) }
+	server.Start()
+	DeferCleanup(server.Close)
+	return server.Listener.Addr().(*net.TCPAddr).Port
+}
+
+// serveTLS is serveHTTP with a certificate for host.
+func serveTLS(ca *authority, handler http.HandlerFunc) (port int) {
+	GinkgoHelper()
+	server := httptest.NewUnstartedServer(handler)
+	server.TLS = &tls.Config{
+		MinVersion:   tls.VersionTLS12,
+		Certificates: []tls.Certificate{ca.issue(host, time.Now().Add(time.Hour))},
+	}
+	server.StartTLS()
+	DeferCleanup(server.Close)
+	return server.Listener.Addr().(*net.TCPAddr).Port
+}
+
+// runGate lets a gate follow its file until stop is called.
+func runGate(gate *egress.Gate) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = gate.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }

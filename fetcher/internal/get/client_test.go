@@ -1,0 +1,158 @@
+package get_test
+
+import (
+	"bytes"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+)
+
+// phases counts what an observer hears.
+type phases struct {
+	mu   sync.Mutex
+	seen map[get.Phase]int
+}
+
+func (p *phases) ObservePhase(phase get.Phase, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if took >= 0 {
+		p.seen[phase]++
+	}
+}
+
+func (p *phases) counts() map[get.Phase]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	counts := map[get.Phase]int{}
+	for phase, n := range p.seen {
+		counts[phase] = n
+	}
+	return counts
+}
+
+// buffer is a writer for the log, safe for concurrent use.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+var _ = Describe("a client", func() {
+	hello := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
+
+	It("tells an observer how long each phase took", func(ctx SpecContext) {
+		heard := &phases{seen: map[get.Phase]int{}}
+		ca := newAuthority()
+		cfg := impatience()
+		cfg.CABundle = writeFile("ca.pem", ca.pem())
+		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{Observer: heard})
+		port := serveTLS(ca, hello)
+
+		_, err := client.Do(ctx, get.Request{URL: httpsURL(port)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(heard.counts()).To(Equal(map[get.Phase]int{
+			get.DNS: 1, get.Connect: 1, get.TLS: 1, get.FirstByte: 1, get.Transfer: 1, get.Total: 1,
+		}))
+
+		_, err = client.Do(ctx, get.Request{URL: "http://10.0.0.1/"})
+		Expect(err).To(HaveOccurred())
+		_, err = client.Do(ctx, get.Request{URL: httpsURL(port)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(heard.counts()).To(Equal(map[get.Phase]int{
+			get.DNS: 1, get.Connect: 1, get.TLS: 1, get.FirstByte: 2, get.Transfer: 2, get.Total: 3,
+		}), "the second GET reuses the connection")
+	})
+
+	It("does not use a connection that a changed policy would not permit", func(ctx SpecContext) {
+		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
+		Expect(os.WriteFile(file, []byte("policies:\n- {namespaces: [a], allow-cidr: [127.0.0.1]}\n"), 0o600)).To(Succeed())
+		ticks := make(chan time.Time)
+		gate, err := egress.New(egress.Config{}, egress.Options{Resolver: startDNS().Resolver(), File: file, Ticks: ticks})
+		Expect(err).NotTo(HaveOccurred())
+		stop := runGate(gate)
+		DeferCleanup(stop)
+		sweeps := make(chan time.Time)
+		client := newClient(impatience(), gate, get.Dependencies{Ticks: sweeps})
+		closed := make(chan struct{}, 1)
+		port := serveStates(hello, func(state http.ConnState) {
+			if state == http.StateClosed {
+				closed <- struct{}{}
+			}
+		})
+		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})
+		Expect(err).NotTo(HaveOccurred())
+
+		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "b"})
+		Expect(asError(err).Class).To(Equal(addressDenied), "the connection of another policy")
+
+		replace(file, "policies:\n- {namespaces: [b], allow-cidr: [127.0.0.1]}\n")
+		ticks <- time.Now()
+		Eventually(func() error {
+			_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})
+			return err
+		}).Should(MatchError(egress.ErrDenied))
+		sweeps <- time.Now()
+		Eventually(closed).Should(Receive())
+	})
+
+	It("keeps to itself what a server says before it is asked", func(ctx SpecContext) {
+		said := &buffer{}
+		log.SetOutput(said)
+		DeferCleanup(func() { log.SetOutput(io.Discard) })
+		client := newClient(impatience(), newGate(egress.Config{}), get.Dependencies{})
+
+		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(unasked("SSH-2.0-"+secret+"\r\n")), "/")})
+
+		Expect(asError(err).Class).To(Equal(badResponse))
+		Expect(said.String()).To(BeEmpty())
+	})
+
+	DescribeTable("refuses a configuration that makes no sense",
+		func(spoil func(*get.Config), text string) {
+			cfg := get.Defaults()
+			spoil(&cfg)
+			_, err := get.New(cfg, newGate(egress.Config{}), get.Dependencies{})
+			Expect(err).To(MatchError("set up GET: " + text))
+		},
+		Entry(nil, func(c *get.Config) { c.MaxBody = 0 }, "body limit must be positive"),
+		Entry(nil, func(c *get.Config) { c.MaxHeaderBytes = -1 }, "header limit must be positive"),
+		Entry(nil, func(c *get.Config) { c.Timeout = 0 }, "timeout must be positive"),
+		Entry(nil, func(c *get.Config) { c.TLSTimeout = 0 }, "TLS timeout must be positive"),
+		Entry(nil, func(c *get.Config) { c.HeaderTimeout = 0 }, "header timeout must be positive"),
+		Entry(nil, func(c *get.Config) { c.IdleTimeout = 0 }, "idle timeout must be positive"),
+		Entry(nil, func(c *get.Config) { c.MaxIdle = 0 }, "number of idle connections must be positive"),
+		Entry(nil, func(c *get.Config) { c.MaxRedirects = -1 }, "number of redirects must not be negative"),
+		Entry(nil, func(c *get.Config) { c.Proxy = "http://me:" + secret + "@:x" }, "proxy must be a URL such as http://proxy.example.com:3128"),
+		Entry(nil, func(c *get.Config) { c.Proxy = "socks5://proxy" }, "proxy must be a URL such as http://proxy.example.com:3128"),
+		Entry(nil, func(c *get.Config) { c.CABundle = "/missing" }, "open /missing: no such file or directory"),
+		Entry(nil, func(c *get.Config) { c.Netrc = "/missing" }, "open /missing: no such file or directory"),
+		Entry(nil, func(c *get.Config) { c.HeaderFile = "/missing" }, "open /missing: no such file or directory"),
+	)
+
+	It("needs a policy", func() {
+		_, err := get.New(get.Defaults(), nil, get.Dependencies{})
+		Expect(err).To(MatchError("set up GET: no egress policy"))
+	})
+})

@@ -1,0 +1,160 @@
+package get
+
+import (
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Duration{
+		"":                                  0,
+		"0":                                 0,
+		"120":                               2 * time.Minute,
+		" 5 ":                               5 * time.Second,
+		"9223372036":                        9223372036 * time.Second,
+		"9223372037":                        math.MaxInt64,
+		"1000000000000":                     math.MaxInt64,
+		strings.Repeat("9", 1000):           math.MaxInt64,
+		"1e12":                              0,
+		"-5":                                0,
+		"+5":                                0,
+		"5.5":                               0,
+		"soon":                              0,
+		"Wed, 01 Jul 2026 12:01:00 GMT":     time.Minute,
+		"Wed, 01 Jul 2026 11:00:00 GMT":     0,
+		"Wednesday, 01-Jul-26 12:01:00 GMT": time.Minute,
+		"Fri, 31 Dec 9999 23:59:59 GMT":     math.MaxInt64,
+	} {
+		if got := retryAfter(text, now); got != want {
+			t.Errorf("retryAfter(%q) = %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestMaxAge(t *testing.T) {
+	for _, c := range []struct {
+		control []string
+		age     string
+		want    time.Duration
+	}{
+		{nil, "", 0},
+		{[]string{"max-age=60"}, "", time.Minute},
+		{[]string{"public, MAX-AGE=60"}, "", time.Minute},
+		{[]string{`max-age="60"`}, "", time.Minute},
+		{[]string{"public", "max-age=60"}, "20", 40 * time.Second},
+		{[]string{"max-age=60"}, "90", 0},
+		{[]string{"max-age=60"}, "x", time.Minute},
+		{[]string{"max-age=60, no-cache"}, "", 0},
+		{[]string{"no-store, max-age=60"}, "", 0},
+		{[]string{"max-age=-1"}, "", 0},
+		{[]string{"max-age"}, "", 0},
+		{[]string{"max-age=99999999999999999999"}, "", math.MaxInt64},
+		{[]string{"s-maxage=60"}, "", 0},
+	} {
+		h := http.Header{"Cache-Control": c.control, "Age": {c.age}}
+		if got := maxAge(h); got != c.want {
+			t.Errorf("maxAge(%q, Age %q) = %s, want %s", c.control, c.age, got, c.want)
+		}
+	}
+}
+
+func TestValidators(t *testing.T) {
+	for text, want := range map[string]bool{
+		`"v1"`: true, `W/"v1"`: true, `""`: true, `"!#~"`: true,
+		"": false, `"`: false, "v1": false, `w/"v1"`: false, `"a"b"`: false, "\"a\nb\"": false, `"a b"`: false,
+		"\"\xff\"": false, `"` + strings.Repeat("x", 300) + `"`: false,
+	} {
+		if got := validETag(text) != ""; got != want {
+			t.Errorf("validETag(%q) = %t", text, got)
+		}
+	}
+	for text, want := range map[string]bool{
+		"Sun, 06 Nov 1994 08:49:37 GMT": true, "Sunday, 06-Nov-94 08:49:37 GMT": true, "": false, "now": false,
+	} {
+		if got := validDate(text) != ""; got != want {
+			t.Errorf("validDate(%q) = %t", text, got)
+		}
+	}
+}
+
+func TestParseNetrc(t *testing.T) {
+	for name, c := range map[string]struct {
+		content string
+		want    []login
+	}{
+		"empty":    {"", nil},
+		"comments": {"# machine a login b\n  # c\n", nil},
+		"one line": {"machine A.example login b password c", []login{{"a.example", "b", "c"}}},
+		"many lines": {
+			"machine\n a.example\n\tlogin b\r\n password c\r\n",
+			[]login{{"a.example", "b", "c"}},
+		},
+		"comment at the end": {"machine a login b password c # d", []login{{"a", "b", "c"}}},
+		"default":            {"machine a login b\ndefault login c password d", []login{{"a", "b", ""}, {"", "c", "d"}}},
+		"account":            {"machine a login b account x password c", []login{{"a", "b", "c"}}},
+		"quotes":             {`machine a login "b c" password "d\"e\\f # g"`, []login{{"a", "b c", `d"e\f # g`}}},
+		"empty password":     {`machine a login b password ""`, []login{{"a", "b", ""}}},
+		"macdef":             {"machine a login b password c\nmacdef init\ncd x\nmachine y\n\nmachine d login e", []login{{"a", "b", "c"}, {"d", "e", ""}}},
+	} {
+		got, err := parseNetrc([]byte(c.content))
+		if err != nil || len(got) != len(c.want) {
+			t.Errorf("%s: got %d entries, %v", name, len(got), err)
+			continue
+		}
+		for i := range got {
+			if *got[i] != c.want[i] {
+				t.Errorf("%s: entry %d is %+v, want %+v", name, i, *got[i], c.want[i])
+			}
+		}
+	}
+}
+
+func TestParseNetrcRefuses(t *testing.T) {
+	const secret = "s3cr3t"
+	for content, want := range map[string]string{
+		secret: "line 1: unknown word; expected machine, default, login, password, account or macdef",
+		"machine a login b\npassword c\n" + secret: "line 3: unknown word; expected machine, default, login, password, account or macdef",
+		"login " + secret:                          "line 1: word stands before the first machine or default",
+		"machine a login b password":               "last line: value is missing",
+		"machine a password " + secret:             "machine has no login",
+		`machine "" login ` + secret:               "line 1: value is missing",
+		`machine a login "` + secret:               "line 1: quoted value has no end",
+		`machine a login "` + secret + `\n"`:       "line 1: value has a control character",
+	} {
+		_, err := parseNetrc([]byte(content))
+		if err == nil || err.Error() != want {
+			t.Errorf("parseNetrc(%q) says %v, want %s", content, err, want)
+		}
+	}
+}
+
+func TestParseHeaderFileRefuses(t *testing.T) {
+	const secret = "s3cr3t"
+	for content, want := range map[string]string{
+		"":                         "not a YAML list of entries with host, namespaces and headers",
+		"host: a":                  "line 1: not a YAML list of entries with host, namespaces and headers",
+		"- host: [" + secret:       "line 1: not a YAML list of entries with host, namespaces and headers",
+		"- {hots: " + secret + "}": "line 1: not a YAML list of entries with host, namespaces and headers",
+		"-":                        "entry 1: not a YAML list of entries with host, namespaces and headers",
+		"- {host: a}":              "entry 1: no headers",
+		"- {headers: {a: b}}":      "entry 1: host: not a host pattern such as *.example.com",
+		"- {host: a, namespaces: [\"" + secret + " \\t x\"], headers: {a: b}}": "entry 1: namespaces: not a host pattern such as *.example.com",
+		"- {host: a, headers: {\"" + secret + " x\": b}}":                      "entry 1: not a header that may be set",
+		"- {host: a, headers: {Host: b}}":                                      "entry 1: not a header that may be set",
+		"- {host: a, headers: {cookie: b}}":                                    "entry 1: not a header that may be set",
+		"- {host: a, headers: {if-match: b}}":                                  "entry 1: not a header that may be set",
+		"- {host: a, headers: {Proxy-Authorization: b}}":                       "entry 1: not a header that may be set",
+		"- {host: a, headers: {a: \"" + secret + "\\r\\nb\"}}":                 "entry 1: value is empty or has a control character",
+		"- {host: a, headers: {a: \"\"}}":                                      "entry 1: value is empty or has a control character",
+		"- {host: a, headers: {a: b}}\n---\n- {}":                              "more than one YAML document",
+	} {
+		_, err := parseHeaderFile([]byte(content))
+		if err == nil || err.Error() != want {
+			t.Errorf("parseHeaderFile(%q) says %v, want %s", content, err, want)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package get_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+)
+
+var _ = Describe("an egress proxy", func() {
+	var (
+		seen *recorder
+		cfg  get.Config
+	)
+
+	BeforeEach(func() {
+		seen = &recorder{}
+		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			switch {
+			case r.Method == http.MethodConnect && r.Host == "tunnel.example.com:443":
+				tunnel(w)
+			case r.Method == http.MethodConnect:
+				w.WriteHeader(http.StatusForbidden)
+			default:
+				_, _ = io.WriteString(w, "by proxy")
+			}
+		})
+		cfg = impatience()
+		cfg.Proxy = fmt.Sprintf("http://me:%s@127.0.0.1:%d", secret, port)
+	})
+
+	newProxied := func(names map[string][]string) *get.Client {
+		GinkgoHelper()
+		dns := startDNS()
+		dns.SetOther("93.184.216.34")
+		for name, addrs := range names {
+			dns.Set(name, addrs...)
+		}
+		// The policy permits public addresses only; the proxy is the operator's.
+		gate, err := egress.New(egress.Config{}, egress.Options{Resolver: dns.Resolver()})
+		Expect(err).NotTo(HaveOccurred())
+		return newClient(cfg, gate, get.Dependencies{})
+	}
+
+	It("is asked for what the policy permits", func(ctx SpecContext) {
+		response, err := newProxied(nil).Do(ctx, get.Request{URL: "http://data.example.com/x"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(response.Body)).To(Equal("by proxy"))
+		Expect(seen.requests()).To(HaveLen(1))
+		Expect(seen.requests()[0].RequestURI).To(Equal("http://data.example.com/x"))
+		Expect(seen.requests()[0].Header).To(HaveKey("Proxy-Authorization"))
+	})
+
+	DescribeTable("is not asked for what the policy denies",
+		func(ctx SpecContext, raw string, addrs ...string) {
+			client := newProxied(map[string][]string{"bad.example.com": addrs})
+			_, err := client.Do(ctx, get.Request{URL: raw})
+			Expect(asError(err).Class).To(Equal(addressDenied))
+			Expect(seen.requests()).To(BeEmpty())
+		},
+		Entry("a private name", "http://bad.example.com/", "10.0.0.1"),
+		Entry("a name with one private address among public ones", "http://bad.example.com/", "93.184.216.34", "10.0.0.1"),
+		Entry("a private name over TLS", "https://bad.example.com/", "10.0.0.1"),
+		Entry("an address", "http://127.0.0.1/"),
+		Entry("a reserved name", "http://kubernetes.default.svc/"),
+		Entry("a port", "http://data.example.com:22/"),
+	)
+
+	DescribeTable("that fails is told from the host",
+		func(ctx SpecContext, spoil func(), raw string) {
+			spoil()
+			_, err := newProxied(nil).Do(ctx, get.Request{URL: raw})
+			Expect(asError(err).Class).To(Equal(connectFailed))
+			Expect(err).To(MatchError("GET from data.example.com did not get through the egress proxy"))
+		},
+		Entry("it refuses a tunnel", func() {}, "https://data.example.com/"),
+		Entry("it is not there", func() { cfg.Proxy = "http://127.0.0.1:1" }, "http://data.example.com/"),
+	)
+
+	It("makes a tunnel for TLS, in which the certificate is checked", func(ctx SpecContext) {
+		_, err := newProxied(nil).Do(ctx, get.Request{URL: "https://tunnel.example.com/"})
+		Expect(asError(err).Class).To(Equal(tlsFailed))
+		Expect(seen.requests()).To(HaveLen(1))
+	})
+
+	It("of the environment is not used", func(ctx SpecContext) {
+		GinkgoT().Setenv("HTTP_PROXY", cfg.Proxy)
+		client := newClient(impatience(), newGate(egress.Config{}), get.Dependencies{})
+		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(say(ok+length(0))), "/")})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(seen.requests()).To(BeEmpty())
+	})
+})
+
+// tunnel answers a CONNECT, and speaks no TLS behind it.
+func tunnel(w http.ResponseWriter) {
+	conn, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
+	say("HTTP/1.1 400 "+secret+"\r\n\r\n")(context.Background(), conn)
+	_ = conn.Close()
+}

@@ -1,0 +1,118 @@
+package get_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+)
+
+var _ = Describe("a redirect", func() {
+	var client *get.Client
+
+	BeforeEach(func() {
+		client = newClient(impatience(), newGate(egress.Config{}), get.Dependencies{})
+	})
+
+	// countdown redirects from /n to /n-1 and says hello at /0.
+	countdown := func(status int, seen *recorder) (port int) {
+		return serveHTTP(func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			n, _ := strconv.Atoi(r.URL.Path[1:])
+			if n == 0 {
+				_, _ = io.WriteString(w, "hello")
+				return
+			}
+			w.Header().Set("Location", fmt.Sprint(n-1))
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, secret)
+		})
+	}
+
+	DescribeTable("is followed",
+		func(ctx SpecContext, status int) {
+			seen := &recorder{}
+			port := countdown(status, seen)
+			response, err := client.Do(ctx, get.Request{URL: urlOf(port, "/5?q")})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(response.Body)).To(Equal("hello"))
+			for _, r := range seen.requests() {
+				Expect(r.Method).To(Equal(http.MethodGet))
+				Expect(r.Header).NotTo(HaveKey("Referer"))
+			}
+		},
+		Entry(nil, 301), Entry(nil, 302), Entry(nil, 303), Entry(nil, 307), Entry(nil, 308),
+	)
+
+	It("is followed five times and no more", func(ctx SpecContext) {
+		seen := &recorder{}
+		_, err := client.Do(ctx, get.Request{URL: urlOf(countdown(302, seen), "/6")})
+		Expect(asError(err).Class).To(Equal(tooManyRedirects))
+		Expect(err).To(MatchError("GET from data.example.com was redirected more than 5 times"))
+		Expect(seen.requests()).To(HaveLen(6))
+	})
+
+	It("may have a Location that is not quite ASCII", func(ctx SpecContext) {
+		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/ä ö" {
+				_, _ = io.WriteString(w, "hello")
+				return
+			}
+			w.Header().Set("Location", "/ä ö#x")
+			w.WriteHeader(http.StatusFound)
+		})
+		response, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(response.Body)).To(Equal("hello"))
+	})
+
+	It("to a denied address sends nothing there and does not name it", func(ctx SpecContext) {
+		trap, err := net.Listen("tcp", "127.0.0.2:0")
+		Expect(err).NotTo(HaveOccurred())
+		visits := make(chan string, 16)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				conn, err := trap.Accept()
+				if err != nil {
+					return
+				}
+				visits <- conn.RemoteAddr().String()
+				_ = conn.Close()
+			}
+		}()
+		DeferCleanup(func() {
+			_ = trap.Close()
+			<-done
+		})
+		trapPort := trap.Addr().(*net.TCPAddr).Port
+		gate := newGate(egress.Config{AllowPorts: []int{trapPort}})
+		client = newClient(impatience(), gate, get.Dependencies{})
+
+		for _, location := range []string{
+			fmt.Sprintf("http://127.0.0.2:%d/", trapPort),
+			fmt.Sprintf("//127.0.0.2:%d/", trapPort),
+			fmt.Sprintf("http://[::ffff:127.0.0.2]:%d/", trapPort),
+			fmt.Sprintf("http://%s@127.0.0.2:%d/", host, trapPort),
+		} {
+			_, err = client.Do(ctx, get.Request{URL: urlOf(serve(redirectTo(location)), "/")})
+			Expect(asError(err).Class).To(Equal(addressDenied))
+			Expect(asError(err).Host).To(Equal(host))
+			Expect(err).To(MatchError(HavePrefix("GET from data.example.com was redirected to a URL that the egress policy denies: ")))
+			Expect(err.Error()).NotTo(ContainSubstring("127"))
+		}
+
+		conn, err := net.Dial("tcp", trap.Addr().String())
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = conn.Close() }()
+		Eventually(visits).Should(Receive(Equal(conn.LocalAddr().String())), "the first visitor is the spec itself")
+	})
+})

@@ -1,0 +1,259 @@
+package get_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+)
+
+// recorder keeps the requests that servers of a spec have seen.
+type recorder struct {
+	mu   sync.Mutex
+	seen []*http.Request
+}
+
+func (r *recorder) note(req *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, req)
+}
+
+func (r *recorder) requests() []*http.Request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*http.Request(nil), r.seen...)
+}
+
+// asError returns the error of a GET that failed.
+func asError(err error) *get.Error {
+	GinkgoHelper()
+	var failure *get.Error
+	Expect(errors.As(err, &failure)).To(BeTrue(), "%v", err)
+	return failure
+}
+
+var _ = Describe("a request", func() {
+	var (
+		seen   *recorder
+		client *get.Client
+	)
+
+	BeforeEach(func() {
+		seen = &recorder{}
+		client = newClient(impatience(), newGate(egress.Config{}), get.Dependencies{})
+	})
+
+	It("says who asks, and nothing else", func(ctx SpecContext) {
+		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
+		})
+		for range 2 {
+			_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/a%20b/%2e?q=%0d%0a#fragment")})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		for _, r := range seen.requests() {
+			Expect(r.Method).To(Equal(http.MethodGet))
+			Expect(r.Proto).To(Equal("HTTP/1.1"))
+			Expect(r.RequestURI).To(Equal("/a%20b/%2e?q=%0d%0a"))
+			Expect(r.Header).To(Equal(http.Header{
+				"Accept":          {"*/*"},
+				"Accept-Encoding": {"identity"},
+				"User-Agent":      {"curl-me-that/v1.2.3 (+https://github.com/kv8s/curl-me-that)"},
+			}))
+		}
+	})
+
+	It("names the host in its usual form", func(ctx SpecContext) {
+		port := serveHTTP(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) })
+		_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.Do(ctx, get.Request{URL: "HTTP://DATA.Example.COM." + urlOf(port, "/")[len("http://data.example.com"):]})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(seen.requests()[1].Host).To(Equal(seen.requests()[0].Host))
+	})
+
+	It("reuses a connection", func(ctx SpecContext) {
+		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			_, _ = io.WriteString(w, "hello")
+		})
+		for range 3 {
+			_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		requests := seen.requests()
+		Expect(requests[1].RemoteAddr).To(Equal(requests[0].RemoteAddr))
+		Expect(requests[2].RemoteAddr).To(Equal(requests[0].RemoteAddr))
+	})
+
+	It("is not sent when the policy denies the URL", func(ctx SpecContext) {
+		_, err := client.Do(ctx, get.Request{URL: "http://user:" + secret + "@data.example.com/"})
+		failure := asError(err)
+		Expect(failure.Class).To(Equal(addressDenied))
+		Expect(failure.Host).To(Equal(host))
+		Expect(failure.Error()).To(Equal("GET from data.example.com is denied by the egress policy: the URL carries credentials"))
+		Expect(failure).To(MatchError(egress.ErrDenied))
+	})
+
+	DescribeTable("that fails does not repeat an address or an odd host",
+		func(ctx SpecContext, raw, failureHost, text string) {
+			_, err := client.Do(ctx, get.Request{URL: raw})
+			Expect(asError(err).Host).To(Equal(failureHost))
+			Expect(err).To(MatchError(text))
+		},
+		Entry(nil, "http://10.0.0.1/", "10.0.0.1", "GET from the host of the URL is denied by the egress policy: the host has no public address"),
+		Entry(nil, "http://data_example.com/", "data_example.com", "GET from data_example.com is denied by the egress policy: the host is neither a DNS name nor an address in its usual form"),
+		Entry(nil, "http://data%C3%A9.com/", "", "GET from the host of the URL is denied by the egress policy: the host is neither a DNS name nor an address in its usual form"),
+		Entry(nil, "://", "", "GET from the host of the URL is denied by the egress policy: the URL is not an absolute URL of printable ASCII characters"),
+	)
+
+	It("that finds no address says so", func(ctx SpecContext) {
+		names := startDNS()
+		names.Set(host)
+		gate, err := egress.New(egress.Config{}, egress.Options{Resolver: names.Resolver()})
+		Expect(err).NotTo(HaveOccurred())
+		client = newClient(impatience(), gate, get.Dependencies{})
+
+		_, err = client.Do(ctx, get.Request{URL: "http://data.example.com/"})
+
+		Expect(asError(err).Class).To(Equal(dnsFailed))
+		Expect(err).To(MatchError("GET from data.example.com failed: the host name did not resolve"))
+	})
+
+	It("that finds nobody listening says so", func(ctx SpecContext) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		port := listener.Addr().(*net.TCPAddr).Port
+		Expect(listener.Close()).To(Succeed())
+
+		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/")})
+
+		Expect(asError(err).Class).To(Equal(connectFailed))
+	})
+
+	It("that is stopped blames nobody", func(ctx SpecContext) {
+		arrived := make(chan struct{})
+		port := serve(func(ctx context.Context, conn net.Conn) {
+			readRequest(conn)
+			close(arrived)
+			<-ctx.Done()
+		})
+		stopped, cancel := context.WithCancel(ctx)
+		go func() {
+			<-arrived
+			cancel()
+		}()
+
+		_, err := client.Do(stopped, get.Request{URL: urlOf(port, "/")})
+
+		Expect(err).To(MatchError(context.Canceled))
+		var failure *get.Error
+		Expect(errors.As(err, &failure)).To(BeFalse())
+	})
+
+	It("takes a lower body limit, never a higher one", func(ctx SpecContext) {
+		port := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write(make([]byte, 1000))
+		})
+		_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/"), MaxBody: 1000})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), MaxBody: 999})
+		Expect(err).To(MatchError("GET from data.example.com answered with a body of more than 999 bytes"))
+
+		_, err = client.Do(ctx, get.Request{URL: urlOf(serve(say(ok+length(limit+1))), "/"), MaxBody: 10 * limit})
+		Expect(asError(err).Class).To(Equal(bodyTooLarge))
+	})
+})
+
+var _ = Describe("a conditional request", func() {
+	const etag, modified = `W/"v1"`, "Sun, 06 Nov 1994 08:49:37 GMT"
+	var (
+		seen   *recorder
+		client *get.Client
+		port   int
+	)
+
+	BeforeEach(func() {
+		seen = &recorder{}
+		client = newClient(impatience(), newGate(egress.Config{}), get.Dependencies{})
+		port = serveHTTP(func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			w.Header().Set("Cache-Control", "max-age=60")
+			if r.Header.Get("If-None-Match") == etag || r.Header.Get("If-Modified-Since") == modified {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			w.Header().Set("ETag", etag)
+			w.Header().Set("Last-Modified", modified)
+			_, _ = io.WriteString(w, "hello")
+		})
+	})
+
+	It("is made with what the last answer said", func(ctx SpecContext) {
+		first, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(first.ETag).To(Equal(etag))
+		Expect(first.LastModified).To(Equal(modified))
+		Expect(first.MaxAge).To(Equal(time.Minute))
+
+		second, err := client.Do(ctx, get.Request{URL: urlOf(port, "/"), ETag: first.ETag, LastModified: first.LastModified})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(second).To(Equal(get.Response{Status: get.NotModified, ETag: etag, LastModified: modified, MaxAge: time.Minute}))
+	})
+
+	It("keeps its condition over a redirect", func(ctx SpecContext) {
+		from := serve(redirectTo(urlOf(port, "/")))
+		response, err := client.Do(ctx, get.Request{URL: urlOf(from, "/"), ETag: etag})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(response.Status).To(Equal(get.NotModified))
+	})
+
+	It("does not send a condition that is none", func(ctx SpecContext) {
+		response, err := client.Do(ctx, get.Request{URL: urlOf(port, "/"), ETag: "v1\r\nX: y", LastModified: "yesterday"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(response.Status).To(Equal(get.Content))
+		Expect(seen.requests()[0].Header).NotTo(Or(HaveKey("If-None-Match"), HaveKey("If-Modified-Since")))
+	})
+
+	It("does not take a 304 for an answer to a condition that was not sent", func(ctx SpecContext) {
+		silly := serve(say("HTTP/1.1 304 Not Modified\r\n\r\n"))
+		_, err := client.Do(ctx, get.Request{URL: urlOf(silly, "/"), ETag: "not an etag"})
+		Expect(asError(err).StatusCode).To(Equal(304))
+	})
+})
+
+var _ = Describe("an answer with a bad status", func() {
+	It("keeps status, Retry-After and the start of the body", func(ctx SpecContext) {
+		now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+		client := newClient(impatience(), newGate(egress.Config{}), get.Dependencies{Now: func() time.Time { return now }})
+		port := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", now.Add(90*time.Second).Format(http.TimeFormat))
+			w.WriteHeader(http.StatusServiceUnavailable)
+			for range 300 {
+				_, _ = io.WriteString(w, secret)
+			}
+		})
+
+		_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/?token="+secret)})
+
+		failure := asError(err)
+		Expect(failure).To(MatchError("GET from data.example.com answered 503"))
+		Expect(failure.Class).To(Equal(badStatus))
+		Expect(failure.StatusCode).To(Equal(503))
+		Expect(failure.RetryAfter).To(Equal(90 * time.Second))
+		Expect(failure.Snippet).To(HaveLen(get.MaxSnippet))
+		Expect(string(failure.Snippet)).To(HavePrefix(secret))
+	})
+})

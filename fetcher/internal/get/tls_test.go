@@ -1,0 +1,231 @@
+package get_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+)
+
+// authority issues the certificates of a spec.
+type authority struct {
+	key         *ecdsa.PrivateKey
+	certificate *x509.Certificate
+}
+
+func newAuthority() *authority {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "authority of a spec"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		KeyUsage:              x509.KeyUsageCertSign,
+		BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	Expect(err).NotTo(HaveOccurred())
+	certificate, err := x509.ParseCertificate(der)
+	Expect(err).NotTo(HaveOccurred())
+	return &authority{key: key, certificate: certificate}
+}
+
+func (a *authority) pem() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw}))
+}
+
+// issue makes a certificate for a name that is valid until a time.
+func (a *authority) issue(name string, until time.Time) tls.Certificate {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: secret},
+		DNSNames:     []string{name},
+		NotBefore:    time.Now().Add(-2 * time.Hour),
+		NotAfter:     until,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
+	Expect(err).NotTo(HaveOccurred())
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// secured speaks TLS before it hands a connection on.
+func secured(cfg *tls.Config, handle func(context.Context, net.Conn)) func(context.Context, net.Conn) {
+	return func(ctx context.Context, conn net.Conn) {
+		inner := tls.Server(conn, cfg)
+		defer func() { _ = inner.Close() }()
+		if inner.HandshakeContext(ctx) == nil {
+			handle(ctx, inner)
+		}
+	}
+}
+
+func httpsURL(port int) string { return fmt.Sprintf("https://%s:%d/", host, port) }
+
+var _ = Describe("TLS", func() {
+	var (
+		ca     *authority
+		cfg    get.Config
+		server *tls.Config
+	)
+	later := func() time.Time { return time.Now().Add(time.Hour) }
+
+	BeforeEach(func() {
+		ca = newAuthority()
+		cfg = impatience()
+		cfg.CABundle = writeFile("ca.pem", ca.pem())
+		server = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{ca.issue(host, later())}}
+	})
+
+	do := func(ctx context.Context, handle func(context.Context, net.Conn)) (get.Response, *get.Error) {
+		GinkgoHelper()
+		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		response, err := client.Do(ctx, get.Request{URL: httpsURL(serve(handle))})
+		if err == nil {
+			return response, nil
+		}
+		var failure *get.Error
+		Expect(errors.As(err, &failure)).To(BeTrue(), "%v", err)
+		Expect(failure.Error()).NotTo(ContainSubstring(secret))
+		return response, failure
+	}
+
+	It("trusts the CA bundle", func(ctx SpecContext) {
+		response, failure := do(ctx, secured(server, say(ok+length(5)+"hello")))
+		Expect(failure).To(BeNil())
+		Expect(string(response.Body)).To(Equal("hello"))
+	})
+
+	It("never offers HTTP/2, and speaks HTTP/1.1 to a server that would like to", func(ctx SpecContext) {
+		var offered atomic.Value
+		server.NextProtos = []string{"h2", "http/1.1"}
+		server.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			offered.Store(hello.SupportedProtos)
+			return nil, nil
+		}
+		response, failure := do(ctx, secured(server, say(ok+length(5)+"hello")))
+		Expect(failure).To(BeNil())
+		Expect(string(response.Body)).To(Equal("hello"))
+		Expect(offered.Load()).NotTo(ContainElement("h2"))
+	})
+
+	DescribeTable("fails in words of our own",
+		func(ctx SpecContext, spoil func(), handle func(context.Context, net.Conn), text string) {
+			if spoil != nil {
+				spoil()
+			}
+			if handle == nil {
+				handle = secured(server, say(ok+length(5)+"hello"))
+			}
+			_, failure := do(ctx, handle)
+			Expect(failure).NotTo(BeNil())
+			Expect(failure.Class).To(Equal(tlsFailed))
+			Expect(failure.Error()).To(Equal("GET from data.example.com failed: " + text))
+		},
+		Entry("expired", func() { server.Certificates[0] = ca.issue(host, time.Now().Add(-time.Hour)) }, nil,
+			"the certificate has expired or is not yet valid"),
+		Entry("wrong host", func() { server.Certificates[0] = ca.issue("other.example.com", later()) }, nil,
+			"the certificate is for another host"),
+		Entry("self-signed", func() { cfg.CABundle = "" }, nil,
+			"the certificate is signed by an unknown authority"),
+		Entry("1.0 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS10, tls.VersionTLS10 }, nil,
+			"the TLS handshake did not succeed"),
+		Entry("1.1 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS11, tls.VersionTLS11 }, nil,
+			"the TLS handshake did not succeed"),
+		Entry("client certificate wanted", func() { server.ClientAuth, server.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12 }, nil,
+			"the TLS handshake did not succeed"),
+		Entry("plain HTTP", nil, say("HTTP/1.1 400 "+secret+"\r\n\r\n"),
+			"the TLS handshake did not succeed"),
+		Entry("closed in the handshake", nil, func(_ context.Context, conn net.Conn) {
+			_, _ = io.ReadFull(conn, make([]byte, 5))
+		}, "the TLS handshake did not succeed"),
+	)
+
+	It("does not wait for a silent handshake beyond the TLS timeout", func(ctx SpecContext) {
+		start := time.Now()
+		_, failure := do(ctx, hold)
+		Expect(failure.Class).To(Equal(timedOut))
+		Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout))
+	})
+
+	DescribeTable("opens one connection to a server that floods it with HTTP/2",
+		func(ctx SpecContext, frames string) {
+			var connections atomic.Int32
+			_, failure := do(ctx, secured(server, func(_ context.Context, conn net.Conn) {
+				connections.Add(1)
+				many := h2Settings + string(bytes.Repeat([]byte(frames), 1000))
+				var err error
+				for err == nil {
+					_, err = io.WriteString(conn, many)
+				}
+			}))
+			Expect(failure).NotTo(BeNil())
+			Expect(failure.Class).To(Equal(badResponse))
+			Expect(connections.Load()).To(BeEquivalentTo(1))
+		},
+		Entry("GOAWAY", h2GoAway),
+		Entry("REFUSED_STREAM", h2Refused),
+		Entry("PING", h2Ping),
+		Entry("empty DATA", h2EmptyData),
+	)
+
+	It("follows a redirect from http to https, never the other way", func(ctx SpecContext) {
+		secure := serve(secured(server, say(ok+length(5)+"hello")))
+		plain := serve(redirectTo(httpsURL(secure)))
+		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		response, err := client.Do(ctx, get.Request{URL: urlOf(plain, "/")})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(response.Body)).To(Equal("hello"))
+
+		_, failure := do(ctx, secured(server, redirectTo(urlOf(plain, "/"))))
+		Expect(failure.Class).To(Equal(tooManyRedirects))
+		Expect(failure.Error()).To(Equal("GET from data.example.com was redirected from https to http"))
+	})
+
+	It("takes a new CA bundle without a restart", func(ctx SpecContext) {
+		ticks := make(chan time.Time)
+		reports := make(chan error, 4)
+		other := newAuthority()
+		cfg.CABundle = writeFile("ca.pem", other.pem())
+		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{
+			Ticks:    ticks,
+			OnReload: func(_ string, err error) { reports <- err },
+		})
+		request := get.Request{URL: httpsURL(serve(secured(server, say(ok+length(5)+"hello"))))}
+		_, err := client.Do(ctx, request)
+		Expect(err).To(HaveOccurred())
+
+		replace(cfg.CABundle, "no certificate")
+		ticks <- time.Now()
+		Eventually(reports).Should(Receive(MatchError("read " + cfg.CABundle + ": no PEM certificate in it")))
+		replace(cfg.CABundle, ca.pem())
+		ticks <- time.Now()
+		Eventually(reports).Should(Receive(BeNil()))
+
+		_, err = client.Do(ctx, request)
+		Expect(err).NotTo(HaveOccurred())
+	})
+})
