@@ -21,7 +21,7 @@ var _ = Describe("a URL that is hostile by its text", func() {
 			err := attempt(ctx, gate, raw)
 
 			Expect(err).To(MatchError(egress.ErrDenied))
-			Expect(err).To(Equal(&egress.Denied{Class: class}))
+			Expect(err).To(Equal(&egress.DeniedError{Class: class}))
 			Expect(held.attempts()).To(BeEmpty())
 			Expect(gate.Verdict(ctx, "team-a", raw).Err).To(Equal(err))
 		},

@@ -24,7 +24,7 @@ type dialling struct {
 
 // DialContext connects to addr ("host:port", the host as written in a URL) and
 // has every address judged before the first packet. It is made for
-// http.Transport. The error is a *Denied if the policy refused every address.
+// http.Transport. The error is a *DeniedError if the policy refused every address.
 func (p *Policy) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	t, err := p.parseAddr(addr)
 	if err != nil {
@@ -43,7 +43,7 @@ func (p *Policy) DialContext(ctx context.Context, network, addr string) (net.Con
 func (p *Policy) parseAddr(addr string) (target, error) {
 	name, service, err := net.SplitHostPort(addr)
 	if err != nil {
-		return target{}, &Denied{Class: ClassHost}
+		return target{}, &DeniedError{Class: ClassHost}
 	}
 	port, err := portNumber(service)
 	if err != nil {
@@ -111,7 +111,7 @@ func (w *watch) control(network, address string, raw syscall.RawConn) error {
 func (w *watch) judge(network, address string, raw syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || at.Port() != w.target.port {
-		return &Denied{Class: ClassAddress}
+		return &DeniedError{Class: ClassAddress}
 	}
 	if err := w.policy.address(w.target, at.Addr()); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (w *watch) judge(network, address string, raw syscall.RawConn) error {
 		return nil
 	}
 	if err := w.policy.guardian.Safe(network, address, raw); err != nil {
-		return &Denied{Class: ClassAddress}
+		return &DeniedError{Class: ClassAddress}
 	}
 	return nil
 }

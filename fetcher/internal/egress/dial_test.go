@@ -36,7 +36,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 
 			err = attempt(ctx, gate, raw)
 
-			Expect(err).To(Equal(&egress.Denied{Class: egress.ClassAddress}))
+			Expect(err).To(Equal(&egress.DeniedError{Class: egress.ClassAddress}))
 			trap.expectNobody(ctx)
 		},
 		Entry("on loopback", "127.0.0.1"),
@@ -128,7 +128,7 @@ var _ = Describe("text of a denial", func() {
 			egress.ClassDenyHost, egress.ClassOnlyHost, egress.ClassName, egress.ClassPort, egress.ClassAddress,
 			egress.ClassDenyCIDR,
 		} {
-			text := (&egress.Denied{Class: class}).Error()
+			text := (&egress.DeniedError{Class: class}).Error()
 			Expect(text).To(MatchRegexp(`^the [^\d]+(2048 characters)?$`))
 		}
 	})

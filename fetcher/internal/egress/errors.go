@@ -2,7 +2,7 @@ package egress
 
 import "errors"
 
-// ErrDenied matches every *Denied in errors.Is.
+// ErrDenied matches every *DeniedError in errors.Is.
 var ErrDenied = errors.New("denied by the egress policy")
 
 // ErrUnreachable is returned by a dial when some addresses of a name were
@@ -41,15 +41,15 @@ const (
 	ClassDenyCIDR Class = "deny-cidr"
 )
 
-// Denied is the error of everything that the policy refuses. Its text names
+// DeniedError is the error of everything that the policy refuses. Its text names
 // the rule, never an address, a port or a host.
-type Denied struct {
+type DeniedError struct {
 	// Class is the rule that refused.
 	Class Class
 }
 
 // Error says in one sentence which rule refused.
-func (d *Denied) Error() string {
+func (d *DeniedError) Error() string {
 	switch d.Class {
 	case ClassSyntax:
 		return "the URL is not an absolute URL of printable ASCII characters"
@@ -77,4 +77,4 @@ func (d *Denied) Error() string {
 }
 
 // Is reports whether target is ErrDenied.
-func (d *Denied) Is(target error) bool { return target == ErrDenied }
+func (d *DeniedError) Is(target error) bool { return target == ErrDenied }

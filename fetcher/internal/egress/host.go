@@ -32,23 +32,23 @@ type host struct {
 func parseHost(s string) (host, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		if addr.Zone() != "" {
-			return host{}, &Denied{Class: ClassHost}
+			return host{}, &DeniedError{Class: ClassHost}
 		}
 		addr = addr.Unmap()
 		return host{name: addr.String(), addr: addr}, nil
 	}
 	name := strings.ToLower(strings.TrimSuffix(s, "."))
 	if name == "" || len(name) > maxName {
-		return host{}, &Denied{Class: ClassHost}
+		return host{}, &DeniedError{Class: ClassHost}
 	}
 	labels := strings.Split(name, ".")
 	for _, label := range labels {
 		if !isLabel(label) {
-			return host{}, &Denied{Class: ClassHost}
+			return host{}, &DeniedError{Class: ClassHost}
 		}
 	}
 	if isNumber(labels[len(labels)-1]) {
-		return host{}, &Denied{Class: ClassHost}
+		return host{}, &DeniedError{Class: ClassHost}
 	}
 	return host{name: name}, nil
 }

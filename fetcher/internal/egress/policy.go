@@ -33,7 +33,7 @@ func newPolicy(cfg Config, d dialling) (*Policy, error) {
 }
 
 // CheckURL judges a URL by its text. Where only an allow-cidr can lift the
-// verdict it is left to the dial. The error is a *Denied.
+// verdict it is left to the dial. The error is a *DeniedError.
 func (p *Policy) CheckURL(u *url.URL) error {
 	_, err := p.target(u)
 	return err
@@ -45,7 +45,7 @@ type target struct {
 	port uint16
 	// unless is the objection of the name rule or the port rule, which only an
 	// allow-cidr lifts; nil if there is none.
-	unless *Denied
+	unless *DeniedError
 }
 
 func (p *Policy) target(u *url.URL) (target, error) {
@@ -60,16 +60,16 @@ func (p *Policy) target(u *url.URL) (target, error) {
 func (p *Policy) admit(h host, port uint16) (target, error) {
 	t := target{host: h, port: port}
 	if matchesAny(p.denyHosts, h.name) {
-		return t, &Denied{Class: ClassDenyHost}
+		return t, &DeniedError{Class: ClassDenyHost}
 	}
 	if len(p.onlyHosts) > 0 && !matchesAny(p.onlyHosts, h.name) {
-		return t, &Denied{Class: ClassOnlyHost}
+		return t, &DeniedError{Class: ClassOnlyHost}
 	}
 	switch {
 	case !h.addr.IsValid() && isPrivateName(h.name) && !matchesAny(p.allowHosts, h.name):
-		t.unless = &Denied{Class: ClassName}
+		t.unless = &DeniedError{Class: ClassName}
 	case !slices.Contains(p.ports, port):
-		t.unless = &Denied{Class: ClassPort}
+		t.unless = &DeniedError{Class: ClassPort}
 	}
 	if h.addr.IsValid() {
 		return t, p.address(t, h.addr)
@@ -85,9 +85,9 @@ func (p *Policy) address(t target, addr netip.Addr) error {
 	addr = addr.Unmap()
 	switch {
 	case !addr.IsValid() || addr.Zone() != "":
-		return &Denied{Class: ClassAddress}
+		return &DeniedError{Class: ClassAddress}
 	case covers(p.deny, addr):
-		return &Denied{Class: ClassDenyCIDR}
+		return &DeniedError{Class: ClassDenyCIDR}
 	case covers(p.allow, addr):
 		if ssrf.IPv6NAT64Prefix.Contains(addr) {
 			return p.address(t, embedded(addr))
@@ -96,10 +96,10 @@ func (p *Policy) address(t target, addr netip.Addr) error {
 	case t.unless != nil:
 		return t.unless
 	case isISATAP(addr):
-		return &Denied{Class: ClassAddress}
+		return &DeniedError{Class: ClassAddress}
 	}
 	if err := p.guardian.SafeAddrPort(netip.AddrPortFrom(addr, t.port)); err != nil {
-		return &Denied{Class: ClassAddress}
+		return &DeniedError{Class: ClassAddress}
 	}
 	return nil
 }

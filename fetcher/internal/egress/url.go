@@ -12,19 +12,19 @@ const MaxURLLength = 2048
 
 // ParseURL applies the rules 1 to 4, which need no policy, to the text of a
 // URL. The host of the returned URL is in lower case and without a trailing
-// dot, an address in its shortest form. The error is a *Denied.
+// dot, an address in its shortest form. The error is a *DeniedError.
 func ParseURL(raw string) (*url.URL, error) {
 	if len(raw) > MaxURLLength {
-		return nil, &Denied{Class: ClassLength}
+		return nil, &DeniedError{Class: ClassLength}
 	}
 	for i := range len(raw) {
 		if c := raw[i]; c <= ' ' || c > '~' || c == '\\' {
-			return nil, &Denied{Class: ClassSyntax}
+			return nil, &DeniedError{Class: ClassSyntax}
 		}
 	}
 	u, err := url.Parse(raw)
 	if err != nil || !u.IsAbs() {
-		return nil, &Denied{Class: ClassSyntax}
+		return nil, &DeniedError{Class: ClassSyntax}
 	}
 	h, _, err := parts(u)
 	if err != nil {
@@ -39,11 +39,11 @@ func ParseURL(raw string) (*url.URL, error) {
 func parts(u *url.URL) (host, uint16, error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return host{}, 0, &Denied{Class: ClassScheme}
+		return host{}, 0, &DeniedError{Class: ClassScheme}
 	case u.Opaque != "" || u.Host == "":
-		return host{}, 0, &Denied{Class: ClassSyntax}
+		return host{}, 0, &DeniedError{Class: ClassSyntax}
 	case u.User != nil:
-		return host{}, 0, &Denied{Class: ClassUserinfo}
+		return host{}, 0, &DeniedError{Class: ClassUserinfo}
 	}
 	h, err := parseHost(u.Hostname())
 	if err != nil {
@@ -59,7 +59,7 @@ func portOf(u *url.URL) (uint16, error) {
 	case text != "":
 		return portNumber(text)
 	case strings.HasSuffix(u.Host, ":"):
-		return 0, &Denied{Class: ClassPort}
+		return 0, &DeniedError{Class: ClassPort}
 	case u.Scheme == "https":
 		return 443, nil
 	}
@@ -70,7 +70,7 @@ func portOf(u *url.URL) (uint16, error) {
 func portNumber(text string) (uint16, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 || strconv.FormatUint(n, 10) != text {
-		return 0, &Denied{Class: ClassPort}
+		return 0, &DeniedError{Class: ClassPort}
 	}
 	return uint16(n), nil
 }

@@ -14,7 +14,7 @@ type Verdict struct {
 	Allowed bool
 	// Reason says why in one sentence, without an address.
 	Reason string
-	// Err is nil if allowed, a *Denied, or the error of the resolver.
+	// Err is nil if allowed, a *DeniedError, or the error of the resolver.
 	Err error
 	// Addresses are those of the host, each with its own verdict; for the
 	// operator's eyes only.
@@ -25,7 +25,7 @@ type Verdict struct {
 type AddressVerdict struct {
 	// Addr is the address.
 	Addr netip.Addr
-	// Err is nil if the address may be dialled, else a *Denied.
+	// Err is nil if the address may be dialled, else a *DeniedError.
 	Err error
 }
 

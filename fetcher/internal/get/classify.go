@@ -39,7 +39,7 @@ func (f *flight) failure(cause error) *Error {
 }
 
 func (f *flight) classify(cause error) (curlmethatv1.FailureClass, string) {
-	var denied *egress.Denied
+	var denied *egress.DeniedError
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,11 +35,7 @@ func (p *phases) ObservePhase(phase get.Phase, took time.Duration) {
 func (p *phases) counts() map[get.Phase]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	counts := map[get.Phase]int{}
-	for phase, n := range p.seen {
-		counts[phase] = n
-	}
-	return counts
+	return maps.Clone(p.seen)
 }
 
 // buffer is a writer for the log, safe for concurrent use.

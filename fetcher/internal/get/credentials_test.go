@@ -34,7 +34,7 @@ var _ = Describe("credentials", func() {
 		})
 	})
 
-	at := func(host, path string) string { return fmt.Sprintf("http://%s:%d%s", host, port, path) }
+	at := func(host, path string) string { return "http://" + hostPort(host, port) + path }
 
 	do := func(ctx context.Context, requests ...get.Request) {
 		GinkgoHelper()
@@ -134,7 +134,7 @@ var _ = Describe("credentials", func() {
 		cfg.HeaderFile = writeFile("headers.yaml", "- {host: x.example.com, headers: {X-A: b}}")
 		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{
 			Ticks:    ticks,
-			OnReload: func(path string, err error) { reports <- err },
+			OnReload: func(_ string, err error) { reports <- err },
 		})
 		do := func() {
 			GinkgoHelper()

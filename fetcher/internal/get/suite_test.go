@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -125,8 +125,10 @@ func serveHTTP(handler http.HandlerFunc) (port int) {
 }
 
 func urlOf(port int, path string) string {
-	return fmt.Sprintf("http://%s:%d%s", host, port, path)
+	return "http://" + hostPort(host, port) + path
 }
+
+func hostPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 
 // readRequest waits until the client has sent its headers.
 func readRequest(conn net.Conn) {

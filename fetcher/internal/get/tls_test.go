@@ -11,7 +11,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -83,7 +82,7 @@ func secured(cfg *tls.Config, handle func(context.Context, net.Conn)) func(conte
 	}
 }
 
-func httpsURL(port int) string { return fmt.Sprintf("https://%s:%d/", host, port) }
+func httpsURL(port int) string { return "https://" + hostPort(host, port) + "/" }
 
 var _ = Describe("TLS", func() {
 	var (
@@ -115,7 +114,7 @@ var _ = Describe("TLS", func() {
 
 	It("trusts the CA bundle", func(ctx SpecContext) {
 		response, failure := do(ctx, secured(server, say(ok+length(5)+"hello")))
-		Expect(failure).To(BeNil())
+		Expect(failure).NotTo(HaveOccurred())
 		Expect(string(response.Body)).To(Equal("hello"))
 	})
 
@@ -127,7 +126,7 @@ var _ = Describe("TLS", func() {
 			return nil, nil
 		}
 		response, failure := do(ctx, secured(server, say(ok+length(5)+"hello")))
-		Expect(failure).To(BeNil())
+		Expect(failure).NotTo(HaveOccurred())
 		Expect(string(response.Body)).To(Equal("hello"))
 		Expect(offered.Load()).NotTo(ContainElement("h2"))
 	})
@@ -141,7 +140,7 @@ var _ = Describe("TLS", func() {
 				handle = secured(server, say(ok+length(5)+"hello"))
 			}
 			_, failure := do(ctx, handle)
-			Expect(failure).NotTo(BeNil())
+			Expect(failure).To(HaveOccurred())
 			Expect(failure.Class).To(Equal(tlsFailed))
 			Expect(failure.Error()).To(Equal("GET from data.example.com failed: " + text))
 		},
@@ -182,7 +181,7 @@ var _ = Describe("TLS", func() {
 					_, err = io.WriteString(conn, many)
 				}
 			}))
-			Expect(failure).NotTo(BeNil())
+			Expect(failure).To(HaveOccurred())
 			Expect(failure.Class).To(Equal(badResponse))
 			Expect(connections.Load()).To(BeEquivalentTo(1))
 		},
