@@ -1,0 +1,70 @@
+package natstest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// errStopped is the answer to a connection while the server is stopped.
+var errStopped = errors.New("NATS server is stopped")
+
+// URL returns the address for other processes; it needs Options.Listen.
+func (s *Server) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("nats://127.0.0.1:%d", s.port)
+}
+
+// InProcessConn connects to the server without the network. With it, *Server
+// is what nats.InProcessServer takes; connections reach the server again after
+// Restart.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	s.mu.Lock()
+	running := s.running
+	s.mu.Unlock()
+	if running == nil {
+		return nil, errStopped
+	}
+	return running.InProcessConn()
+}
+
+// Dial is the option with which a client connects without the network.
+func (s *Server) Dial() nats.Option { return nats.InProcessServer(s) }
+
+// Connect returns a connection within the process, which finds back to the
+// server within 50 ms of its return. The caller closes it.
+func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
+	all := append([]nats.Option{
+		s.Dial(),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(50 * time.Millisecond),
+		nats.ReconnectJitter(0, 0),
+		// The default handler writes to standard error.
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	}, opts...)
+	nc, err := nats.Connect("", all...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	return nc, nil
+}
+
+// JetStream returns a JetStream context on a connection of its own, and the
+// function that closes it.
+func (s *Server) JetStream(opts ...nats.Option) (jetstream.JetStream, func(), error) {
+	nc, err := s.Connect(opts...)
+	if err != nil {
+		return nil, nil, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, nil, fmt.Errorf("open JetStream: %w", err)
+	}
+	return js, nc.Close, nil
+}

@@ -1,0 +1,173 @@
+package natstest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// startTimeout bounds how long a server may take to accept connections.
+const startTimeout = 10 * time.Second
+
+// Options say how a server runs. The zero value is a server that only this
+// process can reach, with a store that Close removes.
+type Options struct {
+	// Name of the server; empty: "natstest".
+	Name string
+	// StoreDir keeps the streams. A server started on the directory of an
+	// earlier one continues where that one ended. Empty: a directory of its
+	// own, removed by Close.
+	StoreDir string
+	// Listen opens a TCP port on 127.0.0.1 for other processes; it stays the
+	// same across Restart.
+	Listen bool
+	// MaxPayload bounds a message in bytes, headers included; 0: 1 MiB.
+	MaxPayload int32
+	// ConfigFile is a server configuration, such as one with accounts and
+	// permissions. Addresses and the store in it are overridden.
+	ConfigFile string
+}
+
+// Server is a NATS server in this process. Its methods may be called from any
+// goroutine.
+type Server struct {
+	options  Options
+	ownStore bool
+	cluster  *clusterOptions
+
+	mu      sync.Mutex
+	running *server.Server
+	port    int
+}
+
+// Run starts a server and waits until it accepts connections. Close must be
+// called when it is no longer needed.
+func Run(o Options) (*Server, error) { return run(o, nil) }
+
+func run(o Options, cluster *clusterOptions) (*Server, error) {
+	if o.Name == "" {
+		o.Name = "natstest"
+	}
+	s := &Server{options: o, cluster: cluster, port: server.RANDOM_PORT}
+	if o.StoreDir == "" {
+		dir, err := os.MkdirTemp("", "natstest-")
+		if err != nil {
+			return nil, fmt.Errorf("create store: %w", err)
+		}
+		s.options.StoreDir, s.ownStore = dir, true
+	}
+	if err := s.Start(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Start runs the server again after Stop or Kill, on the same store and port.
+func (s *Server) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running != nil {
+		return errors.New("start NATS server: it is running")
+	}
+	opts, err := s.serverOptions()
+	if err != nil {
+		return err
+	}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return fmt.Errorf("create NATS server: %w", err)
+	}
+	srv.Start()
+	if !srv.ReadyForConnections(startTimeout) {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		return fmt.Errorf("start NATS server: not ready within %s", startTimeout)
+	}
+	if addr, ok := srv.Addr().(*net.TCPAddr); ok && !opts.DontListen {
+		s.port = addr.Port
+	}
+	s.running = srv
+	return nil
+}
+
+func (s *Server) serverOptions() (*server.Options, error) {
+	opts := new(server.Options)
+	if s.options.ConfigFile != "" {
+		parsed, err := server.ProcessConfigFile(s.options.ConfigFile)
+		if err != nil {
+			return nil, fmt.Errorf("read NATS configuration: %w", err)
+		}
+		opts = parsed
+	}
+	opts.ServerName = s.options.Name
+	opts.Host, opts.Port = "127.0.0.1", s.port
+	opts.HTTPPort, opts.HTTPSPort = 0, 0
+	opts.DontListen = !s.options.Listen && s.cluster == nil
+	opts.JetStream = true
+	opts.StoreDir = s.options.StoreDir
+	opts.NoLog = true
+	// Else the server takes SIGINT for itself and ends the process.
+	opts.NoSigs = true
+	if s.options.MaxPayload > 0 {
+		opts.MaxPayload = s.options.MaxPayload
+	}
+	if s.cluster != nil {
+		s.cluster.apply(opts)
+	}
+	return opts, nil
+}
+
+// Stop ends the server as SIGTERM does and keeps its store. It returns once
+// the server is gone; stopping a stopped server does nothing.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+}
+
+func (s *Server) stop() {
+	if s.running == nil {
+		return
+	}
+	s.running.Shutdown()
+	s.running.WaitForShutdown()
+	s.running = nil
+}
+
+// Restart stops the server and starts it on the same store and port.
+func (s *Server) Restart() error {
+	s.Stop()
+	return s.Start()
+}
+
+// Wipe removes all streams, as when a volume is lost: it stops the server and
+// empties its store. Start runs it again.
+func (s *Server) Wipe() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+	if err := os.RemoveAll(s.options.StoreDir); err != nil {
+		return fmt.Errorf("wipe store: %w", err)
+	}
+	return nil
+}
+
+// Close stops the server for good and removes its store, unless Options named
+// the directory.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+	if !s.ownStore {
+		return nil
+	}
+	if err := os.RemoveAll(s.options.StoreDir); err != nil {
+		return fmt.Errorf("remove store: %w", err)
+	}
+	return nil
+}
