@@ -1,0 +1,156 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
+)
+
+// bufferBytes bounds what waits in the client's buffer. Above 64 MiB nats.go
+// drops messages, which then wait out AckWait.
+const bufferBytes = 16 << 20
+
+// reader takes messages from a durable consumer.
+type reader struct {
+	options ConsumeOptions
+	js      jetstream.JetStream
+	handle  func(context.Context, jetstream.Msg)
+	state   changes
+	slots   chan struct{}
+	bytes   *semaphore.Weighted
+	running sync.WaitGroup
+}
+
+func newReader(js jetstream.JetStream, o ConsumeOptions, handle func(context.Context, jetstream.Msg)) *reader {
+	r := &reader{
+		options: o,
+		js:      js,
+		handle:  handle,
+		state:   changes{tell: o.State},
+		slots:   make(chan struct{}, o.Concurrency),
+	}
+	if o.MaxBytes > 0 {
+		r.bytes = semaphore.NewWeighted(o.MaxBytes)
+	}
+	return r
+}
+
+// read opens the consumer and reads until that fails or ctx is done.
+//
+// It reads by callback: the iterator of nats.go has a buffer of so many
+// messages as are asked for, heartbeats take places in it while all slots are
+// busy, and then messages are dropped.
+func (r *reader) read(ctx context.Context) error {
+	fail := func(what string, err error) error {
+		return fmt.Errorf("%s consumer %s of stream %s: %w", what, r.options.Consumer, r.options.Stream, err)
+	}
+	consumer, err := r.js.Consumer(ctx, r.options.Stream, r.options.Consumer)
+	if err != nil {
+		return fail("open", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var unbegun leftover
+	consuming, err := consumer.Consume(
+		func(m jetstream.Msg) {
+			if !r.start(ctx, m) {
+				unbegun.add(m)
+			}
+		},
+		jetstream.PullMaxMessagesWithBytesLimit(r.options.Concurrency, bufferBytes+int(r.js.Conn().MaxPayload())),
+		jetstream.PullExpiry(3*r.options.heartbeat),
+		jetstream.PullHeartbeat(r.options.heartbeat),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+			if !errors.Is(err, jetstream.ErrConsumerLeadershipChanged) { // nats.go asks the new one
+				cancel(err)
+			}
+		}),
+	)
+	if err != nil {
+		return fail("read", err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(reopenFirst): // what fails at once is no change for the better
+		r.state.set(nil)
+		<-ctx.Done()
+	}
+	drain(consuming)
+	unbegun.giveBack()
+	return fail("read", context.Cause(ctx))
+}
+
+// drain stops reading and waits until the server knows, so that it does not
+// send what is given back to this client again.
+func drain(consuming jetstream.ConsumeContext) {
+	consuming.Drain()
+	select {
+	case <-consuming.Closed():
+	case <-time.After(reopenMax): // no connection
+	}
+}
+
+// start handles m in a goroutine once there is room for it, and tells whether
+// it did so before ctx was done.
+func (r *reader) start(ctx context.Context, m jetstream.Msg) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	weight := int64(0)
+	if r.bytes != nil {
+		weight = min(int64(len(m.Data())), r.options.MaxBytes)
+		if err := r.bytes.Acquire(ctx, weight); err != nil {
+			<-r.slots
+			return false
+		}
+	}
+	handleCtx := context.WithoutCancel(ctx)
+	r.running.Go(func() {
+		defer func() {
+			if r.bytes != nil {
+				r.bytes.Release(weight)
+			}
+			<-r.slots
+		}()
+		r.handle(handleCtx, m)
+	})
+	return true
+}
+
+// leftover collects messages that were received and not begun.
+type leftover struct {
+	mu       sync.Mutex
+	messages []jetstream.Msg
+	late     bool
+}
+
+func (l *leftover) add(m jetstream.Msg) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.late {
+		_ = m.Nak()
+		return
+	}
+	l.messages = append(l.messages, m)
+}
+
+// giveBack returns the messages to the server, so that they need not wait out
+// AckWait.
+func (l *leftover) giveBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = true
+	for _, m := range l.messages {
+		_ = m.Nak()
+	}
+}
