@@ -2,10 +2,8 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
@@ -81,85 +79,3 @@ func decode(key Key, data []byte, into proto.Message, want func() *v1.Want) erro
 	}
 	return nil
 }
-
-// Entry is a message of Requests as Load hands it out.
-type Entry struct {
-	// Subject of the message.
-	Subject string
-	// Sequence in the stream.
-	Sequence uint64
-	// Time at which the stream stored it.
-	Time time.Time
-	// Data is the payload; nil when only headers were asked for.
-	Data []byte
-}
-
-// LoadWants calls each with the last message of every want subject, tombstones
-// included, in stream order.
-func (c *Client) LoadWants(ctx context.Context, each func(Entry) error) error {
-	return c.load(ctx, wantPrefix+">", false, each)
-}
-
-// LoadTimers calls each with every pending timer, without its payload.
-func (c *Client) LoadTimers(ctx context.Context, each func(Entry) error) error {
-	return c.load(ctx, timerPrefix+">", true, each)
-}
-
-// load reads through an ephemeral push consumer, delivered to the inbox of the
-// connection, so that the reader needs no right to pull from other consumers.
-func (c *Client) load(ctx context.Context, filter string, headersOnly bool, each func(Entry) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	consumer, err := c.js.CreateOrUpdatePushConsumer(ctx, Requests, jetstream.ConsumerConfig{
-		DeliverSubject:    c.js.Conn().NewInbox(),
-		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
-		AckPolicy:         jetstream.AckNonePolicy,
-		FilterSubject:     filter,
-		HeadersOnly:       headersOnly,
-		InactiveThreshold: 10 * time.Second,
-		FlowControl:       true,
-		IdleHeartbeat:     5 * time.Second,
-		MemoryStorage:     true,
-		Replicas:          1,
-	})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", filter, err)
-	}
-	if consumer.CachedInfo().NumPending == 0 { // nothing would ever be delivered
-		return nil
-	}
-	errDone := errors.New("done")
-	var next uint64 = 1
-	reader, err := consumer.Consume(func(m jetstream.Msg) {
-		if ctx.Err() != nil {
-			return
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			cancel(err)
-			return
-		}
-		if meta.Sequence.Consumer != next {
-			cancel(fmt.Errorf("message %d of the consumer is missing", next))
-			return
-		}
-		next++
-		e := Entry{Subject: m.Subject(), Sequence: meta.Sequence.Stream, Time: meta.Timestamp, Data: m.Data()}
-		if err := each(e); err != nil {
-			cancel(err)
-		} else if meta.NumPending == 0 {
-			cancel(errDone)
-		}
-	}, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { cancel(err) }))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", filter, err)
-	}
-	<-ctx.Done()
-	reader.Stop()
-	<-reader.Closed()
-	if err := context.Cause(ctx); !errors.Is(err, errDone) {
-		return fmt.Errorf("read %s: %w", filter, err)
-	}
-	return nil
-}
-

@@ -1,0 +1,160 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Entry is a message of Requests as Load hands it out.
+type Entry struct {
+	// Subject of the message.
+	Subject string
+	// Sequence in the stream.
+	Sequence uint64
+	// Time at which the stream stored it.
+	Time time.Time
+	// Data is the payload; nil when only headers were asked for.
+	Data []byte
+}
+
+// LoadWants calls each with the last message of every want subject, tombstones
+// included, in stream order.
+func (c *Client) LoadWants(ctx context.Context, each func(Entry) error) error {
+	return c.load(ctx, wantPrefix+">", false, each)
+}
+
+// LoadTimers calls each with every pending timer, without its payload.
+func (c *Client) LoadTimers(ctx context.Context, each func(Entry) error) error {
+	return c.load(ctx, timerPrefix+">", true, each)
+}
+
+// load reads through an ephemeral push consumer, delivered to the inbox of the
+// connection, so that the reader needs no right to pull from other consumers.
+// It publishes to $JS.API.CONSUMER.CREATE.CURL_REQUESTS.*.<filter> and, beyond
+// 1 MiB, to $JS.FC.CURL_REQUESTS.> for flow control.
+func (c *Client) load(ctx context.Context, filter string, headersOnly bool, each func(Entry) error) error {
+	fail := func(err error) error { return fmt.Errorf("read %s: %w", filter, err) }
+	config := jetstream.ConsumerConfig{
+		DeliverSubject:    c.js.Conn().NewInbox(),
+		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
+		AckPolicy:         jetstream.AckNonePolicy,
+		FilterSubject:     filter,
+		HeadersOnly:       headersOnly,
+		InactiveThreshold: 10 * time.Second,
+		FlowControl:       true,
+		IdleHeartbeat:     5 * time.Second,
+		MemoryStorage:     true,
+		Replicas:          1,
+	}
+	consumer, err := c.js.CreateOrUpdatePushConsumer(ctx, Requests, config)
+	if err != nil {
+		return fail(err)
+	}
+	if consumer.CachedInfo().NumPending == 0 { // nothing would ever be delivered
+		return nil
+	}
+	config.Name = consumer.CachedInfo().Name
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	l := &loading{each: each, headersOnly: headersOnly, stop: cancel}
+	consuming, err := consumer.Consume(func(m jetstream.Msg) { l.take(ctx, m) },
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { cancel(err) }))
+	if err != nil {
+		return fail(err)
+	}
+	l.watch(ctx, func() (*jetstream.ConsumerInfo, error) {
+		again, err := c.js.CreateOrUpdatePushConsumer(ctx, Requests, config)
+		if err != nil {
+			return nil, err
+		}
+		return again.CachedInfo(), nil
+	})
+	consuming.Stop()
+	l.mu.Lock() // until a call of each has returned
+	defer l.mu.Unlock()
+	if err := context.Cause(ctx); !errors.Is(err, errLoaded) {
+		return fail(err)
+	}
+	return nil
+}
+
+// quiet is how long nothing must come before the server is asked whether
+// anything will.
+const quiet = time.Second
+
+// errLoaded ends a loading that is complete.
+var errLoaded = errors.New("loaded")
+
+// loading is one run through all messages of a filter.
+type loading struct {
+	each        func(Entry) error
+	headersOnly bool
+	stop        context.CancelCauseFunc
+
+	mu       sync.Mutex
+	received uint64
+}
+
+// take hands one message out, and stops after the last or on an error.
+func (l *loading) take(ctx context.Context, m jetstream.Msg) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		l.stop(err)
+		return
+	}
+	if meta.Sequence.Consumer != l.received+1 {
+		l.stop(fmt.Errorf("message %d of the consumer is missing", l.received+1))
+		return
+	}
+	l.received++
+	e := Entry{Subject: m.Subject(), Sequence: meta.Sequence.Stream, Time: meta.Timestamp}
+	if !l.headersOnly {
+		e.Data = m.Data()
+	}
+	if err := l.each(e); err != nil {
+		l.stop(err)
+	} else if meta.NumPending == 0 {
+		l.stop(errLoaded)
+	}
+}
+
+// watch returns when ctx is done. A message that is removed before its turn,
+// such as a timer that fires, may leave the one before it as the last without
+// its knowing. So when nothing comes, info tells whether all was received:
+// creating the consumer once more is a right that the reader has.
+func (l *loading) watch(ctx context.Context, info func() (*jetstream.ConsumerInfo, error)) {
+	tick := time.NewTicker(quiet)
+	defer tick.Stop()
+	for before := uint64(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		received := l.received
+		l.mu.Unlock()
+		if received != before {
+			before = received
+			continue
+		}
+		have, err := info()
+		switch {
+		case err != nil:
+			l.stop(err)
+		case have.NumPending == 0 && have.Delivered.Consumer == received:
+			l.stop(errLoaded)
+		}
+	}
+}
