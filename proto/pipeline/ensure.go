@@ -52,22 +52,19 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return nil, fmt.Errorf("create or look up stream %s: %w", want.Name, err)
 	}
 	have := stream.CachedInfo().Config
-	if want.AllowMsgSchedules && !have.AllowMsgSchedules && stream.CachedInfo().State.LastSeq == 0 {
-		// A server that does not know the field drops it.
-		return nil, fmt.Errorf("stream %s: the server does not schedule messages, NATS 2.12 or newer is needed: %w",
-			want.Name, ErrIncompatible)
-	}
 	if differ := fixed(have, want); len(differ) > 0 {
 		return nil, fmt.Errorf("stream %s exists with %s, which cannot be changed; remove it with `nats stream rm %s`: %w",
 			want.Name, strings.Join(differ, " and "), want.Name, ErrIncompatible)
 	}
-	next := overlay(have, want)
-	if same(have, next) {
-		return stream, nil
+	if next := overlay(have, want); !same(have, next) {
+		if stream, err = js.UpdateStream(ctx, next); err != nil {
+			return nil, fmt.Errorf("update stream %s: %w", want.Name, err)
+		}
 	}
-	stream, err = js.UpdateStream(ctx, next)
-	if err != nil {
-		return nil, fmt.Errorf("update stream %s: %w", want.Name, err)
+	if want.AllowMsgSchedules && !stream.CachedInfo().Config.AllowMsgSchedules {
+		// A server that does not know the field drops it.
+		return nil, fmt.Errorf("stream %s: the server does not schedule messages, NATS 2.12 or newer is needed: %w",
+			want.Name, ErrIncompatible)
 	}
 	return stream, nil
 }
@@ -102,6 +99,7 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.MaxBytes = limit(int64(want.MaxBytes))
 	next.MaxMsgSize = int32(limit(int64(want.MaxMsgSize)))
 	next.Duplicates = want.Duplicates
+	next.NoAck = false
 	next.AllowDirect = want.AllowDirect
 	next.AllowMsgTTL = want.AllowMsgTTL || have.AllowMsgTTL
 	next.AllowMsgSchedules = want.AllowMsgSchedules || have.AllowMsgSchedules
@@ -124,7 +122,7 @@ func same(a, b jetstream.StreamConfig) bool {
 		a.MaxMsgsPerSubject == b.MaxMsgsPerSubject && a.Discard == b.Discard &&
 		a.DiscardNewPerSubject == b.DiscardNewPerSubject && a.MaxAge == b.MaxAge &&
 		a.MaxMsgs == b.MaxMsgs && a.MaxBytes == b.MaxBytes && a.MaxMsgSize == b.MaxMsgSize &&
-		a.Duplicates == b.Duplicates && a.AllowDirect == b.AllowDirect &&
+		a.Duplicates == b.Duplicates && a.NoAck == b.NoAck && a.AllowDirect == b.AllowDirect &&
 		a.AllowMsgTTL == b.AllowMsgTTL && a.AllowMsgSchedules == b.AllowMsgSchedules &&
 		a.Replicas == b.Replicas
 }
@@ -132,6 +130,9 @@ func same(a, b jetstream.StreamConfig) bool {
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig) error {
 	have, err := js.Consumer(ctx, stream, want.Durable)
 	switch {
+	case errors.Is(err, jetstream.ErrNotPullConsumer):
+		return fmt.Errorf("consumer %s of stream %s exists and pushes its messages, which cannot be changed; "+
+			"remove it with `nats consumer rm %s %s`: %w", want.Durable, stream, stream, want.Durable, ErrIncompatible)
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		if _, err = js.CreateOrUpdateConsumer(ctx, stream, want); err != nil {
 			return fmt.Errorf("create consumer %s of stream %s: %w", want.Durable, stream, err)
@@ -146,12 +147,13 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 			"remove it with `nats consumer rm %s %s`: %w",
 			want.Durable, stream, c.AckPolicy, c.DeliverPolicy, stream, want.Durable, ErrIncompatible)
 	}
-	if slices.Equal(c.FilterSubjects, want.FilterSubjects) && c.AckWait == want.AckWait &&
-		c.MaxDeliver == want.MaxDeliver && c.MaxAckPending == want.MaxAckPending {
+	if slices.Equal(c.FilterSubjects, want.FilterSubjects) && c.FilterSubject == "" && c.AckWait == want.AckWait &&
+		c.MaxDeliver == want.MaxDeliver && c.MaxAckPending == want.MaxAckPending && len(c.BackOff) == 0 && !c.HeadersOnly {
 		return nil
 	}
 	c.Description, c.FilterSubject, c.FilterSubjects = want.Description, "", want.FilterSubjects
 	c.AckWait, c.MaxDeliver, c.MaxAckPending, c.BackOff = want.AckWait, want.MaxDeliver, want.MaxAckPending, nil
+	c.HeadersOnly = false // a want without its payload reads as a tombstone
 	if _, err := js.CreateOrUpdateConsumer(ctx, stream, c); err != nil {
 		return fmt.Errorf("update consumer %s of stream %s: %w", want.Durable, stream, err)
 	}
