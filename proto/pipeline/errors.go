@@ -18,6 +18,9 @@ var (
 	ErrMalformed = errors.New("message is malformed")
 	// ErrFull tells that the stream of results is full: the writer is behind.
 	ErrFull = errors.New("stream is full")
+	// ErrTooLarge tells that a message exceeds what the server or the stream
+	// accepts.
+	ErrTooLarge = errors.New("message is too large")
 	// ErrIncompatible tells that a stream or consumer exists with a
 	// configuration that the server will not change to the one needed.
 	ErrIncompatible = errors.New("incompatible configuration")

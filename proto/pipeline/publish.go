@@ -55,7 +55,9 @@ func SameRequest(a, b *v1.Want) bool {
 //
 // When it has not, the subject is read back: a message that asks for the same
 // counts as ours, since the answer to an earlier try may have been lost. Else
-// the error wraps ErrSuperseded.
+// the error wraps ErrSuperseded; so it does when what had the sequence last has
+// expired, as a tombstone does. It wraps ErrTooLarge when the want exceeds
+// MaxRequestBytes.
 func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq uint64, err error) {
 	data, err := proto.Marshal(w)
 	if err != nil {
@@ -66,8 +68,9 @@ func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq 
 	if !errors.Is(err, ErrSuperseded) {
 		return seq, err
 	}
-	have, at, readErr := c.LastWant(ctx, key)
-	if readErr == nil && have != nil && at > last && have.GetEpoch() == w.GetEpoch() && SameRequest(have, w) {
+	have, at, ok := c.readBack(ctx, key, last)
+	if ok && have != nil && have.GetEpoch() == w.GetEpoch() && SameRequest(have, w) &&
+		(have.GetSettled() == nil || w.GetSettled() != nil) { // a settled one triggers no fetch
 		return at, nil
 	}
 	return 0, err
@@ -80,10 +83,30 @@ func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (se
 	if !errors.Is(err, ErrSuperseded) {
 		return seq, err
 	}
-	if have, at, readErr := c.LastWant(ctx, key); readErr == nil && have == nil && at > last {
+	if have, at, ok := c.readBack(ctx, key, last); ok && have == nil {
 		return at, nil
 	}
 	return 0, err
+}
+
+// readBack returns what took the place of the message with the sequence last,
+// if that can be read. A replica that does not know of it yet is asked again.
+func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.Want, seq uint64, ok bool) {
+	for wait := 10 * time.Millisecond; ; wait *= 2 {
+		have, seq, err := c.LastWant(ctx, key)
+		if err == nil && seq > last {
+			return have, seq, true
+		}
+		behind := err == nil || last == 0 && errors.Is(err, ErrNoMessage)
+		if !behind || wait > 100*time.Millisecond {
+			return nil, 0, false
+		}
+		select {
+		case <-ctx.Done():
+			return nil, 0, false
+		case <-time.After(wait):
+		}
+	}
 }
 
 func (c *Client) replaceWant(ctx context.Context, key Key, data []byte, last uint64) (uint64, error) {
@@ -128,7 +151,7 @@ func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) er
 
 // PublishResult hands an outcome to the writer. A second one for the same
 // trigger is dropped by the server. The error wraps ErrFull when the stream
-// is full.
+// is full, and ErrTooLarge when the result exceeds the server's max_payload.
 func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	key := KeyOf(r.GetWant())
 	var subject, kind string
@@ -181,6 +204,8 @@ func sentinel(err error) error {
 		return fmt.Errorf("%w (%w)", ErrSuperseded, err)
 	case hasCode(err, codeStoreFailed):
 		return fmt.Errorf("%w (%w)", ErrFull, err)
+	case errors.Is(err, nats.ErrMaxPayload), hasCode(err, codeMessageTooLarge):
+		return fmt.Errorf("%w (%w)", ErrTooLarge, err)
 	}
 	return err
 }
