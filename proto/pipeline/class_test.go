@@ -1,0 +1,106 @@
+package pipeline_test
+
+import (
+	"regexp"
+	"testing"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	camelCase := regexp.MustCompile(`^([A-Z][a-z]+|[A-Z]{2,}[A-Z][a-z]+)+$`)
+	seen := map[string]v1.FailureClass{}
+	for n, name := range v1.FailureClass_name {
+		class := v1.FailureClass(n)
+		reason := pipeline.Reason(class)
+		if !camelCase.MatchString(reason) {
+			t.Errorf("%s has the reason %q, which is not CamelCase", name, reason)
+		}
+		if other, ok := seen[reason]; ok {
+			t.Errorf("%s and %s share the reason %q", name, other, reason)
+		}
+		seen[reason] = class
+		if got := pipeline.ClassOf(reason); got != class {
+			t.Errorf("ClassOf(%q) = %s, want %s", reason, got, name)
+		}
+	}
+	if got := pipeline.Reason(99); got != "Unknown" {
+		t.Errorf("Reason(99) = %q: a newer version's class must have a reason", got)
+	}
+	for _, unknown := range []string{"", "timeout", "Nonsense", "Unknown"} {
+		if got := pipeline.ClassOf(unknown); got != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+			t.Errorf("ClassOf(%q) = %s", unknown, got)
+		}
+	}
+}
+
+func TestReasonsAreThoseOfTheManual(t *testing.T) {
+	t.Parallel()
+	for reason, class := range map[string]v1.FailureClass{
+		"InvalidAnnotation": v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION,
+		"KeyExists":         v1.FailureClass_FAILURE_CLASS_KEY_EXISTS,
+		"AddressDenied":     v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED,
+		"DNSFailed":         v1.FailureClass_FAILURE_CLASS_DNS_FAILED,
+		"ConnectFailed":     v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
+		"TLSFailed":         v1.FailureClass_FAILURE_CLASS_TLS_FAILED,
+		"Timeout":           v1.FailureClass_FAILURE_CLASS_TIMEOUT,
+		"TooManyRedirects":  v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS,
+		"BadStatus":         v1.FailureClass_FAILURE_CLASS_BAD_STATUS,
+		"BodyTooLarge":      v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE,
+		"DigestMismatch":    v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH,
+		"WriteFailed":       v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
+		"Immutable":         v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
+	} {
+		if got := pipeline.Reason(class); got != reason {
+			t.Errorf("Reason(%s) = %q, want %q", class, got, reason)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	retried := map[v1.FailureClass]bool{
+		v1.FailureClass_FAILURE_CLASS_DNS_FAILED:     true,
+		v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED: true,
+		v1.FailureClass_FAILURE_CLASS_TLS_FAILED:     true,
+		v1.FailureClass_FAILURE_CLASS_TIMEOUT:        true,
+	}
+	for n, name := range v1.FailureClass_name {
+		class, want := v1.FailureClass(n), pipeline.GiveUp
+		if retried[class] {
+			want = pipeline.Retry
+		}
+		if got := pipeline.Decide(class, 0, 1, 3); got != want {
+			t.Errorf("Decide(%s, 0, 1, 3) = %d, want %d", name, got, want)
+		}
+		for _, attempts := range []uint32{3, 4} {
+			if got := pipeline.Decide(class, 503, attempts, 3); got != pipeline.GiveUp {
+				t.Errorf("Decide(%s, 503, %d, 3) = %d, want GiveUp", name, attempts, got)
+			}
+		}
+	}
+	if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0, 0, 0); got != pipeline.GiveUp {
+		t.Errorf("a limit of 0 attempts allows another: %d", got)
+	}
+}
+
+func TestDecideByStatus(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]pipeline.Next{
+		0: pipeline.GiveUp, 201: pipeline.GiveUp, 204: pipeline.GiveUp, 301: pipeline.GiveUp,
+		400: pipeline.GiveUp, 401: pipeline.GiveUp, 403: pipeline.GiveUp, 404: pipeline.GiveUp, 410: pipeline.GiveUp,
+		408: pipeline.Retry, 425: pipeline.Retry, 429: pipeline.Retry,
+		500: pipeline.Retry, 502: pipeline.Retry, 503: pipeline.Retry, 504: pipeline.Retry, 520: pipeline.Retry, 599: pipeline.Retry,
+		501: pipeline.GiveUp, 505: pipeline.GiveUp, 600: pipeline.GiveUp, -1: pipeline.GiveUp,
+	} {
+		if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, status, 1, 3); got != want {
+			t.Errorf("Decide(BAD_STATUS, %d, 1, 3) = %d, want %d", status, got, want)
+		}
+	}
+	// A status counts for nothing in other classes.
+	if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, 503, 1, 3); got != pipeline.GiveUp {
+		t.Errorf("Decide(BODY_TOO_LARGE, 503, 1, 3) = %d, want GiveUp", got)
+	}
+}

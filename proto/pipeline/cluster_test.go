@@ -1,0 +1,107 @@
+package pipeline_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// Replicated streams check the conditions of a publish in another order and
+// against what is still in flight, and any replica may answer a read.
+var _ = Describe("On three servers", func() {
+	It("publishes by the same rules", func(ctx SpecContext) {
+		servers, err := natstest.RunCluster(3)
+		Expect(err).NotTo(HaveOccurred())
+		var clients []*pipeline.Client
+		for _, s := range servers {
+			DeferCleanup(s.Close)
+		}
+		for _, s := range servers {
+			clients = append(clients, pipeline.NewClient(connect(s)))
+		}
+		js := clients[0].JetStream()
+
+		By("creating replicated streams once, and leaving their replicas alone")
+		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
+		Expect(err).NotTo(HaveOccurred())
+		again, err := pipeline.Ensure(ctx, clients[1].JetStream(), pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(Equal(epoch), "all servers tell the same epoch")
+		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+			Expect(stream(ctx, js, name).CachedInfo().Config.Replicas).To(Equal(3))
+		}
+
+		By("letting one of many different wants win")
+		winner := race(clients, func(c *pipeline.Client, n int) (uint64, error) {
+			return c.PublishWant(ctx, want(key, fmt.Sprintf("https://%d.example", n)), 0)
+		})
+		Expect(winner).To(HaveLen(1))
+
+		By("counting a want as published whose answer was lost")
+		for n := range 20 {
+			k := numbered(n)
+			seq, err := clients[0].PublishWant(ctx, want(k, "https://a.example"), 0)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(clients[n%3].PublishWant(ctx, want(k, "https://a.example"), 0)).To(Equal(seq))
+			_, err = clients[n%3].PublishWant(ctx, want(k, "https://b.example"), 0)
+			Expect(err).To(MatchError(pipeline.ErrSuperseded))
+			tomb, err := clients[0].PublishTombstone(ctx, k, seq)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(clients[n%3].PublishTombstone(ctx, k, seq)).To(Equal(tomb))
+		}
+
+		By("firing timers, whose want is unchanged")
+		w := want(numbered(100), "https://a.example")
+		seq, err := clients[1].PublishWant(ctx, w, 0)
+		Expect(err).NotTo(HaveOccurred())
+		at := time.Now().Add(500 * time.Millisecond)
+		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).To(Succeed())
+		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq - 1}, at)).To(MatchError(pipeline.ErrSuperseded))
+		Expect(fired(ctx, js, numbered(100)).Time).To(And(BeTemporally(">=", at), BeTemporally("<=", at.Add(lateness))))
+
+		By("keeping one result for each trigger")
+		kept := race(clients, func(c *pipeline.Client, _ int) (uint64, error) {
+			return 1, c.PublishResult(ctx, content(key, 7, 10))
+		})
+		Expect(kept).NotTo(BeEmpty())
+		Eventually(func() uint64 { return stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs }).Should(BeEquivalentTo(1))
+	}, SpecTimeout(time.Minute))
+})
+
+// race calls publish many times at once and returns the sequences that it
+// succeeded with. A publish may be refused as superseded, or as a duplicate of
+// one that is still in flight.
+func race(clients []*pipeline.Client, publish func(c *pipeline.Client, n int) (uint64, error)) map[uint64]int {
+	GinkgoHelper()
+	const inFlight jetstream.ErrorCode = 10158
+	var (
+		running sync.WaitGroup
+		mu      sync.Mutex
+		won     = map[uint64]int{}
+	)
+	for n := range 20 {
+		running.Go(func() {
+			defer GinkgoRecover()
+			seq, err := publish(clients[n%len(clients)], n)
+			var api *jetstream.APIError
+			if errors.Is(err, pipeline.ErrSuperseded) || errors.As(err, &api) && api.ErrorCode == inFlight {
+				return
+			}
+			Expect(err).NotTo(HaveOccurred())
+			mu.Lock()
+			defer mu.Unlock()
+			won[seq]++
+		})
+	}
+	running.Wait()
+	return won
+}

@@ -1,0 +1,303 @@
+package pipeline_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// soon is well under AckWait.
+const soon = 5 * time.Second
+
+var _ = Describe("Consume", func() {
+	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
+
+	It("refuses to read nothing at a time", func(ctx SpecContext) {
+		js := connect(broker(natstest.Options{}))
+		o := fetcher
+		o.Concurrency = 0
+		Expect(pipeline.Consume(ctx, js, o, nil)).To(MatchError(ContainSubstring("concurrency")))
+	})
+
+	It("waits for the consumer to exist, and says so once", func(ctx SpecContext) {
+		js := connect(broker(natstest.Options{}))
+		r := consume(ctx, js, fetcher)
+		Eventually(r.states).Should(HaveLen(1))
+		Expect(r.states()[0]).To(MatchError(jetstream.ErrStreamNotFound))
+		Consistently(r.states, time.Second).Should(HaveLen(1), "it looks for it again meanwhile")
+
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = pipeline.NewClient(js).PublishWant(ctx, want(key, "https://a.example"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(r.handled).Should(ConsistOf(key.Want()))
+		Eventually(r.states).Should(HaveLen(2))
+		Expect(r.states()[1]).NotTo(HaveOccurred())
+	})
+
+	DescribeTable("comes back",
+		func(ctx SpecContext, disturb func(context.Context, *natstest.Server, jetstream.JetStream) error, within time.Duration) {
+			s, js, _ := ensured(ctx, pipeline.Topology{})
+			other := connect(s)
+			c := pipeline.NewClient(other)
+			r := consume(ctx, js, fetcher)
+			_, err := c.PublishWant(ctx, want(numbered(1), "https://a.example"), 0)
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(r.handled).Should(ConsistOf(numbered(1).Want()))
+
+			Expect(disturb(ctx, s, other)).To(Succeed())
+			Eventually(func() error { _, err := pipeline.Ensure(ctx, other, pipeline.Topology{}); return err }).Should(Succeed())
+			_, err = c.PublishWant(ctx, want(numbered(2), "https://a.example"), 0)
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(r.handled, within).Should(ContainElement(numbered(2).Want()))
+			Eventually(r.state).Should(BeNil())
+		},
+		Entry("after the consumer was deleted", func(ctx context.Context, _ *natstest.Server, js jetstream.JetStream) error {
+			return js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+		}, soon),
+		Entry("after the stream was deleted", func(ctx context.Context, _ *natstest.Server, js jetstream.JetStream) error {
+			return js.DeleteStream(ctx, pipeline.Requests)
+		}, soon),
+		Entry("after the server was restarted", func(_ context.Context, s *natstest.Server, _ jetstream.JetStream) error {
+			return s.Restart()
+		}, soon),
+		Entry("after the server lost its store", func(_ context.Context, s *natstest.Server, _ jetstream.JetStream) error {
+			if err := s.Wipe(); err != nil {
+				return err
+			}
+			return s.Start()
+		}, soon),
+		Entry("after the server was killed", func(_ context.Context, s *natstest.Server, _ jetstream.JetStream) error {
+			if err := s.Kill(); err != nil {
+				return err
+			}
+			return s.Start()
+		}, soon),
+	)
+
+	It("says that it does not read while the consumer is gone", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		r := consume(ctx, js, fetcher)
+		Eventually(r.states).Should(HaveLen(1))
+		Expect(r.state()).NotTo(HaveOccurred())
+		Expect(js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).To(Succeed())
+		Eventually(r.state).Should(MatchError(jetstream.ErrConsumerNotFound))
+		Expect(r.state()).To(MatchError(ContainSubstring("consumer fetcher of stream CURL_REQUESTS")))
+		said := len(r.states())
+		Consistently(r.states, time.Second).Should(HaveLen(said))
+	})
+
+	It("handles so many messages at a time and no more", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		publishWants(ctx, pipeline.NewClient(js), 50, 10)
+		var now, most atomic.Int32
+		r := consumeWith(ctx, js, fetcher, func(context.Context, jetstream.Msg) {
+			raise(&most, now.Add(1))
+			defer now.Add(-1)
+			wait(ctx, 5*time.Millisecond)
+		})
+		Eventually(r.handled).Should(HaveLen(50))
+		Expect(most.Load()).To(BeEquivalentTo(4))
+	})
+
+	It("handles so many bytes at a time, and a larger message alone", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		const bound = 100 << 10
+		for n, size := range []int{40 << 10, 40 << 10, 150 << 10, 40 << 10, 40 << 10, 40 << 10, 150 << 10, 150 << 10, 10} {
+			Expect(c.PublishResult(ctx, content(numbered(n), uint64(n+1), size))).To(Succeed())
+		}
+		var now, most, atOnce, mostAtOnce atomic.Int32
+		r := consumeWith(ctx, js, pipeline.ConsumeOptions{
+			Stream: pipeline.Results, Consumer: pipeline.WriterConsumer, Concurrency: 8, MaxBytes: bound,
+		}, func(_ context.Context, m jetstream.Msg) {
+			size := int32(min(len(m.Data()), bound))
+			raise(&most, now.Add(size))
+			raise(&mostAtOnce, atOnce.Add(1))
+			wait(ctx, 10*time.Millisecond)
+			atOnce.Add(-1)
+			now.Add(-size)
+		})
+		Eventually(r.handled).Should(HaveLen(9))
+		Expect(most.Load()).To(BeNumerically("<=", bound))
+		Expect(mostAtOnce.Load()).To(BeNumerically(">=", 2))
+	})
+
+	It("gives back at once what it has not begun, and finishes what it has", func(ctx SpecContext) {
+		s, js, _ := ensured(ctx, pipeline.Topology{})
+		publishWants(ctx, pipeline.NewClient(js), 20, 10)
+		finish := make(chan struct{})
+		var cancelled atomic.Bool
+		stopping, stop := context.WithCancel(ctx)
+		first := consumeWith(stopping, js, fetcher, func(ctx context.Context, _ jetstream.Msg) {
+			<-finish
+			cancelled.Store(cancelled.Load() || ctx.Err() != nil)
+		})
+		Eventually(first.begun).Should(HaveLen(4))
+		// More wait in the buffer, and one for a slot.
+		Eventually(func() int { return outstanding(ctx, js) }).Should(BeNumerically(">", 5))
+
+		stop()
+		var mu sync.Mutex
+		deliveries := map[string]uint64{}
+		second := consumeWith(ctx, connect(s), fetcher, func(_ context.Context, m jetstream.Msg) {
+			defer GinkgoRecover()
+			meta, err := m.Metadata()
+			Expect(err).NotTo(HaveOccurred())
+			mu.Lock()
+			defer mu.Unlock()
+			deliveries[m.Subject()] = meta.NumDelivered
+		})
+		Eventually(second.handled, soon).Should(HaveLen(16), "AckWait is 30 s")
+		Expect(second.handled()).NotTo(ContainElements(first.begun()))
+		Expect(deliveries).To(HaveEach(BeNumerically("<=", 2)), "it must not be sent to the one that gives it back")
+		Expect(first.done).NotTo(BeClosed(), "it waits for what it has begun")
+
+		close(finish)
+		Eventually(first.done).Should(BeClosed())
+		Expect(first.handled()).To(HaveLen(4))
+		Expect(cancelled.Load()).To(BeFalse())
+		Eventually(func() int { return outstanding(ctx, js) }).Should(BeZero())
+		Consistently(second.handled, 300*time.Millisecond).Should(HaveLen(16))
+	})
+
+	It("ends at once when there is nothing to do", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		stopping, stop := context.WithCancel(ctx)
+		r := consume(stopping, js, fetcher)
+		Eventually(r.states).Should(HaveLen(1))
+		stop()
+		Eventually(r.done, time.Second).Should(BeClosed())
+	})
+
+	It("ends while the server is away", func(ctx SpecContext) {
+		s, js, _ := ensured(ctx, pipeline.Topology{})
+		stopping, stop := context.WithCancel(ctx)
+		r := consume(stopping, js, fetcher)
+		Eventually(r.states).Should(HaveLen(1))
+		s.Stop()
+		stop()
+		Eventually(r.done, soon).Should(BeClosed())
+	})
+
+	It("loses no message while all slots are busy for longer than heartbeats", func(ctx SpecContext) {
+		s, _, _ := ensured(ctx, pipeline.Topology{})
+		var faults atomic.Int32
+		js := connect(s, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { faults.Add(1) }))
+		c := pipeline.NewClient(js)
+		finish := make(chan struct{})
+		r := consumeWith(ctx, js, fetcher.WithHeartbeat(500*time.Millisecond), func(context.Context, jetstream.Msg) { <-finish })
+		publishWants(ctx, c, 4, 10)
+		Eventually(r.begun).Should(HaveLen(4))
+		wait(ctx, 2*time.Second) // heartbeats and the end of a request arrive
+
+		for n := range 4 {
+			_, err := c.PublishWant(ctx, want(numbered(10+n), "https://a.example"), 0)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Eventually(func() int { return outstanding(ctx, js) }).Should(BeNumerically(">", 4))
+		close(finish)
+		Eventually(r.handled, soon).Should(HaveLen(8), "AckWait is 30 s")
+		Expect(faults.Load()).To(BeZero())
+	})
+})
+
+// consumption records what a Consume that runs in the background does.
+type consumption struct {
+	done chan struct{}
+
+	mu           sync.Mutex
+	began, acked []string
+	changes      []error
+}
+
+func (c *consumption) begun() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.began...)
+}
+
+func (c *consumption) handled() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.acked...)
+}
+
+func (c *consumption) states() []error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]error(nil), c.changes...)
+}
+
+func (c *consumption) state() error {
+	if all := c.states(); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return context.DeadlineExceeded // none yet
+}
+
+func consume(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions) *consumption {
+	return consumeWith(ctx, js, o, func(context.Context, jetstream.Msg) {})
+}
+
+// consumeWith runs Consume until the spec ends; it acknowledges what handle
+// returns from.
+func consumeWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions, handle func(context.Context, jetstream.Msg)) *consumption {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &consumption{done: make(chan struct{})}
+	o.State = func(err error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.changes = append(c.changes, err)
+	}
+	go func() {
+		defer GinkgoRecover()
+		defer close(c.done)
+		Expect(pipeline.Consume(ctx, js, o, func(ctx context.Context, m jetstream.Msg) {
+			c.mu.Lock()
+			c.began = append(c.began, m.Subject())
+			c.mu.Unlock()
+			handle(ctx, m)
+			_ = m.Ack()
+			c.mu.Lock()
+			c.acked = append(c.acked, m.Subject())
+			c.mu.Unlock()
+		})).To(Succeed())
+	}()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(c.done).Should(BeClosed())
+	})
+	return c
+}
+
+// outstanding is the number of messages that the fetchers hold.
+func outstanding(ctx context.Context, js jetstream.JetStream) int {
+	GinkgoHelper()
+	c, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	Expect(err).NotTo(HaveOccurred())
+	return c.CachedInfo().NumAckPending
+}
+
+// raise sets most to n if that is more.
+func raise(most *atomic.Int32, n int32) {
+	for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+	}
+}
+
+// wait lets time pass.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,265 @@
+package pipeline_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+var _ = Describe("Ensure", func() {
+	It("creates what the pipeline needs", func(ctx SpecContext) {
+		s := broker(natstest.Options{})
+		js := connect(s)
+		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{MaxResultBytes: 1 << 20})
+		Expect(err).NotTo(HaveOccurred())
+
+		requests := stream(ctx, js, pipeline.Requests)
+		Expect(epoch).To(Equal(requests.CachedInfo().Created.UnixMilli()))
+		have := requests.CachedInfo().Config
+		Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>"))
+		Expect(have.MaxMsgsPerSubject).To(BeEquivalentTo(1))
+		Expect(have.AllowMsgSchedules).To(BeTrue())
+		Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}), "a limit would delete timers")
+
+		results := stream(ctx, js, pipeline.Results).CachedInfo().Config
+		Expect(results.Retention).To(Equal(jetstream.WorkQueuePolicy))
+		Expect(results.Discard).To(Equal(jetstream.DiscardNew))
+		Expect(results.MaxBytes).To(BeEquivalentTo(1 << 20))
+
+		failures := stream(ctx, js, pipeline.Failures).CachedInfo().Config
+		Expect(failures.MaxAge).To(Equal(14 * 24 * time.Hour))
+
+		for of, name := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer} {
+			c, err := js.Consumer(ctx, of, name)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(c.CachedInfo().Config.AckPolicy).To(Equal(jetstream.AckExplicitPolicy))
+			Expect(c.CachedInfo().Config.AckWait).To(Equal(pipeline.AckWait))
+		}
+	})
+
+	It("writes nothing when all is there", func(ctx SpecContext) {
+		s, js, first := ensured(ctx, pipeline.Topology{})
+		seen := apiCalls(s)
+		again, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(Equal(first))
+		Expect(seen()).To(ConsistOf(
+			"$JS.API.STREAM.INFO.CURL_REQUESTS", "$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher",
+			"$JS.API.STREAM.INFO.CURL_RESULTS", "$JS.API.CONSUMER.INFO.CURL_RESULTS.writer",
+			"$JS.API.STREAM.INFO.CURL_FAILURES",
+		))
+	})
+
+	It("writes nothing after it brought a stream up to date", func(ctx SpecContext) {
+		s, js, _ := ensured(ctx, pipeline.Topology{})
+		other := pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 2 << 20, FailureAge: time.Hour, MaxPending: 7}
+		_, err := pipeline.Ensure(ctx, js, other)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(stream(ctx, js, pipeline.Results).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(1 << 20))
+		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(2 << 20))
+		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxAge).To(Equal(time.Hour))
+		fetcher, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(fetcher.CachedInfo().Config.MaxAckPending).To(Equal(7))
+
+		seen := apiCalls(s)
+		_, err = pipeline.Ensure(ctx, js, other)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(seen()).To(HaveEach(ContainSubstring(".INFO.")))
+	})
+
+	It("brings older streams up to date and leaves what is the operator's", func(ctx SpecContext) {
+		js := connect(broker(natstest.Options{}))
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: pipeline.Requests, Subjects: []string{"curl.want.>"}, MaxMsgsPerSubject: 5, MaxAge: time.Hour,
+			MaxMsgs: 100, MaxBytes: 1 << 20, NoAck: true,
+			Metadata:  map[string]string{"team": "platform"},
+			Placement: &jetstream.Placement{Tags: []string{"ssd"}},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = js.CreateConsumer(ctx, pipeline.Requests, jetstream.ConsumerConfig{
+			Durable: pipeline.FetcherConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3, HeadersOnly: true,
+			BackOff: []time.Duration{pipeline.AckWait, time.Minute}, FilterSubject: "curl.want.>",
+			Metadata: map[string]string{"team": "platform"},
+		})
+		Expect(err).NotTo(HaveOccurred())
+
+		_, err = pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+
+		have := stream(ctx, js, pipeline.Requests).CachedInfo().Config
+		Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>"))
+		Expect(have.MaxMsgsPerSubject).To(BeEquivalentTo(1))
+		Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}))
+		Expect(have.AllowMsgSchedules).To(BeTrue())
+		Expect(have.AllowMsgTTL).To(BeTrue())
+		Expect(have.NoAck).To(BeFalse())
+		Expect(have.Metadata).To(HaveKeyWithValue("team", "platform"))
+		Expect(have.Placement).To(HaveField("Tags", []string{"ssd"}))
+
+		fetcher, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+		Expect(err).NotTo(HaveOccurred())
+		c := fetcher.CachedInfo().Config
+		Expect(c.FilterSubjects).To(ConsistOf("curl.want.>", "curl.due.>"))
+		Expect(c.FilterSubject).To(BeEmpty())
+		Expect(c.AckWait).To(Equal(pipeline.AckWait))
+		Expect(c.BackOff).To(BeEmpty())
+		Expect(c.MaxDeliver).To(Equal(-1))
+		Expect(c.HeadersOnly).To(BeFalse())
+		Expect(c.Metadata).To(HaveKeyWithValue("team", "platform"))
+	})
+
+	DescribeTable("names what cannot be changed, and the remedy",
+		func(ctx SpecContext, prepare func(context.Context, jetstream.JetStream) error, texts ...string) {
+			js := connect(broker(natstest.Options{}))
+			Expect(prepare(ctx, js)).To(Succeed())
+			_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+			Expect(err).To(MatchError(pipeline.ErrIncompatible))
+			for _, text := range texts {
+				Expect(err).To(MatchError(ContainSubstring(text)))
+			}
+		},
+		Entry("retention", createStream(jetstream.StreamConfig{
+			Name: pipeline.Requests, Subjects: []string{"curl.want.>"}, Retention: jetstream.WorkQueuePolicy,
+		}), "CURL_REQUESTS", "retention WorkQueue instead of Limits", "nats stream rm CURL_REQUESTS"),
+		Entry("storage", createStream(jetstream.StreamConfig{
+			Name: pipeline.Failures, Subjects: []string{"curl.failure.>"}, Storage: jetstream.MemoryStorage,
+		}), "CURL_FAILURES", "storage Memory instead of File", "nats stream rm CURL_FAILURES"),
+		Entry("mirror", createStream(
+			jetstream.StreamConfig{Name: "ORIGIN", Subjects: []string{"origin.>"}},
+			jetstream.StreamConfig{Name: pipeline.Failures, Mirror: &jetstream.StreamSource{Name: "ORIGIN"}},
+		), "CURL_FAILURES", "mirror", "nats stream rm CURL_FAILURES"),
+		Entry("several at once", createStream(
+			jetstream.StreamConfig{Name: "ORIGIN", Subjects: []string{"origin.>"}},
+			jetstream.StreamConfig{
+				Name: pipeline.Results, Subjects: []string{"curl.result.>"}, Storage: jetstream.MemoryStorage,
+				Sources: []*jetstream.StreamSource{{Name: "ORIGIN"}},
+			},
+		), "CURL_RESULTS", "retention", "storage", "sources", "nats stream rm CURL_RESULTS"),
+		Entry("a consumer that pushes", func(ctx context.Context, js jetstream.JetStream) error {
+			if _, err := pipeline.Ensure(ctx, js, pipeline.Topology{}); err != nil {
+				return err
+			}
+			if err := js.DeleteConsumer(ctx, pipeline.Results, pipeline.WriterConsumer); err != nil {
+				return err
+			}
+			_, err := js.CreatePushConsumer(ctx, pipeline.Results, jetstream.ConsumerConfig{
+				Durable: pipeline.WriterConsumer, DeliverSubject: "somewhere", AckPolicy: jetstream.AckExplicitPolicy,
+			})
+			return err
+		}, "writer", "CURL_RESULTS", "pushes", "nats consumer rm CURL_RESULTS writer"),
+		Entry("a consumer without acknowledgement", func(ctx context.Context, js jetstream.JetStream) error {
+			if _, err := pipeline.Ensure(ctx, js, pipeline.Topology{}); err != nil {
+				return err
+			}
+			if err := js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer); err != nil {
+				return err
+			}
+			_, err := js.CreateConsumer(ctx, pipeline.Requests, jetstream.ConsumerConfig{
+				Durable: pipeline.FetcherConsumer, AckPolicy: jetstream.AckNonePolicy,
+			})
+			return err
+		}, "fetcher", "CURL_REQUESTS", "acknowledgement", "nats consumer rm CURL_REQUESTS fetcher"),
+	)
+
+	It("may run many times at once", func(ctx SpecContext) {
+		s := broker(natstest.Options{})
+		const callers = 8
+		epochs := make(chan int64, callers)
+		var running sync.WaitGroup
+		for range callers {
+			js := connect(s)
+			running.Go(func() {
+				defer GinkgoRecover()
+				epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+				Expect(err).NotTo(HaveOccurred())
+				epochs <- epoch
+			})
+		}
+		running.Wait()
+		close(epochs)
+		first := <-epochs
+		for epoch := range epochs {
+			Expect(epoch).To(Equal(first))
+		}
+	})
+
+	It("starts a new epoch with a new stream", func(ctx SpecContext) {
+		_, js, before := ensured(ctx, pipeline.Topology{})
+		same, _, err := pipeline.Epoch(ctx, js)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(same).To(Equal(before))
+
+		Expect(js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
+		_, _, err = pipeline.Epoch(ctx, js)
+		Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
+		after, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after).To(BeNumerically(">", before))
+	})
+
+	It("keeps the epoch over a restart and a purge", func(ctx SpecContext) {
+		s, js, before := ensured(ctx, pipeline.Topology{})
+		_, err := pipeline.NewClient(js).PublishWant(ctx, want(key, "https://a.example"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(stream(ctx, js, pipeline.Requests).Purge(ctx)).To(Succeed())
+		Expect(s.Restart()).To(Succeed())
+		epoch, first, err := pipeline.Epoch(ctx, connect(s))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(epoch).To(Equal(before))
+		Expect(first).To(BeEquivalentTo(2))
+	})
+})
+
+// createStream returns a function that creates streams of its own making.
+func createStream(configs ...jetstream.StreamConfig) func(context.Context, jetstream.JetStream) error {
+	return func(ctx context.Context, js jetstream.JetStream) error {
+		for _, c := range configs {
+			if _, err := js.CreateStream(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// stream looks a stream up.
+func stream(ctx context.Context, js jetstream.JetStream, name string) jetstream.Stream {
+	GinkgoHelper()
+	s, err := js.Stream(ctx, name)
+	Expect(err).NotTo(HaveOccurred())
+	return s
+}
+
+// apiCalls watches the JetStream API from here on; the function it returns
+// lists the subjects of the calls that were made.
+func apiCalls(s *natstest.Server) func() []string {
+	GinkgoHelper()
+	nc, err := s.Connect()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(nc.Close)
+	var mu sync.Mutex
+	var subjects []string
+	_, err = nc.Subscribe("$JS.API.>", func(m *nats.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		subjects = append(subjects, m.Subject)
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(nc.Flush()).To(Succeed())
+	return func() []string {
+		GinkgoHelper()
+		Expect(nc.Flush()).To(Succeed())
+		mu.Lock()
+		defer mu.Unlock()
+		return subjects
+	}
+}

@@ -1,0 +1,197 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+var _ = Describe("Loading", func() {
+	It("finds nothing in an empty stream", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		Expect(entries(ctx, c.LoadWants)).To(BeEmpty())
+		Expect(entries(ctx, c.LoadTimers)).To(BeEmpty())
+	})
+
+	It("fails when there is no stream", func(ctx SpecContext) {
+		c := pipeline.NewClient(connect(broker(natstest.Options{})))
+		Expect(c.LoadWants(ctx, func(pipeline.Entry) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
+	})
+
+	It("hands out the last of each of 5,000 wants, tombstones included, in stream order", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		const wants = 5000
+		publishWants(ctx, c, wants, 300)
+		tombs := map[string]uint64{}
+		for n := 0; n < wants; n += 100 {
+			_, seq, err := c.LastWant(ctx, numbered(n))
+			Expect(err).NotTo(HaveOccurred())
+			tombs[numbered(n).Want()], err = c.PublishTombstone(ctx, numbered(n), seq)
+			Expect(err).NotTo(HaveOccurred())
+		}
+
+		loaded := entries(ctx, c.LoadWants)
+		Expect(loaded).To(HaveLen(wants))
+		subjects := map[string]bool{}
+		before := uint64(0)
+		for _, e := range loaded {
+			if e.Sequence <= before {
+				Fail("out of order")
+			}
+			before = e.Sequence
+			subjects[e.Subject] = true
+			_, k, err := pipeline.ParseSubject(e.Subject)
+			Expect(err).NotTo(HaveOccurred())
+			w, err := pipeline.DecodeWant(k, e.Data)
+			Expect(err).NotTo(HaveOccurred())
+			if tomb, ok := tombs[e.Subject]; ok != (w == nil) || ok && tomb != e.Sequence {
+				Fail("tombstone and want of " + e.Subject + " are mixed up")
+			}
+		}
+		Expect(subjects).To(HaveLen(wants))
+		Expect(loaded[0].Time).To(BeTemporally("~", time.Now(), time.Minute))
+	})
+
+	It("hands out timers without their payload", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		for n := range 3 {
+			seq, err := c.PublishWant(ctx, want(numbered(n), "https://a.example"), 0)
+			Expect(err).NotTo(HaveOccurred())
+			due := &v1.Due{Want: want(numbered(n), "https://a.example"), WantSequence: seq}
+			Expect(c.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
+		}
+		var subjects []string
+		for _, e := range entries(ctx, c.LoadTimers) {
+			subjects = append(subjects, e.Subject)
+			Expect(e.Data).To(BeNil())
+		}
+		Expect(subjects).To(Equal([]string{numbered(0).Timer(), numbered(1).Timer(), numbered(2).Timer()}))
+	})
+
+	It("ends when what was still to come is removed", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		publishWants(ctx, c, 100, 60<<10) // more than the server sends ahead
+		requests := stream(ctx, js, pipeline.Requests)
+		loaded := 0
+		Expect(c.LoadWants(ctx, func(pipeline.Entry) error {
+			if loaded++; loaded == 1 {
+				return requests.Purge(ctx)
+			}
+			return nil
+		})).To(Succeed())
+		Expect(loaded).To(BeNumerically("<", 100))
+	}, SpecTimeout(10*time.Second))
+
+	It("sees wants that are published meanwhile", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		publishWants(ctx, c, 2, 10)
+		var subjects []string
+		Expect(c.LoadWants(ctx, func(e pipeline.Entry) error {
+			if len(subjects) == 0 {
+				_, err := c.PublishWant(ctx, want(numbered(9), "https://a.example"), 0)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			subjects = append(subjects, e.Subject)
+			return nil
+		})).To(Succeed())
+		Expect(subjects).To(ContainElements(numbered(0).Want(), numbered(1).Want()))
+	})
+
+	It("stops with the error of the callback, and with the context's", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		publishWants(ctx, c, 50, 10)
+		broken := errors.New("broken")
+		calls := 0
+		Expect(c.LoadWants(ctx, func(pipeline.Entry) error { calls++; return broken })).To(MatchError(broken))
+		Expect(calls).To(Equal(1))
+
+		cancelled, cancel := context.WithCancel(ctx)
+		var inside, late atomic.Int32
+		Expect(c.LoadWants(cancelled, func(pipeline.Entry) error {
+			inside.Add(1)
+			defer inside.Add(-1)
+			if cancelled.Err() != nil {
+				late.Add(1)
+			}
+			cancel()
+			return nil
+		})).To(MatchError(context.Canceled))
+		Expect(inside.Load()).To(BeZero(), "no call is left behind")
+		Expect(late.Load()).To(BeZero())
+	})
+
+	It("needs no more rights than the watcher has", func(ctx SpecContext) {
+		s := broker(natstest.Options{ConfigFile: "testdata/watcher.conf"})
+		admin := connect(s, nats.UserInfo("admin", "admin"))
+		_, err := pipeline.Ensure(ctx, admin, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+
+		var violations atomic.Int32
+		js := connect(s, nats.UserInfo("watcher", "watcher"), nats.CustomInboxPrefix("_INBOX_watcher"),
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { violations.Add(1) }))
+		c := pipeline.NewClient(js)
+		const wants = 3000
+		publishWants(ctx, c, wants, 2<<10) // enough for flow control
+		Expect(entries(ctx, c.LoadWants)).To(HaveLen(wants))
+		Expect(entries(ctx, c.LoadTimers)).To(BeEmpty())
+		_, seq, err := c.LastWant(ctx, numbered(0))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = c.PublishTombstone(ctx, numbered(0), seq)
+		Expect(err).NotTo(HaveOccurred())
+		_, _, err = pipeline.Epoch(ctx, js)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(violations.Load()).To(BeZero())
+
+		Expect(js.Conn().Publish(key.Timer(), nil)).To(Succeed())
+		Eventually(violations.Load).ShouldNot(BeZero(), "the server does enforce its permissions")
+	}, SpecTimeout(30*time.Second))
+})
+
+// entries returns what a loader hands out.
+func entries(ctx context.Context, load func(context.Context, func(pipeline.Entry) error) error) []pipeline.Entry {
+	GinkgoHelper()
+	var all []pipeline.Entry
+	Expect(load(ctx, func(e pipeline.Entry) error {
+		all = append(all, e)
+		return nil
+	})).To(Succeed())
+	return all
+}
+
+// publishWants publishes the wants numbered from 0 to n, each of at least size
+// bytes.
+func publishWants(ctx context.Context, c *pipeline.Client, n, size int) {
+	GinkgoHelper()
+	var running sync.WaitGroup
+	const publishers = 8
+	for p := range publishers {
+		running.Go(func() {
+			defer GinkgoRecover()
+			for i := p; i < n; i += publishers {
+				w := want(numbered(i), "https://a.example")
+				w.Status = strings.Repeat("x", size)
+				_, err := c.PublishWant(ctx, w, 0)
+				Expect(err).NotTo(HaveOccurred())
+			}
+		})
+	}
+	running.Wait()
+}

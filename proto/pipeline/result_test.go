@@ -1,0 +1,143 @@
+package pipeline_test
+
+import (
+	"crypto/rand"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// content returns the result of a fetch; its body cannot be compressed.
+func content(k pipeline.Key, seq uint64, size int) *v1.Result {
+	body := make([]byte, size)
+	_, _ = rand.Read(body)
+	return &v1.Result{Want: want(k, "https://a.example"), Sequence: seq, Outcome: &v1.Result_Content{Content: &v1.Content{Body: body}}}
+}
+
+var _ = Describe("A result", func() {
+	DescribeTable("goes to the subject of its outcome",
+		func(ctx SpecContext, r *v1.Result, subject string) {
+			_, js, _ := ensured(ctx, pipeline.Topology{})
+			r.Want, r.Sequence = want(key, "https://a.example"), 1
+			Expect(pipeline.NewClient(js).PublishResult(ctx, r)).To(Succeed())
+			m, err := stream(ctx, js, pipeline.Results).GetMsg(ctx, 1)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(m.Subject).To(Equal(subject))
+			got, err := pipeline.DecodeResult(key, m.Data)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(got.GetSequence()).To(BeEquivalentTo(1))
+		},
+		Entry("content", &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{}}}, key.Content()),
+		Entry("unmodified", &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}}}, key.Content()),
+		Entry("failure", &v1.Result{Outcome: &v1.Result_Failure{Failure: &v1.Failure{}}}, key.Failure()),
+		Entry("removed", &v1.Result{Outcome: &v1.Result_Removed{Removed: &v1.Removed{}}}, key.Removed()),
+	)
+
+	It("is kept once for each trigger and kind", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		kept := func() int { return int(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs) }
+		Expect(c.PublishResult(ctx, content(key, 7, 10))).To(Succeed())
+		Expect(c.PublishResult(ctx, content(key, 7, 10))).To(Succeed())
+		Expect(kept()).To(Equal(1))
+
+		failure := &v1.Result{Want: want(key, "https://a.example"), Sequence: 7, Outcome: &v1.Result_Failure{Failure: &v1.Failure{}}}
+		Expect(c.PublishResult(ctx, failure)).To(Succeed())
+		Expect(c.PublishResult(ctx, content(key, 8, 10))).To(Succeed())
+		Expect(kept()).To(Equal(3))
+
+		restarted := content(key, 7, 10)
+		restarted.Want.Epoch++
+		Expect(c.PublishResult(ctx, restarted)).To(Succeed())
+		Expect(kept()).To(Equal(4), "sequences start again with a new stream")
+	})
+
+	It("is kept once even when the writer was done with it before", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		Expect(c.PublishResult(ctx, content(key, 7, 10))).To(Succeed())
+		ackNext(ctx, js)
+		Expect(c.PublishResult(ctx, content(key, 7, 10))).To(Succeed())
+		Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeZero())
+	})
+
+	It("is refused when the stream is full, and nothing is lost", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{MaxResultBytes: 64 << 10})
+		c := pipeline.NewClient(js)
+		accepted := 0
+		for ; accepted < 20; accepted++ {
+			if err := c.PublishResult(ctx, content(numbered(accepted), uint64(accepted+1), 10<<10)); err != nil {
+				Expect(err).To(MatchError(pipeline.ErrFull))
+				Expect(err).To(MatchError(ContainSubstring(numbered(accepted).String())))
+				break
+			}
+		}
+		Expect(accepted).To(BeNumerically("~", 6, 1))
+		Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeEquivalentTo(accepted))
+
+		refused := content(numbered(accepted), uint64(accepted+1), 10<<10)
+		Expect(c.PublishResult(ctx, refused)).To(MatchError(pipeline.ErrFull))
+		ackNext(ctx, js)
+		Eventually(func() error { return c.PublishResult(ctx, refused) }).Should(Succeed())
+		m, err := stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, numbered(accepted).Content())
+		Expect(err).NotTo(HaveOccurred(), "its first try must not count as a duplicate")
+		Expect(m.Sequence).To(BeEquivalentTo(accepted + 1))
+	})
+
+	It("is told apart when it is too large for the server", func(ctx SpecContext) {
+		s := broker(natstest.Options{MaxPayload: 64 << 10})
+		js := connect(s)
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		c := pipeline.NewClient(js)
+		Expect(c.PublishResult(ctx, content(key, 1, 64<<10))).To(MatchError(pipeline.ErrTooLarge))
+		Expect(c.PublishResult(ctx, content(key, 1, 60<<10))).To(Succeed())
+	})
+})
+
+var _ = Describe("A dead letter", func() {
+	It("is kept once for each id, under its reason and host", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		d := &v1.DeadLetter{
+			Want:    want(key, "https://data.example.com"),
+			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "data.example.com"},
+		}
+		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
+		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
+		Expect(c.PublishDeadLetter(ctx, key, d, "1.8")).To(Succeed())
+		failures := stream(ctx, js, pipeline.Failures)
+		Expect(failures.CachedInfo().State.Msgs).To(BeEquivalentTo(2))
+		m, err := failures.GetMsg(ctx, 1)
+		Expect(err).NotTo(HaveOccurred())
+		reason, host, k, err := pipeline.ParseDeadLetter(m.Subject)
+		Expect(err).NotTo(HaveOccurred())
+		Expect([]any{reason, host, k}).To(Equal([]any{"Timeout", "data.example.com", key}))
+	})
+
+	It("is kept whatever the host of a URL looks like", func(ctx SpecContext) {
+		s, _, _ := ensured(ctx, pipeline.Topology{})
+		js := connect(s)
+		c := pipeline.NewClient(js)
+		d := &v1.DeadLetter{Failure: &v1.Failure{Host: strings.Repeat(".> *\r\n", 2000)}}
+		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
+		Expect(js.Conn().Stats().Reconnects).To(BeZero(), "the server closes the connection of a client that exceeds its control line")
+	})
+})
+
+// ackNext acknowledges the oldest result.
+func ackNext(ctx SpecContext, js jetstream.JetStream) {
+	GinkgoHelper()
+	writer, err := js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer)
+	Expect(err).NotTo(HaveOccurred())
+	m, err := writer.Next(jetstream.FetchMaxWait(time.Second))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(m.DoubleAck(ctx)).To(Succeed())
+}

@@ -1,0 +1,145 @@
+package pipeline_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+func TestSubjects(t *testing.T) {
+	t.Parallel()
+	k := pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
+	const tokens = "default.kube-root-ca%2Ecrt.my%2Edata"
+	for want, got := range map[string]string{
+		"curl.want." + tokens:                                             k.Want(),
+		"curl.due." + tokens:                                              k.Due(),
+		"curl.timer." + tokens:                                            k.Timer(),
+		"curl.result.content." + tokens:                                   k.Content(),
+		"curl.result.failure." + tokens:                                   k.Failure(),
+		"curl.result.removed." + tokens:                                   k.Removed(),
+		"curl.failure.Timeout.data%2Eexample%2Ecom." + tokens:             k.DeadLetter("Timeout", "data.example.com"),
+		"curl.failure.AddressDenied.fe80::1%25eth0." + tokens:             k.DeadLetter("AddressDenied", "fe80::1%eth0"),
+		"curl.failure.Malformed.%." + tokens:                              k.DeadLetter("Malformed", ""),
+		"curl.failure.Malformed.%.%.%.%":                                  pipeline.Key{}.DeadLetter("Malformed", ""),
+		"curl.want.a.b%2Ec." + strings.Repeat("x", 253):                   pipeline.Key{Namespace: "a", Name: "b.c", Key: strings.Repeat("x", 253)}.Want(),
+		"curl.failure.Timeout." + strings.Repeat("h", 253) + "." + tokens: k.DeadLetter("Timeout", strings.Repeat("h", 4096)),
+	} {
+		if got != want {
+			t.Errorf("subject is %q, want %q", got, want)
+		}
+	}
+	if got, want := k.String(), "default/kube-root-ca.crt/my.data"; got != want {
+		t.Errorf("String() = %q, want %q", got, want)
+	}
+}
+
+// The server closes the connection of a client whose control line exceeds
+// 4,096 bytes; the reply subject takes part of it.
+func TestSubjectsFitTheControlLine(t *testing.T) {
+	t.Parallel()
+	dots := strings.Repeat(".", 253)
+	k := pipeline.Key{Namespace: strings.Repeat("n", 63), Name: dots, Key: dots}
+	if got := k.DeadLetter("InvalidAnnotation", strings.Repeat(".", 64<<10)); len(got) > 3072 {
+		t.Errorf("the longest subject has %d bytes", len(got))
+	}
+}
+
+func TestParseSubjectRefuses(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{
+		"", "curl", "curl.want", "curl.want.", "curl.want.a.b", "curl.want.a.b.c.d", "curl.want.a..c",
+		"curl.want.*.b.c", "curl.want.a.b.>", "curl.wants.a.b.c", "CURL.want.a.b.c", "curl.result.a.b.c",
+		"curl.result.other.a.b.c", "curl.failure.Timeout.host.a.b.c", "$JS.API.INFO", "curl.want.a.b.%2e", "curl.want.a.b.c%",
+	} {
+		if kind, k, err := pipeline.ParseSubject(bad); !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseSubject(%q) = %v, %v, %v, want ErrSubject", bad, kind, k, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "curl.failure", "curl.failure.", "curl.failure.Timeout", "curl.failure.Timeout.host", "curl.failure.Timeout.host.a.b",
+		"curl.failure.Timeout.host.a.b.c.d", "curl.failure..host.a.b.c", "curl.failure.Timeout..a.b.c", "curl.want.a.b.c",
+	} {
+		if reason, host, k, err := pipeline.ParseDeadLetter(bad); !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseDeadLetter(%q) = %q, %q, %v, %v, want ErrSubject", bad, reason, host, k, err)
+		}
+	}
+}
+
+func FuzzSubject(f *testing.F) {
+	f.Add("default", "kube-root-ca.crt", "my.data", "Timeout", "data.example.com")
+	f.Add("", "", "", "", "")
+	f.Add("*", ">", "a.>", "..", "%")
+	f.Add("a b", "\x00\r\n", "\xff", "%2E", "[::1]:80")
+	f.Fuzz(func(t *testing.T, namespace, name, key, reason, host string) {
+		k := pipeline.Key{Namespace: namespace, Name: name, Key: key}
+		for kind, subject := range map[pipeline.Kind]string{
+			pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
+			pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindRemoved: k.Removed(),
+		} {
+			tokens := 5
+			if kind >= pipeline.KindContent {
+				tokens = 6
+			}
+			checkLiteral(t, subject, tokens)
+			if gotKind, gotKey, err := pipeline.ParseSubject(subject); err != nil || gotKind != kind || gotKey != k {
+				t.Errorf("ParseSubject(%q) = %v, %q, %v, want %v, %q", subject, gotKind, gotKey, err, kind, k)
+			}
+			if _, _, _, err := pipeline.ParseDeadLetter(subject); err == nil {
+				t.Errorf("ParseDeadLetter(%q) takes it for a dead letter", subject)
+			}
+		}
+		subject := k.DeadLetter(reason, host)
+		checkLiteral(t, subject, 7)
+		gotReason, gotHost, gotKey, err := pipeline.ParseDeadLetter(subject)
+		if err != nil || gotReason != reason || gotHost != host[:min(len(host), 253)] || gotKey != k {
+			t.Errorf("ParseDeadLetter(%q) = %q, %q, %q, %v", subject, gotReason, gotHost, gotKey, err)
+		}
+		if _, _, err := pipeline.ParseSubject(subject); err == nil {
+			t.Errorf("ParseSubject(%q) does not tell a dead letter", subject)
+		}
+	})
+}
+
+// checkLiteral fails when a subject has more tokens than its kind, or any that
+// NATS would not take literally.
+func checkLiteral(t *testing.T, subject string, tokens int) {
+	t.Helper()
+	parts := strings.Split(subject, ".")
+	if len(parts) != tokens {
+		t.Errorf("%q has %d tokens, want %d", subject, len(parts), tokens)
+	}
+	for _, part := range parts {
+		if part == "" || strings.ContainsAny(part, "*> \t\r\n\f\x00") {
+			t.Errorf("%q has the token %q", subject, part)
+		}
+	}
+}
+
+// Whatever is on the wire, parsing neither panics nor accepts a second spelling.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"curl.want.a.b.c", "curl.failure.R.h.a.b.c", "curl.result.content.a.b%2Ec.d", "curl.want.%.%.%", "curl.want.%2e.b.c", "."} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, subject string) {
+		if kind, k, err := pipeline.ParseSubject(subject); err == nil {
+			again := map[pipeline.Kind]string{
+				pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
+				pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindRemoved: k.Removed(),
+			}[kind]
+			if again != subject {
+				t.Errorf("ParseSubject(%q) = %v, %q, whose subject is %q", subject, kind, k, again)
+			}
+		} else if !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseSubject(%q): %v, want ErrSubject", subject, err)
+		}
+		if reason, host, k, err := pipeline.ParseDeadLetter(subject); err == nil {
+			if len(host) <= 253 && k.DeadLetter(reason, host) != subject {
+				t.Errorf("ParseDeadLetter(%q) = %q, %q, %q, whose subject is %q", subject, reason, host, k, k.DeadLetter(reason, host))
+			}
+		} else if !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseDeadLetter(%q): %v, want ErrSubject", subject, err)
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package pipeline_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// lateness is how late a timer may fire.
+const lateness = time.Second
+
+var _ = Describe("A timer", func() {
+	var (
+		s  *natstest.Server
+		js jetstream.JetStream
+		c  *pipeline.Client
+	)
+	BeforeEach(func(ctx SpecContext) {
+		s, js, _ = ensured(ctx, pipeline.Topology{})
+		c = pipeline.NewClient(js)
+	})
+	// wanted publishes a want and returns what is due for it.
+	wanted := func(ctx context.Context, k pipeline.Key) *v1.Due {
+		GinkgoHelper()
+		w := want(k, "https://a.example")
+		seq, err := c.PublishWant(ctx, w, 0)
+		Expect(err).NotTo(HaveOccurred())
+		return &v1.Due{
+			Want: w, WantSequence: seq, Cause: v1.Cause_CAUSE_RETRY, Attempts: 3, FirstFailedAt: timestamppb.New(time.Unix(1, 2)),
+			Reported: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Settled: &v1.Settled{Etag: `"e"`},
+		}
+	}
+
+	It("fires at its time, to the fraction of a second, with its payload", func(ctx SpecContext) {
+		const timers = 20
+		at := make([]time.Time, timers)
+		for n := range timers {
+			// A time cut to whole seconds would fire most of them early.
+			at[n] = time.Now().Add(400*time.Millisecond + time.Duration(n)*77*time.Millisecond)
+			Expect(c.PublishTimer(ctx, wanted(ctx, numbered(n)), at[n])).To(Succeed())
+		}
+		for n := range timers {
+			m := fired(ctx, js, numbered(n))
+			Expect(m.Time).To(BeTemporally(">=", at[n]))
+			Expect(m.Time).To(BeTemporally("<=", at[n].Add(lateness)))
+			Expect(last(ctx, js, numbered(n).Timer())).To(BeNil())
+			due, err := pipeline.DecodeDue(numbered(n), m.Data)
+			Expect(err).NotTo(HaveOccurred())
+			_, seq, err := c.LastWant(ctx, numbered(n))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(due.GetWantSequence()).To(Equal(seq))
+			Expect(due.GetAttempts()).To(BeEquivalentTo(3))
+			Expect(due.GetFirstFailedAt().AsTime()).To(BeTemporally("==", time.Unix(1, 2)))
+			Expect(due.GetSettled().GetEtag()).To(Equal(`"e"`))
+			Expect(proto.Equal(due.GetWant(), want(numbered(n), "https://a.example"))).To(BeTrue())
+			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.DueTTL))
+		}
+	})
+
+	It("fires at once when its time has passed", func(ctx SpecContext) {
+		now := time.Now()
+		Expect(c.PublishTimer(ctx, wanted(ctx, key), now.Add(-time.Hour))).To(Succeed())
+		Expect(fired(ctx, js, key).Time).To(BeTemporally("<=", now.Add(lateness)))
+	})
+
+	DescribeTable("outlives the server",
+		func(ctx SpecContext, end func() error, pause time.Duration) {
+			early, late := time.Now().Add(300*time.Millisecond), time.Now().Add(1200*time.Millisecond)
+			Expect(c.PublishTimer(ctx, wanted(ctx, numbered(1)), early)).To(Succeed())
+			Expect(c.PublishTimer(ctx, wanted(ctx, numbered(2)), late)).To(Succeed())
+			Expect(end()).To(Succeed())
+			Eventually(time.Now).WithPolling(5 * time.Millisecond).Should(BeTemporally(">=", early.Add(pause)))
+			Expect(s.Start()).To(Succeed())
+			back := time.Now()
+
+			js := connect(s)
+			overdue := fired(ctx, js, numbered(1))
+			Expect(overdue.Time).To(BeTemporally("<=", back.Add(lateness)))
+			pending := fired(ctx, js, numbered(2))
+			Expect(pending.Time).To(BeTemporally(">=", late))
+			Expect(pending.Time).To(BeTemporally("<=", late.Add(lateness)))
+		},
+		Entry("that is restarted", func() error { s.Stop(); return nil }, 100*time.Millisecond),
+		Entry("that is killed", func() error { return s.Kill() }, 100*time.Millisecond),
+	)
+
+	It("is refused once its want was replaced or ended", func(ctx SpecContext) {
+		due := wanted(ctx, key)
+		next, err := c.PublishWant(ctx, want(key, "https://b.example"), due.GetWantSequence())
+		Expect(err).NotTo(HaveOccurred())
+		err = c.PublishTimer(ctx, due, time.Now())
+		Expect(err).To(MatchError(pipeline.ErrSuperseded))
+		Expect(err).To(MatchError(ContainSubstring(key.String())))
+		Expect(last(ctx, js, key.Timer())).To(BeNil())
+
+		_, err = c.PublishTombstone(ctx, key, next)
+		Expect(err).NotTo(HaveOccurred())
+		due.WantSequence = next
+		Expect(c.PublishTimer(ctx, due, time.Now())).To(MatchError(pipeline.ErrSuperseded))
+
+		Expect(stream(ctx, js, pipeline.Requests).Purge(ctx)).To(Succeed())
+		Expect(c.PublishTimer(ctx, due, time.Now())).To(MatchError(pipeline.ErrSuperseded))
+		Expect(last(ctx, js, key.Timer())).To(BeNil())
+	})
+
+	It("takes the place of the one before", func(ctx SpecContext) {
+		due := wanted(ctx, key)
+		Expect(c.PublishTimer(ctx, due, time.Now().Add(400*time.Millisecond))).To(Succeed())
+		at := time.Now().Add(900 * time.Millisecond)
+		due.Attempts = 4
+		Expect(c.PublishTimer(ctx, due, at)).To(Succeed())
+		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
+
+		m := fired(ctx, js, key)
+		Expect(m.Time).To(BeTemporally(">=", at))
+		second, err := pipeline.DecodeDue(key, m.Data)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(second.GetAttempts()).To(BeEquivalentTo(4))
+		// want, first timer, second timer, its due
+		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(BeEquivalentTo(4))
+	})
+
+	It("does not fire after its want was replaced", func(ctx SpecContext) {
+		due, other := wanted(ctx, key), wanted(ctx, numbered(1))
+		at := time.Now().Add(500 * time.Millisecond)
+		Expect(c.PublishTimer(ctx, due, at)).To(Succeed())
+		Expect(c.PublishTimer(ctx, other, at.Add(300*time.Millisecond))).To(Succeed())
+		_, err := c.PublishWant(ctx, want(key, "https://b.example"), due.GetWantSequence())
+		Expect(err).NotTo(HaveOccurred())
+		fired(ctx, js, numbered(1))
+		Expect(last(ctx, js, key.Due())).To(BeNil())
+	})
+})
+
+// fired waits for the timer of a key to fire.
+func fired(ctx context.Context, js jetstream.JetStream, k pipeline.Key) *jetstream.RawStreamMsg {
+	GinkgoHelper()
+	var m *jetstream.RawStreamMsg
+	Eventually(func() *jetstream.RawStreamMsg { m = last(ctx, js, k.Due()); return m }).ShouldNot(BeNil())
+	return m
+}

@@ -1,0 +1,257 @@
+package pipeline_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("A want", func() {
+	var (
+		js jetstream.JetStream
+		c  *pipeline.Client
+	)
+	BeforeEach(func(ctx SpecContext) {
+		_, js, _ = ensured(ctx, pipeline.Topology{})
+		c = pipeline.NewClient(js)
+	})
+
+	It("is created when there is none, and replaced by sequence", func(ctx SpecContext) {
+		_, _, err := c.LastWant(ctx, key)
+		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+
+		first := want(key, "https://a.example")
+		one, err := c.PublishWant(ctx, first, 0)
+		Expect(err).NotTo(HaveOccurred())
+		expectWant(ctx, c, first, one)
+
+		second := want(key, "https://b.example")
+		two, err := c.PublishWant(ctx, second, one)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(two).To(BeNumerically(">", one))
+		expectWant(ctx, c, second, two)
+		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(1))
+	})
+
+	DescribeTable("is refused when the subject holds another message than expected",
+		func(ctx SpecContext, expected func(current uint64) uint64) {
+			_, err := c.PublishWant(ctx, want(numbered(1), "https://other.example"), 0)
+			Expect(err).NotTo(HaveOccurred())
+			held := want(key, "https://a.example")
+			current, err := c.PublishWant(ctx, held, 0)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = c.PublishWant(ctx, want(key, "https://b.example"), expected(current))
+			Expect(err).To(MatchError(pipeline.ErrSuperseded))
+			Expect(err).To(MatchError(ContainSubstring(key.String())))
+			expectWant(ctx, c, held, current)
+		},
+		Entry("none", func(uint64) uint64 { return 0 }),
+		Entry("an older one", func(current uint64) uint64 { return current - 1 }),
+		Entry("one that does not exist yet", func(current uint64) uint64 { return current + 1 }),
+	)
+
+	It("counts as published when the answer to an earlier try was lost", func(ctx SpecContext) {
+		w := want(key, "https://a.example")
+		first, err := c.PublishWant(ctx, w, 0)
+		Expect(err).NotTo(HaveOccurred())
+		w.ResourceVersion = "a later one"
+		again, err := c.PublishWant(ctx, w, 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(Equal(first))
+		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(Equal(first))
+	})
+
+	DescribeTable("does not take another message for its own",
+		func(ctx SpecContext, other func(*v1.Want)) {
+			w := want(key, "https://a.example")
+			held, ok := proto.Clone(w).(*v1.Want)
+			Expect(ok).To(BeTrue())
+			other(held)
+			_, err := c.PublishWant(ctx, held, 0)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = c.PublishWant(ctx, w, 0)
+			Expect(err).To(MatchError(pipeline.ErrSuperseded))
+		},
+		Entry("of another epoch", func(w *v1.Want) { w.Epoch++ }),
+		Entry("that fetches nothing", func(w *v1.Want) { w.Settled = &v1.Settled{Sha256: "00"} }),
+		Entry("for another object of that name", func(w *v1.Want) { w.Uid = "another" }),
+	)
+
+	It("cancels the timer of its key and of no other", func(ctx SpecContext) {
+		for _, k := range []pipeline.Key{key, numbered(1)} {
+			seq, err := c.PublishWant(ctx, want(k, "https://a.example"), 0)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(c.PublishTimer(ctx, &v1.Due{Want: want(k, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
+			Expect(last(ctx, js, k.Timer())).NotTo(BeNil())
+		}
+		_, seq, err := c.LastWant(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = c.PublishWant(ctx, want(key, "https://b.example"), seq)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(last(ctx, js, key.Timer())).To(BeNil())
+		Expect(last(ctx, js, numbered(1).Timer())).NotTo(BeNil())
+	})
+
+	It("keeps the timer when it is refused", func(ctx SpecContext) {
+		seq, err := c.PublishWant(ctx, want(key, "https://a.example"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.PublishTimer(ctx, &v1.Due{Want: want(key, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
+		_, err = c.PublishWant(ctx, want(key, "https://b.example"), 0)
+		Expect(err).To(MatchError(pipeline.ErrSuperseded))
+		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
+	})
+
+	It("is refused above the limit of its stream", func(ctx SpecContext) {
+		w := want(key, "https://a.example")
+		w.Status = strings.Repeat("x", pipeline.MaxRequestBytes)
+		_, err := c.PublishWant(ctx, w, 0)
+		Expect(err).To(MatchError(pipeline.ErrTooLarge))
+	})
+
+	It("is known by its sequence even when it cannot be decoded", func(ctx SpecContext) {
+		for _, garbage := range [][]byte{{0xff}, mustMarshal(want(numbered(1), "https://a.example")), mustMarshal(&v1.Due{WantSequence: 1})} {
+			ack, err := js.Publish(ctx, key.Want(), garbage)
+			Expect(err).NotTo(HaveOccurred())
+			_, seq, err := c.LastWant(ctx, key)
+			Expect(err).To(MatchError(pipeline.ErrMalformed))
+			Expect(seq).To(Equal(ack.Sequence))
+		}
+		_, seq, _ := c.LastWant(ctx, key)
+		w := want(key, "https://a.example")
+		healed, err := c.PublishWant(ctx, w, seq)
+		Expect(err).NotTo(HaveOccurred())
+		expectWant(ctx, c, w, healed)
+	})
+
+	It("says which want it could not publish when there is no stream", func(ctx SpecContext) {
+		Expect(js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
+		_, err := c.PublishWant(ctx, want(key, "https://a.example"), 0)
+		Expect(err).To(MatchError(ContainSubstring(key.String())))
+		Expect(err).NotTo(MatchError(pipeline.ErrSuperseded))
+		_, _, err = c.LastWant(ctx, key)
+		Expect(err).To(MatchError(ContainSubstring(key.String())))
+		Expect(err).NotTo(MatchError(pipeline.ErrNoMessage))
+	})
+
+	Describe("that ended", func() {
+		var seq uint64
+		BeforeEach(func(ctx SpecContext) {
+			var err error
+			seq, err = c.PublishWant(ctx, want(key, "https://a.example"), 0)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(c.PublishTimer(ctx, &v1.Due{Want: want(key, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
+		})
+
+		It("is a tombstone that expires, without a timer", func(ctx SpecContext) {
+			tomb, err := c.PublishTombstone(ctx, key, seq)
+			Expect(err).NotTo(HaveOccurred())
+			have, at, err := c.LastWant(ctx, key)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(have).To(BeNil())
+			Expect(at).To(Equal(tomb))
+			Expect(last(ctx, js, key.Timer())).To(BeNil())
+			m := last(ctx, js, key.Want())
+			Expect(m.Data).To(BeEmpty())
+			Expect(m.Header.Get("KV-Operation")).To(Equal("DEL"))
+			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.TombstoneTTL))
+		})
+
+		It("is refused when it was replaced, and counts when it was told before", func(ctx SpecContext) {
+			_, err := c.PublishTombstone(ctx, key, seq+1)
+			Expect(err).To(MatchError(pipeline.ErrSuperseded))
+			tomb, err := c.PublishTombstone(ctx, key, seq)
+			Expect(err).NotTo(HaveOccurred())
+			again, err := c.PublishTombstone(ctx, key, seq)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(again).To(Equal(tomb))
+		})
+
+		It("can come back, also after the tombstone has expired", func(ctx SpecContext) {
+			tomb, err := c.PublishTombstone(ctx, key, seq)
+			Expect(err).NotTo(HaveOccurred())
+			back, err := c.PublishWant(ctx, want(key, "https://a.example"), tomb)
+			Expect(err).NotTo(HaveOccurred())
+			tomb, err = c.PublishTombstone(ctx, key, back)
+			Expect(err).NotTo(HaveOccurred())
+
+			Expect(stream(ctx, js, pipeline.Requests).DeleteMsg(ctx, tomb)).To(Succeed())
+			_, err = c.PublishWant(ctx, want(key, "https://a.example"), tomb)
+			Expect(err).To(MatchError(pipeline.ErrSuperseded))
+			_, _, err = c.LastWant(ctx, key)
+			Expect(err).To(MatchError(pipeline.ErrNoMessage))
+			_, err = c.PublishWant(ctx, want(key, "https://a.example"), 0)
+			Expect(err).NotTo(HaveOccurred())
+		})
+	})
+})
+
+func TestSameRequest(t *testing.T) {
+	t.Parallel()
+	base := func() *v1.Want {
+		w := want(key, "https://a.example")
+		w.Refresh, w.Now, w.Sha256, w.Drift = durationpb.New(time.Minute), "1", "aa", "d"
+		return w
+	}
+	for name, change := range map[string]func(*v1.Want){
+		"uid":        func(w *v1.Want) { w.Uid = "x" },
+		"url":        func(w *v1.Want) { w.Url = "x" },
+		"now":        func(w *v1.Want) { w.Now = "x" },
+		"sha256":     func(w *v1.Want) { w.Sha256 = "x" },
+		"drift":      func(w *v1.Want) { w.Drift = "x" },
+		"refresh":    func(w *v1.Want) { w.Refresh = durationpb.New(time.Hour) },
+		"no refresh": func(w *v1.Want) { w.Refresh = nil },
+	} {
+		if other := base(); pipeline.SameRequest(base(), other) == false {
+			t.Error("a want asks for something else than itself")
+		} else if change(other); pipeline.SameRequest(base(), other) {
+			t.Errorf("a want with another %s asks for the same", name)
+		}
+	}
+	seen := base()
+	seen.ResourceVersion, seen.Status, seen.ReadFirst, seen.Cause = "2", "{}", true, v1.Cause_CAUSE_AUDIT
+	if !pipeline.SameRequest(base(), seen) {
+		t.Error("a want asks for something else because it was seen at another version")
+	}
+	zero, none := base(), base()
+	zero.Refresh, none.Refresh = durationpb.New(0), nil
+	if !pipeline.SameRequest(zero, none) {
+		t.Error("an interval of zero is not the same as none")
+	}
+}
+
+// expectWant fails unless the subject of w holds w at a sequence.
+func expectWant(ctx context.Context, c *pipeline.Client, w *v1.Want, seq uint64) {
+	GinkgoHelper()
+	have, at, err := c.LastWant(ctx, pipeline.KeyOf(w))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(at).To(Equal(seq))
+	Expect(proto.Equal(have, w)).To(BeTrue(), "have %s, want %s", have, w)
+}
+
+// last returns the last message of a subject in Requests, nil if there is none.
+func last(ctx context.Context, js jetstream.JetStream, subject string) *jetstream.RawStreamMsg {
+	GinkgoHelper()
+	m, err := stream(ctx, js, pipeline.Requests).GetLastMsgForSubject(ctx, subject)
+	if err != nil {
+		Expect(err).To(MatchError(jetstream.ErrMsgNotFound))
+		return nil
+	}
+	return m
+}
+
+func mustMarshal(m proto.Message) []byte {
+	GinkgoHelper()
+	data, err := proto.Marshal(m)
+	Expect(err).NotTo(HaveOccurred())
+	return data
+}
