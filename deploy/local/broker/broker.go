@@ -1,0 +1,110 @@
+// Package broker runs a NATS server with JetStream inside the process.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+)
+
+// MaxPayload is the largest message, in bytes: a body of 1,000,000 bytes and
+// all that goes with it.
+const MaxPayload = 2 << 20
+
+// Options say how to run the server.
+type Options struct {
+	// Dir holds the streams; they survive a restart.
+	Dir string
+	// Listen is a TCP address for other programs such as the nats command;
+	// empty: none, only the process itself can connect.
+	Listen string
+	// Log receives what the server has to say.
+	Log zerolog.Logger
+}
+
+// Broker is a running server.
+type Broker struct{ server *server.Server }
+
+const readyTimeout = 10 * time.Second
+
+// Start runs a server and returns when it takes connections.
+func Start(o Options) (*Broker, error) {
+	options := &server.Options{
+		ServerName: "curl-me-that",
+		JetStream:  true,
+		StoreDir:   o.Dir,
+		DontListen: o.Listen == "",
+		MaxPayload: MaxPayload,
+		NoSigs:     true, // the process handles its signals itself
+	}
+	if o.Listen != "" {
+		host, port, err := net.SplitHostPort(o.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("--nats-listen: %q is not an address such as 127.0.0.1:4222", o.Listen)
+		}
+		options.Host = host
+		if options.Port, err = strconv.Atoi(port); err != nil {
+			return nil, fmt.Errorf("--nats-listen: %q is not an address such as 127.0.0.1:4222", o.Listen)
+		}
+		if options.Port == 0 {
+			options.Port = server.RANDOM_PORT
+		}
+		// The server itself would only log it and go on trying.
+		probe, err := net.Listen("tcp", o.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("--nats-listen: %w", err)
+		}
+		if err := probe.Close(); err != nil {
+			return nil, fmt.Errorf("--nats-listen: %w", err)
+		}
+	}
+	s, err := server.NewServer(options)
+	if err != nil {
+		return nil, fmt.Errorf("set up NATS in %s: %w", o.Dir, err)
+	}
+	said := &logger{log: o.Log}
+	s.SetLoggerV2(said, false, false, false)
+	s.Start()
+	if !s.ReadyForConnections(readyTimeout) {
+		s.Shutdown()
+		if fatal := said.fatal(); fatal != "" {
+			return nil, fmt.Errorf("start NATS in %s: %s", o.Dir, fatal)
+		}
+		return nil, fmt.Errorf("start NATS in %s: not ready after %s", o.Dir, readyTimeout)
+	}
+	return &Broker{server: s}, nil
+}
+
+// Dial is the option that connects a client within the process.
+func (b *Broker) Dial() nats.Option { return nats.InProcessServer(b.server) }
+
+// URL returns the address for other programs; empty without --nats-listen.
+func (b *Broker) URL() string {
+	if addr := b.server.Addr(); addr != nil {
+		return "nats://" + addr.String()
+	}
+	return ""
+}
+
+// Stop ends the server after its clients are gone.
+func (b *Broker) Stop(ctx context.Context) error {
+	b.server.Shutdown()
+	done := make(chan struct{})
+	go func() {
+		b.server.WaitForShutdown()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return errors.New("stop NATS: it takes too long")
+	}
+}

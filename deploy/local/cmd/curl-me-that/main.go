@@ -1,0 +1,68 @@
+// Command curl-me-that runs the whole system in one process.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/local"
+	"github.com/kv8s/curl-me-that/deploy/local/demo"
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+func main() { os.Exit(service.Execute(command())) }
+
+func command() *cobra.Command {
+	c := local.DefaultConfig()
+	cmd := &cobra.Command{
+		Use:   "curl-me-that",
+		Short: "Put what a URL answers into a ConfigMap, and keep it there: all services in one process",
+		Long: `Runs watcher, fetcher, writer and NATS in one process, against the cluster of
+--kubeconfig or $KUBECONFIG. Without one it starts a real etcd and kube-apiserver
+on this machine; building them takes some minutes the first time.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.Validate(); err != nil {
+				return err
+			}
+			return local.Run(cmd.Context(), c, os.Stderr, func(ctx context.Context, s local.System) error {
+				fmt.Fprintf(os.Stderr, "Ready. The cluster's kubeconfig is %s\n", s.Kubeconfig)
+				if s.NATS != "" {
+					fmt.Fprintf(os.Stderr, "NATS is at %s\n", s.NATS)
+				}
+				return nil
+			})
+		},
+	}
+	c.BindFlags(cmd.Flags())
+	cmd.AddCommand(demoCommand())
+	return cmd
+}
+
+func demoCommand() *cobra.Command {
+	c := local.DefaultConfig()
+	d := demo.Config{Out: os.Stdout}
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show it at work with a server that tells jokes and two sample ConfigMaps",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.Validate(); err != nil {
+				return err
+			}
+			return demo.Run(cmd.Context(), d, c)
+		},
+	}
+	c.BindFlags(cmd.Flags())
+	for flag, value := range map[string]string{"data-dir": "", "allow-cidr": "127.0.0.0/8,::1/128", "log-level": "warn"} {
+		if f := cmd.Flags().Lookup(flag); f.Value.Set(value) == nil {
+			f.DefValue = value
+		}
+	}
+	cmd.Flags().StringVar(&d.Samples, "samples", "deploy/samples", "folder with the sample ConfigMaps")
+	cmd.Flags().BoolVar(&d.Once, "once", false, "end after everything was shown")
+	return cmd
+}

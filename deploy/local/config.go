@@ -1,0 +1,104 @@
+package local
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kv8s/curl-me-that/fetcher"
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/watcher"
+	"github.com/kv8s/curl-me-that/writer"
+)
+
+// Config is what may be chosen about the assembled system.
+type Config struct {
+	// DataDir keeps the streams and the local control plane. Empty: a
+	// temporary folder that is removed in the end.
+	DataDir string
+	// NATSListen opens the embedded broker to other programs; empty: no.
+	NATSListen string
+	// Listen is the address for health and metrics of all three services.
+	Listen string
+	// Log says what is logged.
+	Log service.LogOptions
+	// The services. What they share is taken from the watcher's.
+	Watcher watcher.Config
+	Fetcher fetcher.Config
+	Writer  writer.Config
+}
+
+// DefaultConfig returns the configuration without any flag.
+func DefaultConfig() Config { return Config{Fetcher: fetcher.DefaultConfig(), Writer: writer.DefaultConfig()} }
+
+// Flags that are passed on to the services; the others keep their defaults.
+func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
+	return []string{"kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector", "annotation-keys", "default-scheme", "min-refresh"},
+		[]string{"allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy", "ca-bundle", "netrc", "header-file"},
+		[]string{"prune"}
+}
+
+// BindFlags adds the flags of the assembled system.
+func (c *Config) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(), "folder for the streams and the local control plane; empty: a temporary one")
+	fs.StringVar(&c.NATSListen, "nats-listen", "", "address at which other programs reach the embedded NATS, such as 127.0.0.1:4222; empty: none")
+	fs.StringVar(&c.Listen, "listen", "", "address for /healthz, /readyz and /metrics, such as 127.0.0.1:8080; empty: none")
+	c.Log.BindFlags(fs)
+	ofWatcher, ofFetcher, ofWriter := passedOn()
+	pick(fs, c.Watcher.BindFlags, ofWatcher)
+	pick(fs, c.Fetcher.BindFlags, ofFetcher)
+	pick(fs, c.Writer.BindFlags, ofWriter)
+}
+
+// pick adds the named flags out of those that bind defines.
+func pick(fs *pflag.FlagSet, bind func(*pflag.FlagSet), names []string) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	bind(all)
+	all.VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(names, f.Name) {
+			fs.AddFlag(f)
+		}
+	})
+}
+
+// Validate returns the first thing that is wrong, as a sentence.
+func (c *Config) Validate() error {
+	c.Writer.AnnotationKeys, c.Writer.DefaultScheme = c.Watcher.Grammar.Keys, c.Watcher.Grammar.DefaultScheme
+	c.Writer.ProtectedNamespaces = c.Watcher.Protected
+	if err := c.Watcher.Validate(); err != nil {
+		return err
+	}
+	if err := c.Fetcher.Validate(); err != nil {
+		return err
+	}
+	return c.Writer.Validate()
+}
+
+// defaultDataDir follows the XDG Base Directory Specification.
+func defaultDataDir() string {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "curl-me-that")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "share", "curl-me-that")
+}
+
+// openDataDir returns the folder to use and what removes it if it is temporary.
+func (c *Config) openDataDir() (dir string, remove func(), err error) {
+	if c.DataDir == "" {
+		if dir, err = os.MkdirTemp("", "curl-me-that-"); err != nil {
+			return "", nil, fmt.Errorf("make a folder for the data: %w", err)
+		}
+		return dir, func() { _ = os.RemoveAll(dir) }, nil
+	}
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return "", nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	return c.DataDir, func() {}, nil
+}
