@@ -82,10 +82,11 @@ func (p *Policy) admit(h host, port uint16) (target, error) {
 
 // address applies the rules 8 to 10 to one address of a target.
 func (p *Policy) address(t target, addr netip.Addr) error {
+	if !addr.IsValid() || addr.Zone() != "" {
+		return &DeniedError{Class: ClassAddress}
+	}
 	addr = addr.Unmap()
 	switch {
-	case !addr.IsValid() || addr.Zone() != "":
-		return &DeniedError{Class: ClassAddress}
 	case covers(p.deny, addr):
 		return &DeniedError{Class: ClassDenyCIDR}
 	case covers(p.allow, addr):
