@@ -32,7 +32,7 @@ type Config struct {
 }
 
 // DefaultConfig returns the configuration without any flag.
-func DefaultConfig() Config { return Config{Fetcher: fetcher.DefaultConfig(), Writer: writer.DefaultConfig()} }
+func DefaultConfig() Config { return Config{Fetcher: fetcher.DefaultConfig()} }
 
 // Flags that are passed on to the services; the others keep their defaults.
 func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
@@ -66,8 +66,7 @@ func pick(fs *pflag.FlagSet, bind func(*pflag.FlagSet), names []string) {
 
 // Validate returns the first thing that is wrong, as a sentence.
 func (c *Config) Validate() error {
-	c.Writer.AnnotationKeys, c.Writer.DefaultScheme = c.Watcher.Grammar.Keys, c.Watcher.Grammar.DefaultScheme
-	c.Writer.ProtectedNamespaces = c.Watcher.Protected
+	c.Writer.Grammar, c.Writer.Protected, c.Writer.Selector = c.Watcher.Grammar, c.Watcher.Protected, c.Watcher.Selector
 	if err := c.Watcher.Validate(); err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ type System struct {
 // Run runs everything until ctx is done, or a part fails. It calls ready once
 // all parts work, and ends when that returns an error.
 func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.Context, System) error) (err error) {
-	log, err := c.Log.New(os.Stderr, "curl-me-that")
+	log, err := c.Log.New(os.Stderr, "")
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,8 @@ func (o *LogOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Format, "log-format", "auto", "json, console, or auto: console on a terminal, else json")
 }
 
-// New returns a logger that writes to w, stamped with the name of the service.
+// New returns a logger that writes to w, stamped with the name of the service,
+// if there is one.
 func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
 	level, err := zerolog.ParseLevel(o.Level)
 	if err != nil || o.Level == "" {
@@ -42,7 +43,11 @@ func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
 	default:
 		return zerolog.Nop(), fmt.Errorf("--log-format: %q is not one of json, console, auto", o.Format)
 	}
-	return zerolog.New(w).Level(level).With().Timestamp().Str("service", name).Logger(), nil
+	log := zerolog.New(w).Level(level).With().Timestamp()
+	if name != "" {
+		log = log.Str("service", name)
+	}
+	return log.Logger(), nil
 }
 
 func console(w io.Writer) io.Writer {
