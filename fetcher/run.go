@@ -56,6 +56,7 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	group.Go(func() error { return client.Run(following) })
 	group.Go(func() error {
 		defer stop()
+		rt.Started()
 		return pipeline.Consume(ctx, rt.JetStream, consumption(rt, cfg.Admission.Slots), handler.Handle)
 	})
 	return group.Wait()
