@@ -44,7 +44,7 @@ func DefaultConfig() Config {
 			Slots:    64,
 			PerHost:  8,
 			Share:    0.5,
-			Patience: 100 * time.Millisecond,
+			Patience: 250 * time.Millisecond,
 			Pause:    time.Second,
 			MaxPause: 15 * time.Second,
 		},

@@ -5,18 +5,26 @@ import "time"
 // lane is what is under way for one host or one namespace.
 type lane struct {
 	held int
-	// mean is the moving average of how long a slot is held.
-	mean time.Duration
+	// returns is how often a slot was given back, and mean the moving average
+	// of how long it was held.
+	returns uint64
+	mean    time.Duration
 	// turn is the time given to the last one who was turned away.
 	turn time.Time
 	// closed is until when the host wants to be left alone.
 	closed time.Time
-	// waiting are those who wait for a slot, first come first served.
-	waiting []*waiter
+	// waiting are those who wait for a slot of this host, first come first
+	// served; elsewhere is how many of this namespace wait for one.
+	waiting   []*waiter
+	elsewhere int
 }
 
-// waiter is given a slot by closing granted.
-type waiter struct{ granted chan struct{} }
+// waiter is given a slot by closing granted. It counts for its namespace from
+// then on.
+type waiter struct {
+	granted   chan struct{}
+	namespace *lane
+}
 
 // observe takes the time into account for which a slot was held. A slow one
 // counts at once, a quick one little by little.
@@ -26,11 +34,13 @@ func (l *lane) observe(held time.Duration) {
 	} else {
 		l.mean -= (l.mean - held) / 4
 	}
+	l.returns++
 }
 
-// wait returns the expected time until one more who wants a slot gets it.
-func (l *lane) wait(limit int) time.Duration {
-	return l.mean * time.Duration(len(l.waiting)+1) / time.Duration(limit)
+// quick tells whether one more who wants a slot will probably have it within
+// patience. A lane that is not known yet is thought to be quick.
+func (l *lane) quick(limit int, patience time.Duration) bool {
+	return l.mean*time.Duration(len(l.waiting)+1)/time.Duration(limit) < patience
 }
 
 // next returns when to come back: in the order of asking, as far apart as
@@ -54,5 +64,5 @@ func (l *lane) next(now time.Time, limit int, shortest, longest time.Duration) t
 
 // idle tells whether nothing needs to be known of the lane.
 func (l *lane) idle(now time.Time) bool {
-	return l.held == 0 && len(l.waiting) == 0 && !l.turn.After(now) && !l.closed.After(now)
+	return l.held == 0 && len(l.waiting) == 0 && l.elsewhere == 0 && !l.turn.After(now) && !l.closed.After(now)
 }

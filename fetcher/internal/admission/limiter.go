@@ -10,6 +10,9 @@ const (
 	// contention is how long a namespace that has asked for a slot is counted
 	// among those who want one.
 	contention = 10 * time.Second
+	// guess is the part of the patience after which a host is thought to hang
+	// that has given back no slot.
+	guess = 5
 	// sweepAt is the number of hosts or namespaces above which those that
 	// nothing needs to be known of are looked for and forgotten.
 	sweepAt = 1024
@@ -65,31 +68,37 @@ func (l *Limiter) Acquire(host, namespace string, backlog bool) (release func(),
 	case h.held < l.limits.PerHost:
 		h.held++
 		n.held++
-	case h.wait(l.limits.PerHost) >= l.limits.Patience:
+	case !h.quick(l.limits.PerHost, l.limits.Patience):
 		busy = l.busy(HostBusy, h, l.limits.PerHost, now)
 	default:
-		w = &waiter{granted: make(chan struct{})}
+		w = &waiter{granted: make(chan struct{}), namespace: n}
 		h.waiting = append(h.waiting, w)
-		n.held++
+		n.elsewhere++
 	}
+	returns := h.returns
 	l.mu.Unlock()
 	if w != nil {
-		busy = l.await(h, n, w)
+		busy = l.await(h, w, returns)
 	}
 	if busy != nil {
 		return nil, busy
 	}
-	return l.releaser(host, namespace, h, n), nil
+	return l.releaser(h, n), nil
 }
 
-// await waits for the next free slot of a quick host.
-func (l *Limiter) await(h, n *lane, w *waiter) *Busy {
-	patience := time.NewTimer(l.limits.Patience)
-	defer patience.Stop()
-	select {
-	case <-w.granted:
+// await waits for the next free slot of a quick host: for a moment, to see if
+// any comes free at all, and then for the rest of the patience. returns is how
+// many have come free before.
+func (l *Limiter) await(h *lane, w *waiter, returns uint64) *Busy {
+	moment := l.limits.Patience / guess
+	if within(w, moment) {
 		return nil
-	case <-patience.C:
+	}
+	l.mu.Lock()
+	lively := h.returns > returns
+	l.mu.Unlock()
+	if lively && within(w, l.limits.Patience-moment) {
+		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,13 +107,26 @@ func (l *Limiter) await(h, n *lane, w *waiter) *Busy {
 		return nil
 	}
 	h.waiting = slices.Delete(h.waiting, i, i+1)
-	n.held--
-	// Not one slot came free: until one does, waiting is in vain.
-	h.mean = max(h.mean, l.limits.Patience*time.Duration(l.limits.PerHost))
+	w.namespace.elsewhere--
+	if !lively { // until a slot comes free, waiting is in vain
+		h.mean = max(h.mean, l.limits.Patience*time.Duration(l.limits.PerHost))
+	}
 	return l.busy(HostBusy, h, l.limits.PerHost, l.now())
 }
 
-func (l *Limiter) releaser(host, namespace string, h, n *lane) func() {
+// within tells whether a waiter is given a slot in time.
+func within(w *waiter, patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-w.granted:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+func (l *Limiter) releaser(h, n *lane) func() {
 	began := l.now()
 	return sync.OnceFunc(func() {
 		l.mu.Lock()
@@ -113,14 +135,15 @@ func (l *Limiter) releaser(host, namespace string, h, n *lane) func() {
 		h.observe(now.Sub(began))
 		n.observe(now.Sub(began))
 		n.held--
-		if len(h.waiting) > 0 {
-			close(h.waiting[0].granted)
-			h.waiting = slices.Delete(h.waiting, 0, 1)
-		} else {
+		if len(h.waiting) == 0 {
 			h.held--
+			return
 		}
-		forget(l.hosts, host, now)
-		forget(l.namespaces, namespace, now)
+		next := h.waiting[0]
+		h.waiting = slices.Delete(h.waiting, 0, 1)
+		next.namespace.elsewhere--
+		next.namespace.held++
+		close(next.granted)
 	})
 }
 

@@ -14,7 +14,8 @@ type Limits struct {
 	// Share is the part of the slots, above 0 to 1, that one namespace may
 	// hold while others want slots, too.
 	Share float64
-	// Patience is how long a caller waits for a slot of a host that is quick.
+	// Patience is how long a caller waits for a slot of a host that is quick;
+	// a fifth of it while no slot of the host comes free.
 	Patience time.Duration
 	// Pause is the shortest time after which to come back.
 	Pause time.Duration

@@ -38,6 +38,9 @@ type world struct {
 	client *pipeline.Client
 	epoch  int64
 	clock  *clock
+	// ending is closed by end, when the spec has seen enough.
+	ending chan struct{}
+	end    func()
 }
 
 func newWorld(o natstest.Options, t pipeline.Topology) *world {
@@ -47,7 +50,8 @@ func newWorld(o natstest.Options, t pipeline.Topology) *world {
 	s, err := natstest.Run(o)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(s.Close)
-	w := &world{ctx: ctx, server: s, clock: newClock()}
+	w := &world{ctx: ctx, server: s, clock: newClock(), ending: make(chan struct{})}
+	w.end = sync.OnceFunc(func() { close(w.ending) })
 	w.js = w.connect()
 	w.epoch, err = pipeline.Ensure(ctx, w.js, t)
 	Expect(err).NotTo(HaveOccurred())
@@ -117,7 +121,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 		},
 		limits: admission.Limits{
 			Slots: 64, PerHost: 8, Share: 0.5,
-			Patience: 100 * time.Millisecond, Pause: time.Second, MaxPause: 15 * time.Second,
+			Patience: 250 * time.Millisecond, Pause: time.Second, MaxPause: 15 * time.Second,
 		},
 		get:      get.Defaults(),
 		now:      w.clock.Now,
@@ -163,8 +167,37 @@ func (f *fetcher) run() (stop func()) {
 		}, f.Handle)).To(Succeed())
 	}()
 	stop = sync.OnceFunc(func() { close(f.draining); cancel(); <-ended })
-	DeferCleanup(stop)
+	DeferCleanup(func() { f.world.end(); stop() })
 	return stop
+}
+
+// inFlight returns the number of messages in work.
+func (f *fetcher) inFlight() float64 {
+	return f.metric("curlmethat_fetcher_in_flight_messages", "")
+}
+
+// parked returns how many attempts were put off for a cause.
+func (f *fetcher) parked(cause string) int {
+	return int(f.metric("curlmethat_fetcher_parked_total", cause))
+}
+
+// metric returns the value of a counter or gauge with one label value, or none.
+func (f *fetcher) metric(name, label string) float64 {
+	GinkgoHelper()
+	families, err := f.registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if label == "" || m.GetLabel()[0].GetValue() == label {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	Fail("no metric " + name + " " + label)
+	return 0
 }
 
 // next takes one message from the consumer, without handling it.
@@ -263,6 +296,14 @@ func (w *world) messages(name string) []*jetstream.RawStreamMsg {
 	return all
 }
 
+// count returns how many messages a stream holds.
+func (w *world) count(name string) int {
+	GinkgoHelper()
+	stream, err := w.js.Stream(w.ctx, name)
+	Expect(err).NotTo(HaveOccurred())
+	return int(stream.CachedInfo().State.Msgs)
+}
+
 // results returns what was handed to the writer.
 func (w *world) results() []*v1.Result {
 	GinkgoHelper()
@@ -320,6 +361,13 @@ func serve(handler http.HandlerFunc) *origin {
 		handler(w, r)
 	}))
 	DeferCleanup(o.Close)
+	return o
+}
+
+// hangs returns a server that answers nobody before the spec ends.
+func (w *world) hangs() *origin {
+	o := serve(func(http.ResponseWriter, *http.Request) { <-w.ending })
+	DeferCleanup(w.end)
 	return o
 }
 

@@ -1,0 +1,73 @@
+package engine_test
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+var _ = Describe("A host without a free slot", func() {
+	var w *world
+	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
+
+	It("is not waited for: the attempt is put off, and does not count as one", func() {
+		hanging := w.hangs()
+		f := w.fetcher(func(o *fetcherOptions) { o.limits.PerHost = 2 })
+		for i := range 2 {
+			w.publish(w.want(fmt.Sprintf("%s/%d", hanging.URL, i), named("first", i)))
+		}
+		f.run()
+		Eventually(hanging.gets.Load).Should(BeEquivalentTo(2))
+		sequence := w.publish(w.want(hanging.URL + "/next"))
+
+		Eventually(w.timer).ShouldNot(BeNil())
+		t := w.timer()
+		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
+		Expect(t.GetWantSequence()).To(Equal(sequence))
+		Expect(t.GetAttempts()).To(BeZero())
+		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
+		Expect(t.at.Sub(w.clock.Now())).To(BeNumerically(">=", time.Second))
+		Expect(w.results()).To(BeEmpty())
+		Eventually(w.pending).Should(BeEquivalentTo(2), "the message is acknowledged")
+		Expect(f.parked("host_busy")).To(Equal(1))
+	})
+
+	It("does not keep others waiting", func() {
+		const each = 500
+		hanging, instant := w.hangs(), serve(says("hello there"))
+		f := w.fetcher(func(o *fetcherOptions) { o.now = time.Now })
+		f.run()
+		for i := range each {
+			w.publish(w.want(fmt.Sprintf("%s/%d", hanging.URL, i), named("hanging", i)))
+			w.publish(w.want(fmt.Sprintf("%s/%d", instant.URL, i), named("instant", i)))
+		}
+		Eventually(func() int { return w.count(pipeline.Results) }).Should(Equal(each))
+		Expect(hanging.gets.Load()).To(BeNumerically("<=", 8))
+		Expect(f.parked("host_busy")).To(BeNumerically(">=", each-8))
+	})
+})
+
+var _ = Describe("A namespace", func() {
+	It("holds its share of the slots at most while others want some", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		var origins []*origin
+		for range 8 {
+			origins = append(origins, w.hangs())
+		}
+		f := w.fetcher(func(o *fetcherOptions) { o.limits.Slots = 8 })
+		for i := range 100 {
+			w.publish(w.want(fmt.Sprintf("%s/%d", origins[i%8].URL, i), named("greedy", i)))
+		}
+		w.publish(w.want(serve(says("hello there")).URL, func(w *v1.Want) { w.Namespace = "modest" }))
+		f.run()
+		Eventually(w.results).Should(HaveLen(1))
+		Expect(w.result().GetWant().GetNamespace()).To(Equal("modest"))
+		Expect(f.parked("namespace_share")).To(BeNumerically(">=", 92))
+	})
+})

@@ -1,0 +1,114 @@
+package engine_test
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// named returns a change that makes a want one of many.
+func named(prefix string, n int) func(*v1.Want) {
+	return func(w *v1.Want) { w.Name = fmt.Sprintf("%s-%04d", prefix, n) }
+}
+
+var _ = Describe("Objects with the same URL", func() {
+	var w *world
+	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
+
+	It("share one GET under way", func() {
+		release := make(chan struct{})
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			<-release
+			says("hello there")(w, r)
+		})
+		f := w.fetcher(func(o *fetcherOptions) { o.config.Sharing.Patience = 10 * time.Second })
+		for i := range 20 {
+			w.publish(w.want(o.URL, named("cm", i)))
+		}
+		f.run()
+		Eventually(f.inFlight).Should(BeEquivalentTo(20))
+		close(release)
+		Eventually(w.results).Should(HaveLen(20))
+		Expect(o.gets.Load()).To(BeEquivalentTo(1))
+	})
+
+	It("share an outcome, be it a failure, for a second", func() {
+		o := serve(fails(http.StatusNotFound))
+		f := w.fetcher()
+		for i, gets := range []int{1, 1, 2} {
+			w.publish(w.want(o.URL, named("cm", i)))
+			f.step()
+			Expect(o.gets.Load()).To(BeEquivalentTo(gets))
+			w.clock.Advance(600 * time.Millisecond)
+		}
+	})
+
+	It("do not share what was asked for with another validator", func() {
+		o := serve(tagged(`"v2"`, "hello there"))
+		f := w.fetcher()
+		for i, tag := range []string{"", `"v1"`, `"v2"`} {
+			want := w.want(o.URL, named("cm", i), every(time.Hour))
+			sequence := w.publish(want)
+			Expect(w.next().Ack()).To(Succeed())
+			w.fire(&v1.Due{Want: want, WantSequence: sequence, Settled: &v1.Settled{Sha256: digest("old"), Etag: tag}})
+			f.step()
+		}
+		Expect(o.gets.Load()).To(BeEquivalentTo(3))
+		Expect(w.results()).To(HaveLen(2), "the third was answered with 304")
+	})
+
+	It("do not fill the fetcher while their server hangs", func() {
+		hanging := w.hangs()
+		f := w.fetcher(func(o *fetcherOptions) { o.limits.Slots = 8 })
+		for i := range 40 {
+			w.publish(w.want(hanging.URL, named("hanging", i)))
+		}
+		f.run()
+		Eventually(func() int { return f.parked("flight_slow") }).Should(Equal(39))
+		Expect(f.inFlight()).To(BeEquivalentTo(1))
+		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))
+		t := w.timerOf(pipeline.Key{Namespace: key.Namespace, Name: "hanging-0039", Key: key.Key})
+		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
+		Expect(t.at.Sub(w.clock.Now())).To(Equal(time.Second))
+	})
+
+	It("cost at most two GETs per fetcher, though there are a thousand", func() {
+		o := serve(says("hello there"))
+		for i := range 1000 {
+			w.publish(w.want(o.URL, named("cm", i)))
+		}
+		for range 3 {
+			w.fetcher(func(o *fetcherOptions) { o.now = time.Now }).run()
+		}
+		Eventually(func() int { return w.count(pipeline.Results) }).WithTimeout(30 * time.Second).Should(Equal(1000))
+		Eventually(w.pending).Should(BeZero())
+		Expect(o.gets.Load()).To(BeNumerically("<=", 6))
+	})
+
+	It("that did not change cost a 304 each at most, and no result", func() {
+		o := serve(tagged(`"v1"`, "hello there"))
+		var dues []*v1.Due
+		for i := range 200 {
+			want := w.want(fmt.Sprintf("%s/%d", o.URL, i), named("cm", i), every(time.Hour))
+			dues = append(dues, &v1.Due{
+				Want: want, WantSequence: w.publish(want), Cause: v1.Cause_CAUSE_REFRESH,
+				Settled: &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`},
+			})
+			Expect(w.next().Ack()).To(Succeed())
+		}
+		for _, due := range dues {
+			w.fire(due)
+		}
+		w.fetcher(func(o *fetcherOptions) { o.now = time.Now }).run()
+		Eventually(w.pending).WithTimeout(30 * time.Second).Should(BeZero())
+		Expect(o.gets.Load()).To(BeEquivalentTo(200))
+		Expect(w.count(pipeline.Results)).To(BeZero())
+	})
+})
