@@ -74,7 +74,7 @@ func (f *flight) classify(cause error) (curlmethatv1.FailureClass, string) {
 		return curlmethatv1.FailureClass_FAILURE_CLASS_TLS_FAILED, "failed: " + tlsPhrase(cause)
 	case !f.answered():
 		return curlmethatv1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, "failed: no connection, or closed without an answer"
-	case isCut(cause):
+	case isCut(cause), f.ended():
 		return curlmethatv1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, "broke off before the answer was complete"
 	}
 	return curlmethatv1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, "answered with something that is not valid HTTP"

@@ -63,6 +63,8 @@ type flight struct {
 
 func (f *flight) answered() bool { return f.watch != nil && f.watch.hasAnswer() }
 
+func (f *flight) ended() bool { return f.watch != nil && f.watch.hasEnd() }
+
 func (f *flight) run(ctx context.Context) (Response, error) {
 	u, err := egress.ParseURL(f.request.URL)
 	if err != nil {

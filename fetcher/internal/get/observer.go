@@ -45,6 +45,7 @@ type stopwatch struct {
 	connects map[string]time.Time
 	written  time.Time
 	answered bool
+	conn     *patient
 }
 
 func (s *stopwatch) trace() *httptrace.ClientTrace {
@@ -61,6 +62,11 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 				s.observe(Connect, s.connected(addr))
 			}
 		},
+		GotConn: func(info httptrace.GotConnInfo) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.conn, _ = info.Conn.(*patient)
+		},
 		WroteRequest: func(httptrace.WroteRequestInfo) { s.set(&s.written) },
 		GotFirstResponseByte: func() {
 			s.observe(FirstByte, s.get(&s.written))
@@ -76,6 +82,13 @@ func (s *stopwatch) hasAnswer() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.answered
+}
+
+// hasEnd tells whether the connection has come to its end.
+func (s *stopwatch) hasEnd() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn != nil && s.conn.ended.Load()
 }
 
 func (s *stopwatch) observe(phase Phase, start time.Time) {

@@ -3,15 +3,20 @@ package get
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // patient is a connection on which nothing is read before something was
 // written. http.Transport reads ahead of its request, and what a server says
 // unasked it would print to the log of the process.
+//
+// It remembers its end, too: an answer that stops in the middle of a line looks
+// to the parser like one that was never right.
 type patient struct {
 	net.Conn
 	once  sync.Once
 	asked chan struct{}
+	ended atomic.Bool
 }
 
 func newPatient(conn net.Conn) *patient {
@@ -20,7 +25,11 @@ func newPatient(conn net.Conn) *patient {
 
 func (p *patient) Read(b []byte) (int, error) {
 	<-p.asked
-	return p.Conn.Read(b)
+	n, err := p.Conn.Read(b)
+	if err != nil {
+		p.ended.Store(true)
+	}
+	return n, err
 }
 
 func (p *patient) Write(b []byte) (int, error) {
