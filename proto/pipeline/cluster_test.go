@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,18 +19,26 @@ import (
 // Replicated streams check the conditions of a publish in another order and
 // against what is still in flight, and any replica may answer a read.
 var _ = Describe("On three servers", func() {
-	It("publishes by the same rules", func(ctx SpecContext) {
-		servers, err := natstest.RunCluster(3)
+	var (
+		servers []*natstest.Server
+		clients []*pipeline.Client
+		js      jetstream.JetStream
+	)
+	BeforeEach(func() {
+		var err error
+		servers, err = natstest.RunCluster(3)
 		Expect(err).NotTo(HaveOccurred())
-		var clients []*pipeline.Client
 		for _, s := range servers {
 			DeferCleanup(s.Close)
 		}
+		clients = nil
 		for _, s := range servers {
 			clients = append(clients, pipeline.NewClient(connect(s)))
 		}
-		js := clients[0].JetStream()
+		js = clients[0].JetStream()
+	})
 
+	It("publishes by the same rules", func(ctx SpecContext) {
 		By("creating replicated streams once, and leaving their replicas alone")
 		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
 		Expect(err).NotTo(HaveOccurred())
@@ -74,6 +83,42 @@ var _ = Describe("On three servers", func() {
 		})
 		Expect(kept).NotTo(BeEmpty())
 		Eventually(func() uint64 { return stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs }).Should(BeEquivalentTo(1))
+	}, SpecTimeout(time.Minute))
+
+	It("goes on without the one that leads", func(ctx SpecContext) {
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
+		Expect(err).NotTo(HaveOccurred())
+		w := want(key, "https://a.example")
+		seq, err := clients[0].PublishWant(ctx, w, 0)
+		Expect(err).NotTo(HaveOccurred())
+		at := time.Now().Add(time.Second)
+		Expect(clients[0].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).To(Succeed())
+
+		leader := stream(ctx, js, pipeline.Requests).CachedInfo().Cluster.Leader
+		var left []int
+		for n := range servers {
+			if leader != fmt.Sprintf("natstest-%d", n) {
+				left = append(left, n)
+			}
+		}
+		Expect(left).To(HaveLen(2))
+		r := consume(ctx, clients[left[0]].JetStream(), pipeline.ConsumeOptions{
+			Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4,
+		}.WithHeartbeat(500*time.Millisecond))
+		Eventually(r.handled).Should(ConsistOf(key.Want()))
+		for n := range servers {
+			if !slices.Contains(left, n) {
+				servers[n].Stop()
+			}
+		}
+
+		other := clients[left[1]]
+		Eventually(r.handled, 20*time.Second).Should(ConsistOf(key.Want(), key.Due()))
+		Expect(fired(ctx, other.JetStream(), key).Time).To(BeTemporally(">=", at))
+		_, err = other.PublishWant(ctx, want(numbered(1), "https://a.example"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(r.handled, 20*time.Second).Should(ContainElement(numbered(1).Want()))
+		Eventually(r.state).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 })
 

@@ -59,7 +59,7 @@ var _ = Describe("Consume", func() {
 			_, err = c.PublishWant(ctx, want(numbered(2), "https://a.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(r.handled, within).Should(ContainElement(numbered(2).Want()))
-			Eventually(r.state).Should(BeNil())
+			Eventually(r.state).Should(Succeed())
 		},
 		Entry("after the consumer was deleted", func(ctx context.Context, _ *natstest.Server, js jetstream.JetStream) error {
 			return js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
@@ -168,6 +168,20 @@ var _ = Describe("Consume", func() {
 		Expect(cancelled.Load()).To(BeFalse())
 		Eventually(func() int { return outstanding(ctx, js) }).Should(BeZero())
 		Consistently(second.handled, 300*time.Millisecond).Should(HaveLen(16))
+	})
+
+	It("takes a paused consumer for one without messages", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		r := consume(ctx, js, fetcher.WithHeartbeat(500*time.Millisecond))
+		Eventually(r.states).Should(HaveLen(1))
+		_, err := js.PauseConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer, time.Now().Add(time.Hour))
+		Expect(err).NotTo(HaveOccurred())
+		publishWants(ctx, pipeline.NewClient(js), 1, 10)
+		Consistently(r.handled, 1500*time.Millisecond).Should(BeEmpty())
+		_, err = js.ResumeConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(r.handled).Should(HaveLen(1))
+		Expect(r.states()).To(HaveLen(1))
 	})
 
 	It("ends at once when there is nothing to do", func(ctx SpecContext) {
@@ -290,7 +304,10 @@ func outstanding(ctx context.Context, js jetstream.JetStream) int {
 
 // raise sets most to n if that is more.
 func raise(most *atomic.Int32, n int32) {
-	for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+	for old := most.Load(); n > old; old = most.Load() {
+		if most.CompareAndSwap(old, n) {
+			return
+		}
 	}
 }
 

@@ -96,7 +96,7 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.DiscardNewPerSubject = want.DiscardNewPerSubject
 	next.MaxAge = want.MaxAge
 	next.MaxMsgs = -1
-	next.MaxBytes = limit(int64(want.MaxBytes))
+	next.MaxBytes = limit(want.MaxBytes)
 	next.MaxMsgSize = int32(limit(int64(want.MaxMsgSize)))
 	next.Duplicates = want.Duplicates
 	next.NoAck = false

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -42,13 +43,5 @@ const (
 // hasCode tells whether err is an API error with one of the codes.
 func hasCode(err error, codes ...jetstream.ErrorCode) bool {
 	var api *jetstream.APIError
-	if !errors.As(err, &api) {
-		return false
-	}
-	for _, code := range codes {
-		if api.ErrorCode == code {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
 }

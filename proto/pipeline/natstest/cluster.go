@@ -96,7 +96,7 @@ func formed(servers []*Server) bool {
 // freePort returns a TCP port that nobody listens on: routes have to be known
 // before the servers that serve them start.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // listening does not wait
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
