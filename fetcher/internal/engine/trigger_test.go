@@ -3,7 +3,6 @@ package engine_test
 import (
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -184,9 +183,3 @@ var _ = Describe("A message", func() {
 		Expect(w.next().Subject()).To(Equal(key.Due()))
 	})
 })
-
-// unacknowledged is a message whose acknowledgement is lost, as when the
-// process is killed just before.
-type unacknowledged struct{ jetstream.Msg }
-
-func (unacknowledged) Ack() error { return nil }

@@ -1,0 +1,119 @@
+package fetcher_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+
+	"github.com/kv8s/curl-me-that/fetcher"
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+// execute runs a command line, and returns what it prints and its error.
+func execute(args ...string) (string, error) {
+	cmd := fetcher.Command()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.ExecuteContext(context.Background())
+	return out.String(), err
+}
+
+var _ = Describe("The command line", func() {
+	DescribeTable("refuses what cannot work in one sentence that names the flag",
+		func(flag, value string) {
+			_, err := execute("--" + flag + "=" + value)
+			Expect(err).To(HaveOccurred())
+			Expect(err.Error()).To(ContainSubstring("--" + flag))
+			Expect(strings.Count(err.Error(), "\n")).To(BeZero())
+		},
+		Entry(nil, "concurrency", "0"),
+		Entry(nil, "concurrency", "100000"),
+		Entry(nil, "concurrency", "many"),
+		Entry(nil, "per-host", "0"),
+		Entry(nil, "namespace-share", "1.5"),
+		Entry(nil, "max-body", "0"),
+		Entry(nil, "max-redirects", "-1"),
+		Entry(nil, "timeout", "1m"),
+		Entry(nil, "tls-timeout", "0s"),
+		Entry(nil, "header-timeout", "-1s"),
+		Entry(nil, "dial-timeout", "0s"),
+		Entry(nil, "max-attempts", "0"),
+		Entry(nil, "retry-base", "0s"),
+		Entry(nil, "retry-max", "1ms"),
+		Entry(nil, "max-retry-after", "0s"),
+		Entry(nil, "recheck", "0s"),
+		Entry(nil, "min-refresh", "0s"),
+		Entry(nil, "max-refresh", "1s"),
+		Entry(nil, "refresh-jitter", "0.5"),
+		Entry(nil, "allow-cidr", "everything"),
+		Entry(nil, "deny-cidr", "10.0.0.0/99"),
+		Entry(nil, "allow-host", "a b"),
+		Entry(nil, "allow-port", "70000"),
+	)
+
+	It("takes no arguments", func() {
+		_, err := execute("https://example.com")
+		Expect(err).To(HaveOccurred())
+	})
+
+	It("sets all that the flags name", func() {
+		cfg := fetcher.DefaultConfig()
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		cfg.BindFlags(flags)
+		Expect(flags.Parse([]string{"--allow-cidr=127.0.0.0/8,::1/128", "--per-host=3", "--max-attempts=2", "--netrc=/etc/netrc"})).To(Succeed())
+		Expect(cfg.Validate()).To(Succeed())
+		Expect(cfg.Egress.AllowCIDRs).To(Equal([]string{"127.0.0.0/8", "::1/128"}))
+		Expect(cfg.Admission.PerHost).To(Equal(3))
+		Expect(cfg.Engine.MaxAttempts).To(BeEquivalentTo(2))
+		Expect(cfg.Get.Netrc).To(Equal("/etc/netrc"))
+	})
+})
+
+var _ = Describe("fetcher check", func() {
+	code := func(err error) int {
+		var exit service.ExitError
+		if errors.As(err, &exit) {
+			Expect(exit.Silent).To(BeTrue(), "all has been said")
+			return exit.Code
+		}
+		Expect(err).NotTo(HaveOccurred())
+		return 0
+	}
+
+	DescribeTable("prints verdict and reason, and exits with it",
+		func(want int, says string, args ...string) {
+			out, err := execute(append([]string{"check"}, args...)...)
+			Expect(code(err)).To(Equal(want))
+			Expect(out).To(ContainSubstring(says))
+		},
+		Entry("loopback", 1, "denied: the host has no public address", "http://127.0.0.1/"),
+		Entry("allowed loopback", 0, "allowed", "http://127.0.0.1:9999/", "--allow-cidr=127.0.0.0/8"),
+		Entry("scheme", 1, "denied: the scheme is neither http nor https", "ftp://example.com"),
+		Entry("port", 1, "denied: the port is not allowed", "http://192.0.2.1:22"),
+		Entry("garbage", 1, "denied: the URL is not an absolute URL", "not correct"),
+	)
+
+	It("judges by the policy of the namespace", func() {
+		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
+		Expect(os.WriteFile(file, []byte("policies:\n- namespaces: [trusted]\n  allow-cidr: [127.0.0.0/8]\n"), 0o600)).To(Succeed())
+		for namespace, want := range map[string]int{"trusted": 0, "other": 1} {
+			_, err := execute("check", "http://127.0.0.1/", "--policy="+file, "--namespace="+namespace)
+			Expect(code(err)).To(Equal(want), namespace)
+		}
+	})
+
+	It("refuses a policy that it cannot read", func() {
+		_, err := execute("check", "http://127.0.0.1/", "--policy=/does/not/exist")
+		Expect(err).To(MatchError(ContainSubstring("/does/not/exist")))
+	})
+})

@@ -1,0 +1,168 @@
+package engine_test
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.Write(p)
+}
+
+// with counts the lines that contain a text.
+func (l *lines) with(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for line := range strings.Lines(l.buffer.String()) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}
+
+var _ = Describe("A broker in trouble", func() {
+	var log *lines
+	logged := func(o *fetcherOptions) { o.log = log }
+	BeforeEach(func() { log = new(lines) })
+
+	Context("whose stream of results is full", func() {
+		var (
+			w *world
+			o *origin
+			f *fetcher
+		)
+		BeforeEach(func() {
+			w = newWorld(natstest.Options{}, pipeline.Topology{MaxResultBytes: 20_000})
+			o = serve(says(strings.Repeat("x", 15_000)))
+			f = w.fetcher(logged, func(o *fetcherOptions) { o.config.Heartbeat = 50 * time.Millisecond })
+			w.publish(w.want(o.URL, named("first", 0)))
+			f.step()
+			w.publish(w.want(o.URL + "/another"))
+		})
+
+		It("gets what was fetched as soon as the writer has made room", func() {
+			beats := w.beats()
+			f.run()
+			Eventually(func() int { return log.with("stream is full") }).Should(Equal(1))
+			Eventually(beats).Should(BeNumerically(">", 2), "the message stays with this fetcher")
+			Expect(w.pending()).To(BeEquivalentTo(1))
+
+			stream, err := w.js.Stream(w.ctx, pipeline.Results)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(stream.Purge(w.ctx)).To(Succeed())
+
+			Eventually(w.results).Should(HaveLen(1))
+			Eventually(w.pending).Should(BeZero())
+			Expect(o.gets.Load()).To(BeEquivalentTo(2), "the body was kept, not fetched again")
+			Eventually(func() int { return log.with("takes messages again") }).Should(Equal(1))
+		})
+
+		It("gets the message back from a fetcher that drains", func() {
+			stop := f.run()
+			Eventually(func() int { return log.with("stream is full") }).Should(Equal(1))
+			began := time.Now()
+			stop()
+			Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
+			m := w.next()
+			meta, err := m.Metadata()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(meta.NumDelivered).To(BeEquivalentTo(2))
+			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait/2), "it did not wait out AckWait")
+		})
+	})
+
+	It("that goes away during the GET gets the body when it is back", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		fetching, proceed := make(chan struct{}), make(chan struct{})
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			close(fetching)
+			<-proceed
+			says("hello there")(w, r)
+		})
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		w.fetcher(logged).run()
+		Eventually(fetching).Should(BeClosed())
+		w.server.Stop()
+		close(proceed)
+		Eventually(func() int { return log.with("broker does not answer") }).Should(Equal(1))
+		Expect(w.server.Start()).To(Succeed())
+
+		Eventually(w.results).Should(HaveLen(1))
+		Expect(w.timer()).NotTo(BeNil())
+		Expect(o.gets.Load()).To(BeEquivalentTo(1))
+		Expect(log.with("broker does not answer")).To(Equal(1), "said once per change of state")
+	})
+})
+
+var _ = Describe("A long GET", func() {
+	It("keeps its message from being delivered to others", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		beats := w.beats()
+		f := w.fetcher(func(o *fetcherOptions) { o.config.Heartbeat = 20 * time.Millisecond })
+		w.publish(w.want(w.hangs().URL))
+		f.run()
+		Eventually(beats).Should(BeNumerically(">", 3))
+	})
+
+	It("is finished before a drain ends", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		fetching, proceed := make(chan struct{}), make(chan struct{})
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			close(fetching)
+			<-proceed
+			says("hello there")(w, r)
+		})
+		w.publish(w.want(o.URL))
+		stop := w.fetcher().run()
+		Eventually(fetching).Should(BeClosed())
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); stop() }()
+		Consistently(stopped, 50*time.Millisecond).ShouldNot(BeClosed())
+		close(proceed)
+		Eventually(stopped).Should(BeClosed())
+		Expect(w.results()).To(HaveLen(1))
+		Expect(w.pending()).To(BeZero())
+	})
+})
+
+// beats returns a function that counts how often the server was told that a
+// message is in work.
+func (w *world) beats() func() int {
+	GinkgoHelper()
+	var mu sync.Mutex
+	n := 0
+	_, err := w.js.Conn().Subscribe("$JS.ACK."+pipeline.Requests+".>", func(m *nats.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		if string(m.Data) == "+WPI" {
+			n++
+		}
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.js.Conn().Flush()).To(Succeed())
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
+}

@@ -1,0 +1,96 @@
+package engine_test
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// unacknowledged is a message whose acknowledgement is lost, as when the
+// process is killed just before.
+type unacknowledged struct{ jetstream.Msg }
+
+func (unacknowledged) Ack() error { return nil }
+
+var _ = Describe("A fetcher that is killed", func() {
+	var w *world
+	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
+
+	// killed lets a fetcher do all but acknowledge, and another one take over.
+	killed := func() {
+		GinkgoHelper()
+		m := w.next()
+		w.fetcher().Handle(w.ctx, unacknowledged{m})
+		Expect(m.Nak()).To(Succeed())
+		w.fetcher().step()
+	}
+
+	It("before the acknowledgement costs one more GET, and no more results", func() {
+		o := serve(says("hello there"))
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		killed()
+		Expect(o.gets.Load()).To(BeEquivalentTo(2))
+		Expect(w.results()).To(HaveLen(1))
+		Expect(w.timer()).NotTo(BeNil())
+		Expect(w.pending()).To(BeZero())
+	})
+
+	It("after a failed attempt tells of it once, and leaves one timer", func() {
+		o := serve(fails(http.StatusBadGateway))
+		w.publish(w.want(o.URL))
+		killed()
+		Expect(o.gets.Load()).To(BeEquivalentTo(2))
+		Expect(w.results()).To(HaveLen(1))
+		Expect(w.timer().GetAttempts()).To(BeEquivalentTo(1), "a redelivery is no further attempt")
+	})
+
+	It("after the last attempt leaves one dead letter", func() {
+		o := serve(fails(http.StatusNotFound))
+		w.publish(w.want(o.URL))
+		killed()
+		Expect(w.deadLetters()).To(HaveLen(1))
+		Expect(w.results()).To(HaveLen(1))
+	})
+
+	It("leaves it open whether the writer took the outcome: the next refresh tells it again", func() {
+		o := serve(tagged(`"v1"`, "hello there"))
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		killed()
+		Expect(w.timer().GetSettled()).To(BeNil())
+
+		f := w.fetcher()
+		w.fire(w.timer().Due)
+		f.step()
+		Expect(w.results()).To(HaveLen(2))
+		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v1"`), "this one was delivered once")
+	})
+
+	It("loses no timer, and neither does a broker that is killed", func() {
+		o := serve(fails(http.StatusServiceUnavailable))
+		now := time.Now()
+		f := w.fetcher(func(o *fetcherOptions) { o.now = func() time.Time { return now } })
+		w.publish(w.want(o.URL))
+		f.step()
+		at := w.timer().at
+		Expect(at).To(BeTemporally("~", now.Add(2*time.Second), time.Millisecond))
+
+		Expect(w.server.Kill()).To(Succeed())
+		Expect(w.server.Start()).To(Succeed())
+
+		m := w.next()
+		Expect(m.Subject()).To(Equal(key.Due()))
+		meta, err := m.Metadata()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(meta.Timestamp).To(BeTemporally("~", at, time.Second))
+		f.Handle(w.ctx, m)
+		Expect(w.timer().GetAttempts()).To(BeEquivalentTo(2))
+		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
+	})
+})

@@ -1,0 +1,99 @@
+package engine_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+var _ = Describe("Metrics", func() {
+	It("count outcomes, GETs, and what was kept or put off", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		f := w.fetcher()
+		good, bad, flaky := serve(says("hello there")), serve(fails(http.StatusNotFound)), serve(fails(http.StatusBadGateway))
+		for i, url := range []string{good.URL, good.URL, bad.URL, flaky.URL} {
+			w.publish(w.want(url, named("cm", i)))
+			f.step()
+		}
+		for name, value := range map[string]float64{
+			"requests_total content":       2,
+			"requests_total gave_up":       1,
+			"requests_total retry":         1,
+			"requests_total parked":        0,
+			"gets_total ok":                1,
+			"gets_total BadStatus":         2,
+			"coalesced_total ":             1,
+			"retries_total ":               1,
+			"dead_letters_total BadStatus": 1,
+			"parked_total host_busy":       0,
+			"pushbacks_total full":         0,
+			"in_flight_messages ":          0,
+			"not_modified_total ":          0,
+			"requests_total malformed":     0,
+			"requests_total postponed":     0,
+			"parked_total namespace_share": 0,
+			"parked_total host_slowed":     0,
+			"parked_total flight_slow":     0,
+			"pushbacks_total broker":       0,
+			"requests_total superseded":    0,
+			"requests_total tombstone":     0,
+			"requests_total settled":       0,
+			"requests_total recovered":     0,
+			"requests_total unmodified":    0,
+		} {
+			name, label, _ := strings.Cut(name, " ")
+			Expect(f.metric("curlmethat_fetcher_"+name, label)).To(Equal(value), "%s %s", name, label)
+		}
+	})
+
+	It("are named by the conventions, and labelled by nothing that a tenant chooses", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		f := w.fetcher()
+		w.publish(w.want(serve(says("hello there")).URL, every(10*time.Minute)))
+		f.step()
+		families, err := f.registry.Gather()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(promlint.NewWithMetricFamilies(families).Lint()).To(BeEmpty())
+		for _, family := range families {
+			Expect(family.GetName()).To(HavePrefix("curlmethat_fetcher_"))
+			for _, m := range family.GetMetric() {
+				for _, label := range m.GetLabel() {
+					known := []string{"outcome", "result", "phase", "cause", "reason"}
+					Expect(slices.Contains(known, label.GetName())).To(BeTrue(), label.GetName())
+					Expect(label.GetValue()).NotTo(Or(ContainSubstring("127.0.0.1"), ContainSubstring("cool")))
+				}
+			}
+		}
+	})
+
+	It("are registered once", func() {
+		registry := prometheus.NewRegistry()
+		_, err := engine.NewMetrics(registry)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = engine.NewMetrics(registry)
+		Expect(err).To(HaveOccurred())
+	})
+})
+
+var _ = Describe("An engine", func() {
+	It("needs a configuration that can work", func() {
+		_, err := engine.New(engine.Config{}, engine.Dependencies{})
+		Expect(err).To(MatchError(ContainSubstring("attempts")))
+	})
+
+	It("needs its dependencies", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		_, err := engine.New(w.fetcher().config, engine.Dependencies{})
+		Expect(err).To(MatchError(ContainSubstring("dependency")))
+	})
+})

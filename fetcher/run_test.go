@@ -1,0 +1,127 @@
+package fetcher_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime/debug"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/fetcher"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.String()
+}
+
+var _ = Describe("Run", func() {
+	var (
+		server *natstest.Server
+		rt     *service.Runtime
+		log    *lines
+		cfg    fetcher.Config
+	)
+	BeforeEach(func() {
+		var err error
+		server, err = natstest.Run(natstest.Options{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(server.Close)
+		nc, err := server.Connect()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(nc.Close)
+		js, err := jetstream.New(nc)
+		Expect(err).NotTo(HaveOccurred())
+		log = new(lines)
+		rt = &service.Runtime{
+			Log: zerolog.New(log), Health: service.NewHealth(), Metrics: prometheus.NewRegistry(), NATS: nc, JetStream: js,
+		}
+		cfg = fetcher.DefaultConfig()
+		cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
+	})
+
+	start := func(ctx context.Context) (stop func() error) {
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- fetcher.Run(ctx, rt, cfg) }()
+		stop = sync.OnceValue(func() error { cancel(); return <-ended })
+		DeferCleanup(stop)
+		return stop
+	}
+
+	It("is ready once there is something to read from, fetches, and ends when asked", func(ctx SpecContext) {
+		stop := start(ctx)
+		Eventually(log.String).Should(ContainSubstring("waiting for the consumer"))
+		Expect(rt.Health.Ready()).To(BeFalse())
+
+		epoch, err := pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(rt.Health.Ready).Should(BeTrue())
+
+		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "hello ", r.Header.Get("User-Agent"))
+		}))
+		DeferCleanup(origin.Close)
+		_, err = pipeline.NewClient(rt.JetStream).PublishWant(ctx, &v1.Want{
+			Namespace: "default", Name: "cm", Key: "k", Uid: "uid", Url: origin.URL, Epoch: epoch,
+		}, 0)
+		Expect(err).NotTo(HaveOccurred())
+		stream, err := rt.JetStream.Stream(ctx, pipeline.Results)
+		Expect(err).NotTo(HaveOccurred())
+		var m *jetstream.RawStreamMsg
+		Eventually(func() error { m, err = stream.GetMsg(ctx, 1); return err }).Should(Succeed())
+		_, key, err := pipeline.ParseSubject(m.Subject)
+		Expect(err).NotTo(HaveOccurred())
+		result, err := pipeline.DecodeResult(key, m.Data)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(result.GetContent().GetBody())).To(HavePrefix("hello curl-me-that/"))
+
+		Expect(stop()).To(Succeed())
+	})
+
+	It("says how large a body may be", func(ctx SpecContext) {
+		start(ctx)
+		Eventually(log.String).Should(ContainSubstring(`"max_body":1000000,"max_payload":1048576`))
+	})
+
+	It("refuses to start with more in flight than fits into memory", func(ctx SpecContext) {
+		before := debug.SetMemoryLimit(64 << 20)
+		DeferCleanup(func() { debug.SetMemoryLimit(before) })
+		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError(ContainSubstring("GOMEMLIMIT")))
+	})
+
+	It("refuses a configuration that cannot work", func(ctx SpecContext) {
+		cfg.Admission.PerHost = 0
+		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError("--per-host must be at least 1"))
+	})
+
+	It("refuses files that it cannot read", func(ctx SpecContext) {
+		cfg.Get.Netrc = "/does/not/exist"
+		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError(ContainSubstring("/does/not/exist")))
+	})
+})

@@ -1,0 +1,23 @@
+package fetcher_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"go.uber.org/goleak"
+)
+
+func TestFetcher(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(10 * time.Second)
+	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
+	RunSpecs(t, "Fetcher")
+}
+
+var _ = BeforeSuite(func() {
+	// The goroutines of Ginkgo are no concern of ours.
+	ignore := goleak.IgnoreCurrent()
+	DeferCleanup(func() { Expect(goleak.Find(ignore)).To(Succeed()) })
+})
