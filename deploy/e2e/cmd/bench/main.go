@@ -1,0 +1,67 @@
+// Command bench measures the assembled system against the cluster of
+// $KUBECONFIG, and compares it with what the API server can do at best.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var config bench.Config
+	config.BindFlags(flag.CommandLine)
+	file := flag.String("json", "", "file for the figures; empty: behind the table")
+	flag.Parse()
+	if err := measure(ctx, config, *file); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+func measure(ctx context.Context, config bench.Config, file string) error {
+	if flag.NArg() > 0 {
+		return fmt.Errorf("%q is no flag", flag.Arg(0))
+	}
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	began := time.Now()
+	report, err := bench.Run(ctx, config, func(format string, arguments ...any) {
+		fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, arguments...))
+	})
+	if report == nil {
+		return err
+	}
+	return errors.Join(err, report.WriteTable(os.Stdout), writeFigures(report, file))
+}
+
+func writeFigures(report *bench.Report, file string) error {
+	figures, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the figures: %w", err)
+	}
+	if file == "" {
+		fmt.Printf("\n%s\n", figures)
+		return nil
+	}
+	if err := os.WriteFile(file, append(figures, '\n'), 0o600); err != nil {
+		return fmt.Errorf("-json: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package bench
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Bodies have room for a number that makes them different, and fit into a
+// message of NATS as it is configured out of the box.
+const (
+	minSize = 32
+	maxSize = 512 << 10
+)
+
+// Config says what to measure.
+type Config struct {
+	// N is the number of annotated ConfigMaps.
+	N int
+	// Idle is the number of ConfigMaps that are annotated one after another on
+	// the idle system; 0: none.
+	Idle int
+	// Foreign is the number of ConfigMaps of 4 KiB without an annotation that
+	// the watcher has to live with; 0: none.
+	Foreign int
+	// Size of the data that each ConfigMap is filled with, in bytes.
+	Size int
+	// Shared lets all ConfigMaps ask for one URL.
+	Shared bool
+	// Bin is the folder with the services.
+	Bin string
+	// Timeout for all.
+	Timeout time.Duration
+}
+
+// BindFlags adds the flags.
+func (c *Config) BindFlags(fs *flag.FlagSet) {
+	fs.IntVar(&c.N, "n", 2000, "annotated ConfigMaps")
+	fs.IntVar(&c.Idle, "idle", 200, "ConfigMaps to annotate one after another on the idle system; 0: none")
+	fs.IntVar(&c.Foreign, "foreign", 20000, "ConfigMaps of 4 KiB without annotation in the sight of the watcher; 0: none")
+	fs.IntVar(&c.Size, "size", 256, "bytes of data for each ConfigMap")
+	fs.BoolVar(&c.Shared, "shared", false, "let all ConfigMaps ask for one URL")
+	fs.StringVar(&c.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
+	fs.DurationVar(&c.Timeout, "timeout", 15*time.Minute, "time for all")
+}
+
+// Validate returns the first thing that is wrong, as a sentence.
+func (c *Config) Validate() error {
+	switch {
+	case c.N < 1:
+		return fmt.Errorf("-n: %d, at least 1 is needed", c.N)
+	case c.Idle < 0 || c.Foreign < 0:
+		return errors.New("-idle, -foreign: a negative number makes no sense")
+	case c.Size < minSize || c.Size > maxSize:
+		return fmt.Errorf("-size: %d is not between %d and %d", c.Size, minSize, maxSize)
+	case c.Timeout <= 0:
+		return fmt.Errorf("-timeout: %s is not positive", c.Timeout)
+	}
+	for _, name := range []string{"watcher", "fetcher", "writer"} {
+		if _, err := os.Stat(filepath.Join(c.Bin, name)); err != nil {
+			return fmt.Errorf("-bin: %w; make build makes it", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package bench
+
+// Goal is a figure that the project holds itself to. Missing one fails no run:
+// machines differ.
+type Goal struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	// AtLeast or AtMost is set.
+	AtLeast float64 `json:"atLeast,omitempty"`
+	AtMost  float64 `json:"atMost,omitempty"`
+	Met     bool    `json:"met"`
+}
+
+const mebibyte = 1 << 20
+
+// judge compares what was measured with the goals.
+func (r *Report) judge() {
+	if mean := r.Ceiling.Mean(); mean > 0 {
+		r.Pipeline.RatioToCeiling = r.Pipeline.PerSecond / mean
+		r.Pipeline.RatioFilling = r.Pipeline.PerSecondFilling / mean
+	}
+	r.atLeast("pipeline to ceiling, %", 100*r.Pipeline.RatioToCeiling, 60)
+	r.atMost("API calls per ConfigMap", r.Pipeline.Cost.CallsPerConfigMap, 1.1)
+	if r.Idle != nil {
+		r.atMost("annotation to data when idle, above the server's time, p50 ms", r.Idle.AboveServer.P50, 25)
+	}
+	if r.Foreign != nil && r.Foreign.Watcher.PeakRSS > 0 {
+		r.atMost("watcher among foreign ConfigMaps, peak RSS, MiB", float64(r.Foreign.Watcher.PeakRSS)/mebibyte, 60)
+	}
+}
+
+func (r *Report) atLeast(name string, value, bound float64) {
+	r.Goals = append(r.Goals, Goal{Name: name, Value: value, AtLeast: bound, Met: value >= bound})
+}
+
+func (r *Report) atMost(name string, value, bound float64) {
+	r.Goals = append(r.Goals, Goal{Name: name, Value: value, AtMost: bound, Met: value <= bound})
+}

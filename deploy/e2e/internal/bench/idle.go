@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+// pause lets the system come to rest between two annotations.
+const pause = 50 * time.Millisecond
+
+// idle annotates ConfigMaps one after another and measures how long each waits
+// for its data.
+func (b *bench) idle(ctx context.Context) error {
+	if b.config.Idle == 0 {
+		return nil
+	}
+	b.say("annotating %d ConfigMaps, one after another", b.config.Idle)
+	before, err := b.reading(ctx)
+	if err != nil {
+		return err
+	}
+	var total, above, toGet, toFill []time.Duration
+	step := b.step(b.config.Idle)
+	for i := range b.config.Idle {
+		if err := rest(ctx, pause); err != nil {
+			return err
+		}
+		answered, filled, err := b.annotate(ctx, name("idle", i))
+		if err != nil {
+			return err
+		}
+		get := b.origin.Answer(b.path(name("idle", i)))
+		total = append(total, filled.Sub(answered))
+		above = append(above, filled.Sub(answered)-get.Took)
+		toGet = append(toGet, get.Began.Sub(answered))
+		toFill = append(toFill, filled.Sub(get.Began.Add(get.Took)))
+		step()
+	}
+	after, err := b.reading(ctx)
+	if err != nil {
+		return err
+	}
+	b.report.Idle = &Idle{
+		ConfigMaps: b.config.Idle,
+		Total:      quantiles(total), AboveServer: quantiles(above), ToGet: quantiles(toGet), ToFill: quantiles(toFill),
+		Cost: before.cost(after, b.config.Idle),
+	}
+	return b.verify(ctx, "idle", b.config.Idle)
+}
+
+// annotate annotates one ConfigMap, and returns when the API server had
+// answered that and when the watch had the data.
+func (b *bench) annotate(ctx context.Context, name string) (answered, filled time.Time, err error) {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{annotation.DefaultKey: b.wish(name)}},
+	})
+	if err != nil {
+		return answered, filled, fmt.Errorf("encode patch: %w", err)
+	}
+	_, err = b.cluster.Kubernetes.CoreV1().ConfigMaps(b.piped.Name).
+		Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	answered = time.Now()
+	if err != nil {
+		return answered, filled, fmt.Errorf("annotate a ConfigMap: %w", err)
+	}
+	for {
+		arrival, err := b.next(ctx)
+		if err != nil {
+			return answered, filled, fmt.Errorf("ConfigMap %s was not filled: %w", name, err)
+		}
+		if arrival.Object.Name == name && b.filled(arrival.Object) {
+			return answered, arrival.At, nil
+		}
+	}
+}
+
+// quantiles sorts the times and picks from them.
+func quantiles(times []time.Duration) Quantiles {
+	slices.Sort(times)
+	at := func(part float64) float64 { return milliseconds(times[int(part*float64(len(times)-1))]) }
+	return Quantiles{P50: at(0.50), P90: at(0.90), P99: at(0.99), Max: at(1)}
+}
+
+// rest waits.
+func rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/observe"
+)
+
+// ErrWrong says that the system did something else than it should.
+var ErrWrong = errors.New("wrong result")
+
+// stallTimeout is how long nothing may be filled.
+const stallTimeout = time.Minute
+
+// pipeline starts the watcher and waits until all ConfigMaps are filled.
+func (b *bench) pipeline(ctx context.Context) error {
+	_, version, err := b.piped.ConfigMaps(ctx)
+	if err != nil {
+		return err
+	}
+	if b.watch, err = observe.Start(ctx, b.cluster.Metadata, b.piped.Name, version); err != nil {
+		return err
+	}
+	before, err := b.reading(ctx)
+	if err != nil {
+		return err
+	}
+	b.say("starting the watcher, %d ConfigMaps wait", b.config.N)
+	began := time.Now()
+	if err := b.system.StartWatcher(b.piped.Name); err != nil {
+		return err
+	}
+	first, last, err := b.awaitAll(ctx)
+	if err != nil {
+		return err
+	}
+	after, err := b.reading(ctx)
+	if err != nil {
+		return err
+	}
+	gets, firstGet, lastGet := b.origin.Requests()
+	b.report.Pipeline = Pipeline{
+		Seconds:          last.Sub(began).Seconds(),
+		FirstGetSeconds:  firstGet.Sub(began).Seconds(),
+		LastGetSeconds:   lastGet.Sub(began).Seconds(),
+		FirstFillSeconds: first.Sub(began).Seconds(),
+		PerSecond:        rate(b.config.N, last.Sub(began)),
+		PerSecondFilling: rate(b.config.N-1, last.Sub(first)),
+		Gets:             gets,
+		Cost:             before.cost(after, b.config.N),
+	}
+	b.say("all filled after %s: %.0f/s", last.Sub(began).Round(time.Millisecond), b.report.Pipeline.PerSecond)
+	return b.verify(ctx, "piped", b.config.N)
+}
+
+// awaitAll waits until each ConfigMap has been filled, and returns when the
+// first and the last one were.
+func (b *bench) awaitAll(ctx context.Context) (first, last time.Time, err error) {
+	filled := make(map[string]struct{}, b.config.N)
+	step := b.step(b.config.N)
+	for len(filled) < b.config.N {
+		arrival, err := b.next(ctx)
+		if err != nil {
+			return first, last, fmt.Errorf("%d of %d ConfigMaps were filled: %w", len(filled), b.config.N, err)
+		}
+		name := arrival.Object.Name
+		if _, again := filled[name]; again || !b.filled(arrival.Object) {
+			continue
+		}
+		filled[name] = struct{}{}
+		if len(filled) == 1 {
+			first = arrival.At
+		}
+		last = arrival.At
+		step()
+	}
+	return first, last, nil
+}
+
+// next waits for the next change of a ConfigMap, and no longer than it makes
+// sense.
+func (b *bench) next(ctx context.Context) (observe.Arrival, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, fmt.Errorf("%w: nothing happens for %s", ErrWrong, stallTimeout))
+	defer cancel()
+	arrival, err := b.watch.Next(ctx)
+	if err != nil {
+		return arrival, errors.Join(err, b.system.Err())
+	}
+	return arrival, nil
+}

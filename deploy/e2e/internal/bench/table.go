@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// WriteTable writes the report for people.
+func (r *Report) WriteTable(w io.Writer) error {
+	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	r.writeSetting(t)
+	r.writePipeline(t)
+	r.writeIdle(t)
+	r.writeMemory(t)
+	t.title("goals")
+	for _, g := range r.Goals {
+		verdict, sign, bound := "met", "≤", g.AtMost
+		if !g.Met {
+			verdict = "MISSED"
+		}
+		if g.AtLeast > 0 {
+			sign, bound = "≥", g.AtLeast
+		}
+		t.row(g.Name, "%.4g, %s %.4g: %s", g.Value, sign, bound, verdict)
+	}
+	return t.Flush()
+}
+
+func (r *Report) writeSetting(t *table) {
+	s := r.Setting
+	t.title("setting")
+	t.row("time", "%s", s.Time.Format("2006-01-02 15:04:05Z"))
+	t.row("machine", "%s, %d cores, %s", s.System, s.Cores, s.Go)
+	t.row("Kubernetes", "%s", s.Kubernetes)
+	urls := "a URL each"
+	if s.SharedURL {
+		urls = "one URL for all"
+	}
+	t.row("ConfigMaps", "%d, bodies of %d bytes, %s", s.N, s.Bytes, urls)
+}
+
+func (r *Report) writePipeline(t *table) {
+	p := r.Pipeline
+	t.title("throughput")
+	t.row("bare patches", "%.0f/s (before %.0f, after %.0f)", r.Ceiling.Mean(), r.Ceiling.Before, r.Ceiling.After)
+	t.row("  CPU ms per patch", "kube-apiserver %.2f", r.Ceiling.CPUPerPatch)
+	t.row("pipeline", "%.0f/s, %.0f %% of the bare patches", p.PerSecond, 100*p.RatioToCeiling)
+	t.row("  from the first one filled", "%.0f/s, %.0f %%", p.PerSecondFilling, 100*p.RatioFilling)
+	t.row("  since the watcher's start", "first GET %.2f s, first filled %.2f s, last GET %.2f s, last filled %.2f s",
+		p.FirstGetSeconds, p.FirstFillSeconds, p.LastGetSeconds, p.Seconds)
+	t.row("  GETs", "%d", p.Gets)
+	t.cost(p.Cost)
+}
+
+func (r *Report) writeIdle(t *table) {
+	if r.Idle == nil {
+		return
+	}
+	t.title(fmt.Sprintf("annotation to data when idle, ms, %d ConfigMaps", r.Idle.ConfigMaps))
+	t.row("in all", "%s", r.Idle.Total)
+	t.row("above the server's time", "%s", r.Idle.AboveServer)
+	t.row("  to the GET", "%s", r.Idle.ToGet)
+	t.row("  from its answer", "%s", r.Idle.ToFill)
+	t.cost(r.Idle.Cost)
+}
+
+func (r *Report) writeMemory(t *table) {
+	t.title("memory, RSS in MiB")
+	for _, name := range sorted(r.Memory) {
+		t.row(name, "%.1f, peak %.1f", float64(r.Memory[name].RSS)/mebibyte, float64(r.Memory[name].PeakRSS)/mebibyte)
+	}
+	if len(r.Memory) == 0 {
+		t.row("unknown", "this operating system does not tell")
+	}
+	if f := r.Foreign; f != nil {
+		t.row("watcher, alone among others", "%.1f, peak %.1f; %d foreign ConfigMaps of %d bytes, ready in %.1f s",
+			float64(f.Watcher.RSS)/mebibyte, float64(f.Watcher.PeakRSS)/mebibyte, f.ConfigMaps, f.Bytes, f.ReadySeconds)
+	}
+}
+
+// String lists the quantiles.
+func (q Quantiles) String() string {
+	return fmt.Sprintf("p50 %.1f  p90 %.1f  p99 %.1f  max %.1f", q.P50, q.P90, q.P99, q.Max)
+}
+
+// table has two columns. Errors show when it is flushed.
+type table struct{ *tabwriter.Writer }
+
+func (t *table) title(text string) { fmt.Fprintf(t, "\n%s\n", text) }
+
+func (t *table) row(name, format string, arguments ...any) {
+	fmt.Fprintf(t, "  %s\t%s\n", name, fmt.Sprintf(format, arguments...))
+}
+
+func (t *table) cost(c Cost) {
+	var calls, cpu []string
+	for _, name := range sorted(c.Calls) {
+		calls = append(calls, fmt.Sprintf("%s: %d", name, c.Calls[name]))
+	}
+	for _, name := range sorted(c.CPUPerConfigMap) {
+		cpu = append(cpu, fmt.Sprintf("%s %.2f", name, c.CPUPerConfigMap[name]))
+	}
+	t.row("  API calls per ConfigMap", "%.3f (%s)", c.CallsPerConfigMap, strings.Join(calls, ", "))
+	t.row("  CPU ms per ConfigMap", "%s", strings.Join(cpu, ", "))
+}
