@@ -2,8 +2,10 @@ package writer_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
+	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
 
@@ -33,3 +35,22 @@ func resultSubject(r *v1.Result) string {
 func containsSegment(path, segment string) bool {
 	return slices.Contains(strings.Split(path, "/"), segment)
 }
+
+// letters returns what was put aside, oldest first.
+func (w *world) letters() []*v1.DeadLetter {
+	GinkgoHelper()
+	stream, err := w.js.Stream(w.ctx(), pipeline.Failures)
+	Expect(err).NotTo(HaveOccurred())
+	state := stream.CachedInfo().State
+	var found []*v1.DeadLetter
+	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
+		m, err := stream.GetMsg(w.ctx(), seq)
+		Expect(err).NotTo(HaveOccurred())
+		d := new(v1.DeadLetter)
+		Expect(proto.Unmarshal(m.Data, d)).To(Succeed())
+		found = append(found, d)
+	}
+	return found
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -36,7 +36,7 @@ import (
 
 // world is one writer with a broker of its own and a namespace of its own.
 type world struct {
-	ctx       context.Context
+	ctx       func() context.Context
 	kube      *kubernetes.Clientset
 	namespace string
 	broker    *natstest.Server
@@ -52,12 +52,14 @@ type world struct {
 	metrics *prometheus.Registry
 	log     *gbytes.Buffer
 	stop    func()
+	// draining is done when stop is called.
+	draining func() context.Context
 }
 
 // newWorld makes a world without a writer.
 func newWorld(ctx SpecContext) *world {
 	GinkgoHelper()
-	w := &world{ctx: context.WithoutCancel(ctx), cluster: rest.CopyConfig(cluster), calls: &calls{}, log: gbytes.NewBuffer()}
+	w := &world{ctx: func() context.Context { return context.WithoutCancel(ctx) }, cluster: rest.CopyConfig(cluster), calls: &calls{}, log: gbytes.NewBuffer()}
 	var err error
 	w.kube, err = kubernetes.NewForConfig(cluster)
 	Expect(err).NotTo(HaveOccurred())
@@ -95,34 +97,44 @@ func (w *world) connect() *nats.Conn {
 }
 
 // start runs the writer until the end of the spec, or until stop is called,
-// which returns when the writer has drained.
+// which returns when the writer has drained. It waits until the writer is ready.
 func (w *world) start() {
 	GinkgoHelper()
-	nc := w.connect()
-	js, err := jetstream.New(nc)
-	Expect(err).NotTo(HaveOccurred())
+	w.startWithout()
+	Eventually(w.health.Ready).WithTimeout(10 * time.Second).Should(BeTrue())
+}
+
+// startWithout is start without waiting.
+func (w *world) startWithout() {
+	GinkgoHelper()
 	w.health, w.metrics = service.NewHealth(), prometheus.NewRegistry()
-	rt := &service.Runtime{
+	w.calls.reset()
+	begun := w.health.Part("begun") // else health has no parts, which is ready
+	host := service.Host{
 		Log:    zerolog.New(zerolog.MultiLevelWriter(w.log, GinkgoWriter)),
-		Health: w.health, Metrics: w.metrics, NATS: nc, JetStream: js,
+		Health: w.health, Metrics: w.metrics,
+		NATS: service.NATSOptions{URL: nats.DefaultURL, Dial: w.broker.Dial()},
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(w.ctx))
+	ctx, cancel := context.WithCancel(w.ctx())
+	w.draining = func() context.Context { return ctx }
 	ended := make(chan error, 1)
-	go func() { ended <- writer.Run(ctx, rt, w.config, w.cluster) }()
+	go func() {
+		ended <- host.Run(ctx, "writer", func(ctx context.Context, rt *service.Runtime) error {
+			begun.Ready()
+			return writer.Run(ctx, rt, w.config, w.cluster)
+		})
+	}()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
 		Eventually(ended).WithTimeout(25 * time.Second).Should(Receive(BeNil()))
-		Expect(nc.Flush()).To(Or(Succeed(), MatchError(nats.ErrConnectionClosed)))
 	})
 	DeferCleanup(w.stop)
-	Eventually(w.health.Ready).WithTimeout(10 * time.Second).Should(BeTrue())
-	w.calls.reset()
 }
 
 // create creates a ConfigMap in the namespace of the world, as a person would.
 func (w *world) create(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	GinkgoHelper()
-	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Create(w.ctx, cm, metav1.CreateOptions{FieldManager: "person"})
+	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Create(w.ctx(), cm, metav1.CreateOptions{FieldManager: "person"})
 	Expect(err).NotTo(HaveOccurred())
 	return cm
 }
@@ -137,7 +149,7 @@ func asking(name, pairs string) *corev1.ConfigMap {
 // get returns a ConfigMap as it is now.
 func (w *world) get(name string) *corev1.ConfigMap {
 	GinkgoHelper()
-	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
+	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx(), name, metav1.GetOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return cm
 }
@@ -147,7 +159,7 @@ func (w *world) edit(name string, change func(*corev1.ConfigMap)) *corev1.Config
 	GinkgoHelper()
 	cm := w.get(name)
 	change(cm)
-	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx, cm, metav1.UpdateOptions{FieldManager: "person"})
+	cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), cm, metav1.UpdateOptions{FieldManager: "person"})
 	Expect(err).NotTo(HaveOccurred())
 	return cm
 }
@@ -214,7 +226,7 @@ func sum(body string) string {
 func (w *world) publish(results ...*v1.Result) {
 	GinkgoHelper()
 	for _, r := range results {
-		Expect(w.client.PublishResult(w.ctx, r)).To(Succeed())
+		Expect(w.client.PublishResult(w.ctx(), r)).To(Succeed())
 	}
 }
 
@@ -223,7 +235,7 @@ func (w *world) again(r *v1.Result) {
 	GinkgoHelper()
 	m := nats.NewMsg("")
 	m.Subject, m.Data = resultSubject(r), marshal(r)
-	_, err := w.js.PublishMsg(w.ctx, m)
+	_, err := w.js.PublishMsg(w.ctx(), m)
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -242,7 +254,7 @@ func (w *world) settled() {
 
 // waiting returns the number of messages that are not settled.
 func (w *world) waiting() (uint64, error) {
-	stream, err := w.js.Stream(w.ctx, pipeline.Results)
+	stream, err := w.js.Stream(w.ctx(), pipeline.Results)
 	if err != nil {
 		return 0, fmt.Errorf("look at results: %w", err)
 	}
@@ -263,7 +275,7 @@ func (w *world) events(cm *corev1.ConfigMap) []string {
 
 func (w *world) eventObjects() []eventsv1.Event {
 	GinkgoHelper()
-	list, err := w.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
+	list, err := w.kube.EventsV1().Events(w.namespace).List(w.ctx(), metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return list.Items
 }

@@ -1,9 +1,10 @@
 package writer_test
 
 import (
+	"time"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -83,6 +84,7 @@ var _ = Describe("A fetched body", func() {
 			w.content(w.want(cm, "b", url), "B"),
 			w.content(w.want(cm, "c", url), "C"),
 		)
+		w.config.Linger = 300 * time.Millisecond
 		w.start()
 		w.settled()
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"a": "A", "b": "B", "c": "C"}))

@@ -38,13 +38,18 @@ func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
 	if response.StatusCode != http.StatusTooManyRequests && response.StatusCode < http.StatusInternalServerError {
 		return response, nil
 	}
-	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
-	if err != nil || seconds < 0 {
+	after, asked := delaySeconds(response.Header.Get("Retry-After"))
+	if !asked {
 		return response, nil
 	}
 	_ = response.Body.Close()
-	after := min(time.Duration(seconds)*time.Second, maxRetryAfter)
-	return nil, &busyError{code: response.StatusCode, after: after}
+	return nil, &busyError{code: response.StatusCode, after: min(after, maxRetryAfter)}
+}
+
+// delaySeconds reads the one form of Retry-After that API servers use.
+func delaySeconds(value string) (time.Duration, bool) {
+	seconds, err := strconv.ParseUint(value, 10, 31)
+	return time.Duration(seconds) * time.Second, err == nil
 }
 
 // WrappedRoundTripper lets client-go look inside.

@@ -3,12 +3,14 @@ package apply
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // fault is what an answer of the API server means for a request.
@@ -50,26 +52,29 @@ func faults() []fault {
 
 // classify is the one table of what can come back from the API server.
 func classify(err error) fault {
-	var status apierrors.APIStatus
-	switch {
-	case err == nil:
+	if err == nil {
 		return none
-	case !errors.As(err, &status):
-		return away // no answer, or not one of an API server
 	}
-	s := status.Status()
+	answer, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return away // no answer, or one that asks to come back later
+	}
+	s := answer.Status()
+	if admission(s.Message) {
+		return rejected // whatever status the webhook has chosen
+	}
 	switch s.Code {
 	case http.StatusConflict:
 		return conflict
 	case http.StatusNotFound:
-		if isForeignAnswer(s) {
+		if byProxy(s) {
 			return away
 		}
 		return gone
 	case http.StatusUnauthorized:
 		return forbidden
 	case http.StatusForbidden:
-		return classifyForbidden(err, s)
+		return classifyForbidden(s)
 	case http.StatusUnprocessableEntity:
 		return classifyInvalid(s)
 	case http.StatusRequestEntityTooLarge:
@@ -80,70 +85,73 @@ func classify(err error) fault {
 	switch {
 	case strings.Contains(s.Message, "etcdserver: request is too large"):
 		return tooLarge
-	case strings.Contains(s.Message, "failed calling webhook"):
-		return rejected // this object's webhook is broken, not the API server
 	case s.Code >= http.StatusInternalServerError:
 		return away
 	}
 	return rejected
 }
 
+// admission tells whether a webhook or policy refused the request, or the
+// webhook could not be asked. It concerns the objects that it is for, not the
+// API server.
+func admission(message string) bool {
+	return strings.Contains(message, "admission webhook ") && strings.Contains(message, " denied the request") ||
+		strings.Contains(message, "ValidatingAdmissionPolicy ") && strings.Contains(message, " denied request") ||
+		strings.Contains(message, "failed calling webhook ")
+}
+
 // classifyForbidden tells the refusal by an authorizer, which is about who
-// asks, from that by admission, which is about what is asked for.
-func classifyForbidden(err error, s metav1.Status) fault {
+// asks, from that by an admission plugin, which is about what is asked for.
+func classifyForbidden(s metav1.Status) fault {
 	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case hasCause(s, corev1.NamespaceTerminatingCause):
 		return gone
-	case strings.Contains(s.Message, " cannot patch resource ") || strings.Contains(s.Message, " cannot get resource "):
-		return forbidden
-	case isForeignAnswer(s):
+	case strings.Contains(s.Message, " cannot patch resource ") || strings.Contains(s.Message, " cannot get resource ") ||
+		strings.Contains(s.Message, " cannot create resource "), byProxy(s):
 		return forbidden
 	}
 	return rejected
 }
 
-// classifyInvalid reads which field of the object was refused.
+// classifyInvalid reads which field of the object was refused, and why.
 func classifyInvalid(s metav1.Status) fault {
-	if s.Details == nil || len(s.Details.Causes) == 0 {
+	if s.Details == nil {
 		return rejected
 	}
 	for _, cause := range s.Details.Causes {
-		switch {
-		case cause.Field == "metadata.uid":
+		tooLong := string(cause.Type) == string(field.ErrorTypeTooLong)
+		switch cause.Field {
+		case "metadata.uid":
 			return conflict // another object has the name now
-		case cause.Field == "metadata.annotations" && strings.Contains(cause.Message, "Too long"):
-			return statusTooLarge
-		case strings.Contains(cause.Message, "immutable"):
-			return immutable
-		case strings.Contains(cause.Message, "Too long"):
-			return tooLarge
+		case "metadata.annotations":
+			if tooLong {
+				return statusTooLarge
+			}
+		case "data", "binaryData":
+			if strings.Contains(cause.Message, "field is immutable") {
+				return immutable
+			}
+		case "[]": // all values together
+			if tooLong {
+				return tooLarge
+			}
 		}
 	}
 	return rejected
 }
 
-// isForeignAnswer tells whether something else than an API server has answered,
-// such as a proxy in front of it.
-func isForeignAnswer(s metav1.Status) bool {
-	if s.Details == nil {
-		return false
-	}
-	for _, cause := range s.Details.Causes {
-		if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
-			return true
-		}
-	}
-	return false
+// byProxy tells whether something else than an API server has answered, such
+// as a proxy in front of it.
+func byProxy(s metav1.Status) bool { return hasCause(s, metav1.CauseTypeUnexpectedServerResponse) }
+
+func hasCause(s metav1.Status, cause metav1.CauseType) bool {
+	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
 }
 
 // retryAfter returns how long the API server asks to be left alone.
 func retryAfter(err error) time.Duration {
-	var busy *busyError
-	if errors.As(err, &busy) {
+	if busy, ok := errors.AsType[*busyError](err); ok {
 		return busy.after
-	}
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		return time.Duration(seconds) * time.Second
 	}
 	return 0
 }

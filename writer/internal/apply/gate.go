@@ -23,13 +23,15 @@ const (
 	trial = 5 * time.Second
 	// passWait is how long work waits at a closed gate before it is put back.
 	passWait = 10 * time.Second
+	// denialLasts is how long a denial counts that is not repeated.
+	denialLasts = 30 * time.Second
 )
 
 // Gate keeps work from an API server that is away, and knows when it is back.
 // It says each change once, in the log and to the health of the process.
 type Gate struct {
 	probe func(context.Context) error
-	clock clock.Clock
+	clock clock.WithTicker
 	log   zerolog.Logger
 	part  *service.Part
 
@@ -37,14 +39,18 @@ type Gate struct {
 	open   chan struct{} // closed while work may pass
 	shut   chan struct{} // closed while it may not
 	up     bool          // as it was said
-	denied bool
-	faults int
-	after  time.Duration
+	faults int           // in a row
+	after  time.Duration // how long the API server asked to be left alone
+	denied time.Time     // when it last was; zero: it is not
+	ended  chan struct{} // closed when nobody looks after the gate any more
 }
 
 // NewGate returns a gate that is open.
-func NewGate(probe func(context.Context) error, c clock.Clock, log zerolog.Logger, part *service.Part) *Gate {
-	g := &Gate{probe: probe, clock: c, log: log, part: part, open: make(chan struct{}), shut: make(chan struct{}), up: true}
+func NewGate(probe func(context.Context) error, c clock.WithTicker, log zerolog.Logger, part *service.Part) *Gate {
+	g := &Gate{
+		probe: probe, clock: c, log: log, part: part, up: true,
+		open: make(chan struct{}), shut: make(chan struct{}), ended: make(chan struct{}),
+	}
 	close(g.open)
 	return g
 }
@@ -65,6 +71,7 @@ func (g *Gate) Pass(ctx context.Context) bool {
 	select {
 	case <-open:
 		return true
+	case <-g.ended:
 	case <-ctx.Done():
 	case <-timer.C():
 	}
@@ -77,10 +84,10 @@ func (g *Gate) Success() {
 	defer g.mu.Unlock()
 	g.faults, g.after = 0, 0
 	g.opened()
-	if !g.up || g.denied {
+	if !g.up || !g.denied.IsZero() {
 		g.log.Info().Msg("Kubernetes API server serves us again")
 	}
-	g.up, g.denied = true, false
+	g.up, g.denied = true, time.Time{}
 	g.part.Ready()
 }
 
@@ -106,21 +113,24 @@ func (g *Gate) Fault(err error, after time.Duration) {
 func (g *Gate) Deny(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.denied {
-		g.denied = true
+	if g.denied.IsZero() {
 		g.log.Error().Err(err).Msg("the writer lacks a permission; grant get and patch of configmaps to its service account")
 	}
+	g.denied = g.clock.Now()
 	g.part.NotReady("the Kubernetes API server refuses the writer")
 }
 
 // Run looks after the gate until ctx is done: when it is closed, it asks the
 // API server whether it is back.
 func (g *Gate) Run(ctx context.Context) {
+	defer close(g.ended)
 	if err := g.probe(ctx); err == nil {
 		g.Success()
 	} else if ctx.Err() == nil {
 		g.Fault(err, probeFirst)
 	}
+	ticker := g.clock.NewTicker(denialLasts)
+	defer ticker.Stop()
 	for {
 		g.mu.Lock()
 		shut := g.shut
@@ -128,9 +138,22 @@ func (g *Gate) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-ticker.C():
+			g.forgive()
 		case <-shut:
+			g.reopen(ctx)
 		}
-		g.reopen(ctx)
+	}
+}
+
+// forgive forgets a denial that was not repeated: what was denied comes back
+// every few seconds, unless another replica was permitted to do it.
+func (g *Gate) forgive() {
+	g.mu.Lock()
+	old := !g.denied.IsZero() && g.clock.Since(g.denied) >= denialLasts
+	g.mu.Unlock()
+	if old {
+		g.Success()
 	}
 }
 

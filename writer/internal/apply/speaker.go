@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -24,16 +25,29 @@ const (
 	saidTTL  = 10 * time.Minute
 )
 
+// spoken tells what became of Events.
+type spoken int
+
+const (
+	// said: they were written now.
+	said spoken = iota + 1
+	// known: this process has written them before.
+	known
+	// unsaid: they could not be written.
+	unsaid
+)
+
 // speaker says Events, and spares the API server those that this process knows
 // it has said.
 type speaker struct {
 	recorder Recorder
-	said     *cache.LRUExpireCache
+	known    *cache.LRUExpireCache
 	metrics  *metrics
+	muted    atomic.Bool
 }
 
 func newSpeaker(r Recorder, clock clock.Clock, m *metrics) *speaker {
-	return &speaker{recorder: r, said: cache.NewLRUExpireCacheWithClock(saidSize, clock), metrics: m}
+	return &speaker{recorder: r, known: cache.NewLRUExpireCacheWithClock(saidSize, clock), metrics: m}
 }
 
 // saying tells Events apart.
@@ -42,21 +56,27 @@ type saying struct {
 	reason, occurrence string
 }
 
-// say says all events; the error is that of the first that could not be said.
-func (s *speaker) say(ctx context.Context, ref Ref, uid types.UID, events []judge.Event) error {
+// say says events until one cannot be said.
+func (s *speaker) say(ctx context.Context, ref Ref, uid types.UID, events []judge.Event) (spoken, error) {
+	result := known
 	for _, e := range events {
 		what := saying{uid: uid, reason: e.Reason, occurrence: e.Occurrence}
-		if _, known := s.said.Get(what); known {
+		if _, before := s.known.Get(what); before {
 			continue
 		}
 		if err := s.record(ctx, ref, uid, e); err != nil {
-			return err
+			return unsaid, err
 		}
-		s.said.Add(what, struct{}{}, saidTTL)
+		s.muted.Store(false)
+		s.known.Add(what, struct{}{}, saidTTL)
 		s.metrics.events.WithLabelValues(e.Reason).Inc()
+		result = said
 	}
-	return nil
+	return result, nil
 }
+
+// mute notes that Events are refused, and tells whether that is news.
+func (s *speaker) mute() bool { return !s.muted.Swap(true) }
 
 func (s *speaker) record(ctx context.Context, ref Ref, uid types.UID, e judge.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 
-	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/writer/internal/judge"
@@ -26,14 +25,27 @@ type task struct {
 // start takes the newest knowledge that costs no request.
 func (t *task) start() {
 	remembered, found := t.memory.get(t.ref)
-	assumed, ok := judge.Assume(t.items)
-	switch {
-	case ok && (!found || remembered.UID != assumed.UID || newer(assumed.ResourceVersion, remembered.ResourceVersion)):
-		t.object, t.known = assumed, true
-	case found:
+	if found && !t.covers(remembered.ResourceVersion) {
+		found = false // somebody has seen a later version
+		t.memory.drop(t.ref)
+	}
+	if found {
 		again := *remembered
 		t.object, t.known = &again, true
+		return
 	}
+	t.object, t.known = judge.Assume(t.items)
+}
+
+// covers tells whether no result is about a later version of the object.
+func (t *task) covers(version string) bool {
+	for _, item := range t.items {
+		seen := item.Result.GetWant().GetResourceVersion()
+		if seen != "" && seen != version && !newer(version, seen) {
+			return false
+		}
+	}
+	return true
 }
 
 // try judges, and patches if there is anything to patch. It is not done when
@@ -109,9 +121,8 @@ func (t *task) hindered(ctx context.Context, plan judge.Plan, what judge.Obstacl
 	}
 	t.Gate.Success()
 	item := t.items[0]
-	t.line(zerolog.WarnLevel, item).Err(err).Msg("API server refuses the change; trying again")
-	if err := t.speaker.say(ctx, t.ref, t.object.UID, []judge.Event{judge.Refusal(t.object, item)}); err != nil {
-		t.line(zerolog.WarnLevel, item).Err(err).Msg("Event was not written")
+	if t.say(ctx, item, t.object.UID, []judge.Event{judge.Refusal(t.object, item)}) == said {
+		t.about(item).Warn().Err(err).Msg("API server refuses the change; trying again")
 	}
 	return all(1, Outcome{Retry: Later}), true
 }
@@ -123,7 +134,7 @@ func (t *task) failed(ctx context.Context, err error) []Outcome {
 		t.Gate.Deny(err)
 		for _, item := range t.items {
 			// Where even Events are forbidden, the log has to do.
-			_ = t.speaker.say(ctx, t.ref, types.UID(item.Result.GetWant().GetUid()), []judge.Event{judge.Denial(item)})
+			t.say(ctx, item, types.UID(item.Result.GetWant().GetUid()), []judge.Event{judge.Denial(item)})
 		}
 		return all(len(t.items), Outcome{Retry: Soon})
 	case away:
@@ -131,7 +142,7 @@ func (t *task) failed(ctx context.Context, err error) []Outcome {
 		t.Gate.Fault(err, after)
 		return all(len(t.items), Outcome{Retry: Soon, After: after})
 	default:
-		t.line(zerolog.WarnLevel, t.items[0]).Err(err).Msg("object cannot be read; trying again")
+		t.about(t.items[0]).Warn().Err(err).Msg("object cannot be read; trying again")
 		return all(len(t.items), Outcome{Retry: Later})
 	}
 }
@@ -142,28 +153,34 @@ func (t *task) finish(ctx context.Context, plan judge.Plan) []Outcome {
 	outcomes := make([]Outcome, len(t.items))
 	for i, d := range plan.Decisions {
 		outcomes[i] = Outcome{Verdict: d.Verdict}
+		if len(d.Events) > 0 && t.say(ctx, t.items[i], t.object.UID, d.Events) == unsaid {
+			outcomes[i] = Outcome{Retry: Soon}
+			continue
+		}
 		if d.Again {
 			outcomes[i] = Outcome{Retry: Later}
+			continue
 		}
-		if err := t.say(ctx, d.Events); err != nil {
-			outcomes[i] = Outcome{Retry: Soon}
-			t.line(zerolog.WarnLevel, t.items[i]).Err(err).Msg("Event was not written; trying again")
-		}
-		t.report(t.items[i], d, outcomes[i])
+		t.report(t.items[i], d)
 	}
 	return outcomes
 }
 
-// say says events. One that may not be said is given up: the value is more
-// important than the news of it, and the log has it.
-func (t *task) say(ctx context.Context, events []judge.Event) error {
-	if len(events) == 0 {
-		return nil
+// say says events about an item. An Event that may not be written is given up:
+// the value is more important than the news of it, and the log has it.
+func (t *task) say(ctx context.Context, item judge.Item, uid types.UID, events []judge.Event) spoken {
+	result, err := t.speaker.say(ctx, t.ref, uid, events)
+	switch classify(err) {
+	case none:
+		return result
+	case forbidden, rejected:
+		if t.speaker.mute() {
+			t.about(item).Error().Err(err).Msg("Events are refused; grant create of events.events.k8s.io to the writer's service account")
+		}
+		return said
+	default:
+		t.Gate.Fault(err, retryAfter(err))
+		t.about(item).Debug().Err(err).Msg("Event was not written; trying again")
+		return unsaid
 	}
-	err := t.speaker.say(ctx, t.ref, t.object.UID, events)
-	if f := classify(err); f == forbidden || f == rejected {
-		t.Log.Error().Err(err).Str("namespace", t.ref.Namespace).Str("configmap", t.ref.Name).Msg("Event was refused")
-		return nil
-	}
-	return err
 }

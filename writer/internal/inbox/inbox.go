@@ -21,8 +21,6 @@ const (
 	heartbeat = pipeline.AckWait / 3
 	// publishTimeout bounds the publishing of a dead letter.
 	publishTimeout = 5 * time.Second
-	// maxPayload is how much of a message is kept in its dead letter, in bytes.
-	maxPayload = 64 << 10
 	// retryFirst is the first delay before a message comes back; it doubles
 	// with each delivery up to maxSoon or maxLater.
 	retryFirst = time.Second
@@ -112,13 +110,7 @@ func (b *Inbox) back(m jetstream.Msg, after time.Duration) {
 func (b *Inbox) putAside(ctx context.Context, m jetstream.Msg, item judge.Item, why error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	letter := &v1.DeadLetter{
-		Want:    item.Result.GetWant(),
-		Failure: &v1.Failure{Class: classOf(why), GaveUp: true},
-		Subject: m.Subject(),
-		Payload: m.Data()[:min(len(m.Data()), maxPayload)],
-	}
-	if err := b.letters.PublishDeadLetter(ctx, item.Key, letter, letterID(m)); err != nil {
+	if err := b.letters.PublishDeadLetter(ctx, item.Key, letter(m, item, why), letterID(m)); err != nil {
 		b.log.Warn().Err(err).Msg("message that cannot be applied was not put aside; trying again")
 		b.back(m, delay(deliveries(m), maxSoon))
 		return
@@ -128,15 +120,6 @@ func (b *Inbox) putAside(ctx context.Context, m jetstream.Msg, item judge.Item, 
 	if err := m.Ack(); err != nil {
 		b.log.Debug().Err(err).Msg("message was not acknowledged and comes again")
 	}
-}
-
-// letterID names a message, so that it is put aside once.
-func letterID(m jetstream.Msg) string {
-	meta, err := m.Metadata()
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("%s.%d.%d", meta.Stream, meta.Sequence.Stream, meta.Timestamp.UnixNano())
 }
 
 func deliveries(m jetstream.Msg) uint64 {

@@ -25,7 +25,8 @@ type Reader struct {
 
 // Read returns what a message asks for. Its subject and payload must agree,
 // and name what may exist in Kubernetes: the names go into the path of a
-// request and the key into a patch. Errors wrap one of this package.
+// request and the key into a patch. Errors wrap one of this package; the item
+// then holds what could be read.
 func (r Reader) Read(subject string, data []byte) (judge.Item, error) {
 	_, key, err := pipeline.ParseSubject(subject)
 	if err != nil {
@@ -33,12 +34,12 @@ func (r Reader) Read(subject string, data []byte) (judge.Item, error) {
 	}
 	result, err := pipeline.DecodeResult(key, data)
 	if err != nil {
-		return judge.Item{}, fmt.Errorf("%w: %w", ErrMalformed, err)
-	}
-	if err := check(key, result); err != nil {
-		return judge.Item{}, err
+		return judge.Item{Key: key}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	item := judge.NewItem(result)
+	if err := check(key, result); err != nil {
+		return item, err
+	}
 	if key.Name == rootCA || slices.Contains(r.Protected, key.Namespace) {
 		return item, fmt.Errorf("%w: ConfigMap %s/%s", ErrProtected, key.Namespace, key.Name)
 	}

@@ -1,0 +1,172 @@
+package writer_test
+
+import (
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("A failed fetch", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.start()
+	})
+
+	It("of a key without a value is told once, in a sentence without secrets", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.failure(w.want(cm, "mydata", url), 503))
+		got := w.get("cm")
+		Expect(got.Data).To(BeEmpty())
+		Expect(entry(got, "mydata")).To(And(
+			HaveField("Error", "BadStatus"), HaveField("SHA256", ""), HaveField("FailingURL()", url), HaveField("Attempts", uint32(1)),
+		))
+		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 503; key mydata has no value yet"))
+		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "POST events"}))
+	})
+
+	It("keeps the last good value, and tells so", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "good"))
+		w.apply(w.failure(due(w.want(cm, "mydata", url)), 404))
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"mydata": "good"}))
+		Expect(entry(got, "mydata")).To(And(HaveField("Error", "BadStatus"), HaveField("SHA256", sum("good")), HaveField("URL", url)))
+		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 404; key mydata keeps its last good value"))
+	})
+
+	It("is told again only when its reason changes, and its end once", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		want := w.want(cm, "mydata", url)
+		first := w.failure(want, 503)
+		w.apply(first)
+		more := func(class v1.FailureClass, attempts uint32, gaveUp bool) *v1.Result {
+			r := w.failure(due(w.want(cm, "mydata", url)), 503)
+			r.Cause = v1.Cause_CAUSE_RETRY
+			f := r.GetFailure()
+			f.Class, f.Attempts, f.GaveUp, f.FirstFailedAt = class, attempts, gaveUp, first.GetFailure().GetFirstFailedAt()
+			return r
+		}
+		w.apply(more(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 5, true))
+		Expect(w.events(cm)).To(HaveLen(1))
+		Expect(entry(w.get("cm"), "mydata")).To(And(HaveField("Attempts", uint32(5)), HaveField("GaveUp", true)))
+
+		w.apply(more(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 6, true))
+		Expect(w.events(cm)).To(HaveLen(2))
+		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("Timeout"))
+
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "well"))
+		Expect(w.events(cm)).To(ConsistOf(
+			"Warning BadStatus: data.example.com answered 503; key mydata has no value yet",
+			"Warning Timeout: data.example.com did not answer in time; key mydata has no value yet",
+			"Normal Recovered: data.example.com answered; key mydata is up to date again",
+		))
+		got := w.get("cm")
+		Expect(got.Data).To(HaveKeyWithValue("mydata", "well"))
+		Expect(entry(got, "mydata").Failing()).To(BeFalse())
+	})
+
+	It("that changes nothing writes nothing", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		first := w.failure(w.want(cm, "mydata", url), 503)
+		w.apply(first)
+		version := w.get("cm").ResourceVersion
+		second := w.failure(due(w.want(cm, "mydata", url)), 503)
+		second.GetFailure().FirstFailedAt = first.GetFailure().GetFirstFailedAt()
+		audit := w.failure(due(w.want(cm, "mydata", url)), 503)
+		audit.Cause = v1.Cause_CAUSE_AUDIT
+		audit.GetFailure().FirstFailedAt = timestamppb.New(time.Now().Add(time.Hour))
+		w.apply(second, audit)
+		Expect(w.get("cm").ResourceVersion).To(Equal(version))
+		Expect(w.events(cm)).To(HaveLen(1))
+	})
+
+	It("ends with the news that the body is still the same, without touching it", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "good"))
+		w.apply(w.failure(due(w.want(cm, "mydata", url)), 500))
+		r := w.result(due(w.want(cm, "mydata", url)))
+		r.Outcome = &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: sum("good")}}
+		w.apply(r)
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"mydata": "good"}))
+		Expect(entry(got, "mydata")).To(And(HaveField("Error", ""), HaveField("SHA256", sum("good"))))
+		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered:")))
+		Expect(w.events(cm)).To(HaveLen(2))
+	})
+
+	It("of a URL that is an address does not tell the address", func() {
+		const secret = "https://[2001:db8::1]:8443/x"
+		cm := w.create(asking("cm", "mydata="+secret))
+		r := w.failure(w.want(cm, "mydata", secret), 0)
+		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
+		r.GetFailure().Host = "2001:db8::1"
+		w.apply(r)
+		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: the address in the URL may not be visited; key mydata has no value yet"))
+		Expect(w.log).NotTo(gbytesSay("2001:db8"))
+	})
+
+	It("of every class is told in a sentence of its own", func() {
+		notFetched := []v1.FailureClass{
+			v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION,
+			v1.FailureClass_FAILURE_CLASS_KEY_EXISTS, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
+			v1.FailureClass_FAILURE_CLASS_WRITE_FAILED, v1.FailureClass_FAILURE_CLASS_MALFORMED,
+		}
+		seen := map[string]v1.FailureClass{}
+		for n := range v1.FailureClass_name {
+			class := v1.FailureClass(n)
+			if slices.Contains(notFetched, class) {
+				continue
+			}
+			name := "cm" + class.String()[len("FAILURE_CLASS_"):]
+			cm := w.create(asking(kubeName(name), "mydata="+url))
+			r := w.failure(w.want(cm, "mydata", url), 503)
+			r.GetFailure().Class = class
+			w.apply(r)
+			said := w.events(cm)
+			Expect(said).To(HaveLen(1), class.String())
+			Expect(said[0]).To(HavePrefix("Warning " + pipeline.Reason(class) + ": "))
+			note := said[0][len("Warning "+pipeline.Reason(class)+": "):]
+			Expect(note).To(And(ContainSubstring("data.example.com"), HaveSuffix("; key mydata has no value yet"), Not(ContainSubstring("secret"))))
+			Expect(seen).NotTo(HaveKey(note))
+			seen[note] = class
+		}
+	})
+
+	It("is told once even if the writer dies before it can, or after", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "good"))
+		failed := w.failure(due(w.want(cm, "mydata", url)), 500)
+		well := w.content(due(w.want(cm, "mydata", url)), "better")
+		w.calls.dropping("events") // the process ends before it can tell
+		w.publish(failed)
+		Eventually(w.calls.all).Should(ContainElement("POST events"))
+		w.stop()
+		w.calls.with(nil)
+		w.start()
+		w.settled()
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus")))
+
+		w.calls.dropping("events")
+		w.publish(well)
+		Eventually(w.calls.all).Should(ContainElement("POST events"))
+		w.stop()
+		w.calls.with(nil)
+		w.start()
+		w.settled()
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus"), HavePrefix("Normal Recovered")))
+		w.stop()
+		w.start() // a new process does not know what was said
+		w.again(failed)
+		w.again(well)
+		w.settled()
+		Expect(w.events(cm)).To(HaveLen(2))
+	})
+})

@@ -1,0 +1,197 @@
+package writer_test
+
+import (
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+var _ = Describe("A body that the API server will not take", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.start()
+	})
+
+	patches := func() (n int) {
+		for _, call := range w.calls.all() {
+			if call == "PATCH configmaps" {
+				n++
+			}
+		}
+		return n
+	}
+
+	It("because the object is immutable is told once, and not tried for ever", func() {
+		immutable := true
+		cm := asking("cm", "mydata="+url)
+		cm.Immutable = &immutable
+		cm = w.create(cm)
+		w.apply(w.content(w.want(cm, "mydata", url), "body"))
+		got := w.get("cm")
+		Expect(got.Data).To(BeEmpty())
+		Expect(entry(got, "mydata")).To(And(HaveField("Error", "Immutable"), HaveField("GaveUp", true)))
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "other body"))
+		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
+		Expect(w.events(cm)).To(ConsistOf("Warning Immutable: the ConfigMap is immutable; key mydata cannot be written"))
+		Expect(patches()).To(Equal(3), "refused, noted, refused")
+	})
+
+	It("because the object would be too large is told once, while its other keys are filled", func() {
+		big := strings.Repeat("x", 700_000)
+		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
+		w.stop()
+		a, b, c := w.content(w.want(cm, "a", url), big), w.content(w.want(cm, "b", url), big), w.content(w.want(cm, "c", url), "small")
+		w.publish(a, b, c)
+		w.config.Linger = 300 * time.Millisecond
+		w.start()
+		w.settled()
+		got := w.get("cm")
+		Expect(got.Data).To(And(HaveKeyWithValue("a", big), HaveKeyWithValue("c", "small"), HaveLen(2)))
+		Expect(entry(got, "b")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", "")))
+		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: with the answer of data.example.com the ConfigMap would be larger than the API server allows; key b has no value yet"))
+		By("holding for what is too large for a request, too")
+		w.apply(w.content(due(w.want(cm, "c", url)), strings.Repeat("\x01", 700_000)))
+		got = w.get("cm")
+		Expect(got.Data).To(HaveKeyWithValue("c", "small"))
+		Expect(entry(got, "c")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", sum("small"))))
+		Expect(w.events(cm)).To(ContainElement(HaveSuffix("key c keeps its last good value")))
+		By("recovering when it fits")
+		w.apply(w.content(due(w.want(cm, "b", url)), "small"))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("b", "small"))
+		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered: ")))
+	})
+
+	// validated gives a body the longest validators that are kept.
+	validated := func(r *v1.Result) *v1.Result {
+		r.GetContent().Etag = `"` + strings.Repeat("e", 250) + `"`
+		r.GetContent().LastModified = strings.Repeat("m", 250)
+		return r
+	}
+
+	It("because the annotations are full is written with a shorter status", func() {
+		cm := asking("cm", "mydata="+url)
+		cm.Annotations["other"] = strings.Repeat("x", 256<<10-1200)
+		cm = w.create(cm)
+		w.apply(validated(w.content(w.want(cm, "mydata", url), "body")))
+		Expect(entry(w.get("cm"), "mydata").ETag).To(HaveLen(252), "there was room")
+
+		cm = asking("full", "mydata="+url)
+		cm.Annotations["other"] = strings.Repeat("x", 256<<10-500)
+		cm = w.create(cm)
+		w.apply(validated(w.content(w.want(cm, "mydata", url), "body")))
+		got := w.get("full")
+		Expect(got.Data).To(HaveKeyWithValue("mydata", "body"))
+		Expect(entry(got, "mydata")).To(And(HaveField("ETag", ""), HaveField("SHA256", sum("body"))))
+	})
+
+	It("because there is no room even for a status is tried again until there is", func() {
+		cm := asking("cm", "mydata="+url)
+		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100)
+		cm = w.create(cm)
+		w.publish(w.content(w.want(cm, "mydata", url), "body"))
+		Eventually(func() []string { return w.events(cm) }).WithTimeout(5 * time.Second).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
+		Expect(w.get("cm").Data).To(BeEmpty())
+		w.edit("cm", func(cm *corev1.ConfigMap) { delete(cm.Annotations, "other") })
+		w.settled()
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
+	})
+
+	It("because a policy forbids it is told once, held back, and written when the policy is gone", func() {
+		forbid(w, "!has(object.data) || !('mydata' in object.data)")
+		cm := w.create(asking("cm", "mydata="+url+" other="+url))
+		want := w.want(cm, "mydata", url)
+		w.publish(w.content(want, "body"), w.content(w.want(cm, "other", url), "other body"))
+		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(5*time.Second).
+			Should(Equal(map[string]string{"other": "other body"}), "one key does not hold up the other")
+		Eventually(func() []string { return w.events(cm) }).WithTimeout(5 * time.Second).Should(ConsistOf(
+			"Warning WriteFailed: the API server refuses to write the answer of data.example.com; key mydata has no value yet; trying again"))
+		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("WriteFailed"))
+		Expect(w.waiting()).To(BeEquivalentTo(1))
+		permit(w)
+		w.settled()
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "body", "other": "other body"}))
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed"), HavePrefix("Normal Recovered")))
+		Expect(patches()).To(BeNumerically("<", 12), "no retry storm")
+	})
+
+	It("because a policy forbids any change is told once", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		forbid(w, "false")
+		w.publish(w.failure(w.want(cm, "mydata", url), 500))
+		Eventually(func() []string { return w.events(cm) }).WithTimeout(5 * time.Second).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
+		permit(w)
+		w.settled()
+		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("BadStatus"))
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Warning BadStatus: ")))
+	})
+
+	It("because its own messages contradict themselves is put aside", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		bad := w.content(w.want(cm, "mydata", url), "body")
+		bad.GetContent().Sha256 = sum("another body")
+		other := w.want(cm, "mydata", url)
+		other.Sha256 = sum("another body")
+		w.apply(bad, w.content(other, "body"))
+		Expect(w.get("cm").ResourceVersion).To(Equal(cm.ResourceVersion))
+		Expect(w.letters()).To(ConsistOf(
+			HaveField("Failure.Class", v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
+			HaveField("Failure.Class", v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
+		))
+	})
+})
+
+// forbid makes the API server refuse changes of ConfigMaps in the namespace of
+// the world unless the expression holds, and waits until it does.
+func forbid(w *world, unless string) {
+	GinkgoHelper()
+	fail := admissionv1.Fail
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: &fail,
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Update},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				},
+			}}},
+			Validations: []admissionv1.Validation{{Expression: unless + " || request.userInfo.username == 'nobody'"}},
+		},
+	}
+	policies := w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	bindings := w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	_, err := policies.Create(w.ctx(), policy, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) { _ = policies.Delete(ctx, w.namespace, metav1.DeleteOptions{}) })
+	_, err = bindings.Create(w.ctx(), &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: w.namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(permit, w)
+	probe := w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
+	Eventually(func() error {
+		probe.Data = map[string]string{"mydata": time.Now().String()}
+		_, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), probe, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("denied request")))
+}
+
+// permit ends forbid.
+func permit(w *world) {
+	_ = w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(w.ctx(), w.namespace, metav1.DeleteOptions{})
+}

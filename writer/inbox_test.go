@@ -1,0 +1,160 @@
+package writer_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("A message that cannot be meant", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.start()
+	})
+
+	raw := func(subject string, data []byte) {
+		GinkgoHelper()
+		_, err := w.js.Publish(w.ctx(), subject, data)
+		Expect(err).NotTo(HaveOccurred())
+	}
+
+	It("is put aside with all that is known of it, and holds up nobody", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		good := w.content(w.want(cm, "mydata", url), "body")
+		raw("curl.result.content.ns.name", []byte("too few tokens"))
+		raw("curl.result.content.ns.name.*", []byte("not escaped"))
+		raw(resultSubject(good), []byte("\xffgarbage"))
+		raw(resultSubject(good), nil)
+		raw(resultSubject(good), []byte(strings.Repeat("long ", 50_000)))
+		w.publish(good)
+		w.settled()
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
+		letters := w.letters()
+		Expect(letters).To(HaveLen(5))
+		for _, letter := range letters {
+			Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
+			Expect(len(letter.GetPayload())).To(BeNumerically("<=", 64<<10))
+		}
+		Expect(letters[0]).To(And(HaveField("Subject", "curl.result.content.ns.name"), HaveField("Payload", []byte("too few tokens"))))
+	})
+
+	DescribeTable("because of", func(spoil func(r *v1.Result), class v1.FailureClass) {
+		cm := w.create(asking("cm", "mydata="+url))
+		r := w.content(w.want(cm, "mydata", url), "body")
+		spoil(r)
+		w.apply(r)
+		Expect(w.letters()).To(ConsistOf(HaveField("Failure.Class", class)))
+		Expect(w.get("cm").ResourceVersion).To(Equal(cm.ResourceVersion))
+		Expect(w.calls.all()).To(BeEmpty())
+	},
+		Entry("no uid", func(r *v1.Result) { r.GetWant().Uid = "" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
+		Entry("no url", func(r *v1.Result) { r.GetWant().Url = "" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
+		Entry("no sequence", func(r *v1.Result) { r.Sequence = 0 }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
+		Entry("no outcome", func(r *v1.Result) { r.Outcome = nil }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
+		Entry("a key that is none", func(r *v1.Result) { r.GetWant().Key = "$patch" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
+		Entry("a name that is a path", func(r *v1.Result) { r.GetWant().Name = "../secrets/x" }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
+		Entry("a namespace that is a path", func(r *v1.Result) { r.GetWant().Namespace = ".." }, v1.FailureClass_FAILURE_CLASS_MALFORMED),
+		Entry("a protected namespace", func(r *v1.Result) { r.GetWant().Namespace = "kube-system" }, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
+		Entry("a protected name", func(r *v1.Result) { r.GetWant().Name = "kube-root-ca.crt" }, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
+	)
+
+	It("waits if it cannot be put aside", func() {
+		Expect(w.js.DeleteStream(w.ctx(), pipeline.Failures)).To(Succeed())
+		raw("curl.result.content.x.y.z", []byte("garbage"))
+		Eventually(func() string { return string(w.log.Contents()) }).WithTimeout(10 * time.Second).Should(ContainSubstring("was not put aside"))
+		Expect(w.waiting()).To(BeEquivalentTo(1))
+		_, err := pipeline.Ensure(w.ctx(), w.js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		w.settled()
+		Expect(w.letters()).To(HaveLen(1))
+	})
+})
+
+var _ = Describe("The end of the writer", func() {
+	It("finishes what was begun, gives the rest back, and leaves nothing to wait for", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		const n = 300
+		for i := range n {
+			cm := w.create(asking("cm-"+itoa(i), "mydata="+url))
+			w.publish(w.content(w.want(cm, "mydata", url), "body"))
+		}
+		w.start()
+		release := make(chan struct{})
+		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+			<-release
+			return next(r)
+		})
+		Eventually(w.calls.all).ShouldNot(BeEmpty())
+		context.AfterFunc(w.draining(), func() { close(release) })
+		w.stop()
+		left, err := w.waiting()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(left).To(BeNumerically(">", 0), "stopped in the middle")
+
+		w.start()
+		begun := time.Now()
+		w.settled()
+		Expect(time.Since(begun)).To(BeNumerically("<", pipeline.AckWait/3))
+		list, err := w.kube.CoreV1().ConfigMaps(w.namespace).List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, cm := range list.Items {
+			if strings.HasPrefix(cm.Name, "cm-") {
+				Expect(cm.Data).To(Equal(map[string]string{"mydata": "body"}))
+			}
+		}
+	})
+
+	It("does not wait for an API server that is away", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.calls.away()
+		w.publish(w.content(w.want(cm, "mydata", url), "a"), w.content(w.want(cm, "mydata", url), "b"))
+		Eventually(w.health.Ready).WithTimeout(15 * time.Second).Should(BeFalse())
+		begun := time.Now()
+		w.stop()
+		Expect(time.Since(begun)).To(BeNumerically("<", 3*time.Second))
+		Expect(w.waiting()).To(BeEquivalentTo(2))
+	})
+})
+
+var _ = Describe("The metrics", func() {
+	It("count what became of results, patches and messages", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "body"))
+		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} })
+		w.apply(w.failure(w.want(cm, "mydata", url), 500))
+		w.apply(w.content(w.want(cm, "other", url), "body"))
+		w.stop()
+		Expect(testutil.GatherAndCompare(w.metrics, strings.NewReader(`
+# HELP curlmethat_writer_results_total Results settled, by what became of them.
+# TYPE curlmethat_writer_results_total counter
+curlmethat_writer_results_total{verdict="gone"} 0
+curlmethat_writer_results_total{verdict="not_ours"} 0
+curlmethat_writer_results_total{verdict="refused"} 0
+curlmethat_writer_results_total{verdict="stale"} 1
+curlmethat_writer_results_total{verdict="unchanged"} 0
+curlmethat_writer_results_total{verdict="written"} 2
+# HELP curlmethat_writer_messages_total Messages taken off the queue, by how they were settled.
+# TYPE curlmethat_writer_messages_total counter
+curlmethat_writer_messages_total{settlement="ack"} 3
+# HELP curlmethat_writer_events_total Events said, by reason.
+# TYPE curlmethat_writer_events_total counter
+curlmethat_writer_events_total{reason="BadStatus"} 1
+`), "curlmethat_writer_results_total", "curlmethat_writer_messages_total", "curlmethat_writer_events_total")).To(Succeed())
+	})
+})

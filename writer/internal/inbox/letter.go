@@ -1,0 +1,42 @@
+package inbox
+
+import (
+	"fmt"
+	"net/url"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/writer/internal/judge"
+)
+
+// maxLetter is how much of a message, and of the want in it, is kept in a dead
+// letter, in bytes. What a message claims to want may be anything.
+const maxLetter = 64 << 10
+
+// letter returns what is kept of a message that cannot be applied.
+func letter(m jetstream.Msg, item judge.Item, why error) *v1.DeadLetter {
+	d := &v1.DeadLetter{
+		Failure:  &v1.Failure{Class: classOf(why), GaveUp: true},
+		Sequence: item.Result.GetSequence(),
+		Subject:  m.Subject(),
+		Payload:  m.Data()[:min(len(m.Data()), maxLetter)],
+	}
+	if want := item.Result.GetWant(); want != nil && proto.Size(want) <= maxLetter {
+		d.Want = want
+		if u, err := url.Parse(want.GetUrl()); err == nil {
+			d.Failure.Host = u.Hostname()
+		}
+	}
+	return d
+}
+
+// letterID names a message, so that it is put aside only once.
+func letterID(m jetstream.Msg) string {
+	meta, err := m.Metadata()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s.%d.%d", meta.Stream, meta.Sequence.Stream, meta.Timestamp.UnixNano())
+}

@@ -1,0 +1,179 @@
+package writer_test
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var _ = Describe("An API server in trouble", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	lines := func(level string) (found []string) {
+		for line := range strings.SplitSeq(string(w.log.Contents()), "\n") {
+			if strings.Contains(line, `"level":"`+level+`"`) {
+				found = append(found, line)
+			}
+		}
+		return found
+	}
+
+	It("that loses the answer to a patch sees no second one", func() {
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.calls.losing(http.MethodPatch, 1)
+		w.publish(w.content(w.want(cm, "mydata", url), "body"))
+		var version string
+		Eventually(func() map[string]string {
+			got := w.get("cm")
+			version = got.ResourceVersion
+			return got.Data
+		}).Should(HaveKey("mydata"))
+		w.settled()
+		Expect(w.get("cm").ResourceVersion).To(Equal(version))
+	})
+
+	It("that is away is waited for, said once, and used within seconds when it is back", func() {
+		w.start()
+		names := []string{"a", "b", "c", "d", "e", "f"}
+		for _, name := range names {
+			w.create(asking(name, "mydata="+url))
+		}
+		w.calls.away()
+		for _, name := range names {
+			cm := w.get(name)
+			w.publish(w.content(w.want(cm, "mydata", url), "body"))
+		}
+		Eventually(w.health.Ready).WithTimeout(5 * time.Second).Should(BeFalse())
+		Consistently(w.waiting).WithTimeout(2 * time.Second).Should(BeEquivalentTo(len(names)))
+		Expect(lines("warn")).To(HaveLen(1), "one line for the change of state")
+		Expect(len(w.calls.all())).To(BeNumerically("<", 20), "no hot loop")
+		w.calls.with(nil)
+		back := time.Now()
+		w.settled()
+		Expect(time.Since(back)).To(BeNumerically("<", 12*time.Second))
+		for _, name := range names {
+			Expect(w.get(name).Data).To(HaveKeyWithValue("mydata", "body"))
+		}
+		Eventually(w.health.Ready).Should(BeTrue())
+		Expect(lines("warn")).To(HaveLen(1))
+	})
+
+	It("is found ready again even when nothing is to be written", func() {
+		w.calls.away()
+		w.startWithout()
+		Eventually(func() bool { return strings.Contains(string(w.log.Contents()), "does not serve us") }).WithTimeout(5 * time.Second).Should(BeTrue())
+		Expect(w.health.Ready()).To(BeFalse())
+		w.calls.with(nil)
+		Eventually(w.health.Ready).WithTimeout(10 * time.Second).Should(BeTrue())
+	})
+
+	It("that asks to be left alone is left alone for so long", func() {
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.calls.answering(http.MethodPatch, http.StatusTooManyRequests, http.Header{"Retry-After": {"3"}}, "Too many requests, please try again later.\n")
+		asked := time.Now()
+		w.publish(w.content(w.want(cm, "mydata", url), "body"))
+		Eventually(w.calls.all).Should(HaveLen(1))
+		w.calls.with(nil)
+		w.settled()
+		Expect(time.Since(asked)).To(BeNumerically("~", 3*time.Second+500*time.Millisecond, 1500*time.Millisecond))
+		Expect(w.calls.all()).To(HaveLen(2))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
+	})
+
+	DescribeTable("is tried again after", func(code int, body string) {
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.calls.answering(http.MethodPatch, code, nil, body)
+		w.publish(w.content(w.want(cm, "mydata", url), "body"))
+		Eventually(w.calls.all).Should(HaveLen(1))
+		w.calls.with(nil)
+		w.settled()
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
+		Expect(w.events(cm)).To(BeEmpty())
+	},
+		Entry("500", 500, "Internal Server Error"),
+		Entry("503", 503, "the server is currently unable to handle the request"),
+		Entry("504", 504, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","code":504}`),
+		Entry("429 without a delay", 429, "Too many requests"),
+		Entry("404 by something in between", 404, "404 page not found"),
+		Entry("502 by something in between", 502, "<html>Bad Gateway</html>"),
+		Entry("200 with nonsense", 200, "<html>Welcome to the portal</html>"),
+	)
+
+	It("whose webhook is broken holds up only the objects that it is for", func() {
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.calls.answering(http.MethodPatch, 500, nil, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,`+
+			`"message":"Internal error occurred: failed calling webhook \"x.example.com\": failed to call webhook: connection refused"}`)
+		w.publish(w.content(w.want(cm, "mydata", url), "body"))
+		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
+		Expect(w.health.Ready()).To(BeTrue())
+		w.calls.with(nil)
+		w.settled()
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
+	})
+
+	It("that takes the permission away is told once, said once, and recovers by itself", func() {
+		roles, bindings := w.kube.RbacV1().Roles(w.namespace), w.kube.RbacV1().RoleBindings(w.namespace)
+		user := "writer-" + w.namespace
+		permit := func(name string, rules ...rbacv1.PolicyRule) {
+			_, err := roles.Create(w.ctx(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			_, err = bindings.Create(w.ctx(), &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+				Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user}},
+			}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		permit("events", rbacv1.PolicyRule{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}})
+		w.cluster.Impersonate.UserName = user
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		other := w.create(asking("other", "mydata="+url))
+		w.publish(w.content(w.want(cm, "mydata", url), "body"), w.content(w.want(other, "mydata", url), "body"))
+		Eventually(w.health.Ready).Should(BeFalse())
+		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(
+			"Warning WriteFailed: curl-me-that may not write ConfigMaps in this namespace; key mydata waits until it may"))
+		Consistently(w.waiting).WithTimeout(2 * time.Second).Should(BeEquivalentTo(2))
+		Expect(lines("error")).To(HaveLen(1))
+		Expect(lines("error")[0]).To(ContainSubstring("grant get and patch of configmaps"))
+		permit("configmaps", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch"}})
+		w.settled()
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
+		Expect(w.get("other").Data).To(HaveKeyWithValue("mydata", "body"))
+		Expect(w.health.Ready()).To(BeTrue())
+		Expect(w.events(cm)).To(HaveLen(1))
+	})
+
+	It("that takes no Events does not keep values from being written", func() {
+		roles, bindings := w.kube.RbacV1().Roles(w.namespace), w.kube.RbacV1().RoleBindings(w.namespace)
+		user := "writer-" + w.namespace
+		_, err := roles.Create(w.ctx(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "configmaps"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch"}},
+		}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = bindings.Create(w.ctx(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "configmaps"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "configmaps"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		w.cluster.Impersonate.UserName = user
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.failure(w.want(cm, "mydata", url), 500))
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
+		Expect(lines("error")).To(HaveLen(1))
+	})
+})

@@ -1,0 +1,179 @@
+package writer_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+var _ = Describe("A key that somebody else owns", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.start()
+	})
+
+	readFirst := func(want *v1.Want) *v1.Want {
+		want.ReadFirst = true
+		return want
+	}
+	// hold sets the value of the key as a person would.
+	hold := func(value string) func(*corev1.ConfigMap) {
+		return func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"mydata": value} }
+	}
+	// unrecorded empties the record of who owns what, as anybody may.
+	unrecorded := func(name string) *corev1.ConfigMap {
+		GinkgoHelper()
+		cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), name, types.MergePatchType,
+			[]byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cm.ManagedFields).To(BeEmpty())
+		return cm
+	}
+
+	It("and that we never wrote is never overwritten, which is told once", func() {
+		cm := asking("cm", "mydata="+url)
+		cm.Data = map[string]string{"mydata": "theirs"}
+		cm = w.create(cm)
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "ours"))
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "ours, later"), w.failure(due(w.want(cm, "mydata", url)), 500))
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"mydata": "theirs"}))
+		Expect(entry(got, "mydata")).To(And(HaveField("Error", "KeyExists"), HaveField("SHA256", "")))
+		Expect(w.events(cm)).To(ConsistOf("Warning KeyExists: key mydata exists and was not written by curl-me-that; it stays as it is until it is removed"))
+	})
+
+	It("is taken when it appears between the fetch and the write", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		r := w.content(w.want(cm, "mydata", url), "ours")
+		w.edit("cm", hold("theirs"))
+		w.apply(r)
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "theirs"}))
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists")))
+	})
+
+	It("is filled once it has been removed", func() {
+		cm := asking("cm", "mydata="+url)
+		cm.Data = map[string]string{"mydata": "theirs"}
+		cm = w.create(cm)
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "ours"))
+		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = nil })
+		w.apply(w.content(w.want(got, "mydata", url), "ours"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "ours"}))
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists"), HavePrefix("Normal Recovered")))
+	})
+
+	It("but that we wrote before is repaired", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
+		got := w.edit("cm", hold("edited"))
+		want := readFirst(w.want(got, "mydata", url))
+		want.Drift, want.Cause = annotation.Owner(got.ManagedFields, "mydata").Fingerprint, v1.Cause_CAUSE_HEALED
+		w.apply(w.content(want, "ours"))
+		got = w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"mydata": "ours"}))
+		Expect(annotation.Owner(got.ManagedFields, "mydata").State).To(Equal(annotation.Ours))
+		Expect(entry(got, "mydata").Drift).To(BeEmpty())
+		Expect(w.events(cm)).To(BeEmpty(), "the watcher tells of drift")
+	})
+
+	It("and that we wrote before is repaired without a read when it is gone", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
+		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = nil })
+		want := w.want(got, "mydata", url)
+		want.Drift, want.Cause = annotation.Owner(got.ManagedFields, "mydata").Fingerprint, v1.Cause_CAUSE_HEALED
+		Expect(want.GetDrift()).To(Equal("none"))
+		w.calls.reset()
+		w.apply(w.content(want, "ours"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "ours"}))
+		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps"}))
+	})
+
+	It("and that holds what was fetched is only noted in the status, once", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "old"))
+		got := w.edit("cm", hold("new"))
+		fingerprint := annotation.Owner(got.ManagedFields, "mydata").Fingerprint
+		heal := func() *v1.Result {
+			want := readFirst(w.want(w.get("cm"), "mydata", url))
+			want.Drift, want.Cause = fingerprint, v1.Cause_CAUSE_HEALED
+			return w.content(want, "new")
+		}
+		w.apply(heal())
+		got = w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"mydata": "new"}))
+		Expect(entry(got, "mydata")).To(And(HaveField("SHA256", sum("new")), HaveField("Drift", fingerprint)))
+		Expect(annotation.Owner(got.ManagedFields, "mydata").Fingerprint).To(Equal(fingerprint))
+
+		w.apply(heal())
+		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
+	})
+
+	Context("where nobody knows who", func() {
+		It("is left alone if we never wrote it", func() {
+			cm := asking("cm", "mydata="+url)
+			cm.Data = map[string]string{"mydata": "theirs"}
+			w.create(cm)
+			cm = unrecorded("cm")
+			w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "ours"))
+			Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "theirs"}))
+			Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists")))
+		})
+
+		It("is written if it does not exist", func() {
+			w.create(asking("cm", "mydata="+url))
+			cm := unrecorded("cm")
+			w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "ours"))
+			got := w.get("cm")
+			Expect(got.Data).To(Equal(map[string]string{"mydata": "ours"}))
+			By("leaving the fingerprint by which the watcher is satisfied")
+			Expect(entry(got, "mydata").Drift).To(Equal(annotation.Owner(got.ManagedFields, "mydata").Fingerprint))
+
+			w.apply(w.content(readFirst(w.want(got, "mydata", url)), "ours"))
+			Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
+		})
+
+		It("is written if it holds what we wrote, or we wrote it once", func() {
+			cm := w.create(asking("cm", "mydata="+url))
+			w.apply(w.content(w.want(cm, "mydata", url), "ours"))
+			got := unrecorded("cm")
+			w.apply(w.content(readFirst(w.want(got, "mydata", url)), "newer"))
+			Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "newer"}))
+			w.edit("cm", hold("edited"))
+			got = unrecorded("cm")
+			w.apply(w.content(readFirst(w.want(got, "mydata", url)), "newer"))
+			Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "newer"}))
+		})
+	})
+
+	It("because entries were taken out of the record is looked at first", func() {
+		cm := asking("cm", "mydata="+url)
+		cm.Data = map[string]string{"mydata": "theirs"}
+		w.create(cm)
+		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} })
+		cm = w.edit("cm", func(cm *corev1.ConfigMap) {
+			cm.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`)
+		})
+		Expect(annotation.Owner(cm.ManagedFields, "mydata").State).To(Equal(annotation.None))
+		w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "ours"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "theirs"}))
+	})
+
+	It("keeps what others of the same object hold when the status is unreadable", func() {
+		cm := asking("cm", "mydata="+url)
+		cm.Annotations[annotation.StatusKey] = "{garbage"
+		cm.Data = map[string]string{"theirs": "value"}
+		cm = w.create(cm)
+		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"mydata": "ours", "theirs": "value"}))
+		Expect(entry(got, "mydata").SHA256).To(Equal(sum("ours")))
+	})
+})

@@ -1,0 +1,123 @@
+package writer_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+var _ = Describe("A pair taken out of the annotation", func() {
+	var w *world
+
+	// taken returns an object with the keys a and b, of which b is no longer
+	// asked for.
+	taken := func() *corev1.ConfigMap {
+		GinkgoHelper()
+		cm := w.create(asking("cm", "a="+url+" b="+url))
+		w.apply(w.content(w.want(cm, "a", url), "A"), w.content(w.want(cm, "b", url), "B"))
+		return w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations[annotation.DefaultKey] = "a=" + url })
+	}
+
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	It("takes the key with it", func() {
+		w.start()
+		w.apply(w.removed(taken(), "b"))
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"a": "A"}))
+		Expect(entry(got, "b")).To(BeZero())
+		Expect(entry(got, "a").SHA256).To(Equal(sum("A")))
+	})
+
+	It("takes the status with it when it was the last", func() {
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "\xff"))
+		got := w.edit("cm", func(cm *corev1.ConfigMap) { delete(cm.Annotations, annotation.DefaultKey) })
+		w.apply(w.removed(got, "mydata"))
+		got = w.get("cm")
+		Expect(got.Annotations).To(BeEmpty())
+		Expect(got.BinaryData).To(BeEmpty())
+	})
+
+	It("leaves the key where --prune=false", func() {
+		w.config.Prune = false
+		w.start()
+		w.apply(w.removed(taken(), "b"))
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
+		Expect(entry(got, "b")).To(BeZero())
+	})
+
+	It("leaves the key when it is asked for again", func() {
+		w.start()
+		cm := taken()
+		r := w.removed(cm, "b")
+		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations[annotation.DefaultKey] = "a=" + url + " b=" + url })
+		w.apply(r)
+		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
+	})
+
+	It("leaves the key when somebody else has taken it over", func() {
+		w.start()
+		taken()
+		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data["b"] = "theirs now" })
+		w.apply(w.removed(got, "b"))
+		got = w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "theirs now"}))
+		Expect(entry(got, "b")).To(BeZero())
+	})
+
+	It("leaves the key when the annotation cannot be understood, or the object is suspended", func() {
+		w.start()
+		taken()
+		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations[annotation.DefaultKey] = "a=" + url + " oops" })
+		w.apply(w.removed(got, "b"))
+		Expect(w.get("cm").Data).To(HaveKey("b"))
+		got = w.edit("cm", func(cm *corev1.ConfigMap) {
+			cm.Annotations[annotation.DefaultKey] = "a=" + url
+			cm.Annotations["x-kv8s.io/curl-suspend"] = "true"
+		})
+		w.apply(w.removed(got, "b"))
+		Expect(w.get("cm").Data).To(HaveKey("b"))
+	})
+
+	It("goes by the value where nobody knows who owns the key", func() {
+		w.start()
+		taken()
+		empty := func() *corev1.ConfigMap {
+			cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "cm", types.MergePatchType,
+				[]byte(`{"metadata":{"managedFields":[{}]}}`), metav1.PatchOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			return cm
+		}
+		w.apply(w.removed(empty(), "b"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"a": "A"}))
+
+		w.edit("cm", func(cm *corev1.ConfigMap) {
+			delete(cm.Annotations, annotation.DefaultKey)
+			cm.Data["a"] = "edited"
+		})
+		w.apply(w.removed(empty(), "a"))
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"a": "edited"}))
+		Expect(got.Annotations).To(BeEmpty())
+	})
+
+	It("does not come back when the body arrives late, and is written once however often it is told", func() {
+		w.start()
+		cm := taken()
+		late := w.content(w.want(cm, "b", url), "late")
+		r := w.removed(cm, "b")
+		w.apply(r)
+		version := w.get("cm").ResourceVersion
+		w.apply(late)
+		w.again(r)
+		w.settled()
+		Expect(w.get("cm").ResourceVersion).To(Equal(version))
+	})
+})

@@ -1,0 +1,164 @@
+package writer_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+var _ = Describe("A result that came too late", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.start()
+	})
+
+	DescribeTable("changes nothing once the object", func(change func(*corev1.ConfigMap)) {
+		cm := w.create(asking("cm", "mydata="+url))
+		want := w.want(cm, "mydata", url)
+		got := w.edit("cm", change)
+		w.apply(w.content(want, "late"), w.failure(want, 500))
+		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
+		Expect(w.events(cm)).To(BeEmpty())
+	},
+		Entry("asks for another URL", func(cm *corev1.ConfigMap) {
+			cm.Annotations[annotation.DefaultKey] = "mydata=https://other.example.com"
+		}),
+		Entry("asks for another query", func(cm *corev1.ConfigMap) {
+			cm.Annotations[annotation.DefaultKey] = "mydata=" + url + "1"
+		}),
+		Entry("asks for another key", func(cm *corev1.ConfigMap) {
+			cm.Annotations[annotation.DefaultKey] = "other=" + url
+		}),
+		Entry("asks for nothing", func(cm *corev1.ConfigMap) { delete(cm.Annotations, annotation.DefaultKey) }),
+		Entry("asks in a way that cannot be understood", func(cm *corev1.ConfigMap) {
+			cm.Annotations[annotation.DefaultKey] = "mydata=" + url + " nonsense"
+		}),
+		Entry("is suspended", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-suspend"] = "true" }),
+		Entry("is to be ignored", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"reconciler": "ignore"} }),
+	)
+
+	It("does not enter an object that demands another digest", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		want := w.want(cm, "mydata", url)
+		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum("right") })
+		w.apply(w.content(want, "wrong"))
+		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
+		w.apply(w.content(w.want(got, "mydata", url), "right"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "right"}))
+	})
+
+	It("does not create an object that is gone", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		Expect(w.kube.CoreV1().ConfigMaps(w.namespace).Delete(w.ctx(), "cm", metav1.DeleteOptions{})).To(Succeed())
+		w.apply(w.content(w.want(cm, "mydata", url), "late"), w.failure(w.want(cm, "mydata", url), 500), w.removed(cm, "mydata"),
+			w.content(due(w.want(cm, "mydata", url)), "later"))
+		_, err := w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx(), "cm", metav1.GetOptions{})
+		Expect(err).To(MatchError(ContainSubstring("not found")))
+		Expect(w.eventObjects()).To(BeEmpty())
+	})
+
+	It("does not enter an object that was created again", func() {
+		old := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(old, "mydata", url), "first"))
+		old = w.get("cm")
+		Expect(w.kube.CoreV1().ConfigMaps(w.namespace).Delete(w.ctx(), "cm", metav1.DeleteOptions{})).To(Succeed())
+		next := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(old, "mydata", url), "late"), w.failure(due(w.want(old, "mydata", url)), 500))
+		Expect(w.get("cm").ResourceVersion).To(Equal(next.ResourceVersion))
+		By("nor does a version that fits by accident help it")
+		forged := w.want(next, "mydata", url)
+		forged.Uid = string(old.UID)
+		w.apply(w.content(forged, "forged"))
+		Expect(w.get("cm").ResourceVersion).To(Equal(next.ResourceVersion))
+
+		w.apply(w.content(w.want(next, "mydata", url), "second"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "second"}))
+	})
+
+	It("does not hold up the writer when its namespace is going away", func() {
+		cm := asking("cm", "mydata="+url)
+		cm.Finalizers = []string{"example.com/keep"}
+		cm = w.create(cm)
+		Expect(w.kube.CoreV1().Namespaces().Delete(w.ctx(), w.namespace, metav1.DeleteOptions{})).To(Succeed())
+		w.apply(w.content(w.want(cm, "mydata", url), "late"), w.failure(w.want(cm, "mydata", url), 500))
+		Expect(w.log).NotTo(gbytesSay(`"error"`))
+	})
+
+	It("from before the streams were made anew yields to one from after", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		old := w.content(w.want(cm, "mydata", url), "old stream")
+		old.Sequence = 1_000_000
+		fresh := w.want(cm, "mydata", url)
+		fresh.Epoch = w.epoch + 1
+		r := w.content(fresh, "new stream")
+		r.Sequence = 1
+		w.apply(r)
+		w.apply(old)
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "new stream"}))
+	})
+
+	It("cannot undo what came after it in the same moment", func() {
+		w.stop()
+		cm := w.create(asking("cm", "mydata="+url))
+		older, newer := w.content(w.want(cm, "mydata", url), "older"), w.content(w.want(cm, "mydata", url), "newer")
+		failed := w.failure(w.want(cm, "mydata", url), 500)
+		w.publish(failed, newer, older)
+		w.config.Linger = 300 * time.Millisecond
+		w.start()
+		w.settled()
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"mydata": "newer"}))
+		Expect(entry(got, "mydata").Error).To(Equal("BadStatus"), "its trigger was the last")
+		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "POST events"}))
+	})
+})
+
+var _ = Describe("An object that somebody edits all the time", func() {
+	It("gets our value, and keeps all of theirs", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		done, edits := make(chan struct{}), make(chan int, 1)
+		go func() {
+			defer GinkgoRecover()
+			n := 0
+			ticker := time.NewTicker(10 * time.Millisecond)
+			defer ticker.Stop()
+			for {
+				select {
+				case <-done:
+					edits <- n
+					return
+				case <-ticker.C:
+				}
+				got := w.get("cm")
+				if got.Data == nil {
+					got.Data = map[string]string{}
+				}
+				got.Data["theirs"] = time.Now().String()
+				if _, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), got, metav1.UpdateOptions{FieldManager: "person"}); err == nil {
+					n++
+				}
+			}
+		}()
+		for i := range 20 {
+			cause := w.want(cm, "mydata", url)
+			r := w.content(cause, "value "+string(rune('a'+i)))
+			r.Cause = v1.Cause_CAUSE_REFRESH
+			w.apply(r)
+		}
+		close(done)
+		Expect(<-edits).To(BeNumerically(">", 3))
+		got := w.get("cm")
+		Expect(got.Data).To(HaveKeyWithValue("mydata", "value t"))
+		Expect(got.Data).To(HaveKey("theirs"))
+	})
+})

@@ -1,0 +1,86 @@
+package writer_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/types"
+)
+
+// send passes a request on to the real API server.
+type send = func(*http.Request) (*http.Response, error)
+
+var errCut = errors.New("the connection was cut")
+
+// dropping fails every request about a resource.
+func (c *calls) dropping(resource string) {
+	c.with(func(r *http.Request, next send) (*http.Response, error) {
+		if containsSegment(r.URL.Path, resource) {
+			return nil, errCut
+		}
+		return next(r)
+	})
+}
+
+// away fails every request.
+func (c *calls) away() {
+	c.with(func(*http.Request, send) (*http.Response, error) { return nil, errCut })
+}
+
+// losing passes the first requests of a method on, but loses the answers.
+func (c *calls) losing(method string, n int) {
+	c.with(func(r *http.Request, next send) (*http.Response, error) {
+		response, err := next(r)
+		if r.Method != method || err != nil || n == 0 {
+			return response, err
+		}
+		n--
+		_ = response.Body.Close()
+		return nil, errCut
+	})
+}
+
+// answering answers every request of a method as an API server in trouble does.
+func (c *calls) answering(method string, code int, header http.Header, body string) {
+	c.with(func(r *http.Request, next send) (*http.Response, error) {
+		if r.Method != method {
+			return next(r)
+		}
+		if header == nil {
+			header = http.Header{}
+		}
+		header.Set("Content-Type", "text/plain")
+		if strings.HasPrefix(body, "{") {
+			header.Set("Content-Type", "application/json")
+		}
+		return &http.Response{
+			StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+		}, nil
+	})
+}
+
+// gbytesSay matches anywhere in what was logged.
+func gbytesSay(text string) types.GomegaMatcher { return &logged{text: text} }
+
+type logged struct{ text string }
+
+func (l *logged) Match(actual any) (bool, error) {
+	buffer, ok := actual.(*gbytes.Buffer)
+	if !ok {
+		return false, errors.New("not a log")
+	}
+	return strings.Contains(string(buffer.Contents()), l.text), nil
+}
+
+func (l *logged) FailureMessage(any) string { return "expected the log to say " + l.text }
+
+func (l *logged) NegatedFailureMessage(any) string { return "expected the log not to say " + l.text }
+
+// kubeName makes a legal name.
+func kubeName(text string) string {
+	return strings.ToLower(strings.ReplaceAll(text, "_", "-"))
+}
