@@ -81,8 +81,7 @@ var _ = Describe("The command line", func() {
 
 var _ = Describe("fetcher check", func() {
 	code := func(err error) int {
-		var exit service.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[service.ExitError](err); ok {
 			Expect(exit.Silent).To(BeTrue(), "all has been said")
 			return exit.Code
 		}

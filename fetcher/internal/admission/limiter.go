@@ -12,7 +12,7 @@ const (
 	contention = 10 * time.Second
 	// guess is the part of the patience after which a host is thought to hang
 	// that has given back no slot.
-	guess = 5
+	guess = 10
 	// sweepAt is the number of hosts or namespaces above which those that
 	// nothing needs to be known of are looked for and forgotten.
 	sweepAt = 1024

@@ -72,7 +72,7 @@ func TestNobodyWaitsForAHangingHost(t *testing.T) {
 		began := time.Now()
 		refused(t, l, "a", "ns", admission.HostBusy)
 		learnt := time.Since(began)
-		if learnt != limits().Patience/5 {
+		if learnt != limits().Patience/10 {
 			t.Errorf("waited for %s to learn that the host hangs", learnt)
 		}
 		for range 10 {

@@ -15,7 +15,7 @@ type Limits struct {
 	// hold while others want slots, too.
 	Share float64
 	// Patience is how long a caller waits for a slot of a host that is quick;
-	// a fifth of it while no slot of the host comes free.
+	// a tenth of it while no slot of the host comes free.
 	Patience time.Duration
 	// Pause is the shortest time after which to come back.
 	Pause time.Duration

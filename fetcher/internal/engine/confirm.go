@@ -32,9 +32,11 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) end {
 	case sequence > t.wantSequence || want == nil:
 		return end{outcome: superseded}
 	}
-	// The object has changed since, if only by our own hand: its status is old,
-	// and a write at its resource version would conflict.
-	want.Status, want.ReadFirst = "", true
+	if !t.untried() {
+		// The object has changed since, if only by our own hand: its status is
+		// old, and a write at its resource version would conflict.
+		want.Status, want.ReadFirst = "", true
+	}
 	t.want = want
 	return end{}
 }

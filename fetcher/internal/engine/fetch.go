@@ -66,8 +66,7 @@ type failure struct {
 
 // failureOf returns what went wrong with a GET.
 func failureOf(err error) failure {
-	var f *get.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*get.Error](err); ok {
 		return failure{Error: *f, said: f.Error()}
 	}
 	// The context of a GET ends by its own deadline only.

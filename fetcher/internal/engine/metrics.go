@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -93,13 +92,8 @@ func (m *Metrics) ObservePhase(p get.Phase, d time.Duration) {
 
 // got counts a GET.
 func (m *Metrics) got(r get.Response, err error) {
-	var f *get.Error
-	switch {
-	case errors.As(err, &f):
-		m.gets.WithLabelValues(pipeline.Reason(f.Class)).Inc()
-		return
-	case err != nil:
-		m.gets.WithLabelValues(pipeline.Reason(v1.FailureClass_FAILURE_CLASS_TIMEOUT)).Inc()
+	if err != nil {
+		m.gets.WithLabelValues(pipeline.Reason(failureOf(err).Class)).Inc()
 		return
 	}
 	m.gets.WithLabelValues("ok").Inc()

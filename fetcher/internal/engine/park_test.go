@@ -38,6 +38,16 @@ var _ = Describe("A host without a free slot", func() {
 		Expect(f.parked("host_busy")).To(Equal(1))
 	})
 
+	It("leaves to the writer what its fast path needs, though the want comes back as due", func() {
+		want := w.want(serve(says("hello there")).URL)
+		sequence := w.publish(want)
+		Expect(w.next().Ack()).To(Succeed())
+		w.fire(&v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_PARKED})
+		w.fetcher().step()
+		Expect(w.result().GetWant().GetStatus()).To(Equal(want.GetStatus()))
+		Expect(w.result().GetWant().GetReadFirst()).To(BeFalse())
+	})
+
 	It("does not keep others waiting", func() {
 		const each = 500
 		hanging, instant := w.hangs(), serve(says("hello there"))

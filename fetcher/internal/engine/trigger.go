@@ -75,7 +75,10 @@ func (e *Engine) decode(m jetstream.Msg) (*trigger, error) {
 	return t, err
 }
 
+// take reads a due. Its want is old, and without the status of its time: only
+// a writer that reads first may use it.
 func (t *trigger) take(due *v1.Due) {
+	due.GetWant().ReadFirst = true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
 	t.attempts, t.reported = due.GetAttempts(), due.GetReported()
 	t.kept, t.replayOf = due.GetSettled(), due.GetReplayOf()
@@ -85,6 +88,12 @@ func (t *trigger) take(due *v1.Due) {
 }
 
 func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
+
+// untried tells that the message only repeats a want for which no attempt
+// could be made.
+func (t *trigger) untried() bool {
+	return t.cause == v1.Cause_CAUSE_PARKED && t.attempts == 0 && t.firstFailed.IsZero() && t.kept == nil
+}
 
 // overtaken tells whether others may have worked on the key since the message
 // was first delivered. The writer then may drop the outcome, for an older
@@ -118,11 +127,11 @@ const slimAbove = pipeline.MaxRequestBytes - 8<<10
 // want itself when the timer has fired.
 func slim(w *v1.Want) *v1.Want {
 	w = proto.CloneOf(w)
-	w.Status, w.Settled = "", nil
+	w.Status, w.Settled, w.ReadFirst = "", nil, true
 	if proto.Size(w) > slimAbove {
 		w = &v1.Want{
 			Namespace: w.GetNamespace(), Name: w.GetName(), Key: w.GetKey(),
-			Uid: w.GetUid(), Url: w.GetUrl(), Refresh: w.GetRefresh(), Epoch: w.GetEpoch(),
+			Uid: w.GetUid(), Url: w.GetUrl(), Refresh: w.GetRefresh(), Epoch: w.GetEpoch(), ReadFirst: true,
 		}
 	}
 	return w

@@ -137,6 +137,16 @@ var _ = Describe("A message", func() {
 			Expect(m.Ack()).To(Succeed())
 		})
 
+		It("and comes again and again never makes the writer trust the status that it lacks", func() {
+			w.fire(&v1.Due{Want: want, WantSequence: sequence})
+			for range 5 {
+				Expect(w.next().Nak()).To(Succeed())
+			}
+			f.step()
+			Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))
+			Expect(w.result().GetWant().GetReadFirst()).To(BeTrue())
+		})
+
 		It("fetches what the want says now, not what the timer remembers", func() {
 			remembered := w.want(o.URL + "/remembered")
 			w.fire(&v1.Due{Want: remembered, WantSequence: sequence})

@@ -32,7 +32,7 @@ import (
 // world is a broker with the streams of the pipeline, and what a spec does
 // with them.
 type world struct {
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // a world lives as long as its spec
 	server *natstest.Server
 	js     jetstream.JetStream
 	client *pipeline.Client
