@@ -14,6 +14,7 @@ const (
 	failurePrefix = "curl.result.failure."
 	removedPrefix = "curl.result.removed."
 	deadPrefix    = "curl.failure."
+	auditPrefix   = "curl.audit."
 )
 
 // Key names one key of one ConfigMap.

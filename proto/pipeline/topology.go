@@ -110,8 +110,8 @@ func (t Topology) streams() []jetstream.StreamConfig {
 		},
 		{
 			Name:              Failures,
-			Description:       "curl-me-that: what could not be done, for replay",
-			Subjects:          []string{deadPrefix + ">"},
+			Description:       "curl-me-that: what could not be done, for replay, and what operators did",
+			Subjects:          []string{deadPrefix + ">", auditPrefix + ">"},
 			Retention:         jetstream.LimitsPolicy,
 			MaxMsgsPerSubject: 10,
 			MaxAge:            t.FailureAge,

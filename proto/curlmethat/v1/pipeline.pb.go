@@ -1095,6 +1095,117 @@ func (x *DeadLetter) GetReplayOf() uint64 {
 	return 0
 }
 
+// Audit records what an operator did to the pipeline: the payload of
+// curl.audit.<action>.<user>.<id>. It is published when the work begins, and
+// once more under the same subject when it is done.
+type Audit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was done: replay, refetch, purge, pause or resume.
+	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
+	// Name of the NATS user.
+	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// What was asked for, as on the command line.
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// How many messages it was meant for.
+	Selected uint64 `protobuf:"varint,4,opt,name=selected,proto3" json:"selected,omitempty"`
+	// How many were published or removed.
+	Done uint64 `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`
+	// How many were passed over, such as failures that are no longer wanted.
+	Skipped uint64 `protobuf:"varint,6,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// When it began.
+	BeganAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=began_at,json=beganAt,proto3" json:"began_at,omitempty"`
+	// When it was done; absent: it is under way, or was broken off.
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Audit) Reset() {
+	*x = Audit{}
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Audit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Audit) ProtoMessage() {}
+
+func (x *Audit) ProtoReflect() protoreflect.Message {
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Audit.ProtoReflect.Descriptor instead.
+func (*Audit) Descriptor() ([]byte, []int) {
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Audit) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Audit) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Audit) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *Audit) GetSelected() uint64 {
+	if x != nil {
+		return x.Selected
+	}
+	return 0
+}
+
+func (x *Audit) GetDone() uint64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Audit) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *Audit) GetBeganAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BeganAt
+	}
+	return nil
+}
+
+func (x *Audit) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
 var File_curlmethat_v1_pipeline_proto protoreflect.FileDescriptor
 
 const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
@@ -1173,7 +1284,16 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\asnippet\x18\x05 \x01(\fR\asnippet\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12\x18\n" +
 	"\apayload\x18\a \x01(\fR\apayload\x12\x1b\n" +
-	"\treplay_of\x18\b \x01(\x04R\breplayOf*\xcd\x01\n" +
+	"\treplay_of\x18\b \x01(\x04R\breplayOf\"\x83\x02\n" +
+	"\x05Audit\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x1a\n" +
+	"\bselected\x18\x04 \x01(\x04R\bselected\x12\x12\n" +
+	"\x04done\x18\x05 \x01(\x04R\x04done\x12\x18\n" +
+	"\askipped\x18\x06 \x01(\x04R\askipped\x125\n" +
+	"\bbegan_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\abeganAt\x125\n" +
+	"\bended_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt*\xcd\x01\n" +
 	"\x05Cause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tCAUSE_NEW\x10\x01\x12\x11\n" +
@@ -1220,7 +1340,7 @@ func file_curlmethat_v1_pipeline_proto_rawDescGZIP() []byte {
 }
 
 var file_curlmethat_v1_pipeline_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(Cause)(0),                    // 0: curlmethat.v1.Cause
 	(FailureClass)(0),             // 1: curlmethat.v1.FailureClass
@@ -1233,36 +1353,39 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(*Failure)(nil),               // 8: curlmethat.v1.Failure
 	(*Removed)(nil),               // 9: curlmethat.v1.Removed
 	(*DeadLetter)(nil),            // 10: curlmethat.v1.DeadLetter
-	(*durationpb.Duration)(nil),   // 11: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*Audit)(nil),                 // 11: curlmethat.v1.Audit
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 }
 var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
-	11, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
+	12, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
 	3,  // 2: curlmethat.v1.Want.settled:type_name -> curlmethat.v1.Settled
-	12, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
+	13, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
 	2,  // 4: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
 	0,  // 5: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	12, // 6: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	13, // 6: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
 	1,  // 7: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
 	3,  // 8: curlmethat.v1.Due.settled:type_name -> curlmethat.v1.Settled
 	2,  // 9: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
 	0,  // 10: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	12, // 11: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	13, // 11: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
 	6,  // 12: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
 	7,  // 13: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
 	8,  // 14: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
 	9,  // 15: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
 	1,  // 16: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	12, // 17: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	13, // 17: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
 	2,  // 18: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
 	8,  // 19: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	12, // 20: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	13, // 20: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	13, // 21: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
+	13, // 22: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }
@@ -1282,7 +1405,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_curlmethat_v1_pipeline_proto_rawDesc), len(file_curlmethat_v1_pipeline_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

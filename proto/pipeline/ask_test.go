@@ -1,0 +1,123 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("What an operator asks for", func() {
+	var (
+		js     jetstream.JetStream
+		client *pipeline.Client
+	)
+	BeforeEach(func(ctx SpecContext) {
+		_, js, _ = ensured(ctx, pipeline.Topology{})
+		client = pipeline.NewClient(js)
+	})
+
+	wanted := func(ctx context.Context, k pipeline.Key) *v1.Due {
+		GinkgoHelper()
+		w := want(k, "https://example.com/a")
+		seq, err := client.PublishWant(ctx, w, 0)
+		Expect(err).NotTo(HaveOccurred())
+		return &v1.Due{Want: w, WantSequence: seq, Cause: v1.Cause_CAUSE_REPLAY, ReplayOf: 7}
+	}
+
+	It("is published once, and takes the place of the timer", func(ctx SpecContext) {
+		due := wanted(ctx, key)
+		at := time.Now().Add(time.Hour)
+		Expect(client.PublishTimer(ctx, due, at)).To(Succeed())
+		timer, err := client.PendingTimer(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(timer.At).To(BeTemporally("==", at.UTC()))
+		Expect(timer.Due.GetReplayOf()).To(BeEquivalentTo(7))
+
+		Expect(client.PublishDue(ctx, due, "once")).To(BeFalse())
+		_, err = client.PendingTimer(ctx, key)
+		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+		Expect(client.PublishDue(ctx, due, "once")).To(BeTrue())
+	})
+
+	It("is refused when the want has been replaced", func(ctx SpecContext) {
+		due := wanted(ctx, key)
+		_, err := client.PublishTombstone(ctx, key, due.GetWantSequence())
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.PublishDue(ctx, due, "late")
+		Expect(err).To(MatchError(pipeline.ErrSuperseded))
+	})
+
+	It("can be listed by object, and what waits longest is told", func(ctx SpecContext) {
+		_, err := client.Waiting(ctx, 1)
+		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+		for i := range 600 { // more than two batches
+			due := wanted(ctx, numbered(i))
+			Expect(client.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
+		}
+		gone := wanted(ctx, key)
+		_, err = client.PublishTombstone(ctx, key, gone.GetWantSequence())
+		Expect(err).NotTo(HaveOccurred())
+
+		count := func(namespace, name string) (wants, timers int) {
+			for w, err := range client.Wants(ctx, namespace, name) {
+				Expect(err).NotTo(HaveOccurred())
+				Expect(w.Want.GetUrl()).NotTo(BeEmpty())
+				wants++
+			}
+			for _, err := range client.Timers(ctx, namespace, name) {
+				Expect(err).NotTo(HaveOccurred())
+				timers++
+			}
+			return wants, timers
+		}
+		wants, timers := count("", "")
+		Expect([]int{wants, timers}).To(Equal([]int{600, 600}))
+		wants, timers = count("default", "cm-00007")
+		Expect([]int{wants, timers}).To(Equal([]int{1, 1}))
+		wants, timers = count("other", "")
+		Expect([]int{wants, timers}).To(Equal([]int{0, 0}))
+		at, err := client.Waiting(ctx, 1)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(at).To(BeTemporally("~", time.Now(), 30*time.Second))
+	})
+
+	It("stops and starts the fetchers", func(ctx SpecContext) {
+		paused := func() bool {
+			consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+			Expect(err).NotTo(HaveOccurred())
+			return consumer.CachedInfo().Paused
+		}
+		Expect(client.PauseFetching(ctx, time.Now().Add(time.Hour))).To(Succeed())
+		Expect(paused()).To(BeTrue())
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(paused()).To(BeTrue(), "a service that starts must not end the pause")
+		Expect(client.ResumeFetching(ctx)).To(Succeed())
+		Expect(paused()).To(BeFalse())
+	})
+
+	It("is on record, with how it ended", func(ctx SpecContext) {
+		began := timestamppb.Now()
+		for _, a := range []*v1.Audit{
+			{Action: "replay", User: "ann.b", Filter: "--all", Selected: 3, BeganAt: began},
+			{Action: "pause", User: "bob", BeganAt: timestamppb.Now()},
+			{Action: "replay", User: "ann.b", Filter: "--all", Selected: 3, Done: 2, BeganAt: began, EndedAt: timestamppb.Now()},
+		} {
+			Expect(client.PublishAudit(ctx, a)).To(Succeed())
+		}
+		var said []string
+		for a, err := range client.Audits(ctx) {
+			Expect(err).NotTo(HaveOccurred())
+			said = append(said, fmt.Sprint(a.GetAction(), a.GetUser(), a.GetDone(), a.GetEndedAt() != nil))
+		}
+		Expect(said).To(Equal([]string{"pausebob0 false", "replayann.b2 true"}))
+	})
+})
