@@ -5,10 +5,14 @@ import "time"
 // lane is what is under way for one host or one namespace.
 type lane struct {
 	held int
+	// taken is when the last slot was taken.
+	taken time.Time
 	// returns is how often a slot was given back, and mean the moving average
 	// of how long it was held.
 	returns uint64
 	mean    time.Duration
+	// vain tells that somebody has waited while no slot came free.
+	vain bool
 	// turn is the time given to the last one who was turned away.
 	turn time.Time
 	// closed is until when the host wants to be left alone.
@@ -26,9 +30,15 @@ type waiter struct {
 	namespace *lane
 }
 
+func (l *lane) take(now time.Time) {
+	l.held++
+	l.taken = now
+}
+
 // observe takes the time into account for which a slot was held. A slow one
 // counts at once, a quick one little by little.
 func (l *lane) observe(held time.Duration) {
+	l.vain = false
 	if held > l.mean {
 		l.mean = (l.mean + held) / 2
 	} else {
@@ -37,10 +47,20 @@ func (l *lane) observe(held time.Duration) {
 	l.returns++
 }
 
+// pace is how far apart slots come free, as far as is known. Those that are
+// held now are held for at least as long as they have been.
+func (l *lane) pace(now time.Time, limit int) time.Duration {
+	held := l.mean
+	if l.held >= limit {
+		held = max(held, now.Sub(l.taken))
+	}
+	return held / time.Duration(limit)
+}
+
 // quick tells whether one more who wants a slot will probably have it within
 // patience. A lane that is not known yet is thought to be quick.
-func (l *lane) quick(limit int, patience time.Duration) bool {
-	return l.mean*time.Duration(len(l.waiting)+1)/time.Duration(limit) < patience
+func (l *lane) quick(now time.Time, limit int, patience time.Duration) bool {
+	return !l.vain && l.pace(now, limit)*time.Duration(len(l.waiting)+1) < patience
 }
 
 // next returns when to come back: in the order of asking, as far apart as
@@ -51,7 +71,7 @@ func (l *lane) next(now time.Time, limit int, shortest, longest time.Duration) t
 		earliest = l.closed
 	}
 	latest := earliest.Add(longest - shortest)
-	l.turn = l.turn.Add(l.mean / time.Duration(limit))
+	l.turn = l.turn.Add(l.pace(now, limit))
 	switch {
 	case l.turn.Before(earliest):
 		l.turn = earliest

@@ -66,9 +66,9 @@ func (l *Limiter) Acquire(host, namespace string, backlog bool) (release func(),
 	case n.held >= l.limits.perNamespace() && (backlog || l.contended(now)):
 		busy = l.busy(NamespaceShare, n, l.limits.perNamespace(), now)
 	case h.held < l.limits.PerHost:
-		h.held++
-		n.held++
-	case !h.quick(l.limits.PerHost, l.limits.Patience):
+		h.take(now)
+		n.take(now)
+	case !h.quick(now, l.limits.PerHost, l.limits.Patience):
 		busy = l.busy(HostBusy, h, l.limits.PerHost, now)
 	default:
 		w = &waiter{granted: make(chan struct{}), namespace: n}
@@ -108,9 +108,7 @@ func (l *Limiter) await(h *lane, w *waiter, returns uint64) *Busy {
 	}
 	h.waiting = slices.Delete(h.waiting, i, i+1)
 	w.namespace.elsewhere--
-	if !lively { // until a slot comes free, waiting is in vain
-		h.mean = max(h.mean, l.limits.Patience*time.Duration(l.limits.PerHost))
-	}
+	h.vain = h.vain || !lively
 	return l.busy(HostBusy, h, l.limits.PerHost, l.now())
 }
 
@@ -141,8 +139,9 @@ func (l *Limiter) releaser(h, n *lane) func() {
 		}
 		next := h.waiting[0]
 		h.waiting = slices.Delete(h.waiting, 0, 1)
+		h.taken = now
 		next.namespace.elsewhere--
-		next.namespace.held++
+		next.namespace.take(now)
 		close(next.granted)
 	})
 }

@@ -32,7 +32,9 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) end {
 	case sequence > t.wantSequence || want == nil:
 		return end{outcome: superseded}
 	}
-	if !t.untried() {
+	if t.untried() {
+		t.cause = want.GetCause()
+	} else {
 		// The object has changed since, if only by our own hand: its status is
 		// old, and a write at its resource version would conflict.
 		want.Status, want.ReadFirst = "", true

@@ -31,7 +31,10 @@ type Metrics struct {
 	pushbacks   *prometheus.CounterVec
 }
 
-var _ get.Observer = (*Metrics)(nil)
+var (
+	_ get.Observer         = (*Metrics)(nil)
+	_ prometheus.Collector = (*Metrics)(nil)
+)
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
@@ -60,15 +63,28 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		pushbacks: counters("pushbacks_total", "Tries to reach the broker that failed, by cause: full or broker.", "cause"),
 	}
 	m.initialize()
-	for _, c := range []prometheus.Collector{
+	return m, registry.Register(m)
+}
+
+func (m *Metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{
 		m.requests, m.gets, m.phases, m.bodies, m.notModified, m.coalesced,
 		m.parked, m.retries, m.deadLetters, m.inFlight, m.pushbacks,
-	} {
-		if err := registry.Register(c); err != nil {
-			return nil, err
-		}
 	}
-	return m, nil
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, c := range m.all() {
+		c.Describe(descriptions)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
+	for _, c := range m.all() {
+		c.Collect(metrics)
+	}
 }
 
 // initialize makes every label value show from the start, so that a rate has

@@ -46,18 +46,22 @@ var _ = Describe("A host without a free slot", func() {
 		w.fetcher().step()
 		Expect(w.result().GetWant().GetStatus()).To(Equal(want.GetStatus()))
 		Expect(w.result().GetWant().GetReadFirst()).To(BeFalse())
+		Expect(w.result().GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
 	})
 
 	It("does not keep others waiting", func() {
 		const each = 500
 		hanging, instant := w.hangs(), serve(says("hello there"))
-		f := w.fetcher(func(o *fetcherOptions) { o.now = time.Now })
+		f := w.fetcher(func(o *fetcherOptions) {
+			o.now = time.Now
+			o.get.HeaderTimeout, o.get.Timeout = time.Minute, time.Minute
+		})
 		f.run()
 		for i := range each {
 			w.publish(w.want(fmt.Sprintf("%s/%d", hanging.URL, i), named("hanging", i)))
 			w.publish(w.want(fmt.Sprintf("%s/%d", instant.URL, i), named("instant", i)))
 		}
-		Eventually(func() int { return w.count(pipeline.Results) }).Should(Equal(each))
+		Eventually(w.contents).WithTimeout(30 * time.Second).Should(Equal(each))
 		Expect(hanging.gets.Load()).To(BeNumerically("<=", 8))
 		Expect(f.parked("host_busy")).To(BeNumerically(">=", each-8))
 	})

@@ -71,7 +71,7 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) end 
 func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, maxAge time.Duration) error {
 	interval := t.want.GetRefresh().AsDuration()
 	if interval <= 0 {
-		return e.persist(ctx, func(ctx context.Context) error { return e.current(ctx, t) })
+		return e.current(ctx, t)
 	}
 	now := e.deps.Now()
 	due := t.due(v1.Cause_CAUSE_REFRESH)

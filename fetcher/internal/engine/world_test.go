@@ -304,6 +304,16 @@ func (w *world) count(name string) int {
 	return int(stream.CachedInfo().State.Msgs)
 }
 
+// contents returns how many bodies were handed to the writer.
+func (w *world) contents() int {
+	GinkgoHelper()
+	stream, err := w.js.Stream(w.ctx, pipeline.Results)
+	Expect(err).NotTo(HaveOccurred())
+	info, err := stream.Info(w.ctx, jetstream.WithSubjectFilter("curl.result.content.>"))
+	Expect(err).NotTo(HaveOccurred())
+	return len(info.State.Subjects)
+}
+
 // results returns what was handed to the writer.
 func (w *world) results() []*v1.Result {
 	GinkgoHelper()
