@@ -1,9 +1,9 @@
 package writer_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -90,15 +90,26 @@ var _ = Describe("The end of the writer", func() {
 			cm := w.create(asking("cm-"+itoa(i), "mydata="+url))
 			w.publish(w.content(w.want(cm, "mydata", url), "body"))
 		}
-		w.start()
-		release := make(chan struct{})
+		hold := make(chan struct{})
+		release := sync.OnceFunc(func() { close(hold) })
 		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
-			<-release
+			if r.Method == http.MethodPatch {
+				<-hold
+			}
 			return next(r)
 		})
-		Eventually(w.calls.all).ShouldNot(BeEmpty())
-		context.AfterFunc(w.draining(), func() { close(release) })
-		w.stop()
+		w.start()
+		DeferCleanup(release)
+		Eventually(w.begun).WithTimeout(5 * time.Second).Should(BeEquivalentTo(n))
+		stopped := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			w.stop()
+			close(stopped)
+		}()
+		Eventually(w.begun).WithTimeout(5*time.Second).Should(BeNumerically("<", n), "given back")
+		release()
+		Eventually(stopped).WithTimeout(10 * time.Second).Should(BeClosed())
 		left, err := w.waiting()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(left).To(BeNumerically(">", 0), "stopped in the middle")

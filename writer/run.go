@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
@@ -34,6 +35,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
+	defer client.Close()
 	gate := apply.NewGate(client.Probe, clock.RealClock{}, rt.Log, rt.Health.Part("kubernetes"))
 	in, drained, err := assemble(rt, c, client, gate)
 	if err != nil {
@@ -54,10 +56,25 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 			Consumer:    pipeline.WriterConsumer,
 			Concurrency: messages,
 			MaxBytes:    messageBytes,
-			State:       func(err error) { results.Set(err, "results cannot be read") },
+			State:       reading(rt.Log, results),
 		}, in.Handle)
 	})
 	return group.Wait()
+}
+
+// reading returns what is told of each change in whether results can be read.
+func reading(log zerolog.Logger, part *service.Part) func(error) {
+	failed := false
+	return func(err error) {
+		part.Set(err, "results cannot be read")
+		switch {
+		case err != nil:
+			log.Warn().Err(err).Msg("results cannot be read; trying until they can")
+		case failed:
+			log.Info().Msg("results can be read again")
+		}
+		failed = err != nil
+	}
 }
 
 // assemble puts the parts of the writer together. It returns what handles
@@ -89,6 +106,6 @@ func assemble(rt *service.Runtime, c Config, client *apply.Client, gate *apply.G
 		return nil, nil, err
 	}
 	letters := pipeline.NewClient(rt.JetStream)
-	in, err := inbox.New(inbox.Reader{Protected: c.Protected}, queue, letters, rt.Metrics, rt.Log)
+	in, err := inbox.New(inbox.Reader{Protected: c.Protected}, gate, queue, letters, rt.Metrics, rt.Log)
 	return in, queue.Wait, err
 }

@@ -52,8 +52,6 @@ type world struct {
 	metrics *prometheus.Registry
 	log     *gbytes.Buffer
 	stop    func()
-	// draining is done when stop is called.
-	draining func() context.Context
 }
 
 // newWorld makes a world without a writer.
@@ -116,7 +114,6 @@ func (w *world) startWithout() {
 		NATS: service.NATSOptions{URL: nats.DefaultURL, Dial: w.broker.Dial()},
 	}
 	ctx, cancel := context.WithCancel(w.ctx())
-	w.draining = func() context.Context { return ctx }
 	ended := make(chan error, 1)
 	go func() {
 		ended <- host.Run(ctx, "writer", func(ctx context.Context, rt *service.Runtime) error {
@@ -259,6 +256,15 @@ func (w *world) waiting() (uint64, error) {
 		return 0, fmt.Errorf("look at results: %w", err)
 	}
 	return stream.CachedInfo().State.Msgs, nil
+}
+
+// begun returns the number of messages that were delivered and not settled.
+func (w *world) begun() (int, error) {
+	consumer, err := w.js.Consumer(w.ctx(), pipeline.Results, pipeline.WriterConsumer)
+	if err != nil {
+		return 0, fmt.Errorf("look at consumer: %w", err)
+	}
+	return consumer.CachedInfo().NumAckPending, nil
 }
 
 // events returns the Events about an object, oldest first, as "Reason: note".

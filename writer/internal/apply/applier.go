@@ -71,7 +71,7 @@ func (a *Applier) Apply(ctx context.Context, ref Ref, items []judge.Item) []Outc
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	a.metrics.batch.Observe(float64(len(items)))
-	if !a.Gate.Pass(ctx) {
+	if !a.Gate.Open() {
 		return all(len(items), Outcome{Retry: Soon})
 	}
 	began := a.Clock.Now()

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -16,12 +17,20 @@ import (
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// callTimeout bounds one request to the API server.
-const callTimeout = 10 * time.Second
+const (
+	// callTimeout bounds one request to the API server, probeTimeout one probe
+	// and dialTimeout one attempt to connect.
+	callTimeout  = 10 * time.Second
+	probeTimeout = 3 * time.Second
+	dialTimeout  = 5 * time.Second
+	// keepAlive is the interval of the probes of TCP.
+	keepAlive = 15 * time.Second
+)
 
 // Ref names a ConfigMap.
 type Ref struct {
@@ -32,14 +41,21 @@ type Ref struct {
 // Client makes the requests of the writer. Those for metadata are answered
 // with less than a kilobyte instead of the object.
 type Client struct {
-	metadata metadata.Interface
-	objects  corev1client.CoreV1Interface
-	events   eventsv1client.EventsV1Interface
+	metadata    metadata.Interface
+	objects     corev1client.CoreV1Interface
+	events      eventsv1client.EventsV1Interface
+	connections *connrotation.Dialer
 }
 
 // NewClient returns a client for the cluster of a configuration.
 func NewClient(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
+	dial := config.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
+	}
+	c := &Client{connections: connrotation.NewDialer(dial)}
+	config.Dial = c.connections.DialContext
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hasty{next: next} })
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -47,7 +63,6 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use kubeconfig: %w", err)
 	}
-	c := &Client{}
 	if c.metadata, err = metadata.NewForConfigAndClient(config, shared); err != nil {
 		return nil, fmt.Errorf("use kubeconfig: %w", err)
 	}
@@ -63,14 +78,22 @@ func NewClient(config *rest.Config) (*Client, error) {
 // Events returns the client for Events.
 func (c *Client) Events() eventsv1client.EventsV1Interface { return c.events }
 
+// Close closes all connections.
+func (c *Client) Close() { c.connections.CloseAll() }
+
 // Probe asks whether the API server and its store are ready. An answer that
-// refuses to tell is an answer.
+// refuses to tell is an answer. When there is none, the connections are given
+// up: after an outage of the network they may be dead without anybody having
+// been told, and HTTP/2 would go on using them for most of a minute.
 func (c *Client) Probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := c.objects.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
-	if f := classify(err); f != away {
+	if classify(err) != away {
 		return nil
+	}
+	if !answered(err) {
+		c.connections.CloseAll()
 	}
 	return fmt.Errorf("probe API server: %w", err)
 }

@@ -91,6 +91,15 @@ func classify(err error) fault {
 	return rejected
 }
 
+// answered tells whether a request that failed was answered at all.
+func answered(err error) bool {
+	if _, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*busyError](err)
+	return ok
+}
+
 // admission tells whether a webhook or policy refused the request, or the
 // webhook could not be asked. It concerns the objects that it is for, not the
 // API server.

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -36,19 +37,19 @@ type Gate struct {
 	part  *service.Part
 
 	mu     sync.Mutex
-	open   chan struct{} // closed while work may pass
-	shut   chan struct{} // closed while it may not
-	up     bool          // as it was said
-	faults int           // in a row
-	after  time.Duration // how long the API server asked to be left alone
-	denied time.Time     // when it last was; zero: it is not
-	ended  chan struct{} // closed when nobody looks after the gate any more
+	open   chan struct{}        // closed while work may pass
+	shut   chan struct{}        // closed while it may not
+	up     bool                 // as it was said
+	faults int                  // in a row
+	after  time.Duration        // how long the API server asked to be left alone
+	denied map[string]time.Time // when, by namespace
+	ended  chan struct{}        // closed when nobody looks after the gate any more
 }
 
 // NewGate returns a gate that is open.
 func NewGate(probe func(context.Context) error, c clock.WithTicker, log zerolog.Logger, part *service.Part) *Gate {
 	g := &Gate{
-		probe: probe, clock: c, log: log, part: part, up: true,
+		probe: probe, clock: c, log: log, part: part, up: true, denied: map[string]time.Time{},
 		open: make(chan struct{}), shut: make(chan struct{}), ended: make(chan struct{}),
 	}
 	close(g.open)
@@ -78,17 +79,46 @@ func (g *Gate) Pass(ctx context.Context) bool {
 	return false
 }
 
-// Success tells that the API server has served a request.
-func (g *Gate) Success() {
+// Open tells whether the API server may be asked now.
+func (g *Gate) Open() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return isClosed(g.open)
+}
+
+// Success tells that the API server has served a request for a namespace.
+func (g *Gate) Success(namespace string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.works()
+	if _, denied := g.denied[namespace]; denied {
+		delete(g.denied, namespace)
+		g.permitted()
+	}
+}
+
+// works notes that the API server is there. The caller holds the lock.
+func (g *Gate) works() {
 	g.faults, g.after = 0, 0
 	g.opened()
-	if !g.up || !g.denied.IsZero() {
+	if !g.up {
+		g.up = true
 		g.log.Info().Msg("Kubernetes API server serves us again")
 	}
-	g.up, g.denied = true, time.Time{}
-	g.part.Ready()
+	if len(g.denied) == 0 {
+		g.part.Ready()
+	}
+}
+
+// permitted notes that one denial less holds. The caller holds the lock.
+func (g *Gate) permitted() {
+	if len(g.denied) > 0 {
+		return
+	}
+	g.log.Info().Msg("the writer has its permissions again")
+	if g.up {
+		g.part.Ready()
+	}
 }
 
 // Fault tells that it did not, and for how long it asks to be left alone.
@@ -108,15 +138,15 @@ func (g *Gate) Fault(err error, after time.Duration) {
 	g.closed()
 }
 
-// Deny tells that the API server does not permit what the writer does. Other
-// namespaces may permit it, so the gate stays open.
-func (g *Gate) Deny(err error) {
+// Deny tells that the API server does not permit what the writer does in a
+// namespace. It may in others, so the gate stays open.
+func (g *Gate) Deny(namespace string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.denied.IsZero() {
+	if len(g.denied) == 0 {
 		g.log.Error().Err(err).Msg("the writer lacks a permission; grant get and patch of configmaps to its service account")
 	}
-	g.denied = g.clock.Now()
+	g.denied[namespace] = g.clock.Now()
 	g.part.NotReady("the Kubernetes API server refuses the writer")
 }
 
@@ -125,7 +155,7 @@ func (g *Gate) Deny(err error) {
 func (g *Gate) Run(ctx context.Context) {
 	defer close(g.ended)
 	if err := g.probe(ctx); err == nil {
-		g.Success()
+		g.served()
 	} else if ctx.Err() == nil {
 		g.Fault(err, probeFirst)
 	}
@@ -146,14 +176,22 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 }
 
-// forgive forgets a denial that was not repeated: what was denied comes back
+// served is Success for no namespace in particular.
+func (g *Gate) served() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.works()
+}
+
+// forgive forgets denials that were not repeated: what was denied comes back
 // every few seconds, unless another replica was permitted to do it.
 func (g *Gate) forgive() {
 	g.mu.Lock()
-	old := !g.denied.IsZero() && g.clock.Since(g.denied) >= denialLasts
-	g.mu.Unlock()
-	if old {
-		g.Success()
+	defer g.mu.Unlock()
+	before := len(g.denied)
+	maps.DeleteFunc(g.denied, func(_ string, at time.Time) bool { return g.clock.Since(at) >= denialLasts })
+	if len(g.denied) < before {
+		g.permitted()
 	}
 }
 
@@ -181,11 +219,8 @@ func (g *Gate) reopen(ctx context.Context) {
 	case <-ctx.Done():
 	case <-shut: // the trial has failed
 	case <-timer.C():
-		g.mu.Lock()
-		still := !g.up && isClosed(g.open)
-		g.mu.Unlock()
-		if still {
-			g.Success()
+		if g.Open() {
+			g.served()
 		}
 	}
 }

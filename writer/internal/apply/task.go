@@ -119,7 +119,7 @@ func (t *task) hindered(ctx context.Context, plan judge.Plan, what judge.Obstacl
 		t.obstacle, t.object.Obstacle = what, what
 		return nil, false
 	}
-	t.Gate.Success()
+	t.Gate.Success(t.ref.Namespace)
 	item := t.items[0]
 	if t.say(ctx, item, t.object.UID, []judge.Event{judge.Refusal(t.object, item)}) == said {
 		t.about(item).Warn().Err(err).Msg("API server refuses the change; trying again")
@@ -131,7 +131,7 @@ func (t *task) hindered(ctx context.Context, plan judge.Plan, what judge.Obstacl
 func (t *task) failed(ctx context.Context, err error) []Outcome {
 	switch classify(err) {
 	case forbidden:
-		t.Gate.Deny(err)
+		t.Gate.Deny(t.ref.Namespace, err)
 		for _, item := range t.items {
 			// Where even Events are forbidden, the log has to do.
 			t.say(ctx, item, types.UID(item.Result.GetWant().GetUid()), []judge.Event{judge.Denial(item)})
@@ -149,7 +149,7 @@ func (t *task) failed(ctx context.Context, err error) []Outcome {
 
 // finish says what there is to say about a plan that has been carried out.
 func (t *task) finish(ctx context.Context, plan judge.Plan) []Outcome {
-	t.Gate.Success()
+	t.Gate.Success(t.ref.Namespace)
 	outcomes := make([]Outcome, len(t.items))
 	for i, d := range plan.Decisions {
 		outcomes[i] = Outcome{Verdict: d.Verdict}

@@ -33,6 +33,11 @@ type Queue interface {
 	Add(ctx context.Context, ref apply.Ref, item judge.Item) <-chan apply.Outcome
 }
 
+// Gate knows whether work may begin. It waits a while if not.
+type Gate interface {
+	Pass(ctx context.Context) bool
+}
+
 // Letters keeps what could not be done.
 type Letters interface {
 	PublishDeadLetter(ctx context.Context, key pipeline.Key, d *v1.DeadLetter, id string) error
@@ -41,14 +46,16 @@ type Letters interface {
 // Inbox handles messages.
 type Inbox struct {
 	reader  Reader
+	gate    Gate
 	queue   Queue
 	letters Letters
 	log     zerolog.Logger
 	settled *prometheus.CounterVec
 }
 
-// New returns an inbox that hands what it reads to a queue.
-func New(r Reader, q Queue, l Letters, m prometheus.Registerer, log zerolog.Logger) (*Inbox, error) {
+// New returns an inbox that hands what it reads to a queue while the gate is
+// open.
+func New(r Reader, g Gate, q Queue, l Letters, m prometheus.Registerer, log zerolog.Logger) (*Inbox, error) {
 	settled := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "curlmethat_writer_messages_total",
 		Help: "Messages taken off the queue, by how they were settled.",
@@ -56,7 +63,7 @@ func New(r Reader, q Queue, l Letters, m prometheus.Registerer, log zerolog.Logg
 	if err := m.Register(settled); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	return &Inbox{reader: r, queue: q, letters: l, log: log, settled: settled}, nil
+	return &Inbox{reader: r, gate: g, queue: q, letters: l, log: log, settled: settled}, nil
 }
 
 // Handle reads a message, waits for what becomes of it, and settles it.
@@ -64,6 +71,10 @@ func (b *Inbox) Handle(ctx context.Context, m jetstream.Msg) {
 	item, err := b.reader.Read(m.Subject(), m.Data())
 	if err != nil {
 		b.putAside(ctx, m, item, err)
+		return
+	}
+	if !b.gate.Pass(ctx) {
+		b.settle(m, apply.Outcome{Retry: apply.Soon})
 		return
 	}
 	done := b.queue.Add(ctx, apply.Ref{Namespace: item.Key.Namespace, Name: item.Key.Name}, item)
