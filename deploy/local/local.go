@@ -66,7 +66,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 		return err
 	}
 	if plane != nil {
-		defer stop(&err, plane.Stop)
+		defer stop(ctx, &err, plane.Stop)
 	}
 	kube.BridgeKlog(log.Level(max(zerolog.WarnLevel, log.GetLevel())))
 
@@ -74,14 +74,15 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	if err != nil {
 		return err
 	}
-	defer stop(&err, nats.Stop)
+	defer stop(ctx, &err, nats.Stop)
 	system.NATS = nats.URL()
 	return c.serve(ctx, log, nats, plane, system, ready)
 }
 
-// stop ends a part and keeps its error if there is none yet.
-func stop(err *error, part func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+// stop ends a part, also when ctx is done, and keeps its error if there is none
+// yet.
+func stop(ctx context.Context, err *error, part func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if stopErr := part(ctx); *err == nil {
 		*err = stopErr

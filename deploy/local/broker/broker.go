@@ -44,26 +44,8 @@ func Start(o Options) (*Broker, error) {
 		MaxPayload: MaxPayload,
 		NoSigs:     true, // the process handles its signals itself
 	}
-	if o.Listen != "" {
-		host, port, err := net.SplitHostPort(o.Listen)
-		if err != nil {
-			return nil, fmt.Errorf("--nats-listen: %q is not an address such as 127.0.0.1:4222", o.Listen)
-		}
-		options.Host = host
-		if options.Port, err = strconv.Atoi(port); err != nil {
-			return nil, fmt.Errorf("--nats-listen: %q is not an address such as 127.0.0.1:4222", o.Listen)
-		}
-		if options.Port == 0 {
-			options.Port = server.RANDOM_PORT
-		}
-		// The server itself would only log it and go on trying.
-		probe, err := net.Listen("tcp", o.Listen)
-		if err != nil {
-			return nil, fmt.Errorf("--nats-listen: %w", err)
-		}
-		if err := probe.Close(); err != nil {
-			return nil, fmt.Errorf("--nats-listen: %w", err)
-		}
+	if err := listen(options, o.Listen); err != nil {
+		return nil, err
 	}
 	s, err := server.NewServer(options)
 	if err != nil {
@@ -80,6 +62,28 @@ func Start(o Options) (*Broker, error) {
 		return nil, fmt.Errorf("start NATS in %s: not ready after %s", o.Dir, readyTimeout)
 	}
 	return &Broker{server: s}, nil
+}
+
+// listen sets the TCP address, after a try: the server itself would only log
+// that it cannot be had.
+func listen(options *server.Options, address string) error {
+	if address == "" {
+		return nil
+	}
+	host, portText, err := net.SplitHostPort(address)
+	port, portErr := strconv.ParseUint(portText, 10, 16)
+	if err != nil || portErr != nil {
+		return fmt.Errorf("--nats-listen: %q is not an address such as 127.0.0.1:4222", address)
+	}
+	probe, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("--nats-listen: %w", err)
+	}
+	options.Host, options.Port = host, int(port)
+	if port == 0 {
+		options.Port = server.RANDOM_PORT
+	}
+	return probe.Close()
 }
 
 // Dial is the option that connects a client within the process.

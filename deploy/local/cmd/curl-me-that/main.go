@@ -28,7 +28,7 @@ on this machine; building them takes some minutes the first time.`,
 			if err := c.Validate(); err != nil {
 				return err
 			}
-			return local.Run(cmd.Context(), c, os.Stderr, func(ctx context.Context, s local.System) error {
+			return local.Run(cmd.Context(), c, os.Stderr, func(_ context.Context, s local.System) error {
 				fmt.Fprintf(os.Stderr, "Ready. The cluster's kubeconfig is %s\n", s.Kubeconfig)
 				if s.NATS != "" {
 					fmt.Fprintf(os.Stderr, "NATS is at %s\n", s.NATS)

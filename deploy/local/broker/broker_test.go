@@ -1,0 +1,80 @@
+package broker_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/deploy/local/broker"
+)
+
+func TestBroker(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "broker")
+}
+
+func start(o broker.Options) *broker.Broker {
+	GinkgoHelper()
+	o.Log = zerolog.New(GinkgoWriter)
+	b, err := broker.Start(o)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) error { return b.Stop(ctx) })
+	return b
+}
+
+func connect(url string, options ...nats.Option) jetstream.JetStream {
+	GinkgoHelper()
+	nc, err := nats.Connect(url, options...)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	Expect(err).NotTo(HaveOccurred())
+	return js
+}
+
+var _ = Describe("the embedded broker", func() {
+	It("keeps streams over a restart, and listens to nobody unless told to", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		first := start(broker.Options{Dir: dir})
+		Expect(first.URL()).To(BeEmpty())
+		_, err := connect("", first.Dial()).CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(first.Stop(ctx)).To(Succeed())
+
+		second := start(broker.Options{Dir: dir})
+		_, err = connect("", second.Dial()).Stream(ctx, "KEPT")
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("takes messages with a body of 1,000,000 bytes from other programs", func(ctx SpecContext) {
+		b := start(broker.Options{Dir: GinkgoT().TempDir(), Listen: "127.0.0.1:0"})
+		js := connect(b.URL())
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = js.Publish(ctx, "large", make([]byte, 1_000_000+64<<10))
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("says in one sentence what is wrong with its address", func(ctx SpecContext) {
+		taken, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(taken.Close)
+		_, err = broker.Start(broker.Options{Dir: GinkgoT().TempDir(), Listen: taken.Addr().String()})
+		Expect(err).To(MatchError(ContainSubstring("address already in use")))
+		for _, wrong := range []string{"4222", "localhost", "localhost:x", "localhost:70000"} {
+			_, err = broker.Start(broker.Options{Dir: GinkgoT().TempDir(), Listen: wrong})
+			Expect(err).To(MatchError(`--nats-listen: "` + wrong + `" is not an address such as 127.0.0.1:4222`))
+		}
+	})
+
+	It("says where it cannot keep its data", func() {
+		_, err := broker.Start(broker.Options{Dir: "/dev/null/nats", Log: zerolog.New(GinkgoWriter)})
+		Expect(err).To(MatchError(ContainSubstring("/dev/null/nats")))
+	})
+})

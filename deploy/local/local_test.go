@@ -1,0 +1,102 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kv8s/curl-me-that/deploy/local"
+)
+
+func TestLocal(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "the assembled system")
+}
+
+// parse returns the configuration that a command line makes.
+func parse(args ...string) (local.Config, error) {
+	c := local.DefaultConfig()
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.BindFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return c, err
+	}
+	return c, c.Validate()
+}
+
+var _ = Describe("the system in one process", func() {
+	It("fills a ConfigMap of the given cluster, keeps its streams, and ends when asked to", func(ctx SpecContext) {
+		kubeconfig := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		Expect(kubeconfig).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
+		rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		cluster := kubernetes.NewForConfigOrDie(rest)
+		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "local-"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello there")) }))
+		DeferCleanup(origin.Close)
+
+		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace.Name, "--allow-cidr", "127.0.0.0/8,::1/128")
+		Expect(err).NotTo(HaveOccurred())
+		running, stop := context.WithCancel(ctx)
+		defer stop()
+		ended := make(chan error, 1)
+		ready := make(chan local.System, 1)
+		go func() {
+			ended <- local.Run(running, config, GinkgoWriter, func(_ context.Context, s local.System) error {
+				ready <- s
+				return nil
+			})
+		}()
+		var system local.System
+		Eventually(ready).WithTimeout(10 * time.Second).Should(Receive(&system))
+		Expect(system).To(Equal(local.System{Kubeconfig: kubeconfig}))
+
+		maps := cluster.CoreV1().ConfigMaps(namespace.Name)
+		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Name: "mine", Annotations: map[string]string{"x-kv8s.io/curl-me-that": "mydata=" + origin.URL},
+		}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(func() (map[string]string, error) {
+			cm, err := maps.Get(ctx, "mine", metav1.GetOptions{})
+			return cm.Data, err
+		}).WithTimeout(5 * time.Second).Should(Equal(map[string]string{"mydata": "hello there"}))
+
+		stop()
+		Eventually(ended).WithTimeout(20 * time.Second).Should(Receive(BeNil()))
+	})
+
+	It("ends with the error of what was to be done when all is ready", func(ctx SpecContext) {
+		config, err := parse("--data-dir", "", "--namespaces", "local-none")
+		Expect(err).NotTo(HaveOccurred())
+		errShown := errors.New("nobody looks")
+		Expect(local.Run(ctx, config, GinkgoWriter, func(context.Context, local.System) error { return errShown })).To(MatchError(errShown))
+	})
+
+	DescribeTable("refuses bad flags in one sentence", func(flag, value, sentence string) {
+		_, err := parse(flag, value)
+		Expect(err).To(MatchError(ContainSubstring(sentence)))
+	},
+		Entry("a namespace", "--namespaces", "not a name", `--namespaces: "not a name"`),
+		Entry("a scheme", "--default-scheme", "gopher", "gopher"),
+		Entry("an address range", "--allow-cidr", "10.0.0.0/99", "10.0.0.0/99"),
+	)
+
+	It("says which kubeconfig it cannot read", func(ctx SpecContext) {
+		config, err := parse("--data-dir", "", "--kubeconfig", "/nowhere/config")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(local.Run(ctx, config, GinkgoWriter, nil)).To(MatchError(ContainSubstring("read kubeconfig /nowhere/config")))
+	})
+})
