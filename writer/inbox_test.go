@@ -107,7 +107,7 @@ var _ = Describe("The end of the writer", func() {
 			w.stop()
 			close(stopped)
 		}()
-		Eventually(w.begun).WithTimeout(5*time.Second).Should(BeNumerically("<", n), "given back")
+		Eventually(w.health.Ready).Should(BeFalse())
 		release()
 		Eventually(stopped).WithTimeout(10 * time.Second).Should(BeClosed())
 		left, err := w.waiting()
