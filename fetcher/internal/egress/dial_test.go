@@ -3,6 +3,7 @@ package egress_test
 import (
 	"fmt"
 	"net"
+	"net/http/httptrace"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -93,6 +94,18 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 
 		Expect(attempt(ctx, gate, "http://data.example.com/")).NotTo(Succeed())
 		Expect(held.attempts()).To(HaveLen(16))
+	})
+
+	It("is looked up from the root, so that no name of the cluster shadows it", func(ctx SpecContext) {
+		gate, _ := newGate(egress.Config{}, names)
+		names.Set("data.example.com", public)
+		var asked []string
+		traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			DNSStart: func(info httptrace.DNSStartInfo) { asked = append(asked, info.Host) },
+		})
+
+		Expect(attempt(traced, gate, "http://data.example.com/")).To(MatchError(errHeld))
+		Expect(asked).To(HaveExactElements("data.example.com."))
 	})
 
 	It("tells an unknown name from a denied one", func(ctx SpecContext) {

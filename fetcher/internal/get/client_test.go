@@ -83,21 +83,22 @@ var _ = Describe("a client", func() {
 	})
 
 	It("does not use a connection that a changed policy would not permit", func(ctx SpecContext) {
-		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
-		Expect(os.WriteFile(file, []byte("policies:\n- {namespaces: [a], allow-cidr: [127.0.0.1]}\n"), 0o600)).To(Succeed())
-		ticks := make(chan time.Time)
-		gate, err := egress.New(egress.Config{}, egress.Options{Resolver: startDNS().Resolver(), File: file, Ticks: ticks})
-		Expect(err).NotTo(HaveOccurred())
-		stop := runGate(gate)
-		DeferCleanup(stop)
-		sweeps := make(chan time.Time)
-		client := newClient(impatience(), gate, get.Dependencies{Ticks: sweeps})
 		closed := make(chan struct{}, 1)
 		port := serveStates(hello, func(state http.ConnState) {
 			if state == http.StateClosed {
 				closed <- struct{}{}
 			}
 		})
+		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
+		Expect(os.WriteFile(file, []byte("policies:\n- {namespaces: [a], allow-cidr: [127.0.0.1]}\n"), 0o600)).To(Succeed())
+		ticks := make(chan time.Time)
+		// Only the address rule stands between the namespaces and the server.
+		gate, err := egress.New(egress.Config{AllowPorts: []int{port}},
+			egress.Options{Resolver: startDNS().Resolver(), File: file, Ticks: ticks})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(runGate(gate))
+		sweeps := make(chan time.Time)
+		client := newClient(impatience(), gate, get.Dependencies{Ticks: sweeps})
 		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})
 		Expect(err).NotTo(HaveOccurred())
 

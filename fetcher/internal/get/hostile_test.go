@@ -109,6 +109,8 @@ func hostileLengths() []hostile {
 func hostileHeaders() []hostile {
 	return []hostile{
 		{name: "one header of 2 MiB", handle: repeat(ok+"X-Big: ", strings.Repeat("x", 2<<20)), class: badResponse},
+		{name: "headers below the limit", handle: say(ok + "X-Big: " + strings.Repeat("x", 60<<10) + "\r\n" + length(1) + "x"), body: "x"},
+		{name: "headers above the limit", handle: say(ok + "X-Big: " + strings.Repeat("x", 66<<10) + "\r\n" + length(1) + "x"), class: badResponse},
 		{name: "endless small headers", handle: repeat(ok, "X-Small: "+secret+"\r\n"), class: badResponse},
 		{name: "endless folded header", handle: repeat(ok, " "+secret+"\r\n"), class: badResponse},
 		{name: "endless 103s", handle: repeat("", "HTTP/1.1 103 Early Hints\r\nLink: <"+secret+">\r\n\r\n"), class: badResponse},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"runtime/metrics"
@@ -71,6 +72,22 @@ var _ = Describe("a hostile server", func() {
 			}
 		})
 	}
+
+	DescribeTable("is not waited for as long as the whole may take",
+		func(ctx SpecContext, handle func(context.Context, net.Conn)) {
+			cfg := get.Defaults()
+			cfg.HeaderTimeout = 200 * time.Millisecond
+			client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+
+			start := time.Now()
+			_, err := client.Do(ctx, get.Request{URL: urlOf(serve(handle), "/")})
+
+			Expect(err).To(HaveOccurred())
+			Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout/2))
+		},
+		Entry("silence instead of headers", sayAndHold("")),
+		Entry("silence instead of the body of an error", sayAndHold("HTTP/1.1 500 No\r\n"+length(100))),
+	)
 
 	It("is survived 32 at a time within 64 MiB of heap", func(ctx SpecContext) {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
