@@ -2,11 +2,7 @@ package get
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -14,10 +10,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
-
-// snippetTimeout bounds the wait for the body of an answer that is refused
-// anyway.
-const snippetTimeout = time.Second
 
 // Do makes one GET. The error is an *Error, or that of ctx if ctx is done,
 // which says nothing about the server.
@@ -127,82 +119,4 @@ func (f *flight) headers(secrets credentials) http.Header {
 	}
 	secrets.apply(h)
 	return h
-}
-
-func (f *flight) content(answer *http.Response) (Response, error) {
-	if !isUncoded(answer.Header) {
-		return Response{}, errCoding
-	}
-	if answer.ContentLength > f.limit {
-		return Response{}, errTooLarge
-	}
-	start := time.Now()
-	body, err := readBody(answer.Body, answer.ContentLength, f.limit)
-	if err != nil {
-		return Response{}, err
-	}
-	f.client.deps.Observer.ObservePhase(Transfer, time.Since(start))
-	digest := sha256.Sum256(body)
-	return Response{
-		Status:       Content,
-		Body:         body,
-		SHA256:       hex.EncodeToString(digest[:]),
-		ETag:         validETag(answer.Header.Get("ETag")),
-		LastModified: validDate(answer.Header.Get("Last-Modified")),
-		MaxAge:       maxAge(answer.Header),
-	}, nil
-}
-
-func (f *flight) notModified(answer *http.Response) Response {
-	r := Response{
-		Status:       NotModified,
-		ETag:         validETag(answer.Header.Get("ETag")),
-		LastModified: validDate(answer.Header.Get("Last-Modified")),
-		MaxAge:       maxAge(answer.Header),
-	}
-	if r.ETag == "" {
-		r.ETag = f.request.ETag
-	}
-	if r.LastModified == "" {
-		r.LastModified = f.request.LastModified
-	}
-	return r
-}
-
-// refused keeps what an answer with a bad status says.
-func (f *flight) refused(answer *http.Response, cancel context.CancelFunc) {
-	f.decided = true
-	f.status = answer.StatusCode
-	f.retryAfter = retryAfter(answer.Header.Get("Retry-After"), f.client.deps.Now())
-	if answer.StatusCode == http.StatusSwitchingProtocols {
-		return
-	}
-	timer := time.AfterFunc(snippetTimeout, cancel)
-	defer timer.Stop()
-	snippet := make([]byte, MaxSnippet)
-	n, err := io.ReadFull(answer.Body, snippet)
-	if err == nil || n > 0 || errors.Is(err, io.EOF) {
-		f.snippet = snippet[:n]
-	}
-}
-
-func (f *flight) redirect(from *url.URL, answer *http.Response) (*url.URL, error) {
-	f.status = answer.StatusCode
-	location := answer.Header.Get("Location")
-	if location == "" {
-		return nil, errLocation
-	}
-	next, err := from.Parse(location)
-	if err != nil {
-		return nil, errLocation
-	}
-	if f.hops == f.client.cfg.MaxRedirects {
-		return nil, errRedirects
-	}
-	if from.Scheme == "https" && next.Scheme == "http" {
-		return nil, errDowngrade
-	}
-	f.hops++
-	f.status = 0
-	return egress.ParseURL(next.String())
 }

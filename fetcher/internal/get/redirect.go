@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
 // isRedirect tells whether a status asks for the same GET elsewhere (RFC 9110
@@ -15,6 +17,29 @@ func isRedirect(status int) bool {
 		return true
 	}
 	return false
+}
+
+// redirect returns where an answer points, if that may be followed; whether it
+// may be reached is asked at the next hop.
+func (f *flight) redirect(from *url.URL, answer *http.Response) (*url.URL, error) {
+	f.status = answer.StatusCode
+	location := answer.Header.Get("Location")
+	if location == "" {
+		return nil, errLocation
+	}
+	next, err := from.Parse(location)
+	if err != nil {
+		return nil, errLocation
+	}
+	if f.hops == f.client.cfg.MaxRedirects {
+		return nil, errRedirects
+	}
+	if from.Scheme == "https" && next.Scheme == "http" {
+		return nil, errDowngrade
+	}
+	f.hops++
+	f.status = 0
+	return egress.ParseURL(next.String())
 }
 
 // sameOrigin tells whether credentials for one URL may go to another: the

@@ -1,0 +1,74 @@
+package get
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// snippetTimeout bounds the wait for the body of an answer that is refused
+// anyway.
+const snippetTimeout = time.Second
+
+// content takes the body of a 200.
+func (f *flight) content(answer *http.Response) (Response, error) {
+	if !isUncoded(answer.Header) {
+		return Response{}, errCoding
+	}
+	if answer.ContentLength > f.limit {
+		return Response{}, errTooLarge
+	}
+	start := time.Now()
+	body, err := readBody(answer.Body, answer.ContentLength, f.limit)
+	if err != nil {
+		return Response{}, err
+	}
+	f.client.deps.Observer.ObservePhase(Transfer, time.Since(start))
+	digest := sha256.Sum256(body)
+	return Response{
+		Status:       Content,
+		Body:         body,
+		SHA256:       hex.EncodeToString(digest[:]),
+		ETag:         validETag(answer.Header.Get("ETag")),
+		LastModified: validDate(answer.Header.Get("Last-Modified")),
+		MaxAge:       maxAge(answer.Header),
+	}, nil
+}
+
+// notModified takes a 304, which may renew the validators (RFC 9111 section 4.3.4).
+func (f *flight) notModified(answer *http.Response) Response {
+	r := Response{
+		Status:       NotModified,
+		ETag:         validETag(answer.Header.Get("ETag")),
+		LastModified: validDate(answer.Header.Get("Last-Modified")),
+		MaxAge:       maxAge(answer.Header),
+	}
+	if r.ETag == "" {
+		r.ETag = f.request.ETag
+	}
+	if r.LastModified == "" {
+		r.LastModified = f.request.LastModified
+	}
+	return r
+}
+
+// refused keeps what an answer with a bad status says.
+func (f *flight) refused(answer *http.Response, cancel context.CancelFunc) {
+	f.decided = true
+	f.status = answer.StatusCode
+	f.retryAfter = retryAfter(answer.Header.Get("Retry-After"), f.client.deps.Now())
+	if answer.StatusCode == http.StatusSwitchingProtocols {
+		return
+	}
+	timer := time.AfterFunc(snippetTimeout, cancel)
+	defer timer.Stop()
+	snippet := make([]byte, MaxSnippet)
+	n, err := io.ReadFull(answer.Body, snippet)
+	if err == nil || n > 0 || errors.Is(err, io.EOF) {
+		f.snippet = snippet[:n]
+	}
+}
