@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"strings"
@@ -27,6 +29,8 @@ func EnvName(flag string) string {
 // which then drains; the second ends the process at once with 128 plus the
 // signal's number. An error is printed as one sentence.
 func Execute(cmd *cobra.Command) int {
+	// net/http prints what a server says out of turn to the standard logger.
+	log.SetOutput(io.Discard)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.Version = BuildVersion()
 	describeEnv(cmd)
