@@ -48,6 +48,7 @@ var _ = Describe("The command line", func() {
 		Entry(nil, "header-timeout", "-1s"),
 		Entry(nil, "dial-timeout", "0s"),
 		Entry(nil, "max-attempts", "0"),
+		Entry(nil, "max-deliver", "0"),
 		Entry(nil, "retry-base", "0s"),
 		Entry(nil, "retry-max", "1ms"),
 		Entry(nil, "max-retry-after", "0s"),

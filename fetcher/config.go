@@ -1,7 +1,7 @@
 package fetcher
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"time"
 
@@ -108,6 +108,7 @@ func (c *Config) bindAdmission(fs *pflag.FlagSet) {
 func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "attempts in a row before a failure is kept as a dead letter")
+	fs.Uint64Var(&e.MaxDeliver, "max-deliver", e.MaxDeliver, "deliveries of one message before it is put aside as poison")
 	fs.DurationVar(&e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt; doubles with each further one")
 	fs.DurationVar(&e.Retry.Max, "retry-max", e.Retry.Max, "longest pause between attempts")
 	fs.DurationVar(&e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "longest pause that a server may ask for by Retry-After")
@@ -137,6 +138,7 @@ func (c *Config) Validate() error {
 		{"tls-timeout", c.Get.TLSTimeout <= 0, "be positive"},
 		{"header-timeout", c.Get.HeaderTimeout <= 0, "be positive"},
 		{"max-attempts", c.Engine.MaxAttempts < 1, "be at least 1"},
+		{"max-deliver", c.Engine.MaxDeliver < 1, "be at least 1"},
 		{"retry-base", c.Engine.Retry.Base <= 0, "be positive"},
 		{"retry-max", c.Engine.Retry.Max < c.Engine.Retry.Base, "not be below --retry-base"},
 		{"max-retry-after", c.Engine.MaxRetryAfter <= 0, "be positive"},
@@ -152,5 +154,5 @@ func (c *Config) Validate() error {
 	if err := c.Egress.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	return errors.Join(c.Get.Validate(), c.Admission.Validate(), c.Engine.Validate())
+	return cmp.Or(c.Get.Validate(), c.Admission.Validate(), c.Engine.Validate())
 }

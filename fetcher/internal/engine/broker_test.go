@@ -74,7 +74,11 @@ var _ = Describe("A broker in trouble", func() {
 			Eventually(w.results).Should(HaveLen(1))
 			Eventually(w.pending).Should(BeZero())
 			Expect(o.gets.Load()).To(BeEquivalentTo(2), "the body was kept, not fetched again")
+			Expect(log.with("takes messages again")).To(BeZero(), "there may be room for one only")
+			w.clock.Advance(10 * time.Second)
+			w.publish(w.want(serve(says("hello there")).URL))
 			Eventually(func() int { return log.with("takes messages again") }).Should(Equal(1))
+			Expect(log.with("stream is full")).To(Equal(1))
 		})
 
 		It("gets the message back from a fetcher that drains", func() {

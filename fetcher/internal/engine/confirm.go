@@ -59,7 +59,7 @@ func (e *Engine) current(ctx context.Context, t *trigger) error {
 
 func (e *Engine) lastWant(ctx context.Context, key pipeline.Key) (want *v1.Want, sequence uint64, err error) {
 	var final error
-	err = e.persist(ctx, func(ctx context.Context) error {
+	err = e.persist(ctx, pipeline.Requests, func(ctx context.Context) error {
 		want, sequence, final = e.deps.Client.LastWant(ctx, key)
 		if errors.Is(final, pipeline.ErrNoMessage) || errors.Is(final, pipeline.ErrMalformed) {
 			return nil

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -83,6 +84,12 @@ var _ = Describe("A fetcher that is killed", func() {
 
 		Expect(w.server.Kill()).To(Succeed())
 		Expect(w.server.Start()).To(Succeed())
+		Eventually(func() error { // the connection is back
+			ctx, cancel := context.WithTimeout(w.ctx, 200*time.Millisecond)
+			defer cancel()
+			_, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+			return err
+		}).Should(Succeed())
 
 		m := w.next()
 		Expect(m.Subject()).To(Equal(key.Due()))

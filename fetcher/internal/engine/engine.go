@@ -48,7 +48,7 @@ type Engine struct {
 	cfg      Config
 	deps     Dependencies
 	flights  *flight.Group[request, fetched]
-	pressure pressure
+	pressure *pressure
 }
 
 // New checks the configuration.
@@ -64,7 +64,7 @@ func New(cfg Config, deps Dependencies) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
-	return &Engine{cfg: cfg, deps: deps, flights: flights, pressure: pressure{log: deps.Log}}, nil
+	return &Engine{cfg: cfg, deps: deps, flights: flights, pressure: newPressure(deps.Log)}, nil
 }
 
 // Handle does what a message asks for and settles it. Its context is not

@@ -96,7 +96,7 @@ func (e *Engine) tell(ctx context.Context, t *trigger, f failure, now time.Time,
 	if !e.fit(result) {
 		return errRefused
 	}
-	return e.persist(ctx, func(ctx context.Context) error { return e.deps.Client.PublishResult(ctx, result) })
+	return e.hand(ctx, result)
 }
 
 func (e *Engine) describe(t *trigger, f failure, now time.Time, final bool) *v1.Failure {

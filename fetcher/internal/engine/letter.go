@@ -56,7 +56,9 @@ func (e *Engine) bury(ctx context.Context, t *trigger, why error) end {
 }
 
 func (e *Engine) send(ctx context.Context, key pipeline.Key, letter *v1.DeadLetter, id string) error {
-	err := e.persist(ctx, func(ctx context.Context) error { return e.deps.Client.PublishDeadLetter(ctx, key, letter, id) })
+	err := e.persist(ctx, pipeline.Failures, func(ctx context.Context) error {
+		return e.deps.Client.PublishDeadLetter(ctx, key, letter, id)
+	})
 	if err == nil {
 		e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(letter.GetFailure().GetClass())).Inc()
 	}

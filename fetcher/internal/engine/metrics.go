@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -97,6 +98,22 @@ func (m *Metrics) initialize() {
 		m.parked.WithLabelValues(string(c))
 	}
 	m.gets.WithLabelValues("ok")
+	for _, c := range []v1.FailureClass{
+		v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, v1.FailureClass_FAILURE_CLASS_DNS_FAILED,
+		v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, v1.FailureClass_FAILURE_CLASS_TLS_FAILED,
+		v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS,
+		v1.FailureClass_FAILURE_CLASS_BAD_STATUS, v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE,
+		v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE,
+	} {
+		m.gets.WithLabelValues(pipeline.Reason(c))
+		m.deadLetters.WithLabelValues(pipeline.Reason(c))
+	}
+	for _, c := range []v1.FailureClass{
+		v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, v1.FailureClass_FAILURE_CLASS_POISON,
+		v1.FailureClass_FAILURE_CLASS_MALFORMED,
+	} {
+		m.deadLetters.WithLabelValues(pipeline.Reason(c))
+	}
 	m.pushbacks.WithLabelValues("full")
 	m.pushbacks.WithLabelValues("broker")
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -37,23 +35,32 @@ var (
 // setTimer sets the timer of a key. The error wraps pipeline.ErrSuperseded,
 // errRefused or errDraining.
 func (e *Engine) setTimer(ctx context.Context, due *v1.Due, at time.Time) error {
-	return e.persist(ctx, func(ctx context.Context) error { return e.deps.Client.PublishTimer(ctx, due, at) })
+	return e.persist(ctx, pipeline.Requests, func(ctx context.Context) error {
+		return e.deps.Client.PublishTimer(ctx, due, at)
+	})
 }
 
-// persist calls the broker until it answers: what was fetched is kept, and the
+// hand gives an outcome to the writer, with the errors of persist.
+func (e *Engine) hand(ctx context.Context, result *v1.Result) error {
+	return e.persist(ctx, pipeline.Results, func(ctx context.Context) error {
+		return e.deps.Client.PublishResult(ctx, result)
+	})
+}
+
+// persist calls a stream until it answers: what was fetched is kept, and the
 // message with it, until it is in safe hands. It gives up when the process
 // drains, and returns answers that will not change.
-func (e *Engine) persist(ctx context.Context, call func(context.Context) error) error {
+func (e *Engine) persist(ctx context.Context, stream string, call func(context.Context) error) error {
 	for pause := publishFirst; ; pause = min(2*pause, publishMax) {
 		err := try(ctx, call)
 		switch {
 		case err == nil || errors.Is(err, pipeline.ErrSuperseded):
-			e.pressure.end()
+			e.pressure.relieve(stream, e.deps.Now())
 			return err
 		case refused(err):
 			return fmt.Errorf("%w: %w", errRefused, err)
 		}
-		e.pressure.begin(err)
+		e.pressure.feel(stream, err, e.deps.Now())
 		e.deps.Metrics.blocked(err)
 		if err := e.pause(pause); err != nil {
 			return err
@@ -92,36 +99,4 @@ func (e *Engine) unpublished(ctx context.Context, t *trigger, err error) end {
 		return e.bury(ctx, t, err)
 	}
 	return end{outcome: postponed, wait: lag}
-}
-
-// pressure says once when the broker stops taking messages, and once when it
-// takes them again.
-type pressure struct {
-	log zerolog.Logger
-
-	mu sync.Mutex
-	on bool
-}
-
-func (p *pressure) begin(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.on {
-		return
-	}
-	p.on = true
-	if errors.Is(err, pipeline.ErrFull) {
-		p.log.Warn().Err(err).Msg("a stream is full; keeping what is in work until there is room")
-		return
-	}
-	p.log.Warn().Err(err).Msg("the broker does not answer; keeping what is in work until it does")
-}
-
-func (p *pressure) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.on {
-		p.log.Info().Msg("the broker takes messages again")
-	}
-	p.on = false
 }

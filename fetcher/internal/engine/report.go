@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"net/netip"
+
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -23,7 +25,7 @@ func (e *Engine) report(t *trigger, ended end) {
 		return
 	}
 	line = line.Str("namespace", t.key.Namespace).Str("configmap", t.key.Name).Str("key", t.key.Key).
-		Str("host", host(t.want.GetUrl())).Uint32("attempt", t.attempts+1).
+		Str("host", named(t.want.GetUrl())).Uint32("attempt", t.attempts+1).
 		Stringer("cause", t.cause).Str("outcome", string(ended.outcome))
 	if ended.wait > 0 {
 		line = line.Dur("next_ms", ended.wait)
@@ -35,6 +37,16 @@ func (e *Engine) report(t *trigger, ended end) {
 		line = line.Int("status", ended.failure.StatusCode)
 	}
 	line.Msg(message(ended.outcome))
+}
+
+// named returns the host of a URL if it has a name; an address is kept out of
+// the log.
+func named(raw string) string {
+	h := host(raw)
+	if _, err := netip.ParseAddr(h); err == nil {
+		return "(address)"
+	}
+	return h
 }
 
 func message(o outcome) string {

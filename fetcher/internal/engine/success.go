@@ -55,7 +55,7 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) end 
 	if result == nil {
 		return ended
 	}
-	err := e.persist(ctx, func(ctx context.Context) error { return e.deps.Client.PublishResult(ctx, result) })
+	err := e.hand(ctx, result)
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		return e.failed(ctx, t, tooLarge())

@@ -1,0 +1,150 @@
+package engine_test
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
+	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// fetcherOptions are what a spec may change about a fetcher.
+type fetcherOptions struct {
+	config   engine.Config
+	limits   admission.Limits
+	get      get.Config
+	now      func() time.Time
+	log      io.Writer
+	draining chan struct{}
+	js       jetstream.JetStream
+	registry *prometheus.Registry
+}
+
+// fetcher is an engine with all that belongs to it.
+type fetcher struct {
+	*engine.Engine
+	world *world
+	fetcherOptions
+}
+
+func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
+	GinkgoHelper()
+	o := fetcherOptions{
+		config: engine.Config{
+			MaxAttempts: 3, MaxDeliver: 5,
+			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
+			MaxRetryAfter: time.Hour,
+			Refresh:       schedule.Refresh{Min: time.Second, Max: 24 * time.Hour},
+			Recheck:       time.Hour,
+			Sharing:       flight.Config{Window: time.Second, Patience: 250 * time.Millisecond, Entries: 100, Bytes: 1 << 20},
+			Heartbeat:     10 * time.Second,
+		},
+		limits: admission.Limits{
+			Slots: 64, PerHost: 8, Share: 0.5,
+			Patience: 250 * time.Millisecond, Pause: time.Second, MaxPause: 15 * time.Second,
+		},
+		get:      get.Defaults(),
+		now:      w.clock.Now,
+		log:      GinkgoWriter,
+		draining: make(chan struct{}),
+		registry: prometheus.NewRegistry(),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	if o.js == nil {
+		o.js = w.connect()
+	}
+	gate, err := egress.New(egress.Config{AllowCIDRs: []string{"127.0.0.0/8"}}, egress.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	metrics, err := engine.NewMetrics(o.registry)
+	Expect(err).NotTo(HaveOccurred())
+	getter, err := get.New(o.get, gate, get.Dependencies{Observer: metrics})
+	Expect(err).NotTo(HaveOccurred())
+	running, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = getter.Run(running) }()
+	DeferCleanup(func() { stop(); <-ended })
+	limiter, err := admission.New(o.limits, o.now)
+	Expect(err).NotTo(HaveOccurred())
+	e, err := engine.New(o.config, engine.Dependencies{
+		Client: pipeline.NewClient(o.js), Getter: getter, Limiter: limiter, Draining: o.draining,
+		Now: o.now, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return &fetcher{Engine: e, world: w, fetcherOptions: o}
+}
+
+// run lets a fetcher consume until the spec ends, or until it is stopped.
+func (f *fetcher) run() (stop func()) {
+	ctx, cancel := context.WithCancel(f.world.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer GinkgoRecover()
+		Expect(pipeline.Consume(ctx, f.js, pipeline.ConsumeOptions{
+			Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: f.limits.Slots,
+		}, f.Handle)).To(Succeed())
+	}()
+	stop = sync.OnceFunc(func() { close(f.draining); cancel(); <-ended })
+	DeferCleanup(func() { f.world.end(); stop() })
+	return stop
+}
+
+// inFlight returns the number of messages in work.
+func (f *fetcher) inFlight() float64 {
+	return f.metric("curlmethat_fetcher_in_flight_messages", "")
+}
+
+// parked returns how many attempts were put off for a cause.
+func (f *fetcher) parked(cause string) int {
+	return int(f.metric("curlmethat_fetcher_parked_total", cause))
+}
+
+// metric returns the value of a counter or gauge with one label value, or none.
+func (f *fetcher) metric(name, label string) float64 {
+	GinkgoHelper()
+	families, err := f.registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if label == "" || m.GetLabel()[0].GetValue() == label {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	Fail("no metric " + name + " " + label)
+	return 0
+}
+
+// next takes one message from the consumer, without handling it.
+func (w *world) next() jetstream.Msg {
+	GinkgoHelper()
+	consumer, err := w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	Expect(err).NotTo(HaveOccurred())
+	m, err := consumer.Next(jetstream.FetchMaxWait(5 * time.Second))
+	Expect(err).NotTo(HaveOccurred())
+	return m
+}
+
+// step lets the fetcher handle the next message, from begin to end.
+func (f *fetcher) step() {
+	GinkgoHelper()
+	f.Handle(f.world.ctx, f.world.next())
+}

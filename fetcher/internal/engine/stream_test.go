@@ -1,0 +1,121 @@
+package engine_test
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// timer is a pending timer.
+type timer struct {
+	*v1.Due
+	at time.Time
+}
+
+// timer returns the pending timer of a key, or nil.
+func (w *world) timerOf(k pipeline.Key) *timer {
+	GinkgoHelper()
+	stream, err := w.js.Stream(w.ctx, pipeline.Requests)
+	Expect(err).NotTo(HaveOccurred())
+	m, err := stream.GetLastMsgForSubject(w.ctx, k.Timer())
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	Expect(err).NotTo(HaveOccurred())
+	due, err := pipeline.DecodeDue(k, m.Data)
+	Expect(err).NotTo(HaveOccurred())
+	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get("Nats-Schedule"), "@at "))
+	Expect(err).NotTo(HaveOccurred())
+	return &timer{Due: due, at: at}
+}
+
+func (w *world) timer() *timer { GinkgoHelper(); return w.timerOf(key) }
+
+// messages returns all that a stream holds, by sequence.
+func (w *world) messages(name string) []*jetstream.RawStreamMsg {
+	GinkgoHelper()
+	stream, err := w.js.Stream(w.ctx, name)
+	Expect(err).NotTo(HaveOccurred())
+	info, err := stream.Info(w.ctx)
+	Expect(err).NotTo(HaveOccurred())
+	var all []*jetstream.RawStreamMsg
+	for seq := max(info.State.FirstSeq, 1); seq <= info.State.LastSeq; seq++ {
+		m, err := stream.GetMsg(w.ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, m)
+	}
+	return all
+}
+
+// count returns how many messages a stream holds.
+func (w *world) count(name string) int {
+	GinkgoHelper()
+	stream, err := w.js.Stream(w.ctx, name)
+	Expect(err).NotTo(HaveOccurred())
+	return int(stream.CachedInfo().State.Msgs)
+}
+
+// contents returns how many bodies were handed to the writer.
+func (w *world) contents() int {
+	GinkgoHelper()
+	stream, err := w.js.Stream(w.ctx, pipeline.Results)
+	Expect(err).NotTo(HaveOccurred())
+	info, err := stream.Info(w.ctx, jetstream.WithSubjectFilter("curl.result.content.>"))
+	Expect(err).NotTo(HaveOccurred())
+	return len(info.State.Subjects)
+}
+
+// results returns what was handed to the writer.
+func (w *world) results() []*v1.Result {
+	GinkgoHelper()
+	var all []*v1.Result
+	for _, m := range w.messages(pipeline.Results) {
+		_, k, err := pipeline.ParseSubject(m.Subject)
+		Expect(err).NotTo(HaveOccurred())
+		r, err := pipeline.DecodeResult(k, m.Data)
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, r)
+	}
+	return all
+}
+
+// result returns the only thing that was handed to the writer.
+func (w *world) result() *v1.Result {
+	GinkgoHelper()
+	all := w.results()
+	Expect(all).To(HaveLen(1))
+	return all[0]
+}
+
+// deadLetters returns what was kept of failures.
+func (w *world) deadLetters() []*v1.DeadLetter {
+	GinkgoHelper()
+	var all []*v1.DeadLetter
+	for _, m := range w.messages(pipeline.Failures) {
+		d := new(v1.DeadLetter)
+		Expect(proto.Unmarshal(m.Data, d)).To(Succeed())
+		all = append(all, d)
+	}
+	return all
+}
+
+// pending returns how many messages wait for, or are in work at, fetchers.
+func (w *world) pending() uint64 {
+	GinkgoHelper()
+	consumer, err := w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	Expect(err).NotTo(HaveOccurred())
+	info, err := consumer.Info(w.ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return info.NumPending + uint64(info.NumAckPending)
+}
