@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
@@ -41,7 +40,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
-	results := rt.Health.Part("results")
+	state := rt.Reading("results")
 	rt.Started()
 
 	group, ctx := errgroup.WithContext(ctx)
@@ -56,25 +55,10 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 			Consumer:    pipeline.WriterConsumer,
 			Concurrency: messages,
 			MaxBytes:    messageBytes,
-			State:       reading(rt.Log, results),
+			State:       state,
 		}, in.Handle)
 	})
 	return group.Wait()
-}
-
-// reading returns what is told of each change in whether results can be read.
-func reading(log zerolog.Logger, part *service.Part) func(error) {
-	failed := false
-	return func(err error) {
-		part.Set(err, "results cannot be read")
-		switch {
-		case err != nil:
-			log.Warn().Err(err).Msg("results cannot be read; trying until they can")
-		case failed:
-			log.Info().Msg("results can be read again")
-		}
-		failed = err != nil
-	}
 }
 
 // assemble puts the parts of the writer together. It returns what handles

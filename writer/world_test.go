@@ -58,9 +58,7 @@ type world struct {
 func newWorld(ctx SpecContext) *world {
 	GinkgoHelper()
 	w := &world{ctx: func() context.Context { return context.WithoutCancel(ctx) }, cluster: rest.CopyConfig(cluster), calls: &calls{}, log: gbytes.NewBuffer()}
-	var err error
-	w.kube, err = kubernetes.NewForConfig(cluster)
-	Expect(err).NotTo(HaveOccurred())
+	w.kube = person
 	ns, err := w.kube.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "writer-"}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())

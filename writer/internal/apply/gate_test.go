@@ -1,0 +1,215 @@
+package apply_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+	"k8s.io/utils/clock"
+
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/writer/internal/apply"
+)
+
+var errAway = errors.New("connection refused")
+
+// guarded is a gate in front of an API server that may be away.
+type guarded struct {
+	*apply.Gate
+	health *service.Health
+	log    *bytes.Buffer
+	away   atomic.Bool
+	probes atomic.Int32
+}
+
+func newGuarded(t *testing.T, away bool) *guarded {
+	t.Helper()
+	g := &guarded{health: service.NewHealth(), log: &bytes.Buffer{}}
+	g.away.Store(away)
+	g.Gate = apply.NewGate(func(context.Context) error {
+		g.probes.Add(1)
+		if g.away.Load() {
+			return errAway
+		}
+		return nil
+	}, clock.RealClock{}, zerolog.New(g.log), g.health.Part("kubernetes"))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		g.Run(ctx)
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	synctest.Wait()
+	return g
+}
+
+// lines returns how many lines of the log there are.
+func (g *guarded) lines() int { return strings.Count(g.log.String(), "\n") }
+
+func TestGateIsReadyWithoutWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t, false)
+		if !g.Open() || !g.health.Ready() || g.lines() != 0 {
+			t.Errorf("open %v, ready %v, log %s", g.Open(), g.health.Ready(), g.log)
+		}
+	})
+}
+
+func TestGateOpensWhenTheServerIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t, true)
+		if g.Open() || g.health.Ready() {
+			t.Fatal("open although the server is away")
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if n := g.probes.Load(); n < 20 || n > 40 || g.lines() != 1 {
+			t.Errorf("%d probes in a minute, log %s", n, g.log)
+		}
+		g.away.Store(false)
+		begun := time.Now()
+		if !g.Pass(t.Context()) || time.Since(begun) > 3*time.Second {
+			t.Errorf("passed after %v", time.Since(begun))
+		}
+		if g.health.Ready() {
+			t.Error("ready on the word of a probe")
+		}
+		<-time.After(6 * time.Second)
+		synctest.Wait()
+		if !g.health.Ready() || g.lines() != 2 {
+			t.Errorf("ready %v, log %s", g.health.Ready(), g.log)
+		}
+	})
+}
+
+func TestGateBearsSingleFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t, false)
+		for range 5 {
+			g.Fault(errAway, 0)
+			g.Fault(errAway, 0)
+			g.Success("ns")
+		}
+		if !g.Open() || g.lines() != 0 {
+			t.Errorf("open %v, log %s", g.Open(), g.log)
+		}
+		for range 3 {
+			g.Fault(errAway, 0)
+		}
+		if g.Open() || g.health.Ready() || g.lines() != 1 {
+			t.Errorf("open %v, log %s", g.Open(), g.log)
+		}
+	})
+}
+
+// A server whose probe is well and which yet serves nothing is tried again and
+// again, and neither called well nor complained of each time.
+func TestGateOnTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t, false)
+		for range 3 {
+			g.Fault(errAway, 0)
+		}
+		for range 20 {
+			if !g.Pass(t.Context()) {
+				t.Fatal("no trial")
+			}
+			g.Fault(errAway, 0)
+			if g.Open() || g.health.Ready() {
+				t.Fatal("one fault is enough when on trial")
+			}
+		}
+		if g.lines() != 1 {
+			t.Errorf("log %s", g.log)
+		}
+		g.Pass(t.Context())
+		g.Success("ns")
+		if !g.health.Ready() || g.lines() != 2 {
+			t.Errorf("ready %v, log %s", g.health.Ready(), g.log)
+		}
+	})
+}
+
+func TestGateLeavesTheServerAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t, false)
+		probed := g.probes.Load()
+		g.Fault(errAway, 7*time.Second)
+		<-time.After(6900 * time.Millisecond)
+		synctest.Wait()
+		if g.Open() || g.probes.Load() != probed {
+			t.Error("not left alone")
+		}
+		begun := time.Now()
+		if !g.Pass(t.Context()) || time.Since(begun) > time.Second {
+			t.Errorf("passed after %v", time.Since(begun))
+		}
+	})
+}
+
+func TestGateDoesNotHoldWorkForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t, true)
+		begun := time.Now()
+		if g.Pass(t.Context()) || time.Since(begun) != 10*time.Second {
+			t.Errorf("passed, or waited for %v", time.Since(begun))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if g.Pass(ctx) {
+			t.Error("passed")
+		}
+	})
+}
+
+func TestGateIsGivenUpAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := apply.NewGate(func(context.Context) error { return errAway }, clock.RealClock{}, zerolog.Nop(), nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		go g.Run(ctx)
+		synctest.Wait()
+		begun := time.Now()
+		time.AfterFunc(time.Second, cancel)
+		if g.Pass(t.Context()) || time.Since(begun) != time.Second {
+			t.Errorf("passed, or waited for %v", time.Since(begun))
+		}
+	})
+}
+
+func TestDenialsAreCountedByNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t, false)
+		for range 10 {
+			g.Deny("a", errors.New("forbidden"))
+			g.Deny("b", errors.New("forbidden"))
+			g.Success("c")
+		}
+		if !g.Open() || g.health.Ready() || g.lines() != 1 {
+			t.Errorf("open %v, ready %v, log %s", g.Open(), g.health.Ready(), g.log)
+		}
+		g.Success("a")
+		if g.health.Ready() || g.lines() != 1 {
+			t.Error("b is still denied")
+		}
+		g.Success("b")
+		if !g.health.Ready() || g.lines() != 2 {
+			t.Errorf("ready %v, log %s", g.health.Ready(), g.log)
+		}
+		g.Deny("a", errors.New("forbidden"))
+		<-time.After(70 * time.Second)
+		synctest.Wait()
+		if !g.health.Ready() || g.lines() != 4 {
+			t.Errorf("a denial that is not repeated holds: ready %v, log %s", g.health.Ready(), g.log)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package inbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+func aResult() *v1.Result {
+	sum := sha256.Sum256([]byte("body"))
+	return &v1.Result{
+		Want:     &v1.Want{Namespace: "ns", Name: "cm.with.dots", Key: "my_data.txt", Uid: "uid", Url: "https://x", Epoch: 1},
+		Sequence: 7,
+		Outcome:  &v1.Result_Content{Content: &v1.Content{Body: []byte("body"), Sha256: hex.EncodeToString(sum[:])}},
+	}
+}
+
+func TestRead(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*v1.Result)
+		want   error
+		class  v1.FailureClass
+	}{
+		"good":                {func(*v1.Result) {}, nil, 0},
+		"removal without url": {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Removed{Removed: &v1.Removed{}} }, nil, 0},
+		"failure":             {func(r *v1.Result) { r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{}} }, nil, 0},
+		"failure without url": {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Failure{} }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"demanded digest":     {func(r *v1.Result) { r.Want.Sha256 = r.GetContent().GetSha256() }, nil, 0},
+		"other digest":        {func(r *v1.Result) { r.GetContent().Body = []byte("other") }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
+		"no digest":           {func(r *v1.Result) { r.GetContent().Sha256 = "" }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
+		"undemanded digest":   {func(r *v1.Result) { r.Want.Sha256 = strings.Repeat("0", 64) }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
+		"no outcome":          {func(r *v1.Result) { r.Outcome = nil }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"no uid":              {func(r *v1.Result) { r.Want.Uid = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"no sequence":         {func(r *v1.Result) { r.Sequence = 0 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"no namespace":        {func(r *v1.Result) { r.Want.Namespace = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"illegal key":         {func(r *v1.Result) { r.Want.Key = "$patch" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"path as name":        {func(r *v1.Result) { r.Want.Name = "../../secrets/x" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"path as namespace":   {func(r *v1.Result) { r.Want.Namespace = "../../nodes" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"protected namespace": {func(r *v1.Result) { r.Want.Namespace = "kube-system" }, ErrProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
+		"protected name":      {func(r *v1.Result) { r.Want.Name = "kube-root-ca.crt" }, ErrProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := aResult()
+			tt.change(r)
+			data, err := proto.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			item, err := Reader{Protected: []string{"kube-system"}}.Read(pipeline.KeyOf(r.GetWant()).Content(), data)
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("%v, want %v", err, tt.want)
+			}
+			if err != nil && classOf(err) != tt.class {
+				t.Errorf("class %v, want %v", classOf(err), tt.class)
+			}
+			if item.Key != pipeline.KeyOf(r.GetWant()) {
+				t.Errorf("key %v", item.Key)
+			}
+		})
+	}
+}
+
+// The subject names the object; a payload for another one is refused.
+func TestReadRefusesAnotherObject(t *testing.T) {
+	data, err := proto.Marshal(aResult())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []pipeline.Key{
+		{Namespace: "other", Name: "cm.with.dots", Key: "my_data.txt"},
+		{Namespace: "ns", Name: "other", Key: "my_data.txt"},
+		{Namespace: "ns", Name: "cm.with.dots", Key: "other"},
+	} {
+		if _, err := (Reader{}).Read(key.Content(), data); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%v: %v", key, err)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	good, err := proto.Marshal(aResult())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(pipeline.KeyOf(aResult().GetWant()).Content(), good)
+	f.Add("curl.result.removed.a.b.c", []byte{})
+	f.Add("curl.result.content.a.%2E%2E%2Fb.c", []byte("\xff"))
+	f.Fuzz(func(t *testing.T, subject string, data []byte) {
+		item, err := Reader{Protected: []string{"kube-system"}}.Read(subject, data)
+		if err != nil {
+			return
+		}
+		if len(validation.IsDNS1123Label(item.Key.Namespace)) > 0 || len(validation.IsDNS1123Subdomain(item.Key.Name)) > 0 ||
+			len(validation.IsConfigMapKey(item.Key.Key)) > 0 || item.Key.Namespace == "kube-system" || item.Fence.Seq == 0 {
+			t.Errorf("read %+v", item)
+		}
+	})
+}
+
+func TestDelay(t *testing.T) {
+	for n, want := range map[uint64]time.Duration{0: retryFirst, 1: retryFirst, 2: 2 * retryFirst, 4: maxSoon, 5: maxSoon, 63: maxSoon, 1 << 40: maxSoon} {
+		for range 100 {
+			if d := delay(n, maxSoon); d < want*8/10 || d >= want*12/10 {
+				t.Errorf("delay(%d) = %v, want about %v", n, d, want)
+			}
+		}
+	}
+	if d := delay(20, maxLater); d < maxLater*8/10 {
+		t.Errorf("delay(20) = %v", d)
+	}
+}

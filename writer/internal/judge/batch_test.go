@@ -1,0 +1,190 @@
+package judge_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/judge"
+)
+
+// A row of results for one key ends as if they had come one by one, whatever
+// the order in which they stand.
+func TestPlanOfSeveral(t *testing.T) {
+	items := []judge.Item{failure(9, timeout), content(8, "c"), failure(7, badStatus), content(6, "b")}
+	plan := judge.Judge{Prune: true}.Plan(asking().object(t), items)
+	if got := string(plan.Values[theKey].Body); got != "c" {
+		t.Errorf("value %q, want that of the newest body", got)
+	}
+	s, err := status.Parse(plan.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := s.Keys[theKey]; e.Error != "Timeout" || e.SHA256 != digest("c") || e.Fence != fence(9) {
+		t.Errorf("entry %s", plan.Status)
+	}
+	var said []string
+	for _, i := range []int{3, 2, 1, 0} { // in the order of their triggers
+		for _, e := range plan.Decisions[i].Events {
+			said = append(said, e.Reason)
+		}
+	}
+	if got := strings.Join(said, " "); got != "BadStatus Recovered Timeout" {
+		t.Errorf("said %q", got)
+	}
+}
+
+func TestPlanKeepsOtherEntries(t *testing.T) {
+	object := asking()
+	object.status = map[string]status.Entry{"other": wrote("x")}
+	plan := judge.Judge{}.Plan(object.object(t), []judge.Item{content(6, "b")})
+	s, err := status.Parse(plan.Status)
+	if err != nil || s.Keys["other"] != wrote("x") {
+		t.Errorf("status %s, %v", plan.Status, err)
+	}
+}
+
+func TestPlanForMissingObject(t *testing.T) {
+	plan := judge.Judge{}.Plan(nil, []judge.Item{content(6, "b"), removed(7)})
+	for _, d := range plan.Decisions {
+		if d.Verdict != judge.Gone || len(d.Events) > 0 {
+			t.Errorf("decision %+v", d)
+		}
+	}
+	if !plan.Empty() {
+		t.Error("something is written")
+	}
+}
+
+// An Event that is said again, by a process that does not know of the first
+// time, is the same Event.
+func TestEventsAreTheSameAgain(t *testing.T) {
+	for name, item := range map[string]judge.Item{
+		"failure":  failure(6, badStatus),
+		"recovery": content(6, "b"),
+		"foreign":  content(6, "b"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := asking()
+			switch name {
+			case "recovery":
+				object = object.noted(failing(status.Entry{}, "Timeout"))
+			case "foreign":
+				object = object.ownedBy("person")
+			}
+			first := judge.Judge{}.Plan(object.object(t), []judge.Item{item})
+			s, err := status.Parse(first.Status)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again := judge.Judge{}.Plan(object.noted(s.Keys[theKey]).object(t), []judge.Item{item})
+			if !again.Empty() {
+				t.Errorf("written twice: %+v", again)
+			}
+			if len(first.Decisions[0].Events) != 1 || len(again.Decisions[0].Events) != 1 {
+				t.Fatalf("events %v, then %v", first.Decisions[0].Events, again.Decisions[0].Events)
+			}
+			a, b := first.Decisions[0].Events[0], again.Decisions[0].Events[0]
+			if a.Reason != b.Reason || a.Occurrence != b.Occurrence {
+				t.Errorf("said %+v, then %+v", a, b)
+			}
+		})
+	}
+}
+
+func TestAssume(t *testing.T) {
+	second := func(change func(*v1.Want)) []judge.Item {
+		a, b := content(6, "a"), content(7, "b")
+		b.Key.Key, b.Result.Want.Key = "second", "second"
+		change(b.Result.GetWant())
+		return []judge.Item{a, judge.NewItem(b.Result)}
+	}
+	for name, tt := range map[string]struct {
+		change func(*v1.Want)
+		want   bool
+	}{
+		"two keys of one version": {func(*v1.Want) {}, true},
+		"key that is gone":        {func(w *v1.Want) { w.Drift = "none" }, true},
+		"another version":         {func(w *v1.Want) { w.ResourceVersion = "8" }, false},
+		"another object":          {func(w *v1.Want) { w.Uid = "uid-2" }, false},
+		"another status":          {func(w *v1.Want) { w.Status = `{"x":{}}` }, false},
+		"to be read first":        {func(w *v1.Want) { w.ReadFirst = true }, false},
+		"key in other hands":      {func(w *v1.Want) { w.Drift = "person/Update/x" }, false},
+		"same key, another URL":   {func(w *v1.Want) { w.Key, w.Url = theKey, "https://x.example.com" }, false},
+		"same key":                {func(w *v1.Want) { w.Key = theKey }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, ok := judge.Assume(second(tt.change))
+			if ok != tt.want {
+				t.Fatalf("assumed %v, want %v", ok, tt.want)
+			}
+			if ok && (o.UID != "uid-1" || o.ResourceVersion != "7" || o.Source != judge.Assumed) {
+				t.Errorf("object %+v", o)
+			}
+		})
+	}
+	for name, change := range map[string]func(*v1.Result){
+		"no version":        func(r *v1.Result) { r.Want.ResourceVersion = "" },
+		"unreadable status": func(r *v1.Result) { r.Want.Status = "{" },
+		"removal":           func(r *v1.Result) { r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}} },
+	} {
+		item := content(6, "a")
+		change(item.Result)
+		if _, ok := judge.Assume([]judge.Item{item}); ok {
+			t.Errorf("%s: assumed", name)
+		}
+	}
+}
+
+func TestAssumedObject(t *testing.T) {
+	item := content(6, "a")
+	item.Result.Want.Status = (status.Status{Keys: map[string]status.Entry{theKey: wrote("a")}}).String()
+	o, _ := judge.Assume([]judge.Item{item})
+	if d := (judge.Judge{}).Plan(o, []judge.Item{item}).Decisions[0]; d.Verdict != judge.Unchanged {
+		t.Errorf("same body of a key that is ours: %v", d.Verdict)
+	}
+	item.Result.Want.Drift = "none"
+	o, _ = judge.Assume([]judge.Item{item})
+	if plan := (judge.Judge{}).Plan(o, []judge.Item{item}); plan.Values[theKey] == nil {
+		t.Error("same body of a key that is gone is not written")
+	}
+}
+
+func TestHost(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://data.example.com:8443/x?token=secret": "data.example.com",
+		"http://user:secret@data.example.com":          "data.example.com",
+		"https://10.0.0.1/x":                           "the address in the URL",
+		"https://[fe80::1%25eth0]:443/":                "the address in the URL",
+		"https://[2001:db8::1]/":                       "the address in the URL",
+		"":                                             "the host in the URL",
+		"://":                                          "the host in the URL",
+	} {
+		if got := judge.Host(url); got != want {
+			t.Errorf("Host(%q) = %q, want %q", url, got, want)
+		}
+	}
+}
+
+// A status that does not fit loses what only saves work, and never the fence.
+func TestStatusFits(t *testing.T) {
+	object := asking().annotated("other", strings.Repeat("x", 256<<10-1500))
+	object.status = map[string]status.Entry{}
+	for i := range 4 {
+		e := wrote("x")
+		e.ETag, e.LastModified = strings.Repeat("e", 256), strings.Repeat("m", 256)
+		object.status[fmt.Sprintf("key-%d", i)] = e
+	}
+	plan := judge.Judge{}.Plan(object.object(t), []judge.Item{content(6, "b")})
+	s, err := status.Parse(plan.Status)
+	if err != nil || len(s.Keys) != 5 {
+		t.Fatalf("status %s, %v", plan.Status, err)
+	}
+	for key, e := range s.Keys {
+		if e.ETag != "" || e.SHA256 == "" || e.URL == "" || e.Fence.IsZero() {
+			t.Errorf("%s: %+v", key, e)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package judge_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/judge"
+)
+
+const (
+	theKey = "mydata"
+	theURL = "https://data.example.com/x?token=secret"
+	epoch  = 1_700_000_000_000
+)
+
+// noon is when everything in the tables happens.
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// fixture describes a ConfigMap.
+type fixture struct {
+	annotations map[string]string
+	labels      map[string]string
+	// owners of the key by manager; nil: no record at all.
+	owners map[string]bool
+	// values, when the whole object was read.
+	values map[string]string
+	status map[string]status.Entry
+	source judge.Source
+	// obstacle that the API server has named.
+	obstacle judge.Obstacle
+}
+
+// asking is an object that asks for the key and does not have it.
+func asking() fixture {
+	return fixture{
+		annotations: map[string]string{annotation.DefaultKey: theKey + "=" + theURL},
+		owners:      map[string]bool{}, source: judge.Live,
+	}
+}
+
+func (f fixture) ownedBy(manager string) fixture {
+	f.owners = map[string]bool{manager: true}
+	return f
+}
+
+func (f fixture) unrecorded() fixture {
+	f.owners = nil
+	return f
+}
+
+func (f fixture) holding(body string) fixture {
+	f.values = map[string]string{theKey: digest(body)}
+	return f
+}
+
+func (f fixture) empty() fixture {
+	f.values = map[string]string{}
+	return f
+}
+
+func (f fixture) noted(e status.Entry) fixture {
+	f.status = map[string]status.Entry{theKey: e}
+	return f
+}
+
+func (f fixture) annotated(name, value string) fixture {
+	copied := map[string]string{name: value}
+	for k, v := range f.annotations {
+		if _, set := copied[k]; !set {
+			copied[k] = v
+		}
+	}
+	f.annotations = copied
+	return f
+}
+
+func (f fixture) without(name string) fixture {
+	f = f.annotated(name, "")
+	delete(f.annotations, name)
+	return f
+}
+
+func (f fixture) labelled(name, value string) fixture {
+	f.labels = map[string]string{name: value}
+	return f
+}
+
+func (f fixture) seen(source judge.Source) fixture {
+	f.source = source
+	return f
+}
+
+func (f fixture) behind(obstacle judge.Obstacle) fixture {
+	f.obstacle = obstacle
+	return f
+}
+
+// object returns the object as the judge sees it.
+func (f fixture) object(t *testing.T) *judge.Object {
+	t.Helper()
+	if s := (status.Status{Keys: f.status}).String(); s != "" {
+		f = f.annotated(annotation.StatusKey, s)
+	}
+	meta := &metav1.ObjectMeta{
+		UID: "uid-1", ResourceVersion: "7", Annotations: f.annotations, Labels: f.labels,
+		ManagedFields: records(t, f.owners),
+	}
+	o := viewer(t).Of(meta, f.source)
+	o.Values, o.Obstacle = f.values, f.obstacle
+	return o
+}
+
+// records returns managedFields in which a person owns the annotation, and the
+// given managers the key.
+func records(t *testing.T, owners map[string]bool) []metav1.ManagedFieldsEntry {
+	t.Helper()
+	if owners == nil {
+		return nil
+	}
+	at := metav1.NewTime(noon)
+	record := func(manager string, fields map[string]any) metav1.ManagedFieldsEntry {
+		raw, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
+			Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw)),
+		}
+	}
+	list := []metav1.ManagedFieldsEntry{record("author", map[string]any{
+		"f:metadata": map[string]any{"f:annotations": map[string]any{"f:" + annotation.DefaultKey: map[string]any{}}},
+	})}
+	for manager := range owners {
+		list = append(list, record(manager, map[string]any{"f:data": map[string]any{"f:" + theKey: map[string]any{}}}))
+	}
+	return list
+}
+
+func viewer(t *testing.T) judge.Viewer {
+	t.Helper()
+	grammar, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	selector, err := labels.Parse(annotation.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return judge.Viewer{Grammar: grammar, Selector: selector}
+}
+
+// fence returns the fence of a trigger.
+func fence(seq uint64) status.Fence { return status.Fence{Epoch: epoch, Seq: seq} }
+
+// wrote is the entry of a key that we wrote at trigger 5.
+func wrote(body string) status.Entry {
+	return status.Entry{
+		URL: theURL, SHA256: digest(body), Size: int64(len(body)), FetchedAt: noon.Add(-time.Hour), Fence: fence(5),
+	}
+}
+
+// failing returns e failing since an hour ago.
+func failing(e status.Entry, reason string) status.Entry {
+	e.Error, e.Since, e.Attempts = reason, noon.Add(-time.Hour), 1
+	if e.URL != theURL {
+		e.ErrorURL = theURL
+	}
+	if e.Fence.IsZero() {
+		e.Fence = fence(5)
+	}
+	return e
+}
+
+// want is the want that all results of the tables answer.
+func want() *v1.Want {
+	return &v1.Want{
+		Namespace: "ns", Name: "cm", Key: theKey, Uid: "uid-1", ResourceVersion: "7", Url: theURL, Epoch: epoch,
+	}
+}
+
+// result returns an item for the trigger with a sequence.
+func result(seq uint64, change func(*v1.Result)) judge.Item {
+	r := &v1.Result{Want: want(), Sequence: seq, Cause: v1.Cause_CAUSE_NEW, ObservedAt: timestamppb.New(noon)}
+	change(r)
+	return judge.NewItem(r)
+}
+
+func content(seq uint64, body string) judge.Item {
+	return result(seq, func(r *v1.Result) {
+		r.Outcome = &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: digest(body), Etag: `"tag"`}}
+	})
+}
+
+func unmodified(seq uint64, body string) judge.Item {
+	return result(seq, func(r *v1.Result) {
+		r.Outcome = &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: digest(body)}}
+	})
+}
+
+func failure(seq uint64, class v1.FailureClass, change ...func(*v1.Result)) judge.Item {
+	return result(seq, func(r *v1.Result) {
+		r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{
+			Class: class, StatusCode: 503, Attempts: 1, FirstFailedAt: timestamppb.New(noon),
+		}}
+		for _, c := range change {
+			c(r)
+		}
+	})
+}
+
+func removed(seq uint64) judge.Item {
+	return result(seq, func(r *v1.Result) {
+		r.Want.Url = ""
+		r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}}
+	})
+}
+
+func digest(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(sum[:])
+}
