@@ -1,0 +1,126 @@
+package curlctl
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/link"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Bounds of what completion reads: it must not make the shell wait.
+const (
+	completeTimeout = 2 * time.Second
+	completeMost    = 100
+)
+
+const silently = cobra.ShellCompDirectiveNoFileComp
+
+func (*options) completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return show.Formats(), silently
+}
+
+func completeReasons(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return reasons(), silently
+}
+
+// completeContexts lists the contexts of the nats command.
+func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	config := os.Getenv("XDG_CONFIG_HOME")
+	if config == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return nil, silently
+		}
+		config = filepath.Join(home, ".config")
+	}
+	files, err := filepath.Glob(filepath.Join(config, "nats", "context", "*.json"))
+	if err != nil {
+		return nil, silently
+	}
+	for i, file := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(file), ".json")
+	}
+	return files, silently
+}
+
+// live completes with what NATS knows; without an answer, with nothing.
+func (o *options) live(cmd *cobra.Command, read func(context.Context, *link.Link) []string) ([]string, cobra.ShellCompDirective) {
+	environment(cmd)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+	defer cancel()
+	l, ctx, err := o.link.Open(ctx)
+	if err != nil {
+		return nil, silently
+	}
+	defer l.Close()
+	return read(ctx, l), silently
+}
+
+func (o *options) completeFailures(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if cmd.Name() == "show" && len(args) > 0 {
+		return nil, silently
+	}
+	return o.live(cmd, func(ctx context.Context, l *link.Link) (ids []string) {
+		for f, err := range l.Client.Failures(ctx, pipeline.FailureFilter{Namespace: o.namespace}) {
+			if err != nil || len(ids) == completeMost {
+				return ids
+			}
+			ids = append(ids, strconv.FormatUint(f.ID, 10)+"\t"+f.Reason+" "+f.Key.String())
+		}
+		return ids
+	})
+}
+
+func (o *options) completeHosts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return o.live(cmd, func(ctx context.Context, l *link.Link) []string {
+		hosts := map[string]bool{}
+		counts, err := l.Client.CountFailures(ctx, pipeline.FailureFilter{Namespace: o.namespace})
+		if err != nil {
+			return nil
+		}
+		for k := range counts {
+			hosts[k.Host] = true
+		}
+		return slices.Sorted(maps.Keys(hosts))
+	})
+}
+
+// completeNames lists ConfigMaps for which something is wanted.
+func (o *options) completeNames(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return o.wanted(cmd, func(k pipeline.Key) string { return k.Name })
+}
+
+func (o *options) completeNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return o.wanted(cmd, func(k pipeline.Key) string { return k.Namespace })
+}
+
+// completeObjects lists them as namespace/name.
+func (o *options) completeObjects(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, silently
+	}
+	return o.wanted(cmd, func(k pipeline.Key) string { return k.Namespace + "/" + k.Name })
+}
+
+func (o *options) wanted(cmd *cobra.Command, name func(pipeline.Key) string) ([]string, cobra.ShellCompDirective) {
+	return o.live(cmd, func(ctx context.Context, l *link.Link) []string {
+		names := map[string]bool{}
+		for w, err := range l.Client.Wants(ctx, o.namespace, "") {
+			if err != nil || len(names) == completeMost {
+				break
+			}
+			names[name(w.Key)] = true
+		}
+		return slices.Sorted(maps.Keys(names))
+	})
+}

@@ -1,0 +1,25 @@
+package curlctl
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+)
+
+// confirm asks a question. Without a terminal to ask at, the answer is no.
+func (s *session) confirm(question string, args ...any) error {
+	if !show.Terminal(s.in) {
+		return fmt.Errorf("%w: there is no terminal to confirm at; give --yes", errRefused)
+	}
+	fmt.Fprintf(s.aside, question+" [y/N] ", args...)
+	answer, err := bufio.NewReader(s.in).ReadString('\n')
+	if err == nil {
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "y", "yes":
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: not confirmed", errRefused)
+}

@@ -1,0 +1,4 @@
+package curlctl
+
+// CommandAt is Command with another clock.
+var CommandAt = command

@@ -1,0 +1,229 @@
+package curlctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// firstPage is how many failures are listed when nobody says how many.
+const firstPage = 50
+
+func failuresCommand(o *options) *cobra.Command {
+	list := failuresListCommand(o)
+	cmd := &cobra.Command{
+		Use:     "failures",
+		Aliases: []string{"failure"},
+		Short:   "List failed fetches, the newest first",
+		Long:    list.Long,
+		Args:    noArgs,
+		RunE:    list.RunE,
+	}
+	cmd.Flags().AddFlagSet(list.Flags())
+	cmd.AddCommand(list, failuresShowCommand(o))
+	return cmd
+}
+
+func failuresListCommand(o *options) *cobra.Command {
+	selected := &failureFilter{options: o}
+	limit, summary := firstPage, false
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List failed fetches, the newest first",
+		Long: "Lists what could not be fetched, the newest first. The server itself applies\n" +
+			"--reason, --host, --namespace, --name and --key.",
+		Args: noArgs,
+	}
+	cmd.RunE = o.run(func(ctx context.Context, s *session, _ []string) error {
+		filter, err := selected.filter(s.now())
+		if err != nil {
+			return err
+		}
+		if summary {
+			return s.summarize(ctx, filter)
+		}
+		return s.listFailures(ctx, filter, limit)
+	})
+	selected.bindFlags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list; 0: all")
+	cmd.Flags().BoolVar(&summary, "summary", false, "count failures by reason and host in place of listing them")
+	return cmd
+}
+
+func (s *session) listFailures(ctx context.Context, filter pipeline.FailureFilter, limit int) error {
+	more := false
+	rows := func(yield func(show.Row, error) bool) {
+		n := 0
+		for f, err := range s.Client.Failures(ctx, filter) {
+			if err != nil {
+				yield(show.Row{}, err)
+				return
+			}
+			if n++; limit > 0 && n > limit {
+				more = true
+				return
+			}
+			if !yield(failure.Row(s.now(), f), nil) {
+				return
+			}
+		}
+	}
+	n, err := s.out.List(failure.Columns(), rows)
+	switch {
+	case err != nil:
+		return err
+	case n == 0 && !s.out.ForPrograms():
+		s.hint("No failures found.")
+	case more && !s.out.ForPrograms():
+		s.hint("These are the newest %d; --limit=0 lists all.", limit)
+	}
+	return nil
+}
+
+// summarize counts failures by reason and host.
+func (s *session) summarize(ctx context.Context, filter pipeline.FailureFilter) error {
+	counts, err := s.countFailures(ctx, filter)
+	if err != nil {
+		return err
+	}
+	keys := slices.SortedFunc(maps.Keys(counts), func(a, b pipeline.ReasonHost) int {
+		if counts[a] != counts[b] {
+			return int(counts[b]) - int(counts[a])
+		}
+		return compare(a.Reason+" "+a.Host, b.Reason+" "+b.Host)
+	})
+	type line struct {
+		Reason string `json:"reason"`
+		Host   string `json:"host"`
+		Count  uint64 `json:"count"`
+	}
+	n, err := s.out.List(show.Columns("REASON", "HOST", "FAILURES"), func(yield func(show.Row, error) bool) {
+		for _, k := range keys {
+			row := show.Row{
+				Name: k.Reason + "/" + k.Host, Object: line{k.Reason, k.Host, counts[k]},
+				Cells: []show.Cell{show.In(show.Red, k.Reason), show.Text(k.Host), show.Number(counts[k])},
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	})
+	if err == nil && n == 0 && !s.out.ForPrograms() {
+		s.hint("No failures found.")
+	}
+	return err
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// countFailures lets the server count, unless times are asked for, which it
+// does not know.
+func (s *session) countFailures(ctx context.Context, filter pipeline.FailureFilter) (map[pipeline.ReasonHost]uint64, error) {
+	if filter.Since.IsZero() && filter.Until.IsZero() {
+		return s.Client.CountFailures(ctx, filter)
+	}
+	counts := map[pipeline.ReasonHost]uint64{}
+	for f, err := range s.Client.Failures(ctx, filter) {
+		if err != nil {
+			return nil, err
+		}
+		counts[pipeline.ReasonHost{Reason: f.Reason, Host: f.Host}]++
+	}
+	return counts, nil
+}
+
+func failuresShowCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:               "show ID",
+		Short:             "Show a failed fetch: what was asked for, what went wrong, whether it is still wanted",
+		Args:              exactly(1, "the ID of a failure"),
+		ValidArgsFunction: o.completeFailures,
+		RunE: o.run(func(ctx context.Context, s *session, args []string) error {
+			ids, err := failureIDs(args)
+			if err != nil {
+				return err
+			}
+			f, err := s.failure(ctx, ids[0])
+			if err != nil {
+				return err
+			}
+			items, err := replay.Plan(ctx, s.Client, only(f))
+			if err != nil {
+				return err
+			}
+			return s.showFailure(f, items[0].Verdict)
+		}),
+	}
+}
+
+func only(f pipeline.StoredFailure) iter.Seq2[pipeline.StoredFailure, error] {
+	return func(yield func(pipeline.StoredFailure, error) bool) { yield(f, nil) }
+}
+
+// failure reads one failure, or says that there is none.
+func (s *session) failure(ctx context.Context, id uint64) (pipeline.StoredFailure, error) {
+	f, err := s.Client.Failure(ctx, id)
+	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
+		return f, fmt.Errorf("failure %d %w: it never was one, or has been removed; `curlctl failures` lists what is there", id, errNotFound)
+	}
+	return f, err
+}
+
+func (s *session) showFailure(f pipeline.StoredFailure, verdict replay.Verdict) error {
+	r := failure.NewRecord(f)
+	snippet := failure.Snippet(f.Letter.GetSnippet())
+	if s.out.ForPrograms() {
+		return s.out.Object(r.Name(), struct {
+			failure.Record
+			Snippet string `json:"snippet,omitempty"`
+			Wanted  string `json:"wanted"`
+		}{r, snippet, string(verdict)})
+	}
+	wanted := show.In(show.Green, "yes")
+	if verdict != replay.Wanted {
+		wanted = show.In(show.Yellow, "no: "+string(verdict))
+	}
+	reason := show.In(show.Red, r.Reason)
+	if r.Status != 0 {
+		reason.Text += " (status " + strconv.Itoa(int(r.Status)) + ")"
+	}
+	s.out.Fields([]show.Field{
+		{Name: "Failure", Value: show.Number(r.ID)},
+		{Name: "ConfigMap", Value: show.Text(r.Namespace + "/" + r.ConfigMap)},
+		{Name: "UID", Value: show.Text(r.UID)},
+		{Name: "Key", Value: show.Text(r.Key)},
+		{Name: "URL", Value: show.Text(r.URL)},
+		{Name: "Refresh", Value: show.Text(r.Refresh)},
+		{Name: "Reason", Value: reason},
+		{Name: "Attempts", Value: show.Number(r.Attempts)},
+		{Name: "First failure", Value: show.Text(clock(r.FirstFailedAt))},
+		{Name: "Last failure", Value: show.Text(clock(r.LastFailedAt))},
+		{Name: "Kept", Value: show.Text(show.Clock(r.KeptAt) + ", " + show.Age(s.now(), r.KeptAt) + " ago")},
+		{Name: "Replay of", Value: failureLink(r.ReplayOf)},
+		{Name: "Message", Value: show.Text(r.Subject)},
+		{Name: "Still wanted", Value: wanted},
+	})
+	if snippet != "" {
+		s.out.Linef("Answer:\n%s", s.out.Paint(show.Grey, "  ")+indent(snippet))
+	}
+	return nil
+}

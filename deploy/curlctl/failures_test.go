@@ -1,0 +1,117 @@
+package curlctl_test
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("failures", func() {
+	var w *world
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		a, _ := w.want(ctx, cm(1), "https://a.example.com/page?token=secret")
+		b, _ := w.want(ctx, cm(2), "https://b.example.com/")
+		c, _ := w.want(ctx, pipeline.Key{Namespace: "shop", Name: "kube-root-ca.crt", Key: "k"}, "https://a.example.com/c")
+		w.fail(ctx, a, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, "a.example.com")
+		w.fail(ctx, b, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "b.example.com")
+		w.fail(ctx, c, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+	})
+
+	names := func(ctx SpecContext, args ...string) []string {
+		GinkgoHelper()
+		return strings.Fields(w.ok(ctx, append([]string{"failures", "-o", "name"}, args...)...))
+	}
+
+	It("are listed from the newest on", func(ctx SpecContext) {
+		golden("failures", w.ok(ctx, "failures"))
+		golden("failures-wide", w.ok(ctx, "failures", "list", "-o", "wide"))
+		Expect(w.ok(ctx, "failures", "--no-headers")).NotTo(ContainSubstring("REASON"))
+		Expect(names(ctx, "--limit=2")).To(Equal([]string{"failure/3", "failure/2"}))
+		Expect(w.run(ctx, "failures", "--limit=2").err).To(ContainSubstring("newest 2"))
+	})
+
+	It("are selected by reason, host, namespace, name, key and time", func(ctx SpecContext) {
+		Expect(names(ctx, "--reason=Timeout")).To(Equal([]string{"failure/3", "failure/2"}))
+		Expect(names(ctx, "--host=A.example.com")).To(Equal([]string{"failure/3", "failure/1"}))
+		Expect(names(ctx, "-n", "shop")).To(Equal([]string{"failure/3"}))
+		Expect(names(ctx, "--name=cm-001")).To(Equal([]string{"failure/1"}))
+		Expect(names(ctx, "--key=k", "-A")).To(Equal([]string{"failure/3"}))
+		Expect(names(ctx, "--since=1h")).To(HaveLen(3))
+		Expect(names(ctx, "--since=1m")).To(BeEmpty(), "they are 20 minutes old to the clock of the spec")
+		Expect(names(ctx, "--until=1m")).To(HaveLen(3))
+		Expect(w.run(ctx, "failures", "--reason=Timeout", "--host=c.example.com").err).To(Equal("No failures found.\n"))
+	})
+
+	It("are counted by reason and host", func(ctx SpecContext) {
+		golden("failures-summary", w.ok(ctx, "failures", "--summary"))
+		Expect(w.ok(ctx, "failures", "--summary", "--since=1h")).To(Equal(w.ok(ctx, "failures", "--summary")))
+	})
+
+	It("can be read by programs, without what may be secret", func(ctx SpecContext) {
+		var list struct{ Items []map[string]any }
+		text := w.ok(ctx, "failures", "-o", "json")
+		Expect(json.Unmarshal([]byte(text), &list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(3))
+		Expect(list.Items[2]).To(HaveKeyWithValue("status", BeEquivalentTo(503)))
+		Expect(text).NotTo(ContainSubstring("secret"))
+		var same struct{ Items []map[string]any }
+		Expect(yaml.Unmarshal([]byte(w.ok(ctx, "failures", "-o", "yaml")), &same)).To(Succeed())
+		Expect(same).To(Equal(list))
+		Expect(json.Unmarshal([]byte(w.ok(ctx, "failures", "-o", "json", "--host=none")), &list)).To(Succeed())
+		Expect(list.Items).To(BeEmpty())
+	})
+
+	It("are shown with all that is known", func(ctx SpecContext) {
+		golden("failures-show", w.ok(ctx, "failures", "show", "1"))
+		w.forget(ctx, cm(1))
+		Expect(w.ok(ctx, "failures", "show", "failure/1")).To(ContainSubstring("no: no longer wanted"))
+		w.want(ctx, cm(1), "https://elsewhere.example.com/")
+		Expect(w.ok(ctx, "failures", "show", "1")).To(ContainSubstring("no: changed since"))
+		Expect(w.ok(ctx, "failures", "show", "1", "-o", "json")).To(ContainSubstring(`"wanted": "changed since"`))
+	})
+
+	It("that are none, and mistakes, are told in one sentence with a code", func(ctx SpecContext) {
+		for _, c := range []struct {
+			args []string
+			code int
+			says string
+		}{
+			{[]string{"failures", "show", "99"}, 5, "failure 99 not found"},
+			{[]string{"failures", "show", "x"}, 2, `"x" is not the ID of a failure`},
+			{[]string{"failures", "show"}, 2, "needs the ID of a failure"},
+			{[]string{"failures", "--reason=Foo"}, 2, "is not one of"},
+			{[]string{"failures", "--since=x"}, 2, "neither a duration"},
+			{[]string{"failures", "-o", "xml"}, 2, "--output"},
+			{[]string{"failures", "--nonsense"}, 2, "unknown flag"},
+			{[]string{"failures", "nonsense"}, 2, "takes no"},
+			{[]string{"failures", "-n", "x", "-A"}, 2, "namespace"},
+		} {
+			r := w.run(ctx, c.args...)
+			Expect(r.code).To(Equal(c.code), "%v: %s", c.args, r.err)
+			Expect(r.err).To(ContainSubstring(c.says))
+			Expect(strings.Count(r.err, "\n")).To(Equal(1))
+		}
+		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
+		r := w.run(ctx, "failures")
+		Expect(r.code).To(Equal(5))
+		Expect(r.err).To(ContainSubstring("curlctl setup"))
+		w.server.Stop()
+		r = w.run(ctx, "failures", "--connect-timeout=200ms")
+		Expect(r.code).To(Equal(3))
+		Expect(r.err).To(ContainSubstring("cannot connect to NATS at nats://127.0.0.1:"))
+	})
+
+	It("do not steer the terminal", func(ctx SpecContext) {
+		for id := 1; id <= 3; id++ {
+			Expect(w.ok(ctx, "failures", "show", strconv.Itoa(id))).NotTo(ContainSubstring("\x1b"))
+		}
+	})
+})

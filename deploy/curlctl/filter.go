@@ -1,0 +1,114 @@
+package curlctl
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// failureFilter is what selects failures on the command line.
+type failureFilter struct {
+	*options
+	reason, host, name, key string
+	since, until            string
+}
+
+func (f *failureFilter) bindFlags(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.reason, "reason", "", "only failures with this reason, such as Timeout")
+	fs.StringVar(&f.host, "host", "", "only failures of this host")
+	fs.StringVar(&f.name, "name", "", "only failures of ConfigMaps with this name")
+	fs.StringVar(&f.key, "key", "", "only failures of this key")
+	fs.StringVar(&f.since, "since", "", "only failures from then on: a duration ago such as 2h, or a time (RFC 3339)")
+	fs.StringVar(&f.until, "until", "", "only failures before then: a duration ago such as 10m, or a time (RFC 3339)")
+	complete(cmd, "reason", completeReasons)
+	complete(cmd, "host", f.completeHosts)
+	complete(cmd, "name", f.completeNames)
+}
+
+// any tells whether the flags select at all.
+func (f *failureFilter) any() bool {
+	return f.reason+f.host+f.name+f.key+f.since+f.until+f.namespace != ""
+}
+
+// filter reads the flags.
+func (f *failureFilter) filter(now time.Time) (pipeline.FailureFilter, error) {
+	filter := pipeline.FailureFilter{
+		Reason: f.reason, Host: strings.ToLower(f.host), Namespace: f.namespace, Name: f.name, Key: f.key,
+	}
+	if f.reason != "" && pipeline.ClassOf(f.reason) == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+		return filter, usagef("--reason: %q is not one of %s", f.reason, strings.Join(reasons(), ", "))
+	}
+	var err error
+	if filter.Since, err = moment("since", f.since, now); err != nil {
+		return filter, err
+	}
+	filter.Until, err = moment("until", f.until, now)
+	return filter, err
+}
+
+// moment reads a time, or a duration before now.
+func moment(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if days, found := strings.CutSuffix(text, "d"); found {
+		if n, err := strconv.Atoi(days); err == nil && n >= 0 {
+			return now.AddDate(0, 0, -n), nil
+		}
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, usagef("--%s: %q is neither a duration such as 2h or 3d nor a time such as 2026-01-31T12:00:00Z", flag, text)
+	}
+	return at, nil
+}
+
+// reasons of failures that are kept.
+func reasons() []string {
+	var all []string
+	for n := int32(1); v1.FailureClass_name[n] != ""; n++ {
+		all = append(all, pipeline.Reason(v1.FailureClass(n)))
+	}
+	return all
+}
+
+// failureIDs reads ids as listings print them: 12, or failure/12.
+func failureIDs(args []string) ([]uint64, error) {
+	var ids []uint64
+	for _, arg := range args {
+		id, err := strconv.ParseUint(strings.TrimPrefix(arg, "failure/"), 10, 64)
+		if err != nil || id == 0 {
+			return nil, usagef("%q is not the ID of a failure; `curlctl failures` lists them", arg)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// words returns the flags and arguments that were given, for the audit.
+func words(fs *pflag.FlagSet, args []string) string {
+	var all []string
+	fs.Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "reason", "host", "name", "key", "since", "until", "namespace", "all", "over", "rate", "for":
+			all = append(all, fmt.Sprintf("--%s=%s", f.Name, f.Value))
+		}
+	})
+	text := strings.Join(append(all, args...), " ")
+	const most = 1 << 10
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}

@@ -1,0 +1,136 @@
+// Package failure presents the dead letters of the pipeline.
+package failure
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Record is a failure as programs read it.
+type Record struct {
+	// ID is the sequence in CURL_FAILURES.
+	ID uint64 `json:"id"`
+	// Reason as in Events.
+	Reason string `json:"reason"`
+	// Host of the URL.
+	Host string `json:"host,omitempty"`
+	// Namespace, ConfigMap and Key that failed.
+	Namespace string `json:"namespace,omitempty"`
+	ConfigMap string `json:"configMap,omitempty"`
+	Key       string `json:"key,omitempty"`
+	// UID of the ConfigMap.
+	UID string `json:"uid,omitempty"`
+	// URL without its query.
+	URL string `json:"url,omitempty"`
+	// Refresh interval, if any.
+	Refresh string `json:"refresh,omitempty"`
+	// Status of the last answer, if there was one.
+	Status int32 `json:"status,omitempty"`
+	// Attempts made in the round.
+	Attempts uint32 `json:"attempts,omitempty"`
+	// FirstFailedAt is when the unbroken row of failures began.
+	FirstFailedAt *time.Time `json:"firstFailedAt,omitempty"`
+	// LastFailedAt is when the last attempt failed.
+	LastFailedAt *time.Time `json:"lastFailedAt,omitempty"`
+	// KeptAt is when the entry was kept.
+	KeptAt time.Time `json:"keptAt"`
+	// ReplayOf is the failure whose replay led here.
+	ReplayOf uint64 `json:"replayOf,omitempty"`
+	// Subject of a message that could not be handled.
+	Subject string `json:"subject,omitempty"`
+}
+
+// NewRecord returns what programs read of a failure.
+func NewRecord(f pipeline.StoredFailure) Record {
+	want, detail := f.Letter.GetWant(), f.Letter.GetFailure()
+	r := Record{
+		ID: f.ID, Reason: f.Reason, Host: f.Host,
+		Namespace: f.Key.Namespace, ConfigMap: f.Key.Name, Key: f.Key.Key, UID: want.GetUid(),
+		URL: WithoutQuery(want.GetUrl()), Status: detail.GetStatusCode(), Attempts: detail.GetAttempts(),
+		FirstFailedAt: when(detail.GetFirstFailedAt()), LastFailedAt: when(f.Letter.GetLastFailedAt()), KeptAt: f.At.UTC(),
+		ReplayOf: f.Letter.GetReplayOf(), Subject: f.Letter.GetSubject(),
+	}
+	if refresh := want.GetRefresh().AsDuration(); refresh > 0 {
+		r.Refresh = refresh.String()
+	}
+	return r
+}
+
+// Name for -o name.
+func (r Record) Name() string { return "failure/" + strconv.FormatUint(r.ID, 10) }
+
+// Columns of a listing of failures.
+func Columns() []show.Column {
+	return show.Columns("ID", "AGE", "REASON", "HOST", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS",
+		"", "STATUS", "FAILING SINCE", "REPLAY OF", "URL")
+}
+
+// Row of a listing of failures.
+func Row(now time.Time, f pipeline.StoredFailure) show.Row {
+	r := NewRecord(f)
+	row := show.Row{Name: r.Name(), Object: r, Cells: []show.Cell{
+		show.Number(r.ID), show.Text(show.Age(now, r.KeptAt)), show.In(show.Red, r.Reason), show.Text(r.Host),
+		show.Text(r.Namespace), show.Text(r.ConfigMap), show.Text(r.Key), show.Number(r.Attempts),
+		optional(r.Status), show.Text(""), optional(r.ReplayOf), show.Text(r.URL),
+	}}
+	if r.FirstFailedAt != nil {
+		row.Cells[9] = show.Text(show.Age(now, *r.FirstFailedAt))
+	}
+	return row
+}
+
+func optional[T int32 | uint64](n T) show.Cell {
+	if n == 0 {
+		return show.Text("")
+	}
+	return show.Number(n)
+}
+
+// Snippet returns what the server answered, so that it can be printed: the
+// first lines, without control characters.
+func Snippet(raw []byte) string {
+	if !utf8.Valid(raw) {
+		return strconv.Itoa(len(raw)) + " bytes that are no text"
+	}
+	const most = 5
+	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	if len(lines) > most {
+		lines = append(lines[:most], "…")
+	}
+	for i, line := range lines {
+		lines[i] = show.Printable(strings.TrimRight(line, "\r"))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// WithoutQuery returns a URL without userinfo, query and fragment, which may
+// hold secrets.
+func WithoutQuery(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	hidden := u.RawQuery != ""
+	u.User, u.RawQuery, u.Fragment, u.RawFragment = nil, "", "", ""
+	text := u.String()
+	if hidden {
+		text += "?…"
+	}
+	return text
+}
+
+func when(t *timestamppb.Timestamp) *time.Time {
+	if t == nil {
+		return nil
+	}
+	at := t.AsTime()
+	return &at
+}

@@ -1,0 +1,161 @@
+// Package link connects to NATS as an operator does: by flags, or by a context
+// of the nats command.
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/pflag"
+	"github.com/synadia-io/orbit.go/natscontext"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// inboxPrefix names the inboxes, so that permissions can tell them apart.
+const inboxPrefix = "_INBOX_curlctl"
+
+// Options say how to reach the broker.
+type Options struct {
+	// Server addresses, separated by commas; empty: those of the context.
+	Server string
+	// Context is the name of a context of the nats command; empty: the selected
+	// one, unless Server is given.
+	Context string
+	// Creds is a file with a user JWT and NKey seed, NKey one with a seed.
+	Creds, NKey string
+	// CA is a file with certificates to trust in place of the system's.
+	CA string
+	// Timeout bounds the connection.
+	Timeout time.Duration
+}
+
+// BindFlags adds the flags of the options.
+func (o *Options) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Server, "server", "", "addresses of the NATS servers, separated by commas; without it those of the context")
+	fs.StringVar(&o.Context, "context", "", "context of the nats command; without it the selected one")
+	fs.StringVar(&o.Creds, "creds", "", "file with a NATS user JWT and NKey seed")
+	fs.StringVar(&o.NKey, "nkey", "", "file with a NATS NKey seed")
+	fs.StringVar(&o.CA, "ca", "", "file with the certificates to trust for NATS")
+	fs.DurationVar(&o.Timeout, "connect-timeout", 5*time.Second, "time to connect to NATS")
+}
+
+// Link is a connection. Close must be called.
+type Link struct {
+	// Conn is the connection itself.
+	Conn *nats.Conn
+	// JetStream is the context on it.
+	JetStream jetstream.JetStream
+	// Client speaks the pipeline's protocol.
+	Client *pipeline.Client
+	// Where the servers are, without credentials.
+	Where string
+
+	stop context.CancelCauseFunc
+}
+
+// Open connects once; it does not wait for a server that is away. The returned
+// context ends, with a *PermissionError as its cause, when the server refuses
+// something. Errors wrap ErrNoConnection.
+func (o *Options) Open(ctx context.Context) (*Link, context.Context, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	nc, err := o.connect(stop)
+	if err != nil {
+		stop(nil)
+		return nil, nil, fmt.Errorf("%w%s: %w", ErrNoConnection, o.from(), plain(err))
+	}
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(10*time.Second))
+	if err != nil {
+		nc.Close()
+		stop(nil)
+		return nil, nil, fmt.Errorf("use JetStream: %w", err)
+	}
+	return &Link{Conn: nc, JetStream: js, Client: pipeline.NewClient(js), Where: nc.ConnectedUrlRedacted(), stop: stop}, ctx, nil
+}
+
+// Close ends the connection.
+func (l *Link) Close() {
+	l.stop(nil)
+	l.Conn.Close()
+}
+
+func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, error) {
+	opts := []nats.Option{
+		nats.Name("curlctl"),
+		nats.Timeout(o.Timeout),
+		nats.MaxReconnects(-1),
+		func(n *nats.Options) error {
+			if n.InboxPrefix == "" {
+				n.InboxPrefix = inboxPrefix
+			}
+			return nil
+		},
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if refused := refusal(err); refused != nil {
+				stop(refused)
+			}
+		}),
+	}
+	if o.Creds != "" {
+		opts = append(opts, nats.UserCredentials(o.Creds))
+	}
+	if o.NKey != "" {
+		key, err := nats.NkeyOptionFromSeed(o.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("--nkey: %w", err)
+		}
+		opts = append(opts, key)
+	}
+	if o.CA != "" {
+		opts = append(opts, nats.RootCAs(o.CA))
+	}
+	if o.Server != "" && o.Context == "" {
+		return nats.Connect(o.Server, opts...)
+	}
+	if o.Server != "" {
+		opts = append(opts, func(n *nats.Options) error {
+			n.Servers = strings.Split(o.Server, ",")
+			return nil
+		})
+	}
+	nc, _, err := natscontext.Connect(o.Context, opts...)
+	return nc, err
+}
+
+func (o *Options) from() string {
+	switch {
+	case o.Server != "":
+		return " at " + redacted(o.Server)
+	case o.Context != "":
+		return " by context " + o.Context
+	}
+	return " by the selected context, or at " + nats.DefaultURL + " without one (give --server or --context)"
+}
+
+// plain returns an error without what its text repeats of a URL.
+func plain(err error) error {
+	for _, known := range []error{nats.ErrNoServers, nats.ErrAuthorization, nats.ErrTimeout, nats.ErrSecureConnRequired} {
+		if errors.Is(err, known) {
+			return known
+		}
+	}
+	return err
+}
+
+// redacted returns server addresses without credentials.
+func redacted(servers string) string {
+	parts := strings.Split(servers, ",")
+	for i, p := range parts {
+		scheme, rest, found := strings.Cut(strings.TrimSpace(p), "://")
+		if !found {
+			scheme, rest = "nats", strings.TrimSpace(p)
+		}
+		parts[i] = scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
+	}
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,79 @@
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// userInfo is answered by the server itself with what it knows of the user.
+const userInfo = "$SYS.REQ.USER.INFO"
+
+// userTimeout bounds that; a user who may not ask gets no answer.
+const userTimeout = 2 * time.Second
+
+// Anonymous is the name of a user whom the server does not know by name.
+const Anonymous = "anonymous"
+
+// User is who the server takes us for.
+type User struct {
+	// Name of the user: a name, a public key, or Anonymous.
+	Name string
+	// Account that the user belongs to.
+	Account string
+	// Publish and Subscribe are what is allowed and denied; nil: everything.
+	Publish, Subscribe *Rules
+}
+
+// Rules are subjects with wildcards.
+type Rules struct {
+	// Allow lists what is allowed; none: everything that is not denied.
+	Allow []string `json:"allow"`
+	// Deny lists what is not.
+	Deny []string `json:"deny"`
+}
+
+// errUser tells that the server does not say.
+var errUser = errors.New("the server does not tell who this user is")
+
+// User asks the server who we are. It needs the right to publish
+// $SYS.REQ.USER.INFO; without it, the name is what the connection was made
+// with, and the error says so.
+func (l *Link) User(ctx context.Context) (User, error) {
+	fallback := User{Name: Anonymous}
+	if name := l.Conn.Opts.User; name != "" {
+		fallback.Name = name
+	}
+	ctx, cancel := context.WithTimeout(ctx, userTimeout)
+	defer cancel()
+	m, err := l.Conn.RequestWithContext(ctx, userInfo, nil)
+	if err != nil {
+		return fallback, errUser
+	}
+	var answer struct {
+		Data struct {
+			User        string `json:"user"`
+			UserName    string `json:"user_name"`
+			Account     string `json:"account"`
+			Permissions struct {
+				Publish   *Rules `json:"publish"`
+				Subscribe *Rules `json:"subscribe"`
+			} `json:"permissions"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return fallback, errUser
+	}
+	u := User{
+		Name: answer.Data.UserName, Account: answer.Data.Account,
+		Publish: answer.Data.Permissions.Publish, Subscribe: answer.Data.Permissions.Subscribe,
+	}
+	if u.Name == "" {
+		u.Name = answer.Data.User
+	}
+	if u.Name == "" {
+		u.Name = fallback.Name
+	}
+	return u, nil
+}

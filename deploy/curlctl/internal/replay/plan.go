@@ -1,0 +1,159 @@
+// Package replay asks for failed fetches again, and follows what becomes of
+// them.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Verdict says what becomes of a failure that was selected.
+type Verdict string
+
+// The verdicts.
+const (
+	// Wanted: the object still asks for what failed.
+	Wanted Verdict = "wanted"
+	// Replayed: the fetch was asked for, or is scheduled.
+	Replayed Verdict = "replayed"
+	// Already: the same replay was asked for within the last two minutes.
+	Already Verdict = "already replayed"
+	// Sooner: a timer of the key fires before the time that the replay was to.
+	Sooner Verdict = "scheduled sooner"
+	// Gone: nothing is wanted for the key any more.
+	Gone Verdict = "no longer wanted"
+	// Changed: something else is wanted for the key, or for another object.
+	Changed Verdict = "changed since"
+	// Older: a newer failure of the same key was selected, too.
+	Older Verdict = "older failure of the same key"
+	// Unreadable: the failure holds no request.
+	Unreadable Verdict = "holds no request"
+)
+
+// Item is a failure that was selected.
+type Item struct {
+	// ID of the failure.
+	ID uint64
+	// Key that failed.
+	Key pipeline.Key
+	// Reason and Host of the failure.
+	Reason, Host string
+	// Verdict on it.
+	Verdict Verdict
+
+	request request
+}
+
+// request is what must not have changed.
+type request struct{ uid, url, sha256 string }
+
+func requestOf(w *v1.Want) request {
+	return request{uid: w.GetUid(), url: w.GetUrl(), sha256: w.GetSha256()}
+}
+
+// concurrency of reads and publishes.
+const concurrency = 16
+
+// Plan checks each failure against what is wanted now. Failures come newest
+// first; of one key only the first counts.
+func Plan(ctx context.Context, client *pipeline.Client, failures iter.Seq2[pipeline.StoredFailure, error]) ([]*Item, error) {
+	var items []*Item
+	seen := map[pipeline.Key]bool{}
+	for f, err := range failures {
+		if err != nil {
+			return nil, err
+		}
+		item := &Item{ID: f.ID, Key: f.Key, Reason: f.Reason, Host: f.Host, Verdict: Wanted, request: requestOf(f.Letter.GetWant())}
+		switch {
+		case f.Letter.GetWant() == nil:
+			item.Verdict = Unreadable
+		case seen[f.Key]:
+			item.Verdict = Older
+		}
+		seen[f.Key] = true
+		items = append(items, item)
+	}
+	err := each(ctx, items, func(ctx context.Context, item *Item) error {
+		_, _, verdict, err := current(ctx, client, item)
+		item.Verdict = verdict
+		return err
+	})
+	return items, err
+}
+
+// each calls do for the items that are wanted, several at a time.
+func each(ctx context.Context, items []*Item, do func(context.Context, *Item) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	for _, item := range items {
+		if item.Verdict != Wanted {
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error { return do(ctx, item) })
+	}
+	return group.Wait()
+}
+
+// current reads what is wanted for a key and compares it with what failed.
+func current(ctx context.Context, client *pipeline.Client, item *Item) (*v1.Want, uint64, Verdict, error) {
+	want, sequence, err := client.LastWant(ctx, item.Key)
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage), err == nil && want == nil:
+		return nil, 0, Gone, nil
+	case errors.Is(err, pipeline.ErrMalformed):
+		return nil, 0, Changed, nil
+	case err != nil:
+		return nil, 0, Wanted, fmt.Errorf("check failure %d: %w", item.ID, err)
+	case requestOf(want) != item.request:
+		return nil, 0, Changed, nil
+	}
+	return want, sequence, Wanted, nil
+}
+
+// Count returns how many items have each verdict.
+func Count(items []*Item) map[Verdict]int {
+	counts := map[Verdict]int{}
+	for _, item := range items {
+		counts[item.Verdict]++
+	}
+	return counts
+}
+
+// One returns the failures with ids, in their order.
+func One(ctx context.Context, client *pipeline.Client, ids []uint64) iter.Seq2[pipeline.StoredFailure, error] {
+	return func(yield func(pipeline.StoredFailure, error) bool) {
+		for _, id := range ids {
+			f, err := client.Failure(ctx, id)
+			if !yield(f, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// tally counts from several goroutines.
+type tally struct {
+	mu   sync.Mutex
+	n    int
+	tell func(int)
+}
+
+func (t *tally) add() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n++
+	if t.tell != nil {
+		t.tell(t.n)
+	}
+}

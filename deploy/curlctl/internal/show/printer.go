@@ -1,0 +1,187 @@
+// Package show prints for people and for programs, in the habits of kubectl.
+package show
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// Options say how to print.
+type Options struct {
+	// Format is table, wide, json, yaml or name.
+	Format string
+	// NoHeaders leaves the first line of a table out.
+	NoHeaders bool
+}
+
+// Formats are the values of Format.
+func Formats() []string { return []string{"table", "wide", "json", "yaml", "name"} }
+
+// BindFlags adds the flags of the options.
+func (o *Options) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVarP(&o.Format, "output", "o", "table", "table, wide, json, yaml or name")
+	fs.BoolVar(&o.NoHeaders, "no-headers", false, "print tables without their first line")
+}
+
+// Validate checks the format.
+func (o *Options) Validate() error {
+	if slices.Contains(Formats(), o.Format) {
+		return nil
+	}
+	return fmt.Errorf("--output: %q is not one of %s", o.Format, strings.Join(Formats(), ", "))
+}
+
+// Printer prints.
+type Printer struct {
+	Options
+	out    io.Writer
+	colour bool
+}
+
+// New returns a printer; colours are used on a terminal unless NO_COLOR is set
+// (no-color.org).
+func New(out io.Writer, o Options) *Printer {
+	return &Printer{Options: o, out: out, colour: Terminal(out) && os.Getenv("NO_COLOR") == ""}
+}
+
+// Terminal tells whether w is one.
+func Terminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// ForPrograms tells whether the output is json, yaml or names.
+func (p *Printer) ForPrograms() bool {
+	return p.Format == "json" || p.Format == "yaml" || p.Format == "name"
+}
+
+// Writer returns where the printer prints.
+func (p *Printer) Writer() io.Writer { return p.out }
+
+// Linef prints one line.
+func (p *Printer) Linef(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
+
+// Row is one item of a listing.
+type Row struct {
+	// Cells by column.
+	Cells []Cell
+	// Name for -o name, such as failure/12.
+	Name string
+	// Object for -o json and yaml.
+	Object any
+}
+
+// List prints items. For programs they are printed one by one as they come; a
+// table is printed when all are known. It returns how many there were.
+func (p *Printer) List(columns []Column, rows iter.Seq2[Row, error]) (n int, err error) {
+	switch p.Format {
+	case "json", "yaml":
+		return p.stream(rows)
+	case "name":
+		for row, err := range rows {
+			if err != nil {
+				return n, err
+			}
+			n++
+			p.Linef("%s", row.Name)
+		}
+		return n, nil
+	}
+	t := table{columns: columns, wide: p.Format == "wide", headers: !p.NoHeaders, colour: p.colour}
+	for row, err := range rows {
+		if err != nil {
+			return n, err
+		}
+		n++
+		t.rows = append(t.rows, row.Cells)
+	}
+	if n > 0 {
+		t.print(p.out)
+	}
+	return n, nil
+}
+
+// stream prints {"items": […]} without holding all items.
+func (p *Printer) stream(rows iter.Seq2[Row, error]) (n int, err error) {
+	begin, before, end := "{\"items\": [", "\n  ", "\n]}\n"
+	if p.Format == "yaml" {
+		begin, before, end = "items:\n", "- ", ""
+	}
+	fmt.Fprint(p.out, begin)
+	for row, err := range rows {
+		if err != nil {
+			return n, err
+		}
+		text, err := p.encode(row.Object)
+		if err != nil {
+			return n, err
+		}
+		if n > 0 && p.Format == "json" {
+			fmt.Fprint(p.out, ",")
+		}
+		n++
+		fmt.Fprint(p.out, before, strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  "))
+		if p.Format == "yaml" {
+			fmt.Fprintln(p.out)
+		}
+	}
+	fmt.Fprint(p.out, end)
+	return n, nil
+}
+
+// Object prints one object for programs.
+func (p *Printer) Object(name string, object any) error {
+	if p.Format == "name" {
+		p.Linef("%s", name)
+		return nil
+	}
+	text, err := p.encode(object)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(p.out, strings.TrimRight(text, "\n"))
+	return nil
+}
+
+func (p *Printer) encode(object any) (string, error) {
+	if p.Format == "yaml" {
+		text, err := yaml.Marshal(object)
+		return string(text), err
+	}
+	text, err := json.MarshalIndent(object, "", "  ")
+	return string(text), err
+}
+
+// Fields prints names and values of one object for people.
+func (p *Printer) Fields(fields []Field) {
+	width := 0
+	for _, f := range fields {
+		width = max(width, len(f.Name))
+	}
+	for _, f := range fields {
+		if f.Value.Text != "" {
+			p.Linef("%-*s  %s", width+1, f.Name+":", f.Value.paint(p.colour))
+		}
+	}
+}
+
+// Field of one object.
+type Field struct {
+	// Name and value; one without a value is not printed.
+	Name  string
+	Value Cell
+}
+
+// Paint returns a text in a colour, if colours are used.
+func (p *Printer) Paint(c Colour, text string) string {
+	return Cell{Text: text, Colour: c}.paint(p.colour)
+}

@@ -1,0 +1,153 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// Colour of a text on a terminal (ECMA-48 SGR); 0: none.
+type Colour int
+
+// The colours.
+const (
+	Red    Colour = 31
+	Green  Colour = 32
+	Yellow Colour = 33
+	Cyan   Colour = 36
+	Grey   Colour = 90
+)
+
+// Cell is a text in a colour.
+type Cell struct {
+	// Text without control characters; those that are in it are not printed.
+	Text string
+	// Colour of the text.
+	Colour Colour
+}
+
+// Text returns a cell without colour.
+func Text(text string) Cell { return Cell{Text: text} }
+
+// Number returns a cell with a number.
+func Number[T int | int32 | int64 | uint32 | uint64](n T) Cell {
+	return Cell{Text: strconv.FormatInt(int64(n), 10)}
+}
+
+// In returns a cell in a colour.
+func In(c Colour, text string) Cell { return Cell{Text: text, Colour: c} }
+
+func (c Cell) paint(colour bool) string {
+	if !colour || c.Colour == 0 || c.Text == "" {
+		return Printable(c.Text)
+	}
+	return "\x1b[" + strconv.Itoa(int(c.Colour)) + "m" + Printable(c.Text) + "\x1b[0m"
+}
+
+// Printable returns text without control characters: what tenants and servers
+// choose must not steer the terminal.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text)
+}
+
+// Column of a table.
+type Column struct {
+	// Name in the first line.
+	Name string
+	// Wide tells that only -o wide shows it.
+	Wide bool
+}
+
+// Columns returns columns by name; those behind an empty one are wide.
+func Columns(names ...string) []Column {
+	var columns []Column
+	wide := false
+	for _, name := range names {
+		if name == "" {
+			wide = true
+			continue
+		}
+		columns = append(columns, Column{Name: name, Wide: wide})
+	}
+	return columns
+}
+
+// table aligns columns by the width of their text, which escape sequences must
+// not count for.
+type table struct {
+	columns               []Column
+	rows                  [][]Cell
+	wide, headers, colour bool
+}
+
+// gap between columns, as in kubectl.
+const gap = 3
+
+func (t *table) print(out io.Writer) {
+	rows := t.rows
+	if t.headers {
+		header := make([]Cell, len(t.columns))
+		for i, c := range t.columns {
+			header[i] = Text(c.Name)
+		}
+		rows = append([][]Cell{header}, rows...)
+	}
+	widths := make([]int, len(t.columns))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], 1, utf8.RuneCountInString(Printable(cell.Text)))
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		pad := 0
+		for i, cell := range row {
+			if t.columns[i].Wide && !t.wide {
+				continue
+			}
+			text := cell
+			if text.Text == "" {
+				text.Text = "-"
+			}
+			line.WriteString(strings.Repeat(" ", pad))
+			line.WriteString(text.paint(t.colour))
+			pad = widths[i] - utf8.RuneCountInString(Printable(text.Text)) + gap
+		}
+		fmt.Fprintln(out, line.String())
+	}
+}
+
+// Age returns how long ago a time was, as kubectl says it; nothing for none.
+func Age(now, at time.Time) string {
+	if at.IsZero() || at.Unix() == 0 {
+		return ""
+	}
+	return duration.HumanDuration(now.Sub(at))
+}
+
+// Until returns how far ahead a time is; "now" when it has passed.
+func Until(now, at time.Time) string {
+	if !at.After(now) {
+		return "now"
+	}
+	return duration.HumanDuration(at.Sub(now))
+}
+
+// Clock returns a time in UTC to the second; nothing for none.
+func Clock(at time.Time) string {
+	if at.IsZero() || at.Unix() == 0 {
+		return ""
+	}
+	return at.UTC().Format("2006-01-02 15:04:05 UTC")
+}

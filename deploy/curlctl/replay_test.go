@@ -1,0 +1,234 @@
+package curlctl_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("replay", func() {
+	var (
+		w    *world
+		site *origin
+	)
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		site = newOrigin()
+	})
+
+	// broken lets n fetches fail for good, by a real fetcher.
+	broken := func(ctx context.Context, n int) {
+		GinkgoHelper()
+		for i := range n {
+			w.want(ctx, cm(i), site.URL+"/"+cm(i).Name)
+		}
+		Eventually(ctx, func() int { return w.failed(ctx) }).Should(Equal(n))
+	}
+	contents := func(ctx context.Context) (names []string) {
+		GinkgoHelper()
+		stream, err := w.js.Stream(ctx, pipeline.Results)
+		Expect(err).NotTo(HaveOccurred())
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter("curl.result.content.>"))
+		Expect(err).NotTo(HaveOccurred())
+		for subject := range info.State.Subjects {
+			_, key, err := pipeline.ParseSubject(subject)
+			Expect(err).NotTo(HaveOccurred())
+			names = append(names, key.Name)
+		}
+		return names
+	}
+	// apply stands for the writer: it takes all results.
+	apply := func(ctx context.Context) {
+		go func() {
+			defer GinkgoRecover()
+			_ = pipeline.Consume(ctx, w.js, pipeline.ConsumeOptions{
+				Stream: pipeline.Results, Consumer: pipeline.WriterConsumer, Concurrency: 8,
+			}, func(_ context.Context, m jetstream.Msg) { _ = m.Ack() })
+		}()
+	}
+
+	It("fetches what is wanted, waits for it, and is on record", func(ctx SpecContext) {
+		w.fetch()
+		broken(ctx, 20)
+		w.forget(ctx, cm(3))
+		w.want(ctx, cm(4), site.URL+"/another")
+		Eventually(ctx, func() int { return w.failed(ctx) }).Should(Equal(21))
+		site.up.Store(true)
+		applying, stop := context.WithCancel(ctx)
+		defer stop()
+		apply(applying)
+
+		r := w.run(ctx, "replay", "--host=localhost", "--wait", "--timeout=30s")
+		Expect(r.code).To(BeZero(), "%s %s", r.out, r.err)
+		golden("replay-wait", sortedLines(ids(r.out)))
+		Expect(w.failed(ctx)).To(Equal(21), "failures are kept")
+		golden("audit", w.ok(ctx, "audit"))
+	})
+
+	It("tells what fails again, which links to the first", func(ctx SpecContext) {
+		w.fetch()
+		broken(ctx, 2)
+		r := w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
+		Expect(r.code).To(Equal(6), "%s %s", r.out, r.err)
+		Expect(r.out).To(ContainSubstring("2 failed again"))
+		Expect(r.out).To(ContainSubstring("Failed again: default/cm-001/my.data (BadStatus)"))
+		var links []uint64
+		for f, err := range w.client.Failures(ctx, pipeline.FailureFilter{}) {
+			Expect(err).NotTo(HaveOccurred())
+			links = append(links, f.Letter.GetReplayOf())
+		}
+		Expect(links).To(ConsistOf(BeEquivalentTo(1), BeEquivalentTo(2), BeZero(), BeZero()))
+
+		site.up.Store(true)
+		r = w.run(ctx, "replay", "--all", "--wait", "--timeout=30s", "-o", "json")
+		Expect(r.code).To(BeZero(), r.err)
+		var list struct {
+			Items []struct{ Verdict, Outcome string }
+		}
+		Expect(json.Unmarshal([]byte(r.out), &list)).To(Succeed())
+		said := map[string]int{}
+		for _, item := range list.Items {
+			said[item.Verdict+":"+item.Outcome]++
+		}
+		Expect(said).To(Equal(map[string]int{"replayed:fetched": 2, "older failure of the same key:": 2}))
+	})
+
+	It("may be run twice, with a backlog and nobody fetching", func(ctx SpecContext) {
+		stop := w.fetch()
+		broken(ctx, 5)
+		stop()
+		site.up.Store(true)
+		gets := site.gets.Load()
+		Expect(w.ok(ctx, "replay", "--all")).To(Equal("Replayed 5 failures.\n"))
+		Expect(w.ok(ctx, "replay", "--all")).To(ContainSubstring("Replayed nothing of 5 failures."))
+		w.fetch()
+		Eventually(ctx, func() []string { return contents(ctx) }).Should(HaveLen(5))
+		Expect(site.gets.Load() - gets).To(BeEquivalentTo(5))
+	})
+
+	It("may be run by many at once beside the fetchers", func(ctx SpecContext) {
+		w.fetch()
+		broken(ctx, 30)
+		site.up.Store(true)
+		done := make(chan result)
+		for range 4 {
+			go func() {
+				defer GinkgoRecover()
+				done <- w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
+			}()
+		}
+		for range 4 {
+			r := <-done
+			Expect(r.code).To(BeZero(), "%s %s", r.out, r.err)
+		}
+		Expect(contents(ctx)).To(HaveLen(30))
+		Expect(w.failed(ctx)).To(Equal(30))
+	})
+
+	It("cancels the recheck that was pending", func(ctx SpecContext) {
+		stop := w.fetch()
+		broken(ctx, 1)
+		stop()
+		_, err := w.client.PendingTimer(ctx, cm(0))
+		Expect(err).NotTo(HaveOccurred())
+		w.ok(ctx, "replay", "1")
+		_, err = w.client.PendingTimer(ctx, cm(0))
+		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+	})
+
+	It("spreads fetches by timers", func(ctx SpecContext) {
+		for i := range 10 {
+			want, _ := w.want(ctx, cm(i), site.URL)
+			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "127.0.0.1")
+		}
+		begun := time.Now()
+		Expect(w.ok(ctx, "replay", "--reason=Timeout", "--over=10m")).To(Equal("Replayed 10 failures, spread over 10m0s.\n"))
+		var minutes []int
+		for t, err := range w.client.Timers(ctx, "", "") {
+			Expect(err).NotTo(HaveOccurred())
+			Expect(t.Due.GetCause()).To(Equal(v1.Cause_CAUSE_REPLAY))
+			minutes = append(minutes, int(t.At.Sub(begun).Round(time.Minute).Minutes()))
+		}
+		Expect(minutes).To(ConsistOf(1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
+		Expect(w.ok(ctx, "replay", "--all", "--over=20m")).To(ContainSubstring("scheduled sooner"))
+	})
+
+	It("waits for what is spread", func(ctx SpecContext) {
+		w.fetch()
+		broken(ctx, 3)
+		site.up.Store(true)
+		r := w.run(ctx, "replay", "--all", "--over=1500ms", "--wait", "--timeout=30s")
+		Expect(r.out).To(ContainSubstring("Outcome: 3 fetched."))
+	})
+
+	It("changes nothing in a dry run", func(ctx SpecContext) {
+		want, _ := w.want(ctx, cm(1), site.URL)
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "127.0.0.1")
+		before := w.lastSequences(ctx)
+		Expect(w.ok(ctx, "replay", "--all", "--dry-run")).To(Equal("Would replay 1 failure.\n"))
+		Expect(w.lastSequences(ctx)).To(Equal(before))
+	})
+
+	It("asks before more than 100", func(ctx SpecContext) {
+		for i := range 101 {
+			want, _ := w.want(ctx, cm(i), site.URL)
+			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "127.0.0.1")
+		}
+		before := w.lastSequences(ctx)
+		r := w.run(ctx, "replay", "--all")
+		Expect(r.code).To(Equal(8))
+		Expect(r.err).To(ContainSubstring("--yes"))
+		Expect(w.lastSequences(ctx)).To(Equal(before))
+		Expect(w.ok(ctx, "replay", "--all", "--yes", "--rate=1000")).To(Equal("Replayed 101 failures.\n"))
+	})
+
+	It("refuses what cannot be meant", func(ctx SpecContext) {
+		for _, args := range [][]string{{"replay"}, {"replay", "1", "--all"}, {"replay", "x"}, {"replay", "--all", "--over=-1s"}} {
+			r := w.run(ctx, args...)
+			Expect(r.code).To(Equal(2), "%v", args)
+		}
+		Expect(w.run(ctx, "replay", "7").code).To(Equal(5))
+		Expect(w.ok(ctx, "replay", "--all")).To(Equal("No failures found.\n"))
+	})
+})
+
+// lastSequences tells whether anything was published.
+func (w *world) lastSequences(ctx context.Context) (all []uint64) {
+	GinkgoHelper()
+	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+		stream, err := w.js.Stream(ctx, name)
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, stream.CachedInfo().State.LastSeq)
+	}
+	return all
+}
+
+// ids replaces the ids of failures, which depend on who was first.
+func ids(text string) string {
+	for i := range 30 {
+		text = strings.ReplaceAll(text, fmt.Sprintf("Skipped %d (", i), "Skipped N (")
+	}
+	return text
+}
+
+// sortedLines is for what depends on who was first.
+func sortedLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i := range lines {
+		for j := i + 1; j < len(lines); j++ {
+			if strings.HasPrefix(lines[i], "Skipped") && strings.HasPrefix(lines[j], "Skipped") && lines[j] < lines[i] {
+				lines[i], lines[j] = lines[j], lines[i]
+			}
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}

@@ -1,0 +1,82 @@
+package curlctl
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/link"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// options are the flags that all commands have.
+type options struct {
+	link      link.Options
+	show      show.Options
+	namespace string
+	all       bool
+	// now is the clock.
+	now func() time.Time
+}
+
+// session is one run of a command with a connection to NATS.
+type session struct {
+	*link.Link
+	*options
+	out *show.Printer
+	// aside is for what is not the result: questions, progress and hints.
+	aside io.Writer
+	in    io.Reader
+}
+
+// run returns what runs a command in a session.
+func (o *options) run(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := o.show.Validate(); err != nil {
+			return usagef("%w", err)
+		}
+		if o.namespace != "" && o.all {
+			return usagef("give either --namespace or --all-namespaces")
+		}
+		l, ctx, err := o.link.Open(cmd.Context())
+		if err != nil {
+			return coded(cmd.Context(), err)
+		}
+		defer l.Close()
+		s := &session{
+			Link: l, options: o, out: show.New(cmd.OutOrStdout(), o.show),
+			aside: cmd.ErrOrStderr(), in: cmd.InOrStdin(),
+		}
+		return coded(ctx, do(ctx, s, args))
+	}
+}
+
+// hint says something beside the result.
+func (s *session) hint(format string, args ...any) { fmt.Fprintf(s.aside, format+"\n", args...) }
+
+// audit begins the record of what is about to be done. Without it nothing is
+// done; the returned function completes it.
+func (s *session) audit(ctx context.Context, action, filter string, selected int) (end func(context.Context, int, int) error, err error) {
+	user, err := s.User(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	record := &v1.Audit{
+		Action: action, User: user.Name, Filter: filter, Selected: uint64(selected), BeganAt: timestamppb.New(s.now()),
+	}
+	if err := s.Client.PublishAudit(ctx, record); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, done, skipped int) error {
+		ctx = context.WithoutCancel(ctx)
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		record.Done, record.Skipped, record.EndedAt = uint64(done), uint64(skipped), timestamppb.New(s.now())
+		return s.Client.PublishAudit(ctx, record)
+	}, nil
+}

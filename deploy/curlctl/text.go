@@ -1,0 +1,58 @@
+package curlctl
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+)
+
+func clock(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return show.Clock(*at)
+}
+
+// failureLink returns the id of another failure, or nothing.
+func failureLink(id uint64) show.Cell {
+	if id == 0 {
+		return show.Text("")
+	}
+	return show.Text("failure " + strconv.FormatUint(id, 10))
+}
+
+func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
+
+// plural returns a number and a noun.
+func plural(n int, noun string) string {
+	text := grouped(n) + " " + noun
+	if n != 1 {
+		text += "s"
+	}
+	return text
+}
+
+// grouped writes a number with a comma behind thousands.
+func grouped(n int) string {
+	digits := strconv.Itoa(n)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("%s needs %s; see `%s --help`", cmd.CommandPath(), what, cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// failureName is the name of a failure for -o name.
+func failureName(id uint64) string { return "failure/" + strconv.FormatUint(id, 10) }

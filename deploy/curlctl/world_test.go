@@ -1,0 +1,236 @@
+package curlctl_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl"
+	"github.com/kv8s/curl-me-that/fetcher"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+// world is a broker with the streams of the pipeline.
+type world struct {
+	server *natstest.Server
+	js     jetstream.JetStream
+	client *pipeline.Client
+	epoch  int64
+	// connect is what tells curlctl where the broker is.
+	connect []string
+}
+
+func newWorld(ctx context.Context) *world {
+	GinkgoHelper()
+	s, err := natstest.Run(natstest.Options{Listen: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(s.Close)
+	w := &world{server: s, connect: []string{"--server", s.URL()}}
+	js, closeConn, err := s.JetStream()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(closeConn)
+	w.use(ctx, js)
+	return w
+}
+
+func (w *world) use(ctx context.Context, js jetstream.JetStream) {
+	GinkgoHelper()
+	var err error
+	w.js, w.client = js, pipeline.NewClient(js)
+	w.epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// result is what a run of curlctl came to.
+type result struct {
+	out, err string
+	code     int
+}
+
+// run runs curlctl 20 minutes from now, so that what happened just now has an
+// age that does not change while the spec runs.
+func (w *world) run(ctx context.Context, args ...string) result {
+	later := func() time.Time { return time.Now().Add(20*time.Minute + 30*time.Second) }
+	return runAs(ctx, "curlctl", later, append(args, w.connect...)...)
+}
+
+func runAs(ctx context.Context, program string, now func() time.Time, args ...string) result {
+	var out, said bytes.Buffer
+	cmd := curlctl.CommandAt(program, now)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&said)
+	cmd.SetIn(strings.NewReader(""))
+	err := cmd.ExecuteContext(ctx)
+	r := result{}
+	var exit service.ExitError
+	switch {
+	case errors.As(err, &exit):
+		r.code = exit.Code
+		if !exit.Silent {
+			fmt.Fprintln(&said, "curlctl: "+exit.Error())
+		}
+	case err != nil:
+		r.code = 1
+		fmt.Fprintln(&said, "curlctl: "+err.Error())
+	}
+	r.out, r.err = out.String(), said.String()
+	return r
+}
+
+// ok runs curlctl, which must exit 0, and returns what it printed.
+func (w *world) ok(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	r := w.run(ctx, args...)
+	Expect(r.code).To(BeZero(), "%s\n%s", r.out, r.err)
+	return r.out
+}
+
+// want publishes a want and returns its sequence.
+func (w *world) want(ctx context.Context, key pipeline.Key, url string, change ...func(*v1.Want)) (*v1.Want, uint64) {
+	GinkgoHelper()
+	want := &v1.Want{
+		Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid-of-" + key.Name, ResourceVersion: "7",
+		Url: url, Epoch: w.epoch, Cause: v1.Cause_CAUSE_NEW,
+	}
+	for _, c := range change {
+		c(want)
+	}
+	_, last, err := w.client.LastWant(ctx, key)
+	if !errors.Is(err, pipeline.ErrNoMessage) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	sequence, err := w.client.PublishWant(ctx, want, last)
+	Expect(err).NotTo(HaveOccurred())
+	return want, sequence
+}
+
+// forget publishes a tombstone.
+func (w *world) forget(ctx context.Context, key pipeline.Key) {
+	GinkgoHelper()
+	_, last, err := w.client.LastWant(ctx, key)
+	Expect(err).NotTo(HaveOccurred())
+	_, err = w.client.PublishTombstone(ctx, key, last)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// fail keeps a failure of a want, as a fetcher does.
+func (w *world) fail(ctx context.Context, want *v1.Want, class v1.FailureClass, host string) {
+	GinkgoHelper()
+	now := timestamppb.Now()
+	letter := &v1.DeadLetter{
+		Want: want, LastFailedAt: now,
+		Failure: &v1.Failure{Class: class, Host: host, Attempts: 6, FirstFailedAt: now, GaveUp: true},
+	}
+	if class == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
+		letter.Failure.StatusCode, letter.Snippet = 503, []byte("<h1>down for\x1b[31m maintenance</h1>\nback soon")
+	}
+	id := fmt.Sprint(want.GetName(), want.GetKey(), time.Now().UnixNano())
+	Expect(w.client.PublishDeadLetter(ctx, pipeline.KeyOf(want), letter, id)).To(Succeed())
+}
+
+// failed returns how many failures are kept.
+func (w *world) failed(ctx context.Context) int {
+	GinkgoHelper()
+	n := 0
+	for _, err := range w.client.Failures(ctx, pipeline.FailureFilter{}) {
+		Expect(err).NotTo(HaveOccurred())
+		n++
+	}
+	return n
+}
+
+// fetch runs a real fetcher until the spec ends, or it is stopped.
+func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
+	GinkgoHelper()
+	cfg := fetcher.DefaultConfig()
+	cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
+	cfg.Engine.MaxAttempts, cfg.Engine.Retry.Base = 2, 50*time.Millisecond
+	cfg.Engine.Sharing.Window = time.Millisecond // longer, and a replay shares the failure that it replays
+	for _, c := range change {
+		c(&cfg)
+	}
+	host := service.Host{
+		Log: zerolog.New(GinkgoWriter), Health: service.NewHealth(), Metrics: prometheus.NewRegistry(),
+		NATS: service.NATSOptions{URL: w.server.URL(), Dial: w.server.Dial()},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer GinkgoRecover()
+		Expect(host.Run(ctx, "fetcher", func(ctx context.Context, rt *service.Runtime) error {
+			return fetcher.Run(ctx, rt, cfg)
+		})).To(Succeed())
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-ended })
+	DeferCleanup(stop)
+	return stop
+}
+
+// origin is a web server that is down until it is up.
+type origin struct {
+	*httptest.Server
+	up   atomic.Bool
+	gets atomic.Int32
+}
+
+func newOrigin() *origin {
+	o := new(origin)
+	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.gets.Add(1)
+		if !o.up.Load() {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "body of "+r.URL.Path)
+	}))
+	DeferCleanup(o.Close)
+	o.URL = strings.Replace(o.URL, "127.0.0.1", "localhost", 1)
+	return o
+}
+
+func cm(n int) pipeline.Key {
+	return pipeline.Key{Namespace: "default", Name: fmt.Sprintf("cm-%03d", n), Key: "my.data"}
+}
+
+var (
+	times = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( UTC|Z)`)
+	ports = regexp.MustCompile(`(127\.0\.0\.1|localhost):\d+`)
+)
+
+// golden compares what was printed with a file, which UPDATE_GOLDEN=1 writes.
+func golden(name, printed string) {
+	GinkgoHelper()
+	printed = times.ReplaceAllString(printed, "2026-01-31 12:00:00 UTC")
+	printed = ports.ReplaceAllString(printed, "$1:4222")
+	file := filepath.Join("testdata", name+".golden")
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		Expect(os.WriteFile(file, []byte(printed), 0o644)).To(Succeed())
+	}
+	expected, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(printed).To(Equal(string(expected)), "UPDATE_GOLDEN=1 go test writes %s", file)
+}
