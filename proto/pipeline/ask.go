@@ -62,6 +62,16 @@ func (c *Client) PendingTimer(ctx context.Context, key Key) (Timer, error) {
 	return timer(m)
 }
 
+// LastDue returns the sequence of the last message that asked for another look
+// at a key. The error wraps ErrNoMessage when there is none.
+func (c *Client) LastDue(ctx context.Context, key Key) (sequence uint64, err error) {
+	m, err := c.get(ctx, directGet+Requests+"."+key.Due(), nil)
+	if err != nil {
+		return 0, fmt.Errorf("read due of %s: %w", key, err)
+	}
+	return m.Sequence, nil
+}
+
 // Timers reads the pending timers of a namespace and name; empty: all.
 func (c *Client) Timers(ctx context.Context, namespace, name string) iter.Seq2[Timer, error] {
 	return func(yield func(Timer, error) bool) {
