@@ -2,8 +2,6 @@ package fetcher
 
 import (
 	"context"
-	"io"
-	"log"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +25,6 @@ func Command() *cobra.Command {
 			if err := cfg.Validate(); err != nil {
 				return err
 			}
-			log.SetOutput(io.Discard) // net/http prints there what servers say unasked
 			return options.Run(cmd.Context(), "fetcher", func(ctx context.Context, rt *service.Runtime) error {
 				return Run(ctx, rt, cfg)
 			})

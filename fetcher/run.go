@@ -54,10 +54,11 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	var group errgroup.Group
 	group.Go(func() error { return gate.Run(following) })
 	group.Go(func() error { return client.Run(following) })
+	consumption := consumption(rt, cfg.Admission.Slots)
+	rt.Started()
 	group.Go(func() error {
 		defer stop()
-		rt.Started()
-		return pipeline.Consume(ctx, rt.JetStream, consumption(rt, cfg.Admission.Slots), handler.Handle)
+		return pipeline.Consume(ctx, rt.JetStream, consumption, handler.Handle)
 	})
 	return group.Wait()
 }
@@ -113,18 +114,10 @@ func sampler() zerolog.Sampler {
 
 // consumption says how messages are taken, and tells of every change.
 func consumption(rt *service.Runtime, concurrency int) pipeline.ConsumeOptions {
-	part := rt.Health.Part("consumer")
 	return pipeline.ConsumeOptions{
 		Stream:      pipeline.Requests,
 		Consumer:    pipeline.FetcherConsumer,
 		Concurrency: concurrency,
-		State: func(err error) {
-			part.Set(err, "no messages can be read from NATS")
-			if err != nil {
-				rt.Log.Warn().Err(err).Msg("waiting for the consumer")
-				return
-			}
-			rt.Log.Info().Msg("reading what is to be fetched")
-		},
+		State:       rt.Reading("requests"),
 	}
 }

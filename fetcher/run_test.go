@@ -76,7 +76,7 @@ var _ = Describe("Run", func() {
 
 	It("is ready once there is something to read from, fetches, and ends when asked", func(ctx SpecContext) {
 		stop := start(ctx)
-		Eventually(log.String).Should(ContainSubstring("waiting for the consumer"))
+		Eventually(log.String).Should(ContainSubstring("waiting for the watcher or the setup job to create the streams"))
 		Expect(rt.Health.Ready()).To(BeFalse())
 
 		epoch, err := pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{})

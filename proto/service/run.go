@@ -65,6 +65,9 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	if err != nil {
 		return err
 	}
+	if err := o.NATS.Validate(); err != nil {
+		return err
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(name))
 	health := NewHealth()

@@ -1,0 +1,85 @@
+package service_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+)
+
+// build builds the program under testdata that stands for a service.
+func build() string {
+	GinkgoHelper()
+	path, err := gexec.Build("./testdata/toy")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(gexec.CleanupBuildArtifacts)
+	return path
+}
+
+func run(path string, env []string, args ...string) *gexec.Session {
+	GinkgoHelper()
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	session, err := gexec.Start(cmd, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { session.Kill().Wait() })
+	return session
+}
+
+var _ = Describe("a service as a process", Ordered, func() {
+	var toy string
+	BeforeAll(func() { toy = build() })
+
+	It("takes each flag from its environment twin, and the command line first", func() {
+		env := []string{"CURLMETHAT_GREETING=from the environment"}
+		Eventually(run(toy, env, "--log-format", "json", "--nats-url", "nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the environment"))
+		Eventually(run(toy, env, "--greeting", "from the flag", "--nats-url", "nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the flag"))
+	})
+
+	It("names the twin in its help", func() {
+		session := run(toy, nil, "--help")
+		Eventually(session).Should(gexec.Exit(0))
+		Expect(string(session.Out.Contents())).To(ContainSubstring("[CURLMETHAT_NATS_URL]"))
+	})
+
+	DescribeTable("says in one sentence what is wrong with its flags, and exits with 1", func(env []string, args []string, sentence string) {
+		session := run(toy, env, args...)
+		Eventually(session).WithTimeout(5 * time.Second).Should(gexec.Exit(1))
+		Expect(strings.TrimSpace(string(session.Err.Contents()))).To(Equal("toy: " + sentence))
+	},
+		Entry("an unknown flag", nil, []string{"--wrong"}, "unknown flag: --wrong"),
+		Entry("an argument", nil, []string{"wrong"}, `unknown command "wrong" for "toy"`),
+		Entry("a level", nil, []string{"--log-level", "loud"}, `--log-level: "loud" is not one of debug, info, warn, error`),
+		Entry("a format", nil, []string{"--log-format", "xml"}, `--log-format: "xml" is not one of json, console, auto`),
+		Entry("an address of NATS", nil, []string{"--nats-url", "nats://user:secret@"}, `--nats-url: "nats://" is not an address such as nats://nats:4222`),
+		Entry("a file", nil, []string{"--nats-creds", "/nowhere"}, "--nats-creds: stat /nowhere: no such file or directory"),
+		Entry("a certificate without its key", nil, []string{"--nats-cert", "/dev/null"}, "--nats-cert and --nats-key: one is given without the other"),
+		Entry("an address to listen at", nil, []string{"--listen", "nowhere"}, "--listen: listen tcp: address nowhere: missing port in address"),
+		Entry("a variable", []string{"CURLMETHAT_COUNT=many"}, nil, `environment variable CURLMETHAT_COUNT: "many" is not valid for --count`),
+	)
+
+	It("waits for NATS, says so once, and ends at once when asked to", func() {
+		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://user:secret@127.0.0.1:1")
+		Eventually(session.Err).WithTimeout(10 * time.Second).Should(gbytes.Say("no connection to NATS; trying until there is one"))
+		Consistently(session.Err).WithTimeout(2 * time.Second).ShouldNot(gbytes.Say("no connection to NATS"))
+		session.Terminate()
+		Eventually(session).WithTimeout(5 * time.Second).Should(gexec.Exit(0))
+		Expect(string(session.Err.Contents())).NotTo(ContainSubstring("secret"))
+	})
+
+	It("drains at the first signal and exits at once at the second", func() {
+		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://127.0.0.1:1", "--stubborn")
+		Eventually(session.Err).Should(gbytes.Say("stubborn"))
+		session.Signal(syscall.SIGTERM)
+		Eventually(session.Err).Should(gbytes.Say("draining"))
+		Consistently(session).WithTimeout(300 * time.Millisecond).ShouldNot(gexec.Exit())
+		session.Signal(syscall.SIGTERM)
+		Eventually(session).Should(gexec.Exit(128 + int(syscall.SIGTERM)))
+	})
+})

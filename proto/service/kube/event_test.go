@@ -1,0 +1,84 @@
+package kube_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+)
+
+func TestKube(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "kube")
+}
+
+var _ = Describe("Events", func() {
+	It("are said once for a change of state, by whomever and however often, and again for another one", func(ctx SpecContext) {
+		Expect(os.Getenv("KUBECONFIG")).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
+		config, err := (&kube.Options{}).Config("spec")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(config.QPS).To(BeNumerically("<", 0))
+		cluster := kubernetes.NewForConfigOrDie(config)
+		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "events-"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+
+		event := kube.Event{
+			Namespace: namespace.Name, Name: strings.Repeat("a", 229) + ".bb", UID: "uid", Warning: true,
+			Reason: "KeyExists", Action: "Skip", Note: strings.Repeat("ü", 1000), Occurrence: "one",
+		}
+		first := kube.NewRecorder(cluster.EventsV1(), "first", time.Now)
+		second := kube.NewRecorder(cluster.EventsV1(), "second", time.Now)
+		for _, r := range []*kube.Recorder{first, second, first} {
+			Expect(r.Record(ctx, event)).To(Succeed())
+		}
+		Expect(notes(ctx, cluster, namespace.Name)).To(ConsistOf(strings.Repeat("ü", 512)))
+		event.Occurrence, event.Note = "another", "short"
+		Expect(second.Record(ctx, event)).To(Succeed())
+		Expect(notes(ctx, cluster, namespace.Name)).To(ConsistOf(strings.Repeat("ü", 512), "short"))
+	})
+
+	It("are given up when their namespace is gone", func(ctx SpecContext) {
+		config, err := (&kube.Options{}).Config("spec")
+		Expect(err).NotTo(HaveOccurred())
+		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).EventsV1(), "spec", time.Now)
+		Expect(recorder.Record(ctx, kube.Event{Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout", Action: "Fetch", Note: "n"})).To(Succeed())
+	})
+})
+
+func notes(ctx context.Context, cluster kubernetes.Interface, namespace string) []string {
+	GinkgoHelper()
+	list, err := cluster.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var out []string
+	for _, e := range list.Items {
+		out = append(out, e.Note)
+	}
+	return out
+}
+
+var _ = Describe("a kubeconfig", func() {
+	It("that cannot be read gives one sentence that names it", func() {
+		_, err := (&kube.Options{Kubeconfig: "/nowhere"}).Config("spec")
+		Expect(err).To(MatchError("read kubeconfig /nowhere: stat /nowhere: no such file or directory"))
+		file := GinkgoT().TempDir() + "/config"
+		Expect(os.WriteFile(file, []byte("not: [a config"), 0o600)).To(Succeed())
+		_, err = (&kube.Options{Kubeconfig: file}).Config("spec")
+		Expect(err).To(MatchError(HavePrefix("read kubeconfig " + file)))
+		Expect(err.Error()).NotTo(ContainSubstring("\n"))
+	})
+
+	It("is not needed in a pod, and is asked for elsewhere", func() {
+		GinkgoT().Setenv("KUBECONFIG", "")
+		_, err := (&kube.Options{}).Config("spec")
+		Expect(err).To(MatchError("no cluster: give --kubeconfig or set KUBECONFIG, or run in a pod with a service account"))
+	})
+})

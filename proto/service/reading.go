@@ -1,0 +1,28 @@
+package service
+
+import (
+	"errors"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Reading adds the part for a consumer and returns what is to be told of each
+// change in whether messages can be read from it; nil: they can. That the
+// consumer does not exist yet is an ordinary wait at a start, not a fault.
+func (rt *Runtime) Reading(part string) func(error) {
+	state := rt.Health.Part(part)
+	failed := false
+	return func(err error) {
+		state.Set(err, "no messages can be read from NATS")
+		log := rt.Log.With().Str("part", part).Logger()
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound):
+			log.Info().Msg("waiting for the watcher or the setup job to create the streams")
+		case err != nil:
+			log.Warn().Err(err).Msg("no messages can be read from NATS; trying until there are")
+		case failed:
+			log.Info().Msg("messages can be read again")
+		}
+		failed = err != nil
+	}
+}
