@@ -14,6 +14,9 @@ import (
 // askAbove is how many fetches are asked for without asking back.
 const askAbove = 100
 
+// writerTimeout bounds the wait for the writer once all is fetched.
+const writerTimeout = 30 * time.Second
+
 // replaying is what the flags of replay say.
 type replaying struct {
 	selected failureFilter
@@ -169,8 +172,10 @@ func (r *replaying) follow(ctx context.Context, s *session, items []*replay.Item
 		return err
 	}
 	written := false
-	if err == nil {
-		if written, err = follower.Written(waiting); err != nil {
+	if err == nil && follower.Count(items)[replay.Fetched] > 0 {
+		writing, cancel := context.WithTimeout(waiting, writerTimeout)
+		defer cancel()
+		if written, err = follower.Written(writing); err != nil {
 			return err
 		}
 	}

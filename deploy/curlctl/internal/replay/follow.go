@@ -287,6 +287,9 @@ func (f *Follower) Written(ctx context.Context) (bool, error) {
 	defer tick.Stop()
 	for {
 		consumer, err := js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer)
+		if ctx.Err() != nil {
+			return false, nil
+		}
 		if err != nil {
 			return false, err
 		}
