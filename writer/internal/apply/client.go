@@ -106,6 +106,16 @@ func (c *Client) patch(ctx context.Context, ref Ref, body []byte) (*metav1.Parti
 		metav1.PatchOptions{FieldManager: annotation.FieldManager})
 }
 
+// apply sends a server-side apply and returns the metadata that it led to. That
+// a key is already owned by somebody else cannot be: it does not exist.
+func (c *Client) apply(ctx context.Context, ref Ref, body []byte) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	force := true // the status is owned by before-first-apply
+	return c.configMaps(ref).Patch(ctx, ref.Name, types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: annotation.FieldManager, Force: &force})
+}
+
 // readMetadata returns the metadata as it is now.
 func (c *Client) readMetadata(ctx context.Context, ref Ref) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

@@ -64,16 +64,27 @@ func (t *task) missing(err error) error {
 
 // patch sends a plan and remembers what the object is like then.
 func (t *task) patch(ctx context.Context, plan judge.Plan) error {
-	body, err := encode(t.object, plan)
-	if err != nil {
-		return err
-	}
-	var written *metav1.PartialObjectMetadata
-	written, err = t.Client.patch(ctx, t.ref, body)
+	written, err := t.send(ctx, plan)
 	t.metrics.patches.WithLabelValues(classify(err).String()).Inc()
 	if err != nil {
 		return err
 	}
 	t.memory.put(t.ref, t.View.Of(&written.ObjectMeta, judge.Remembered))
 	return nil
+}
+
+// send encodes a plan and sends it.
+func (t *task) send(ctx context.Context, plan judge.Plan) (*metav1.PartialObjectMetadata, error) {
+	if beginsRecord(t.object, plan) {
+		body, err := encodeApply(t.ref, t.object, plan)
+		if err != nil {
+			return nil, err
+		}
+		return t.Client.apply(ctx, t.ref, body)
+	}
+	body, err := encode(t.object, plan)
+	if err != nil {
+		return nil, err
+	}
+	return t.Client.patch(ctx, t.ref, body)
 }

@@ -156,6 +156,13 @@ func Assume(items []Item) (*Object, bool) {
 	return o, err == nil
 }
 
+// Unrecorded tells that the API server keeps no record of owners for the object
+// and would not begin one at a patch: it never had a field to record, or
+// somebody emptied the record.
+func (o *Object) Unrecorded() bool {
+	return o.Source == Live && o.Owners.Of("").State == annotation.Unknown
+}
+
 // owner tells whose key is. An assumed object has no record of owners: the
 // watcher, who has, promises that the key is ours or does not exist.
 func (o *Object) owner(key string) annotation.Ownership {

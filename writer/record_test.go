@@ -1,0 +1,81 @@
+package writer_test
+
+import (
+	"net/http"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+var _ = Describe("An object without a record of owners", func() {
+	// unrecorded returns an object that was created without any field and
+	// annotated later: the API server does not record who owns what in it.
+	unrecorded := func(w *world, data string) *corev1.ConfigMap {
+		GinkgoHelper()
+		w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
+		cm, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "bare", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"`+annotation.DefaultKey+`":"mydata=`+url+`"}},"data":`+data+`}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cm.ManagedFields).To(BeEmpty())
+		return cm
+	}
+
+	It("gets one with the first body, so that later changes of the key can be seen", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		cm := unrecorded(w, `{"theirs":"value"}`)
+		want := w.want(cm, "mydata", url)
+		want.ReadFirst = true
+		w.apply(w.content(want, "hello there"))
+
+		got := w.get("bare")
+		Expect(got.Data).To(Equal(map[string]string{"mydata": "hello there", "theirs": "value"}))
+		owners, err := annotation.ParseOwners(got.ManagedFields)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(owners.Of("mydata").State).To(Equal(annotation.Ours))
+		Expect(owners.Of("theirs").State).To(Equal(annotation.Foreign))
+
+		w.apply(w.content(w.want(got, "mydata", url), "\xffbinary"))
+		got = w.get("bare")
+		Expect(got.Data).To(Equal(map[string]string{"theirs": "value"}))
+		Expect(got.BinaryData).To(Equal(map[string][]byte{"mydata": []byte("\xffbinary")}))
+	})
+
+	It("keeps a key that somebody else has written", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		cm := unrecorded(w, `{"mydata":"theirs"}`)
+		want := w.want(cm, "mydata", url)
+		want.ReadFirst = true
+		w.apply(w.content(want, "hello there"))
+		Expect(w.get("bare").Data).To(Equal(map[string]string{"mydata": "theirs"}))
+	})
+
+	It("is not created anew when it is gone", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		cm := unrecorded(w, `{}`)
+		want := w.want(cm, "mydata", url)
+		want.ReadFirst = true
+		once := sync.OnceFunc(func() {
+			defer GinkgoRecover()
+			Expect(w.kube.CoreV1().ConfigMaps(w.namespace).Delete(w.ctx(), "bare", metav1.DeleteOptions{})).To(Succeed())
+		})
+		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+			if r.Method == http.MethodPatch {
+				once()
+			}
+			return next(r)
+		})
+		w.apply(w.content(want, "hello there"))
+		list, err := w.kube.CoreV1().ConfigMaps(w.namespace).List(w.ctx(), metav1.ListOptions{FieldSelector: "metadata.name=bare"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Items).To(BeEmpty())
+	})
+})
