@@ -1,0 +1,61 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Answer refuses requests with a status, as an API server that is overloaded or
+// broken does. retryAfter in seconds; 0: no such header.
+func Answer(code, retryAfter int) Fault {
+	return func(_ http.Handler, w http.ResponseWriter, _ *http.Request) {
+		if retryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+		}
+		reason := metav1.StatusReasonInternalError
+		switch code {
+		case http.StatusTooManyRequests:
+			reason = metav1.StatusReasonTooManyRequests
+		case http.StatusServiceUnavailable:
+			reason = metav1.StatusReasonServiceUnavailable
+		case http.StatusGone:
+			reason = metav1.StatusReasonExpired
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: http.StatusText(code),
+		})
+	}
+}
+
+// LoseAnswer lets a request be carried out, and the connection break before the
+// answer arrives.
+func LoseAnswer(pass http.Handler, _ http.ResponseWriter, r *http.Request) {
+	pass.ServeHTTP(httptest.NewRecorder(), r)
+	panic(http.ErrAbortHandler)
+}
+
+// Silence never answers, as a network that drops packets.
+func Silence(_ http.Handler, _ http.ResponseWriter, r *http.Request) {
+	<-r.Context().Done()
+	panic(http.ErrAbortHandler)
+}
+
+// All applies a fault to every request.
+func All(f Fault) Rule { return func(*http.Request) Fault { return f } }
+
+// Method applies a fault to requests with that method.
+func Method(method string, f Fault) Rule {
+	return func(r *http.Request) Fault {
+		if r.Method == method {
+			return f
+		}
+		return nil
+	}
+}

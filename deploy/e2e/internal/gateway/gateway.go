@@ -1,0 +1,115 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Fault is what happens to a request in place of passing through.
+type Fault func(pass http.Handler, w http.ResponseWriter, r *http.Request)
+
+// Rule returns the fault for a request, or nil to let it pass.
+type Rule func(r *http.Request) Fault
+
+// Gateway is a reverse proxy on loopback. Its methods may be called from
+// several goroutines.
+type Gateway struct {
+	server *httptest.Server
+	proxy  *httputil.ReverseProxy
+
+	mu     sync.Mutex
+	rule   Rule
+	counts map[string]int
+}
+
+// Start runs a gateway to a cluster. Close must be called.
+func Start(config *rest.Config) (*Gateway, error) {
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reach the cluster: %w", err)
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("read the address of the cluster: %w", err)
+	}
+	g := &Gateway{counts: map[string]int{}}
+	g.proxy = &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // events of a watch must not wait
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			panic(http.ErrAbortHandler) // what the client would see without us
+		},
+	}
+	g.server = httptest.NewServer(g)
+	return g, nil
+}
+
+// Close ends the gateway and what goes through it.
+func (g *Gateway) Close() {
+	g.Heal()
+	g.server.CloseClientConnections()
+	g.server.Close()
+}
+
+// ServeHTTP passes a request on, unless the rule has a fault for it.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	rule := g.rule
+	g.counts[r.Method]++
+	g.mu.Unlock()
+	if rule != nil {
+		if fault := rule(r); fault != nil {
+			fault(g.proxy, w, r)
+			return
+		}
+	}
+	g.proxy.ServeHTTP(w, r)
+}
+
+// Break puts a rule in force and cuts what is open, watches too.
+func (g *Gateway) Break(rule Rule) {
+	g.mu.Lock()
+	g.rule = rule
+	g.mu.Unlock()
+	g.server.CloseClientConnections()
+}
+
+// Heal lets everything pass from now on.
+func (g *Gateway) Heal() {
+	g.mu.Lock()
+	g.rule = nil
+	g.mu.Unlock()
+}
+
+// Requests returns how many requests with that method came.
+func (g *Gateway) Requests(method string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.counts[method]
+}
+
+// Kubeconfig writes a kubeconfig that leads through the gateway, with the
+// gateway's rights, into a folder and returns its path.
+func (g *Gateway) Kubeconfig(dir string) (string, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["gateway"] = &clientcmdapi.Cluster{Server: g.server.URL}
+	config.AuthInfos["gateway"] = &clientcmdapi.AuthInfo{}
+	config.Contexts["gateway"] = &clientcmdapi.Context{Cluster: "gateway", AuthInfo: "gateway"}
+	config.CurrentContext = "gateway"
+	path := filepath.Join(dir, "gateway.kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return "", errors.Join(errors.New("write kubeconfig of the gateway"), err)
+	}
+	return path, nil
+}

@@ -1,0 +1,39 @@
+package history
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Version is one version of a ConfigMap.
+type Version struct {
+	// Object as it was then.
+	Object *corev1.ConfigMap
+	// Deleted tells that this is the end of the object.
+	Deleted bool
+	// BySpec tells that a test wrote, or deleted, this version. Everything else
+	// was done by the system under test.
+	BySpec bool
+}
+
+// Life is all versions of one ConfigMap, oldest first. A re-created ConfigMap
+// has a life of its own.
+type Life struct {
+	// UID of the ConfigMap.
+	UID types.UID
+	// Name of the ConfigMap.
+	Name string
+	// Versions in the order in which they were written.
+	Versions []Version
+}
+
+// Writes returns how many versions the system under test wrote.
+func (l Life) Writes() int {
+	n := 0
+	for _, v := range l.Versions {
+		if !v.BySpec && !v.Deleted {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,169 @@
+package origin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"sync"
+)
+
+// Page is one URL of a server. Its methods may be called from several
+// goroutines.
+type Page struct {
+	server *Server
+	path   string
+
+	mu          sync.Mutex
+	status      int
+	body        []byte
+	tagged      bool
+	held        *held
+	hits        int
+	waiting     int
+	notModified int
+	good        map[[sha256.Size]byte]struct{}
+}
+
+// ServerText is what pages say beside an error. It must show up nowhere.
+const ServerText = "the server's own words"
+
+func newPage(s *Server, path string) *Page {
+	return &Page{server: s, path: path, status: http.StatusNotFound, good: map[[sha256.Size]byte]struct{}{}}
+}
+
+// URL of the page, by the name localhost.
+func (p *Page) URL() string {
+	scheme := "http://"
+	if p.server.server.TLS != nil {
+		scheme = "https://"
+	}
+	return scheme + p.Bare()
+}
+
+// Bare is the URL without its scheme.
+func (p *Page) Bare() string { return p.server.Address() + p.path }
+
+// Says lets the page answer 200 and a text.
+func (p *Page) Says(text string) *Page { return p.Serves([]byte(text)) }
+
+// Serves lets the page answer 200 and a body.
+func (p *Page) Serves(body []byte) *Page {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status, p.body = http.StatusOK, body
+	return p
+}
+
+// Fails lets the page answer a status other than 200.
+func (p *Page) Fails(status int) *Page {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status, p.body = status, []byte(ServerText)
+	return p
+}
+
+// Tagged lets the page send an ETag, and answer 304 to who knows it (RFC 9110
+// section 13.1.2).
+func (p *Page) Tagged() *Page {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tagged = true
+	return p
+}
+
+// Hold lets requests from now on wait for an answer until release is called.
+func (p *Page) Hold() (release func()) {
+	h := &held{released: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = h
+	return func() {
+		p.mu.Lock()
+		if p.held == h {
+			p.held = nil
+		}
+		p.mu.Unlock()
+		h.release()
+	}
+}
+
+func (p *Page) release() {
+	p.mu.Lock()
+	h := p.held
+	p.mu.Unlock()
+	if h != nil {
+		h.release()
+	}
+}
+
+// Hits returns how many requests came.
+func (p *Page) Hits() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hits
+}
+
+// Waiting returns how many requests are being held.
+func (p *Page) Waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiting
+}
+
+// NotModified returns how many requests were answered 304.
+func (p *Page) NotModified() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.notModified
+}
+
+func (p *Page) served(body []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.good[sha256.Sum256(body)]
+	return ok
+}
+
+func (p *Page) serve(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.hits++
+	h := p.held
+	if h != nil {
+		p.waiting++
+	}
+	p.mu.Unlock()
+	if h != nil {
+		there := h.wait(r.Context())
+		p.mu.Lock()
+		p.waiting--
+		p.mu.Unlock()
+		if !there {
+			return
+		}
+	}
+	p.answer(w, r)
+}
+
+func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	status, body := p.status, p.body
+	sum := sha256.Sum256(body)
+	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	known := p.tagged && status == http.StatusOK && r.Header.Get("If-None-Match") == tag
+	if known {
+		status = http.StatusNotModified
+		p.notModified++
+	}
+	if status == http.StatusOK {
+		p.good[sum] = struct{}{}
+	}
+	tagged := p.tagged
+	p.mu.Unlock()
+	if tagged && status < http.StatusBadRequest {
+		w.Header().Set("ETag", tag)
+	}
+	w.WriteHeader(status)
+	if !known {
+		_, _ = w.Write(body) //nolint:gosec // what a test says, to a client that is no browser
+	}
+}

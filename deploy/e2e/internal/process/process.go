@@ -1,0 +1,132 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"syscall"
+)
+
+// Program is what to run.
+type Program struct {
+	// Name of the process, for people.
+	Name string
+	// Path of the executable file.
+	Path string
+	// Args behind it.
+	Args []string
+	// Env is the whole environment. Nothing is inherited, so that a variable of
+	// the shell does not decide what a test finds out.
+	Env []string
+}
+
+// Process is a program that was started, and may have been started again. Its
+// methods may be called from several goroutines.
+type Process struct {
+	Program
+	// Log is what the process has written to either output, over all starts.
+	Log *Log
+
+	mu  sync.Mutex
+	run *run
+}
+
+// run is one life of a process.
+type run struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+	err    error // of Wait; valid once exited is closed
+}
+
+// Start runs a program.
+func Start(p Program) (*Process, error) {
+	started := &Process{Program: p, Log: newLog()}
+	return started, started.Again()
+}
+
+// Again runs the program with the same arguments after it has ended.
+func (p *Process) Again() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run != nil && !p.run.ended() {
+		return fmt.Errorf("start %s: it is running", p.Name)
+	}
+	cmd := exec.Command(p.Path, p.Args...)
+	cmd.Env = append([]string{}, p.Env...)
+	cmd.Stdout, cmd.Stderr = p.Log, p.Log
+	cmd.SysProcAttr = attributes()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	r := &run{cmd: cmd, exited: make(chan struct{})}
+	go func() {
+		r.err = cmd.Wait()
+		close(r.exited)
+	}()
+	p.run = r
+	return nil
+}
+
+// Signal sends a signal and does not wait.
+func (p *Process) Signal(s syscall.Signal) error {
+	r := p.current()
+	if r.ended() {
+		return fmt.Errorf("signal %s: it has ended", p.Name)
+	}
+	return r.cmd.Process.Signal(s)
+}
+
+// Kill ends the process as kill -9 does and waits until it is gone.
+func (p *Process) Kill() error {
+	r := p.current()
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-r.exited
+	return nil
+}
+
+// Stop ends the process with SIGTERM and returns its exit code. When ctx ends
+// first, the process is killed and the error says so.
+func (p *Process) Stop(ctx context.Context) (code int, err error) {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return 0, err
+	}
+	return p.Wait(ctx)
+}
+
+// Wait waits for the end of the process and returns its exit code, which is -1
+// after a signal that it did not handle. When ctx ends first, the process is
+// killed and the error says so.
+func (p *Process) Wait(ctx context.Context) (code int, err error) {
+	r := p.current()
+	select {
+	case <-r.exited:
+		return r.cmd.ProcessState.ExitCode(), nil
+	case <-ctx.Done():
+		return -1, errors.Join(fmt.Errorf("wait for the end of %s: %w", p.Name, ctx.Err()), p.Kill())
+	}
+}
+
+// Running tells whether the process runs.
+func (p *Process) Running() bool { return !p.current().ended() }
+
+// PID of the process.
+func (p *Process) PID() int { return p.current().cmd.Process.Pid }
+
+func (p *Process) current() *run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run
+}
+
+func (r *run) ended() bool {
+	select {
+	case <-r.exited:
+		return true
+	default:
+		return false
+	}
+}

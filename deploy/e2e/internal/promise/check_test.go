@@ -1,0 +1,128 @@
+package promise_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/history"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+const url = "https://data.example.com/a"
+
+// object is a ConfigMap that asks for key k.
+func object(change ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	o := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "cm", ResourceVersion: "1", Labels: map[string]string{"app": "x"},
+			Annotations: map[string]string{annotation.DefaultKey: "k=" + url},
+		},
+		Data: map[string]string{"other": "theirs"},
+	}
+	for _, c := range change {
+		c(o)
+	}
+	return o
+}
+
+func holds(key, text string) func(*corev1.ConfigMap) {
+	return func(o *corev1.ConfigMap) { o.Data[key] = text }
+}
+
+// wrote is what the writer leaves behind: the value and its status.
+func wrote(key, from, text string) func(*corev1.ConfigMap) {
+	return func(o *corev1.ConfigMap) {
+		o.Data[key] = text
+		sum := sha256.Sum256([]byte(text))
+		s := status.Status{Keys: map[string]status.Entry{key: {URL: from, SHA256: hex.EncodeToString(sum[:])}}}
+		o.Annotations[annotation.StatusKey] = s.String()
+	}
+}
+
+func annotated(key, text string) func(*corev1.ConfigMap) {
+	return func(o *corev1.ConfigMap) { o.Annotations[key] = text }
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	type change = func(*corev1.ConfigMap)
+	never := func(o *corev1.ConfigMap) { delete(o.Annotations, annotation.DefaultKey) }
+	for name, c := range map[string]struct {
+		before, after []change
+		want          string // the promise that is broken; empty: none
+	}{
+		"a body where it is asked for": {nil, []change{wrote("k", url, "good")}, ""},
+		"a newer body":                 {[]change{wrote("k", url, "old")}, []change{wrote("k", url, "good")}, ""},
+		"an outdated pair removed":     {[]change{wrote("k", url, "good"), never}, []change{never}, ""},
+		"another key written":          {nil, []change{wrote("k", url, "good"), holds("other", "ours")}, "S1"},
+		"another key removed":          {nil, []change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { delete(o.Data, "other") }}, "S4"},
+		"a label changed":              {nil, []change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { o.Labels["app"] = "y" }}, "S1"},
+		"an annotation added":          {nil, []change{wrote("k", url, "good"), annotated("a", "b")}, "S1"},
+		"not asked for":                {[]change{never}, []change{never, wrote("k", url, "good")}, "S1"},
+		"body of another URL":          {nil, []change{wrote("k", url+"b", "good")}, "S2"},
+		"suspended":                    {[]change{annotated("x-kv8s.io/curl-suspend", "true")}, []change{annotated("x-kv8s.io/curl-suspend", "true"), wrote("k", url, "good")}, "S2"},
+		"another digest than demanded": {
+			[]change{annotated("x-kv8s.io/curl-sha256", "k="+strings.Repeat("0", 64))},
+			[]change{annotated("x-kv8s.io/curl-sha256", "k="+strings.Repeat("0", 64)), wrote("k", url, "good")},
+			"S2",
+		},
+		"an error body":        {nil, []change{wrote("k", url, "not found")}, "S5"},
+		"no status":            {nil, []change{holds("k", "good")}, "S2"},
+		"text in binaryData":   {nil, []change{wrote("k", url, "good"), func(o *corev1.ConfigMap) { delete(o.Data, "k"); o.BinaryData = map[string][]byte{"k": []byte("good")} }}, "S1"},
+		"a key of others":      {[]change{holds("k", "theirs")}, []change{wrote("k", url, "good")}, "S4"},
+		"a good value removed": {[]change{wrote("k", url, "good")}, nil, "S5"},
+		"removed under an annotation that cannot be read": {
+			[]change{wrote("k", url, "good"), annotated(annotation.DefaultKey, "not correct")},
+			[]change{annotated(annotation.DefaultKey, "not correct")},
+			"S5",
+		},
+		"nothing new": {[]change{wrote("k", url, "good")}, []change{wrote("k", url, "good")}, "W1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := check(t, history.Version{Object: object(c.before...), BySpec: true}, history.Version{Object: object(c.after...)})
+			if c.want == "" && len(got) > 0 || c.want != "" && !strings.HasPrefix(strings.Join(got, "\n"), c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestCheckEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		versions []history.Version
+		want     string
+	}{
+		"created by the system": {[]history.Version{{Object: object()}}, "S3"},
+		"deleted by the system": {[]history.Version{{Object: object(), BySpec: true}, {Object: object(), Deleted: true}}, "S1"},
+		"deleted by a test":     {[]history.Version{{Object: object(), BySpec: true}, {Object: object(), Deleted: true, BySpec: true}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := check(t, c.versions...)
+			if c.want == "" && len(got) > 0 || c.want != "" && !strings.HasPrefix(strings.Join(got, "\n"), c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func check(t *testing.T, versions ...history.Version) []string {
+	t.Helper()
+	grammar, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := promise.Checker{Grammar: grammar, Served: func(u string, body []byte) bool {
+		return strings.HasPrefix(u, url) && (string(body) == "good" || string(body) == "old")
+	}}
+	return c.Check([]history.Life{{UID: "uid", Name: "cm", Versions: versions}})
+}

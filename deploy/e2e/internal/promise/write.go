@@ -1,0 +1,88 @@
+package promise
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// value is what a key holds.
+type value struct {
+	body   string
+	binary bool
+}
+
+func values(object *corev1.ConfigMap) map[string]*value {
+	all := map[string]*value{}
+	for key, text := range object.Data {
+		all[key] = &value{body: text}
+	}
+	for key, body := range object.BinaryData {
+		all[key] = &value{body: string(body), binary: true}
+	}
+	return all
+}
+
+// write is one write of the system: what there was before, and after it.
+type write struct {
+	was, is    map[string]*value
+	had, has   map[string]status.Entry
+	request    annotation.Request
+	unreadable bool
+}
+
+// breach is a promise that a write broke for a key.
+type breach struct{ promise, what string }
+
+// judge judges the change of one key.
+func (w *write) judge(key string, served func(url string, body []byte) bool) []breach {
+	url, asked := w.request.URL(key)
+	if w.is[key] == nil {
+		return w.judgeRemoval(key, asked)
+	}
+	var found []breach
+	add := func(promise, what string) { found = append(found, breach{promise, what}) }
+	body := []byte(w.is[key].body)
+	switch {
+	case !asked || w.unreadable:
+		add("S1", "was written and is not asked for")
+	case w.request.Suspended:
+		add("S2", "was written while the object is suspended")
+	case w.has[key].URL != url:
+		add("S2", "holds the body of another URL than is asked for")
+	case !served(url, body):
+		add("S5", "holds what its URL never gave with status 200")
+	}
+	sum := sha256.Sum256(body)
+	digest := hex.EncodeToString(sum[:])
+	if demanded := w.request.SHA256[key]; demanded != "" && demanded != digest {
+		add("S2", "has another digest than is demanded")
+	}
+	if w.has[key].SHA256 != digest {
+		add("S2", "has another digest than its status says")
+	}
+	if w.is[key].binary == utf8.Valid(body) {
+		add("S1", "is in the wrong one of data and binaryData")
+	}
+	if w.was[key] != nil && !w.had[key].Written() {
+		add("S4", "was overwritten and had never been ours")
+	}
+	return found
+}
+
+func (w *write) judgeRemoval(key string, asked bool) []breach {
+	switch {
+	case w.unreadable || w.request.Suspended:
+		return []breach{{"S5", "was removed though nothing can be told from the annotation"}}
+	case asked:
+		return []breach{{"S5", "was removed and is asked for"}}
+	case !w.had[key].Written():
+		return []breach{{"S4", "was removed and had never been ours"}}
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package world
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster is a real API server and the administrator's way to it.
+type Cluster struct {
+	// Kubeconfig is the administrator's.
+	Kubeconfig string
+	// Config is what it says.
+	Config *rest.Config
+	// Client of the administrator.
+	Client kubernetes.Interface
+}
+
+// OpenCluster reads a kubeconfig.
+func OpenCluster(kubeconfig string) (*Cluster, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	config.QPS, config.UserAgent = -1, "curl-me-that-e2e"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+	}
+	return &Cluster{Kubeconfig: kubeconfig, Config: config, Client: client}, nil
+}
+
+// namespace creates a namespace that lives as long as the spec.
+func (c *Cluster) namespace(ctx context.Context) string {
+	GinkgoHelper()
+	created, err := c.Client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-e2e-"}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) { //nolint:contextcheck // the context of the spec is over by then
+		// A control plane without controllers never finishes this; it does not
+		// live long either.
+		_ = c.Client.CoreV1().Namespaces().Delete(ctx, created.Name, metav1.DeleteOptions{})
+	})
+	return created.Name
+}

@@ -1,0 +1,159 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// manager is the field manager of what specs write.
+const manager = "kubectl-edit"
+
+// ConfigMap is a ConfigMap of a spec.
+type ConfigMap struct {
+	// Name in the namespace of the world.
+	Name  string
+	world *World
+}
+
+// Trait is something that a new ConfigMap has.
+type Trait func(*corev1.ConfigMap)
+
+// Asking for pairs of key=url.
+func Asking(pairs string) Trait { return Annotated(annotation.DefaultKey, pairs) }
+
+// Annotated with a value.
+func Annotated(key, value string) Trait {
+	return func(o *corev1.ConfigMap) { metav1.SetMetaDataAnnotation(&o.ObjectMeta, key, value) }
+}
+
+// Labelled with a value.
+func Labelled(key, value string) Trait {
+	return func(o *corev1.ConfigMap) { metav1.SetMetaDataLabel(&o.ObjectMeta, key, value) }
+}
+
+// Holding a value.
+func Holding(key, value string) Trait {
+	return func(o *corev1.ConfigMap) {
+		if o.Data == nil {
+			o.Data = map[string]string{}
+		}
+		o.Data[key] = value
+	}
+}
+
+// Immutable marked so.
+func Immutable() Trait {
+	return func(o *corev1.ConfigMap) { o.Immutable = new(true) }
+}
+
+// Create creates a ConfigMap.
+func (w *World) Create(ctx context.Context, name string, traits ...Trait) *ConfigMap {
+	GinkgoHelper()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, trait := range traits {
+		trait(object)
+	}
+	created, err := w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).Create(ctx, object, metav1.CreateOptions{FieldManager: manager})
+	Expect(err).NotTo(HaveOccurred())
+	w.wrote(ctx, created)
+	return &ConfigMap{Name: name, world: w}
+}
+
+// Annotate sets an annotation.
+func (c *ConfigMap) Annotate(ctx context.Context, key, value string) {
+	GinkgoHelper()
+	c.Patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+}
+
+// Unannotate removes an annotation.
+func (c *ConfigMap) Unannotate(ctx context.Context, key string) {
+	GinkgoHelper()
+	c.Patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: nil}}})
+}
+
+// Ask changes what the ConfigMap asks for.
+func (c *ConfigMap) Ask(ctx context.Context, pairs string) {
+	GinkgoHelper()
+	c.Annotate(ctx, annotation.DefaultKey, pairs)
+}
+
+// Label sets a label; an empty value removes it.
+func (c *ConfigMap) Label(ctx context.Context, key, value string) {
+	GinkgoHelper()
+	labels := map[string]any{key: value}
+	if value == "" {
+		labels[key] = nil
+	}
+	c.Patch(ctx, map[string]any{"metadata": map[string]any{"labels": labels}})
+}
+
+// Put sets a key, as somebody with an editor does.
+func (c *ConfigMap) Put(ctx context.Context, key, value string) {
+	GinkgoHelper()
+	c.Patch(ctx, map[string]any{"data": map[string]any{key: value}})
+}
+
+// Drop removes a key from data and binaryData.
+func (c *ConfigMap) Drop(ctx context.Context, key string) {
+	GinkgoHelper()
+	c.Patch(ctx, map[string]any{"data": map[string]any{key: nil}, "binaryData": map[string]any{key: nil}})
+}
+
+// Patch applies a merge patch.
+func (c *ConfigMap) Patch(ctx context.Context, patch map[string]any) {
+	GinkgoHelper()
+	body, err := json.Marshal(patch)
+	Expect(err).NotTo(HaveOccurred())
+	patched, err := c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).
+		Patch(ctx, c.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager})
+	Expect(err).NotTo(HaveOccurred())
+	c.world.wrote(ctx, patched)
+}
+
+// wrote tells the history of a write, and waits until it shows there: what a
+// spec looks for next comes after it.
+func (w *World) wrote(ctx context.Context, object *corev1.ConfigMap) {
+	GinkgoHelper()
+	w.History.BySpec(object)
+	Eventually(ctx, func() bool { return w.History.Seen(object) }).WithPolling(time.Millisecond).Should(BeTrue(), "the watch shows the write")
+}
+
+// Delete deletes the ConfigMap.
+func (c *ConfigMap) Delete(ctx context.Context) {
+	GinkgoHelper()
+	c.world.History.DeletedBySpec(c.Get(ctx).UID)
+	Expect(c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{})).To(Succeed())
+}
+
+// Get reads the ConfigMap.
+func (c *ConfigMap) Get(ctx context.Context) *corev1.ConfigMap {
+	GinkgoHelper()
+	object, err := c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return object
+}
+
+// Status reads what the writer reports about a key.
+func (c *ConfigMap) Status(ctx context.Context, key string) status.Entry {
+	GinkgoHelper()
+	s, err := status.Parse(c.Get(ctx).Annotations[annotation.StatusKey])
+	Expect(err).NotTo(HaveOccurred())
+	return s.Keys[key]
+}
+
+// Writes returns how often the system has written to the ConfigMap.
+func (c *ConfigMap) Writes(ctx context.Context) int {
+	GinkgoHelper()
+	Eventually(ctx, func() error { return c.world.History.CaughtUp(ctx) }).Should(Succeed())
+	return c.world.History.Writes(c.Name)
+}

@@ -1,0 +1,98 @@
+package world
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
+)
+
+const (
+	// drainTimeout is what a service may take to end.
+	drainTimeout = 30 * time.Second
+	// dumpLines is how much of each log a failed spec shows.
+	dumpLines = 80
+)
+
+// check ends the services in order and holds all that was written against the
+// promises. A spec that has failed already has enough to tell.
+func (w *World) check(ctx SpecContext) {
+	if CurrentSpecReport().Failed() {
+		return
+	}
+	w.EventuallyQuiet(ctx)
+	w.stopAll(ctx)
+	Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())
+	checker := promise.Checker{Grammar: w.grammar(), Served: w.served}
+	Expect(checker.Check(w.History.Lives())).To(BeEmpty(), "broken promises")
+	w.checkWords(ctx)
+}
+
+// stopAll sends SIGTERM to all services that run, at once.
+func (w *World) stopAll(ctx context.Context) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	var group sync.WaitGroup
+	for _, s := range w.all {
+		if s.Running() {
+			group.Go(func() {
+				defer GinkgoRecover()
+				s.ShouldStop(ctx)
+			})
+		}
+	}
+	group.Wait()
+}
+
+// ShouldStop ends the service with SIGTERM; it must exit 0 within 30 s.
+func (s *Service) ShouldStop(ctx context.Context) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	defer cancel()
+	code, err := s.Stop(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(code).To(BeZero(), "exit code of %s, which said last: %s", s.Name, lastLine(s.Log.Lines()))
+}
+
+// checkWords looks for what must not be said in Events or logs: the server's
+// words, the address of a host, and a panic.
+func (w *World) checkWords(ctx context.Context) {
+	GinkgoHelper()
+	for _, e := range w.Events(ctx) {
+		Expect(e.Note).NotTo(Or(ContainSubstring(origin.ServerText), ContainSubstring("127.0.0.1")), "note of Event %s", e.Reason)
+	}
+	for _, s := range w.all {
+		Expect(s.Log.Matching(origin.ServerText)).To(BeEmpty(), "log of %s", s.Name)
+		for _, word := range []string{"panic:", "fatal error:", "DATA RACE", "goroutine "} {
+			Expect(s.Log.Matching(word)).To(BeEmpty(), "log of %s", s.Name)
+		}
+	}
+}
+
+// kill ends what still runs.
+func (w *World) kill() {
+	for _, s := range w.all {
+		if s.Running() {
+			_ = s.Kill() // it may have ended meanwhile
+		}
+	}
+}
+
+// dump shows the end of the logs of a spec that has failed.
+func (w *World) dump() {
+	if !CurrentSpecReport().Failed() {
+		return
+	}
+	for _, s := range w.all {
+		lines := s.Log.Lines()
+		lines = lines[max(0, len(lines)-dumpLines):]
+		AddReportEntry("log of "+s.Name, ReportEntryVisibilityFailureOrVerbose, strings.Join(lines, "\n"))
+	}
+}

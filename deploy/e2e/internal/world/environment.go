@@ -1,0 +1,71 @@
+package world
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// Names of the services.
+const (
+	Watcher = "watcher"
+	Fetcher = "fetcher"
+	Writer  = "writer"
+)
+
+// Environment is what the specs of a suite share.
+type Environment struct {
+	// Cluster that the services work on, unless a spec has its own.
+	Cluster *Cluster
+
+	bin   string
+	ports *ports
+}
+
+const (
+	// patience is how long a spec waits for what must come, on a machine that
+	// is busy with other tests.
+	patience = 15 * time.Second
+	// polling is how often it looks, where looking costs nothing.
+	polling = 10 * time.Millisecond
+)
+
+// SetPatience sets how long specs of the process wait unless they say so. It
+// is called before they run.
+func SetPatience() {
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(polling)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+}
+
+// Open finds the cluster of KUBECONFIG and the programs in CURLMETHAT_BIN, or
+// else in bin at the root of the repository, seen from a folder two levels
+// below the module. It fails the suite with one sentence if there is none.
+func Open() *Environment {
+	GinkgoHelper()
+	kubeconfig := os.Getenv("KUBECONFIG")
+	if kubeconfig == "" {
+		Fail("KUBECONFIG is not set: run `make test-acceptance`, which starts an API server when there is none")
+	}
+	cluster, err := OpenCluster(kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	bin := os.Getenv("CURLMETHAT_BIN")
+	if bin == "" {
+		bin = filepath.Join("..", "..", "..", "bin")
+	}
+	bin, err = filepath.Abs(bin)
+	Expect(err).NotTo(HaveOccurred())
+	e := &Environment{Cluster: cluster, bin: bin, ports: newPorts()}
+	for _, name := range []string{Watcher, Fetcher, Writer} {
+		if _, err := os.Stat(e.Program(name)); err != nil {
+			Fail("there is no " + e.Program(name) + ": run `make build`, or let CURLMETHAT_BIN name the folder of the programs")
+		}
+	}
+	return e
+}
+
+// Program returns the path of a program of ours.
+func (e *Environment) Program(name string) string { return filepath.Join(e.bin, name) }

@@ -1,0 +1,119 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+)
+
+// Service is one of the services as a process.
+type Service struct {
+	*process.Process
+	// Address where it serves health and metrics.
+	Address string
+}
+
+// readyTimeout is for a start on a machine that is busy with other tests.
+const readyTimeout = 20 * time.Second
+
+// Launch starts a service beside those that run, with further flags.
+func (w *World) Launch(name string, flags ...string) *Service {
+	GinkgoHelper()
+	address := w.FreeAddress()
+	args := append(w.flags(name), "--listen="+address)
+	args = append(args, w.options.Flags[name]...)
+	p, err := process.Start(process.Program{Name: name, Path: w.Program(name), Args: append(args, flags...)})
+	Expect(err).NotTo(HaveOccurred())
+	s := &Service{Process: p, Address: address}
+	w.all = append(w.all, s)
+	return s
+}
+
+// flags that a service has in every world.
+func (w *World) flags(name string) []string {
+	flags := []string{"--nats-url=" + w.NATS.URL()}
+	kubeconfig := w.options.Kubeconfigs[name]
+	if kubeconfig == "" {
+		kubeconfig = w.Cluster.Kubeconfig
+	}
+	switch name {
+	case Watcher:
+		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+w.Namespace, "--min-refresh=1s")
+		if w.options.AckWait > 0 {
+			flags = append(flags, "--manage-streams=false")
+		}
+	case Fetcher: // it has no cluster at all
+		flags = append(flags, "--allow-cidr=127.0.0.0/8,::1/128", "--min-refresh=1s", "--retry-base=200ms")
+	case Writer:
+		flags = append(flags, "--kubeconfig="+kubeconfig)
+	}
+	return flags
+}
+
+// Watcher is the watcher that the world began with.
+func (w *World) Watcher() *Service { return w.services[Watcher] }
+
+// Fetcher is the fetcher that the world began with.
+func (w *World) Fetcher() *Service { return w.services[Fetcher] }
+
+// Writer is the writer that the world began with.
+func (w *World) Writer() *Service { return w.services[Writer] }
+
+// Service returns the service of that name that the world began with.
+func (w *World) Service(name string) *Service { return w.services[name] }
+
+// EventuallyReady waits until the service says that all its parts work.
+func (s *Service) EventuallyReady(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func() error { return s.ready(ctx) }).WithTimeout(readyTimeout).Should(Succeed())
+}
+
+func (s *Service) ready(ctx context.Context) error {
+	if !s.Running() {
+		return StopTrying(fmt.Sprintf("%s has ended: %s", s.Name, lastLine(s.Log.Lines())))
+	}
+	body, code, err := get(ctx, "http://"+s.Address+"/readyz")
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("%s is not ready: %s", s.Name, strings.TrimSpace(body))
+	}
+	return err
+}
+
+// Restart starts the service again after it has ended, and waits until it is
+// ready.
+func (s *Service) Restart(ctx context.Context) {
+	GinkgoHelper()
+	Expect(s.Again()).To(Succeed())
+	s.EventuallyReady(ctx)
+}
+
+func get(ctx context.Context, url string) (body string, code int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", 0, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return string(text), answer.StatusCode, err
+}
+
+func lastLine(lines []string) string {
+	if len(lines) == 0 {
+		return "it said nothing"
+	}
+	return lines[len(lines)-1]
+}

@@ -1,0 +1,78 @@
+package world
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// quietFor is how long nothing may move before a world counts as quiet: longer
+// than the watcher gathers a burst of edits.
+const quietFor = 400 * time.Millisecond
+
+// flow is how far the pipeline has come.
+type flow struct {
+	requests, results uint64 // last sequences
+	waiting           uint64 // messages for fetchers and writers, or in work there
+}
+
+// flow reads how far the pipeline has come.
+func (w *World) flow(ctx context.Context) (flow, error) {
+	var f flow
+	for _, c := range []struct {
+		stream, durable string
+		last            *uint64
+	}{
+		{pipeline.Requests, pipeline.FetcherConsumer, &f.requests},
+		{pipeline.Results, pipeline.WriterConsumer, &f.results},
+	} {
+		stream, err := w.JetStream.Stream(ctx, c.stream)
+		if err != nil {
+			return flow{}, err
+		}
+		*c.last = stream.CachedInfo().State.LastSeq
+		consumer, err := stream.Consumer(ctx, c.durable)
+		if err != nil {
+			return flow{}, err
+		}
+		info := consumer.CachedInfo()
+		f.waiting += info.NumPending + uint64(info.NumAckPending)
+	}
+	return f, nil
+}
+
+// EventuallyQuiet waits until nothing is on its way: every message has been
+// dealt with, and nothing new came for a while.
+func (w *World) EventuallyQuiet(ctx context.Context) {
+	GinkgoHelper()
+	var last flow
+	since := time.Now()
+	Eventually(ctx, func(g Gomega) {
+		now, err := w.flow(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		if now != last {
+			last, since = now, time.Now()
+		}
+		g.Expect(now.waiting).To(BeZero(), "messages for fetchers and writers")
+		g.Expect(time.Since(since)).To(BeNumerically(">", quietFor), "time without a new message")
+	}).WithTimeout(45 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
+}
+
+// Stored returns how many messages a stream holds on subjects that match.
+func (w *World) Stored(ctx context.Context, stream, subjects string) int {
+	GinkgoHelper()
+	s, err := w.JetStream.Stream(ctx, stream)
+	Expect(err).NotTo(HaveOccurred())
+	info, err := s.Info(ctx, jetstream.WithSubjectFilter(subjects))
+	Expect(err).NotTo(HaveOccurred())
+	n := 0
+	for _, count := range info.State.Subjects {
+		n += int(count)
+	}
+	return n
+}

@@ -1,0 +1,135 @@
+package world
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/history"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// Options say what is special about the world of a spec.
+type Options struct {
+	// Cluster, when it is not that of the environment.
+	Cluster *Cluster
+	// Kubeconfigs by service, where it is not the administrator's.
+	Kubeconfigs map[string]string
+	// Flags by service, which follow the usual ones and overrule them.
+	Flags map[string][]string
+	// Grammar by which annotations are read, if not the usual one.
+	Grammar *annotation.Options
+	// AckWait is after what time the work of a service that was killed goes to
+	// another one. Zero means pipeline.AckWait; less lets a spec wait less.
+	AckWait time.Duration
+	// Without are services that are not started.
+	Without []string
+}
+
+// World is where a spec takes place. Its helpers fail the spec.
+type World struct {
+	// Environment of the suite.
+	*Environment
+	// Cluster of the services.
+	Cluster *Cluster
+	// Namespace of the spec, the only one that the services know.
+	Namespace string
+	// Origin is the web server to fetch from.
+	Origin *origin.Server
+	// NATS is the broker.
+	NATS *natstest.Server
+	// JetStream of a connection of the spec's own.
+	JetStream jetstream.JetStream
+	// History of all ConfigMaps in the namespace.
+	History *history.Recorder
+
+	options  Options
+	origins  []*origin.Server
+	services map[string]*Service
+	all      []*Service
+}
+
+// World starts a world and waits until its services are ready. When the spec
+// is over, it is checked and taken down.
+func (e *Environment) World(ctx context.Context, o Options) *World {
+	GinkgoHelper()
+	w := &World{Environment: e, Cluster: e.Cluster, options: o, services: map[string]*Service{}}
+	if o.Cluster != nil {
+		w.Cluster = o.Cluster
+	}
+	w.Namespace = w.Cluster.namespace(ctx)
+	w.Origin = origin.Start()
+	w.Trust(w.Origin)
+	DeferCleanup(w.Origin.Close)
+
+	var err error
+	w.History, err = history.Follow(ctx, w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(w.History.Stop)
+
+	w.NATS, err = natstest.Run(natstest.Options{Listen: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(w.NATS.Close)
+	js, closeConn, err := w.NATS.JetStream()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(closeConn)
+	w.JetStream = js
+	if o.AckWait > 0 {
+		w.setAckWait(ctx)
+	}
+
+	DeferCleanup(w.dump)
+	DeferCleanup(w.kill)
+	for _, name := range []string{Watcher, Fetcher, Writer} {
+		if !slices.Contains(o.Without, name) {
+			w.services[name] = w.Launch(name)
+		}
+	}
+	for _, s := range w.all {
+		s.EventuallyReady(ctx)
+	}
+	DeferCleanup(w.check)
+	return w
+}
+
+// Trust takes what another web server says for good.
+func (w *World) Trust(s *origin.Server) { w.origins = append(w.origins, s) }
+
+func (w *World) served(url string, body []byte) bool {
+	return slices.ContainsFunc(w.origins, func(s *origin.Server) bool { return s.Served(url, body) })
+}
+
+// setAckWait creates the streams in place of the watcher, which would set the
+// time to what it should be.
+func (w *World) setAckWait(ctx context.Context) {
+	GinkgoHelper()
+	_, err := pipeline.Ensure(ctx, w.JetStream, pipeline.Topology{})
+	Expect(err).NotTo(HaveOccurred())
+	for stream, durable := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer} {
+		consumer, err := w.JetStream.Consumer(ctx, stream, durable)
+		Expect(err).NotTo(HaveOccurred())
+		config := consumer.CachedInfo().Config
+		config.AckWait = w.options.AckWait
+		_, err = w.JetStream.UpdateConsumer(ctx, stream, config)
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// grammar by which the services read annotations.
+func (w *World) grammar() *annotation.Grammar {
+	GinkgoHelper()
+	o := annotation.Defaults()
+	if w.options.Grammar != nil {
+		o = *w.options.Grammar
+	}
+	g, err := annotation.New(o)
+	Expect(err).NotTo(HaveOccurred())
+	return g
+}
