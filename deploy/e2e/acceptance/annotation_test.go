@@ -1,0 +1,130 @@
+package acceptance_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+)
+
+// aWhile is long enough for something that must not happen to show.
+const aWhile = time.Second
+
+// nextSecond waits until the API server stamps writes with another time.
+func nextSecond(last time.Time) {
+	GinkgoHelper()
+	Eventually(func() bool { return time.Since(last) > 1100*time.Millisecond }).Should(BeTrue())
+}
+
+var _ = Describe("An annotation", func() {
+	It("that cannot be read gives within 5 s one Event with exactly these words, and data once it is corrected", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/right").Says("corrected")
+		cm := w.Create(ctx, "wrong", world.Asking("not correct"))
+
+		cm.EventuallyTellsWithin(ctx, 5*time.Second, "InvalidAnnotation")
+		events := w.Events(ctx)
+		Expect(events).To(HaveLen(1))
+		Expect(events[0].Type).To(Equal("Warning"))
+		Expect(events[0].Note).To(Equal("annotation value 'not correct' does not match expected format key=url"))
+		Expect(events[0].ReportingController).To(Equal(kube.Controller))
+		Expect(events[0].Regarding.UID).To(Equal(cm.Get(ctx).UID))
+
+		Consistently(ctx, func() int { return len(w.Events(ctx)) }).WithTimeout(aWhile).WithPolling(100 * time.Millisecond).Should(Equal(1))
+		Expect(cm.Writes(ctx)).To(BeZero())
+
+		cm.Ask(ctx, "mydata="+page.URL())
+		cm.EventuallyHasData(ctx, "mydata", "corrected")
+		Expect(w.Events(ctx)).To(HaveLen(1))
+	})
+
+	It("that cannot be read is told once, whatever else is edited", Pending, func(ctx SpecContext) {
+		// The Event's name contains the time of the last write by whoever owns
+		// the annotation, and any edit of the same person moves that.
+		w := env.World(ctx, world.Options{})
+		cm := w.Create(ctx, "told", world.Asking("not correct"))
+		cm.EventuallyTells(ctx, "InvalidAnnotation")
+		nextSecond(cm.Get(ctx).CreationTimestamp.Time)
+		cm.Label(ctx, "app", "other")
+		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(aWhile).Should(ConsistOf("InvalidAnnotation"))
+	})
+
+	It("that becomes unreadable removes nothing", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/kept").Says("kept")
+		cm := w.Create(ctx, "slip", world.Asking("mydata="+page.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "kept")
+		cm.Ask(ctx, "mydata="+page.URL()+" oops")
+		cm.EventuallyTells(ctx, "InvalidAnnotation")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "kept"))
+	})
+
+	DescribeTable("is taken for what it is", func(ctx SpecContext, value, event string) {
+		w := env.World(ctx, world.Options{})
+		cm := w.Create(ctx, "odd", world.Asking(value))
+		cm.EventuallyTells(ctx, "InvalidAnnotation")
+		Expect(cm.Events(ctx)[0].Note).To(Equal(event))
+	},
+		Entry("when it is the sample", "mydata=this isn't a url",
+			"annotation value 'mydata=this isn't a url' does not match expected format key=url"),
+		Entry("without the secrets in it", "mydata=https://user:secret@data.example.com/?token=secret",
+			"annotation value 'mydata=https://data.example.com/?…' does not match expected format key=url"),
+	)
+
+	It("on an object labelled reconciler=ignore does nothing until the label is gone", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/ignored").Says("at last")
+		cm := w.Create(ctx, "ignored", world.Asking("mydata="+page.URL()), world.Labelled("reconciler", "ignore"))
+		Consistently(page.Hits).WithTimeout(aWhile).Should(BeZero())
+		cm.Label(ctx, "reconciler", "")
+		cm.EventuallyHasData(ctx, "mydata", "at last")
+	})
+
+	It("does nothing while the object is suspended", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		first, second := w.Origin.Page("/first").Says("first"), w.Origin.Page("/second").Says("second")
+		cm := w.Create(ctx, "suspended", world.Asking("mydata="+first.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "first")
+
+		cm.Annotate(ctx, "x-kv8s.io/curl-suspend", "true")
+		cm.Ask(ctx, "mydata="+second.URL())
+		Consistently(second.Hits).WithTimeout(aWhile).Should(BeZero())
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "first"))
+
+		cm.Unannotate(ctx, "x-kv8s.io/curl-suspend")
+		cm.EventuallyHasData(ctx, "mydata", "second")
+	})
+
+	It("can name the digest that a body must have", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/digest").Says("something else")
+		sum := sha256.Sum256([]byte("the right thing"))
+		cm := w.Create(ctx, "digest", world.Asking("mydata="+page.URL()),
+			world.Annotated("x-kv8s.io/curl-sha256", "mydata="+hex.EncodeToString(sum[:])))
+		cm.EventuallyTells(ctx, "DigestMismatch")
+		cm.EventuallyReports(ctx, "mydata", "DigestMismatch")
+		Expect(cm.Get(ctx).Data).To(BeEmpty())
+
+		right := w.Origin.Page("/right").Says("the right thing")
+		cm.Ask(ctx, "mydata="+right.URL())
+		cm.EventuallyHasData(ctx, "mydata", "the right thing")
+	})
+
+	It("can leave out the scheme that the operator has chosen", func(ctx SpecContext) {
+		grammar := annotation.Defaults()
+		grammar.DefaultScheme = "http"
+		w := env.World(ctx, world.Options{Grammar: &grammar, Flags: map[string][]string{
+			world.Watcher: {"--default-scheme=http"}, world.Writer: {"--default-scheme=http"},
+		}})
+		page := w.Origin.Page("/plain").Says("plain")
+		cm := w.Create(ctx, "plain", world.Asking("mydata="+page.Bare()))
+		cm.EventuallyHasData(ctx, "mydata", "plain")
+	})
+})

@@ -1,0 +1,137 @@
+package acceptance_test
+
+import (
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("A change", func() {
+	It("of the URL is fetched", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		first, second := w.Origin.Page("/first").Says("first"), w.Origin.Page("/second").Says("second")
+		cm := w.Create(ctx, "moved", world.Asking("mydata="+first.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "first")
+		cm.Ask(ctx, "mydata="+second.URL())
+		cm.EventuallyHasData(ctx, "mydata", "second")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Status(ctx, "mydata").URL).To(Equal(second.URL()))
+		Expect(cm.Writes(ctx)).To(Equal(2))
+		Expect(first.Hits()).To(Equal(1))
+	})
+
+	It("of something else fetches and writes nothing", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/still").Says("still")
+		cm := w.Create(ctx, "still", world.Asking("mydata="+page.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "still")
+		w.EventuallyQuiet(ctx)
+		published := w.Watcher().Metric(ctx, "curlmethat_watcher_wants_published_total")
+		cm.Label(ctx, "app", "other")
+		cm.Put(ctx, "other", "theirs")
+		cm.Annotate(ctx, "example.com/note", "new")
+		Consistently(page.Hits).WithTimeout(aWhile).Should(Equal(1))
+		Expect(w.Watcher().Metric(ctx, "curlmethat_watcher_wants_published_total")).To(Equal(published))
+		Expect(cm.Writes(ctx)).To(Equal(1))
+	})
+
+	It("that is followed by nine more ends with the last", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		pages := w.Origin.Pages(11)
+		cm := w.Create(ctx, "rapid", world.Asking("mydata="+pages[0].URL()))
+		for _, page := range pages[1:] {
+			cm.Ask(ctx, "mydata="+page.URL())
+		}
+		cm.EventuallyHasData(ctx, "mydata", "body 10")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "body 10"))
+		Expect(w.Origin.Hits()).To(BeNumerically("<", 11), "a burst is gathered")
+	})
+
+	It("during the fetch leaves the body of the old URL out", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		slow, quick := w.Origin.Page("/slow").Says("outdated"), w.Origin.Page("/quick").Says("current")
+		release := slow.Hold()
+		cm := w.Create(ctx, "overtaken", world.Asking("mydata="+slow.URL()))
+		Eventually(slow.Waiting).Should(Equal(1))
+		cm.Ask(ctx, "mydata="+quick.URL())
+		cm.EventuallyHasData(ctx, "mydata", "current")
+		release()
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "current"))
+		Expect(cm.Writes(ctx)).To(Equal(1))
+	})
+
+	It("that takes the annotation away during the fetch leaves nothing behind", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		slow := w.Origin.Page("/slow").Says("unwanted")
+		release := slow.Hold()
+		cm := w.Create(ctx, "unasked", world.Asking("mydata="+slow.URL()))
+		Eventually(slow.Waiting).Should(Equal(1))
+		cm.Unannotate(ctx, "x-kv8s.io/curl-me-that")
+		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.want.>") }).Should(Equal(1), "a tombstone in place of the want")
+		release()
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Writes(ctx)).To(BeZero())
+	})
+})
+
+var _ = Describe("A ConfigMap", func() {
+	It("that is deleted during the fetch is not created", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		slow := w.Origin.Page("/slow").Says("too late")
+		release := slow.Hold()
+		cm := w.Create(ctx, "deleted", world.Asking("mydata="+slow.URL()))
+		Eventually(slow.Waiting).Should(Equal(1))
+		cm.Delete(ctx)
+		release()
+		w.EventuallyQuiet(ctx)
+		Expect(w.History.Latest("deleted")).To(BeNil())
+		cm.Tells(ctx)
+	})
+
+	It("that is re-created during the fetch without asking is not written", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		slow := w.Origin.Page("/slow").Says("for another one")
+		release := slow.Hold()
+		cm := w.Create(ctx, "again", world.Asking("mydata="+slow.URL()))
+		Eventually(slow.Waiting).Should(Equal(1))
+		cm.Delete(ctx)
+		cm = w.Create(ctx, "again", world.Holding("other", "theirs"))
+		release()
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"other": "theirs"}))
+		Expect(cm.Writes(ctx)).To(BeZero())
+	})
+
+	It("that is re-created during the fetch gets only what it asks for itself", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		slow, quick := w.Origin.Page("/slow").Says("for another one"), w.Origin.Page("/quick").Says("its own")
+		release := slow.Hold()
+		cm := w.Create(ctx, "anew", world.Asking("mydata="+slow.URL()))
+		Eventually(slow.Waiting).Should(Equal(1))
+		cm.Delete(ctx)
+		cm = w.Create(ctx, "anew", world.Asking("mydata="+quick.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "its own")
+		release()
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "its own"}))
+		Expect(cm.Writes(ctx)).To(Equal(1))
+	})
+
+	It("that is re-created asking for the same gets it, too", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/same").Says("the same")
+		for n := range 3 {
+			cm := w.Create(ctx, "same", world.Asking("mydata="+page.URL()), world.Holding("n", fmt.Sprint(n)))
+			cm.EventuallyHasData(ctx, "mydata", "the same")
+			cm.Delete(ctx)
+		}
+		w.EventuallyQuiet(ctx)
+		Expect(w.History.Latest("same")).To(BeNil())
+	})
+})

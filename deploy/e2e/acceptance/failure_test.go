@@ -1,0 +1,95 @@
+package acceptance_test
+
+import (
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("A failure", func() {
+	It("that lasts gives one Event, keeps the last good value, and one Event tells when it is over", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/moody").Says("good")
+		cm := w.Create(ctx, "moody", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+		cm.EventuallyHasData(ctx, "mydata", "good")
+
+		page.Fails(http.StatusNotFound)
+		cm.EventuallyTells(ctx, "BadStatus")
+		failed := page.Hits()
+		Eventually(page.Hits).Should(BeNumerically(">=", failed+2), "it goes on trying")
+		cm.Tells(ctx, "BadStatus")
+		event := cm.Events(ctx)[0]
+		Expect(event.Type).To(Equal("Warning"))
+		Expect(event.Note).To(And(ContainSubstring("localhost"), ContainSubstring("404")))
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "good"))
+		Expect(w.Stored(ctx, pipeline.Failures, "curl.failure.BadStatus.localhost.>")).To(BeNumerically(">=", 1))
+
+		page.Says("good again")
+		cm.EventuallyHasData(ctx, "mydata", "good again")
+		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+		Expect(cm.Status(ctx, "mydata").Error).To(BeEmpty())
+		Expect(cm.Writes(ctx)).To(Equal(3))
+	})
+
+	It("is over when the annotation is corrected", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/there").Says("there")
+		cm := w.Create(ctx, "corrected", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
+		cm.EventuallyTells(ctx, "BadStatus")
+		cm.EventuallyReports(ctx, "mydata", "BadStatus")
+		cm.Ask(ctx, "mydata="+page.URL())
+		cm.EventuallyHasData(ctx, "mydata", "there")
+		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+	})
+
+	It("is over when curl-now changes and the server is well again", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/later")
+		cm := w.Create(ctx, "later", world.Asking("mydata="+page.URL()))
+		cm.EventuallyTells(ctx, "BadStatus")
+		w.EventuallyQuiet(ctx)
+		page.Says("there now")
+		pastSharing(page)
+		cm.Annotate(ctx, "x-kv8s.io/curl-now", "please")
+		cm.EventuallyHasData(ctx, "mydata", "there now")
+		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+	})
+
+	It("that may pass is tried again soon, with one Event for all attempts", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/busy").Fails(http.StatusServiceUnavailable)
+		cm := w.Create(ctx, "busy", world.Asking("mydata="+page.URL()))
+		Eventually(page.Hits).Should(BeNumerically(">=", 3))
+		page.Says("not busy any more")
+		cm.EventuallyHasData(ctx, "mydata", "not busy any more")
+		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
+		Expect(cm.Writes(ctx)).To(Equal(2))
+	})
+
+	It("to find the host, or to be let to an address, is told without the address", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		denied := w.Create(ctx, "denied", world.Asking("mydata=http://169.254.169.254/latest/meta-data"))
+		denied.EventuallyTells(ctx, "AddressDenied")
+		Expect(denied.Events(ctx)[0].Note).NotTo(ContainSubstring("169.254"))
+		unknown := w.Create(ctx, "unknown", world.Asking("mydata=http://no-such-host.invalid/"))
+		unknown.EventuallyTells(ctx, "DNSFailed")
+		w.EventuallyQuiet(ctx)
+		Expect(denied.Get(ctx).Data).To(BeEmpty())
+	})
+
+	It("to answer within the limits is told", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-body=1000", "--timeout=500ms"}}})
+		large := w.Create(ctx, "large", world.Asking("mydata="+w.Origin.Page("/large").Serves(make([]byte, 1001)).URL()))
+		large.EventuallyTells(ctx, "BodyTooLarge")
+		page := w.Origin.Page("/hangs").Says("in time")
+		release := page.Hold()
+		hangs := w.Create(ctx, "hangs", world.Asking("mydata="+page.URL()))
+		hangs.EventuallyTells(ctx, "Timeout")
+		release()
+		hangs.EventuallyHasData(ctx, "mydata", "in time")
+	})
+})

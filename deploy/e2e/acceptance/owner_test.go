@@ -1,0 +1,145 @@
+package acceptance_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+var _ = Describe("A key", func() {
+	It("of somebody else is left as it is, until they remove it", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/ours").Says("ours")
+		cm := w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+page.URL()))
+		cm.EventuallyTells(ctx, "KeyExists")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs"))
+		Expect(page.Hits()).To(BeZero())
+
+		cm.Drop(ctx, "mydata")
+		cm.EventuallyHasData(ctx, "mydata", "ours")
+	})
+
+	It("that was changed by hand is repaired, and an Event says so", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/drift").Says("as asked")
+		cm := w.Create(ctx, "drift", world.Asking("mydata="+page.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "as asked")
+
+		cm.Put(ctx, "mydata", "changed by hand")
+		cm.EventuallyHasData(ctx, "mydata", "as asked")
+		w.EventuallyQuiet(ctx)
+		cm.Tells(ctx, "Drifted")
+		Expect(cm.Writes(ctx)).To(Equal(2))
+	})
+
+	It("that was removed by hand is repaired, and an Event says so", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/gone").Says("as asked")
+		cm := w.Create(ctx, "gone", world.Asking("mydata="+page.URL()), world.Holding("other", "theirs"))
+		cm.EventuallyHasData(ctx, "mydata", "as asked")
+
+		cm.Drop(ctx, "mydata")
+		cm.EventuallyHasData(ctx, "mydata", "as asked")
+		w.EventuallyQuiet(ctx)
+		cm.Tells(ctx, "Drifted")
+		Expect(cm.Writes(ctx)).To(Equal(2))
+	})
+
+	It("that was changed twice in a row is repaired twice", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/twice").Says("as asked")
+		cm := w.Create(ctx, "twice", world.Asking("mydata="+page.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "as asked")
+		for _, text := range []string{"once", "twice"} {
+			cm.Put(ctx, "mydata", text)
+			cm.EventuallyHasData(ctx, "mydata", "as asked")
+		}
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Writes(ctx)).To(Equal(3))
+	})
+
+	It("that was changed to what would be fetched anyway is not written again", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/same").Says("old")
+		cm := w.Create(ctx, "same", world.Asking("mydata="+page.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "old")
+		pastSharing(page)
+		page.Says("new")
+		cm.Put(ctx, "mydata", "new")
+		cm.EventuallyHasData(ctx, "mydata", "new")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "new"))
+	})
+
+	It("is pruned when its pair is removed, and the others stay", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		a, b := w.Origin.Page("/a").Says("A"), w.Origin.Page("/b").Says("B")
+		cm := w.Create(ctx, "pruned", world.Asking("a="+a.URL()+" b="+b.URL()), world.Holding("other", "theirs"))
+		cm.EventuallyHasData(ctx, "a", "A")
+		cm.EventuallyHasData(ctx, "b", "B")
+
+		cm.Ask(ctx, "b="+b.URL())
+		cm.EventuallyLacks(ctx, "a")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"b": "B", "other": "theirs"}))
+
+		cm.Unannotate(ctx, annotation.DefaultKey)
+		cm.EventuallyLacks(ctx, "b")
+		w.EventuallyQuiet(ctx)
+		left := cm.Get(ctx)
+		Expect(left.Data).To(Equal(map[string]string{"other": "theirs"}))
+		Expect(left.Annotations).NotTo(HaveKey(annotation.StatusKey))
+		Expect(b.Hits()).To(Equal(1))
+	})
+
+	It("is kept when its pair is removed and the operator wants no pruning", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Writer: {"--prune=false"}}})
+		a, b := w.Origin.Page("/a").Says("A"), w.Origin.Page("/b").Says("B")
+		cm := w.Create(ctx, "kept", world.Asking("a="+a.URL()+" b="+b.URL()))
+		cm.EventuallyHasData(ctx, "a", "A")
+		cm.EventuallyHasData(ctx, "b", "B")
+		cm.Ask(ctx, "b="+b.URL())
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
+		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).NotTo(ContainSubstring(a.URL()))
+	})
+
+	It("that somebody has taken over stays when its pair is removed", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/taken").Says("ours")
+		cm := w.Create(ctx, "taken", world.Asking("mydata="+page.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "ours")
+		cm.Patch(ctx, map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{annotation.DefaultKey: nil}},
+			"data":     map[string]any{"mydata": "theirs now"},
+		})
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs now"))
+	})
+
+	It("of an immutable ConfigMap gives one Event and no retry storm", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/fixed").Says("too late")
+		cm := w.Create(ctx, "fixed", world.Holding("other", "theirs"), world.Immutable(), world.Asking("mydata="+page.URL()))
+		cm.EventuallyTells(ctx, "Immutable")
+		w.EventuallyQuiet(ctx)
+		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(aWhile).Should(ConsistOf("Immutable"))
+		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 1))
+		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total")).To(BeNumerically("<=", 2))
+	})
+
+	It("that would make the ConfigMap larger than the API allows gives one Event", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/large").Serves(make([]byte, 600<<10))
+		small := w.Origin.Page("/small").Says("small")
+		cm := w.Create(ctx, "full", world.Holding("other", string(make([]byte, 600<<10))), world.Asking("large="+page.URL()+" small="+small.URL()))
+		cm.EventuallyTells(ctx, "BodyTooLarge")
+		cm.EventuallyHasData(ctx, "small", "small")
+		w.EventuallyQuiet(ctx)
+		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(aWhile).Should(ConsistOf("BodyTooLarge"))
+		cm.EventuallyReports(ctx, "large", "BodyTooLarge")
+	})
+})

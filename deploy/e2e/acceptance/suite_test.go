@@ -1,0 +1,22 @@
+// Package acceptance runs the built services as processes against a real API
+// server and holds them to what users were promised.
+package acceptance_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+func TestAcceptance(t *testing.T) {
+	RegisterFailHandler(Fail)
+	world.SetPatience()
+	RunSpecs(t, "Acceptance")
+}
+
+var env *world.Environment
+
+var _ = BeforeSuite(func() { env = world.Open() })
