@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
@@ -17,7 +18,7 @@ func TestService(t *testing.T) {
 
 func readyz(h *service.Health, query string) (int, string) {
 	answer := httptest.NewRecorder()
-	h.ServeHTTP(answer, httptest.NewRequest("GET", "/readyz"+query, nil))
+	h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz"+query, nil))
 	return answer.Code, answer.Body.String()
 }
 
@@ -42,6 +43,6 @@ var _ = Describe("readiness", func() {
 		Expect(code).To(Equal(200))
 		Expect(text).To(Equal("ok"))
 		_, text = readyz(health, "?verbose")
-		Expect(text).To(Equal("[+]nats ok\n[+]watcher/cache ok\nok"))
+		Expect(text).To(Equal("[+]nats ok\n[+]watcher/cache ok\n" + "ok"))
 	})
 })

@@ -43,7 +43,7 @@ func (o *NATSOptions) BindFlags(fs *pflag.FlagSet) {
 
 // Validate checks what can be checked without a connection.
 func (o *NATSOptions) Validate() error {
-	for _, server := range strings.Split(o.URL, ",") {
+	for server := range strings.SplitSeq(o.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(server))
 		if err != nil || u.Host == "" {
 			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", redacted(server))
