@@ -32,6 +32,9 @@ func (c *Client) PublishAudit(ctx context.Context, a *v1.Audit) error {
 	return nil
 }
 
+// AuditSubject is what a user who may sign for nobody else publishes to.
+func AuditSubject(user string) string { return auditPrefix + "*." + token(user) + ".>" }
+
 // Audits reads what operators did, the newest first.
 func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 	return func(yield func(*v1.Audit, error) bool) {

@@ -1,0 +1,64 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Compare tells what Ensure would create or change, one sentence each, and
+// changes nothing. It needs the right to look streams and consumers up only.
+func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string, error) {
+	t = t.withDefaults()
+	consumers := t.consumers()
+	var differ []string
+	for _, want := range t.streams() {
+		stream, err := js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			differ = append(differ, "stream "+want.Name+" does not exist")
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look up stream %s: %w", want.Name, err)
+		}
+		have := stream.CachedInfo().Config
+		for _, property := range fixed(have, want) {
+			differ = append(differ, fmt.Sprintf("stream %s has %s, which cannot be changed", want.Name, property))
+		}
+		if !same(have, overlay(have, want)) {
+			differ = append(differ, "stream "+want.Name+" is not configured as this version needs it")
+		}
+		consumer, ok := consumers[want.Name]
+		if !ok {
+			continue
+		}
+		said, err := compareConsumer(ctx, js, want.Name, consumer)
+		if err != nil {
+			return nil, err
+		}
+		differ = append(differ, said...)
+	}
+	return differ, nil
+}
+
+func compareConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig) ([]string, error) {
+	consumer, err := js.Consumer(ctx, stream, want.Durable)
+	switch {
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		return []string{"consumer " + want.Durable + " of stream " + stream + " does not exist"}, nil
+	case errors.Is(err, jetstream.ErrNotPullConsumer):
+		return []string{"consumer " + want.Durable + " of stream " + stream + " pushes its messages, which cannot be changed"}, nil
+	case err != nil:
+		return nil, fmt.Errorf("look up consumer %s of stream %s: %w", want.Durable, stream, err)
+	}
+	c := consumer.CachedInfo().Config
+	if slices.Equal(c.FilterSubjects, want.FilterSubjects) && c.FilterSubject == "" && c.AckPolicy == want.AckPolicy &&
+		c.DeliverPolicy == want.DeliverPolicy && c.AckWait == want.AckWait && c.MaxDeliver == want.MaxDeliver &&
+		c.MaxAckPending == want.MaxAckPending && len(c.BackOff) == 0 && !c.HeadersOnly {
+		return nil, nil
+	}
+	return []string{"consumer " + want.Durable + " of stream " + stream + " is not configured as this version needs it"}, nil
+}

@@ -1,0 +1,35 @@
+package pipeline_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("Compare", func() {
+	It("tells what Ensure would do, and does not", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
+
+		stream, err := js.Stream(ctx, pipeline.Failures)
+		Expect(err).NotTo(HaveOccurred())
+		old := stream.CachedInfo().Config
+		old.Subjects = old.Subjects[:1] // as an older version had it
+		_, err = js.UpdateStream(ctx, old)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).To(Succeed())
+		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
+		for range 2 {
+			Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(ConsistOf(
+				ContainSubstring("consumer fetcher of stream CURL_REQUESTS does not exist"),
+				ContainSubstring("stream CURL_RESULTS does not exist"),
+				ContainSubstring("stream CURL_FAILURES is not configured"),
+			))
+		}
+
+		_, err = pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
+	})
+})
