@@ -1,0 +1,61 @@
+package fetcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Preview is what a fetch would come to.
+type Preview struct {
+	// Allowed tells whether the egress policy lets the URL be fetched, and
+	// Reason why, in one sentence without an address.
+	Allowed bool
+	Reason  string
+	// Failure is the reason, as in Events, why the GET failed; empty: it did
+	// not, or none was made.
+	Failure string
+	// Size and SHA256 of the body, if there is one.
+	Size   int
+	SHA256 string
+}
+
+// BindPolicyFlags adds the flags of the egress policy alone.
+func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) { c.bindEgress(fs) }
+
+// Preview judges a URL as a fetcher with this configuration would, and makes
+// one GET if it is allowed and asked for. It needs no broker and stores nothing.
+func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool) (Preview, error) {
+	if err := c.Validate(); err != nil {
+		return Preview{}, err
+	}
+	gate, client, err := newGetter(*c, zerolog.Nop(), nil)
+	if err != nil {
+		return Preview{}, fmt.Errorf("set up a preview: %w", err)
+	}
+	verdict := gate.Verdict(ctx, namespace, url)
+	preview := Preview{Allowed: verdict.Allowed, Reason: verdict.Reason}
+	if !fetch || !verdict.Allowed {
+		return preview, nil
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	defer func() { _ = client.Run(ended) }() // closes what is open
+	response, err := client.Do(ctx, get.Request{URL: url, Namespace: namespace})
+	var failed *get.Error
+	switch {
+	case errors.As(err, &failed):
+		preview.Failure, preview.Reason = pipeline.Reason(failed.Class), failed.Error()
+	case err != nil:
+		return preview, err
+	default:
+		preview.Size, preview.SHA256 = len(response.Body), response.SHA256
+	}
+	return preview, nil
+}
