@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -48,19 +47,6 @@ type Config struct {
 	Workers int
 }
 
-// ElectionConfig says how several watchers agree on the one that publishes.
-// Two that publish at once do no harm; it only saves work.
-type ElectionConfig struct {
-	// Enabled turns the election on.
-	Enabled bool
-	// Namespace and Name of the Lease.
-	Namespace, Name string
-	// Identity of this watcher; empty: the host name and a random part.
-	Identity string
-	// Lease, Renew and Retry are the durations of client-go's leader election.
-	Lease, Renew, Retry time.Duration
-}
-
 // DefaultProtected are the namespaces that the control plane itself keeps
 // ConfigMaps in.
 func DefaultProtected() []string { return []string{"kube-system", "kube-public", "kube-node-lease"} }
@@ -87,18 +73,13 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Election.bindFlags(fs)
 }
 
-func (e *ElectionConfig) bindFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&e.Enabled, "leader-elect", false, "let one of several watchers publish; the others keep their cache warm")
-	fs.StringVar(&e.Namespace, "leader-elect-namespace", "default", "namespace of the Lease")
-	fs.StringVar(&e.Name, "leader-elect-name", "curl-me-that-watcher", "name of the Lease")
-	fs.StringVar(&e.Identity, "leader-elect-identity", "", "name of this watcher in the Lease; empty: the host name and a random part")
-	fs.DurationVar(&e.Lease, "leader-elect-lease-duration", 15*time.Second, "how long others wait for a leader that is silent")
-	fs.DurationVar(&e.Renew, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
-	fs.DurationVar(&e.Retry, "leader-elect-retry-period", 2*time.Second, "pause between tries")
-}
-
 // Validate returns the first thing that is wrong, as a sentence.
 func (c *Config) Validate() error {
+	for _, ns := range c.Protected {
+		if len(validation.IsDNS1123Label(ns)) > 0 {
+			return fmt.Errorf("--protected-namespaces: %q is not the name of a namespace", ns)
+		}
+	}
 	for _, ns := range c.Namespaces {
 		if len(validation.IsDNS1123Label(ns)) > 0 {
 			return fmt.Errorf("--namespaces: %q is not the name of a namespace", ns)
@@ -110,6 +91,9 @@ func (c *Config) Validate() error {
 	if _, err := labels.Parse(c.Selector); err != nil {
 		return fmt.Errorf("--selector: %q is not a label selector such as %s", c.Selector, annotation.Selector)
 	}
+	if err := validateGrammar(c.Grammar); err != nil {
+		return err
+	}
 	switch {
 	case c.Coalesce < 0:
 		return errors.New("--coalesce: a negative duration makes no sense")
@@ -117,24 +101,44 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--audit-interval: %s is shorter than a minute", c.Audit)
 	case c.Workers < 1:
 		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
-	case !slices.Contains([]int{0, 1, 3, 5}, c.Streams.Replicas):
-		return fmt.Errorf("--stream-replicas: %d is not 1, 3 or 5", c.Streams.Replicas)
-	case c.Streams.MaxResultBytes < 16<<20:
-		return fmt.Errorf("--max-results-bytes: %d is less than 16 MiB", c.Streams.MaxResultBytes)
+	}
+	if err := validateStreams(c.Streams); err != nil {
+		return err
 	}
 	return c.Election.validate()
 }
 
-func (e *ElectionConfig) validate() error {
+// validateGrammar names the flag that package annotation refuses.
+func validateGrammar(o annotation.Options) error {
+	for _, flag := range []string{"annotation-keys", "default-scheme", "min-refresh"} {
+		one := annotation.Defaults()
+		switch flag {
+		case "annotation-keys":
+			one.Keys = o.Keys
+		case "default-scheme":
+			one.DefaultScheme = o.DefaultScheme
+		default:
+			one.MinRefresh = o.MinRefresh
+		}
+		if _, err := annotation.New(one); err != nil {
+			return fmt.Errorf("--%s: %w", flag, err)
+		}
+	}
+	return nil
+}
+
+// validateStreams refuses what the broker would refuse, or what would leave no
+// room to work. Zero means the default of package pipeline.
+func validateStreams(t pipeline.Topology) error {
 	switch {
-	case !e.Enabled:
-		return nil
-	case len(validation.IsDNS1123Label(e.Namespace)) > 0:
-		return fmt.Errorf("--leader-elect-namespace: %q is not the name of a namespace", e.Namespace)
-	case len(validation.IsDNS1123Subdomain(e.Name)) > 0:
-		return fmt.Errorf("--leader-elect-name: %q is not the name of a Lease", e.Name)
-	case e.Retry <= 0 || e.Renew <= e.Retry*12/10 || e.Lease <= e.Renew:
-		return errors.New("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that at least 1.2 times --leader-elect-retry-period")
+	case !slices.Contains([]int{0, 1, 3, 5}, t.Replicas):
+		return fmt.Errorf("--stream-replicas: %d is not 0, 1, 3 or 5", t.Replicas)
+	case t.MaxResultBytes != 0 && t.MaxResultBytes < 16<<20:
+		return fmt.Errorf("--max-results-bytes: %d is less than 16 MiB", t.MaxResultBytes)
+	case t.MaxFailureBytes != 0 && t.MaxFailureBytes < 1<<20:
+		return fmt.Errorf("--max-failures-bytes: %d is less than 1 MiB", t.MaxFailureBytes)
+	case t.FailureAge != 0 && t.FailureAge < time.Hour:
+		return fmt.Errorf("--failures-max-age: %s is shorter than an hour", t.FailureAge)
 	}
 	return nil
 }
@@ -154,5 +158,5 @@ func (c *Config) protects(namespace, name string) bool {
 
 // watches tells whether a namespace is in scope.
 func (c *Config) watches(namespace string) bool {
-	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, strings.TrimSpace(namespace))
+	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
 }

@@ -7,26 +7,22 @@ import (
 	"os"
 	"sync"
 
+	"github.com/go-logr/logr"
+	"github.com/rs/zerolog"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
-	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 )
 
-// elect calls lead whenever this watcher holds the Lease, with a context that
-// ends when it loses it, until ctx is done. A watcher that stands by is ready:
-// its cache is warm. An error of lead ends it.
-func elect(ctx context.Context, rt *service.Runtime, c ElectionConfig, cluster *rest.Config, lead func(context.Context) error) error {
-	client, err := coordinationv1.NewForConfig(cluster)
-	if err != nil {
-		return fmt.Errorf("use the cluster: %w", err)
-	}
+// elect publishes whenever this watcher holds the Lease, until ctx is done. A
+// watcher that stands by is ready: its cache is warm.
+func (p *publisher) elect(ctx context.Context, leases coordinationv1.LeasesGetter) error {
+	c := p.config.Election
 	if c.Identity == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -34,14 +30,19 @@ func elect(ctx context.Context, rt *service.Runtime, c ElectionConfig, cluster *
 		}
 		c.Identity = host + "_" + string(uuid.NewUUID())
 	}
-	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, kube.Logr(rt.Log)))
+	log := logr.Discard()
+	if p.rt.Log.GetLevel() <= zerolog.DebugLevel {
+		log = kube.Logr(p.rt.Log) // it speaks of every try
+	}
+	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, log))
 	defer cancel(nil)
 	for ctx.Err() == nil {
+		p.streams.Ready()
 		term := &term{}
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
 				LeaseMeta:  metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
-				Client:     client,
+				Client:     leases,
 				LockConfig: resourcelock.ResourceLockConfig{Identity: c.Identity},
 			},
 			LeaseDuration:   c.Lease,
@@ -49,24 +50,7 @@ func elect(ctx context.Context, rt *service.Runtime, c ElectionConfig, cluster *
 			RetryPeriod:     c.Retry,
 			ReleaseOnCancel: true,
 			Name:            c.Name,
-			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(ctx context.Context) {
-					if !term.begin() {
-						return
-					}
-					defer term.running.Done()
-					rt.Log.Info().Str("lease", c.Namespace+"/"+c.Name).Msg("leading")
-					if err := lead(ctx); err != nil {
-						cancel(err)
-					}
-				},
-				OnStoppedLeading: func() {},
-				OnNewLeader: func(leader string) {
-					if leader != c.Identity {
-						rt.Log.Info().Str("leader", leader).Msg("standing by")
-					}
-				},
-			},
+			Callbacks:       p.callbacks(term, c.Identity, cancel),
 		})
 		if err != nil {
 			return fmt.Errorf("set up leader election: %w", err)
@@ -78,6 +62,30 @@ func elect(ctx context.Context, rt *service.Runtime, c ElectionConfig, cluster *
 		return err
 	}
 	return nil
+}
+
+// callbacks of one term. An error of publishing ends the watcher.
+func (p *publisher) callbacks(term *term, identity string, fail context.CancelCauseFunc) leaderelection.LeaderCallbacks {
+	log := p.rt.Log.With().Str("lease", p.config.Election.Namespace+"/"+p.config.Election.Name).Logger()
+	return leaderelection.LeaderCallbacks{
+		OnStartedLeading: func(ctx context.Context) {
+			if !term.begin() {
+				return
+			}
+			defer term.running.Done()
+			log.Info().Msg("leading")
+			if err := p.publish(ctx); err != nil {
+				fail(err)
+			}
+			log.Info().Msg("no longer leading")
+		},
+		OnStoppedLeading: func() {},
+		OnNewLeader: func(leader string) {
+			if leader != identity && leader != "" {
+				log.Info().Str("leader", leader).Msg("standing by")
+			}
+		},
+	}
 }
 
 // term is one time of leading. The elector starts it in a goroutine of its own

@@ -10,12 +10,9 @@ package watcher
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	eventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -23,6 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/watcher/internal/known"
 	"github.com/kv8s/curl-me-that/watcher/internal/observe"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 )
@@ -30,16 +28,48 @@ import (
 // Run is the watcher: it runs until ctx is done, and returns an error only for
 // what waiting does not mend.
 func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config) error {
-	p, err := newPublisher(rt, c, cluster)
+	return run(ctx, rt, c, cluster, defaultPace())
+}
+
+// pace is how often the watcher looks after what should not happen.
+type pace struct {
+	// check is how often the streams are looked at: deleted, created anew,
+	// purged?
+	check time.Duration
+	// audit is how often wants are looked for that nothing is on its way for;
+	// 0: as configured.
+	audit time.Duration
+	// stall is how long the watch of the API server may be silent.
+	stall time.Duration
+}
+
+func defaultPace() pace { return pace{check: 15 * time.Second, stall: observe.StallAfter} }
+
+func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config, at pace) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if at.audit == 0 {
+		at.audit = c.Audit
+	}
+	clients, err := connect(cluster)
+	if err != nil {
+		return fmt.Errorf("use the cluster: %w", err)
+	}
+	defer clients.close()
+	p, err := newPublisher(rt, c, clients, at)
 	if err != nil {
 		return err
 	}
+	source := observe.Source{
+		Client: clients.configMaps, Redial: clients.redial,
+		Selector: c.Selector, StallAfter: at.stall, Log: rt.Log,
+	}
 	rt.Started()
 	group, ctx := errgroup.WithContext(ctx)
-	log := kube.Logr(rt.Log)
 	for _, scope := range c.scopes() {
 		group.Go(func() error {
-			p.objects.Watch(ctx, p.metadata, scope, c.Selector, log)
+			p.objects.Watch(ctx, source, scope)
 			return nil
 		})
 	}
@@ -47,12 +77,12 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 		select {
 		case <-p.objects.Synced():
 			p.cache.Ready()
-			rt.Log.Info().Int("annotated", len(p.objects.Names())).Msg("listed the ConfigMaps")
+			rt.Log.Info().Int("annotated", p.objects.Len()).Msg("listed the ConfigMaps")
 		case <-ctx.Done():
 			return nil
 		}
 		if c.Election.Enabled {
-			return elect(ctx, rt, c.Election, cluster, p.publish)
+			return p.elect(ctx, clients.leases)
 		}
 		return p.publish(ctx)
 	})
@@ -61,51 +91,47 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 
 // publisher is what the parts of the watcher share.
 type publisher struct {
-	config   Config
-	rt       *service.Runtime
-	metadata metadata.Interface
-	objects  *observe.Store
-	client   *pipeline.Client
-	recorder *kube.Recorder
-	metrics  *reconcile.Metrics
-	clock    clock.WithTicker
-	cache    *service.Part
-	streams  *service.Part
-	feed     feed
+	config     Config
+	pace       pace
+	rt         *service.Runtime
+	objects    *observe.Store
+	client     *pipeline.Client
+	index      *known.Index
+	reconciler *reconcile.Reconciler
+	clock      clock.WithTicker
+	cache      *service.Part
+	streams    *service.Part
+	feed       feed
 }
 
-func newPublisher(rt *service.Runtime, c Config, cluster *rest.Config) (*publisher, error) {
+func newPublisher(rt *service.Runtime, c Config, clients *clients, at pace) (*publisher, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err
-	}
-	// A dead API server is noticed in seconds, not after the stock half minute.
-	cluster = rest.CopyConfig(cluster)
-	cluster.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
-	meta, err := metadata.NewForConfig(metadata.ConfigFor(cluster))
-	if err != nil {
-		return nil, fmt.Errorf("use the cluster: %w", err)
-	}
-	events, err := eventsv1.NewForConfig(cluster)
-	if err != nil {
-		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
 	metrics, err := reconcile.NewMetrics(rt.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	p := &publisher{
-		config:   c,
-		rt:       rt,
-		metadata: meta,
-		client:   pipeline.NewClient(rt.JetStream),
-		metrics:  metrics,
-		clock:    clock.RealClock{},
-		cache:    rt.Health.Part("configmaps"),
-		streams:  rt.Health.Part("streams"),
+		config:  c,
+		pace:    at,
+		rt:      rt,
+		client:  pipeline.NewClient(rt.JetStream),
+		index:   known.NewIndex(),
+		clock:   clock.RealClock{},
+		cache:   rt.Health.Part("configmaps"),
+		streams: rt.Health.Part("streams"),
 	}
-	p.recorder = kube.NewRecorder(events, "watcher", p.clock.Now)
 	reader := &observe.Reader{Grammar: grammar, Protected: c.protects, Now: p.clock.Now}
 	p.objects = observe.NewStore(reader, c.scopes(), p.feed.changed)
-	return p, registerCache(rt.Metrics, p.objects)
+	p.reconciler = reconcile.New(reconcile.Config{
+		Objects: p.objects, Index: p.index, Client: p.client,
+		Recorder: kube.NewRecorder(clients.events, "watcher", p.clock.Now),
+		Coalesce: c.Coalesce, Repeat: at.audit, Clock: p.clock, Log: rt.Log, Metrics: metrics,
+	})
+	if err := registerCache(rt.Metrics, p.objects); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return p, nil
 }

@@ -5,6 +5,7 @@ package known
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"sync"
 	"time"
 
@@ -31,18 +32,31 @@ type Want struct {
 	At time.Time
 	// Lost tells that the audit found nothing on its way for it.
 	Lost bool
+	// Answered tells that the object was once seen with an answer to it.
+	Answered bool
 }
 
-// Of returns what is to be known of a want that was published.
-func Of(w *v1.Want, seq uint64, at time.Time) Want {
+// Of returns what is to be known of a want that the stream of the given epoch
+// has. A want of another epoch asks for nothing: its results would count as
+// older than those that the object holds.
+func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
+	if w.GetEpoch() != epoch {
+		return Unreadable(epoch, seq, at)
+	}
 	return Want{
-		Fence:     Fence(w.GetEpoch(), seq),
+		Fence:     status.Fence{Epoch: epoch, Seq: seq},
 		Sum:       Sum(w),
 		Now:       w.GetNow(),
 		Drift:     w.GetDrift(),
 		Refreshes: w.GetRefresh().AsDuration() > 0,
 		At:        at,
 	}
+}
+
+// Unreadable is what is to be known of a message that is no want: that it is
+// there, and different from anything wanted.
+func Unreadable(epoch int64, seq uint64, at time.Time) Want {
+	return Want{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
 }
 
 // Sum returns a digest of what a want asks for, curl-now and drift left out.
@@ -60,6 +74,7 @@ func Sum(w *v1.Want) (sum [16]byte) {
 // Index holds the wants of all keys, by object. It is safe for concurrent use.
 type Index struct {
 	mu      sync.RWMutex
+	epoch   int64
 	objects map[types.NamespacedName]map[string]Want
 }
 
@@ -71,9 +86,7 @@ func (x *Index) Object(name types.NamespacedName) map[string]Want {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	wants := make(map[string]Want, len(x.objects[name]))
-	for key, w := range x.objects[name] {
-		wants[key] = w
-	}
+	maps.Copy(wants, x.objects[name])
 	return wants
 }
 
@@ -99,15 +112,22 @@ func (x *Index) Drop(key pipeline.Key) {
 	}
 }
 
-// Reset replaces all that is known.
-func (x *Index) Reset(wants map[pipeline.Key]Want) {
+// Epoch returns the epoch of the stream that the index was read from.
+func (x *Index) Epoch() int64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.epoch
+}
+
+// Reset replaces all that is known by what was read from the stream.
+func (x *Index) Reset(epoch int64, wants map[pipeline.Key]Want) {
 	fresh := NewIndex()
 	for key, w := range wants {
 		fresh.Put(key, w)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.objects = fresh.objects
+	x.epoch, x.objects = epoch, fresh.objects
 }
 
 // Names returns the names of all objects that have wants.
@@ -121,19 +141,18 @@ func (x *Index) Names() []types.NamespacedName {
 	return names
 }
 
-// First returns the lowest sequence of all wants; 0 when there is none.
-func (x *Index) First() uint64 {
+// Oldest returns the want with the lowest sequence, if there is any.
+func (x *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var first uint64
-	for _, wants := range x.objects {
-		for _, w := range wants {
-			if first == 0 || w.Fence.Seq < first {
-				first = w.Fence.Seq
+	for name, wants := range x.objects {
+		for k, w := range wants {
+			if !ok || w.Fence.Seq < seq {
+				key, seq, ok = pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: k}, w.Fence.Seq, true
 			}
 		}
 	}
-	return first
+	return key, seq, ok
 }
 
 // MarkLost calls lost for every want and marks those for which it returns
@@ -168,6 +187,3 @@ func (x *Index) Update(key pipeline.Key, change func(*Want)) {
 		x.objects[name][key.Key] = w
 	}
 }
-
-// Fence returns the fence of a message of the stream of requests.
-func Fence(epoch int64, seq uint64) status.Fence { return status.Fence{Epoch: epoch, Seq: seq} }

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -63,20 +64,39 @@ func (r *Reader) relevant(m *metav1.PartialObjectMetadata) bool {
 	return found
 }
 
-// Trim drops what is never looked at, before a list of objects piles up in
-// memory: for objects that do not concern us all but the name.
-func (r *Reader) Trim(obj any) (any, error) {
-	m, ok := obj.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return obj, nil
+// stranger is what is left of an object that does not concern us. Most do not,
+// and while they are listed each of them waits in memory.
+type stranger struct {
+	metav1.Object // empty, shared by all
+
+	namespace, name string
+}
+
+// GetNamespace is half of what the cache keeps a list under.
+func (s stranger) GetNamespace() string { return s.namespace }
+
+// GetName is the other half.
+func (s stranger) GetName() string { return s.name }
+
+// Trimmer returns a function that drops what is never looked at, before a list
+// of objects piles up in memory: for objects that do not concern us all but
+// the name.
+func (r *Reader) Trimmer() cache.TransformFunc {
+	nothing := &metav1.ObjectMeta{}
+	return func(obj any) (any, error) {
+		m, ok := obj.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return obj, nil
+		}
+		if !r.relevant(m) {
+			return stranger{nothing, m.Namespace, m.Name}, nil
+		}
+		delete(m.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+			ManagedFields: m.ManagedFields, Annotations: m.Annotations,
+		}}, nil
 	}
-	trimmed := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
-	if r.relevant(m) {
-		trimmed.UID, trimmed.ResourceVersion = m.UID, m.ResourceVersion
-		trimmed.ManagedFields, trimmed.Annotations = m.ManagedFields, m.Annotations
-		delete(trimmed.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
-	}
-	return trimmed, nil
 }
 
 // Read returns the object that m describes, or nil when it does not concern us.

@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,10 +17,11 @@ type Store struct {
 	reader *Reader
 	notify func(name types.NamespacedName, live bool)
 
+	seen map[string]*atomic.Int64 // by scope: last sign of life of its watch
+
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]*Object
-	seen    map[string]time.Time // by scope: last sign of life of its watch
-	waiting map[string]struct{}  // scopes without a first list
+	waiting map[string]struct{} // scopes without a first list
 	synced  chan struct{}
 }
 
@@ -31,12 +33,13 @@ func NewStore(reader *Reader, scopes []string, notify func(name types.Namespaced
 		reader:  reader,
 		notify:  notify,
 		objects: map[types.NamespacedName]*Object{},
-		seen:    map[string]time.Time{},
+		seen:    map[string]*atomic.Int64{},
 		waiting: map[string]struct{}{},
 		synced:  make(chan struct{}),
 	}
 	for _, scope := range scopes {
 		s.waiting[scope] = struct{}{}
+		s.seen[scope] = &atomic.Int64{}
 	}
 	return s
 }
@@ -59,15 +62,21 @@ func (s *Store) Names() []types.NamespacedName {
 	return names
 }
 
+// Len returns the number of objects.
+func (s *Store) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.objects)
+}
+
 // Synced is closed when every scope has been listed once.
 func (s *Store) Synced() <-chan struct{} { return s.synced }
 
 // LastSeen returns when the watch of a scope last gave a sign of life.
-func (s *Store) LastSeen(scope string) time.Time {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.seen[scope]
-}
+func (s *Store) LastSeen(scope string) time.Time { return time.Unix(0, s.seen[scope].Load()) }
+
+// alive notes a sign of life of the watch of a scope.
+func (s *Store) alive(scope string) { s.seen[scope].Store(s.reader.Now().UnixNano()) }
 
 // put stores an object, or removes it when it does not concern us, and tells
 // whether that was a change. Resource versions that are equal are the same
@@ -99,8 +108,15 @@ var (
 	_ cache.TransformingStore      = scope{}
 )
 
-// Transformer trims objects before a list of them piles up.
-func (s scope) Transformer() cache.TransformFunc { return s.reader.Trim }
+// Transformer trims objects before a list of them piles up. Each is a sign of
+// life: a long list may take its time.
+func (s scope) Transformer() cache.TransformFunc {
+	trim := s.reader.Trimmer()
+	return func(obj any) (any, error) {
+		s.alive(s.namespace)
+		return trim(obj)
+	}
+}
 
 // Add takes an object that the watch delivered.
 func (s scope) Add(obj any) error { return s.Update(obj) }
@@ -124,8 +140,8 @@ func (s scope) Delete(obj any) error {
 }
 
 func (s scope) apply(name types.NamespacedName, o *Object) error {
+	s.alive(s.namespace)
 	s.mu.Lock()
-	s.seen[s.namespace] = s.reader.Now()
 	changed := s.put(name, o)
 	s.mu.Unlock()
 	if changed {
@@ -136,19 +152,21 @@ func (s scope) apply(name types.NamespacedName, o *Object) error {
 
 // Replace takes a whole list; what is missing from it is gone.
 func (s scope) Replace(list []any, _ string) error {
-	listed := make(map[types.NamespacedName]*Object, len(list)/8)
+	listed := map[types.NamespacedName]*Object{}
 	for _, obj := range list {
-		m, ok := obj.(*metav1.PartialObjectMetadata)
-		if !ok {
+		switch m := obj.(type) {
+		case stranger:
+		case *metav1.PartialObjectMetadata:
+			if o := s.reader.Read(m); o != nil {
+				listed[o.NamespacedName] = o
+			}
+		default:
 			return fmt.Errorf("list ConfigMaps: unexpected type %T", obj)
-		}
-		if o := s.reader.Read(m); o != nil {
-			listed[o.NamespacedName] = o
 		}
 	}
 	var changed []types.NamespacedName
+	s.alive(s.namespace)
 	s.mu.Lock()
-	s.seen[s.namespace] = s.reader.Now()
 	for name := range s.objects {
 		if _, still := listed[name]; !still && (s.namespace == "" || s.namespace == name.Namespace) {
 			delete(s.objects, name)
@@ -175,9 +193,7 @@ func (s scope) Replace(list []any, _ string) error {
 
 // Bookmark is a sign of life.
 func (s scope) Bookmark(string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen[s.namespace] = s.reader.Now()
+	s.alive(s.namespace)
 	return nil
 }
 

@@ -1,12 +1,19 @@
 package observe
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"math"
+	"net/url"
+	"reflect"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -14,55 +21,76 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/kv8s/curl-me-that/proto/service/kube"
 )
 
+// StallAfter is how long a watch may be silent. The API server sends a
+// bookmark about once a minute; three missing ones mean that nothing comes
+// through any more, whatever the connection says.
+const StallAfter = 3 * time.Minute
+
 const (
-	// stallAfter is how long a watch may be silent. The API server sends a
-	// bookmark about once a minute; three missing ones mean that nothing
-	// comes through any more, whatever the connection says.
-	stallAfter = 3 * time.Minute
 	// The back-off of the stock reflector grows to 30 s and more and leaves
 	// it blind long after an outage is over; this one stays below 8 s.
 	backoffFirst = 500 * time.Millisecond
 	backoffMax   = 5 * time.Second
 )
 
+// Source is where a store is filled from.
+type Source struct {
+	// Client of the cluster.
+	Client metadata.Interface
+	// Selector is a label selector, applied by the API server.
+	Selector string
+	// StallAfter is how long a watch may be silent.
+	StallAfter time.Duration
+	// Redial closes the connections of the client, so that what comes next
+	// goes over new ones.
+	Redial func()
+	// Log is told of each change between watching and not watching, once.
+	Log zerolog.Logger
+}
+
 // Watch fills the store from one namespace ("" for all) until ctx is done.
-// selector is a label selector, applied by the API server.
-func (s *Store) Watch(ctx context.Context, client metadata.Interface, namespace, selector string, log logr.Logger) {
+func (s *Store) Watch(ctx context.Context, from Source, namespace string) {
+	w := &watching{Source: from, store: s, namespace: namespace}
 	for ctx.Err() == nil {
-		s.watchUntilStall(ctx, client, namespace, selector, log)
+		w.untilStall(ctx)
 	}
 }
 
-func (s *Store) watchUntilStall(ctx context.Context, client metadata.Interface, namespace, selector string, log logr.Logger) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	started := s.reader.Now()
-	go wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
-		last := s.LastSeen(namespace)
-		if last.Before(started) {
-			last = started
-		}
-		if s.reader.Now().Sub(last) > stallAfter {
-			log.Info("the watch is silent, starting it anew", "namespace", namespace, "since", last)
-			cancel()
-		}
-	}, 10*time.Second, 0.1, true)
+// watching is the watch of one namespace.
+type watching struct {
+	Source
+	store     *Store
+	namespace string
 
-	resource := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = selector
-			return resource.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selector
-			return resource.Watch(ctx, o)
-		},
+	mu      sync.Mutex
+	failing bool
+}
+
+// untilStall watches until ctx is done or the watch has fallen silent.
+func (w *watching) untilStall(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var monitor wait.Group
+	defer monitor.Wait()
+	defer cancel()
+	monitor.StartWithContext(ctx, func(ctx context.Context) {
+		w.store.alive(w.namespace)
+		wait.JitterUntilWithContext(ctx, func(context.Context) {
+			if w.stalled() {
+				cancel()
+				w.Redial()
+			}
+		}, w.StallAfter/20, 0.1, true)
+	})
+
+	log := logr.Discard()
+	if w.Log.GetLevel() <= zerolog.DebugLevel {
+		log = kube.Logr(w.Log) // it speaks of every try
 	}
-	ctx = klog.NewContext(ctx, log)
-	cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, scope{s, namespace}, cache.ReflectorOptions{
+	cache.NewReflectorWithOptions(w.listWatch(), &metav1.PartialObjectMetadata{}, scope{w.store, w.namespace}, cache.ReflectorOptions{
 		Logger:          &log,
 		Name:            "configmaps",
 		TypeDescription: "ConfigMap metadata",
@@ -70,5 +98,65 @@ func (s *Store) watchUntilStall(ctx context.Context, client metadata.Interface, 
 			Duration: backoffFirst, Cap: backoffMax, Factor: 2, Jitter: 0.5,
 			Steps: int(math.Ceil(math.Log2(float64(backoffMax) / float64(backoffFirst)))),
 		},
-	}).RunWithContext(ctx)
+	}).RunWithContext(klog.NewContext(ctx, log))
+}
+
+// stalled tells whether nothing comes through a watch that is believed to work.
+func (w *watching) stalled() bool {
+	w.mu.Lock()
+	failing := w.failing
+	w.mu.Unlock()
+	last := w.store.LastSeen(w.namespace)
+	if failing || w.store.reader.Now().Sub(last) <= w.StallAfter {
+		return false
+	}
+	w.Log.Warn().Str("namespace", w.namespace).Time("since", last).Msg("the watch of ConfigMaps is silent, starting it anew")
+	return true
+}
+
+func (w *watching) listWatch() *cache.ListWatch {
+	resource := w.Client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(w.namespace)
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = w.Selector
+			list, err := resource.List(ctx, o)
+			w.tell(ctx, err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = w.Selector
+			stream, err := resource.Watch(ctx, o)
+			w.tell(ctx, cmp.Or(err, closed(stream)))
+			return stream, err
+		},
+	}
+}
+
+// closed tells what the client passes over in silence: that the connection was
+// closed before an answer came, at all of its tries.
+func closed(stream watch.Interface) error {
+	if reflect.TypeOf(stream) == reflect.TypeOf(watch.NewEmptyWatch()) {
+		return errClosed
+	}
+	return nil
+}
+
+// tell logs a change of state. That a version is gone from the API server's
+// history, or that it cannot stream a list, is none: the reflector lists then.
+func (w *watching) tell(ctx context.Context, err error) {
+	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err != nil && !w.failing:
+		if request := new(url.Error); errors.As(err, &request) {
+			err = request.Err // without the query
+		}
+		w.Log.Warn().Err(err).Str("namespace", w.namespace).Msg("the ConfigMaps cannot be watched, trying until they can")
+	case err == nil && w.failing:
+		w.Log.Info().Str("namespace", w.namespace).Msg("watching the ConfigMaps again")
+	}
+	w.failing = err != nil
 }

@@ -5,7 +5,7 @@ package plan
 
 import (
 	"slices"
-	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -26,10 +26,13 @@ type Plan struct {
 	Retract []string
 	// Remove are keys to be taken out of the object, after their tombstone.
 	Remove []string
-	// Settled are keys whose known want is to lose its mark of drift, since
-	// the object is as it should be.
+	// Answered are keys whose known want was seen to be answered.
+	Answered []string
+	// Settled are keys whose known want is as good as answered, and repairs
+	// nothing any more, since the object is as it should be.
 	Settled []string
-	// Notices are Events to record first.
+	// Notices are what the owner of the object should know, for as long as it
+	// is so.
 	Notices []Notice
 }
 
@@ -40,7 +43,7 @@ type Want struct {
 	Last uint64
 }
 
-// Notice is something that the owner of the object should know.
+// Notice is a state that the owner of the object should know of.
 type Notice struct {
 	// Reason of the Event.
 	Reason string
@@ -48,7 +51,7 @@ type Notice struct {
 	Key string
 	// Note is a sentence for people.
 	Note string
-	// Occurrence tells this notice from another one of the same kind.
+	// Occurrence tells it from another one with the same reason.
 	Occurrence string
 }
 
@@ -61,7 +64,7 @@ const maxStatusBytes = 32 << 10
 func Make(o *observe.Object, wants map[string]known.Want, epoch int64) Plan {
 	m := &maker{object: o, wants: wants, epoch: epoch}
 	switch {
-	case o == nil:
+	case o == nil || o.Request.Suspended:
 		m.retractAllBut(nil)
 	case o.Invalid != nil:
 		// Nothing is asked for in a way that can be understood, so nothing is
@@ -69,10 +72,8 @@ func Make(o *observe.Object, wants map[string]known.Want, epoch int64) Plan {
 		m.plan.Notices = append(m.plan.Notices, Notice{
 			Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
 			Note:       o.Invalid.Error(),
-			Occurrence: o.Invalid.Error() + "@" + o.Written.Format(time.RFC3339),
+			Occurrence: o.Invalid.Error(),
 		})
-		m.retractAllBut(nil)
-	case o.Request.Suspended:
 		m.retractAllBut(nil)
 	default:
 		for _, pair := range o.Request.Pairs {
@@ -117,22 +118,39 @@ func (m *maker) key(pair annotation.Pair) {
 	entry, owner := o.Status.Keys[pair.Key], o.Owner(pair.Key)
 	last, have := m.wants[pair.Key]
 	if !entry.Written() && owner.State == annotation.Foreign {
-		m.occupied(pair.Key, owner, have)
+		m.occupied(pair.Key, have)
 		return
 	}
 	w := m.want(pair)
-	holds := entry.Written() && entry.URL == pair.URL && (w.Sha256 == "" || w.Sha256 == entry.SHA256)
+	// A fence of another epoch says nothing: the object was restored from a
+	// backup, or the stream was created anew.
+	answered := have && entry.Fence.Epoch == last.Fence.Epoch && entry.Fence.Seq >= last.Fence.Seq
+	if answered && !last.Answered {
+		m.plan.Answered = append(m.plan.Answered, pair.Key)
+	}
+	holds := entry.Written() && entry.URL == pair.URL && (w.GetSha256() == "" || w.GetSha256() == entry.SHA256)
 	intact := owner.State == annotation.Ours || owner.Fingerprint == entry.Drift
 	switch {
-	case holds && intact:
+	case holds && !intact:
+		m.drifted(w, entry, owner, last, have && !(answered && !entry.Failing()))
+	case holds && !entry.Failing():
 		m.satisfied(w, entry, last, have)
-	case holds:
-		m.drifted(w, entry, owner, last, have)
+	case last.Answered && entry == status.Entry{} && last.Sum == known.Sum(w):
+		m.erased(w, owner, last)
+	default:
+		m.unsatisfied(w, entry, last, have)
+	}
+}
+
+// unsatisfied handles a key that does not hold what is asked for, or that
+// holds it while later attempts fail.
+func (m *maker) unsatisfied(w *v1.Want, entry status.Entry, last known.Want, have bool) {
+	switch {
 	case !have:
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
 	case last.Sum != known.Sum(w):
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
-	case last.Now != w.Now:
+	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
 	case last.Lost && entry.Error != pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE):
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
@@ -140,12 +158,12 @@ func (m *maker) key(pair annotation.Pair) {
 }
 
 // occupied handles a key that exists and that we never wrote.
-func (m *maker) occupied(key string, owner annotation.Ownership, have bool) {
+func (m *maker) occupied(key string, have bool) {
 	m.plan.Notices = append(m.plan.Notices, Notice{
 		Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
 		Key:        key,
 		Note:       "key " + key + " exists already and was not written by curl-me-that; it is left as it is until somebody removes it",
-		Occurrence: key + "\x00" + owner.Fingerprint,
+		Occurrence: key,
 	})
 	if have {
 		m.plan.Retract = append(m.plan.Retract, key)
@@ -160,7 +178,7 @@ func (m *maker) satisfied(w *v1.Want, entry status.Entry, last known.Want, have 
 	case !have:
 		w.Settled = settled
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
-	case last.Now != w.Now:
+	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
 	case last.Sum != known.Sum(w):
 		w.Settled = settled
@@ -168,45 +186,59 @@ func (m *maker) satisfied(w *v1.Want, entry status.Entry, last known.Want, have 
 	case last.Lost && last.Refreshes:
 		w.Settled = settled
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
-	case last.Drift != "":
-		m.plan.Settled = append(m.plan.Settled, w.Key)
+	case last.Drift != "" || !last.Answered:
+		m.plan.Settled = append(m.plan.Settled, w.GetKey())
 	}
 }
 
 // drifted handles a key that we wrote and that is gone, or that somebody else
-// has written since.
-func (m *maker) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last known.Want, have bool) {
-	applied := have && !last.Fence.Newer(entry.Fence) && !entry.Failing()
-	repairing := have && last.Sum == known.Sum(w) && last.Drift == owner.Fingerprint && !applied
+// has written since. asked tells that the known want has no answer yet.
+func (m *maker) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last known.Want, asked bool) {
+	// The writer looks at the live object, so one repair is enough however the
+	// key changes before it is made.
+	repairing := asked && last.Sum == known.Sum(w) && last.Drift != ""
 	w.Drift = owner.Fingerprint
 	// What is there now may be what the next fetch brings. Then nothing is to
 	// be written but the finding, which only a reader can make.
-	w.ReadFirst = w.ReadFirst || owner.State == annotation.Foreign
+	w.ReadFirst = w.GetReadFirst() || owner.State == annotation.Foreign
+	m.noticeDrift(w.GetKey(), entry.Fence, owner)
 	switch {
-	case repairing && last.Now != w.Now:
+	case repairing && last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
 	case repairing && last.Lost:
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case repairing:
 	default:
-		if owner.State != annotation.Unknown {
-			m.plan.Notices = append(m.plan.Notices, driftNotice(w.Key, entry, owner))
-		}
 		m.publish(w, v1.Cause_CAUSE_HEALED, last)
 	}
 }
 
-func driftNotice(key string, entry status.Entry, owner annotation.Ownership) Notice {
-	note := "key " + key + " was changed by somebody else; it is fetched again"
-	if owner.State == annotation.None {
+// erased handles a key whose want was answered and that has lost all trace of
+// it: somebody replaced the object by one without our status.
+func (m *maker) erased(w *v1.Want, owner annotation.Ownership, last known.Want) {
+	w.Drift = owner.Fingerprint
+	m.noticeDrift(w.GetKey(), last.Fence, owner)
+	m.publish(w, v1.Cause_CAUSE_HEALED, last)
+}
+
+// noticeDrift tells that a key is no longer as we wrote it. However often it
+// is changed before it is repaired, that is one change of state.
+func (m *maker) noticeDrift(key string, written status.Fence, owner annotation.Ownership) {
+	var note string
+	switch owner.State {
+	case annotation.None:
 		note = "key " + key + " was removed; it is fetched again"
+	case annotation.Foreign:
+		note = "key " + key + " was changed by somebody else; it is fetched again"
+	case annotation.Ours, annotation.Unknown: // nothing is known to have happened to it
+		return
 	}
-	return Notice{
+	m.plan.Notices = append(m.plan.Notices, Notice{
 		Reason:     pipeline.ReasonDrifted,
 		Key:        key,
 		Note:       note,
-		Occurrence: key + "\x00" + owner.Fingerprint + "\x00" + entry.Fence.String(),
-	}
+		Occurrence: key + "\x00" + written.String(),
+	})
 }
 
 func (m *maker) want(pair annotation.Pair) *v1.Want {
@@ -228,7 +260,7 @@ func (m *maker) want(pair annotation.Pair) *v1.Want {
 	if o.Request.Refresh > 0 {
 		w.Refresh = durationpb.New(o.Request.Refresh)
 	}
-	if len(w.Status) > maxStatusBytes {
+	if len(w.GetStatus()) > maxStatusBytes || !utf8.ValidString(w.GetStatus()) { // protobuf refuses other text
 		w.Status, w.ReadFirst = "", true
 	}
 	return w

@@ -1,11 +1,14 @@
 package reconcile
 
 import (
+	"maps"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/watcher/internal/known"
-	"github.com/kv8s/curl-me-that/watcher/internal/observe"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
 
@@ -22,88 +25,75 @@ const (
 
 // fight counts the repairs of one key in a row.
 type fight struct {
-	began, last time.Time
-	repairs     int
+	last    time.Time
+	repairs int
+	told    bool
+}
+
+// damped tells whether further repairs have to wait.
+func (f *fight) damped(now time.Time) bool {
+	return f != nil && f.repairs >= freeRepairs && now.Sub(f.last) <= peace
+}
+
+// pause returns how long the next repair has to wait.
+func (f *fight) pause(now time.Time) time.Duration {
+	pause := min(repairPause<<min(f.repairs-freeRepairs, 10), maxRepairPause)
+	return pause - now.Sub(f.last)
 }
 
 // damp takes repairs out of the plan that come too soon after the last ones of
 // the same key: another controller writes it, and it would go on for ever at
-// full speed. It returns when to look again.
-func (r *Reconciler) damp(o *observe.Object, p *plan.Plan) (again time.Duration) {
-	if o == nil {
-		return 0
-	}
+// full speed. Its owner is told that once, in place of each drift. It returns
+// when to look again.
+func (r *Reconciler) damp(name types.NamespacedName, p *plan.Plan) (again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	left := p.Publish[:0]
-	for _, w := range p.Publish {
-		key := pipeline.KeyOf(w.Want)
-		if !isRepair(w) {
-			left = append(left, w)
-			continue
+	now := r.Clock.Now()
+	p.Notices = slices.DeleteFunc(p.Notices, func(n plan.Notice) bool {
+		f := r.fights[pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: n.Key}]
+		return n.Reason == pipeline.ReasonDrifted && f.damped(now)
+	})
+	p.Publish = slices.DeleteFunc(p.Publish, func(w plan.Want) bool {
+		f := r.fights[pipeline.KeyOf(w.Want)]
+		if !isRepair(w) || !f.damped(now) {
+			return false
 		}
-		wait, since := r.repair(key)
-		if wait > 0 {
-			p.Notices = append(p.Notices, plan.Notice{
-				Reason:     pipeline.ReasonContested,
-				Key:        w.Key,
-				Note:       "key " + w.Key + " keeps being changed by somebody else; it is repaired at growing intervals",
-				Occurrence: w.Key + "\x00" + since.Format(time.RFC3339Nano),
-			})
-			again = max(again, wait)
-			dropNotice(p, w.Key)
-			continue
+		if !f.told {
+			f.told = true
+			p.Notices = append(p.Notices, contested(w.Key))
 		}
-		left = append(left, w)
-	}
-	p.Publish = left
+		wait := f.pause(now)
+		again = soonest(again, max(wait, 0))
+		return wait > 0
+	})
 	return again
 }
 
-// repair counts a repair and returns how long it has to wait, and since when
-// the key is being fought for.
-func (r *Reconciler) repair(key pipeline.Key) (wait time.Duration, since time.Time) {
+func contested(key string) plan.Notice {
+	return plan.Notice{
+		Reason:     pipeline.ReasonContested,
+		Key:        key,
+		Note:       "key " + key + " keeps being changed by somebody else; it is repaired at growing intervals",
+		Occurrence: key,
+	}
+}
+
+// repaired counts a repair.
+func (r *Reconciler) repaired(key pipeline.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := r.Clock.Now()
 	f := r.fights[key]
 	if f == nil || now.Sub(f.last) > peace {
-		if len(r.fights) > 4096 {
-			r.endOldFights(now)
+		if len(r.fights) > maxMemory {
+			maps.DeleteFunc(r.fights, func(_ pipeline.Key, f *fight) bool { return now.Sub(f.last) > peace })
 		}
-		f = &fight{began: now}
+		f = &fight{}
 		r.fights[key] = f
-	}
-	if f.repairs >= freeRepairs {
-		pause := min(repairPause<<min(f.repairs-freeRepairs, 10), maxRepairPause)
-		if wait = pause - now.Sub(f.last); wait > 0 {
-			return wait, f.began
-		}
 	}
 	f.repairs++
 	f.last = now
-	return 0, f.began
 }
 
-func (r *Reconciler) endOldFights(now time.Time) {
-	for key, f := range r.fights {
-		if now.Sub(f.last) > peace {
-			delete(r.fights, key)
-		}
-	}
-}
-
-// forgive takes the mark of drift from a want whose key is well again, so that
-// the next drift is seen as a new one.
-func (r *Reconciler) forgive(key pipeline.Key) {
-	r.Index.Update(key, func(w *known.Want) { w.Drift = "" })
-}
-
-// dropNotice takes the notice of a drift out of the plan whose repair waits.
-func dropNotice(p *plan.Plan, key string) {
-	left := p.Notices[:0]
-	for _, n := range p.Notices {
-		if n.Reason != pipeline.ReasonDrifted || n.Key != key {
-			left = append(left, n)
-		}
-	}
-	p.Notices = left
-}
+// isRepair tells whether a want repairs a key that changed hands.
+func isRepair(w plan.Want) bool { return w.Cause == v1.Cause_CAUSE_HEALED }

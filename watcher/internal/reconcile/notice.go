@@ -3,6 +3,9 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -12,67 +15,122 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
 
-// notices of one object: those that hold, and those still to be said.
+// notices of one object.
 type notices struct {
-	said    map[string]struct{}
-	pending []kube.Event
+	// holds tells of each state that was ever said whether it still holds.
+	holds map[identity]bool
+	// pending ones are still to be said.
+	pending []pendingNotice
 }
 
-// note queues what is new among the notices of an object, and forgets what no
-// longer holds.
-func (r *Reconciler) note(name types.NamespacedName, o *observe.Object, list []plan.Notice) {
+// identity tells a notice from others.
+type identity struct {
+	uid                types.UID
+	reason, occurrence string
+}
+
+type pendingNotice struct {
+	identity
+	event kube.Event
+}
+
+// note queues what is new among the notices of an object, and tells whether
+// anything is.
+func (r *Reconciler) note(name types.NamespacedName, o *observe.Object, list []plan.Notice) (news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.notices[name]
-	if o == nil || old == nil && len(list) == 0 {
+	n := r.notices[name]
+	if o == nil || n == nil && len(list) == 0 {
 		delete(r.notices, name)
-		return
+		return false
 	}
-	if old == nil {
-		old = &notices{}
+	if n == nil {
+		n = &notices{holds: map[identity]bool{}}
+		r.notices[name] = n
 	}
-	holds := make(map[string]struct{}, len(list))
-	for _, n := range list {
-		id := string(o.UID) + "\x00" + n.Reason + "\x00" + n.Occurrence
-		holds[id] = struct{}{}
-		if _, said := old.said[id]; said {
+	now := map[identity]bool{}
+	for _, notice := range list {
+		id := identity{o.UID, notice.Reason, notice.Occurrence}
+		now[id] = true
+		held, before := n.holds[id]
+		n.holds[id] = true
+		if held {
 			continue
 		}
-		r.Metrics.noticed(n.Reason)
-		r.Log.Info().Str("namespace", o.Namespace).Str("configmap", o.Name).Str("key", n.Key).Str("reason", n.Reason).Msg("told the owner")
-		old.pending = append(old.pending, kube.Event{
-			Namespace: o.Namespace, Name: o.Name, UID: o.UID,
-			Warning: true, Reason: n.Reason, Action: action(n.Reason), Note: n.Note, Occurrence: n.Occurrence,
-		})
+		news = true
+		r.Metrics.noticed(notice.Reason)
+		n.pending = append(n.pending, pendingNotice{id, event(o, notice, before)})
 	}
-	old.said = holds
-	if len(holds)+len(old.pending) == 0 {
-		delete(r.notices, name)
-		return
+	n.end(now)
+	return news
+}
+
+// maxStates is how many states of one object are remembered that are over.
+const maxStates = 64
+
+// end takes note of what no longer holds. What could not be said while it held
+// is dropped, unless it tells what has happened and not what is.
+func (n *notices) end(now map[identity]bool) {
+	if len(n.holds) > len(now)+maxStates {
+		clear(n.holds)
+		maps.Copy(n.holds, now)
 	}
-	r.notices[name] = old
+	for id := range n.holds {
+		switch {
+		case now[id]:
+		case happening(id.reason):
+			delete(n.holds, id) // another one has another name
+		default:
+			n.holds[id] = false
+		}
+	}
+	n.pending = slices.DeleteFunc(n.pending, func(p pendingNotice) bool {
+		return !now[p.identity] && !happening(p.reason)
+	})
+}
+
+// happening tells whether a reason names something that happened, in contrast
+// to something that is so until somebody changes it.
+func happening(reason string) bool {
+	return reason == pipeline.ReasonDrifted || reason == pipeline.ReasonContested
+}
+
+// event returns the Event for a notice. Its name follows from the occurrence,
+// so that no watcher says it a second time; unless this one has seen it end,
+// and begin again by another edit.
+func event(o *observe.Object, n plan.Notice, again bool) kube.Event {
+	e := kube.Event{
+		Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+		Warning: true, Reason: n.Reason, Action: action(n.Reason), Note: n.Note, Occurrence: n.Occurrence,
+	}
+	if again {
+		e.Occurrence += "\x00" + o.Written.Format(time.RFC3339)
+	}
+	return e
 }
 
 // say records the pending Events of an object. What fails stays pending.
 func (r *Reconciler) say(ctx context.Context, name types.NamespacedName) error {
 	r.mu.Lock()
-	var pending []kube.Event
-	if n := r.notices[name]; n != nil {
+	n := r.notices[name]
+	var pending []pendingNotice
+	if n != nil {
 		pending, n.pending = n.pending, nil
 	}
 	r.mu.Unlock()
-	var failed []kube.Event
+	var failed []pendingNotice
 	var errs []error
-	for _, e := range pending {
-		if err := r.Recorder.Record(ctx, e); err != nil {
-			failed, errs = append(failed, e), append(errs, err)
+	for _, p := range pending {
+		if err := r.Recorder.Record(ctx, p.event); err != nil {
+			failed, errs = append(failed, p), append(errs, err)
+			continue
 		}
+		r.Log.Info().Str("namespace", name.Namespace).Str("configmap", name.Name).
+			Str("reason", p.reason).Msg("told the owner")
 	}
 	if len(failed) > 0 {
 		r.mu.Lock()
-		if n := r.notices[name]; n != nil {
-			n.pending = append(failed, n.pending...)
-		}
+		n.pending = failed
 		r.mu.Unlock()
 	}
 	return errors.Join(errs...)

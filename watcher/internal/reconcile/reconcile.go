@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/known"
@@ -40,10 +40,8 @@ type Config struct {
 	Index    *known.Index
 	Client   *pipeline.Client
 	Recorder Recorder
-	// Epoch of the stream of requests, Unix milliseconds.
-	Epoch int64
-	// Coalesce is how long after a publish the next one of the same object
-	// waits, so that a burst of edits becomes two publishes.
+	// Coalesce is how long after something was done about an object the next
+	// thing waits, so that a burst of edits becomes few publishes.
 	Coalesce time.Duration
 	// Repeat is how long a removal waits for the writer before it is said again.
 	Repeat  time.Duration
@@ -51,6 +49,10 @@ type Config struct {
 	Log     zerolog.Logger
 	Metrics *Metrics
 }
+
+// maxMemory is how many entries a map of the past may have before it is
+// cleared of those that no longer matter.
+const maxMemory = 4096
 
 // Reconciler publishes the differences between objects and the stream. It may
 // be called for different objects at once, not for the same.
@@ -64,12 +66,6 @@ type Reconciler struct {
 	fights    map[pipeline.Key]*fight
 }
 
-// removal is a key that the writer was told to take out.
-type removal struct {
-	uid types.UID
-	at  time.Time
-}
-
 // New returns a reconciler.
 func New(c Config) *Reconciler {
 	return &Reconciler{
@@ -81,64 +77,92 @@ func New(c Config) *Reconciler {
 	}
 }
 
-// Reconcile looks at one object. It returns how long to wait before looking at
-// it again (0: until it changes), or an error that is worth another try soon.
+// Reconcile looks at one object. It returns when to look at it again (0: when
+// it changes), and an error when another try soon is worth it.
 func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	o := r.Objects.Get(name)
-	p := plan.Make(o, r.Index.Object(name), r.Epoch)
-	r.dropSaid(o, &p)
-	if len(p.Publish)+len(p.Retract)+len(p.Remove) > 0 {
+	p := plan.Make(o, r.Index.Object(name), r.Index.Epoch())
+	r.learn(name, p)
+	again = r.dropSaid(o, &p)
+	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 {
 		if wait := r.tooSoon(name); wait > 0 {
-			return wait, r.say(ctx, name)
+			return soonest(again, wait), r.say(ctx, name)
 		}
 	}
-	again = r.damp(o, &p)
-	r.note(name, o, p.Notices)
-	for _, key := range p.Settled {
-		r.forgive(pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key})
+	again = soonest(again, r.damp(name, &p))
+	news := r.note(name, o, p.Notices)
+	done, err := r.carryOut(ctx, name, o, p)
+	if news || done {
+		r.acted(name)
 	}
-	return again, errors.Join(r.carryOut(ctx, name, o, p), r.say(ctx, name))
+	return again, errors.Join(err, r.say(ctx, name))
 }
 
-// carryOut publishes what the plan says. One key that fails does not hold up
-// the others.
-func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o *observe.Object, p plan.Plan) error {
+// learn takes over what the object tells about the wants in the stream.
+func (r *Reconciler) learn(name types.NamespacedName, p plan.Plan) {
+	key := func(k string) pipeline.Key {
+		return pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: k}
+	}
+	for _, k := range p.Answered {
+		r.Index.Update(key(k), func(w *known.Want) { w.Answered = true })
+	}
+	for _, k := range p.Settled { // the next drift is a new one
+		r.Index.Update(key(k), func(w *known.Want) { w.Answered, w.Drift = true, "" })
+	}
+}
+
+// carryOut publishes what the plan says, and tells whether it published
+// anything. One key that fails does not hold up the others.
+func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o *observe.Object, p plan.Plan) (done bool, err error) {
 	var errs []error
+	note := func(err error) {
+		done = done || err == nil
+		errs = append(errs, err)
+	}
 	retracted := map[string]uint64{}
 	for _, key := range p.Retract {
 		seq, err := r.retract(ctx, pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key})
 		retracted[key] = seq
-		errs = append(errs, err)
+		note(err)
 	}
 	for _, key := range p.Remove {
-		errs = append(errs, r.remove(ctx, o, key, retracted[key]))
+		note(r.remove(ctx, o, key, retracted[key]))
 	}
 	for _, w := range p.Publish {
-		errs = append(errs, r.publish(ctx, w))
+		note(r.publish(ctx, w))
 	}
-	return errors.Join(errs...)
+	return done, errors.Join(errs...)
 }
 
-// tooSoon returns how long the object has to wait for its next publish, and
-// notes that one is made if it need not.
+// tooSoon returns how long the object has to wait for the next thing that is
+// done about it.
 func (r *Reconciler) tooSoon(name types.NamespacedName) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.Clock.Now()
-	if last, ok := r.published[name]; ok {
-		if wait := r.Coalesce - now.Sub(last); wait > 0 {
-			return wait
-		}
+	last, ok := r.published[name]
+	if !ok {
+		return 0
 	}
-	if len(r.published) > 4096 {
-		for old, at := range r.published {
-			if now.Sub(at) > r.Coalesce {
-				delete(r.published, old)
-			}
-		}
+	return max(0, r.Coalesce-r.Clock.Since(last))
+}
+
+// acted notes that something was done about the object.
+func (r *Reconciler) acted(name types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Clock.Now()
+	if len(r.published) > maxMemory {
+		maps.DeleteFunc(r.published, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) > r.Coalesce })
 	}
 	r.published[name] = now
-	return 0
+}
+
+// soonest returns the shorter of two times to wait, of which 0 means: not at all.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // publish publishes a want over what the stream has.
@@ -154,7 +178,10 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	if err != nil {
 		return err
 	}
-	r.Index.Put(key, known.Of(w.Want, seq, r.Clock.Now()))
+	r.Index.Put(key, known.Of(w.Want, r.Index.Epoch(), seq, r.Clock.Now()))
+	if isRepair(w) {
+		r.repaired(key)
+	}
 	r.Metrics.published(w.Want, r.Clock.Since(began))
 	r.Log.Debug().Str("namespace", key.Namespace).Str("configmap", key.Name).Str("key", key.Key).
 		Str("cause", w.Cause.String()).Uint64("sequence", seq).Msg("published what is wanted")
@@ -175,25 +202,6 @@ func (r *Reconciler) retract(ctx context.Context, key pipeline.Key) (uint64, err
 	return seq, nil
 }
 
-// remove tells the writer that a pair was taken out. The sequence of the
-// tombstone orders that among the results of the key.
-func (r *Reconciler) remove(ctx context.Context, o *observe.Object, key string, seq uint64) error {
-	k := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}
-	if seq == 0 {
-		var err error
-		if seq, err = r.retract(ctx, k); err != nil {
-			return err
-		}
-	}
-	if err := r.Client.PublishResult(ctx, plan.Removed(o, key, r.Epoch, seq)); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.removals[k] = removal{uid: o.UID, at: r.Clock.Now()}
-	return nil
-}
-
 // overwrite publishes with a compare-and-set. When the stream has something
 // else than expected, it learns what and, if that is no live want, tries
 // again over it; a live want changes the plan, so that is left to the caller.
@@ -211,7 +219,7 @@ func (r *Reconciler) overwrite(ctx context.Context, key pipeline.Key, last uint6
 		case err != nil && !errors.Is(err, pipeline.ErrMalformed):
 			return 0, err
 		case have != nil:
-			r.Index.Put(key, known.Of(have, at, r.Clock.Now()))
+			r.Index.Put(key, known.Of(have, r.Index.Epoch(), at, r.Clock.Now()))
 			return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
 		}
 		r.Index.Drop(key)
@@ -219,24 +227,3 @@ func (r *Reconciler) overwrite(ctx context.Context, key pipeline.Key, last uint6
 	}
 	return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
 }
-
-// dropSaid takes removals out of the plan that the writer was told of a short
-// while ago.
-func (r *Reconciler) dropSaid(o *observe.Object, p *plan.Plan) {
-	if len(p.Remove) == 0 {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	left := p.Remove[:0]
-	for _, key := range p.Remove {
-		said, ok := r.removals[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]
-		if !ok || said.uid != o.UID || r.Clock.Since(said.at) > r.Repeat {
-			left = append(left, key)
-		}
-	}
-	p.Remove = left
-}
-
-// isRepair tells whether a want repairs a key that changed hands.
-func isRepair(w plan.Want) bool { return w.Cause == v1.Cause_CAUSE_HEALED }

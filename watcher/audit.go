@@ -1,0 +1,93 @@
+package watcher
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/known"
+)
+
+// audit looks at each interval for wants that nothing is on its way for: no
+// body, no timer, and published long ago. That heals what was lost with
+// results or timers.
+func (p *publisher) audit(ctx context.Context, s *session) error {
+	ticker := p.clock.NewTicker(p.pace.audit)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+		if err := p.findLost(ctx, s); err != nil && ctx.Err() == nil {
+			p.rt.Log.Warn().Err(err).Msg("the audit could not read the stream of requests")
+		}
+	}
+}
+
+func (p *publisher) findLost(ctx context.Context, s *session) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
+	defer cancel()
+	done, err := s.fetched(ctx, p.rt.JetStream)
+	if err != nil {
+		return err
+	}
+	now := p.clock.Now()
+	timers := map[pipeline.Key]struct{}{}
+	err = p.client.LoadTimers(ctx, func(e pipeline.Entry) error {
+		if _, key, err := pipeline.ParseSubject(e.Subject); err == nil {
+			timers[key] = struct{}{}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	names := p.index.MarkLost(func(key pipeline.Key, w known.Want) bool {
+		_, pending := timers[key]
+		return !pending && done.covers(w) && now.Sub(w.At) > p.pace.audit
+	})
+	for _, name := range names {
+		s.work.Add(name)
+	}
+	return nil
+}
+
+// progress is how far the fetchers have come.
+type progress struct {
+	// idle: nothing waits for them.
+	idle bool
+	// floor is the sequence up to which they have handled everything.
+	floor uint64
+	// before is the last sequence of the stream at the audit before this one.
+	before uint64
+}
+
+// covers tells whether the fetchers have handled a want and all that was due
+// at the last audit. What they have not come to is not lost, it waits.
+func (p progress) covers(w known.Want) bool {
+	return p.idle || w.Fence.Seq <= p.floor && p.before <= p.floor
+}
+
+// fetched looks how far the fetchers have come.
+func (s *session) fetched(ctx context.Context, js jetstream.JetStream) (progress, error) {
+	stream, err := js.Stream(ctx, pipeline.Requests)
+	if err != nil {
+		return progress{}, fmt.Errorf("look up stream %s: %w", pipeline.Requests, err)
+	}
+	consumer, err := stream.Consumer(ctx, pipeline.FetcherConsumer)
+	if err != nil {
+		return progress{}, fmt.Errorf("look up consumer %s: %w", pipeline.FetcherConsumer, err)
+	}
+	info := consumer.CachedInfo()
+	p := progress{
+		idle:   info.NumPending == 0 && info.NumAckPending == 0,
+		floor:  info.AckFloor.Stream,
+		before: s.audited,
+	}
+	s.audited = stream.CachedInfo().State.LastSeq
+	return p, nil
+}
