@@ -1,0 +1,150 @@
+package watcher_test
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("The API server", func() {
+	var (
+		w      *world
+		wire   *wire
+		config *rest.Config
+	)
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		wire, config = wired()
+	})
+
+	over := func(o *options) { o.cluster = config }
+
+	It("is watched again within 15 s when it was away, and what happened meanwhile is seen", func(ctx SpecContext) {
+		i := w.watch(over).awaitReady()
+		gone := w.satisfied(ctx, "gone", "example.com")
+		edited := w.satisfied(ctx, "edited", "example.com")
+		wire.sever()
+		w.delete(ctx, "gone")
+		w.ask(ctx, "edited", "k=example.com/new")
+		Eventually(i.log).WithTimeout(10 * time.Second).Should(gbytes.Say("cannot be watched"))
+		Consistently(w.retracted(ctx, gone)).WithTimeout(3 * time.Second).Should(BeFalse())
+		wire.mend()
+		Eventually(w.retracted(ctx, gone)).WithTimeout(15 * time.Second).Should(BeTrue())
+		Eventually(w.url(ctx, edited)).Should(Equal("https://example.com/new"))
+		Expect(bytes.Count(i.log.Contents(), []byte("cannot be watched"))).To(Equal(1), "it is said once, not at every try")
+		Expect(i.log).To(gbytes.Say("watching the ConfigMaps again"))
+	})
+
+	It("may be away at the start", func(ctx SpecContext) {
+		wire.sever()
+		w.create(ctx, "cm", "k=example.com")
+		i := w.watch(over)
+		Eventually(i.ready).Should(ContainSubstring("[-]configmaps not ready: starting"))
+		Eventually(i.log).WithTimeout(10 * time.Second).Should(gbytes.Say("cannot be watched"))
+		wire.mend()
+		Eventually(w.url(ctx, w.key("cm", "k"))).WithTimeout(15 * time.Second).ShouldNot(BeEmpty())
+	})
+
+	It("is asked anew over a new connection when nothing comes through any more", func(ctx SpecContext) {
+		i := w.watch(over, func(o *options) { o.pace.Stall = 2 * time.Second }).awaitReady()
+		gone := w.satisfied(ctx, "gone", "example.com")
+		wire.silence()
+		w.delete(ctx, "gone")
+		w.create(ctx, "cm", "k=example.com")
+		Eventually(w.retracted(ctx, gone)).WithTimeout(10 * time.Second).Should(BeTrue())
+		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+		Expect(i.log).To(gbytes.Say("is silent"))
+	})
+
+	It("may have forgotten the version that the watch was at", func(ctx SpecContext) {
+		g := newGateway()
+		w.watch(func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} }).awaitReady()
+		gone := w.satisfied(ctx, "gone", "example.com")
+		kept := w.satisfied(ctx, "kept", "example.com")
+		before := w.sequence(ctx, pipeline.Requests)()
+		g.forget.Store(true)
+		lists := g.lists.Load()
+		g.CloseClientConnections()
+		w.delete(ctx, "gone")
+		Eventually(w.retracted(ctx, gone)).WithTimeout(10 * time.Second).Should(BeTrue())
+		Expect(g.forget.Load()).To(BeFalse())
+		Expect(g.lists.Load()).To(Equal(lists + 1))
+		Expect(w.want(ctx, kept)()).NotTo(BeNil())
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before + 1))
+	})
+
+	It("that answers with errors and asks to wait is asked until it works", func(ctx SpecContext) {
+		g := newGateway()
+		g.refuse.Store(http.StatusTooManyRequests)
+		w.watch(func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} })
+		w.create(ctx, "cm", "k=example.com")
+		Eventually(g.refused.Load).Should(BeNumerically(">", 1))
+		g.refuse.Store(http.StatusServiceUnavailable)
+		Eventually(g.refused.Load).Should(BeNumerically(">", 2))
+		g.refuse.Store(0)
+		Eventually(w.url(ctx, w.key("cm", "k"))).WithTimeout(15 * time.Second).ShouldNot(BeEmpty())
+	})
+})
+
+// gateway passes requests on to the API server, and may change or refuse them.
+type gateway struct {
+	*httptest.Server
+	// forget lets the next watch ask for a version that the API server has
+	// forgotten.
+	forget atomic.Bool
+	// lists counts requests for a list.
+	lists atomic.Int64
+	// refuse is the status of all answers; 0: pass them on.
+	refuse, refused atomic.Int64
+}
+
+func newGateway() *gateway {
+	GinkgoHelper()
+	target, err := url.Parse(cluster.Host)
+	Expect(err).NotTo(HaveOccurred())
+	own, _ := dialed(cluster)
+	transport, err := rest.TransportFor(own)
+	Expect(err).NotTo(HaveOccurred())
+	g := &gateway{}
+	proxy := &httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			query := r.Out.URL.Query()
+			if query.Get("watch") == "" || query.Get("sendInitialEvents") != "" {
+				g.lists.Add(1)
+			} else if g.forget.CompareAndSwap(true, false) {
+				query.Set("resourceVersion", "1")
+				r.Out.URL.RawQuery = query.Encode()
+			}
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {},
+	}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if status := int(g.refuse.Load()); status != 0 {
+			g.refused.Add(1)
+			rw.Header().Set("Retry-After", "1")
+			rw.WriteHeader(status)
+			return
+		}
+		proxy.ServeHTTP(rw, r)
+	}))
+	DeferCleanup(func() {
+		g.CloseClientConnections()
+		g.Close()
+	})
+	return g
+}

@@ -1,0 +1,183 @@
+package watcher_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("The stream of requests", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	It("is left alone by a watcher that starts and finds all as it should be", func(ctx SpecContext) {
+		first := w.watch().awaitReady()
+		w.satisfied(ctx, "satisfied", "example.com/a")
+		w.create(ctx, "waiting", "k=example.com/b")
+		Eventually(w.url(ctx, w.key("waiting", "k"))).ShouldNot(BeEmpty())
+		first.stop()
+		before := w.sequence(ctx, pipeline.Requests)()
+		second := w.watch().awaitReady()
+		Eventually(second.log).Should(gbytes.Say("publishing what is wanted"))
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before))
+	})
+
+	It("gets what changed while no watcher ran", func(ctx SpecContext) {
+		first := w.watch().awaitReady()
+		for _, name := range []string{"edited", "deleted", "untouched"} {
+			w.satisfied(ctx, name, "example.com")
+		}
+		first.stop()
+		before := w.sequence(ctx, pipeline.Requests)()
+		w.ask(ctx, "edited", "k=example.com/new")
+		w.delete(ctx, "deleted")
+		w.watch()
+		Eventually(w.url(ctx, w.key("edited", "k"))).Should(Equal("https://example.com/new"))
+		Eventually(w.retracted(ctx, w.key("deleted", "k"))).Should(BeTrue())
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before + 2))
+	})
+
+	// lost is what the stream has to get again after it was emptied.
+	lost := func(ctx context.Context, empty func()) {
+		GinkgoHelper()
+		settled := w.satisfied(ctx, "settled", "example.com/a")
+		waiting := w.key("waiting", "k")
+		w.create(ctx, "waiting", "k=example.com/b")
+		Eventually(w.url(ctx, waiting)).ShouldNot(BeEmpty())
+		empty()
+		Eventually(w.url(ctx, settled)).WithTimeout(15 * time.Second).Should(Equal("https://example.com/a"))
+		Eventually(w.url(ctx, waiting)).Should(Equal("https://example.com/b"))
+		Expect(w.want(ctx, settled)().GetSettled().GetSha256()).To(Equal(digest("body of example.com/a")))
+		Expect(w.want(ctx, waiting)().GetSettled()).To(BeNil())
+		Expect(w.notes(ctx, "Drifted")).To(BeEmpty())
+	}
+
+	It("is created anew when the store was wiped, and what is satisfied is not fetched again", func(ctx SpecContext) {
+		w.watch().awaitReady()
+		lost(ctx, func() {
+			Expect(w.nats.Wipe()).To(Succeed())
+			Expect(w.nats.Start()).To(Succeed())
+		})
+	})
+
+	It("is filled again when somebody deleted it", func(ctx SpecContext) {
+		w.watch(quickly).awaitReady()
+		lost(ctx, func() { Expect(w.js.DeleteStream(ctx, pipeline.Requests)).To(Succeed()) })
+	})
+
+	It("is filled again when somebody purged it", func(ctx SpecContext) {
+		w.watch(quickly).awaitReady()
+		lost(ctx, func() {
+			stream, err := w.js.Stream(ctx, pipeline.Requests)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(stream.Purge(ctx)).To(Succeed())
+		})
+	})
+
+	It("gets the backlog when the broker is back, without many words", func(ctx SpecContext) {
+		i := w.watch().awaitReady()
+		gone := w.satisfied(ctx, "gone", "example.com")
+		w.nats.Stop()
+		w.delete(ctx, "gone")
+		for n := range 50 {
+			w.create(ctx, fmt.Sprintf("cm-%d", n), fmt.Sprintf("k=example.com/%d", n))
+		}
+		Eventually(i.ready).Should(ContainSubstring("[-]nats not ready"))
+		Consistently(func() int { return bytes.Count(i.log.Contents(), []byte("\n")) }).Should(BeNumerically("<", 10))
+		Expect(w.nats.Start()).To(Succeed())
+		for n := range 50 {
+			Eventually(w.url(ctx, w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(Equal(fmt.Sprintf("https://example.com/%d", n)))
+		}
+		Eventually(w.retracted(ctx, gone)).Should(BeTrue())
+		Expect(bytes.Count(i.log.Contents(), []byte("\n"))).To(BeNumerically("<", 15))
+		i.awaitReady()
+	})
+
+	It("loses its garbage", func(ctx SpecContext) {
+		w.watch().awaitReady().stop()
+		wanted, unwanted, elsewhere := w.key("cm", "k"), w.key("none", "k"), pipeline.Key{Namespace: "another", Name: "none", Key: "k"}
+		for _, key := range []pipeline.Key{wanted, unwanted, elsewhere} {
+			_, err := w.js.Publish(ctx, key.Want(), []byte("garbage"))
+			Expect(err).NotTo(HaveOccurred())
+		}
+		_, err := w.js.Publish(ctx, "curl.want.nonsense", []byte("garbage"))
+		Expect(err).NotTo(HaveOccurred())
+		w.create(ctx, "cm", "k=example.com")
+		w.watch().awaitReady()
+		Eventually(w.url(ctx, wanted)).Should(Equal("https://example.com"))
+		Eventually(w.retracted(ctx, unwanted)).Should(BeTrue())
+		Expect(w.retracted(ctx, elsewhere)()).To(BeFalse(), "it is none of this watcher's business")
+	})
+
+	It("gets what is asked again after a pause of the user", func(ctx SpecContext) {
+		w.watch().awaitReady()
+		settled, waiting := w.satisfied(ctx, "settled", "example.com/a"), w.key("waiting", "k")
+		w.create(ctx, "waiting", "k=example.com/b")
+		for _, name := range []string{"settled", "waiting"} {
+			Eventually(w.url(ctx, w.key(name, "k"))).ShouldNot(BeEmpty())
+			w.annotate(ctx, name, object{"x-kv8s.io/" + annotation.SuspendName: "true"})
+			Eventually(w.retracted(ctx, w.key(name, "k"))).Should(BeTrue())
+			w.annotate(ctx, name, object{"x-kv8s.io/" + annotation.SuspendName: nil})
+		}
+		Eventually(w.url(ctx, settled)).Should(Equal("https://example.com/a"))
+		Eventually(w.url(ctx, waiting)).Should(Equal("https://example.com/b"))
+		Expect(w.want(ctx, settled)().GetSettled()).NotTo(BeNil())
+		Expect(w.want(ctx, waiting)().GetSettled()).To(BeNil())
+	})
+
+	It("gets a tombstone, and the writer word, when a pair is taken out", func(ctx SpecContext) {
+		w.watch().awaitReady()
+		key := w.satisfied(ctx, "cm", "example.com")
+		w.ask(ctx, "cm", "other=example.com")
+		Eventually(w.retracted(ctx, key)).Should(BeTrue())
+		Eventually(func() int { return len(w.results(ctx)) }).Should(Equal(1))
+		result := w.results(ctx)[0]
+		Expect(result.GetRemoved()).NotTo(BeNil())
+		Expect(pipeline.KeyOf(result.GetWant())).To(Equal(key))
+		_, tombstone, err := w.pipeline.LastWant(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.GetSequence()).To(Equal(tombstone))
+		w.patch(ctx, somebody, "cm", object{"data": object{"more": "data"}})
+		Consistently(func() int { return len(w.results(ctx)) }).Should(Equal(1), "the writer was told already")
+	})
+
+	It("is asked again for what nothing is on its way for", func(ctx SpecContext) {
+		w.watch(func(o *options) { o.pace.Audit = 200 * time.Millisecond }).awaitReady()
+		key := w.key("cm", "k")
+		w.create(ctx, "cm", "k=example.com")
+		Eventually(w.url(ctx, key)).ShouldNot(BeEmpty())
+		before := w.sequence(ctx, pipeline.Requests)()
+
+		By("waiting while the fetchers have not come to it")
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before))
+
+		By("asking again when they have, and there is neither result nor timer")
+		w.fetch(ctx)
+		Eventually(func() v1.Cause { return w.want(ctx, key)().GetCause() }).Should(Equal(v1.Cause_CAUSE_AUDIT))
+	})
+})
+
+// quickly makes a watcher look often for what should not happen.
+func quickly(o *options) { o.pace.Check = 100 * time.Millisecond }
+
+// fetch acknowledges all requests, as fetchers do, and loses them.
+func (w *world) fetch(ctx context.Context) {
+	GinkgoHelper()
+	consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	Expect(err).NotTo(HaveOccurred())
+	batch, err := consumer.FetchNoWait(100)
+	Expect(err).NotTo(HaveOccurred())
+	for m := range batch.Messages() {
+		Expect(m.DoubleAck(ctx)).To(Succeed())
+	}
+}

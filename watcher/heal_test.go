@@ -1,0 +1,112 @@
+package watcher_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+var _ = Describe("Healing", func() {
+	var (
+		w    *world
+		key  pipeline.Key
+		tape *tape
+	)
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.watch().awaitReady()
+		tape = w.record("curl.want.>")
+		key = w.satisfied(ctx, "cm", "example.com")
+	})
+
+	drift := func(ctx context.Context) func() string {
+		return func() string { return w.want(ctx, key)().GetDrift() }
+	}
+
+	It("leaves alone what the writer does", func() {
+		Consistently(tape.causes).Should(ConsistOf(v1.Cause_CAUSE_NEW))
+	})
+
+	It("asks again for a key that was edited by hand, and says so once", func(ctx SpecContext) {
+		w.patch(ctx, somebody, "cm", object{"data": object{"k": "edited"}})
+		Eventually(drift(ctx)).Should(HavePrefix(somebody + "/Update/"))
+		Expect(w.want(ctx, key)().GetReadFirst()).To(BeTrue(), "what is there may be right already")
+		w.patch(ctx, somebody, "cm", object{"data": object{"other": "value"}})
+		w.answer(ctx, key, "mended")
+		Eventually(func() []string { return w.notes(ctx, "Drifted") }).
+			Should(ConsistOf("key k was changed by somebody else; it is fetched again"))
+		Consistently(func() int { return len(w.notes(ctx, "Drifted")) }).Should(Equal(1))
+		Expect(tape.causes()).To(ConsistOf(v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_HEALED))
+	})
+
+	It("asks again for a key that was deleted", func(ctx SpecContext) {
+		w.patch(ctx, somebody, "cm", object{"data": nil})
+		Eventually(drift(ctx)).Should(Equal("none"))
+		Expect(w.want(ctx, key)().GetReadFirst()).To(BeFalse())
+		Eventually(func() []string { return w.notes(ctx, "Drifted") }).
+			Should(ConsistOf("key k was removed; it is fetched again"))
+	})
+
+	It("asks again for all keys of an object that was replaced by one without our status", func(ctx SpecContext) {
+		_, err := kube.CoreV1().ConfigMaps(w.namespace).Update(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Name: "cm", Namespace: w.namespace, Annotations: map[string]string{annotation.DefaultKey: "k=example.com"},
+		}}, metav1.UpdateOptions{FieldManager: somebody})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(drift(ctx)).Should(Equal("none"))
+		Eventually(func() []string { return w.notes(ctx, "Drifted") }).Should(HaveLen(1))
+	})
+
+	It("accepts a key that somebody else gave the right value, once the writer has found that", func(ctx SpecContext) {
+		w.patch(ctx, somebody, "cm", object{"data": object{"k": "right"}})
+		Eventually(drift(ctx)).ShouldNot(BeEmpty())
+		w.report(ctx, key, func(e *status.Entry) {
+			e.SHA256, e.Drift = digest("right"), w.want(ctx, key)().GetDrift()
+		}, object{})
+		Consistently(tape.causes).Should(ConsistOf(v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_HEALED))
+	})
+
+	It("slows down in a fight, and says that once", func(ctx SpecContext) {
+		for n := range 3 {
+			w.patch(ctx, somebody, "cm", object{"data": object{"k": fmt.Sprint("edit ", n)}})
+			Eventually(tape.causes).Should(HaveLen(n + 2))
+			Eventually(drift(ctx)).ShouldNot(BeEmpty())
+			w.answer(ctx, key, fmt.Sprint("mended ", n))
+		}
+		for n := range 3 {
+			w.patch(ctx, somebody, "cm", object{"data": object{"k": fmt.Sprint("another edit ", n)}})
+		}
+		Eventually(func() []string { return w.notes(ctx, "Contested") }).
+			Should(ConsistOf("key k keeps being changed by somebody else; it is repaired at growing intervals"))
+		Consistently(tape.causes).Should(HaveLen(4))
+		Expect(w.notes(ctx, "Contested")).To(HaveLen(1))
+		Expect(w.notes(ctx, "Drifted")).To(HaveLen(3))
+	})
+})
+
+var _ = Describe("An object without a record of owners", func() {
+	It("is wanted with the advice to read first, and is not said to have drifted", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.create(ctx, "cm", "") // created without any field, it never gets a record
+		w.watch().awaitReady()
+		w.ask(ctx, "cm", "k=example.com")
+		Eventually(func() bool { return w.want(ctx, w.key("cm", "k"))().GetReadFirst() }).Should(BeTrue())
+
+		By("accepting what the writer has found")
+		w.answer(ctx, w.key("cm", "k"), "body")
+		Eventually(func() string { return w.want(ctx, w.key("cm", "k"))().GetDrift() }).Should(Equal("unknown"))
+		w.report(ctx, w.key("cm", "k"), func(e *status.Entry) { e.Drift = "unknown" }, object{})
+		sequence := w.sequence(ctx, pipeline.Requests)()
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(sequence))
+		Expect(w.notes(ctx, "Drifted")).To(BeEmpty())
+	})
+})

@@ -1,0 +1,102 @@
+package watcher_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/watcher"
+)
+
+// options of a watcher under test.
+type options struct {
+	config  watcher.Config
+	cluster *rest.Config
+	pace    watcher.Pace
+}
+
+// instance is a running watcher.
+type instance struct {
+	log    *gbytes.Buffer
+	health *service.Health
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// watch starts a watcher of this world, and ends it with the spec.
+func (w *world) watch(change ...func(*options)) *instance {
+	GinkgoHelper()
+	o := options{cluster: cluster}
+	flags := pflag.NewFlagSet("watcher", pflag.ContinueOnError)
+	o.config.BindFlags(flags)
+	Expect(flags.Parse([]string{"--namespaces", w.namespace})).To(Succeed())
+	o.config.Election.Namespace = w.namespace
+	o.config.Election.Lease, o.config.Election.Renew, o.config.Election.Retry = 3*time.Second, 2*time.Second, 200*time.Millisecond
+	for _, c := range change {
+		c(&o)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	i := &instance{log: gbytes.NewBuffer(), health: service.NewHealth(), cancel: cancel, ended: make(chan error, 1)}
+	go func() {
+		defer GinkgoRecover()
+		i.ended <- i.run(ctx, w, o)
+	}()
+	DeferCleanup(i.stop)
+	return i
+}
+
+func (i *instance) run(ctx context.Context, w *world, o options) error {
+	log := zerolog.New(io.MultiWriter(i.log, GinkgoWriter)).Level(zerolog.InfoLevel).With().Timestamp().Logger()
+	broker := service.NATSOptions{URL: "nats://in.process", Dial: w.nats.Dial()}
+	conn, err := broker.Connect(ctx, "watcher", log, i.health.Part("nats"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	rt := &service.Runtime{Log: log, Health: i.health, Metrics: prometheus.NewRegistry(), NATS: conn, JetStream: js}
+	return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
+}
+
+// stop ends the watcher as SIGTERM does. It may be called again.
+func (i *instance) stop() {
+	GinkgoHelper()
+	i.cancel()
+	var err error
+	Eventually(i.ended).WithTimeout(20 * time.Second).Should(Receive(&err))
+	i.ended <- err
+	if !errors.Is(err, context.Canceled) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// ready tells what /readyz?verbose answers.
+func (i *instance) ready() string {
+	answer := httptest.NewRecorder()
+	i.health.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil))
+	return answer.Body.String()
+}
+
+// awaitReady waits until the watcher publishes, or stands by.
+func (i *instance) awaitReady() *instance {
+	GinkgoHelper()
+	Eventually(i.ready).WithTimeout(10 * time.Second).Should(And(
+		ContainSubstring("[+]configmaps ok"), ContainSubstring("[+]streams ok"), HaveSuffix("\nok")))
+	return i
+}

@@ -1,0 +1,307 @@
+package plan_test
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/known"
+	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+)
+
+const (
+	epoch = 1000
+	url   = "https://example.com"
+)
+
+var (
+	sum  = strings.Repeat("ab", 32)
+	sum2 = strings.Repeat("cd", 32)
+
+	ours    = annotation.Ownership{State: annotation.Ours}
+	none    = annotation.Ownership{State: annotation.None, Fingerprint: "none"}
+	unknown = annotation.Ownership{State: annotation.Unknown, Fingerprint: "unknown"}
+	foreign = annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl/Update/T1"}
+	later   = annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl/Update/T2"}
+)
+
+// written is the entry of a key that holds the body of url, written for the
+// trigger with the sequence 7.
+func written(change ...func(*status.Entry)) *status.Entry {
+	e := &status.Entry{URL: url, SHA256: sum, ETag: "etag", Fence: status.Fence{Epoch: epoch, Seq: 7}}
+	for _, c := range change {
+		c(e)
+	}
+	return e
+}
+
+func fails(reason string) func(*status.Entry) { return func(e *status.Entry) { e.Error = reason } }
+
+// wanted is a want for url that the stream has at the sequence 7.
+func wanted(change ...func(*known.Want)) *known.Want {
+	w := known.Of(&v1.Want{Uid: "uid", Url: url, Epoch: epoch}, epoch, 7, time.Unix(0, 0))
+	for _, c := range change {
+		c(&w)
+	}
+	return &w
+}
+
+func at(seq uint64) func(*known.Want)         { return func(w *known.Want) { w.Fence.Seq = seq } }
+func drift(f string) func(*known.Want)        { return func(w *known.Want) { w.Drift = f } }
+func lost(w *known.Want)                      { w.Lost = true }
+func answered(w *known.Want)                  { w.Answered = true }
+func refreshes(w *known.Want)                 { w.Refreshes = true }
+func now(value string) func(*known.Want)      { return func(w *known.Want) { w.Now = value } }
+func asksElse(w *known.Want)                  { w.Sum = [16]byte{1} }
+func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.Request = r } }
+
+// call is an object with the one key k.
+type call struct {
+	object *observe.Object
+	wants  map[string]known.Want
+}
+
+func about(owner annotation.Ownership, entry *status.Entry, want *known.Want, change ...func(*call)) call {
+	c := call{wants: map[string]known.Want{}, object: &observe.Object{
+		NamespacedName:  types.NamespacedName{Namespace: "ns", Name: "cm"},
+		UID:             "uid",
+		ResourceVersion: "5",
+		Request:         annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: url}}},
+		Status:          status.Status{Keys: map[string]status.Entry{}},
+		Owners:          map[string]annotation.Ownership{"k": owner},
+		Written:         time.Unix(1, 0),
+	}}
+	if entry != nil {
+		c.object.Status.Keys["k"] = *entry
+		c.object.StatusText = c.object.Status.String()
+	}
+	if want != nil {
+		c.wants["k"] = *want
+	}
+	for _, change := range change {
+		change(&c)
+	}
+	return c
+}
+
+// decision is a plan in short.
+type decision struct {
+	cause                     v1.Cause // of the one want, if any
+	settled, readFirst        bool
+	drift                     string
+	last                      uint64
+	notices                   []string
+	retract, remove           []string
+	markSettled, markAnswered []string
+}
+
+func (c call) decide(t *testing.T) decision {
+	t.Helper()
+	p := plan.Make(c.object, c.wants, epoch)
+	d := decision{retract: p.Retract, remove: p.Remove, markSettled: p.Settled, markAnswered: p.Answered}
+	for _, n := range p.Notices {
+		d.notices = append(d.notices, n.Reason+" "+n.Key)
+	}
+	if len(p.Publish) > 1 {
+		t.Fatalf("%d wants for one key", len(p.Publish))
+	}
+	for _, w := range p.Publish {
+		if w.Cause == v1.Cause_CAUSE_UNSPECIFIED || w.Uid != "uid" || w.ResourceVersion != "5" || w.Epoch != epoch || w.Url == "" {
+			t.Errorf("want lacks something: %v", w.Want)
+		}
+		d.cause, d.settled, d.readFirst, d.drift, d.last = w.Cause, w.Settled != nil, w.ReadFirst, w.Drift, w.Last
+		if d.settled && (w.Settled.GetSha256() != sum || w.Settled.GetEtag() != "etag") {
+			t.Errorf("settled as %v", w.Settled)
+		}
+	}
+	return d
+}
+
+func TestMakeOneKey(t *testing.T) {
+	t.Parallel()
+	k := []string{"k"}
+	drifted := []string{"Drifted k"}
+	with := func(change func(*annotation.Request)) func(*call) {
+		return func(c *call) { change(&c.object.Request) }
+	}
+	cases := map[string]struct {
+		call
+		want decision
+	}{
+		"new":                       {about(none, nil, nil), decision{cause: v1.Cause_CAUSE_NEW}},
+		"waiting":                   {about(none, nil, wanted()), decision{}},
+		"another url":               {about(none, nil, wanted(asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
+		"written, then another url": {about(ours, written(func(e *status.Entry) { e.URL = "https://old" }), wanted(asksElse, at(8))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 8}},
+		"another value of curl-now": {about(none, nil, wanted(now("1"))), decision{cause: v1.Cause_CAUSE_NOW, last: 7}},
+		"nothing on its way":        {about(none, nil, wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
+
+		"failing":                           {about(none, &status.Entry{Error: "Timeout", Fence: status.Fence{Epoch: epoch, Seq: 7}}, wanted()), decision{markAnswered: k}},
+		"failing, forgotten by the stream":  {about(none, &status.Entry{Error: "Timeout"}, nil), decision{cause: v1.Cause_CAUSE_NEW}},
+		"failing, nothing on its way":       {about(none, &status.Entry{Error: "Timeout"}, wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
+		"immutable, nothing on its way":     {about(none, &status.Entry{Error: "Immutable"}, wanted(lost)), decision{}},
+		"written, later attempts fail":      {about(ours, written(fails("Timeout")), wanted(answered)), decision{}},
+		"the same, forgotten by the stream": {about(ours, written(fails("Timeout")), nil), decision{cause: v1.Cause_CAUSE_NEW}},
+		"the same, nothing on its way":      {about(ours, written(fails("Timeout")), wanted(lost, answered)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
+
+		"as it should be":                          {about(ours, written(), wanted(answered)), decision{}},
+		"as it should be for the first time":       {about(ours, written(), wanted()), decision{markAnswered: k, markSettled: k}},
+		"as it should be, by an older answer":      {about(ours, written(), wanted(at(8), drift("none"))), decision{markSettled: k}},
+		"as it should be, forgotten by the stream": {about(ours, written(), nil), decision{cause: v1.Cause_CAUSE_NEW, settled: true}},
+		"as it should be, other interval":          {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Refresh = time.Minute })), decision{cause: v1.Cause_CAUSE_CHANGED, settled: true, last: 7}},
+		"as it should be, with that digest":        {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum} })), decision{cause: v1.Cause_CAUSE_CHANGED, settled: true, last: 7}},
+		"another digest is asked for":              {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum2} })), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
+		"as it should be, to be fetched now":       {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Now = "1" })), decision{cause: v1.Cause_CAUSE_NOW, last: 7}},
+		"refreshed, but no timer":                  {about(ours, written(), wanted(answered, lost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, settled: true, last: 7}},
+		"fetched once, no timer":                   {about(ours, written(), wanted(answered, lost)), decision{}},
+		"want of another epoch":                    {about(ours, written(), new(known.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, settled: true, last: 3, markAnswered: k}},
+		"want of another epoch, unanswered":        {about(none, nil, new(known.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},
+		"garbage":                                  {about(none, nil, new(known.Unreadable(epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},
+
+		"deleted":                                            {about(none, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, notices: drifted}},
+		"deleted, forgotten by the stream":                   {about(none, written(), nil), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", notices: drifted}},
+		"deleted, being repaired":                            {about(none, written(), wanted(at(8), drift("none"))), decision{notices: drifted}},
+		"deleted again after a repair":                       {about(none, written(), wanted(answered, drift("none"))), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, notices: drifted}},
+		"deleted, the repair fails":                          {about(none, written(fails("Timeout")), wanted(answered, drift("none"))), decision{notices: drifted}},
+		"deleted, the repair got lost":                       {about(none, written(), wanted(at(8), drift("none"), lost)), decision{cause: v1.Cause_CAUSE_AUDIT, drift: "none", last: 8, notices: drifted}},
+		"deleted, to be fetched now":                         {about(none, written(), wanted(at(8), drift("none"), now("1"))), decision{cause: v1.Cause_CAUSE_NOW, drift: "none", last: 8, notices: drifted}},
+		"deleted, another fetch under way":                   {about(none, written(), wanted(at(8))), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 8, notices: drifted}},
+		"deleted, no trace of who did":                       {about(none, written(), wanted(answered), func(c *call) { c.object.Written = time.Time{} }), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", readFirst: true, last: 7, notices: drifted}},
+		"edited":                                             {about(foreign, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: foreign.Fingerprint, readFirst: true, last: 7, notices: drifted}},
+		"edited, being repaired":                             {about(foreign, written(), wanted(at(8), drift(foreign.Fingerprint))), decision{notices: drifted}},
+		"edited again, being repaired":                       {about(later, written(), wanted(at(8), drift(foreign.Fingerprint))), decision{notices: drifted}},
+		"edited to what is right":                            {about(foreign, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered, drift(foreign.Fingerprint))), decision{markSettled: k}},
+		"edited again after that":                            {about(later, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: later.Fingerprint, readFirst: true, last: 7, notices: drifted}},
+		"edited while it asked for another url":              {about(foreign, written(func(e *status.Entry) { e.URL = "https://old" }), wanted(asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7, markAnswered: k}},
+		"record of owners emptied":                           {about(unknown, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "unknown", readFirst: true, last: 7}},
+		"record of owners emptied, found to be right":        {about(unknown, written(func(e *status.Entry) { e.Drift = "unknown" }), wanted(answered)), decision{}},
+		"never a record of owners":                           {about(unknown, nil, nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
+		"backup restored":                                    {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), nil), decision{cause: v1.Cause_CAUSE_HEALED, drift: foreign.Fingerprint, readFirst: true, notices: drifted}},
+		"backup of another cluster restored, being repaired": {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), wanted(drift(foreign.Fingerprint))), decision{notices: drifted}},
+
+		"replaced without our status":             {about(none, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, notices: drifted}},
+		"status removed, value kept":              {about(ours, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, last: 7}},
+		"replaced and asking for another url":     {about(none, nil, wanted(answered, asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
+		"status removed, forgotten by the stream": {about(ours, nil, nil), decision{cause: v1.Cause_CAUSE_NEW}},
+
+		"exists, not ours":         {about(foreign, nil, nil), decision{notices: []string{"KeyExists k"}}},
+		"exists, was wanted":       {about(foreign, nil, wanted()), decision{notices: []string{"KeyExists k"}, retract: k}},
+		"exists, fetch had failed": {about(foreign, &status.Entry{Error: "Timeout"}, nil), decision{notices: []string{"KeyExists k"}}},
+
+		"suspended":             {about(none, nil, wanted(), with(func(r *annotation.Request) { r.Suspended = true })), decision{retract: k}},
+		"suspended and invalid": {about(none, nil, nil, func(c *call) { c.object.Request.Suspended, c.object.Invalid = true, errors.New("bad") }), decision{}},
+		"suspended and drifted": {about(none, written(), nil, with(func(r *annotation.Request) { r.Suspended = true })), decision{}},
+		"invalid":               {about(ours, written(), wanted(answered), asking(annotation.Request{}), func(c *call) { c.object.Invalid = errors.New("bad") }), decision{notices: []string{"InvalidAnnotation "}, retract: k}},
+		"pair taken out":        {about(ours, written(), wanted(answered), asking(annotation.Request{Present: true})), decision{retract: k, remove: k}},
+		"pair taken out, forgotten by the stream": {about(ours, written(), nil, asking(annotation.Request{})), decision{remove: k}},
+		"pair taken out before it was written":    {about(none, nil, wanted(), asking(annotation.Request{})), decision{retract: k}},
+	}
+	for name, c := range cases {
+		if got := c.decide(t); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestMakeManyKeys(t *testing.T) {
+	t.Parallel()
+	c := about(none, nil, nil, asking(annotation.Request{Present: true, Pairs: []annotation.Pair{
+		{Key: "a", URL: url}, {Key: "b", URL: url}, {Key: "taken", URL: url},
+	}}))
+	c.object.Owners = map[string]annotation.Ownership{"a": none, "b": none, "taken": foreign}
+	c.object.Status.Keys["gone"] = *written()
+	c.wants["gone"], c.wants["taken"] = *wanted(), *wanted()
+	p := plan.Make(c.object, c.wants, epoch)
+	var published []string
+	for _, w := range p.Publish {
+		published = append(published, w.Key)
+	}
+	for name, pair := range map[string][2][]string{
+		"published": {published, {"a", "b"}},
+		"retracted": {p.Retract, {"gone", "taken"}},
+		"removed":   {p.Remove, {"gone"}},
+	} {
+		got := slices.Sorted(slices.Values(pair[0]))
+		if !slices.Equal(got, pair[1]) {
+			t.Errorf("%s %v, want %v", name, got, pair[1])
+		}
+	}
+}
+
+func TestMakeOfNothingRetractsAll(t *testing.T) {
+	t.Parallel()
+	p := plan.Make(nil, map[string]known.Want{"b": *wanted(), "a": *wanted()}, epoch)
+	if want := (plan.Plan{Retract: []string{"a", "b"}}); !reflect.DeepEqual(p, want) {
+		t.Errorf("got %+v, want %+v", p, want)
+	}
+}
+
+func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text      string
+		carried   bool
+		readFirst bool
+	}{
+		"as it is":                {`{"other":{"error":"Timeout"}}`, true, false},
+		"none":                    {"", true, false},
+		"too long":                {strings.Repeat("x", 32<<10+1), false, true},
+		"not what protobuf takes": {"\xff", false, true},
+	} {
+		call := about(none, nil, nil)
+		call.object.StatusText = c.text
+		w := plan.Make(call.object, nil, epoch).Publish[0]
+		if got := w.Status == c.text; got != c.carried || w.ReadFirst != c.readFirst {
+			t.Errorf("%s: carried %t, read first %t", name, got, w.ReadFirst)
+		}
+	}
+}
+
+func TestNoticesKeepTheirNameWhileTheStateLasts(t *testing.T) {
+	t.Parallel()
+	notice := func(c call) plan.Notice {
+		t.Helper()
+		p := plan.Make(c.object, c.wants, epoch)
+		if len(p.Notices) != 1 {
+			t.Fatalf("%d notices", len(p.Notices))
+		}
+		return p.Notices[0]
+	}
+	invalid := func(text string, changed int64) call {
+		return about(none, nil, nil, func(c *call) { c.object.Invalid, c.object.Written = errors.New(text), time.Unix(changed, 0) })
+	}
+	next := func(e *status.Entry) { e.Fence.Seq = 9 }
+	for name, c := range map[string]struct {
+		a, b plan.Notice
+		same bool
+	}{
+		"invalid, edited elsewhere":    {notice(invalid("bad", 1)), notice(invalid("bad", 2)), true},
+		"invalid in another way":       {notice(invalid("bad", 1)), notice(invalid("worse", 1)), false},
+		"taken, written again":         {notice(about(foreign, nil, nil)), notice(about(later, nil, nil)), true},
+		"drifted, written again":       {notice(about(foreign, written(), nil)), notice(about(later, written(), nil)), true},
+		"drifted again after a repair": {notice(about(none, written(), nil)), notice(about(none, written(next), nil)), false},
+	} {
+		if same := c.a.Occurrence == c.b.Occurrence; same != c.same {
+			t.Errorf("%s: the same is %t, want %t", name, same, c.same)
+		}
+	}
+}
+
+func TestRemovedTellsTheWriterWhatItNeeds(t *testing.T) {
+	t.Parallel()
+	c := about(ours, written(), nil, asking(annotation.Request{}))
+	r := plan.Removed(c.object, "k", epoch, 12)
+	w := r.GetWant()
+	if r.GetRemoved() == nil || r.GetSequence() != 12 || w.GetUid() != "uid" || w.GetKey() != "k" ||
+		w.GetResourceVersion() != "5" || w.GetStatus() != c.object.StatusText || w.GetEpoch() != epoch {
+		t.Errorf("got %v", r)
+	}
+}

@@ -1,0 +1,86 @@
+package queue_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
+)
+
+func name(text string) types.NamespacedName {
+	namespace, name, _ := strings.Cut(text, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	// A step is a name to push, with ! before it one to mark as urgent, with ?
+	// one to touch, and - to pop.
+	for title, c := range map[string]struct{ steps, want string }{
+		"backlog by namespace and name":     {"b/x a/z b/a a/b-1 a/b", "a/b a/b-1 a/z b/a b/x"},
+		"urgent first, in order of arrival": {"a/a !z/z z/z !y/y y/y a/b", "z/z y/y a/a a/b"},
+		"promoted while it waits":           {"a/a a/b a/c !a/c ?a/c", "a/c a/a a/b"},
+		"promoted in order":                 {"a/a a/b a/c !a/c ?a/c !a/b ?a/b ?a/c", "a/c a/b a/a"},
+		"touched without a mark":            {"a/a a/b ?a/b", "a/a a/b"},
+		"touched when it does not wait":     {"!a/b ?a/b a/a", "a/a"},
+		"urgent once":                       {"!b/b b/b - a/a b/b", "a/a b/b"},
+		"marked before it waits":            {"!b/b a/a b/b", "b/b a/a"},
+	} {
+		q := queue.New()
+		for step := range strings.FieldsSeq(c.steps) {
+			switch rest := step[1:]; step[0] {
+			case '!':
+				q.Urgent(name(rest))
+			case '?':
+				q.Touch(name(rest))
+			case '-':
+				q.Pop()
+			default:
+				q.Push(name(step))
+			}
+		}
+		var got []string
+		for q.Len() > 0 {
+			got = append(got, q.Pop().String())
+		}
+		if want := strings.Fields(c.want); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", title, got, want)
+		}
+	}
+}
+
+func TestUnderAWorkqueue(t *testing.T) {
+	t.Parallel()
+	order := queue.New()
+	work := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Queue: order})
+	t.Cleanup(work.ShutDown)
+	next := func(want string) {
+		t.Helper()
+		if got, _ := work.Get(); got.String() != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+	}
+	for _, n := range []string{"b/b", "a/a", "a/c", "a/b"} {
+		work.Add(name(n))
+	}
+	work.Add(name("a/a")) // waits once
+	next("a/a")
+
+	order.Urgent(name("b/b")) // a live edit of one that waits
+	work.Add(name("b/b"))
+	order.Urgent(name("a/a")) // and of one that is being worked on
+	work.Add(name("a/a"))
+	next("b/b")
+	next("a/b")
+	work.Done(name("a/a"))
+	next("a/a")
+	work.Done(name("a/a"))
+	next("a/c")
+	if work.Len() != 0 {
+		t.Errorf("%d left", work.Len())
+	}
+}

@@ -1,0 +1,135 @@
+package reconcile_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+func (b *bench) invalid(text string) {
+	b.object.Invalid = errors.New(text)
+	b.object.Written = b.clock.Now()
+}
+
+func (b *bench) valid() {
+	b.object.Invalid = nil
+	b.object.Written = b.clock.Now()
+}
+
+func TestAStateIsSaidOnceWhileItLasts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for range 3 {
+		b.invalid("bad")
+		b.lookFresh()
+		b.clock.Step(time.Second)
+	}
+	b.invalid("worse")
+	b.lookFresh()
+	if len(b.told) != 2 || b.told[0].Note != "bad" || b.told[1].Note != "worse" || !b.told[0].Warning || b.told[0].UID != "uid" {
+		t.Errorf("told %+v", b.told)
+	}
+}
+
+func TestAStateThatCameBackIsSaidUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for range 2 {
+		b.invalid("bad")
+		b.lookFresh()
+		b.clock.Step(time.Second)
+		b.valid()
+		b.lookFresh()
+	}
+	if len(b.told) != 2 || b.told[0].Occurrence == b.told[1].Occurrence {
+		t.Errorf("told %+v", b.told)
+	}
+}
+
+func TestARestartNamesAStateAsBefore(t *testing.T) {
+	t.Parallel()
+	one, two := newBench(t), newBench(t)
+	one.invalid("bad")
+	one.look()
+	two.clock.Step(time.Hour) // the object was edited elsewhere
+	two.invalid("bad")
+	two.look()
+	if one.told[0].Occurrence != two.told[0].Occurrence {
+		t.Errorf("%q, then %q", one.told[0].Occurrence, two.told[0].Occurrence)
+	}
+}
+
+func TestManyStatesOfOneObjectAreSaidInTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for n := range 200 {
+		b.invalid(fmt.Sprint("bad ", n))
+		b.look()
+	}
+	if len(b.told) != 1 {
+		t.Fatalf("told %d times within one burst", len(b.told))
+	}
+	for n := range 200 {
+		b.invalid(fmt.Sprint("worse ", n))
+		b.lookFresh()
+	}
+	if len(b.told) != 201 {
+		t.Errorf("told %d times", len(b.told))
+	}
+}
+
+func TestWhatCannotBeSaidIsSaidLater(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.refuse = errors.New("forbidden")
+	b.invalid("bad")
+	for range 2 {
+		if _, err := b.Reconcile(t.Context(), cm); !errors.Is(err, b.refuse) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	b.refuse = nil
+	if b.lookFresh(); !slices.Equal(b.reasons(), []string{"InvalidAnnotation"}) {
+		t.Errorf("told %v", b.reasons())
+	}
+}
+
+func TestWhatIsOverIsNotSaidLaterButWhatHappenedIs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ask("https://example.com", "k")
+	b.look()
+	b.answer("k")
+	b.lookFresh()
+	b.refuse = errors.New("forbidden")
+	reconcile := func() {
+		b.clock.Step(coalesce)
+		_, _ = b.Reconcile(t.Context(), cm)
+	}
+	b.lose("k")
+	reconcile() // drifted
+	b.answer("k")
+	reconcile() // repaired
+	b.invalid("bad")
+	reconcile()
+	b.valid()
+	reconcile()
+	b.refuse = nil
+	if b.lookFresh(); !slices.Equal(b.reasons(), []string{"Drifted"}) {
+		t.Errorf("told %v", b.reasons())
+	}
+}
+
+func TestNothingIsSaidAboutWhatIsGone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.refuse = errors.New("forbidden")
+	b.invalid("bad")
+	_, _ = b.Reconcile(t.Context(), cm)
+	b.refuse, b.object = nil, nil
+	if b.lookFresh(); len(b.told) != 0 {
+		t.Errorf("told %+v", b.told)
+	}
+}

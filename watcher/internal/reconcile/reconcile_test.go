@@ -1,0 +1,160 @@
+package reconcile_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/known"
+)
+
+func TestTheFirstEditIsPublishedAtOnceAndABurstIsGathered(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ask("https://example.com/1", "k")
+	if again := b.look(); again != 0 || b.published() != 1 {
+		t.Fatalf("published %d, waits %s", b.published(), again)
+	}
+	b.clock.Step(coalesce / 5)
+	b.ask("https://example.com/2", "k")
+	if again := b.look(); again != coalesce*4/5 || b.published() != 1 {
+		t.Fatalf("published %d, waits %s", b.published(), again)
+	}
+	b.ask("https://example.com/3", "k")
+	b.clock.Step(coalesce * 4 / 5)
+	if again := b.look(); again != 0 || b.published() != 2 {
+		t.Fatalf("published %d, waits %s", b.published(), again)
+	}
+}
+
+func TestWhatCouldNotBePublishedIsNotTakenForABurst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ask("https://example.com", "k")
+	b.broker.Stop()
+	for range 3 {
+		if again, err := b.Reconcile(t.Context(), cm); err == nil || again != 0 {
+			t.Fatalf("waits %s, error %v", again, err)
+		}
+	}
+}
+
+func TestAnotherWatcherWasFaster(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	other := func(url string, last uint64) {
+		t.Helper()
+		w := &v1.Want{Namespace: cm.Namespace, Name: cm.Name, Key: "k", Uid: "uid", Url: url, Epoch: b.index.Epoch()}
+		if _, err := b.Client.PublishWant(t.Context(), w, last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.ask("https://example.com", "k")
+	other("https://example.com", 0)
+	if b.look(); b.published() != 1 {
+		t.Fatal("published again what another watcher had published")
+	}
+	other("https://example.com/other", 1)
+	b.ask("https://example.com/new", "k")
+	b.clock.Step(coalesce)
+	if _, err := b.Reconcile(t.Context(), cm); !errors.Is(err, pipeline.ErrSuperseded) {
+		t.Fatalf("got %v", err)
+	}
+	if b.look(); b.published() != 3 || b.cause("k") != v1.Cause_CAUSE_CHANGED {
+		t.Errorf("published %d", b.published())
+	}
+}
+
+func TestGarbageAndTombstonesAreOverwritten(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ask("https://example.com", "garbage", "tombstone")
+	if _, err := b.Client.JetStream().Publish(t.Context(), key("garbage").Want(), []byte("garbage")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Client.PublishTombstone(t.Context(), key("tombstone"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if b.look(); b.published() != 4 {
+		t.Errorf("published %d", b.published())
+	}
+}
+
+func TestOneKeyThatFailsDoesNotHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ask("https://example.com", "a", "b")
+	b.object.Request.Pairs[0].URL = "https://example.com/" + strings.Repeat("x", pipeline.MaxRequestBytes)
+	if _, err := b.Reconcile(t.Context(), cm); !errors.Is(err, pipeline.ErrTooLarge) {
+		t.Errorf("got %v", err)
+	}
+	if b.cause("b") != v1.Cause_CAUSE_NEW {
+		t.Error("b is not published")
+	}
+}
+
+func TestARemovalIsSaidOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	results := func() uint64 {
+		t.Helper()
+		stream, err := b.Client.JetStream().Stream(t.Context(), pipeline.Results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.LastSeq
+	}
+	b.ask("https://example.com", "k")
+	b.look()
+	b.answer("k")
+	b.ask("https://example.com")
+	if again := b.lookFresh(); again != repeat || results() != 1 {
+		t.Fatalf("%d results, waits %s", results(), again)
+	}
+	b.clock.Step(time.Minute)
+	if again := b.look(); again != repeat-time.Minute || results() != 1 {
+		t.Fatalf("%d results, waits %s", results(), again)
+	}
+
+	// The broker drops a second one for the same tombstone, for a while.
+	if _, err := b.Client.PublishTombstone(t.Context(), key("k"), b.published()); err != nil {
+		t.Fatal(err)
+	}
+	b.clock.Step(repeat)
+	if again := b.look(); again != repeat || results() != 2 {
+		t.Fatalf("%d results, waits %s", results(), again)
+	}
+
+	b.index.Reset(b.index.Epoch()+1, nil) // the streams were created anew
+	if b.lookFresh(); results() != 3 {
+		t.Fatalf("%d results", results())
+	}
+	delete(b.object.Status.Keys, "k")
+	if again := b.lookFresh(); again != 0 || results() != 3 {
+		t.Errorf("%d results, waits %s", results(), again)
+	}
+}
+
+func TestAnAnswerIsRemembered(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ask("https://example.com", "k")
+	b.look()
+	b.answer("k")
+	if b.lookFresh(); !b.index.Object(cm)["k"].Answered {
+		t.Fatal("not remembered")
+	}
+	b.index.Update(key("k"), func(w *known.Want) { w.Drift = "none" })
+	if b.lookFresh(); b.index.Object(cm)["k"].Drift != "" {
+		t.Error("the next drift would be taken for this one")
+	}
+	clear(b.object.Status.Keys) // replaced by an object without our status
+	b.lose("k")
+	if b.lookFresh(); b.cause("k") != v1.Cause_CAUSE_HEALED || !slices.Equal(b.reasons(), []string{"Drifted"}) {
+		t.Errorf("%s, told %v", b.cause("k"), b.reasons())
+	}
+}

@@ -1,0 +1,178 @@
+package reconcile_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/known"
+	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	coalesce = 250 * time.Millisecond
+	repeat   = 10 * time.Minute
+)
+
+var cm = types.NamespacedName{Namespace: "ns", Name: "cm"}
+
+func key(k string) pipeline.Key {
+	return pipeline.Key{Namespace: cm.Namespace, Name: cm.Name, Key: k}
+}
+
+// bench is a reconciler with a real broker, its own clock, and one object.
+type bench struct {
+	*reconcile.Reconciler
+	t      *testing.T
+	broker *natstest.Server
+	index  *known.Index
+	clock  *clocktesting.FakeClock
+	object *observe.Object
+	told   []kube.Event
+	refuse error
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	broker, err := natstest.Run(natstest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = broker.Close() })
+	js, closeConn, err := broker.JetStream(nats.ReconnectBufSize(-1)) // fail at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closeConn)
+	epoch, err := pipeline.Ensure(t.Context(), js, pipeline.Topology{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := reconcile.NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, broker: broker, index: known.NewIndex(), clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
+	b.index.Reset(epoch, nil)
+	b.object = &observe.Object{
+		NamespacedName: cm, UID: "uid", ResourceVersion: "1", Written: b.clock.Now(),
+		Request: annotation.Request{Present: true},
+		Status:  status.Status{Keys: map[string]status.Entry{}},
+		Owners:  map[string]annotation.Ownership{},
+	}
+	b.Reconciler = reconcile.New(reconcile.Config{
+		Objects: b, Index: b.index, Client: pipeline.NewClient(js), Recorder: b,
+		Coalesce: coalesce, Repeat: repeat, Clock: b.clock, Log: zerolog.Nop(), Metrics: metrics,
+	})
+	return b
+}
+
+// Get returns the object.
+func (b *bench) Get(types.NamespacedName) *observe.Object { return b.object }
+
+// Record takes an Event, unless it is to refuse.
+func (b *bench) Record(_ context.Context, e kube.Event) error {
+	if b.refuse == nil {
+		b.told = append(b.told, e)
+	}
+	return b.refuse
+}
+
+// ask lets the object ask for keys and nothing else.
+func (b *bench) ask(url string, keys ...string) {
+	b.object.Request.Pairs = nil
+	for _, k := range keys {
+		b.object.Request.Pairs = append(b.object.Request.Pairs, annotation.Pair{Key: k, URL: url})
+		b.object.Owners[k] = annotation.Ownership{State: annotation.None, Fingerprint: "none"}
+	}
+}
+
+// answer lets the object hold what the stream has as wanted for a key.
+func (b *bench) answer(k string) {
+	b.t.Helper()
+	want, seq, err := b.Client.LastWant(b.t.Context(), key(k))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.object.Status.Keys[k] = status.Entry{
+		URL: want.GetUrl(), SHA256: "sum", Fence: status.Fence{Epoch: want.GetEpoch(), Seq: seq},
+	}
+	b.object.Owners[k] = annotation.Ownership{State: annotation.Ours}
+}
+
+// lose lets somebody delete a key.
+func (b *bench) lose(k string) {
+	b.object.Owners[k] = annotation.Ownership{State: annotation.None, Fingerprint: "none"}
+}
+
+// look reconciles the object, which must succeed.
+func (b *bench) look() (again time.Duration) {
+	b.t.Helper()
+	again, err := b.Reconcile(b.t.Context(), cm)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return again
+}
+
+// lookFresh is look after enough time that nothing coalesces.
+func (b *bench) lookFresh() time.Duration {
+	b.t.Helper()
+	b.clock.Step(coalesce)
+	return b.look()
+}
+
+// published returns the last sequence of the stream of requests.
+func (b *bench) published() uint64 {
+	b.t.Helper()
+	stream, err := b.Client.JetStream().Stream(b.t.Context(), pipeline.Requests)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return stream.CachedInfo().State.LastSeq
+}
+
+func (b *bench) cause(k string) v1.Cause {
+	b.t.Helper()
+	want, _, err := b.Client.LastWant(b.t.Context(), key(k))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return want.GetCause()
+}
+
+// reasons returns the reasons of the Events so far.
+func (b *bench) reasons() []string {
+	reasons := []string{}
+	for _, e := range b.told {
+		reasons = append(reasons, e.Reason)
+	}
+	return reasons
+}
+
+// awaitBroker looks until the broker answers again.
+func (b *bench) awaitBroker() (again time.Duration) {
+	b.t.Helper()
+	gomega.NewWithT(b.t).Eventually(func() (err error) {
+		again, err = b.Reconcile(b.t.Context(), cm)
+		return err
+	}).WithTimeout(5 * time.Second).Should(gomega.Succeed())
+	return again
+}

@@ -1,0 +1,101 @@
+package watcher_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+var _ = Describe("Telling the owner", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	Describe("of an annotation that cannot be read", func() {
+		const sentence = "annotation value 'not correct' does not match expected format key=url"
+
+		It("takes one Event, however often the object or the watcher changes", func(ctx SpecContext) {
+			first := w.watch().awaitReady()
+			w.create(ctx, "cm", "not correct")
+			Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
+			event := w.events(ctx, "InvalidAnnotation")[0]
+			Expect(event.Type).To(Equal("Warning"))
+			Expect(event.Regarding.Kind).To(Equal("ConfigMap"))
+			Expect(event.Regarding.Name).To(Equal("cm"))
+
+			w.patch(ctx, somebody, "cm", object{"data": object{"other": "value"}})
+			first.stop()
+			w.watch().awaitReady()
+			w.watch().awaitReady()
+			w.patch(ctx, somebody, "cm", object{"data": object{"other": "another value"}})
+			Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
+			Expect(w.want(ctx, w.key("cm", "not"))()).To(BeNil())
+		})
+
+		It("does not touch what was written before", func(ctx SpecContext) {
+			w.watch().awaitReady()
+			key := w.satisfied(ctx, "cm", "example.com")
+			w.ask(ctx, "cm", "not correct")
+			Eventually(w.retracted(ctx, key)).Should(BeTrue())
+			Consistently(func() int { return len(w.results(ctx)) }).Should(BeZero())
+
+			By("asking again once it can be read, without a fetch of what is there")
+			w.ask(ctx, "cm", "k=example.com")
+			Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
+			Expect(w.want(ctx, key)().GetSettled().GetSha256()).To(Equal(digest("body of example.com")))
+		})
+	})
+
+	It("that a key exists and is not ours takes one Event, and nothing is wanted", func(ctx SpecContext) {
+		w.watch().awaitReady()
+		tape := w.record("curl.want.>")
+		w.create(ctx, "cm", "taken=example.com free=example.com", withData("taken", "by hand"))
+		Eventually(w.url(ctx, w.key("cm", "free"))).ShouldNot(BeEmpty())
+		Eventually(func() []string { return w.notes(ctx, "KeyExists") }).Should(ConsistOf(
+			"key taken exists already and was not written by curl-me-that; it is left as it is until somebody removes it"))
+		w.patch(ctx, somebody, "cm", object{"data": object{"taken": "by hand again"}})
+		Consistently(func() int { return len(w.notes(ctx, "KeyExists")) }).Should(Equal(1))
+		Expect(tape.urls()).To(HaveLen(1))
+
+		By("wanting it as soon as it is free")
+		w.patch(ctx, somebody, "cm", object{"data": nil})
+		Eventually(w.url(ctx, w.key("cm", "taken"))).Should(Equal("https://example.com"))
+	})
+
+	It("waits until it is allowed, and holds nothing up", func(ctx SpecContext) {
+		const user = "a watcher that may not write Events"
+		w.grant(ctx, user, "read", rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"}, APIGroups: []string{""}})
+		w.watch(func(o *options) {
+			o.cluster = rest.CopyConfig(cluster)
+			o.cluster.Impersonate.UserName = user
+		}).awaitReady()
+		w.create(ctx, "cm", "taken=example.com k=example.com/0", withData("taken", "by hand"))
+		for _, url := range []string{"example.com/1", "example.com/2"} {
+			w.ask(ctx, "cm", "taken=example.com k="+url)
+			Eventually(w.url(ctx, w.key("cm", "k"))).Should(Equal("https://" + url))
+		}
+		Expect(w.events(ctx, "KeyExists")).To(BeEmpty())
+
+		w.grant(ctx, user, "tell", rbacv1.PolicyRule{Verbs: []string{"create"}, Resources: []string{"events"}, APIGroups: []string{"events.k8s.io"}})
+		Eventually(func() []string { return w.notes(ctx, "KeyExists") }).WithTimeout(20 * time.Second).Should(HaveLen(1))
+	})
+})
+
+// grant gives a user a right in the namespace of this world.
+func (w *world) grant(ctx context.Context, user, name string, rule rbacv1.PolicyRule) {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Name: name, Namespace: w.namespace}
+	_, err := kube.RbacV1().Roles(w.namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = kube.RbacV1().RoleBindings(w.namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}

@@ -1,0 +1,85 @@
+package watcher_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+var _ = Describe("The process", Ordered, func() {
+	var binary string
+
+	BeforeAll(func() {
+		var err error
+		binary, err = gexec.Build("github.com/kv8s/curl-me-that/watcher/cmd/watcher")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(gexec.CleanupBuildArtifacts)
+	})
+
+	run := func(env []string, args ...string) *gexec.Session {
+		GinkgoHelper()
+		command := exec.Command(binary, args...)
+		command.Env = append(os.Environ(), env...)
+		session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { session.Kill().Wait() })
+		return session
+	}
+
+	DescribeTable("ends with one sentence when it is asked for what cannot be",
+		func(sentence string, env []string, args ...string) {
+			session := run(env, args...)
+			Eventually(session).WithTimeout(5 * time.Second).Should(gexec.Exit(1))
+			Expect(string(session.Err.Contents())).To(MatchRegexp(`(?m)^watcher: ` + sentence + `\n\z`))
+		},
+		Entry("a flag", "--workers: 0, at least 1 is needed", nil, "--workers=0"),
+		Entry("its twin in the environment", "--workers: 0, at least 1 is needed", []string{"CURLMETHAT_WORKERS=0"}),
+		Entry("a twin that is no number", `environment variable CURLMETHAT_WORKERS: "many" is not valid for --workers`, []string{"CURLMETHAT_WORKERS=many"}),
+		Entry("a flag that there is not", "unknown flag: --worker", nil, "--worker=1"),
+		Entry("an argument", `unknown command "all" for "watcher"`, nil, "all"),
+		Entry("a kubeconfig that there is not", "read kubeconfig /does/not/exist: .*no such file or directory", nil, "--kubeconfig=/does/not/exist"),
+		Entry("a broker address that is none", `--nats-url: "nats" is not an address such as nats://nats:4222`, nil, "--nats-url=nats", "--listen="),
+		Entry("a level", `--log-level: "loud" is not one of debug, info, warn, error`, nil, "--log-level=loud"),
+	)
+
+	It("ends with one sentence when the kubeconfig is garbage", func() {
+		file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(os.WriteFile(file, []byte("gar: [bage"), 0o600)).To(Succeed())
+		session := run(nil, "--kubeconfig="+file)
+		Eventually(session).Should(gexec.Exit(1))
+		Expect(string(session.Err.Contents())).To(MatchRegexp("^watcher: read kubeconfig " + file + ": .*\n$"))
+	})
+
+	It("publishes, and ends in order on SIGTERM", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		broker, err := natstest.Run(natstest.Options{Listen: true})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(broker.Close)
+		w.create(ctx, "cm", "k=example.com")
+		session := run([]string{"CURLMETHAT_NAMESPACES=" + w.namespace, "CURLMETHAT_LISTEN=127.0.0.1:0"},
+			"--nats-url="+broker.URL(), "--leader-elect", "--leader-elect-namespace="+w.namespace)
+		Eventually(session.Err).WithTimeout(10 * time.Second).Should(gbytes.Say("publishing what is wanted"))
+		js, closeConn, err := broker.JetStream()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(closeConn)
+		client := pipeline.NewClient(js)
+		Eventually(func() (*v1.Want, error) {
+			want, _, err := client.LastWant(ctx, w.key("cm", "k"))
+			return want, err
+		}).ShouldNot(BeNil())
+		session.Signal(syscall.SIGTERM)
+		Eventually(session).WithTimeout(5 * time.Second).Should(gexec.Exit(0))
+		Expect(session.Err).To(gbytes.Say("stopped"))
+	})
+})

@@ -1,0 +1,126 @@
+package watcher_test
+
+import (
+	"net"
+	"net/url"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+)
+
+// wire is the network between a watcher and the API server: a TCP proxy that
+// can be cut, and that can swallow what goes over its connections.
+type wire struct {
+	listener net.Listener
+	upstream string
+
+	mu    sync.Mutex
+	conns map[net.Conn]*hold
+	wg    sync.WaitGroup
+}
+
+// hold keeps the bytes of one connection back once it is closed.
+type hold struct{ closed chan struct{} }
+
+// wired returns a configuration that reaches the cluster over a wire.
+func wired() (*wire, *rest.Config) {
+	GinkgoHelper()
+	target, err := url.Parse(cluster.Host)
+	Expect(err).NotTo(HaveOccurred())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	w := &wire{listener: listener, upstream: target.Host, conns: map[net.Conn]*hold{}}
+	w.wg.Go(w.accept)
+	DeferCleanup(w.sever)
+	config := rest.CopyConfig(cluster)
+	config.Host = "https://" + listener.Addr().String()
+	config.ServerName = target.Hostname()
+	return w, config
+}
+
+// accept passes connections on until the wire is cut.
+func (w *wire) accept() {
+	for {
+		down, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		if !w.connect(down) {
+			_ = down.Close()
+		}
+	}
+}
+
+func (w *wire) connect(down net.Conn) bool {
+	up, err := net.Dial("tcp", w.upstream)
+	if err != nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := &hold{closed: make(chan struct{})}
+	w.conns[down], w.conns[up] = h, h
+	w.wg.Go(func() { w.pass(down, up, h) })
+	w.wg.Go(func() { w.pass(up, down, h) })
+	return true
+}
+
+// pass copies from one side to the other until either ends.
+func (w *wire) pass(from, to net.Conn, h *hold) {
+	defer func() {
+		_, _ = from.Close(), to.Close()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.conns, from)
+		delete(w.conns, to)
+	}()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		select {
+		case <-h.closed: // swallowed
+		default:
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// sever ends all connections, and refuses others until mend.
+func (w *wire) sever() {
+	_ = w.listener.Close()
+	w.mu.Lock()
+	for conn := range w.conns {
+		_ = conn.Close()
+	}
+	w.mu.Unlock()
+	w.wg.Wait()
+}
+
+func (w *wire) mend() {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", w.listener.Addr().String())
+	Expect(err).NotTo(HaveOccurred())
+	w.listener = listener
+	w.wg.Go(w.accept)
+}
+
+// silence swallows from now on what goes over the connections that there are,
+// which stay open; new ones work.
+func (w *wire) silence() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.conns {
+		select {
+		case <-h.closed:
+		default:
+			close(h.closed)
+		}
+	}
+}

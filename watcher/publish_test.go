@@ -1,0 +1,96 @@
+package watcher_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("Publishing", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	It("publishes a want at once when an annotation appears", func(ctx SpecContext) {
+		w.watch().awaitReady()
+		before := w.create(ctx, "cm", "", withData("other", "value"))
+		w.ask(ctx, "cm", "mydata=data.example.com")
+		Eventually(w.url(ctx, w.key("cm", "mydata"))).WithTimeout(time.Second).Should(Equal("https://data.example.com"))
+		want := w.want(ctx, w.key("cm", "mydata"))()
+		Expect(want.GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
+		Expect(want.GetUid()).To(Equal(string(before.UID)))
+		Expect(want.GetReadFirst()).To(BeFalse())
+	})
+
+	It("publishes few wants of a hundred edits in a second, and the last one wins", func(ctx SpecContext) {
+		w.watch().awaitReady()
+		tape := w.record("curl.want.>")
+		w.create(ctx, "cm", "k=example.com/0")
+		for n := range 100 {
+			w.ask(ctx, "cm", fmt.Sprintf("k=example.com/%d", n+1))
+		}
+		Eventually(w.url(ctx, w.key("cm", "k"))).Should(Equal("https://example.com/100"))
+		Expect(len(tape.urls())).To(BeNumerically("<=", 8))
+		Expect(tape.urls()[0]).To(Equal("https://example.com/0"))
+	})
+
+	It("lets a live edit overtake the backlog of a start, which goes by name", func(ctx SpecContext) {
+		const backlog = 400
+		name := func(n int) string { return fmt.Sprintf("cm-%03d", n) }
+		w.createAll(ctx, backlog, name)
+		i := w.watch(func(o *options) { o.config.Workers = 1 })
+		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">", 0))
+		w.ask(ctx, name(backlog-1), "k=example.com/live")
+		i.awaitReady()
+		Eventually(w.sequence(ctx, pipeline.Requests)).WithTimeout(10 * time.Second).Should(BeNumerically(">=", backlog))
+
+		order := []uint64{}
+		for n := range backlog {
+			want, seq, err := w.pipeline.LastWant(ctx, w.key(name(n), "k"))
+			Expect(err).NotTo(HaveOccurred())
+			if n == backlog-1 {
+				Expect(want.GetUrl()).To(Equal("https://example.com/live"))
+				Expect(seq).To(BeNumerically("<", backlog))
+				continue
+			}
+			order = append(order, seq)
+		}
+		Expect(slices.IsSorted(order)).To(BeTrue())
+	})
+
+	It("never sees what the selector leaves out, nor what asks for nothing", func(ctx SpecContext) {
+		w.watch().awaitReady()
+		tape := w.record("curl.want.>")
+		w.create(ctx, "ignored", "k=example.com/ignored", func(cm *corev1.ConfigMap) {
+			cm.Labels = map[string]string{"reconciler": "ignore"}
+		})
+		w.create(ctx, "plain", "")
+		w.patch(ctx, somebody, "plain", object{"data": object{"k": "v"}})
+		w.create(ctx, "seen", "k=example.com/seen")
+		Eventually(tape.urls).Should(ConsistOf("https://example.com/seen"))
+		Consistently(tape.urls).Should(HaveLen(1))
+	})
+
+	It("retracts what is no longer wanted", func(ctx SpecContext) {
+		w.watch().awaitReady()
+		for _, name := range []string{"deleted", "ignored", "freed"} {
+			w.create(ctx, name, "k=example.com")
+			Eventually(w.url(ctx, w.key(name, "k"))).ShouldNot(BeEmpty())
+		}
+		w.delete(ctx, "deleted")
+		w.patch(ctx, somebody, "ignored", object{"metadata": object{"labels": object{"reconciler": "ignore"}}})
+		w.annotate(ctx, "freed", object{annotation.DefaultKey: nil})
+		for _, name := range []string{"deleted", "ignored", "freed"} {
+			Eventually(w.retracted(ctx, w.key(name, "k"))).Should(BeTrue(), name)
+		}
+		Expect(w.results(ctx)).To(BeEmpty(), "nothing was ever written, so nothing is to be removed")
+	})
+})

@@ -1,0 +1,62 @@
+package watcher_test
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("Two watchers", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	It("publish each want once when both are active", func(ctx SpecContext) {
+		one, two := w.watch(), w.watch()
+		one.awaitReady()
+		two.awaitReady()
+		for n := range 30 {
+			w.create(ctx, fmt.Sprintf("cm-%d", n), fmt.Sprintf("k=example.com/%d", n))
+		}
+		for n := range 30 {
+			Eventually(w.url(ctx, w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(Equal(fmt.Sprintf("https://example.com/%d", n)))
+		}
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(30))
+		for n := range 30 {
+			w.ask(ctx, fmt.Sprintf("cm-%d", n), fmt.Sprintf("k=example.com/%d/new", n))
+		}
+		for n := range 30 {
+			Eventually(w.url(ctx, w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(Equal(fmt.Sprintf("https://example.com/%d/new", n)))
+		}
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(60))
+		for n := range 30 {
+			w.delete(ctx, fmt.Sprintf("cm-%d", n))
+		}
+		for n := range 30 {
+			Eventually(w.retracted(ctx, w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(BeTrue())
+		}
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(90))
+	})
+
+	It("take turns with an election: one stands by, ready, and takes over as soon as the other ends", func(ctx SpecContext) {
+		elect := func(o *options) { o.config.Election.Enabled = true }
+		leader := w.watch(elect).awaitReady()
+		Eventually(leader.log).Should(gbytes.Say("publishing what is wanted"))
+		standby := w.watch(elect).awaitReady()
+		Eventually(standby.log).Should(gbytes.Say("standing by"))
+		w.create(ctx, "first", "k=example.com")
+		Eventually(w.url(ctx, w.key("first", "k"))).ShouldNot(BeEmpty())
+
+		leader.stop()
+		w.create(ctx, "second", "k=example.com")
+		// Not after the Lease has expired, which takes 3 s.
+		Eventually(w.url(ctx, w.key("second", "k"))).WithTimeout(2 * time.Second).ShouldNot(BeEmpty())
+		Expect(standby.log).To(gbytes.Say("leading"))
+		Expect(standby.ready()).To(HaveSuffix("ok"))
+	})
+})

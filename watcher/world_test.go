@@ -1,0 +1,158 @@
+package watcher_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// kube is a client of the cluster with all rights.
+var kube *kubernetes.Clientset
+
+// dialed returns a client whose connections end with the suite.
+func dialed(config *rest.Config) (*rest.Config, *kubernetes.Clientset) {
+	GinkgoHelper()
+	dialer := connrotation.NewDialer((&net.Dialer{}).DialContext)
+	own := rest.CopyConfig(config)
+	own.Dial = dialer.DialContext
+	client, err := kubernetes.NewForConfig(own)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(dialer.CloseAll)
+	return own, client
+}
+
+// world is what one spec has for itself: a namespace and a broker.
+type world struct {
+	namespace string
+	nats      *natstest.Server
+	js        jetstream.JetStream
+	pipeline  *pipeline.Client
+}
+
+func newWorld(ctx context.Context) *world {
+	GinkgoHelper()
+	ns, err := kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "watcher-"},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(kube.CoreV1().Namespaces().Delete, ns.Name, metav1.DeleteOptions{})
+	server, err := natstest.Run(natstest.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(server.Close)
+	js, closeConn, err := server.JetStream()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(closeConn)
+	return &world{namespace: ns.Name, nats: server, js: js, pipeline: pipeline.NewClient(js)}
+}
+
+// key names a key of a ConfigMap of this world.
+func (w *world) key(name, key string) pipeline.Key {
+	return pipeline.Key{Namespace: w.namespace, Name: name, Key: key}
+}
+
+// A person or tool edits ConfigMaps under a name other than the writer's.
+const somebody = "somebody"
+
+// create creates a ConfigMap that asks for value; empty: for nothing.
+func (w *world) create(ctx context.Context, name, value string, more ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	GinkgoHelper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace}}
+	if value != "" {
+		cm.Annotations = map[string]string{annotation.DefaultKey: value}
+	}
+	for _, change := range more {
+		change(cm)
+	}
+	cm, err := kube.CoreV1().ConfigMaps(w.namespace).Create(ctx, cm, metav1.CreateOptions{FieldManager: somebody})
+	Expect(err).NotTo(HaveOccurred())
+	return cm
+}
+
+// createAll creates many ConfigMaps that ask for something in the key k.
+func (w *world) createAll(ctx context.Context, count int, name func(n int) string) {
+	GinkgoHelper()
+	var creating sync.WaitGroup
+	for first := range 8 {
+		creating.Go(func() {
+			defer GinkgoRecover()
+			for n := first; n < count; n += 8 {
+				w.create(ctx, name(n), "k=example.com/"+name(n))
+			}
+		})
+	}
+	creating.Wait()
+}
+
+func withData(key, value string) func(*corev1.ConfigMap) {
+	return func(cm *corev1.ConfigMap) { cm.Data = map[string]string{key: value} }
+}
+
+// object is a JSON object.
+type object = map[string]any
+
+// patch merges a change into a ConfigMap, as manager.
+func (w *world) patch(ctx context.Context, manager, name string, change object) *corev1.ConfigMap {
+	GinkgoHelper()
+	text, err := json.Marshal(change)
+	Expect(err).NotTo(HaveOccurred())
+	cm, err := kube.CoreV1().ConfigMaps(w.namespace).Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: manager})
+	Expect(err).NotTo(HaveOccurred())
+	return cm
+}
+
+// annotate sets annotations of a ConfigMap; nil removes one.
+func (w *world) annotate(ctx context.Context, name string, annotations object) {
+	GinkgoHelper()
+	w.patch(ctx, somebody, name, object{"metadata": object{"annotations": annotations}})
+}
+
+// ask changes what a ConfigMap asks for.
+func (w *world) ask(ctx context.Context, name, value string) {
+	GinkgoHelper()
+	w.annotate(ctx, name, object{annotation.DefaultKey: value})
+}
+
+func (w *world) delete(ctx context.Context, name string) {
+	GinkgoHelper()
+	Expect(kube.CoreV1().ConfigMaps(w.namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+}
+
+// events returns the Events of a reason, in the namespace of this world.
+func (w *world) events(ctx context.Context, reason string) []eventsv1.Event {
+	GinkgoHelper()
+	list, err := kube.EventsV1().Events(w.namespace).List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var found []eventsv1.Event
+	for _, e := range list.Items {
+		if e.Reason == reason {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// notes returns what the Events of a reason say.
+func (w *world) notes(ctx context.Context, reason string) []string {
+	GinkgoHelper()
+	notes := []string{}
+	for _, e := range w.events(ctx, reason) {
+		notes = append(notes, e.Note)
+	}
+	return notes
+}
