@@ -6,16 +6,11 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-func TestAcceptance(t *testing.T) {
-	RegisterFailHandler(Fail)
-	world.SetPatience()
-	RunSpecs(t, "Acceptance")
-}
+func TestAcceptance(t *testing.T) { world.Run(t, "Acceptance") }
 
 var env *world.Environment
 

@@ -107,7 +107,7 @@ var _ = Describe("A value", func() {
 		cm.EventuallyHasData(ctx, "mydata", "late but sure")
 	})
 
-	It("is kept in a ConfigMap that was created empty and annotated later", Pending, func(ctx SpecContext) {
+	It("is kept in a ConfigMap that was created empty and annotated later", func(ctx SpecContext) {
 		// Such an object has no managedFields, and a patch adds none: nothing
 		// but its data shows that a key was edited.
 		w := env.World(ctx, world.Options{})

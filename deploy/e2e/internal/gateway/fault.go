@@ -41,6 +41,13 @@ func LoseAnswer(pass http.Handler, _ http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
+// KeepAnswer lets a request be carried out and never answers.
+func KeepAnswer(pass http.Handler, _ http.ResponseWriter, r *http.Request) {
+	pass.ServeHTTP(httptest.NewRecorder(), r)
+	<-r.Context().Done()
+	panic(http.ErrAbortHandler)
+}
+
 // Silence never answers, as a network that drops packets.
 func Silence(_ http.Handler, _ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()

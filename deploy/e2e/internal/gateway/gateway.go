@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,6 +30,7 @@ type Gateway struct {
 
 	mu     sync.Mutex
 	rule   Rule
+	healed chan struct{} // closed when the rule ends
 	counts map[string]int
 }
 
@@ -65,31 +67,46 @@ func (g *Gateway) Close() {
 // ServeHTTP passes a request on, unless the rule has a fault for it.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
-	rule := g.rule
+	rule, healed := g.rule, g.healed
 	g.counts[r.Method]++
 	g.mu.Unlock()
-	if rule != nil {
-		if fault := rule(r); fault != nil {
-			fault(g.proxy, w, r)
-			return
-		}
+	if rule == nil {
+		g.proxy.ServeHTTP(w, r)
+		return
 	}
-	g.proxy.ServeHTTP(w, r)
+	fault := rule(r)
+	if fault == nil {
+		g.proxy.ServeHTTP(w, r)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-healed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	fault(g.proxy, w, r.WithContext(ctx))
 }
 
 // Break puts a rule in force and cuts what is open, watches too.
 func (g *Gateway) Break(rule Rule) {
-	g.mu.Lock()
-	g.rule = rule
-	g.mu.Unlock()
+	g.set(rule)
 	g.server.CloseClientConnections()
 }
 
-// Heal lets everything pass from now on.
-func (g *Gateway) Heal() {
+// Heal lets everything pass from now on. Requests that a fault holds are cut.
+func (g *Gateway) Heal() { g.set(nil) }
+
+func (g *Gateway) set(rule Rule) {
 	g.mu.Lock()
-	g.rule = nil
-	g.mu.Unlock()
+	defer g.mu.Unlock()
+	if g.healed != nil {
+		close(g.healed)
+	}
+	g.rule, g.healed = rule, make(chan struct{})
 }
 
 // Requests returns how many requests with that method came.

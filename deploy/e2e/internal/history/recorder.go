@@ -31,7 +31,8 @@ type Recorder struct {
 	mu     sync.Mutex
 	lives  map[types.UID]*life
 	order  []types.UID
-	bySpec map[string]struct{} // uid/resourceVersion, and uid alone of what was deleted
+	newest map[string]types.UID // by name
+	bySpec map[string]struct{}  // uid/resourceVersion, and uid alone of what was deleted
 	err    error
 }
 
@@ -57,7 +58,7 @@ func Follow(ctx context.Context, client typed.ConfigMapInterface) (*Recorder, er
 		stop()
 		return nil, fmt.Errorf("watch ConfigMaps: %w", err)
 	}
-	r := &Recorder{client: client, stop: stop, ended: make(chan struct{}), lives: map[types.UID]*life{}, bySpec: map[string]struct{}{}}
+	r := &Recorder{client: client, stop: stop, ended: make(chan struct{}), lives: map[types.UID]*life{}, newest: map[string]types.UID{}, bySpec: map[string]struct{}{}}
 	go func() {
 		defer close(r.ended)
 		defer watcher.Stop()
@@ -105,6 +106,7 @@ func (r *Recorder) add(kind watch.EventType, object *corev1.ConfigMap) {
 		l = &life{name: object.Name}
 		r.lives[object.UID] = l
 		r.order = append(r.order, object.UID)
+		r.newest[object.Name] = object.UID
 	}
 	l.versions = append(l.versions, Version{Object: object, Deleted: kind == watch.Deleted})
 }
@@ -145,18 +147,24 @@ func (r *Recorder) Lives() []Life {
 	defer r.mu.Unlock()
 	lives := make([]Life, 0, len(r.order))
 	for _, uid := range r.order {
-		l := r.lives[uid]
-		versions := slices.Clone(l.versions)
-		for i, v := range versions {
-			id := string(uid)
-			if !v.Deleted {
-				id += "/" + v.Object.ResourceVersion
-			}
-			_, versions[i].BySpec = r.bySpec[id]
-		}
-		lives = append(lives, Life{UID: uid, Name: l.name, Versions: versions})
+		lives = append(lives, r.life(uid))
 	}
 	return lives
+}
+
+// life returns a copy with what is known of who wrote; the caller holds the
+// lock.
+func (r *Recorder) life(uid types.UID) Life {
+	l := r.lives[uid]
+	versions := slices.Clone(l.versions)
+	for i, v := range versions {
+		id := string(uid)
+		if !v.Deleted {
+			id += "/" + v.Object.ResourceVersion
+		}
+		_, versions[i].BySpec = r.bySpec[id]
+	}
+	return Life{UID: uid, Name: l.name, Versions: versions}
 }
 
 // Latest returns the newest recorded version of the ConfigMap of that name, or
@@ -164,27 +172,23 @@ func (r *Recorder) Lives() []Life {
 func (r *Recorder) Latest(name string) *corev1.ConfigMap {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, uid := range slices.Backward(r.order) {
-		if l := r.lives[uid]; l.name == name {
-			if last := l.versions[len(l.versions)-1]; !last.Deleted {
-				return last.Object
-			}
-			return nil
-		}
+	l := r.lives[r.newest[name]]
+	if l == nil || l.versions[len(l.versions)-1].Deleted {
+		return nil
 	}
-	return nil
+	return l.versions[len(l.versions)-1].Object
 }
 
-// Writes returns how often the system under test has written to ConfigMaps of
-// that name.
+// Writes returns how often the system under test has written to the ConfigMap
+// that has, or had last, that name.
 func (r *Recorder) Writes(name string) int {
-	n := 0
-	for _, l := range r.Lives() {
-		if l.Name == name {
-			n += l.Writes()
-		}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	uid := r.newest[name]
+	if r.lives[uid] == nil {
+		return 0
 	}
-	return n
+	return r.life(uid).Writes()
 }
 
 // CaughtUp returns nil when everything that the API server has now was

@@ -3,6 +3,7 @@ package world
 import (
 	"os"
 	"path/filepath"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -31,14 +32,24 @@ const (
 	patience = 15 * time.Second
 	// polling is how often it looks, where looking costs nothing.
 	polling = 10 * time.Millisecond
+	// suiteTimeout bounds a suite, and hangs is after what time the report tells
+	// where a spec is.
+	suiteTimeout = 15 * time.Minute
+	hangs        = 90 * time.Second
 )
 
-// SetPatience sets how long specs of the process wait unless they say so. It
-// is called before they run.
-func SetPatience() {
+// Run runs the specs of a suite. They wait with the patience of this package
+// unless they say so, and the suite ends some time, whatever hangs.
+func Run(t *testing.T, suite string) {
+	t.Helper()
+	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(polling)
 	EnforceDefaultTimeoutsWhenUsingContexts()
+	config, reporter := GinkgoConfiguration()
+	config.Timeout = suiteTimeout
+	config.PollProgressAfter = hangs
+	RunSpecs(t, suite, config, reporter)
 }
 
 // Open finds the cluster of KUBECONFIG and the programs in CURLMETHAT_BIN, or

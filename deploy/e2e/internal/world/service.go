@@ -25,10 +25,10 @@ type Service struct {
 const readyTimeout = 20 * time.Second
 
 // Launch starts a service beside those that run, with further flags.
-func (w *World) Launch(name string, flags ...string) *Service {
+func (w *World) Launch(ctx context.Context, name string, flags ...string) *Service {
 	GinkgoHelper()
 	address := w.FreeAddress()
-	args := append(w.flags(name), "--listen="+address)
+	args := append(w.flags(ctx, name), "--listen="+address)
 	args = append(args, w.options.Flags[name]...)
 	p, err := process.Start(process.Program{Name: name, Path: w.Program(name), Args: append(args, flags...)})
 	Expect(err).NotTo(HaveOccurred())
@@ -38,11 +38,12 @@ func (w *World) Launch(name string, flags ...string) *Service {
 }
 
 // flags that a service has in every world.
-func (w *World) flags(name string) []string {
+func (w *World) flags(ctx context.Context, name string) []string {
+	GinkgoHelper()
 	flags := []string{"--nats-url=" + w.NATS.URL()}
-	kubeconfig := w.options.Kubeconfigs[name]
-	if kubeconfig == "" {
-		kubeconfig = w.Cluster.Kubeconfig
+	kubeconfig := w.Cluster.Kubeconfig
+	if own := w.options.Kubeconfigs[name]; own != nil {
+		kubeconfig = own(ctx, w.Namespace)
 	}
 	switch name {
 	case Watcher:

@@ -20,8 +20,9 @@ import (
 type Options struct {
 	// Cluster, when it is not that of the environment.
 	Cluster *Cluster
-	// Kubeconfigs by service, where it is not the administrator's.
-	Kubeconfigs map[string]string
+	// Kubeconfigs by service, where it is not the administrator's, for the
+	// namespace of the spec.
+	Kubeconfigs map[string]func(ctx context.Context, namespace string) string
 	// Flags by service, which follow the usual ones and overrule them.
 	Flags map[string][]string
 	// Grammar by which annotations are read, if not the usual one.
@@ -89,7 +90,7 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 	DeferCleanup(w.kill)
 	for _, name := range []string{Watcher, Fetcher, Writer} {
 		if !slices.Contains(o.Without, name) {
-			w.services[name] = w.Launch(name)
+			w.services[name] = w.Launch(ctx, name)
 		}
 	}
 	for _, s := range w.all {

@@ -1,0 +1,49 @@
+package acceptance_test
+
+import (
+	"fmt"
+	"os/exec"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	. "github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("A host that was down", func() {
+	It("is replayed when it is up: 100 ConfigMaps are right, each by one write", func(ctx SpecContext) {
+		w := env.World(ctx, Options{Flags: map[string][]string{Fetcher: {"--max-attempts=2", "--recheck=1h"}}})
+		const n = 100
+		pages := w.Origin.Pages(n)
+		objects := make([]*ConfigMap, n)
+		for i, page := range pages {
+			page.Fails(503)
+			objects[i] = w.Create(ctx, fmt.Sprintf("cm-%03d", i), Asking("my.data="+page.URL()))
+		}
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).
+			WithTimeout(time.Minute).Should(Equal(n))
+		w.EventuallyQuiet(ctx)
+		before := make([]int, n)
+		for i, page := range pages {
+			before[i] = objects[i].Writes(ctx)
+			page.Says(fmt.Sprintf("body %d", i))
+		}
+
+		out, err := exec.CommandContext(ctx, w.Program("curlctl"), "replay", "--server", w.NATS.URL(),
+			"--host", "localhost", "--wait", "--timeout", "1m").CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+		Expect(string(out)).To(And(ContainSubstring("Replayed 100 failures."), ContainSubstring("Outcome: 100 fetched."),
+			ContainSubstring("The writer has dealt with all of them.")))
+
+		for i, object := range objects {
+			object.EventuallyHasData(ctx, "my.data", fmt.Sprintf("body %d", i))
+			object.EventuallyReports(ctx, "my.data", "")
+		}
+		w.EventuallyQuiet(ctx)
+		for i, object := range objects {
+			Expect(object.Writes(ctx)-before[i]).To(Equal(1), "writes to %s", object.Name)
+		}
+	})
+})

@@ -1,0 +1,118 @@
+package fault_test
+
+import (
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+var _ = Describe("kill -9", func() {
+	DescribeTable("during a run of 200 ConfigMaps loses nothing and writes nothing twice", func(ctx SpecContext, name string) {
+		w := env.World(ctx, world.Options{AckWait: shortAckWait})
+		load := w.Begin(ctx, 200)
+		const kills = 3
+		for n := range kills {
+			load.EventuallyFills(ctx, 30+50*n)
+			Expect(w.Service(name).Kill()).To(Succeed())
+			w.Service(name).Restart(ctx)
+		}
+		load.EventuallyEnds(ctx, 45*time.Second)
+		Expect(load.MostHits()).To(BeNumerically("<=", 1+kills), "GETs of one page")
+	},
+		Entry("of the watcher", world.Watcher),
+		Entry("of the fetcher", world.Fetcher),
+		Entry("of the writer", world.Writer),
+	)
+
+	It("of a fetcher in the GET costs one more GET", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{AckWait: shortAckWait})
+		page := w.Origin.Page("/slow").Says("patience")
+		release := page.Hold()
+		cm := w.Create(ctx, "slow", world.Asking("mydata="+page.URL()))
+		Eventually(page.Waiting).Should(Equal(1))
+		Expect(w.Fetcher().Kill()).To(Succeed())
+		release()
+		w.Fetcher().Restart(ctx)
+		cm.EventuallyHasData(ctx, "mydata", "patience")
+		w.EventuallyQuiet(ctx)
+		Expect(page.Hits()).To(Equal(2))
+		Expect(cm.Writes(ctx)).To(Equal(1))
+	})
+
+	It("of a writer before the patch leaves the patch to the next one", func(ctx SpecContext) {
+		g, o := behindGateway(world.Writer)
+		o.AckWait = shortAckWait
+		w := env.World(ctx, o)
+		page := w.Origin.Page("/before").Says("in the end")
+		g.Break(gateway.Method(http.MethodPatch, gateway.Silence))
+		cm := w.Create(ctx, "before", world.Asking("mydata="+page.URL()))
+		Eventually(func() int { return g.Requests(http.MethodPatch) }).Should(Equal(1))
+		Expect(w.Writer().Kill()).To(Succeed())
+		g.Heal()
+		w.Writer().Restart(ctx)
+		cm.EventuallyHasData(ctx, "mydata", "in the end")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Writes(ctx)).To(Equal(1))
+		Expect(page.Hits()).To(Equal(1))
+	})
+
+	It("of a writer after the patch and before the acknowledgement leads to no second one", func(ctx SpecContext) {
+		g, o := behindGateway(world.Writer)
+		o.AckWait = shortAckWait
+		w := env.World(ctx, o)
+		page := w.Origin.Page("/after").Says("once is enough")
+		g.Break(gateway.Method(http.MethodPatch, gateway.KeepAnswer))
+		cm := w.Create(ctx, "after", world.Asking("mydata="+page.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "once is enough")
+		Expect(w.Writer().Kill()).To(Succeed())
+		g.Heal()
+		w.Writer().Restart(ctx)
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Writes(ctx)).To(Equal(1))
+		Expect(g.Requests(http.MethodPatch)).To(BeNumerically("<=", 2))
+	})
+})
+
+var _ = Describe("SIGTERM", func() {
+	DescribeTable("under load drains within 30 s, and nothing waits until it is given to another", func(ctx SpecContext, name string) {
+		w := env.World(ctx, world.Options{})
+		load := w.Begin(ctx, 200)
+		for n := range 3 {
+			load.EventuallyFills(ctx, 30+50*n)
+			w.Service(name).ShouldStop(ctx)
+			w.Service(name).Restart(ctx)
+		}
+		load.EventuallyEnds(ctx, 20*time.Second)
+		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
+	},
+		Entry("of the watcher", world.Watcher),
+		Entry("of the fetcher", world.Fetcher),
+		Entry("of the writer", world.Writer),
+	)
+
+	It("of a fetcher in a slow GET waits for the answer", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/slow").Says("waited for")
+		release := page.Hold()
+		cm := w.Create(ctx, "slow", world.Asking("mydata="+page.URL()))
+		Eventually(page.Waiting).Should(Equal(1))
+		stopped := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(stopped)
+			w.Fetcher().ShouldStop(ctx)
+		}()
+		Consistently(stopped).WithTimeout(aWhile / 2).ShouldNot(BeClosed())
+		release()
+		Eventually(stopped).Should(BeClosed())
+		cm.EventuallyHasData(ctx, "mydata", "waited for")
+		w.Fetcher().Restart(ctx)
+		w.EventuallyQuiet(ctx)
+		Expect(page.Hits()).To(Equal(1))
+	})
+})

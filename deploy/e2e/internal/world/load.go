@@ -1,0 +1,90 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+)
+
+// creators is how many ConfigMaps are created at a time.
+const creators = 4
+
+// Load is many ConfigMaps, each of which asks for a page of its own.
+type Load struct {
+	// ConfigMaps in the order of their pages.
+	ConfigMaps []*ConfigMap
+	// Pages that they ask for under the key "mydata".
+	Pages []*origin.Page
+
+	world *World
+	done  sync.WaitGroup
+}
+
+// Begin creates n ConfigMaps in the background. What is to go wrong meanwhile
+// goes wrong while they come in.
+func (w *World) Begin(ctx context.Context, n int) *Load {
+	GinkgoHelper()
+	l := &Load{ConfigMaps: make([]*ConfigMap, n), Pages: w.Origin.Pages(n), world: w}
+	for i := range n {
+		l.ConfigMaps[i] = &ConfigMap{Name: fmt.Sprintf("load-%03d", i), world: w}
+	}
+	for first := range creators {
+		l.done.Go(func() {
+			defer GinkgoRecover()
+			for i := first; i < n; i += creators {
+				w.Create(ctx, l.ConfigMaps[i].Name, Asking("mydata="+l.Pages[i].URL()))
+			}
+		})
+	}
+	DeferCleanup(l.done.Wait)
+	return l
+}
+
+// Filled returns how many ConfigMaps have their data.
+func (l *Load) Filled() int {
+	n := 0
+	for i, cm := range l.ConfigMaps {
+		if cm.data("mydata") == l.body(i) {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *Load) body(i int) string { return fmt.Sprintf("body %d", i) }
+
+// EventuallyFills waits until at least n ConfigMaps have their data.
+func (l *Load) EventuallyFills(ctx context.Context, n int) {
+	GinkgoHelper()
+	Eventually(ctx, l.Filled).WithTimeout(time.Minute).Should(BeNumerically(">=", n), "ConfigMaps with their data")
+}
+
+// EventuallyEnds waits until all ConfigMaps have their data, for so long at
+// most, and until nothing more is on its way. Each must have been written
+// exactly once.
+func (l *Load) EventuallyEnds(ctx context.Context, limit time.Duration) {
+	GinkgoHelper()
+	l.done.Wait()
+	Eventually(ctx, l.Filled).WithTimeout(limit).Should(Equal(len(l.ConfigMaps)), "ConfigMaps with their data")
+	l.world.EventuallyQuiet(ctx)
+	Eventually(ctx, func() error { return l.world.History.CaughtUp(ctx) }).Should(Succeed())
+	for _, cm := range l.ConfigMaps {
+		Expect(l.world.History.Writes(cm.Name)).To(Equal(1), "writes to %s", cm.Name)
+	}
+	Expect(l.world.Events(ctx)).To(BeEmpty(), "Events")
+}
+
+// MostHits returns how often the page that was asked for most was asked for.
+func (l *Load) MostHits() int {
+	most := 0
+	for _, page := range l.Pages {
+		most = max(most, page.Hits())
+	}
+	return most
+}
