@@ -37,6 +37,8 @@ var (
 	errUsage    = errors.New("wrong usage")
 	errNotFound = errors.New("not found")
 	errRefused  = errors.New("nothing was done")
+	// errInterrupted tells that a signal ended a replay.
+	errInterrupted = errors.New("interrupted")
 	// errNoCluster tells that Kubernetes cannot be reached.
 	errNoCluster = errors.New("cannot reach Kubernetes")
 )
@@ -73,4 +75,9 @@ func coded(ctx context.Context, err error) error {
 		return service.ExitError{Err: fmt.Errorf("NATS does not answer: %w", err), Code: exitNoConnection}
 	}
 	return service.ExitError{Err: err, Code: exitFailed}
+}
+
+// wrapNotFound says that what was named does not exist.
+func wrapNotFound(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), errNotFound)
 }

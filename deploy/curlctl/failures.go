@@ -31,7 +31,7 @@ func failuresCommand(o *options) *cobra.Command {
 		RunE:    list.RunE,
 	}
 	cmd.Flags().AddFlagSet(list.Flags())
-	cmd.AddCommand(list, failuresShowCommand(o))
+	cmd.AddCommand(list, failuresShowCommand(o), failuresPurgeCommand(o))
 	return cmd
 }
 

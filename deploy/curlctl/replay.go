@@ -2,6 +2,7 @@ package curlctl
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service"
 )
 
 // askAbove is how many fetches are asked for without asking back.
@@ -140,8 +142,11 @@ func (r *replaying) ask(ctx context.Context, s *session, items []*replay.Item, r
 		asked = err
 	}
 	if asked != nil {
-		if ctx.Err() == nil || done > 0 {
+		if done > 0 {
 			s.hint("Broken off after %s; running it again is safe.", plural(done, "replay"))
+		}
+		if errors.Is(asked, context.Canceled) {
+			return service.ExitError{Err: errInterrupted, Code: exitFailedAgain}
 		}
 		return asked
 	}

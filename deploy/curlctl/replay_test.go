@@ -164,7 +164,7 @@ var _ = Describe("replay", func() {
 			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "127.0.0.1")
 		}
 		begun := time.Now()
-		Expect(w.ok(ctx, "replay", "--reason=Timeout", "--over=10m")).To(Equal("Replayed 10 failures, spread over 10m0s.\n"))
+		Expect(w.ok(ctx, "replay", "--reason=Timeout", "--over=10m")).To(Equal("Replayed 10 failures, spread over 10m.\n"))
 		var minutes []int
 		for t, err := range w.client.Timers(ctx, "", "") {
 			Expect(err).NotTo(HaveOccurred())

@@ -70,7 +70,7 @@ func of(n, all int, noun string) string {
 
 func (p *report) how() string {
 	if p.r.pace.Over > 0 {
-		return ", spread over " + p.r.pace.Over.String()
+		return ", spread over " + brief(p.r.pace.Over)
 	}
 	return ""
 }

@@ -30,7 +30,11 @@ func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") 
 // plural returns a number and a noun.
 func plural(n int, noun string) string {
 	text := grouped(n) + " " + noun
-	if n != 1 {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "ch"):
+		text += "es"
+	default:
 		text += "s"
 	}
 	return text

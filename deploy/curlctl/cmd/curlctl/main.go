@@ -3,9 +3,16 @@ package main
 
 import (
 	"os"
+	"runtime/debug"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
-func main() { os.Exit(service.Execute(curlctl.Command(os.Args[0]))) }
+// memoryLimit is soft: above it the garbage collector works harder.
+const memoryLimit = 40 << 20
+
+func main() {
+	debug.SetMemoryLimit(memoryLimit)
+	os.Exit(service.Execute(curlctl.Command(os.Args[0])))
+}

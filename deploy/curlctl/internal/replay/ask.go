@@ -76,7 +76,7 @@ func ask(ctx context.Context, client *pipeline.Client, item *Item, at time.Time)
 			if duplicate {
 				verdict = Already
 			}
-		} else if !timer.IsZero() && timer.Before(at) {
+		} else if !timer.at.IsZero() && timer.at.Before(at) {
 			return Sooner, nil
 		} else {
 			err = client.PublishTimer(ctx, due, at)
@@ -95,20 +95,28 @@ func Due(want *v1.Want, sequence uint64, cause v1.Cause) *v1.Due {
 	return &v1.Due{Want: want, WantSequence: sequence, Cause: cause}
 }
 
+// pending is what the key's timer tells.
+type pending struct {
+	// at is when it fires; zero: there is none.
+	at time.Time
+	// settled is the body that the key holds, if that is known.
+	settled *v1.Settled
+}
+
 // inherit takes over what the key's pending timer knows of its failures, so
-// that a failure of the same kind is no news, and returns when it fires. What
-// body the key holds is left out: a good answer is always handed to the writer,
-// which writes only what differs.
-func inherit(ctx context.Context, client *pipeline.Client, key pipeline.Key, due *v1.Due) (time.Time, error) {
+// that a failure of the same kind is no news. What body the key holds is for
+// the caller to hand on: without it, a good answer is always handed to the
+// writer, which writes only what differs.
+func inherit(ctx context.Context, client *pipeline.Client, key pipeline.Key, due *v1.Due) (pending, error) {
 	timer, err := client.PendingTimer(ctx, key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
-		return time.Time{}, nil
+		return pending{}, nil
 	case err != nil:
-		return time.Time{}, err
+		return pending{}, err
 	case timer.Due.GetWantSequence() != due.GetWantSequence():
-		return time.Time{}, nil
+		return pending{}, nil
 	}
 	due.Reported, due.FirstFailedAt = timer.Due.GetReported(), timer.Due.GetFirstFailedAt()
-	return timer.At, nil
+	return pending{at: timer.At, settled: timer.Due.GetSettled()}, nil
 }

@@ -80,8 +80,12 @@ type Row struct {
 	Object any
 }
 
+// tableRows is how many rows of a table are held; columns never get narrower
+// from one part to the next.
+const tableRows = 1000
+
 // List prints items. For programs they are printed one by one as they come; a
-// table is printed when all are known. It returns how many there were.
+// table is printed when all are known, or in parts if it is long. It returns how many there were.
 func (p *Printer) List(columns []Column, rows iter.Seq2[Row, error]) (n int, err error) {
 	switch p.Format {
 	case "json", "yaml":
@@ -102,9 +106,11 @@ func (p *Printer) List(columns []Column, rows iter.Seq2[Row, error]) (n int, err
 			return n, err
 		}
 		n++
-		t.rows = append(t.rows, row.Cells)
+		if t.rows = append(t.rows, row.Cells); len(t.rows) == tableRows {
+			t.print(p.out)
+		}
 	}
-	if n > 0 {
+	if len(t.rows) > 0 {
 		t.print(p.out)
 	}
 	return n, nil

@@ -89,6 +89,7 @@ type table struct {
 	columns               []Column
 	rows                  [][]Cell
 	wide, headers, colour bool
+	widths                []int
 }
 
 // gap between columns, as in kubectl.
@@ -102,8 +103,12 @@ func (t *table) print(out io.Writer) {
 			header[i] = Text(c.Name)
 		}
 		rows = append([][]Cell{header}, rows...)
+		t.headers = false
 	}
-	widths := make([]int, len(t.columns))
+	if t.widths == nil {
+		t.widths = make([]int, len(t.columns))
+	}
+	widths := t.widths
 	for _, row := range rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], 1, utf8.RuneCountInString(Printable(cell.Text)))
@@ -126,6 +131,7 @@ func (t *table) print(out io.Writer) {
 		}
 		fmt.Fprintln(out, line.String())
 	}
+	t.rows = t.rows[:0]
 }
 
 // Age returns how long ago a time was, as kubectl says it; nothing for none.

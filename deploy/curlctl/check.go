@@ -1,0 +1,222 @@
+package curlctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/fetcher"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+// checking is what the flags of check say.
+type checking struct {
+	*options
+	kube      cluster.Options
+	fetcher   fetcher.Config
+	file      string
+	fetch     bool
+	protected []string
+
+	out *show.Printer
+}
+
+func checkCommand(o *options) *cobra.Command {
+	c := &checking{options: o, fetcher: fetcher.DefaultConfig()}
+	cmd := &cobra.Command{
+		Use:   "check NAMESPACE/NAME | -f MANIFEST",
+		Short: "Say what the annotations of a ConfigMap would do (reads Kubernetes, or a file)",
+		Long: "Parses the annotations as the watcher does and judges each URL by the egress policy\n" +
+			"as the fetcher does, given the same flags. Names are looked up; nothing is fetched\n" +
+			"without --fetch, and nothing is written. It needs no NATS.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: o.completeObjects,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.show.Validate(); err != nil {
+			return usagef("%w", err)
+		}
+		c.out = show.New(cmd.OutOrStdout(), o.show)
+		objects, err := c.objects(cmd.Context(), cmd.InOrStdin(), args)
+		if err == nil {
+			err = c.run(cmd.Context(), objects)
+		}
+		return coded(cmd.Context(), err)
+	}
+	fs := cmd.Flags()
+	c.kube.BindFlags(fs)
+	c.fetcher.BindPolicyFlags(fs)
+	fs.StringVarP(&c.file, "filename", "f", "", "file with ConfigMaps; -: standard input")
+	fs.BoolVar(&c.fetch, "fetch", false, "make one GET of each URL that is allowed, from this machine")
+	fs.StringSliceVar(&c.protected, "protected-namespaces", []string{"kube-system", "kube-public", "kube-node-lease"}, "namespaces that are left alone")
+	return cmd
+}
+
+// objects reads what to check.
+func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]corev1.ConfigMap, error) {
+	if (c.file == "") == (len(args) == 0) {
+		return nil, usagef("check needs either NAMESPACE/NAME or -f MANIFEST")
+	}
+	if c.file != "" {
+		return c.manifest(in)
+	}
+	namespace, name, err := c.object(args[0])
+	if err != nil {
+		return nil, err
+	}
+	object, err := configMap(ctx, c.kube, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if object == nil {
+		return nil, wrapNotFound("ConfigMap %s/%s", namespace, name)
+	}
+	return []corev1.ConfigMap{{ObjectMeta: object.ObjectMeta}}, nil
+}
+
+func (c *checking) manifest(in io.Reader) ([]corev1.ConfigMap, error) {
+	if c.file != "-" {
+		file, err := os.Open(c.file)
+		if err != nil {
+			return nil, fmt.Errorf("read manifest: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	var objects []corev1.ConfigMap
+	for decoder := yaml.NewYAMLOrJSONDecoder(in, 4096); ; {
+		var object corev1.ConfigMap
+		err := decoder.Decode(&object)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read manifest %s: %w", c.file, err)
+		}
+		if object.Kind == "ConfigMap" {
+			if object.Namespace == "" {
+				object.Namespace = c.namespace
+			}
+			if object.Namespace == "" {
+				object.Namespace = metav1.NamespaceDefault
+			}
+			objects = append(objects, object)
+		}
+	}
+	if len(objects) == 0 {
+		return nil, wrapNotFound("ConfigMap in %s", c.file)
+	}
+	return objects, nil
+}
+
+// checked is a finding as programs read it.
+type checked struct {
+	ConfigMap string `json:"configMap"`
+	Key       string `json:"key,omitempty"`
+	URL       string `json:"url,omitempty"`
+	OK        bool   `json:"ok"`
+	Verdict   string `json:"verdict"`
+	Detail    string `json:"detail,omitempty"`
+}
+
+func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap) error {
+	grammar, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		return err
+	}
+	var found []checked
+	for i := range objects {
+		all, err := c.check(ctx, grammar, &objects[i])
+		if err != nil {
+			return err
+		}
+		found = append(found, all...)
+	}
+	_, err = c.out.List(show.Columns("CONFIGMAP", "KEY", "VERDICT", "DETAIL", "", "URL"), func(yield func(show.Row, error) bool) {
+		for _, f := range found {
+			colour := show.Green
+			if !f.OK {
+				colour = show.Red
+			}
+			row := show.Row{Name: "configmap/" + f.ConfigMap, Object: f, Cells: []show.Cell{
+				show.Text(f.ConfigMap), show.Text(f.Key), show.In(colour, f.Verdict), show.Text(f.Detail), show.Text(f.URL),
+			}}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	})
+	if err == nil && slices.ContainsFunc(found, func(f checked) bool { return !f.OK }) {
+		return silent(exitFound)
+	}
+	return err
+}
+
+// check says what would become of one object.
+func (c *checking) check(ctx context.Context, grammar *annotation.Grammar, object *corev1.ConfigMap) ([]checked, error) {
+	whole := checked{ConfigMap: object.Namespace + "/" + object.Name}
+	request, err := grammar.Parse(object.Annotations)
+	immutable := object.Immutable != nil && *object.Immutable
+	switch {
+	case err != nil:
+		whole.Verdict, whole.Detail = "InvalidAnnotation", err.Error()
+	case !request.Present:
+		whole.OK, whole.Verdict, whole.Detail = true, "left alone", "it has no annotation "+annotation.DefaultKey
+	case request.Suspended:
+		whole.OK, whole.Verdict, whole.Detail = true, "left alone", "it is suspended"
+	case object.Labels["reconciler"] == "ignore":
+		whole.OK, whole.Verdict, whole.Detail = true, "left alone", "it is labelled reconciler=ignore"
+	case slices.Contains(c.protected, object.Namespace) || object.Name == "kube-root-ca.crt":
+		whole.Verdict, whole.Detail = "left alone", "it is protected"
+	case immutable:
+		whole.Verdict, whole.Detail = "Immutable", "it is immutable: nothing can be written to it"
+	default:
+		return c.pairs(ctx, whole, request, object)
+	}
+	return []checked{whole}, nil
+}
+
+func (c *checking) pairs(ctx context.Context, whole checked, request annotation.Request, object *corev1.ConfigMap) ([]checked, error) {
+	var found []checked
+	for _, pair := range request.Pairs {
+		f := whole
+		f.Key, f.URL = pair.Key, failure.WithoutQuery(pair.URL)
+		preview, err := c.fetcher.Preview(ctx, object.Namespace, pair.URL, c.fetch)
+		if err != nil {
+			return nil, err
+		}
+		f.Detail = preview.Reason
+		_, inData := object.Data[pair.Key]
+		_, inBinary := object.BinaryData[pair.Key]
+		switch {
+		case !preview.Allowed:
+			f.Verdict = "AddressDenied"
+		case preview.Failure != "":
+			f.Verdict = preview.Failure
+		case c.file != "" && (inData || inBinary):
+			f.Verdict, f.Detail = "KeyExists", "the manifest holds the key itself, which is then never overwritten"
+		case c.fetch && request.SHA256[pair.Key] != "" && request.SHA256[pair.Key] != preview.SHA256:
+			f.Verdict, f.Detail = "DigestMismatch", "the body does not have the digest that curl-sha256 names"
+		case c.fetch:
+			f.OK, f.Verdict, f.Detail = true, "fetched", fmt.Sprintf("%d bytes, sha256 %s", preview.Size, preview.SHA256)
+		default:
+			f.OK, f.Verdict = true, "would be fetched"
+			if request.Refresh > 0 {
+				f.Verdict += " every " + brief(request.Refresh)
+			}
+		}
+		found = append(found, f)
+	}
+	return found, nil
+}

@@ -1,0 +1,65 @@
+package curlctl_test
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+var _ = Describe("The program", func() {
+	It("knows when it is a plugin of kubectl", func(ctx SpecContext) {
+		Expect(runAs(ctx, "/usr/bin/kubectl-curl_me_that", time.Now, "--help").out).To(ContainSubstring("kubectl curl-me-that [command]"))
+		Expect(runAs(ctx, "/usr/bin/curlctl", time.Now, "--help").out).To(ContainSubstring("curlctl [command]"))
+	})
+
+	It("completes with live names", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		want, _ := w.want(ctx, cm(1), "https://a.example.com/")
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+		GinkgoT().Setenv("CURLMETHAT_SERVER", w.server.URL())
+		for _, c := range []struct {
+			args []string
+			says string
+		}{
+			{[]string{"failures", "show", ""}, "1\tTimeout default/cm-001/my.data\n"},
+			{[]string{"replay", ""}, "1\tTimeout"},
+			{[]string{"replay", "--host", ""}, "a.example.com\n"},
+			{[]string{"failures", "--name", ""}, "cm-001\n"},
+			{[]string{"failures", "--reason", ""}, "Timeout\n"},
+			{[]string{"status", ""}, "default/cm-001\n"},
+			{[]string{"wants", "-n", ""}, "default\n"},
+			{[]string{"wants", "-o", ""}, "yaml\n"},
+		} {
+			Expect(runAs(ctx, "curlctl", time.Now, append([]string{"__complete"}, c.args...)...).out).To(ContainSubstring(c.says), "%v", c.args)
+		}
+		for _, shell := range []string{"bash", "zsh", "fish"} {
+			Expect(runAs(ctx, "curlctl", time.Now, "completion", shell).out).To(ContainSubstring("curlctl"))
+		}
+		w.server.Stop()
+		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "replay", "").out).To(HavePrefix(":"))
+	})
+
+	It("honours contexts of the nats command", func(ctx SpecContext) {
+		w := guarded(ctx)
+		home := GinkgoT().TempDir()
+		GinkgoT().Setenv("XDG_CONFIG_HOME", home)
+		Expect(os.MkdirAll(filepath.Join(home, "nats", "context"), 0o700)).To(Succeed())
+		write := func(name, text string) {
+			Expect(os.WriteFile(filepath.Join(home, "nats", name), []byte(text), 0o600)).To(Succeed())
+		}
+		write("context/ops.json", `{"url":"`+w.server.URL()+`","user":"viewer","password":"p"}`)
+		write("context/bad.json", `{"url":"`+w.server.URL()+`","user":"viewer","password":"wrong"}`)
+		run := func(args ...string) result { return runAs(ctx, "curlctl", time.Now, args...) }
+		Expect(run("failures", "--context=ops").code).To(BeZero())
+		Expect(run("failures", "--context=bad").code).To(Equal(3))
+		Expect(run("failures", "--context=none").err).To(ContainSubstring(`unknown context "none"`))
+		write("context.txt", "ops")
+		Expect(run("status").code).To(BeZero())
+		Expect(run("__complete", "failures", "--context", "").out).To(HavePrefix("bad\nops\n"))
+	})
+})

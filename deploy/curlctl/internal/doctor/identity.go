@@ -1,0 +1,109 @@
+// Package doctor knows what identities of NATS users need, and how to ask the
+// server about itself.
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/link"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Names of the identities.
+const (
+	// Viewer sees everything and changes nothing.
+	Viewer = "viewer"
+	// Replayer also replays and refetches.
+	Replayer = "replayer"
+	// Admin also pauses, purges and sets up.
+	Admin = "admin"
+)
+
+// Identity is what a NATS user needs for a set of commands.
+type Identity struct {
+	// Name of the identity.
+	Name string
+	// Publish and Subscribe are the subjects that it needs.
+	Publish, Subscribe []string
+}
+
+// auditOfUser stands for the record of what the user does; USER for the name.
+const auditOfUser = "curl.audit.*.USER.>"
+
+// Identities returns the least privileges; each has those of the one before.
+// USER stands for the name of the user.
+func Identities() []Identity {
+	viewer := Identity{
+		Name: Viewer,
+		Publish: []string{
+			"$SYS.REQ.USER.INFO",
+			"$JS.API.STREAM.INFO.CURL_REQUESTS", "$JS.API.STREAM.INFO.CURL_RESULTS", "$JS.API.STREAM.INFO.CURL_FAILURES",
+			"$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher", "$JS.API.CONSUMER.INFO.CURL_RESULTS.writer",
+			"$JS.API.DIRECT.GET.CURL_REQUESTS", "$JS.API.DIRECT.GET.CURL_REQUESTS.>", "$JS.API.DIRECT.GET.CURL_FAILURES",
+		},
+		Subscribe: []string{"_INBOX_curlctl.>", "curl.want.>", "curl.timer.>", "curl.due.>", "curl.result.>", "curl.failure.>"},
+	}
+	replayer := Identity{
+		Name:      Replayer,
+		Publish:   append(slices.Clone(viewer.Publish), "curl.due.>", "curl.timer.>", auditOfUser),
+		Subscribe: viewer.Subscribe,
+	}
+	admin := Identity{
+		Name: Admin,
+		Publish: append(slices.Clone(replayer.Publish),
+			"$JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher",
+			"$JS.API.STREAM.PURGE.CURL_FAILURES", "$JS.API.STREAM.MSG.DELETE.CURL_FAILURES",
+			"$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*",
+			"$JS.API.CONSUMER.CREATE.CURL_REQUESTS.fetcher", "$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer",
+		),
+		Subscribe: viewer.Subscribe,
+	}
+	return []Identity{viewer, replayer, admin}
+}
+
+// Missing returns the subjects that a user may not use.
+func (i Identity) Missing(user link.User) []string {
+	var missing []string
+	for _, subject := range i.Publish {
+		if subject == auditOfUser {
+			subject = pipeline.AuditSubject(user.Name)
+		}
+		if !allowed(user.Publish, subject) {
+			missing = append(missing, subject)
+		}
+	}
+	for _, subject := range i.Subscribe {
+		if !allowed(user.Subscribe, subject) {
+			missing = append(missing, subject)
+		}
+	}
+	return missing
+}
+
+func allowed(rules *link.Rules, subject string) bool {
+	if rules == nil {
+		return true
+	}
+	covers := func(pattern string) bool { return covers(pattern, subject) }
+	if slices.ContainsFunc(rules.Deny, covers) {
+		return false
+	}
+	return len(rules.Allow) == 0 || slices.ContainsFunc(rules.Allow, covers)
+}
+
+// covers tells whether all that subject matches is matched by pattern.
+func covers(pattern, subject string) bool {
+	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
+	for i, token := range p {
+		switch {
+		case token == ">":
+			return len(s) > i
+		case i >= len(s), s[i] == ">":
+			return false
+		case token != "*" && token != s[i]:
+			return false
+		}
+	}
+	return len(p) == len(s)
+}

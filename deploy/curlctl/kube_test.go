@@ -1,0 +1,122 @@
+package curlctl_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("A ConfigMap", func() {
+	var (
+		w         *world
+		client    kubernetes.Interface
+		namespace string
+	)
+	BeforeEach(func(ctx SpecContext) {
+		if os.Getenv("KUBECONFIG") == "" {
+			Skip("KUBECONFIG is not set: `make test-unit` starts an API server when there is none")
+		}
+		config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+		Expect(err).NotTo(HaveOccurred())
+		web, err := rest.HTTPClientFor(config)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
+		client, err = kubernetes.NewForConfigAndClient(config, web)
+		Expect(err).NotTo(HaveOccurred())
+		created, err := client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curlctl-"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		namespace = created.Name
+		w = newWorld(ctx)
+	})
+
+	create := func(ctx context.Context, name string, annotations map[string]string) {
+		GinkgoHelper()
+		_, err := client.CoreV1().ConfigMaps(namespace).Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	scrub := func(text string) string {
+		return strings.ReplaceAll(text, namespace, "team-a")
+	}
+
+	It("is shown as one timeline", func(ctx SpecContext) {
+		create(ctx, "cool", map[string]string{
+			"x-kv8s.io/curl-me-that": "my.data=https://a.example.com/x?token=secret",
+			"x-kv8s.io/curl-status": `{"my.data":{"url":"https://a.example.com/x","sha256":"` + strings.Repeat("ab", 32) +
+				`","size":12,"fetchedAt":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}}`,
+		})
+		key := pipeline.Key{Namespace: namespace, Name: "cool", Key: "my.data"}
+		want, seq := w.want(ctx, key, "https://a.example.com/x?token=secret")
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK}, time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
+		out := w.ok(ctx, "status", namespace+"/cool")
+		for _, said := range []string{"Asks for:", "created", "written", "12 bytes, sha256 abababababab…", "wanted", "gave up", "failure 1: Timeout after 6 attempts", "scheduled", "recheck"} {
+			Expect(out).To(ContainSubstring(said))
+		}
+		Expect(strings.Index(out, "written")).To(BeNumerically("<", strings.Index(out, "gave up")))
+		Expect(strings.Index(out, "gave up")).To(BeNumerically("<", strings.Index(out, "recheck")))
+		Expect(out).NotTo(ContainSubstring("secret"))
+		Expect(w.run(ctx, "status", namespace+"/none").code).To(Equal(5))
+		Expect(w.run(ctx, "status", namespace+"/cool", "--kubeconfig=/nonexistent").code).To(Equal(3))
+	})
+
+	It("is checked where it is, without NATS", func(ctx SpecContext) {
+		create(ctx, "bad", map[string]string{"x-kv8s.io/curl-me-that": "not correct"})
+		create(ctx, "idle", nil)
+		create(ctx, "inner", map[string]string{"x-kv8s.io/curl-me-that": "a=http://127.0.0.1:80/"})
+		w.server.Stop()
+		r := w.run(ctx, "check", namespace+"/bad")
+		Expect(r.code).To(Equal(7))
+		Expect(scrub(r.out)).To(ContainSubstring("annotation value 'not correct' does not match expected format key=url"))
+		r = w.run(ctx, "check", namespace+"/inner")
+		Expect(r.code).To(Equal(7))
+		Expect(r.out).To(ContainSubstring("AddressDenied"))
+		Expect(w.ok(ctx, "check", namespace+"/idle")).To(ContainSubstring("left alone"))
+		Expect(w.ok(ctx, "check", namespace+"/inner", "--allow-cidr=127.0.0.0/8")).To(ContainSubstring("would be fetched"))
+	})
+})
+
+var _ = Describe("A manifest", func() {
+	It("is checked, and fetched on demand", func(ctx SpecContext) {
+		site := newOrigin()
+		file := filepath.Join(GinkgoT().TempDir(), "cm.yaml")
+		Expect(os.WriteFile(file, []byte(`
+apiVersion: v1
+kind: ConfigMap
+metadata: { name: one, annotations: { x-kv8s.io/curl-me-that: "a=`+site.URL+`/a mine=`+site.URL+`/b", x-kv8s.io/curl-refresh: 10m } }
+data: { mine: kept }
+---
+apiVersion: v1
+kind: Secret
+metadata: { name: other }
+`), 0o600)).To(Succeed())
+		check := func(args ...string) result {
+			return runAs(ctx, "curlctl", time.Now, append([]string{"check", "-f", file, "--allow-cidr=127.0.0.0/8,::1/128"}, args...)...)
+		}
+		r := check()
+		Expect(r.code).To(Equal(7))
+		Expect(r.out).To(MatchRegexp(`default/one +a +would be fetched every 10m`))
+		Expect(r.out).To(MatchRegexp(`default/one +mine +KeyExists`))
+		Expect(site.gets.Load()).To(BeZero())
+		Expect(check("--fetch").out).To(ContainSubstring("BadStatus"))
+		site.up.Store(true)
+		Expect(check("--fetch").out).To(MatchRegexp(`a +fetched +10 bytes, sha256`))
+		Expect(runAs(ctx, "curlctl", time.Now, "check").code).To(Equal(2))
+		Expect(runAs(ctx, "curlctl", time.Now, "check", "-f", "/nonexistent").code).To(Equal(1))
+	})
+})

@@ -1,0 +1,157 @@
+package curlctl_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// guarded runs a broker whose users have exactly the permissions of the
+// identities that they are named after, and one named root who may do all.
+func guarded(ctx context.Context) *world {
+	GinkgoHelper()
+	list := func(subjects []string, user string) string {
+		quoted := make([]string, len(subjects))
+		for i, s := range subjects {
+			quoted[i] = `"` + strings.Replace(s, ".USER.>", "."+user+".>", 1) + `"`
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
+	}
+	var users strings.Builder
+	for _, i := range doctor.Identities() {
+		fmt.Fprintf(&users, "{ user: %s, password: p, permissions: { publish: %s, subscribe: %s } }\n", i.Name, list(i.Publish, i.Name), list(i.Subscribe, i.Name))
+	}
+	config := filepath.Join(GinkgoT().TempDir(), "nats.conf")
+	Expect(os.WriteFile(config, []byte("authorization { users: [\n{ user: root, password: p }\n"+users.String()+"] }\n"), 0o600)).To(Succeed())
+	s, err := natstest.Run(natstest.Options{Listen: true, ConfigFile: config})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(s.Close)
+	js, closeConn, err := s.JetStream(nats.UserInfo("root", "p"))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(closeConn)
+	w := &world{server: s}
+	w.use(ctx, js)
+	return w
+}
+
+func (w *world) as(user string) *world {
+	as := *w
+	as.connect = []string{"--server", strings.Replace(w.server.URL(), "://", "://"+user+":p@", 1)}
+	return &as
+}
+
+var _ = Describe("An identity", func() {
+	var w *world
+	BeforeEach(func(ctx SpecContext) {
+		w = guarded(ctx)
+		for i := range 3 {
+			want, seq := w.want(ctx, cm(i), "https://a.example.com/")
+			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+			Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK}, time.Now().Add(time.Hour))).To(Succeed())
+		}
+	})
+
+	// reading is what every identity may do.
+	reading := [][]string{
+		{"failures"},
+		{"failures", "--summary"},
+		{"failures", "--host=a.example.com", "--since=1h"},
+		{"failures", "show", "1"},
+		{"wants"},
+		{"timers"},
+		{"status"},
+		{"audit"},
+		{"replay", "--all", "--dry-run"},
+		{"setup", "--dry-run"},
+		{"__complete", "failures", "show", ""},
+		{"__complete", "replay", "--host", ""},
+		{"__complete", "wants", "--namespace", ""},
+	}
+	replaying := [][]string{{"replay", "1"}, {"replay", "--all", "--over=1h"}, {"refetch", "default/cm-001"}, {"refetch", "--all"}}
+	administering := [][]string{{"pause"}, {"resume"}, {"failures", "purge", "--since=1h", "--yes"}, {"failures", "purge", "--all", "--yes"}}
+
+	can := func(ctx context.Context, user string, all ...[]string) {
+		GinkgoHelper()
+		for _, args := range all {
+			r := w.as(user).run(ctx, args...)
+			Expect(r.code).To(BeZero(), "%s: %v\n%s%s", user, args, r.out, r.err)
+		}
+	}
+	cannot := func(ctx context.Context, user string, all ...[]string) {
+		GinkgoHelper()
+		before := w.lastSequences(ctx)[:2] // that it was tried may be on record
+		for _, args := range all {
+			begun := time.Now()
+			r := w.as(user).run(ctx, args...)
+			Expect(r.code).To(Equal(4), "%s: %v\n%s%s", user, args, r.out, r.err)
+			Expect(r.err).To(ContainSubstring("this NATS user may not publish to "))
+			Expect(strings.Count(r.err, "\n")).To(Equal(1))
+			Expect(time.Since(begun)).To(BeNumerically("<", 3*time.Second))
+		}
+		Expect(w.lastSequences(ctx)[:2]).To(Equal(before))
+		Expect(w.failed(ctx)).To(Equal(3))
+	}
+
+	It("that views sees everything and changes nothing", func(ctx SpecContext) {
+		can(ctx, doctor.Viewer, reading...)
+		cannot(ctx, doctor.Viewer, replaying...)
+		cannot(ctx, doctor.Viewer, administering...)
+	})
+
+	It("that replays also replays and refetches, in its own name only", func(ctx SpecContext) {
+		can(ctx, doctor.Replayer, reading...)
+		cannot(ctx, doctor.Replayer, administering...)
+		can(ctx, doctor.Replayer, replaying...)
+		Expect(w.as(doctor.Viewer).ok(ctx, "audit", "--no-headers")).To(MatchRegexp(`replay +replayer`))
+	})
+
+	It("that waits for a replay needs no more", func(ctx SpecContext) {
+		r := w.as(doctor.Replayer).run(ctx, "replay", "--all", "--wait", "--timeout=3s")
+		Expect(r.code).To(Equal(6), r.err)
+		Expect(r.out).To(ContainSubstring("3 not known yet"))
+	})
+
+	It("that administers does all the rest", func(ctx SpecContext) {
+		can(ctx, doctor.Admin, reading...)
+		can(ctx, doctor.Admin, replaying...)
+		can(ctx, doctor.Admin, administering...)
+		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+			Expect(w.js.DeleteStream(ctx, name)).To(Succeed())
+		}
+		can(ctx, doctor.Admin, []string{"setup"})
+	})
+
+	It("is recognized by the doctor", func(ctx SpecContext) {
+		Expect(w.as(doctor.Viewer).run(ctx, "doctor").out).To(ContainSubstring("user viewer has what these identities need: viewer  "))
+		Expect(w.as(doctor.Replayer).run(ctx, "doctor").out).To(ContainSubstring("user replayer has what these identities need: viewer, replayer  "))
+		Expect(w.as(doctor.Admin).run(ctx, "doctor").out).To(ContainSubstring("user admin has what these identities need: viewer, replayer, admin  "))
+	})
+
+	It("that is wrong gets no connection, and no password is printed", func(ctx SpecContext) {
+		r := runAs(ctx, "curlctl", time.Now, "failures", "--server", strings.Replace(w.server.URL(), "://", "://viewer:wrong@", 1))
+		Expect(r.code).To(Equal(3))
+		Expect(r.err).NotTo(ContainSubstring("wrong"))
+	})
+
+	It("is that of README.md", func() {
+		text, err := os.ReadFile("README.md")
+		Expect(err).NotTo(HaveOccurred())
+		for _, i := range doctor.Identities() {
+			for _, subject := range append(i.Publish, i.Subscribe...) {
+				Expect(string(text)).To(ContainSubstring("`"+subject+"`"), i.Name)
+			}
+		}
+	})
+})

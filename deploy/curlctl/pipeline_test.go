@@ -1,0 +1,157 @@
+package curlctl_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("The pipeline", func() {
+	var w *world
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	// filled has three wants, two timers and a failure.
+	filled := func(ctx context.Context) {
+		GinkgoHelper()
+		a, first := w.want(ctx, cm(1), "https://a.example.com/page?token=secret", func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) })
+		b, second := w.want(ctx, cm(2), "https://b.example.com/")
+		w.want(ctx, pipeline.Key{Namespace: "shop", Name: "prices", Key: "k"}, "https://c.example.com/")
+		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: a, WantSequence: first, Cause: v1.Cause_CAUSE_REFRESH}, time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
+		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: b, WantSequence: second, Cause: v1.Cause_CAUSE_RETRY, Attempts: 3}, time.Now().Add(40*time.Minute+40*time.Second))).To(Succeed())
+		w.fail(ctx, b, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "b.example.com")
+	}
+
+	It("shows what is wanted and scheduled", func(ctx SpecContext) {
+		Expect(w.run(ctx, "wants").err).To(Equal("Nothing is wanted.\n"))
+		Expect(w.run(ctx, "timers").err).To(Equal("Nothing is scheduled.\n"))
+		filled(ctx)
+		golden("wants", w.ok(ctx, "wants"))
+		golden("timers", w.ok(ctx, "timers"))
+		Expect(w.ok(ctx, "wants", "-n", "shop", "-o", "name")).To(Equal("want/shop/prices/k\n"))
+		Expect(w.ok(ctx, "wants", "-o", "json")).NotTo(ContainSubstring("secret"))
+		Expect(w.ok(ctx, "timers", "--name=cm-001", "-o", "name")).To(Equal("timer/default/cm-001/my.data\n"))
+	})
+
+	It("is seen at a glance", func(ctx SpecContext) {
+		filled(ctx)
+		golden("status", w.ok(ctx, "status"))
+		var view struct {
+			Wants     int
+			Timers    struct{ Pending int }
+			Consumers []struct{ Backlog int }
+		}
+		Expect(json.Unmarshal([]byte(w.ok(ctx, "status", "-o", "json")), &view)).To(Succeed())
+		Expect(view.Wants).To(Equal(3))
+		Expect(view.Timers.Pending).To(Equal(2))
+		Expect(view.Consumers[0].Backlog).To(Equal(3))
+		Expect(w.js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).To(Succeed())
+		r := w.run(ctx, "status")
+		Expect(r.code).To(Equal(5))
+		Expect(r.err).To(ContainSubstring("curlctl setup"))
+	})
+
+	It("stops fetching and goes on, and loses nothing", func(ctx SpecContext) {
+		site := newOrigin()
+		site.up.Store(true)
+		w.fetch()
+		Expect(w.ok(ctx, "pause")).To(ContainSubstring("paused until `curlctl resume`"))
+		Expect(w.ok(ctx, "status")).To(ContainSubstring("paused until `curlctl resume`"))
+		w.want(ctx, cm(1), site.URL)
+		w.want(ctx, cm(2), site.URL)
+		Consistently(site.gets.Load).WithTimeout(300 * time.Millisecond).Should(BeZero())
+		Expect(w.ok(ctx, "resume")).To(ContainSubstring("2 requests waiting"))
+		Eventually(func() uint64 { return w.lastSequences(ctx)[1] }).Should(BeEquivalentTo(2))
+		Expect(w.ok(ctx, "pause", "--for=1h")).To(ContainSubstring("for 1h"))
+		Expect(w.ok(ctx, "status")).To(ContainSubstring("goes on in 39m"))
+		Expect(w.ok(ctx, "audit", "--no-headers")).To(MatchRegexp(`(?s)pause.*--for=1h0m0s.*resume.*pause`))
+		w.ok(ctx, "resume")
+	})
+
+	It("fetches again on demand", func(ctx SpecContext) {
+		site := newOrigin()
+		site.up.Store(true)
+		w.fetch()
+		for i := range 3 {
+			w.want(ctx, cm(i), site.URL+"/"+cm(i).Name)
+		}
+		Eventually(site.gets.Load).Should(BeEquivalentTo(3))
+		Expect(w.ok(ctx, "refetch", "default/cm-001")).To(Equal("Asked for 1 fetch.\n"))
+		Eventually(site.gets.Load).Should(BeEquivalentTo(4))
+		Expect(w.ok(ctx, "refetch", "--all", "-n", "default", "--rate=0")).To(Equal("Asked for 3 fetches.\n"))
+		Eventually(site.gets.Load).Should(BeEquivalentTo(7))
+		Expect(w.run(ctx, "refetch", "default/none").code).To(Equal(5))
+		Expect(w.run(ctx, "refetch").code).To(Equal(2))
+		Expect(w.run(ctx, "refetch", "none").code).To(Equal(2))
+	})
+
+	It("forgets failures, but not who removed them", func(ctx SpecContext) {
+		filled(ctx)
+		a, _ := w.want(ctx, cm(1), "https://a.example.com/")
+		w.fail(ctx, a, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, "a.example.com")
+		Expect(w.run(ctx, "failures", "purge").code).To(Equal(2))
+		Expect(w.run(ctx, "failures", "purge", "--all").code).To(Equal(8))
+		Expect(w.failed(ctx)).To(Equal(2))
+		Expect(w.ok(ctx, "failures", "purge", "--host=b.example.com", "--yes")).To(Equal("Removed 1 failure.\n"))
+		Expect(w.ok(ctx, "failures", "purge", "--since=1m", "--yes")).To(Equal("No failures found.\n"))
+		Expect(w.ok(ctx, "failures", "purge", "--since=1h", "--yes")).To(Equal("Removed 1 failure.\n"))
+		Expect(w.failed(ctx)).To(BeZero())
+		Expect(w.ok(ctx, "audit")).To(ContainSubstring("--host=b.example.com"))
+	})
+
+	It("can be watched", func(ctx SpecContext) {
+		watching, stop := context.WithCancel(ctx)
+		site := newOrigin()
+		w.fetch()
+		done := make(chan struct{})
+		out, said := gbytes.NewBuffer(), gbytes.NewBuffer()
+		go func() {
+			defer close(done)
+			cmd := curlctl.Command("curlctl")
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			cmd.SetOut(out)
+			cmd.SetErr(said)
+			cmd.SetArgs(append([]string{"watch", "-o", "json", "-n", "default"}, w.connect...))
+			_ = cmd.ExecuteContext(watching) // ends by the context
+		}()
+		Eventually(said).Should(gbytes.Say("Watching"))
+		w.want(ctx, cm(1), site.URL)
+		w.want(ctx, pipeline.Key{Namespace: "other", Name: "x", Key: "k"}, site.URL)
+		Eventually(func() int { return w.failed(ctx) }).Should(Equal(2))
+		w.forget(ctx, cm(1))
+		Eventually(func() string { return string(out.Contents()) }).Should(ContainSubstring("forgotten"))
+		stop()
+		<-done
+		var seen []string
+		for line := range strings.SplitSeq(strings.TrimSpace(string(out.Contents())), "\n") {
+			var p struct{ What, Namespace, ConfigMap string }
+			Expect(json.Unmarshal([]byte(line), &p)).To(Succeed(), line)
+			Expect(p.Namespace).To(Equal("default"))
+			seen = append(seen, p.What)
+		}
+		Expect(seen).To(ContainElements("wanted", "scheduled", "failing", "failed", "forgotten"))
+	})
+
+	It("is set up, compared and examined", func(ctx SpecContext) {
+		Expect(w.ok(ctx, "setup")).To(ContainSubstring("as they must be."))
+		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
+		r := w.run(ctx, "setup", "--dry-run")
+		Expect(r.code).To(Equal(7))
+		Expect(r.out).To(ContainSubstring("stream CURL_FAILURES does not exist"))
+		r = w.run(ctx, "doctor")
+		Expect(r.code).To(Equal(7))
+		Expect(r.out).To(MatchRegexp("streams +bad +stream CURL_FAILURES does not exist +run `curlctl setup`"))
+		Expect(r.out).To(MatchRegexp("consumer fetcher +bad +no fetcher reads from it"))
+		Expect(w.ok(ctx, "setup")).To(ContainSubstring("as they must be now"))
+		golden("doctor", w.run(ctx, "doctor").out)
+	})
+})

@@ -1,0 +1,87 @@
+package curlctl
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+func failuresPurgeCommand(o *options) *cobra.Command {
+	selected := &failureFilter{options: o}
+	var all, yes bool
+	cmd := &cobra.Command{
+		Use:   "purge",
+		Short: "Remove failures from the record; what is wanted stays wanted",
+		Args:  noArgs,
+	}
+	cmd.RunE = func(c *cobra.Command, args []string) error {
+		if !selected.any() && !all {
+			return usagef("purge needs filters such as --host, or --all")
+		}
+		said := words(c.Flags(), nil)
+		return o.run(func(ctx context.Context, s *session, _ []string) error {
+			filter, err := selected.filter(s.now())
+			if err != nil {
+				return err
+			}
+			return s.purge(ctx, filter, said, yes)
+		})(c, args)
+	}
+	selected.bindFlags(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "remove all failures")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask back")
+	return cmd
+}
+
+func (s *session) purge(ctx context.Context, filter pipeline.FailureFilter, said string, yes bool) error {
+	counts, err := s.countFailures(ctx, filter)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, count := range counts {
+		n += int(count)
+	}
+	if n == 0 {
+		s.out.Linef("No failures found.")
+		return nil
+	}
+	if !yes {
+		if err := s.confirm("Remove %s from the record?", plural(n, "failure")); err != nil {
+			return err
+		}
+	}
+	end, err := s.audit(ctx, "purge", said, n)
+	if err != nil {
+		return err
+	}
+	removed, err := s.remove(ctx, filter)
+	if ended := end(ctx, removed, n-removed); err == nil {
+		err = ended
+	}
+	if err == nil {
+		s.out.Linef("Removed %s.", plural(removed, "failure"))
+	}
+	return err
+}
+
+// remove lets the server purge, unless times are given, which it does not know
+// as a bound.
+func (s *session) remove(ctx context.Context, filter pipeline.FailureFilter) (removed int, err error) {
+	if filter.Since.IsZero() && filter.Until.IsZero() {
+		n, err := s.Client.PurgeFailures(ctx, filter)
+		return int(n), err
+	}
+	for f, err := range s.Client.Failures(ctx, filter) {
+		if err == nil {
+			err = s.Client.DeleteFailure(ctx, f.ID)
+		}
+		if err != nil {
+			return removed, err
+		}
+		removed++
+	}
+	return removed, nil
+}

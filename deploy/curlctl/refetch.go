@@ -1,0 +1,92 @@
+package curlctl
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// refetchRate is how many fetches are asked for in a second when nobody says.
+const refetchRate = 50
+
+func refetchCommand(o *options) *cobra.Command {
+	var all, yes bool
+	pace := replay.Pace{Rate: refetchRate}
+	cmd := &cobra.Command{
+		Use:               "refetch NAMESPACE/NAME | --all",
+		Short:             "Fetch now what is wanted, also where nothing has failed",
+		Long:              "Asks for the fetch of all keys of a ConfigMap, or of all with --all. What has not\nchanged at its URL is not written.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: o.completeObjects,
+	}
+	cmd.RunE = func(c *cobra.Command, args []string) error {
+		namespace, name := o.namespace, ""
+		switch {
+		case len(args) == 0 && !all, len(args) == 1 && all:
+			return usagef("refetch needs either NAMESPACE/NAME or --all")
+		case len(args) == 1:
+			var err error
+			if namespace, name, err = o.object(args[0]); err != nil {
+				return err
+			}
+		}
+		said := words(c.Flags(), args)
+		return o.run(func(ctx context.Context, s *session, _ []string) error {
+			return s.refetch(ctx, namespace, name, pace, said, yes)
+		})(c, args)
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "fetch everything, or everything of --namespace")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask back, however many there are")
+	cmd.Flags().Float64Var(&pace.Rate, "rate", pace.Rate, "ask for so many fetches in a second at most; 0: no bound")
+	return cmd
+}
+
+// object reads NAMESPACE/NAME, or NAME with --namespace.
+func (o *options) object(arg string) (namespace, name string, err error) {
+	namespace, name, found := strings.Cut(arg, "/")
+	if !found {
+		namespace, name = o.namespace, arg
+	}
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", usagef("%q is not of the form NAMESPACE/NAME", arg)
+	}
+	return namespace, name, nil
+}
+
+func (s *session) refetch(ctx context.Context, namespace, name string, pace replay.Pace, said string, yes bool) error {
+	var wants []pipeline.StoredWant
+	for w, err := range s.Client.Wants(ctx, namespace, name) {
+		if err != nil {
+			return err
+		}
+		w.Want = nil // read again when its turn comes
+		wants = append(wants, w)
+	}
+	if len(wants) == 0 && name != "" {
+		return coded(ctx, wrapNotFound("nothing is wanted for %s/%s", namespace, name))
+	}
+	if !yes && len(wants) > askAbove {
+		if err := s.confirm("Fetch %s now?", plural(len(wants), "key")); err != nil {
+			return err
+		}
+	}
+	end, err := s.audit(ctx, "refetch", said, len(wants))
+	if err != nil {
+		return err
+	}
+	bar := newBar(s.aside, "asked", len(wants))
+	done, err := replay.Refetch(ctx, s.Client, wants, pace, func(n int) { bar.set(n, "") })
+	bar.end()
+	if ended := end(ctx, done, len(wants)-done); err == nil {
+		err = ended
+	}
+	if err == nil {
+		s.out.Linef("Asked for %s.", plural(done, "fetch"))
+		s.warnPaused(ctx)
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package curlctl_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// The history of failures that curlctl must cope with, and how.
+const (
+	manyFailures  = 20_000
+	firstPageTime = 200 * time.Millisecond
+	memoryLimit   = 64 << 20
+)
+
+// fill keeps many failures of as many wants, one of ten of them of slow.example.
+func fill(ctx context.Context, js jetstream.JetStream, epoch int64) error {
+	snippet := bytes.Repeat([]byte("x"), 1024)
+	publish := func(subject string, m proto.Message) error {
+		data, err := proto.Marshal(m)
+		if err != nil {
+			return err
+		}
+		_, err = js.PublishMsgAsync(&nats.Msg{Subject: subject, Data: data})
+		return err
+	}
+	for i := range manyFailures {
+		key := pipeline.Key{Namespace: fmt.Sprintf("team-%d", i%7), Name: fmt.Sprintf("cm-%05d", i), Key: "k"}
+		host := "fast.example.com"
+		if i%10 == 0 {
+			host = "slow.example.com"
+		}
+		want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid", Url: "https://" + host + "/" + key.Name, Epoch: epoch}
+		letter := &v1.DeadLetter{
+			Want: want, Snippet: snippet, LastFailedAt: timestamppb.Now(),
+			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: host, Attempts: 6, FirstFailedAt: timestamppb.Now()},
+		}
+		if err := publish(key.Want(), want); err != nil {
+			return err
+		}
+		if err := publish(key.DeadLetter("Timeout", host), letter); err != nil {
+			return err
+		}
+		if i%1000 == 999 {
+			<-js.PublishAsyncComplete()
+		}
+	}
+	return nil
+}
+
+// program builds curlctl.
+func program() string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), "curlctl")
+	built, err := exec.Command("go", "build", "-o", path, "./cmd/curlctl").CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(built))
+	return path
+}
+
+var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// resident runs the program and returns what it printed, and its largest
+// resident memory in bytes. That of its rusage would be at least ours.
+func resident(path string, args ...string) (string, int) {
+	GinkgoHelper()
+	var out, said bytes.Buffer
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = &out, &said
+	Expect(cmd.Start()).To(Succeed())
+	ended := make(chan error)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for most := 0; ; {
+		select {
+		case err := <-ended:
+			Expect(err).NotTo(HaveOccurred(), "%s", &said)
+			return out.String(), most << 10
+		case <-tick.C:
+			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid)) // gone when it has ended
+			if match := highWater.FindSubmatch(text); match != nil {
+				most, _ = strconv.Atoi(string(match[1]))
+			}
+		}
+	}
+}
+
+var _ = Describe("A long history", Ordered, func() {
+	var w *world
+	BeforeAll(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		Expect(fill(ctx, w.js, w.epoch)).To(Succeed())
+		Eventually(func() uint64 { return w.lastSequences(ctx)[2] }).Should(BeEquivalentTo(manyFailures))
+	})
+
+	It("shows its first page at once", func(ctx SpecContext) {
+		best := time.Hour
+		for range 5 { // others use this machine, too
+			begun := time.Now()
+			Expect(strings.Count(w.ok(ctx, "failures"), "\n")).To(Equal(51))
+			best = min(best, time.Since(begun))
+		}
+		AddReportEntry("first page", best.String())
+		Expect(best).To(BeNumerically("<", firstPageTime))
+	})
+
+	It("is listed and replayed by filter and spread, within little memory", func(ctx SpecContext) {
+		if runtime.GOOS != "linux" {
+			Skip("the memory of a process is read from /proc")
+		}
+		path := program()
+		run := func(args ...string) string {
+			GinkgoHelper()
+			out, memory := resident(path, append(args, w.connect...)...)
+			AddReportEntry("memory of "+strings.Join(args, " "), fmt.Sprintf("%d MiB", memory>>20))
+			Expect(memory).To(BeNumerically("<", memoryLimit), "resident memory of %v", args)
+			return out
+		}
+		Expect(strings.Count(run("failures", "--limit=0"), "\n")).To(Equal(manyFailures + 1))
+		Expect(strings.Count(run("failures", "--limit=0", "-o", "json"), `"id"`)).To(Equal(manyFailures))
+		Expect(run("replay", "--host=slow.example.com", "--over=24h", "--yes")).To(Equal("Replayed 2,000 failures, spread over 24h.\n"))
+		Expect(run("replay", "--host=fast.example.com", "--yes")).To(Equal("Replayed 18,000 failures.\n"))
+		n := 0
+		for t, err := range w.client.Timers(ctx, "", "") {
+			Expect(err).NotTo(HaveOccurred())
+			Expect(t.At).To(BeTemporally("<", time.Now().Add(24*time.Hour)))
+			n++
+		}
+		Expect(n).To(Equal(2000))
+	})
+})
+
+func BenchmarkFirstPage(b *testing.B) {
+	s, err := natstest.Run(natstest.Options{Listen: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	js, closeConn, err := s.JetStream()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer closeConn()
+	epoch, err := pipeline.Ensure(b.Context(), js, pipeline.Topology{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := fill(b.Context(), js, epoch); err != nil {
+		b.Fatal(err)
+	}
+	<-js.PublishAsyncComplete()
+	for _, args := range [][]string{{"failures"}, {"failures", "--host=slow.example.com"}, {"failures", "--summary"}} {
+		b.Run(strings.Join(args, " "), func(b *testing.B) {
+			for b.Loop() {
+				if r := runAs(b.Context(), "curlctl", time.Now, append(args, "--server", s.URL())...); r.code != 0 {
+					b.Fatal(r.err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,164 @@
+package curlctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	keys "github.com/kv8s/curl-me-that/proto/status"
+)
+
+// moments of an object, in time.
+type occasion struct {
+	At     time.Time `json:"at"`
+	What   string    `json:"what"`
+	Key    string    `json:"key,omitempty"`
+	Detail string    `json:"detail,omitempty"`
+
+	colour show.Colour
+}
+
+// objectView is an object as programs read it.
+type objectView struct {
+	Namespace  string     `json:"namespace"`
+	ConfigMap  string     `json:"configMap"`
+	Exists     bool       `json:"exists"`
+	UID        string     `json:"uid,omitempty"`
+	Annotation string     `json:"annotation,omitempty"`
+	Asks       []string   `json:"asks,omitempty"`
+	Problem    string     `json:"problem,omitempty"`
+	Suspended  bool       `json:"suspended,omitempty"`
+	Timeline   []occasion `json:"timeline"`
+}
+
+// objectStatus shows all about one ConfigMap as one timeline.
+func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namespace, name string) error {
+	object, err := configMap(ctx, kube, namespace, name)
+	if err != nil {
+		return err
+	}
+	view := objectView{Namespace: namespace, ConfigMap: name, Timeline: []occasion{}}
+	if object != nil {
+		if err := view.read(object); err != nil {
+			return err
+		}
+	}
+	if err := s.readObject(ctx, &view); err != nil {
+		return err
+	}
+	if object == nil && len(view.Timeline) == 0 {
+		return wrapNotFound("ConfigMap %s/%s", namespace, name)
+	}
+	slices.SortStableFunc(view.Timeline, func(a, b occasion) int { return a.At.Compare(b.At) })
+	if s.out.ForPrograms() {
+		return s.out.Object("configmap/"+name, view)
+	}
+	s.printObject(view)
+	_, err = s.out.List(show.Columns("TIME", "AGE", "WHAT", "KEY", "DETAIL"), func(yield func(show.Row, error) bool) {
+		for _, o := range view.Timeline {
+			if !yield(show.Row{Cells: []show.Cell{
+				show.Text(show.Clock(o.At)), show.Text(s.relative(o.At)), show.In(o.colour, o.What), show.Text(o.Key), show.Text(o.Detail),
+			}}, nil) {
+				return
+			}
+		}
+	})
+	return err
+}
+
+func (s *session) relative(at time.Time) string {
+	if at.After(s.now()) {
+		return "in " + show.Until(s.now(), at)
+	}
+	return show.Age(s.now(), at)
+}
+
+func (s *session) printObject(view objectView) {
+	exists := show.Text(view.Namespace + "/" + view.ConfigMap)
+	if !view.Exists {
+		exists = show.In(show.Yellow, exists.Text+" (does not exist any more)")
+	}
+	fields := []show.Field{{Name: "ConfigMap", Value: exists}, {Name: "UID", Value: show.Text(view.UID)}, {Name: "Annotation", Value: show.Text(view.Annotation)}}
+	for _, ask := range view.Asks {
+		fields = append(fields, show.Field{Name: "Asks for", Value: show.Text(ask)})
+	}
+	if view.Suspended {
+		fields = append(fields, show.Field{Name: "Suspended", Value: show.In(show.Yellow, "yes")})
+	}
+	s.out.Fields(append(fields, show.Field{Name: "Problem", Value: show.In(show.Red, view.Problem)}))
+	s.out.Linef("")
+}
+
+// read takes what Kubernetes tells.
+func (v *objectView) read(object *metav1.PartialObjectMetadata) error {
+	v.Exists, v.UID = true, string(object.UID)
+	v.add(object.CreationTimestamp.Time, "created", "", "", 0)
+	grammar, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		return err
+	}
+	request, err := grammar.Parse(object.Annotations)
+	v.Annotation, v.Suspended = request.Annotation, request.Suspended
+	if err != nil {
+		v.Problem = err.Error()
+	}
+	for _, pair := range request.Pairs {
+		v.Asks = append(v.Asks, pair.Key+" = "+failure.WithoutQuery(pair.URL))
+	}
+	state, err := keys.Parse(object.Annotations[annotation.StatusKey])
+	if err != nil {
+		v.Problem = strings.TrimPrefix(v.Problem+"; ", "; ") + "the status annotation cannot be read"
+	}
+	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
+		e := state.Keys[key]
+		if e.Written() {
+			v.add(e.FetchedAt, "written", key, fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], failure.WithoutQuery(e.URL)), show.Green)
+		}
+		if e.Failing() {
+			v.add(e.Since, "failing since", key, fmt.Sprintf("%s, %d attempts when it was reported", e.Error, e.Attempts), show.Red)
+		}
+	}
+	return nil
+}
+
+func (v *objectView) add(at time.Time, what, key, detail string, colour show.Colour) {
+	v.Timeline = append(v.Timeline, occasion{At: at.UTC(), What: what, Key: key, Detail: detail, colour: colour})
+}
+
+// readObject takes what NATS tells.
+func (s *session) readObject(ctx context.Context, v *objectView) error {
+	for w, err := range s.Client.Wants(ctx, v.Namespace, v.ConfigMap) {
+		if err != nil {
+			return err
+		}
+		v.add(w.At, "wanted", w.Key.Key, causeName(w.Want.GetCause())+": "+failure.WithoutQuery(w.Want.GetUrl()), show.Cyan)
+	}
+	for t, err := range s.Client.Timers(ctx, v.Namespace, v.ConfigMap) {
+		if err != nil {
+			return err
+		}
+		v.add(t.At, "scheduled", t.Key.Key, causeName(t.Due.GetCause()), show.Cyan)
+	}
+	for f, err := range s.Client.Failures(ctx, pipeline.FailureFilter{Namespace: v.Namespace, Name: v.ConfigMap}) {
+		if errors.Is(err, context.Canceled) || err != nil {
+			return err
+		}
+		detail := fmt.Sprintf("failure %d: %s after %d attempts", f.ID, f.Reason, f.Letter.GetFailure().GetAttempts())
+		if of := f.Letter.GetReplayOf(); of > 0 {
+			detail += fmt.Sprintf(", replay of %d", of)
+		}
+		v.add(f.At, "gave up", f.Key.Key, detail, show.Red)
+	}
+	return nil
+}

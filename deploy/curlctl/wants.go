@@ -1,0 +1,169 @@
+package curlctl
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// wanted is a want as programs read it.
+type wanted struct {
+	Namespace string    `json:"namespace"`
+	ConfigMap string    `json:"configMap"`
+	Key       string    `json:"key"`
+	UID       string    `json:"uid"`
+	URL       string    `json:"url"`
+	Refresh   string    `json:"refresh,omitempty"`
+	Cause     string    `json:"cause"`
+	Sequence  uint64    `json:"sequence"`
+	Since     time.Time `json:"since"`
+}
+
+func wantsCommand(o *options) *cobra.Command {
+	name := ""
+	cmd := &cobra.Command{
+		Use:   "wants",
+		Short: "List what is wanted: each key of each ConfigMap with its URL",
+		Args:  noArgs,
+		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
+			columns := show.Columns("NAMESPACE", "CONFIGMAP", "KEY", "URL", "REFRESH", "SINCE", "", "CAUSE", "SEQUENCE", "UID")
+			n, err := s.out.List(columns, func(yield func(show.Row, error) bool) {
+				for w, err := range s.Client.Wants(ctx, o.namespace, name) {
+					if !yield(s.wantRow(w), err) {
+						return
+					}
+				}
+			})
+			if err == nil && n == 0 && !s.out.ForPrograms() {
+				s.hint("Nothing is wanted.")
+			}
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
+	complete(cmd, "name", o.completeNames)
+	return cmd
+}
+
+func (s *session) wantRow(w pipeline.StoredWant) show.Row {
+	r := wanted{
+		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, UID: w.Want.GetUid(),
+		URL: failure.WithoutQuery(w.Want.GetUrl()), Refresh: interval(w.Want), Cause: causeName(w.Want.GetCause()),
+		Sequence: w.Sequence, Since: w.At,
+	}
+	return show.Row{Name: "want/" + w.Key.String(), Object: r, Cells: []show.Cell{
+		show.Text(r.Namespace), show.Text(r.ConfigMap), show.Text(r.Key), show.Text(r.URL), show.Text(r.Refresh),
+		show.Text(show.Age(s.now(), w.At)), show.Text(r.Cause), show.Number(r.Sequence), show.Text(r.UID),
+	}}
+}
+
+func interval(w *v1.Want) string {
+	if d := w.GetRefresh().AsDuration(); d > 0 {
+		return brief(d)
+	}
+	return ""
+}
+
+// brief writes 10m0s as 10m.
+func brief(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+// causeName writes CAUSE_NEW as new.
+func causeName(c v1.Cause) string {
+	return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_"))
+}
+
+// scheduled is a timer as programs read it.
+type scheduled struct {
+	Namespace string    `json:"namespace"`
+	ConfigMap string    `json:"configMap"`
+	Key       string    `json:"key"`
+	Cause     string    `json:"cause"`
+	FiresAt   time.Time `json:"firesAt"`
+	SetAt     time.Time `json:"setAt"`
+	Attempts  uint32    `json:"attempts,omitempty"`
+	ReplayOf  uint64    `json:"replayOf,omitempty"`
+	URL       string    `json:"url"`
+}
+
+func timersCommand(o *options) *cobra.Command {
+	name := ""
+	cmd := &cobra.Command{
+		Use:   "timers",
+		Short: "List what is scheduled and when: refreshes, retries, rechecks and replays",
+		Args:  noArgs,
+		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
+			rows, err := s.timerRows(ctx, name)
+			if err != nil {
+				return err
+			}
+			columns := show.Columns("FIRES IN", "CAUSE", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS", "", "FIRES AT", "REPLAY OF", "URL")
+			n, err := s.out.List(columns, func(yield func(show.Row, error) bool) {
+				for _, row := range rows {
+					if !yield(row, nil) {
+						return
+					}
+				}
+			})
+			if err == nil && n == 0 && !s.out.ForPrograms() {
+				s.hint("Nothing is scheduled.")
+			}
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
+	complete(cmd, "name", o.completeNames)
+	return cmd
+}
+
+// timerRows reads timers, the next to fire first.
+func (s *session) timerRows(ctx context.Context, name string) ([]show.Row, error) {
+	var all []scheduled
+	for t, err := range s.Client.Timers(ctx, s.namespace, name) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, scheduled{
+			Namespace: t.Key.Namespace, ConfigMap: t.Key.Name, Key: t.Key.Key, Cause: causeName(t.Due.GetCause()),
+			FiresAt: t.At, SetAt: t.SetAt, Attempts: t.Due.GetAttempts(), ReplayOf: t.Due.GetReplayOf(),
+			URL: failure.WithoutQuery(t.Due.GetWant().GetUrl()),
+		})
+	}
+	slices.SortFunc(all, func(a, b scheduled) int {
+		return cmp.Or(a.FiresAt.Compare(b.FiresAt), cmp.Compare(a.Namespace+"/"+a.ConfigMap+"/"+a.Key, b.Namespace+"/"+b.ConfigMap+"/"+b.Key))
+	})
+	rows := make([]show.Row, len(all))
+	for i, t := range all {
+		in := show.Text(show.Until(s.now(), t.FiresAt))
+		if overdue(s.now(), t.FiresAt) {
+			in = show.In(show.Red, "overdue")
+		}
+		rows[i] = show.Row{Name: "timer/" + t.Namespace + "/" + t.ConfigMap + "/" + t.Key, Object: t, Cells: []show.Cell{
+			in, show.Text(t.Cause), show.Text(t.Namespace), show.Text(t.ConfigMap), show.Text(t.Key), show.Number(t.Attempts),
+			show.Text(show.Clock(t.FiresAt)), failureLink(t.ReplayOf), show.Text(t.URL),
+		}}
+	}
+	return rows, nil
+}
+
+// lateTimer is how late a timer fires at worst on a server that is well.
+const lateTimer = time.Minute
+
+func overdue(now, at time.Time) bool { return now.Sub(at) > lateTimer }
