@@ -16,7 +16,8 @@ PACKAGES := $(MODULES:%=./%/...)
 UNIT     := $(filter-out ./deploy/e2e/...,$(PACKAGES))
 
 COMMANDS := ./watcher/cmd/watcher ./fetcher/cmd/fetcher ./writer/cmd/writer \
-            ./deploy/local/cmd/curl-me-that ./deploy/local/cmd/control-plane
+            ./deploy/local/cmd/curl-me-that ./deploy/local/cmd/control-plane \
+            ./deploy/curlctl/cmd/curlctl
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
@@ -45,7 +46,7 @@ help: ## Show this list
 	  /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build watcher, fetcher, writer and curl-me-that into bin/
+build: ## Build watcher, fetcher, writer, curl-me-that and curlctl into bin/
 	$(GO_BUILD) -o bin/ $(COMMANDS)
 
 .PHONY: demo
