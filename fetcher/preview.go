@@ -8,7 +8,9 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -18,8 +20,8 @@ type Preview struct {
 	// Reason why, in one sentence without an address.
 	Allowed bool
 	Reason  string
-	// Failure is the reason, as in Events, why the GET failed; empty: it did
-	// not, or none was made.
+	// Failure is the reason, as in Events, why the name does not resolve or the
+	// GET failed; empty: neither did, or no GET was made.
 	Failure string
 	// Size and SHA256 of the body, if there is one.
 	Size   int
@@ -41,6 +43,10 @@ func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool)
 	}
 	verdict := gate.Verdict(ctx, namespace, url)
 	preview := Preview{Allowed: verdict.Allowed, Reason: verdict.Reason}
+	var denied *egress.DeniedError
+	if !verdict.Allowed && !errors.As(verdict.Err, &denied) {
+		preview.Failure = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DNS_FAILED)
+	}
 	if !fetch || !verdict.Allowed {
 		return preview, nil
 	}
