@@ -200,10 +200,10 @@ func (c *checking) pairs(ctx context.Context, whole checked, request annotation.
 		_, inData := object.Data[pair.Key]
 		_, inBinary := object.BinaryData[pair.Key]
 		switch {
-		case !preview.Allowed:
-			f.Verdict = "AddressDenied"
 		case preview.Failure != "":
 			f.Verdict = preview.Failure
+		case !preview.Allowed:
+			f.Verdict = "AddressDenied"
 		case c.file != "" && (inData || inBinary):
 			f.Verdict, f.Detail = "KeyExists", "the manifest holds the key itself, which is then never overwritten"
 		case c.fetch && request.SHA256[pair.Key] != "" && request.SHA256[pair.Key] != preview.SHA256:

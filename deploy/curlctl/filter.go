@@ -1,7 +1,6 @@
 package curlctl
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -102,7 +101,11 @@ func words(fs *pflag.FlagSet, args []string) string {
 	fs.Visit(func(f *pflag.Flag) {
 		switch f.Name {
 		case "reason", "host", "name", "key", "since", "until", "namespace", "all", "over", "rate", "for":
-			all = append(all, fmt.Sprintf("--%s=%s", f.Name, f.Value))
+			word := "--" + f.Name
+			if f.Value.Type() != "bool" {
+				word += "=" + f.Value.String()
+			}
+			all = append(all, word)
 		}
 	})
 	text := strings.Join(append(all, args...), " ")

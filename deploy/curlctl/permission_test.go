@@ -110,6 +110,13 @@ var _ = Describe("An identity", func() {
 		cannot(ctx, doctor.Viewer, administering...)
 	})
 
+	It("that views may watch", func(ctx SpecContext) {
+		watching, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer stop()
+		r := w.as(doctor.Viewer).run(watching, "watch")
+		Expect(r.err).To(And(ContainSubstring("Watching"), Not(ContainSubstring("may not"))))
+	})
+
 	It("that replays also replays and refetches, in its own name only", func(ctx SpecContext) {
 		can(ctx, doctor.Replayer, reading...)
 		cannot(ctx, doctor.Replayer, administering...)

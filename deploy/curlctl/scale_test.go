@@ -2,7 +2,6 @@ package curlctl_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,7 +33,7 @@ const (
 )
 
 // fill keeps many failures of as many wants, one of ten of them of slow.example.
-func fill(ctx context.Context, js jetstream.JetStream, epoch int64) error {
+func fill(js jetstream.JetStream, epoch int64) error {
 	snippet := bytes.Repeat([]byte("x"), 1024)
 	publish := func(subject string, m proto.Message) error {
 		data, err := proto.Marshal(m)
@@ -109,7 +108,7 @@ var _ = Describe("A long history", Ordered, func() {
 	var w *world
 	BeforeAll(func(ctx SpecContext) {
 		w = newWorld(ctx)
-		Expect(fill(ctx, w.js, w.epoch)).To(Succeed())
+		Expect(fill(w.js, w.epoch)).To(Succeed())
 		Eventually(func() uint64 { return w.lastSequences(ctx)[2] }).Should(BeEquivalentTo(manyFailures))
 	})
 
@@ -165,7 +164,7 @@ func BenchmarkFirstPage(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := fill(b.Context(), js, epoch); err != nil {
+	if err := fill(js, epoch); err != nil {
 		b.Fatal(err)
 	}
 	<-js.PublishAsyncComplete()

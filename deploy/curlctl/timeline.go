@@ -126,7 +126,7 @@ func (v *objectView) read(object *metav1.PartialObjectMetadata) error {
 			v.add(e.FetchedAt, "written", key, fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], failure.WithoutQuery(e.URL)), show.Green)
 		}
 		if e.Failing() {
-			v.add(e.Since, "failing since", key, fmt.Sprintf("%s, %d attempts when it was reported", e.Error, e.Attempts), show.Red)
+			v.add(e.Since, "failing since", key, e.Error+", "+plural(int(e.Attempts), "attempt")+" when it was reported", show.Red)
 		}
 	}
 	return nil
@@ -154,7 +154,7 @@ func (s *session) readObject(ctx context.Context, v *objectView) error {
 		if errors.Is(err, context.Canceled) || err != nil {
 			return err
 		}
-		detail := fmt.Sprintf("failure %d: %s after %d attempts", f.ID, f.Reason, f.Letter.GetFailure().GetAttempts())
+		detail := fmt.Sprintf("failure %d: %s after %s", f.ID, f.Reason, plural(int(f.Letter.GetFailure().GetAttempts()), "attempt"))
 		if of := f.Letter.GetReplayOf(); of > 0 {
 			detail += fmt.Sprintf(", replay of %d", of)
 		}
