@@ -117,11 +117,14 @@ func statusOf(object *corev1.ConfigMap) map[string]status.Entry {
 	return s.Keys
 }
 
-// unfenced returns entries without what only orders results.
+// unfenced returns entries without what only orders results. Of a failure it
+// stays: it tells the watcher that a want of its own was tried and failed.
 func unfenced(entries map[string]status.Entry) map[string]status.Entry {
 	rest := make(map[string]status.Entry, len(entries))
 	for key, e := range entries {
-		e.Fence = status.Fence{}
+		if !e.Failing() {
+			e.Fence = status.Fence{}
+		}
 		rest[key] = e
 	}
 	return rest

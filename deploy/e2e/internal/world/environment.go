@@ -17,6 +17,9 @@ const (
 	Writer  = "writer"
 )
 
+// Services returns the names of all services.
+func Services() []string { return []string{Watcher, Fetcher, Writer} }
+
 // Environment is what the specs of a suite share.
 type Environment struct {
 	// Cluster that the services work on, unless a spec has its own.
@@ -70,7 +73,7 @@ func Open() *Environment {
 	bin, err = filepath.Abs(bin)
 	Expect(err).NotTo(HaveOccurred())
 	e := &Environment{Cluster: cluster, bin: bin, ports: newPorts()}
-	for _, name := range []string{Watcher, Fetcher, Writer} {
+	for _, name := range Services() {
 		if _, err := os.Stat(e.Program(name)); err != nil {
 			Fail("there is no " + e.Program(name) + ": run `make build`, or let CURLMETHAT_BIN name the folder of the programs")
 		}

@@ -40,7 +40,7 @@ func (w *World) Launch(ctx context.Context, name string, flags ...string) *Servi
 // flags that a service has in every world.
 func (w *World) flags(ctx context.Context, name string) []string {
 	GinkgoHelper()
-	flags := []string{"--nats-url=" + w.NATS.URL()}
+	flags := []string{"--nats-url=" + w.broker}
 	kubeconfig := w.Cluster.Kubeconfig
 	if own := w.options.Kubeconfigs[name]; own != nil {
 		kubeconfig = own(ctx, w.Namespace)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -30,6 +31,8 @@ type Options struct {
 	// AckWait is after what time the work of a service that was killed goes to
 	// another one. Zero means pipeline.AckWait; less lets a spec wait less.
 	AckWait time.Duration
+	// Broker is the address of a NATS that the spec runs itself.
+	Broker string
 	// Without are services that are not started.
 	Without []string
 }
@@ -44,14 +47,17 @@ type World struct {
 	Namespace string
 	// Origin is the web server to fetch from.
 	Origin *origin.Server
-	// NATS is the broker.
+	// NATS is the broker, unless the spec has one of its own.
 	NATS *natstest.Server
-	// JetStream of a connection of the spec's own.
+	// Conn is a connection of the spec's own to the broker, and JetStream its
+	// context.
+	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	// History of all ConfigMaps in the namespace.
 	History *history.Recorder
 
 	options  Options
+	broker   string
 	origins  []*origin.Server
 	services map[string]*Service
 	all      []*Service
@@ -75,20 +81,14 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(w.History.Stop)
 
-	w.NATS, err = natstest.Run(natstest.Options{Listen: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(w.NATS.Close)
-	js, closeConn, err := w.NATS.JetStream()
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(closeConn)
-	w.JetStream = js
+	w.connect()
 	if o.AckWait > 0 {
 		w.setAckWait(ctx)
 	}
 
 	DeferCleanup(w.dump)
 	DeferCleanup(w.kill)
-	for _, name := range []string{Watcher, Fetcher, Writer} {
+	for _, name := range Services() {
 		if !slices.Contains(o.Without, name) {
 			w.services[name] = w.Launch(ctx, name)
 		}
@@ -98,6 +98,25 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 	}
 	DeferCleanup(w.check)
 	return w
+}
+
+// connect runs the broker, unless there is one, and connects to it.
+func (w *World) connect() {
+	GinkgoHelper()
+	if w.options.Broker == "" {
+		server, err := natstest.Run(natstest.Options{Listen: true})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(server.Close)
+		w.NATS, w.broker = server, server.URL()
+	} else {
+		w.broker = w.options.Broker
+	}
+	conn, err := nats.Connect(w.broker, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(conn.Close)
+	w.Conn = conn
+	w.JetStream, err = jetstream.New(conn)
+	Expect(err).NotTo(HaveOccurred())
 }
 
 // Trust takes what another web server says for good.

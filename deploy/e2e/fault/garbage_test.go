@@ -1,0 +1,75 @@
+package fault_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("Garbage", func() {
+	It("on every subject is put aside, and the others go on", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		load := w.Begin(ctx, 20)
+		load.EventuallyEnds(ctx, 30*time.Second)
+
+		theirs := pipeline.Key{Namespace: w.Namespace, Name: "no-such-map", Key: "k"}
+		count := 0
+		for _, subject := range []string{
+			theirs.Want(), theirs.Due(), theirs.Content(), theirs.Failure(), theirs.Removed(),
+			"curl.want.one-token", "curl.due.a.b.c.d", "curl.result.content.%zz.%2.k",
+			"curl.result.content." + w.Namespace + ".load-000.$patch", "curl.result.removed.kube-system.x.k",
+		} {
+			for _, payload := range [][]byte{noise(100), {0x08}, []byte(strings.Repeat("x", 60_000)), []byte("{}")} {
+				_, err := w.JetStream.Publish(ctx, subject, payload)
+				Expect(err).NotTo(HaveOccurred(), subject)
+				count++
+			}
+		}
+		page := w.Origin.Page("/after").Says("none of it hurts")
+		w.Create(ctx, "after", world.Asking("mydata="+page.URL())).EventuallyHasData(ctx, "mydata", "none of it hurts")
+		w.EventuallyQuiet(ctx)
+		// The stream of requests keeps the last message of each subject alone.
+		Expect(w.Stored(ctx, pipeline.Failures, "curl.failure.Malformed.>")).To(BeNumerically(">=", 10))
+		Expect(w.Fetcher().Log.Count() + w.Writer().Log.Count()).To(BeNumerically("<", 20+5*count+100))
+		load.EventuallyEnds(ctx, time.Second)
+	})
+
+	It("that a compromised fetcher could publish changes nothing that is not asked for", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/asked").Says("asked for")
+		cm := w.Create(ctx, "target", world.Asking("mydata="+page.URL()), world.Holding("other", "theirs"))
+		cm.EventuallyHasData(ctx, "mydata", "asked for")
+		w.EventuallyQuiet(ctx)
+		object := cm.Get(ctx)
+		writes := cm.Writes(ctx)
+		body := []byte("replace")
+		sum := sha256.Sum256(body)
+		for n, key := range []string{"other", "fresh", "$patch", "mydata"} {
+			k := pipeline.Key{Namespace: w.Namespace, Name: "target", Key: key}
+			result := &v1.Result{
+				Want: &v1.Want{
+					Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: string(object.UID),
+					ResourceVersion: object.ResourceVersion, Url: "https://evil.example.com/", Epoch: 1 << 60,
+				},
+				Sequence: uint64(1_000_000 + n),
+				Outcome:  &v1.Result_Content{Content: &v1.Content{Body: body, Sha256: hex.EncodeToString(sum[:])}},
+			}
+			data, err := proto.Marshal(result)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = w.JetStream.Publish(ctx, k.Content(), data)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for", "other": "theirs"}))
+		Expect(cm.Writes(ctx)).To(Equal(writes))
+	})
+})
