@@ -49,6 +49,7 @@ type Options struct {
 type Applier struct {
 	Options
 	memory  memory
+	confirm confirmations
 	speaker *speaker
 	metrics *metrics
 }
@@ -62,7 +63,10 @@ func New(o Options) (*Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make applier: %w", err)
 	}
-	return &Applier{Options: o, memory: newMemory(o.Clock), speaker: newSpeaker(o.Recorder, o.Clock, m), metrics: m}, nil
+	return &Applier{
+		Options: o, memory: newMemory(o.Clock), confirm: newConfirmations(o.Clock),
+		speaker: newSpeaker(o.Recorder, o.Clock, m), metrics: m,
+	}, nil
 }
 
 // Apply applies results, all of one ConfigMap, and returns what became of

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/judge"
 )
 
@@ -92,20 +93,31 @@ func (t *task) plan(ctx context.Context) (judge.Plan, error) {
 			return judge.Plan{}, err
 		}
 	}
-	plan := t.Judge.Plan(t.object, t.items)
+	plan := t.judge()
 	if plan.NeedLive && !plan.NeedValues {
 		if err := t.readMetadata(ctx); err != nil {
 			return judge.Plan{}, err
 		}
-		plan = t.Judge.Plan(t.object, t.items)
+		plan = t.judge()
 	}
 	if plan.NeedValues {
 		if err := t.readObject(ctx); err != nil {
 			return judge.Plan{}, err
 		}
-		plan = t.Judge.Plan(t.object, t.items)
+		plan = t.judge()
 	}
 	return plan, nil
+}
+
+// judge adds what only this process knows, and judges.
+func (t *task) judge() judge.Plan {
+	if t.object != nil && t.object.Confirmed == nil {
+		t.object.Confirmed = make(map[string]status.Fence, len(t.items))
+		for _, item := range t.items {
+			t.object.Confirmed[item.Key.Key] = t.confirm.get(t.object.UID, item.Key.Key)
+		}
+	}
+	return t.Judge.Plan(t.object, t.items)
 }
 
 // hindered deals with a patch that the API server refuses for what it would
@@ -160,6 +172,9 @@ func (t *task) finish(ctx context.Context, plan judge.Plan) []Outcome {
 		if d.Again {
 			outcomes[i] = Outcome{Retry: Later}
 			continue
+		}
+		if d.Confirmed {
+			t.confirm.put(t.object.UID, t.items[i].Key.Key, t.items[i].Fence)
 		}
 		t.report(t.items[i], d)
 	}

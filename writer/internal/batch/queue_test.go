@@ -27,6 +27,7 @@ type recorder struct {
 }
 
 func (r *recorder) work(t *testing.T) func(context.Context, string, []int) []int {
+	t.Helper()
 	return func(ctx context.Context, key string, works []int) []int {
 		if ctx.Err() != nil {
 			t.Error("the context of the work is cancelled")

@@ -28,8 +28,9 @@ func (d *draft) content(i Item, c *v1.Content) Decision {
 	if holds || owner.Fingerprint == untold {
 		drift = owner.Fingerprint
 	}
-	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Drift == drift && !entry.Failing() {
-		return Decision{Verdict: Unchanged}
+	noted := entry.Drift == drift || owner.State == annotation.Ours // a mark from before does no harm
+	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && noted && !entry.Failing() {
+		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
 	if !holds && d.object.Obstacle != NoObstacle {
 		return d.obstructed(i)
@@ -56,20 +57,17 @@ func (d *draft) holds(key, digest string, owner annotation.Ownership, entry stat
 	if value, planned := d.values[key]; planned {
 		return value != nil && entry.SHA256 == digest, false
 	}
+	if !entry.Written() && d.taken(key, owner) {
+		return false, true
+	}
 	switch owner.State {
 	case annotation.Ours:
 		return entry.SHA256 == digest, false
 	case annotation.None:
 		return false, false
-	case annotation.Foreign:
-		if !entry.Written() {
-			return false, true
-		}
-		live, exists := d.digest(key)
-		return exists && live == digest, false
 	default:
 		live, exists := d.digest(key)
-		return exists && live == digest && entry.Written(), exists && !entry.Written()
+		return exists && live == digest, false
 	}
 }
 
@@ -81,7 +79,7 @@ func (d *draft) unmodified(i Item, u *v1.Unmodified) Decision {
 		return Decision{Verdict: Stale}
 	}
 	if !entry.Failing() && entry.URL == i.url() {
-		return Decision{Verdict: Unchanged}
+		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
 	next := entry
 	next.URL, next.Fence = i.url(), i.Fence

@@ -16,8 +16,11 @@ func (d *draft) failure(i Item, f *v1.Failure) Decision {
 		return Decision{Verdict: Stale}
 	}
 	entry := d.status.Keys[key]
-	if owner := d.owner(key); owner.State == annotation.Foreign && !entry.Written() {
+	if owner := d.owner(key); !entry.Written() && d.taken(key, owner) {
 		return d.occupied(i, owner)
+	}
+	if d.needValues {
+		return Decision{}
 	}
 	since := i.observed()
 	if at := f.GetFirstFailedAt(); at != nil {
@@ -38,6 +41,19 @@ func (d *draft) failure(i Item, f *v1.Failure) Decision {
 		decision.Events = []Event{failed(i, next, actionFetch, failureNote(i, f, next))}
 	}
 	return decision
+}
+
+// taken tells whether a key that we never wrote holds somebody else's value.
+func (d *draft) taken(key string, owner annotation.Ownership) bool {
+	switch owner.State {
+	case annotation.Foreign:
+		return true
+	case annotation.Unknown:
+		_, exists := d.digest(key)
+		return exists
+	default:
+		return false
+	}
 }
 
 // occupied decides on a key that belongs to somebody else and that we never

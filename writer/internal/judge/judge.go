@@ -61,11 +61,17 @@ func (d *draft) decide(i Item) Decision {
 		return Decision{Verdict: Gone}
 	}
 	entry := d.status.Keys[i.Key.Key]
+	if d.object.Confirmed[i.Key.Key].Newer(i.Fence) {
+		return Decision{Verdict: Stale, sure: true}
+	}
 	switch i.Fence.Compare(entry.Fence) {
 	case -1: // fences only grow
 		return Decision{Verdict: Stale, sure: true}
 	case 0:
-		return Decision{Verdict: Unchanged, Events: d.told(i, entry)}
+		if i.Result.GetFailure() != nil || !fetchFailing(entry) {
+			return Decision{Verdict: Unchanged, Events: d.told(i, entry)}
+		}
+		// The trigger came to its fetcher twice, and the second fetch went well.
 	}
 	switch outcome := i.Result.GetOutcome().(type) {
 	case *v1.Result_Content:

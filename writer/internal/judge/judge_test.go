@@ -77,6 +77,7 @@ func TestPlan(t *testing.T) {
 		"first body":                         {asking(), content(6, "b"), false, expectation{verdict: judge.Written, value: "b", entry: well("b", 6, "")}},
 		"changed body":                       {asking().ownedBy(ours).noted(wrote("a")), content(6, "b"), false, expectation{verdict: judge.Written, value: "b", entry: well("b", 6, "")}},
 		"same body":                          {asking().ownedBy(ours).noted(wrote("a")), content(6, "a"), false, expectation{verdict: judge.Unchanged}},
+		"same body, once drifted":            {asking().ownedBy(ours).noted(drifted(wrote("a"), "older")), content(6, "a"), false, expectation{verdict: judge.Unchanged}},
 		"same body from another URL":         {asking().ownedBy(ours).noted(from("https://old.example.com", wrote("a"))), content(6, "a"), false, expectation{verdict: judge.Written, entry: well("a", 6, "")}},
 		"same body after a failure":          {asking().ownedBy(ours).noted(failing(wrote("a"), "BadStatus")), content(6, "a"), false, expectation{verdict: judge.Written, entry: well("a", 6, ""), events: []string{"Recovered"}}},
 		"changed body after a failure":       {asking().ownedBy(ours).noted(failing(wrote("a"), "BadStatus")), content(6, "b"), false, expectation{verdict: judge.Written, value: "b", entry: well("b", 6, ""), events: []string{"Recovered"}}},
@@ -129,6 +130,8 @@ func TestPlan(t *testing.T) {
 		"again, failure":    {asking().noted(failing(status.Entry{}, "BadStatus")), failure(5, badStatus), false, expectation{verdict: judge.Unchanged, events: []string{"BadStatus"}}},
 		"again, obstacle":   {asking().noted(failing(status.Entry{}, "Immutable")), content(5, "b"), false, expectation{verdict: judge.Unchanged, events: []string{"Immutable"}}},
 		"again, recovery":   {asking().ownedBy(ours).noted(since(wrote("a"), noon)), content(5, "a"), false, expectation{verdict: judge.Unchanged, events: []string{"Recovered"}}},
+		"again, went well":  {asking().noted(failing(status.Entry{}, "BadStatus")), content(5, "b"), false, expectation{verdict: judge.Written, value: "b", entry: well("b", 5, ""), events: []string{"Recovered"}}},
+		"again, went wrong": {asking().ownedBy(ours).noted(wrote("a")), failure(5, badStatus), false, expectation{verdict: judge.Unchanged}},
 		"later stream":      {asking().ownedBy(ours).noted(wrote("a")), epochs(content(1, "b"), epoch+1), false, expectation{verdict: judge.Written, value: "b", entry: anything}},
 		"earlier stream":    {asking().ownedBy(ours).noted(wrote("a")), epochs(content(99, "b"), epoch-1), false, expectation{verdict: judge.Stale}},
 
@@ -148,6 +151,10 @@ func TestPlan(t *testing.T) {
 		"same failure, audit":   {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, badStatus, audit), false, expectation{verdict: judge.Unchanged}},
 		"failure of a new URL":  {asking().ownedBy(ours).noted(failing(from("https://old.example.com", wrote("a")), "BadStatus")), failure(6, timeout), false, expectation{verdict: judge.Written, entry: ill("a", "Timeout", 6), events: []string{"Timeout"}}},
 		"unknown class":         {asking(), failure(6, 99), false, expectation{verdict: judge.Written, entry: ill("", "Unknown", 6), events: []string{"Unknown"}}},
+
+		"failure, unknown, unread":  {asking().unrecorded(), failure(6, badStatus), false, expectation{needs: "values"}},
+		"failure, unknown, absent":  {asking().unrecorded().empty(), failure(6, badStatus), false, expectation{verdict: judge.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
+		"failure, unknown, present": {asking().unrecorded().holding("x"), failure(6, badStatus), false, expectation{verdict: judge.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
 
 		// Well again without a body.
 		"unmodified":              {asking().ownedBy(ours).noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), false, expectation{verdict: judge.Written, entry: well("a", 6, ""), events: []string{"Recovered"}}},
@@ -188,6 +195,24 @@ func TestPlan(t *testing.T) {
 			plan := judge.Judge{Prune: !tt.keep}.Plan(tt.object.object(t), []judge.Item{tt.item})
 			check(t, plan, tt.want)
 		})
+	}
+}
+
+// A failure that comes after a later fetch has found all well is no news.
+func TestConfirmed(t *testing.T) {
+	object := asking().ownedBy(annotation.FieldManager).noted(wrote("a")).object(t)
+	plan := judge.Judge{}.Plan(object, []judge.Item{content(7, "a")})
+	if !plan.Decisions[0].Confirmed || !plan.Empty() {
+		t.Errorf("plan %+v", plan)
+	}
+	object.Confirmed = map[string]status.Fence{theKey: fence(7)}
+	for _, item := range []judge.Item{failure(6, badStatus), content(6, "b"), unmodified(6, "a")} {
+		if plan := (judge.Judge{}).Plan(object, []judge.Item{item}); plan.Decisions[0].Verdict != judge.Stale || !plan.Empty() {
+			t.Errorf("%v: %+v", item.Result.GetOutcome(), plan)
+		}
+	}
+	if plan := (judge.Judge{}).Plan(object, []judge.Item{failure(8, badStatus)}); plan.Decisions[0].Verdict != judge.Written {
+		t.Errorf("a later failure: %+v", plan)
 	}
 }
 

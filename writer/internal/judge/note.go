@@ -22,6 +22,15 @@ const (
 	reasonWriteFailed = "WriteFailed"
 )
 
+// fetchFailing tells whether entry fails for what a fetcher met.
+func fetchFailing(entry status.Entry) bool {
+	switch entry.Error {
+	case "", reasonKeyExists, reasonImmutable, reasonTooLarge, reasonWriteFailed:
+		return false
+	}
+	return true
+}
+
 // Actions of Events.
 const (
 	actionFetch = "Fetch"

@@ -62,6 +62,9 @@ type Object struct {
 
 	// Obstacle is what the API server has refused this object before.
 	Obstacle Obstacle
+	// Confirmed holds the newest fence by key of a fetch that found what the
+	// key holds already. The status does not tell it, as nothing was written.
+	Confirmed map[string]status.Fence
 
 	// untraced tells that entries are missing in the record of owners: not even
 	// the annotation has one.

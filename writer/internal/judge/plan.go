@@ -37,6 +37,9 @@ type Decision struct {
 	// Again tells that the item must come back: it waits for an obstacle to
 	// go away.
 	Again bool
+	// Confirmed tells that the item found what the key holds already, which is
+	// not written down anywhere.
+	Confirmed bool
 
 	// sure: it stands, however well the object is known.
 	sure bool

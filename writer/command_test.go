@@ -1,0 +1,58 @@
+package writer_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kv8s/curl-me-that/writer"
+)
+
+// What an operator gets wrong is answered in one sentence that names the flag.
+func TestCommandRefuses(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	t.Setenv("KUBECONFIG", "")
+	for name, tt := range map[string]struct {
+		args []string
+		want string
+	}{
+		"concurrency":   {[]string{"--concurrency=0"}, "--concurrency: 0 is not between 1 and 1024"},
+		"linger":        {[]string{"--linger=1m"}, "--linger: 1m0s is not between 0s and 5s"},
+		"namespace":     {[]string{"--protected-namespaces=Kube_System"}, `--protected-namespaces: "Kube_System" is not the name of a namespace`},
+		"selector":      {[]string{"--selector=a in b"}, `--selector: "a in b" is not a label selector such as reconciler!=ignore`},
+		"scheme":        {[]string{"--default-scheme=ftp"}, `default scheme "ftp" is neither http nor https`},
+		"annotation":    {[]string{"--annotation-keys=plain"}, `annotation key "plain" has no prefix`},
+		"no annotation": {[]string{"--annotation-keys="}, "name at least one annotation key"},
+		"kubeconfig":    {[]string{"--kubeconfig=" + nowhere}, nowhere},
+		"no cluster":    {[]string{}, "no cluster: give --kubeconfig"},
+		"argument":      {[]string{"now"}, `unknown command "now"`},
+		"unknown flag":  {[]string{"--lingre=1s"}, "unknown flag: --lingre"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := writer.Command()
+			cmd.SetArgs(tt.args)
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			err := cmd.ExecuteContext(t.Context())
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if text := err.Error(); !strings.Contains(text, tt.want) || strings.Contains(text, "\n") {
+				t.Errorf("error %q, want %q", text, tt.want)
+			}
+		})
+	}
+}
+
+func TestFlagsHaveTheDefaultsOfTheDesign(t *testing.T) {
+	flags := writer.Command().Flags()
+	for name, want := range map[string]string{
+		"listen": ":8083", "concurrency": "32", "linger": "5ms", "prune": "true", "default-scheme": "https",
+		"annotation-keys":      "[x-kv8s.io/curl-me-that,x-k8s.io/curl-me-that]",
+		"protected-namespaces": "[kube-system,kube-public,kube-node-lease]",
+		"selector":             "reconciler!=ignore",
+	} {
+		if f := flags.Lookup(name); f == nil || f.DefValue != want {
+			t.Errorf("--%s: %+v, want %s", name, f, want)
+		}
+	}
+}

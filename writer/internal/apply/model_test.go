@@ -1,0 +1,395 @@
+package apply_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/apply"
+	"github.com/kv8s/curl-me-that/writer/internal/judge"
+)
+
+// FuzzPromises runs people, watcher, fetcher and writer against a small API
+// server in an order that the seed decides. Others act between any two
+// requests of the writer; messages come late, twice and out of order; requests
+// fail and answers are lost. After each patch, and in the end, the promises
+// must hold.
+func FuzzPromises(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) {
+			m := newModel(t, seed)
+			for range 60 {
+				m.step()
+			}
+			m.calm()
+		})
+	})
+}
+
+const (
+	modelNamespace = "ns"
+	modelName      = "cm"
+)
+
+var (
+	modelRef  = apply.Ref{Namespace: modelNamespace, Name: modelName}
+	modelKeys = []string{"a", "b"}
+	modelURLs = []string{"https://one.example.com", "https://two.example.com/x?y=z"}
+)
+
+// model is the world with one ConfigMap in it.
+type model struct {
+	t       *testing.T
+	rand    *rand.Rand
+	server  *modelServer
+	applier *apply.Applier
+	trace   bytes.Buffer
+
+	uid   int
+	seq   uint64
+	peace bool // nobody interferes, nothing fails
+	lost  bool // the answer to the request in work will be
+	muted bool // an Event could not be written at once
+	// wants that were published, oldest first, for the fetcher.
+	wants []*v1.Want
+	// seqs of those wants.
+	seqs []uint64
+	// queue holds results for the writer, done those that were settled.
+	queue, done []*v1.Result
+	// applied holds the fences by which values were written, by uid and key.
+	applied map[string]status.Fence
+	// transitions are the Events that must have been said in the end.
+	transitions map[string]bool
+	// failed are the Events that may be said.
+	failed map[string]bool
+}
+
+func newModel(t *testing.T, seed uint64) *model {
+	t.Helper()
+	m := &model{
+		t: t, rand: rand.New(rand.NewPCG(seed, 1)), seq: 10,
+		applied: map[string]status.Fence{}, transitions: map[string]bool{}, failed: map[string]bool{},
+	}
+	m.server = &modelServer{events: map[string]eventsv1.Event{}, before: m.interfere, fault: m.fault, patched: m.check}
+	client, err := apply.NewClient(&rest.Config{Host: "http://model", Transport: m.server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	must(t, err)
+	grammar, err := annotation.New(annotation.Defaults())
+	must(t, err)
+	gate := apply.NewGate(func(context.Context) error { return nil }, clock.RealClock{}, zerolog.Nop(), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	go gate.Run(ctx)
+	t.Cleanup(cancel)
+	m.applier, err = apply.New(apply.Options{
+		Client:   client,
+		Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),
+		View:     judge.Viewer{Grammar: grammar, Selector: labels.Everything()},
+		Judge:    judge.Judge{Prune: true},
+		Gate:     gate,
+		Metrics:  prometheus.NewRegistry(), Log: zerolog.Nop(), Clock: clock.RealClock{},
+	})
+	must(t, err)
+	m.recreate()
+	return m
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *model) log(format string, args ...any) { fmt.Fprintf(&m.trace, format+"\n", args...) }
+
+func (m *model) broken(format string, args ...any) {
+	m.t.Helper()
+	m.t.Fatalf("%s\nafter\n%s", fmt.Sprintf(format, args...), m.trace.String())
+}
+
+// step lets somebody do something.
+func (m *model) step() {
+	switch m.rand.IntN(8) {
+	case 0:
+		m.person()
+	case 1, 2:
+		m.watch()
+	case 3, 4:
+		m.fetch(m.rand.IntN(4) == 0)
+	case 5:
+		if len(m.done) > 0 { // delivered again
+			m.queue = append(m.queue, m.done[m.rand.IntN(len(m.done))])
+		}
+	default:
+		m.write()
+	}
+}
+
+// interfere lets others act between the requests of the writer.
+func (m *model) interfere() {
+	if m.peace || m.rand.IntN(4) > 0 {
+		return
+	}
+	switch m.rand.IntN(3) {
+	case 0:
+		m.person()
+	case 1:
+		m.watch()
+	default:
+		m.fetch(false)
+	}
+}
+
+func (m *model) fault(r *http.Request) (lost, refused bool) {
+	m.lost = false
+	if m.peace {
+		return false, false
+	}
+	lost, refused = m.rand.IntN(20) == 0, m.rand.IntN(20) == 0
+	if lost || refused {
+		m.log("  request lost=%v refused=%v", lost, refused)
+	}
+	m.lost = lost
+	m.muted = m.muted || refused && r.Method == http.MethodPost
+	return lost, refused
+}
+
+// recreate makes a new object under the same name.
+func (m *model) recreate() {
+	m.uid++
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: modelNamespace, Name: modelName, UID: types.UID(fmt.Sprintf("uid-%d", m.uid)),
+		Annotations: map[string]string{annotation.DefaultKey: m.pairs()},
+	}}
+	if m.rand.IntN(4) == 0 {
+		cm.Data = map[string]string{m.key(): "person's own"}
+	}
+	m.server.object, m.server.owners = nil, map[string]owner{}
+	m.server.replace(cm, "person")
+	m.log("created %s: %s %q", cm.UID, cm.Annotations[annotation.DefaultKey], cm.Data)
+}
+
+func (m *model) pairs() string {
+	var pairs []string
+	for _, key := range modelKeys {
+		if m.rand.IntN(4) > 0 {
+			pairs = append(pairs, key+"="+modelURLs[m.rand.IntN(len(modelURLs))])
+		}
+	}
+	if len(pairs) == 0 {
+		return "nonsense"
+	}
+	return strings.Join(pairs, " ")
+}
+
+func (m *model) key() string { return modelKeys[m.rand.IntN(len(modelKeys))] }
+
+// body is what a URL answers for an object; there are two versions of it.
+func (m *model) body(url string, uid string) string {
+	text := url + "|" + uid + "|" + string(rune('0'+m.rand.IntN(2)))
+	if strings.HasSuffix(text, "1") && m.rand.IntN(2) == 0 {
+		return "\xff" + text
+	}
+	return text
+}
+
+// person edits the object.
+func (m *model) person() {
+	s := m.server
+	if s.object == nil {
+		m.recreate()
+		return
+	}
+	next := s.object.DeepCopy()
+	if next.Data == nil {
+		next.Data = map[string]string{}
+	}
+	key := m.key()
+	switch m.rand.IntN(9) {
+	case 0, 1:
+		next.Annotations[annotation.DefaultKey] = m.pairs()
+	case 2:
+		delete(next.Annotations, annotation.DefaultKey)
+	case 3:
+		if _, suspended := next.Annotations["x-kv8s.io/curl-suspend"]; suspended {
+			delete(next.Annotations, "x-kv8s.io/curl-suspend")
+		} else {
+			next.Annotations["x-kv8s.io/curl-suspend"] = "true"
+		}
+	case 4:
+		next.Data["theirs"] = fmt.Sprint(s.version)
+	case 5:
+		delete(next.BinaryData, key)
+		next.Data[key] = fmt.Sprintf("edited %d", s.version)
+	case 6:
+		delete(next.BinaryData, key)
+		delete(next.Data, key)
+		if m.rand.IntN(2) == 0 { // what will be fetched, by hand
+			next.Data[key] = strings.TrimPrefix(m.body(modelURLs[0], string(next.UID)), "\xff")
+		}
+	case 7:
+		if m.rand.IntN(4) == 0 {
+			m.log("emptied managedFields")
+			s.owners = nil
+		}
+	case 8:
+		if m.rand.IntN(3) == 0 {
+			m.log("deleted %s", next.UID)
+			s.object = nil
+			return
+		}
+	}
+	s.replace(next, "person")
+	m.log("edited: rv %s %v data %q", next.ResourceVersion, next.Annotations, values(next))
+}
+
+// watch publishes what the object wants now, as the watcher would.
+func (m *model) watch() {
+	s := m.server
+	if s.object == nil {
+		return
+	}
+	whole := s.whole()
+	grammar, err := annotation.New(annotation.Defaults())
+	must(m.t, err)
+	request, err := grammar.Parse(whole.Annotations)
+	if err != nil || request.Suspended {
+		return
+	}
+	noted, err := status.Parse(whole.Annotations[annotation.StatusKey])
+	must(m.t, err)
+	for _, pair := range request.Pairs {
+		m.observe(whole, noted.Keys[pair.Key], pair)
+	}
+	for key := range noted.Keys {
+		if _, asked := request.URL(key); !asked {
+			m.seq++
+			m.log("want %d: %s removed", m.seq, key)
+			r := &v1.Result{Want: m.want(whole, annotation.Pair{Key: key}), Sequence: m.seq, ObservedAt: timestamppb.Now()}
+			r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}}
+			m.queue = append(m.queue, r)
+		}
+	}
+}
+
+// observe publishes what one pair wants, if it wants anything.
+func (m *model) observe(cm *corev1.ConfigMap, entry status.Entry, pair annotation.Pair) {
+	o := annotation.Owner(cm.ManagedFields, pair.Key)
+	if !entry.Written() && o.State == annotation.Foreign {
+		return
+	}
+	w := m.want(cm, pair)
+	holds := entry.Written() && entry.URL == pair.URL
+	intact := o.State == annotation.Ours || o.Fingerprint == entry.Drift
+	w.ReadFirst = o.State == annotation.Unknown
+	switch {
+	case holds && intact && !entry.Failing() && m.rand.IntN(4) > 0:
+		return
+	case holds && !intact:
+		w.Drift, w.Cause = o.Fingerprint, v1.Cause_CAUSE_HEALED
+		w.ReadFirst = w.GetReadFirst() || o.State == annotation.Foreign
+	}
+	m.seq++
+	m.log("want %d: %s=%s rv %s drift %q readFirst %v", m.seq, w.GetKey(), w.GetUrl(), w.GetResourceVersion(), w.GetDrift(), w.GetReadFirst())
+	m.wants, m.seqs = append(m.wants, w), append(m.seqs, m.seq)
+}
+
+func (m *model) want(cm *corev1.ConfigMap, pair annotation.Pair) *v1.Want {
+	return &v1.Want{
+		Namespace: modelNamespace, Name: modelName, Key: pair.Key, Url: pair.URL, Uid: string(cm.UID),
+		ResourceVersion: cm.ResourceVersion, Status: cm.Annotations[annotation.StatusKey], Epoch: 1, Cause: v1.Cause_CAUSE_CHANGED,
+	}
+}
+
+// fetch answers one of the wants, often a late one; or a timer that it left.
+func (m *model) fetch(fails bool) {
+	if len(m.wants) == 0 {
+		return
+	}
+	n := len(m.wants) - 1 - min(m.rand.IntN(4)*m.rand.IntN(2), len(m.wants)-1)
+	w, seq := proto.CloneOf(m.wants[n]), m.seqs[n]
+	if m.rand.IntN(3) == 0 {
+		m.seq++
+		seq = m.seq
+		w.Status, w.ReadFirst, w.Cause = "", true, v1.Cause_CAUSE_REFRESH
+	}
+	m.answer(w, seq, fails)
+}
+
+// answer queues the outcome of a fetch.
+func (m *model) answer(w *v1.Want, seq uint64, fails bool) {
+	r := &v1.Result{Want: w, Sequence: seq, Cause: w.GetCause(), ObservedAt: timestamppb.Now()}
+	if fails {
+		class := v1.FailureClass_FAILURE_CLASS_TIMEOUT
+		if m.rand.IntN(2) == 0 {
+			class = v1.FailureClass_FAILURE_CLASS_BAD_STATUS
+		}
+		r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{Class: class, Attempts: 1, FirstFailedAt: timestamppb.Now()}}
+		m.failed[w.GetUid()+" "+pipeline.Reason(class)] = true
+	} else {
+		body := m.body(w.GetUrl(), w.GetUid())
+		r.Outcome = &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: hash(body)}}
+	}
+	m.log("fetched %d: %s=%s failure=%v", seq, w.GetKey(), w.GetUrl(), fails)
+	m.queue = append(m.queue, r)
+}
+
+func hash(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(sum[:])
+}
+
+// write hands some of the queue to the writer.
+func (m *model) write() {
+	if len(m.queue) == 0 {
+		return
+	}
+	m.rand.Shuffle(len(m.queue), func(i, j int) { m.queue[i], m.queue[j] = m.queue[j], m.queue[i] })
+	n := 1 + m.rand.IntN(min(len(m.queue), 4))
+	batch := m.queue[:n:n]
+	m.queue = append([]*v1.Result(nil), m.queue[n:]...)
+	items := make([]judge.Item, n)
+	for i, r := range batch {
+		items[i] = judge.NewItem(proto.CloneOf(r))
+	}
+	outcomes := m.applier.Apply(context.Background(), modelRef, items)
+	if len(outcomes) != n {
+		m.broken("%d outcomes for %d results", len(outcomes), n)
+	}
+	for i, o := range outcomes {
+		m.log("  applied %d %s: %v retry %d", batch[i].GetSequence(), batch[i].GetWant().GetKey(), o.Verdict, o.Retry)
+		if o.Retry == apply.Done {
+			m.done = append(m.done, batch[i])
+		} else {
+			m.queue = append(m.queue, batch[i])
+		}
+	}
+	<-time.After(time.Second) // so that times tell rows of failures apart
+}

@@ -1,0 +1,220 @@
+package apply_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+// modelServer is an API server with one ConfigMap, small enough to be checked
+// at every step. What it does is what the specs of package writer see a real
+// one do: merge patches bound to uid and resourceVersion, and managedFields.
+type modelServer struct {
+	// object; nil: there is none.
+	object *corev1.ConfigMap
+	// owners of the keys of data and binaryData; nil: no record is kept.
+	owners map[string]owner
+	// version is the last resourceVersion, and the clock of managedFields.
+	version int
+	events  map[string]eventsv1.Event
+	// before runs before each request, and may change the world.
+	before func()
+	// fault may fail a request before or after it was served.
+	fault func(r *http.Request) (lost, refused bool)
+	// patched is told of each accepted patch.
+	patched func(before, after *corev1.ConfigMap, owners map[string]owner)
+	patches int
+}
+
+// owner of a key, and when it last wrote.
+type owner struct {
+	manager string
+	at      int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *modelServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.before()
+	lost, refused := s.fault(r)
+	if refused {
+		return nil, errAway
+	}
+	response, err := s.serve(r)
+	if lost {
+		return nil, errAway
+	}
+	return response, err
+}
+
+func (s *modelServer) serve(r *http.Request) (*http.Response, error) {
+	metadataOnly := strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
+	switch {
+	case r.Method == http.MethodPost:
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		var e eventsv1.Event
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &e); err != nil {
+			return nil, err
+		}
+		if _, exists := s.events[e.Name]; exists {
+			return failure(http.StatusConflict, metav1.StatusReasonAlreadyExists)
+		}
+		s.events[e.Name] = e
+		return answer(http.StatusCreated, &e)
+	case s.object == nil:
+		return failure(http.StatusNotFound, metav1.StatusReasonNotFound)
+	case r.Method == http.MethodPatch:
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		if !s.patch(body) {
+			return failure(http.StatusConflict, metav1.StatusReasonConflict)
+		}
+	}
+	if !metadataOnly {
+		return answer(http.StatusOK, s.whole())
+	}
+	return answer(http.StatusOK, &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+		ObjectMeta: s.whole().ObjectMeta,
+	})
+}
+
+// whole returns the object with its record of owners.
+func (s *modelServer) whole() *corev1.ConfigMap {
+	whole := s.object.DeepCopy()
+	whole.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+	whole.ManagedFields = s.record()
+	return whole
+}
+
+// patch applies a merge patch (RFC 7386) if it fits the object.
+func (s *modelServer) patch(body []byte) bool {
+	var p struct {
+		Metadata struct {
+			UID             types.UID
+			ResourceVersion string
+			Annotations     map[string]*string
+		}
+		Data       map[string]*string
+		BinaryData map[string]*[]byte
+	}
+	if err := json.Unmarshal(body, &p); err != nil {
+		panic(err)
+	}
+	if p.Metadata.UID != s.object.UID || p.Metadata.ResourceVersion != s.object.ResourceVersion {
+		return false
+	}
+	before, next := s.object, s.object.DeepCopy()
+	merge(&next.Annotations, p.Metadata.Annotations)
+	merge(&next.Data, p.Data)
+	merge(&next.BinaryData, p.BinaryData)
+	s.patches++
+	owned := maps.Clone(s.owners)
+	s.replace(next, annotation.FieldManager)
+	s.patched(before, s.object, owned)
+	return true
+}
+
+func merge[V any](into *map[string]V, from map[string]*V) {
+	for key, value := range from {
+		if value == nil {
+			delete(*into, key)
+			continue
+		}
+		if *into == nil {
+			*into = map[string]V{}
+		}
+		(*into)[key] = *value
+	}
+}
+
+// replace stores an object, and notes who owns what changed in it.
+func (s *modelServer) replace(next *corev1.ConfigMap, manager string) {
+	s.version++
+	next.ResourceVersion = strconv.Itoa(s.version)
+	if s.owners != nil {
+		was, is := values(s.object), values(next)
+		for key := range was {
+			if _, exists := is[key]; !exists {
+				delete(s.owners, key)
+			}
+		}
+		for key, value := range is {
+			if old, existed := was[key]; !existed || old != value {
+				s.owners[key] = owner{manager: manager, at: s.version}
+			}
+		}
+	}
+	s.object = next
+}
+
+// values returns data and binaryData in one.
+func values(cm *corev1.ConfigMap) map[string]string {
+	all := map[string]string{}
+	if cm == nil {
+		return all
+	}
+	maps.Copy(all, cm.Data)
+	for key, value := range cm.BinaryData {
+		if _, both := all[key]; both {
+			panic("key " + key + " is in data and in binaryData")
+		}
+		all[key] = string(value)
+	}
+	return all
+}
+
+// record returns managedFields.
+func (s *modelServer) record() []metav1.ManagedFieldsEntry {
+	if s.owners == nil {
+		return nil
+	}
+	entry := func(manager string, at int, fields string) metav1.ManagedFieldsEntry {
+		when := metav1.NewTime(time.Unix(int64(at), 0))
+		return metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &when,
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+		}
+	}
+	list := []metav1.ManagedFieldsEntry{entry("author", 1, `{"f:metadata":{"f:annotations":{"f:`+annotation.DefaultKey+`":{}}}}`)}
+	for _, key := range slices.Sorted(maps.Keys(s.owners)) {
+		o := s.owners[key]
+		list = append(list, entry(o.manager, o.at, fmt.Sprintf(`{"f:data":{"f:%s":{}}}`, key)))
+	}
+	return list
+}
+
+func answer(code int, object any) (*http.Response, error) {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
+	}, nil
+}
+
+func failure(code int32, reason metav1.StatusReason) (*http.Response, error) {
+	return answer(int(code), &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Reason: reason,
+	})
+}
