@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
@@ -37,16 +36,10 @@ func Run(ctx context.Context, c Config, say Progress) (report *Report, err error
 	if b.report.Setting.Kubernetes, err = b.cluster.Version(ctx); err != nil {
 		return nil, err
 	}
-	if b.dir, err = os.MkdirTemp("", "curl-me-that-bench-"); err != nil {
-		return nil, fmt.Errorf("make a folder for streams and logs: %w", err)
-	}
 	defer func() {
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 		defer cancel()
 		err = errors.Join(err, b.clean(cleaning))
-		if err == nil {
-			err = os.RemoveAll(b.dir)
-		}
 	}()
 	if err := b.setUp(ctx); err != nil {
 		return nil, err
@@ -60,61 +53,49 @@ func Run(ctx context.Context, c Config, say Progress) (report *Report, err error
 
 // bench is one run.
 type bench struct {
-	config  Config
-	say     Progress
-	dir     string
-	cluster *cluster.Cluster
-	origin  *origin.Server
-	system  *system.System
-	watch   *observe.Observer
-	bare    *cluster.Namespace // for the ceiling
-	piped   *cluster.Namespace // for the pipeline
-	foreign *cluster.Namespace
-	report  Report
+	config     Config
+	say        Progress
+	dir        string
+	cluster    *cluster.Cluster
+	origin     *origin.Server
+	system     *system.System
+	bare       *cluster.Namespace // for bare patches
+	namespaces []*cluster.Namespace
+	report     Report
+	// Of the last round; the idle system goes on with them.
+	piped *cluster.Namespace
+	watch *observe.Observer
 }
 
-// setUp starts the system and creates the ConfigMaps, in that order, with the
-// watcher stopped in between: the streams exist then, and the fetcher and the
-// writer are connected when the watcher finds all that there is to do.
+// setUp starts the system, and stops the watcher again: the streams exist then,
+// and the fetcher and the writer are connected when a watcher finds all that
+// there is to do.
 func (b *bench) setUp(ctx context.Context) (err error) {
+	if b.dir, err = os.MkdirTemp("", "curl-me-that-bench-"); err != nil {
+		return fmt.Errorf("make a folder for the streams: %w", err)
+	}
 	if b.origin, err = origin.Start(b.config.Size); err != nil {
 		return err
 	}
-	if b.bare, err = b.cluster.NewNamespace(ctx); err != nil {
+	if b.bare, err = b.newNamespace(ctx); err != nil {
 		return err
 	}
-	if b.piped, err = b.cluster.NewNamespace(ctx); err != nil {
-		return err
-	}
-	b.say("starting NATS, watcher, fetcher and writer; logs are in %s", b.dir)
-	b.system, err = system.Start(ctx, system.Options{Bin: b.config.Bin, Dir: b.dir, Namespace: b.piped.Name})
+	b.say("starting NATS, watcher, fetcher and writer")
+	b.system, err = system.Start(ctx, system.Options{Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name})
 	if err != nil {
 		return err
 	}
-	if err := b.system.StopWatcher(); err != nil {
-		return err
-	}
-	b.say("creating %d ConfigMaps for bare patches, %d for the pipeline, %d for the idle system", b.config.N, b.config.N, b.config.Idle)
-	if err := b.bare.Fill(ctx, b.config.N, plain("bare", theirSize)); err != nil {
-		return err
-	}
-	if err := b.piped.Fill(ctx, b.config.N, b.annotated); err != nil {
-		return err
-	}
-	return b.piped.Fill(ctx, b.config.Idle, plain("idle", theirSize))
+	return b.bare.Fill(ctx, b.config.N, plain("bare", theirSize))
 }
 
-// measure runs the phases. The ceiling is taken before and after the pipeline,
-// since other work on the machine comes and goes.
+// measure runs the phases.
 func (b *bench) measure(ctx context.Context) error {
-	for _, phase := range []func(context.Context) error{
-		func(ctx context.Context) error { return b.ceiling(ctx, &b.report.Ceiling.Before) },
-		b.pipeline,
-		func(ctx context.Context) error { return b.ceiling(ctx, &b.report.Ceiling.After) },
-		b.idle,
-		b.memory,
-		b.company,
-	} {
+	for i := range b.config.Rounds {
+		if err := b.round(ctx, i+1); err != nil {
+			return err
+		}
+	}
+	for _, phase := range []func(context.Context) error{b.idle, b.memory, b.company} {
 		if err := phase(ctx); err != nil {
 			return err
 		}
@@ -125,20 +106,54 @@ func (b *bench) measure(ctx context.Context) error {
 	return nil
 }
 
-// clean removes all that the run has made, apart from the logs.
+// round compares once. The ceiling is taken before and after the pipeline, since
+// other work on the machine comes and goes.
+func (b *bench) round(ctx context.Context, number int) (err error) {
+	b.say("round %d of %d: creating %d ConfigMaps", number, b.config.Rounds, b.config.N)
+	if err := b.system.StopWatcher(ctx); err != nil {
+		return err
+	}
+	if b.piped, err = b.newNamespace(ctx); err != nil {
+		return err
+	}
+	if err := b.piped.Fill(ctx, b.config.N, b.annotated); err != nil {
+		return err
+	}
+	var r Round
+	if r.Before, err = b.ceiling(ctx); err != nil {
+		return err
+	}
+	if r.Pipeline, err = b.pipeline(ctx); err != nil {
+		return err
+	}
+	if r.After, err = b.ceiling(ctx); err != nil {
+		return err
+	}
+	b.report.Rounds = append(b.report.Rounds, r.compare())
+	return b.system.Err()
+}
+
+func (b *bench) newNamespace(ctx context.Context) (*cluster.Namespace, error) {
+	n, err := b.cluster.NewNamespace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.namespaces = append(b.namespaces, n)
+	return n, nil
+}
+
+// clean removes all that the run has made.
 func (b *bench) clean(ctx context.Context) error {
 	var errs []error
 	if b.system != nil {
-		errs = append(errs, b.system.Stop())
+		errs = append(errs, b.system.Stop(ctx))
 	}
 	if b.origin != nil {
 		errs = append(errs, b.origin.Stop())
 	}
 	b.say("deleting the ConfigMaps")
-	for _, namespace := range []*cluster.Namespace{b.bare, b.piped, b.foreign} {
-		if namespace != nil {
-			errs = append(errs, namespace.Remove(ctx))
-		}
+	for _, n := range b.namespaces {
+		errs = append(errs, n.Remove(ctx))
 	}
-	return errors.Join(append(errs, os.RemoveAll(filepath.Join(b.dir, "streams")))...)
+	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }

@@ -17,25 +17,24 @@ import (
 // ceiling measures how many patches of the size of a body the API server takes,
 // each with the resource version of its object, when there is nothing else to
 // do. The answers are not even decoded.
-func (b *bench) ceiling(ctx context.Context, perSecond *float64) error {
+func (b *bench) ceiling(ctx context.Context) (c Ceiling, err error) {
 	objects, _, err := b.bare.ConfigMaps(ctx)
 	if err != nil {
-		return err
+		return c, err
 	}
-	// The content is a new one each time, since a patch without effect is not
-	// stored.
+	// A new value each time, since a patch without effect is not stored.
 	value := strconv.FormatInt(time.Now().UnixNano(), 10) + strings.Repeat("y", b.config.Size)
 	value = value[:b.config.Size]
 	patches := make([][]byte, len(objects))
 	for i := range objects {
 		if patches[i], err = barePatch(&objects[i], value); err != nil {
-			return err
+			return c, err
 		}
 	}
 	client := b.cluster.Kubernetes.CoreV1().RESTClient()
-	before, err := b.cluster.Read(ctx)
+	before, err := b.reading(ctx)
 	if err != nil {
-		return err
+		return c, err
 	}
 	began := time.Now()
 	err = cluster.InParallel(ctx, len(objects), func(ctx context.Context, i int) error {
@@ -43,23 +42,27 @@ func (b *bench) ceiling(ctx context.Context, perSecond *float64) error {
 			Resource("configmaps").Name(objects[i].Name).Body(patches[i]).Do(ctx).Error()
 	})
 	if err != nil {
-		return fmt.Errorf("patch a ConfigMap: %w", err)
+		return c, fmt.Errorf("patch a ConfigMap: %w", err)
 	}
-	*perSecond = rate(len(objects), time.Since(began))
-	after, err := b.cluster.Read(ctx)
+	c.PerSecond = rate(len(objects), time.Since(began))
+	after, err := b.reading(ctx)
 	if err != nil {
-		return err
+		return c, err
 	}
-	b.report.Ceiling.CPUPerPatch += milliseconds(after.Since(before).CPU) / float64(len(objects)) / 2 // of two times
-	b.say("bare patches, %d in flight: %.0f/s", cluster.InFlight, *perSecond)
-	return nil
+	c.Cost = before.cost(after, len(objects))
+	b.say("bare patches, %d in flight: %.0f/s", cluster.InFlight, c.PerSecond)
+	return c, nil
 }
 
 func barePatch(object *corev1.ConfigMap, value string) ([]byte, error) {
-	return json.Marshal(map[string]any{
+	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": object.ResourceVersion},
 		"data":     map[string]string{dataKey: value},
 	})
+	if err != nil {
+		return nil, fmt.Errorf("encode patch: %w", err)
+	}
+	return patch, nil
 }
 
 func rate(count int, took time.Duration) float64 { return float64(count) / took.Seconds() }

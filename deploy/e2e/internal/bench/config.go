@@ -18,8 +18,10 @@ const (
 
 // Config says what to measure.
 type Config struct {
-	// N is the number of annotated ConfigMaps.
+	// N is the number of annotated ConfigMaps in a round.
 	N int
+	// Rounds is how often the pipeline is compared with the bare API server.
+	Rounds int
 	// Idle is the number of ConfigMaps that are annotated one after another on
 	// the idle system; 0: none.
 	Idle int
@@ -38,7 +40,8 @@ type Config struct {
 
 // BindFlags adds the flags.
 func (c *Config) BindFlags(fs *flag.FlagSet) {
-	fs.IntVar(&c.N, "n", 2000, "annotated ConfigMaps")
+	fs.IntVar(&c.N, "n", 2000, "annotated ConfigMaps in a round")
+	fs.IntVar(&c.Rounds, "rounds", 3, "comparisons with the bare API server; the middle one counts")
 	fs.IntVar(&c.Idle, "idle", 200, "ConfigMaps to annotate one after another on the idle system; 0: none")
 	fs.IntVar(&c.Foreign, "foreign", 20000, "ConfigMaps of 4 KiB without annotation in the sight of the watcher; 0: none")
 	fs.IntVar(&c.Size, "size", 256, "bytes of data for each ConfigMap")
@@ -50,8 +53,10 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 // Validate returns the first thing that is wrong, as a sentence.
 func (c *Config) Validate() error {
 	switch {
-	case c.N < 1:
-		return fmt.Errorf("-n: %d, at least 1 is needed", c.N)
+	case c.N < 2:
+		return fmt.Errorf("-n: %d, at least 2 are needed", c.N)
+	case c.Rounds < 1:
+		return fmt.Errorf("-rounds: %d, at least 1 is needed", c.Rounds)
 	case c.Idle < 0 || c.Foreign < 0:
 		return errors.New("-idle, -foreign: a negative number makes no sense")
 	case c.Size < minSize || c.Size > maxSize:

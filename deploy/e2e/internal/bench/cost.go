@@ -2,18 +2,20 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/process"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 )
 
 // Cost is what the system used for some ConfigMaps.
 type Cost struct {
-	// CallsPerConfigMap are the requests of all services to the API server,
-	// about ConfigMaps and Events.
+	// CallsPerConfigMap are the requests to the API server about ConfigMaps
+	// and Events, without those of the benchmark itself.
 	CallsPerConfigMap float64 `json:"callsPerConfigMap"`
 	// Calls are the same, by resource, verb and status code, in all.
 	Calls map[string]int `json:"calls"`
@@ -24,7 +26,7 @@ type Cost struct {
 // reading is what had been used at one moment.
 type reading struct {
 	server   cluster.Meter
-	programs map[string]process.Usage
+	programs map[string]usage.Usage
 }
 
 func (b *bench) reading(ctx context.Context) (r reading, err error) {
@@ -33,6 +35,19 @@ func (b *bench) reading(ctx context.Context) (r reading, err error) {
 	}
 	r.programs, err = b.usage()
 	return r, err
+}
+
+// usage of all programs, the benchmark itself included; empty where the
+// operating system does not tell.
+func (b *bench) usage() (map[string]usage.Usage, error) {
+	used, err := b.system.Usage()
+	if err == nil {
+		used["bench"], err = usage.Of(os.Getpid())
+	}
+	if errors.Is(err, usage.ErrUnknown) {
+		return nil, nil
+	}
+	return used, err
 }
 
 // cost is what was used between two readings. A program that was not there at
@@ -50,8 +65,8 @@ func (r reading) cost(later reading, count int) Cost {
 		c.CPUPerConfigMap[name] = milliseconds(cpu) / float64(count)
 	}
 	each("kube-apiserver", used.CPU)
-	for name, usage := range later.programs {
-		each(name, usage.CPU-r.programs[name].CPU)
+	for name, used := range later.programs {
+		each(name, used.CPU-r.programs[name].CPU)
 	}
 	return c
 }

@@ -22,6 +22,9 @@ func (b *bench) idle(ctx context.Context) error {
 	if b.config.Idle == 0 {
 		return nil
 	}
+	if err := b.piped.Fill(ctx, b.config.Idle, plain("idle", theirSize)); err != nil {
+		return err
+	}
 	b.say("annotating %d ConfigMaps, one after another", b.config.Idle)
 	before, err := b.reading(ctx)
 	if err != nil {

@@ -16,33 +16,33 @@ var ErrWrong = errors.New("wrong result")
 const stallTimeout = time.Minute
 
 // pipeline starts the watcher and waits until all ConfigMaps are filled.
-func (b *bench) pipeline(ctx context.Context) error {
+func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 	_, version, err := b.piped.ConfigMaps(ctx)
 	if err != nil {
-		return err
+		return p, err
 	}
 	if b.watch, err = observe.Start(ctx, b.cluster.Metadata, b.piped.Name, version); err != nil {
-		return err
+		return p, err
 	}
+	b.origin.Forget()
 	before, err := b.reading(ctx)
 	if err != nil {
-		return err
+		return p, err
 	}
-	b.say("starting the watcher, %d ConfigMaps wait", b.config.N)
 	began := time.Now()
 	if err := b.system.StartWatcher(b.piped.Name); err != nil {
-		return err
+		return p, err
 	}
 	first, last, err := b.awaitAll(ctx)
 	if err != nil {
-		return err
+		return p, err
 	}
 	after, err := b.reading(ctx)
 	if err != nil {
-		return err
+		return p, err
 	}
 	gets, firstGet, lastGet := b.origin.Requests()
-	b.report.Pipeline = Pipeline{
+	p = Pipeline{
 		Seconds:          last.Sub(began).Seconds(),
 		FirstGetSeconds:  firstGet.Sub(began).Seconds(),
 		LastGetSeconds:   lastGet.Sub(began).Seconds(),
@@ -52,8 +52,8 @@ func (b *bench) pipeline(ctx context.Context) error {
 		Gets:             gets,
 		Cost:             before.cost(after, b.config.N),
 	}
-	b.say("all filled after %s: %.0f/s", last.Sub(began).Round(time.Millisecond), b.report.Pipeline.PerSecond)
-	return b.verify(ctx, "piped", b.config.N)
+	b.say("pipeline: all filled in %s, %.0f/s", last.Sub(began).Round(time.Millisecond), p.PerSecond)
+	return p, b.verify(ctx, "piped", b.config.N)
 }
 
 // awaitAll waits until each ConfigMap has been filled, and returns when the

@@ -4,19 +4,21 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/process"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 )
 
 // Report is what was measured. The JSON names carry the units.
 type Report struct {
-	Setting  Setting  `json:"setting"`
-	Ceiling  Ceiling  `json:"ceiling"`
-	Pipeline Pipeline `json:"pipeline"`
+	Setting Setting `json:"setting"`
+	// Rounds in the order in which they were made, and the place of the one
+	// with the middle ratio.
+	Rounds []Round `json:"rounds"`
+	Middle int     `json:"middleRound"`
 	// Idle and Foreign are nil when they were not asked for.
-	Idle    *Idle                    `json:"idle,omitempty"`
-	Memory  map[string]process.Usage `json:"memory"`
-	Foreign *Foreign                 `json:"foreign,omitempty"`
-	Goals   []Goal                   `json:"goals"`
+	Idle    *Idle                  `json:"idle,omitempty"`
+	Memory  map[string]usage.Usage `json:"memory"`
+	Foreign *Foreign               `json:"foreign,omitempty"`
+	Goals   []Goal                 `json:"goals"`
 }
 
 // Setting is where and with what the run was made.
@@ -39,17 +41,31 @@ func (c *Config) setting() Setting {
 	}
 }
 
-// Ceiling is the rate of bare patches, before and after the pipeline.
+// Ceiling is what the API server does when it is patched by a loop.
 type Ceiling struct {
-	Before float64 `json:"beforePerSecond"`
-	After  float64 `json:"afterPerSecond"`
-	// CPUPerPatch is the time on a processor that the API server took, without
-	// its etcd, in milliseconds.
-	CPUPerPatch float64 `json:"cpuMillisecondsPerPatch"`
+	PerSecond float64 `json:"perSecond"`
+	Cost      Cost    `json:"cost"`
 }
 
-// Mean is what the pipeline is compared with.
-func (c Ceiling) Mean() float64 { return (c.Before + c.After) / 2 }
+// Round compares the pipeline with the bare API server.
+type Round struct {
+	Before   Ceiling  `json:"bareBefore"`
+	Pipeline Pipeline `json:"pipeline"`
+	After    Ceiling  `json:"bareAfter"`
+	// Bare is the mean of Before and After, Ratio what the pipeline reaches of
+	// it, and RatioFilling the same from the first ConfigMap filled on.
+	Bare         float64 `json:"barePerSecond"`
+	Ratio        float64 `json:"ratio"`
+	RatioFilling float64 `json:"ratioFilling"`
+}
+
+// compare fills in the ratios.
+func (r Round) compare() Round {
+	r.Bare = (r.Before.PerSecond + r.After.PerSecond) / 2
+	r.Ratio = r.Pipeline.PerSecond / r.Bare
+	r.RatioFilling = r.Pipeline.PerSecondFilling / r.Bare
+	return r
+}
 
 // Pipeline is how long the system took for all ConfigMaps.
 type Pipeline struct {
@@ -63,10 +79,6 @@ type Pipeline struct {
 	// the first ConfigMap filled.
 	PerSecond        float64 `json:"perSecond"`
 	PerSecondFilling float64 `json:"perSecondFilling"`
-	// RatioToCeiling is PerSecond over the ceiling, RatioFilling
-	// PerSecondFilling over it.
-	RatioToCeiling float64 `json:"ratioToCeiling"`
-	RatioFilling   float64 `json:"ratioFilling"`
 	// Gets is the number of requests to the server with the data.
 	Gets int  `json:"gets"`
 	Cost Cost `json:"cost"`
@@ -96,8 +108,8 @@ type Quantiles struct {
 
 // Foreign is the watcher among ConfigMaps that are not ours.
 type Foreign struct {
-	ConfigMaps   int           `json:"configMaps"`
-	Bytes        int           `json:"bytes"`
-	ReadySeconds float64       `json:"readySeconds"`
-	Watcher      process.Usage `json:"watcher"`
+	ConfigMaps   int         `json:"configMaps"`
+	Bytes        int         `json:"bytes"`
+	ReadySeconds float64     `json:"readySeconds"`
+	Watcher      usage.Usage `json:"watcher"`
 }

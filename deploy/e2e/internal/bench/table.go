@@ -11,7 +11,7 @@ import (
 func (r *Report) WriteTable(w io.Writer) error {
 	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	r.writeSetting(t)
-	r.writePipeline(t)
+	r.writeRounds(t)
 	r.writeIdle(t)
 	r.writeMemory(t)
 	t.title("goals")
@@ -38,20 +38,25 @@ func (r *Report) writeSetting(t *table) {
 	if s.SharedURL {
 		urls = "one URL for all"
 	}
-	t.row("ConfigMaps", "%d, bodies of %d bytes, %s", s.N, s.Bytes, urls)
+	t.row("ConfigMaps", "%d in a round, bodies of %d bytes, %s", s.N, s.Bytes, urls)
 }
 
-func (r *Report) writePipeline(t *table) {
-	p := r.Pipeline
+func (r *Report) writeRounds(t *table) {
 	t.title("throughput")
-	t.row("bare patches", "%.0f/s (before %.0f, after %.0f)", r.Ceiling.Mean(), r.Ceiling.Before, r.Ceiling.After)
-	t.row("  CPU ms per patch", "kube-apiserver %.2f", r.Ceiling.CPUPerPatch)
-	t.row("pipeline", "%.0f/s, %.0f %% of the bare patches", p.PerSecond, 100*p.RatioToCeiling)
-	t.row("  from the first one filled", "%.0f/s, %.0f %%", p.PerSecondFilling, 100*p.RatioFilling)
+	for i := range r.Rounds {
+		round := &r.Rounds[i]
+		t.row(fmt.Sprintf("round %d", i+1), "pipeline %.0f/s, bare patches %.0f/s before and %.0f/s after: %.0f %%",
+			round.Pipeline.PerSecond, round.Before.PerSecond, round.After.PerSecond, 100*round.Ratio)
+	}
+	middle := &r.Rounds[r.Middle]
+	p := &middle.Pipeline
+	t.row("in the middle one", "")
+	t.row("  from the first one filled", "%.0f/s, %.0f %%", p.PerSecondFilling, 100*middle.RatioFilling)
 	t.row("  since the watcher's start", "first GET %.2f s, first filled %.2f s, last GET %.2f s, last filled %.2f s",
 		p.FirstGetSeconds, p.FirstFillSeconds, p.LastGetSeconds, p.Seconds)
 	t.row("  GETs", "%d", p.Gets)
 	t.cost(p.Cost)
+	t.row("  CPU ms per bare patch", "%s", cpu(middle.Before.Cost))
 }
 
 func (r *Report) writeIdle(t *table) {
@@ -95,13 +100,19 @@ func (t *table) row(name, format string, arguments ...any) {
 }
 
 func (t *table) cost(c Cost) {
-	var calls, cpu []string
+	var calls []string
 	for _, name := range sorted(c.Calls) {
 		calls = append(calls, fmt.Sprintf("%s: %d", name, c.Calls[name]))
 	}
-	for _, name := range sorted(c.CPUPerConfigMap) {
-		cpu = append(cpu, fmt.Sprintf("%s %.2f", name, c.CPUPerConfigMap[name]))
-	}
 	t.row("  API calls per ConfigMap", "%.3f (%s)", c.CallsPerConfigMap, strings.Join(calls, ", "))
-	t.row("  CPU ms per ConfigMap", "%s", strings.Join(cpu, ", "))
+	t.row("  CPU ms per ConfigMap", "%s", cpu(c))
+}
+
+// cpu lists what each program took.
+func cpu(c Cost) string {
+	var list []string
+	for _, name := range sorted(c.CPUPerConfigMap) {
+		list = append(list, fmt.Sprintf("%s %.2f", name, c.CPUPerConfigMap[name]))
+	}
+	return strings.Join(list, ", ")
 }

@@ -34,6 +34,11 @@ func (c *Cluster) Read(ctx context.Context) (Meter, error) {
 	if err != nil {
 		return Meter{}, fmt.Errorf("read the metrics of the API server: %w", err)
 	}
+	return parse(text, own)
+}
+
+// parse reads the metrics, and takes our own calls out.
+func parse(text []byte, own map[Call]int) (Meter, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(pick(text)))
 	if err != nil {

@@ -90,6 +90,14 @@ func (s *Server) Requests() (count int, first, last time.Time) {
 	return s.requests, s.first, s.last
 }
 
+// Forget forgets all requests.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.answers)
+	s.requests = 0
+}
+
 // Stop closes all connections.
 func (s *Server) Stop() error {
 	if err := s.server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/process"
 )
 
 // brokerModule is the program of NATS itself, in the version that go.mod names
@@ -25,37 +23,31 @@ max_payload: 2MB
 jetstream { store_dir: %q }
 `
 
-// broker is a NATS server as a process of its own.
-type broker struct {
-	*process.Process
-	address string
-}
-
-func startBroker(ctx context.Context, dir string) (*broker, error) {
-	program := filepath.Join(dir, "nats-server")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, brokerModule)
+// startBroker runs a NATS server as a process of its own. It returns when the
+// server takes connections, and with it the address for them.
+func startBroker(ctx context.Context, dir string) (broker *program, address string, err error) {
+	path := filepath.Join(dir, "nats-server")
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, brokerModule)
 	if text, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build %s: %w: %s", brokerModule, err, text)
+		return nil, "", fmt.Errorf("build %s, which works in the checkout only: %w: %s", brokerModule, err, text)
 	}
 	addresses, err := freeAddresses(2)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	file := filepath.Join(dir, "nats.conf")
 	config := fmt.Sprintf(brokerConfig, addresses[0], addresses[1], filepath.Join(dir, "streams"))
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		return nil, fmt.Errorf("configure nats: %w", err)
+		return nil, "", fmt.Errorf("configure nats: %w", err)
 	}
-	p, err := process.Start(process.Options{Name: "nats", Path: program, Args: []string{"--config", file}, LogDir: dir})
+	broker, err = launch("nats", path, "http://"+addresses[1]+"/healthz", "--config", file)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	if err := p.AwaitOK(ctx, "http://"+addresses[1]+"/healthz"); err != nil {
-		return nil, errors.Join(err, p.Stop())
+	if err := broker.ready(ctx); err != nil {
+		return nil, "", errors.Join(err, broker.end(ctx))
 	}
-	return &broker{Process: p, address: addresses[0]}, nil
+	return broker, addresses[0], nil
 }
 
 // freeAddresses returns addresses on loopback that nobody listens on. All are

@@ -5,39 +5,27 @@ package system
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
-	"time"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/process"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 )
-
-// readyTimeout bounds the start of one program.
-const readyTimeout = 30 * time.Second
 
 // Options say how to run the system.
 type Options struct {
 	// Bin is the folder with the services.
 	Bin string
-	// Dir is for the streams and the logs.
+	// Dir is for the streams.
 	Dir string
-	// Namespace is the one that the watcher watches.
+	// Namespace is the one that the watcher watches at first.
 	Namespace string
 }
 
 // System runs. It is not safe for concurrent use.
 type System struct {
 	options Options
-	broker  *broker
-	watcher *service
-	fetcher *service
-	writer  *service
-}
-
-// service is one of ours.
-type service struct {
-	*process.Process
-	health string
+	// address where NATS takes connections.
+	address                          string
+	broker, watcher, fetcher, writer *program
 }
 
 // Start starts NATS and the services, and returns when all of them are ready.
@@ -45,7 +33,7 @@ type service struct {
 func Start(ctx context.Context, o Options) (*System, error) {
 	s := &System{options: o}
 	if err := s.startAll(ctx); err != nil {
-		return nil, errors.Join(err, s.Stop())
+		return nil, errors.Join(err, s.Stop(ctx))
 	}
 	return s, nil
 }
@@ -53,63 +41,51 @@ func Start(ctx context.Context, o Options) (*System, error) {
 // startAll lets the fetcher do as many GETs at a time from the one server that
 // there is as it may do in all.
 func (s *System) startAll(ctx context.Context) (err error) {
-	if s.broker, err = startBroker(ctx, s.options.Dir); err != nil {
+	if s.broker, s.address, err = startBroker(ctx, s.options.Dir); err != nil {
 		return err
 	}
 	if err = s.StartWatcher(s.options.Namespace); err != nil {
 		return err
 	}
-	if s.fetcher, err = s.start("fetcher", "--allow-cidr=127.0.0.0/8,::1/128", "--per-host=1024", "--namespace-share=1"); err != nil {
+	if s.fetcher, err = s.service("fetcher", "--allow-cidr=127.0.0.0/8,::1/128", "--per-host=1024", "--namespace-share=1"); err != nil {
 		return err
 	}
-	if s.writer, err = s.start("writer"); err != nil {
+	if s.writer, err = s.service("writer"); err != nil {
 		return err
 	}
-	for _, one := range []*service{s.watcher, s.fetcher, s.writer} {
-		if err = one.ready(ctx); err != nil {
+	for _, p := range s.running() {
+		if err = p.ready(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *System) start(name string, args ...string) (*service, error) {
+func (s *System) service(name string, args ...string) (*program, error) {
 	addresses, err := freeAddresses(1)
 	if err != nil {
 		return nil, err
 	}
-	args = append(args, "--nats-url=nats://"+s.broker.address, "--listen="+addresses[0])
-	p, err := process.Start(process.Options{
-		Name: name, Path: filepath.Join(s.options.Bin, name), Args: args, LogDir: s.options.Dir,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &service{Process: p, health: "http://" + addresses[0] + "/readyz"}, nil
-}
-
-func (s *service) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	return s.AwaitOK(ctx, s.health)
+	args = append(args, "--nats-url=nats://"+s.address, "--listen="+addresses[0])
+	return launch(name, filepath.Join(s.options.Bin, name), "http://"+addresses[0]+"/readyz", args...)
 }
 
 // StartWatcher starts the watcher, which must not run, and does not wait until
 // it is ready.
 func (s *System) StartWatcher(namespace string) (err error) {
-	s.watcher, err = s.start("watcher", "--namespaces="+namespace)
+	s.watcher, err = s.service("watcher", "--namespaces="+namespace)
 	return err
 }
 
 // AwaitWatcher waits until the watcher is ready: it has seen all objects.
 func (s *System) AwaitWatcher(ctx context.Context) error { return s.watcher.ready(ctx) }
 
-// StopWatcher stops the watcher only.
-func (s *System) StopWatcher() error {
+// StopWatcher stops the watcher only, if it runs.
+func (s *System) StopWatcher(ctx context.Context) error {
 	if s.watcher == nil {
 		return nil
 	}
-	err := s.watcher.Stop()
+	err := s.watcher.end(ctx)
 	s.watcher = nil
 	return err
 }
@@ -117,48 +93,44 @@ func (s *System) StopWatcher() error {
 // Err says that a program has ended by itself; nil while all run.
 func (s *System) Err() error {
 	for _, p := range s.running() {
-		if err := p.Err(); err != nil {
+		if err := p.err(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Usage returns what each program has used, by name.
-func (s *System) Usage() (map[string]process.Usage, error) {
-	usage := map[string]process.Usage{}
+// Usage returns what each program has used, by name. The error wraps
+// usage.ErrUnknown where the operating system does not tell.
+func (s *System) Usage() (map[string]usage.Usage, error) {
+	used := map[string]usage.Usage{}
 	for _, p := range s.running() {
-		u, err := p.Usage()
+		u, err := usage.Of(p.PID())
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, p.err())
 		}
-		usage[p.Name()] = u
+		used[p.Name] = u
 	}
-	return usage, nil
+	return used, nil
 }
 
 // Stop stops all programs, NATS last.
-func (s *System) Stop() error {
+func (s *System) Stop(ctx context.Context) error {
 	var errs []error
 	for _, p := range s.running() {
-		if err := p.Stop(); err != nil {
-			errs = append(errs, fmt.Errorf("logs are in %s: %w", s.options.Dir, err))
-		}
+		errs = append(errs, p.end(ctx))
 	}
 	s.watcher, s.fetcher, s.writer, s.broker = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
 // running returns the programs, users of NATS first.
-func (s *System) running() []*process.Process {
-	var list []*process.Process
-	for _, one := range []*service{s.watcher, s.fetcher, s.writer} {
-		if one != nil {
-			list = append(list, one.Process)
+func (s *System) running() []*program {
+	var list []*program
+	for _, p := range []*program{s.watcher, s.fetcher, s.writer, s.broker} {
+		if p != nil {
+			list = append(list, p)
 		}
-	}
-	if s.broker != nil {
-		list = append(list, s.broker.Process)
 	}
 	return list
 }

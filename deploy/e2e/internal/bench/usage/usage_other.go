@@ -1,5 +1,5 @@
 //go:build !linux
 
-package process
+package usage
 
 func read(int) (Usage, error) { return Usage{}, ErrUnknown }

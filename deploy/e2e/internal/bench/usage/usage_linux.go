@@ -1,4 +1,4 @@
-package process
+package usage
 
 import (
 	"bytes"
@@ -20,29 +20,34 @@ const (
 )
 
 func read(pid int) (Usage, error) {
-	var u Usage
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return u, err
+		return Usage{}, err
 	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Usage{}, err
+	}
+	return parse(status, stat)
+}
+
+// parse reads the contents of the files status and stat of a process.
+func parse(status, stat []byte) (u Usage, err error) {
 	if u.RSS, err = kilobytes(status, "VmRSS:"); err != nil {
 		return u, err
 	}
 	if u.PeakRSS, err = kilobytes(status, "VmHWM:"); err != nil {
 		return u, err
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return u, err
-	}
+	// The name is in parentheses and may contain anything.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	for _, field := range []int{userTime, systemTime} {
 		if field >= len(fields) {
-			return u, fmt.Errorf("%d fields in /proc/%d/stat", len(fields), pid)
+			return u, fmt.Errorf("stat has %d fields behind the name", len(fields))
 		}
 		ticks, err := strconv.ParseInt(string(fields[field]), 10, 64)
 		if err != nil {
-			return u, fmt.Errorf("read /proc/%d/stat: %w", pid, err)
+			return u, fmt.Errorf("read stat: %w", err)
 		}
 		u.CPU += time.Duration(ticks) * tick
 	}
@@ -63,5 +68,5 @@ func kilobytes(status []byte, name string) (uint64, error) {
 		}
 		return count << 10, nil
 	}
-	return 0, fmt.Errorf("no %s", name)
+	return 0, fmt.Errorf("status has no %s", name)
 }

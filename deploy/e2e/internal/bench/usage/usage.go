@@ -1,4 +1,5 @@
-package process
+// Package usage tells how much memory and processor time a process uses.
+package usage
 
 import (
 	"errors"
@@ -6,7 +7,7 @@ import (
 	"time"
 )
 
-// Usage is what a process has used.
+// Usage of a process.
 type Usage struct {
 	// RSS and PeakRSS are the memory that is, and was at most, resident, in
 	// bytes.
@@ -19,15 +20,12 @@ type Usage struct {
 // ErrUnknown says that the operating system does not tell what a process uses.
 var ErrUnknown = errors.New("usage of processes is known on Linux only")
 
-// Usage returns what the process has used; the error wraps ErrUnknown on other
+// Of returns what a process has used; the error wraps ErrUnknown on other
 // systems than Linux.
-func (p *Process) Usage() (Usage, error) {
-	if err := p.Err(); err != nil {
-		return Usage{}, err
-	}
-	usage, err := read(p.cmd.Process.Pid)
+func Of(pid int) (Usage, error) {
+	u, err := read(pid)
 	if err != nil {
-		return Usage{}, fmt.Errorf("read what %s uses: %w", p.name, err)
+		return Usage{}, fmt.Errorf("read what process %d uses: %w", pid, err)
 	}
-	return usage, nil
+	return u, nil
 }

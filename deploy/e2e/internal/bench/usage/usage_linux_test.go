@@ -1,0 +1,43 @@
+package usage
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+func TestParse(t *testing.T) {
+	const status = "Name:\twriter\nVmHWM:\t   46200 kB\nVmRSS:\t   46100 kB\nThreads:\t9\n"
+	const stat = "7 (a) b) S 1 7 7 0 -1 4194560 5000 0 0 0 123 45 0 0 20 0 9 0 100 0 0\n"
+	for name, test := range map[string]struct {
+		status, stat string
+		want         Usage
+		fails        bool
+	}{
+		"both files":         {status, stat, Usage{RSS: 46100 << 10, PeakRSS: 46200 << 10, CPU: 1680 * time.Millisecond}, false},
+		"a zombie":           {"Name:\twriter\nState:\tZ (zombie)\n", stat, Usage{}, true},
+		"no number":          {"VmRSS:\tmany kB\n", stat, Usage{}, true},
+		"stat is cut short":  {status, "7 (writer) S 1", Usage{}, true},
+		"stat has no number": {status, "7 (writer) S 1 7 7 0 -1 0 0 0 0 0 x 45", Usage{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parse([]byte(test.status), []byte(test.stat))
+			if (err != nil) != test.fails {
+				t.Fatalf("error %v, want one: %t", err, test.fails)
+			}
+			if err == nil && got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestOfThisProcess(t *testing.T) {
+	got, err := Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.RSS < 1<<20 || got.PeakRSS < got.RSS/2 {
+		t.Errorf("got %+v, want a mebibyte or more", got)
+	}
+}
