@@ -103,6 +103,24 @@ var _ = Describe("The stream of requests", func() {
 		i.awaitReady()
 	})
 
+	It("gets what was under way when the connection broke as soon as it is back", func(ctx SpecContext) {
+		const count = 100
+		name := func(n int) string { return fmt.Sprintf("cm-%d", n) }
+		value := ""
+		for n := range 30 {
+			value += fmt.Sprintf(" k%d=example.com", n)
+		}
+		w.createAll(ctx, count, name, value)
+		w.watch()
+		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">", 0))
+		w.nats.Stop()
+		Expect(w.nats.Start()).To(Succeed())
+		for n := range count {
+			// Less than what an answer is waited for.
+			Eventually(w.url(ctx, w.key(name(n), "k29"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
+		}
+	})
+
 	It("loses its garbage", func(ctx SpecContext) {
 		w.watch().awaitReady().stop()
 		wanted, unwanted, elsewhere := w.key("cm", "k"), w.key("none", "k"), pipeline.Key{Namespace: "another", Name: "none", Key: "k"}

@@ -70,11 +70,19 @@ func (p *publisher) run(ctx context.Context, s *session) error {
 		s.work.Add(name)
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
+	// What was begun is finished: a want without its Event, or a tombstone
+	// without its removal, would have to be found again. Only for answers that
+	// a broken connection will not bring nobody waits.
+	workCtx, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	defer context.AfterFunc(groupCtx, func() {
+		if errors.Is(context.Cause(groupCtx), errDisconnected) {
+			abandon()
+		}
+	})()
 	for range p.config.Workers {
 		group.Go(func() error {
-			// What was begun is finished: a want without its Event, or a
-			// tombstone without its removal, would have to be found again.
-			for p.next(context.WithoutCancel(groupCtx), s) {
+			for p.next(workCtx, s) {
 			}
 			return nil
 		})
@@ -107,6 +115,8 @@ func (p *publisher) next(ctx context.Context, s *session) bool {
 	case err == nil:
 		s.work.Forget(name)
 		return true
+	case ctx.Err() != nil && s.work.ShuttingDown():
+		return false
 	case errors.Is(err, pipeline.ErrSuperseded): // the next look knows better
 		s.work.order.Urgent(name)
 	default:
