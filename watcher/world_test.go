@@ -84,15 +84,15 @@ func (w *world) create(ctx context.Context, name, value string, more ...func(*co
 	return cm
 }
 
-// createAll creates many ConfigMaps that ask for something in the key k.
-func (w *world) createAll(ctx context.Context, count int, name func(n int) string) {
+// createAll creates many ConfigMaps that ask for value.
+func (w *world) createAll(ctx context.Context, count int, name func(n int) string, value string) {
 	GinkgoHelper()
 	var creating sync.WaitGroup
 	for first := range 8 {
 		creating.Go(func() {
 			defer GinkgoRecover()
 			for n := first; n < count; n += 8 {
-				w.create(ctx, name(n), "k=example.com/"+name(n))
+				w.create(ctx, name(n), value)
 			}
 		})
 	}
