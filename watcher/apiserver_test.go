@@ -2,6 +2,7 @@ package watcher_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -126,9 +128,6 @@ func newGateway() *gateway {
 			query := r.Out.URL.Query()
 			if query.Get("watch") == "" || query.Get("sendInitialEvents") != "" {
 				g.lists.Add(1)
-			} else if g.forget.CompareAndSwap(true, false) {
-				query.Set("resourceVersion", "1")
-				r.Out.URL.RawQuery = query.Encode()
 			}
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {},
@@ -138,6 +137,14 @@ func newGateway() *gateway {
 			g.refused.Add(1)
 			rw.Header().Set("Retry-After", "1")
 			rw.WriteHeader(status)
+			return
+		}
+		query := r.URL.Query()
+		if query.Get("watch") != "" && query.Get("sendInitialEvents") == "" && g.forget.CompareAndSwap(true, false) {
+			// Which versions a real one has forgotten depends on its age.
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(http.StatusGone)
+			_ = json.NewEncoder(rw).Encode(apierrors.NewResourceExpired("too old resource version: 1 (2)").Status())
 			return
 		}
 		proxy.ServeHTTP(rw, r)
