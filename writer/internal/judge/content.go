@@ -22,7 +22,7 @@ func (d *draft) content(i Item, c *v1.Content) Decision {
 		return Decision{}
 	}
 	if foreign {
-		return d.occupied(i, owner)
+		return d.occupied(i)
 	}
 	drift := "" // a value that we write is ours, if there is a record at all
 	if holds || owner.Fingerprint == untold {

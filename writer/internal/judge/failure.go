@@ -17,7 +17,7 @@ func (d *draft) failure(i Item, f *v1.Failure) Decision {
 	}
 	entry := d.status.Keys[key]
 	if owner := d.owner(key); !entry.Written() && d.taken(key, owner) {
-		return d.occupied(i, owner)
+		return d.occupied(i)
 	}
 	if d.needValues {
 		return Decision{}
@@ -58,10 +58,10 @@ func (d *draft) taken(key string, owner annotation.Ownership) bool {
 
 // occupied decides on a key that belongs to somebody else and that we never
 // wrote.
-func (d *draft) occupied(i Item, owner annotation.Ownership) Decision {
+func (d *draft) occupied(i Item) Decision {
 	decision := d.obstacle(i, NotOurs, reasonKeyExists)
 	for n := range decision.Events {
-		decision.Events[n].Occurrence = occupation(i, owner)
+		decision.Events[n].Occurrence = occupation(i)
 	}
 	return decision
 }

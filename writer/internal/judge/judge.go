@@ -97,7 +97,7 @@ func (d *draft) told(i Item, entry status.Entry) []Event {
 		}
 		event := failed(i, entry, actionWrite, obstacleNote(i, entry))
 		if entry.Error == reasonKeyExists {
-			event.Occurrence = occupation(i, d.owner(i.Key.Key))
+			event.Occurrence = occupation(i)
 		}
 		return []Event{event}
 	case !entry.Since.IsZero() && entry.Since.Equal(i.observed()):

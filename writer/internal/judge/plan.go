@@ -2,8 +2,6 @@ package judge
 
 import (
 	"time"
-
-	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
 // Value is a body that goes into a key.
@@ -71,6 +69,4 @@ func occurrence(key, url string, since time.Time) string {
 
 // occupation names the state of a key that somebody else owns. The watcher, who
 // usually sees it first, calls it the same.
-func occupation(i Item, owner annotation.Ownership) string {
-	return i.Key.Key + "\x00" + owner.Fingerprint
-}
+func occupation(i Item) string { return i.Key.Key }
