@@ -41,7 +41,7 @@ var _ = Describe("The API server", func() {
 		w.delete(ctx, "gone")
 		w.ask(ctx, "edited", "k=example.com/new")
 		Eventually(i.log).WithTimeout(10 * time.Second).Should(gbytes.Say("cannot be watched"))
-		Consistently(w.retracted(ctx, gone)).WithTimeout(3 * time.Second).Should(BeFalse())
+		Consistently(w.retracted(ctx, gone)).WithTimeout(time.Second).Should(BeFalse())
 		wire.mend()
 		Eventually(w.retracted(ctx, gone)).WithTimeout(15 * time.Second).Should(BeTrue())
 		Eventually(w.url(ctx, edited)).Should(Equal("https://example.com/new"))

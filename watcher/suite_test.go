@@ -16,7 +16,7 @@ func TestWatcher(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(5 * time.Second)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
-	SetDefaultConsistentlyDuration(500 * time.Millisecond)
+	SetDefaultConsistentlyDuration(400 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(20 * time.Millisecond)
 	RunSpecs(t, "Watcher")
 }
