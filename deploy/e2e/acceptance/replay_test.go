@@ -8,19 +8,19 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	. "github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A host that was down", func() {
 	It("is replayed when it is up: 100 ConfigMaps are right, each by one write", func(ctx SpecContext) {
-		w := env.World(ctx, Options{Flags: map[string][]string{Fetcher: {"--max-attempts=2", "--recheck=1h"}}})
+		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}})
 		const n = 100
 		pages := w.Origin.Pages(n)
-		objects := make([]*ConfigMap, n)
+		objects := make([]*world.ConfigMap, n)
 		for i, page := range pages {
 			page.Fails(503)
-			objects[i] = w.Create(ctx, fmt.Sprintf("cm-%03d", i), Asking("my.data="+page.URL()))
+			objects[i] = w.Create(ctx, fmt.Sprintf("cm-%03d", i), world.Asking("my.data="+page.URL()))
 		}
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).
 			WithTimeout(time.Minute).Should(Equal(n))
