@@ -44,9 +44,7 @@ var _ = Describe("An annotation", func() {
 		Expect(w.Events(ctx)).To(HaveLen(1))
 	})
 
-	It("that cannot be read is told once, whatever else is edited", Pending, func(ctx SpecContext) {
-		// The Event's name contains the time of the last write by whoever owns
-		// the annotation, and any edit of the same person moves that.
+	It("that cannot be read is told once, whatever else is edited", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "told", world.Asking("not correct"))
 		cm.EventuallyTells(ctx, "InvalidAnnotation")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,13 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // rootCA is put into every namespace of a real cluster, by its controller
 // manager.
 const rootCA = "kube-root-ca.crt"
+
+// retryPause is between tries to reach the API server.
+const retryPause = 100 * time.Millisecond
 
 // Recorder watches the ConfigMaps of one namespace.
 type Recorder struct {
@@ -33,7 +35,6 @@ type Recorder struct {
 	order  []types.UID
 	newest map[string]types.UID // by name
 	bySpec map[string]struct{}  // uid/resourceVersion, and uid alone of what was deleted
-	err    error
 }
 
 type life struct {
@@ -42,57 +43,91 @@ type life struct {
 }
 
 // Follow begins to record; Stop must be called. The watch finds back to an API
-// server that was away, without missing a version.
+// server that was away. If that has forgotten where the watch was, versions in
+// between are recorded as one.
 func Follow(ctx context.Context, client typed.ConfigMapInterface) (*Recorder, error) {
-	list, err := client.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list ConfigMaps: %w", err)
-	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Watch(ctx, o)
-		},
-	})
+	r := &Recorder{
+		client: client, stop: stop, ended: make(chan struct{}),
+		lives: map[types.UID]*life{}, newest: map[string]types.UID{}, bySpec: map[string]struct{}{},
+	}
+	version, err := r.list(ctx)
 	if err != nil {
 		stop()
-		return nil, fmt.Errorf("watch ConfigMaps: %w", err)
+		return nil, err
 	}
-	r := &Recorder{client: client, stop: stop, ended: make(chan struct{}), lives: map[types.UID]*life{}, newest: map[string]types.UID{}, bySpec: map[string]struct{}{}}
 	go func() {
 		defer close(r.ended)
-		defer watcher.Stop()
-		r.record(ctx, watcher)
+		r.follow(ctx, version)
 	}()
 	return r, nil
 }
 
-func (r *Recorder) record(ctx context.Context, watcher watch.Interface) {
-	for {
+// follow records until ctx is done.
+func (r *Recorder) follow(ctx context.Context, version string) {
+	pause := time.NewTicker(retryPause)
+	defer pause.Stop()
+	for ctx.Err() == nil {
+		var err error
+		if version == "" {
+			version, err = r.list(ctx)
+		}
+		if err == nil {
+			version, err = r.watch(ctx, version)
+		}
+		if err == nil {
+			continue
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case event, open := <-watcher.ResultChan():
-			if !open {
-				r.fail(ctx, errors.New("watch of ConfigMaps ended"))
-				return
-			}
-			switch object := event.Object.(type) {
-			case *corev1.ConfigMap:
-				r.add(event.Type, object)
-			case *metav1.Status:
-				r.fail(ctx, fmt.Errorf("watch ConfigMaps: %w", apierrors.FromObject(object)))
-			}
+		case <-pause.C:
 		}
 	}
 }
 
-func (r *Recorder) fail(ctx context.Context, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if ctx.Err() == nil && r.err == nil {
-		r.err = err
+// list records what there is now, and returns the version to watch from.
+func (r *Recorder) list(ctx context.Context) (version string, err error) {
+	list, err := r.client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("list ConfigMaps: %w", err)
 	}
+	there := map[types.UID]struct{}{}
+	for i := range list.Items {
+		object := &list.Items[i]
+		there[object.UID] = struct{}{}
+		if !r.Seen(object) {
+			r.add(watch.Modified, object)
+		}
+	}
+	for _, l := range r.Lives() {
+		last := l.Versions[len(l.Versions)-1]
+		if _, still := there[l.UID]; !still && !last.Deleted {
+			r.add(watch.Deleted, last.Object)
+		}
+	}
+	return list.ResourceVersion, nil
+}
+
+// watch records changes since a version until the watch ends. It returns where
+// to go on; empty: with a list.
+func (r *Recorder) watch(ctx context.Context, version string) (last string, err error) {
+	watcher, err := r.client.Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return "", nil
+	}
+	if err != nil {
+		return version, fmt.Errorf("watch ConfigMaps: %w", err)
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		object, ok := event.Object.(*corev1.ConfigMap)
+		if !ok {
+			return "", fmt.Errorf("watch ConfigMaps: %w", apierrors.FromObject(event.Object))
+		}
+		version = object.ResourceVersion
+		r.add(event.Type, object)
+	}
+	return version, errors.New("watch ConfigMaps: it ended")
 }
 
 func (r *Recorder) add(kind watch.EventType, object *corev1.ConfigMap) {
@@ -200,9 +235,6 @@ func (r *Recorder) CaughtUp(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil {
-		return r.err
-	}
 	now := map[types.UID]string{}
 	for _, object := range list.Items {
 		now[object.UID] = object.ResourceVersion

@@ -28,6 +28,36 @@ func (s *Service) Metric(ctx context.Context, name string, labels ...string) flo
 	return sum
 }
 
+// Counters returns all that moves when something is published, fetched,
+// written or said: counters of the services, and sequences of the streams.
+func (w *World) Counters(ctx context.Context) map[string]float64 {
+	GinkgoHelper()
+	flow, err := w.flow(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	counters := map[string]float64{
+		"requests": float64(flow.requests), "results": float64(flow.results), "waiting": float64(flow.waiting),
+		"hits": float64(w.Origin.Hits()), "events": float64(len(w.Events(ctx))),
+	}
+	for _, c := range []struct{ service, metric string }{
+		{Watcher, "curlmethat_watcher_wants_published_total"},
+		{Watcher, "curlmethat_watcher_publish_conflicts_total"},
+		{Fetcher, "curlmethat_fetcher_requests_total"},
+		{Fetcher, "curlmethat_fetcher_gets_total"},
+		{Writer, "curlmethat_writer_patches_total"},
+		{Writer, "curlmethat_writer_reads_total"},
+		{Writer, "curlmethat_writer_messages_total"},
+	} {
+		counters[c.metric] = w.Service(c.service).Metric(ctx, c.metric)
+	}
+	for _, name := range Services() {
+		counters["lines of "+name] = float64(w.Service(name).Log.Count())
+	}
+	for _, l := range w.History.Lives() {
+		counters["versions"] += float64(len(l.Versions))
+	}
+	return counters
+}
+
 // sample reads a line of the Prometheus text format if it is of that metric.
 func sample(line, name string, labels []string) (float64, bool) {
 	rest, found := strings.CutPrefix(line, name)

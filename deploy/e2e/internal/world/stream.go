@@ -63,6 +63,15 @@ func (w *World) EventuallyQuiet(ctx context.Context) {
 	}).WithTimeout(45 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
 }
 
+// Published returns how many messages were ever published to the stream of
+// requests.
+func (w *World) Published(ctx context.Context) int {
+	GinkgoHelper()
+	flow, err := w.flow(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return int(flow.requests)
+}
+
 // Stored returns how many messages a stream holds on subjects that match.
 func (w *World) Stored(ctx context.Context, stream, subjects string) int {
 	GinkgoHelper()

@@ -61,6 +61,8 @@ type World struct {
 	origins  []*origin.Server
 	services map[string]*Service
 	all      []*Service
+	// unfinished: there is no end of the work to wait for.
+	unfinished bool
 }
 
 // World starts a world and waits until its services are ready. When the spec
@@ -93,8 +95,10 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 			w.services[name] = w.Launch(ctx, name)
 		}
 	}
-	for _, s := range w.all {
-		s.EventuallyReady(ctx)
+	if !slices.Contains(o.Without, Watcher) { // who makes the streams that the others wait for
+		for _, s := range w.all {
+			s.EventuallyReady(ctx)
+		}
 	}
 	DeferCleanup(w.check)
 	return w

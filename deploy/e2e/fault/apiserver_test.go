@@ -1,0 +1,174 @@
+package fault_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// maxLines is how much a service may say about one outage.
+const maxLines = 60
+
+var _ = Describe("The API server", func() {
+	It("may be killed and stay away for half a minute", func(ctx SpecContext) {
+		plane, err := controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(plane.Stop)
+		cluster, err := world.OpenCluster(plane.Kubeconfig())
+		Expect(err).NotTo(HaveOccurred())
+		w := env.World(ctx, world.Options{Cluster: cluster})
+		load := w.Begin(ctx, 50)
+		load.EventuallyEnds(ctx, 30*time.Second)
+		page := w.Origin.Page("/news").Says("before")
+		cm := w.Create(ctx, "news", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
+		cm.EventuallyHasData(ctx, "mydata", "before")
+		said := lines(w)
+
+		plane.KillAPIServer()
+		page.Says("during")
+		Consistently(func() bool { return allRun(w) }).WithTimeout(30*time.Second).WithPolling(time.Second).Should(BeTrue(), "services go on")
+		hits := page.Hits()
+		Expect(plane.StartAPIServer(ctx)).To(Succeed())
+
+		cm.EventuallyHasDataWithin(ctx, 15*time.Second, "mydata", "during")
+		after := w.Origin.Page("/after").Says("after")
+		w.Create(ctx, "after", world.Asking("mydata="+after.URL())).EventuallyHasDataWithin(ctx, 15*time.Second, "mydata", "after")
+		Expect(hits).To(BeNumerically(">", 5), "fetches go on meanwhile")
+		Expect(lines(w)-said).To(BeNumerically("<", 3*maxLines+2*hits), "lines about the outage")
+		for _, p := range load.Pages {
+			Expect(p.Hits()).To(Equal(1), "what is satisfied is not fetched again")
+		}
+	})
+
+	DescribeTable("may refuse everything for some seconds", func(ctx SpecContext, fault gateway.Fault) {
+		g, o := behindGateway(world.Watcher, world.Writer)
+		w := env.World(ctx, o)
+		load := w.Begin(ctx, 60)
+		load.EventuallyFills(ctx, 20)
+		said := lines(w)
+		g.Break(gateway.All(fault))
+		Consistently(func() bool { return allRun(w) }).WithTimeout(5*time.Second).WithPolling(time.Second).Should(BeTrue(), "services go on")
+		asked := g.Requests(http.MethodPatch) + g.Requests(http.MethodGet)
+		g.Heal()
+		load.EventuallyEnds(ctx, 15*time.Second)
+		Expect(asked).To(BeNumerically("<", 60+200), "requests while it refused")
+		Expect(lines(w) - said).To(BeNumerically("<", 2*60+3*maxLines))
+		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
+	},
+		Entry("with 429", gateway.Answer(http.StatusTooManyRequests, 1)),
+		Entry("with 500", gateway.Answer(http.StatusInternalServerError, 0)),
+		Entry("with 503", gateway.Answer(http.StatusServiceUnavailable, 0)),
+		Entry("with silence", gateway.Fault(gateway.Silence)),
+	)
+
+	It("may carry out patches and lose the answers", func(ctx SpecContext) {
+		g, o := behindGateway(world.Writer)
+		w := env.World(ctx, o)
+		g.Break(once(http.MethodPatch, gateway.LoseAnswer))
+		load := w.Begin(ctx, 40)
+		load.EventuallyEnds(ctx, 45*time.Second)
+		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
+	})
+
+	It("may tell a watch that its version is too old, after things were deleted", func(ctx SpecContext) {
+		g, o := behindGateway(world.Watcher)
+		w := env.World(ctx, o)
+		page := w.Origin.Page("/new").Says("new")
+		refreshed := w.Origin.Page("/refreshed").Says("refreshed")
+		gone := w.Create(ctx, "gone", world.Asking("mydata="+refreshed.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+		gone.EventuallyHasData(ctx, "mydata", "refreshed")
+
+		g.Break(func(r *http.Request) gateway.Fault {
+			if r.URL.Query().Get("watch") == "true" {
+				return gateway.Answer(http.StatusGone, 0)
+			}
+			return gateway.Silence
+		})
+		gone.Delete(ctx)
+		cm := w.Create(ctx, "new", world.Asking("mydata="+page.URL()))
+		g.Heal()
+		cm.EventuallyHasData(ctx, "mydata", "new")
+		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).Should(BeZero(), "no refresh of what is gone")
+	})
+})
+
+// once lets each request of a method meet a fault the first time that its
+// object is asked for.
+func once(method string, fault gateway.Fault) gateway.Rule {
+	seen := newSet()
+	return func(r *http.Request) gateway.Fault {
+		if r.Method == method && seen.add(r.URL.Path) {
+			return fault
+		}
+		return nil
+	}
+}
+
+func allRun(w *world.World) bool {
+	for _, name := range world.Services() {
+		if !w.Service(name).Running() {
+			return false
+		}
+	}
+	return true
+}
+
+// lines counts what all services have said.
+func lines(w *world.World) int {
+	n := 0
+	for _, name := range world.Services() {
+		n += w.Service(name).Log.Count()
+	}
+	return n
+}
+
+var _ = Describe("The rights", func() {
+	It("may be taken away and given back", func(ctx SpecContext) {
+		var writer *world.Account
+		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
+			world.Writer: func(ctx context.Context, namespace string) string {
+				writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
+				return writer.Kubeconfig
+			},
+		}})
+		page := w.Origin.Page("/right").Says("right")
+		w.Create(ctx, "first", world.Asking("mydata="+page.URL())).EventuallyHasData(ctx, "mydata", "right")
+
+		writer.Revoke(ctx)
+		said := lines(w)
+		second := w.Create(ctx, "second", world.Asking("mydata="+page.URL()))
+		Eventually(func() []string { return w.Writer().Log.Matching("permission") }).ShouldNot(BeEmpty(), "the operator is told")
+		Consistently(func() int { return lines(w) }).WithTimeout(3 * time.Second).Should(BeNumerically("<", said+20))
+		writer.Grant(ctx)
+		second.EventuallyHasData(ctx, "mydata", "right")
+		Expect(page.Hits()).To(BeNumerically("<=", 2))
+		for _, reason := range second.Reasons(ctx) {
+			Expect(reason).To(Or(Equal("WriteFailed"), Equal("Recovered")))
+		}
+	})
+
+	It("may be denied by admission: one Event, and it goes through once it may", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		lift := w.Deny(ctx, "mydata")
+		page := w.Origin.Page("/denied").Says("at last")
+		cm := w.Create(ctx, "denied", world.Asking("mydata="+page.URL()))
+		cm.EventuallyTells(ctx, "WriteFailed")
+		note := cm.Events(ctx)[0].Note
+		Expect(strings.ToLower(note)).To(ContainSubstring("refuses"))
+		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(2 * time.Second).WithPolling(200 * time.Millisecond).Should(ConsistOf("WriteFailed"))
+		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total")).To(BeNumerically("<", 8), "no storm")
+		lift(ctx)
+		cm.EventuallyHasDataWithin(ctx, 30*time.Second, "mydata", "at last")
+		Expect(page.Hits()).To(Equal(1))
+		cm.EventuallyTells(ctx, "WriteFailed", "Recovered")
+	})
+})

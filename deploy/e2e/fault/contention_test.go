@@ -1,0 +1,100 @@
+package fault_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+var _ = Describe("A ConfigMap", func() {
+	It("whose annotation flips a hundred times in a second ends with the last, after few fetches", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		pages := w.Origin.Pages(101)
+		cm := w.Create(ctx, "flipped", world.Asking("mydata="+pages[0].URL()))
+		for _, page := range pages[1:] {
+			cm.Ask(ctx, "mydata="+page.URL())
+		}
+		cm.EventuallyHasData(ctx, "mydata", "body 100")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "body 100"))
+		Expect(w.Origin.Hits()).To(BeNumerically("<", 30))
+	})
+
+	It("that somebody edits all the time still gets its data, and keeps all of theirs", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/busy").Says("between the edits")
+		cm := w.Create(ctx, "busy", world.Holding("counter", "0"))
+		edits := 0
+		stop := meanwhile(ctx, func() {
+			edits++
+			cm.Put(ctx, "counter", fmt.Sprint(edits))
+		})
+		cm.Ask(ctx, "mydata="+page.URL())
+		cm.EventuallyHasData(ctx, "mydata", "between the edits")
+		cm.Drop(ctx, "mydata")
+		cm.EventuallyHasData(ctx, "mydata", "between the edits")
+		stop()
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"counter": fmt.Sprint(edits), "mydata": "between the edits"}))
+		Expect(cm.Writes(ctx)).To(Equal(2))
+	})
+
+	It("that another controller fights for is repaired at growing intervals, and its owner is told", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/ours").Says("ours")
+		cm := w.Create(ctx, "contested", world.Asking("mydata="+page.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "ours")
+		stop := meanwhile(ctx, func() {
+			if object := w.History.Latest(cm.Name); object != nil && object.Data["mydata"] == "ours" {
+				cm.Put(ctx, "mydata", "theirs")
+			}
+		})
+		Eventually(ctx, func() []string { return cm.Reasons(ctx) }).WithPolling(100 * time.Millisecond).Should(ContainElement("Contested"))
+		writes := cm.Writes(ctx)
+		Consistently(ctx, func() int { return cm.Writes(ctx) }).WithTimeout(3 * time.Second).WithPolling(200 * time.Millisecond).Should(BeNumerically("<=", writes+1))
+		stop()
+		Expect(cm.Events(ctx, "Contested")).To(HaveLen(1))
+		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 6))
+	})
+
+	It("in a namespace that is going away is left alone", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		slow := w.Origin.Page("/slow").Says("too late")
+		release := slow.Hold()
+		w.Create(ctx, "doomed", world.Asking("mydata="+slow.URL()+" missing="+w.Origin.Page("/missing").URL()))
+		Eventually(slow.Waiting).Should(Equal(1))
+		Expect(w.Cluster.Client.CoreV1().Namespaces().Delete(ctx, w.Namespace, metav1.DeleteOptions{})).To(Succeed())
+		release()
+		w.EventuallyQuiet(ctx)
+		Expect(w.Writer().Log.Count()).To(BeNumerically("<", 40))
+	})
+})
+
+// meanwhile calls do all the time until stop is called.
+func meanwhile(ctx context.Context, do func()) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer GinkgoRecover()
+		pause := time.NewTicker(10 * time.Millisecond)
+		defer pause.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-pause.C:
+				do()
+			}
+		}
+	})
+	stop = func() { cancel(); running.Wait() }
+	DeferCleanup(stop)
+	return stop
+}

@@ -1,0 +1,20 @@
+package fault_test
+
+import "sync"
+
+// set remembers strings; it may be used from several goroutines.
+type set struct {
+	mu    sync.Mutex
+	items map[string]struct{}
+}
+
+func newSet() *set { return &set{items: map[string]struct{}{}} }
+
+// add tells whether s is new.
+func (t *set) add(s string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, known := t.items[s]
+	t.items[s] = struct{}{}
+	return !known
+}

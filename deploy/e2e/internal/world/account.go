@@ -1,0 +1,120 @@
+package world
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// WatcherRules are all the rights that the watcher needs in a namespace that
+// it watches.
+func WatcherRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+	}
+}
+
+// WriterRules are all the rights that the writer needs in a namespace that it
+// writes to.
+func WriterRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
+	}
+}
+
+// Account is a service account with rights in one namespace.
+type Account struct {
+	// Kubeconfig with a token of the account.
+	Kubeconfig string
+
+	cluster         *Cluster
+	namespace, name string
+	client          kubernetes.Interface // as the account
+	probe           authorizationv1.ResourceAttributes
+}
+
+// Account creates a service account, and returns when it has its rights.
+func (c *Cluster) Account(ctx context.Context, namespace, name string, rules ...rbacv1.PolicyRule) *Account {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
+	_, err := c.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	token, err := c.Client.CoreV1().ServiceAccounts(namespace).
+		CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = c.Client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+
+	a := &Account{cluster: c, namespace: namespace, name: name, probe: authorizationv1.ResourceAttributes{
+		Namespace: namespace, Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0],
+	}}
+	config := rest.AnonymousClientConfig(c.Config)
+	config.BearerToken = token.Status.Token
+	a.client, err = kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	a.Kubeconfig = a.write(config)
+	a.Grant(ctx)
+	return a
+}
+
+// write writes a kubeconfig with the token.
+func (a *Account) write(config *rest.Config) string {
+	GinkgoHelper()
+	ca := config.CAData
+	if len(ca) == 0 && config.CAFile != "" {
+		var err error
+		ca, err = os.ReadFile(config.CAFile)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	file := clientcmdapi.NewConfig()
+	file.Clusters["cluster"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: ca, TLSServerName: config.ServerName}
+	file.AuthInfos[a.name] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
+	file.Contexts["cluster"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: a.name}
+	file.CurrentContext = "cluster"
+	path := filepath.Join(GinkgoT().TempDir(), a.name+".kubeconfig")
+	Expect(clientcmd.WriteToFile(*file, path)).To(Succeed())
+	return path
+}
+
+// Grant gives the account its rights, and returns when they are in force.
+func (a *Account) Grant(ctx context.Context) {
+	GinkgoHelper()
+	_, err := a.cluster.Client.RbacV1().RoleBindings(a.namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: a.name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: a.name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: a.name, Namespace: a.namespace}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(ctx, func() bool { return a.may(ctx) }).WithPolling(eventPolling).Should(BeTrue(), "rights of %s", a.name)
+}
+
+// Revoke takes all rights away, and returns when they are gone.
+func (a *Account) Revoke(ctx context.Context) {
+	GinkgoHelper()
+	Expect(a.cluster.Client.RbacV1().RoleBindings(a.namespace).Delete(ctx, a.name, metav1.DeleteOptions{})).To(Succeed())
+	Eventually(ctx, func() bool { return a.may(ctx) }).WithPolling(eventPolling).Should(BeFalse(), "rights of %s", a.name)
+}
+
+func (a *Account) may(ctx context.Context) bool {
+	GinkgoHelper()
+	answer, err := a.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a.probe},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return answer.Status.Allowed
+}

@@ -1,0 +1,65 @@
+package world
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Deny lets the API server refuse ConfigMaps with a key in data, and returns
+// when it does. lift ends that.
+func (w *World) Deny(ctx context.Context, key string) (lift func(context.Context)) {
+	GinkgoHelper()
+	api := w.Cluster.Client.AdmissionregistrationV1()
+	_, err := api.ValidatingAdmissionPolicies().Create(ctx, w.denial(key), metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = api.ValidatingAdmissionPolicyBindings().Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: w.Namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	remove := func(ctx context.Context) {
+		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, w.Namespace, metav1.DeleteOptions{}) // it may be gone
+		_ = api.ValidatingAdmissionPolicies().Delete(ctx, w.Namespace, metav1.DeleteOptions{})
+	}
+	DeferCleanup(func(ctx SpecContext) { remove(ctx) }) //nolint:contextcheck // the context of the spec is over by then
+
+	probe := w.Create(ctx, "probe")
+	tried := func() error {
+		_, err := w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).Patch(ctx, probe.Name, types.MergePatchType,
+			[]byte(`{"data":{"`+key+`":"x"}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	Eventually(tried).WithPolling(eventPolling).ShouldNot(Succeed(), "the policy is in force")
+	return func(ctx context.Context) {
+		GinkgoHelper()
+		remove(ctx)
+		Eventually(tried).WithPolling(eventPolling).Should(Succeed(), "the policy is gone")
+	}
+}
+
+// denial is a policy for the namespace of the world.
+func (w *World) denial(key string) *admissionv1.ValidatingAdmissionPolicy {
+	return &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.Namespace}},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Update},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				}}},
+			},
+			Validations: []admissionv1.Validation{{
+				Expression: "!has(object.data) || !('" + key + "' in object.data)",
+				Message:    "denied by a test",
+			}},
+		},
+	}
+}
