@@ -39,6 +39,8 @@ type modelServer struct {
 	// patched is told of each accepted patch.
 	patched func(before, after *corev1.ConfigMap, owners map[string]owner)
 	patches int
+	// applied are the keys of the last patch.
+	applied []string
 }
 
 // owner of a key, and when it last wrote.
@@ -88,6 +90,9 @@ func (s *modelServer) serve(r *http.Request) (*http.Response, error) {
 		if !s.patch(body) {
 			return failure(http.StatusConflict, metav1.StatusReasonConflict)
 		}
+		if r.Header.Get("Content-Type") == string(types.ApplyPatchType) && s.owners == nil {
+			s.begin()
+		}
 	}
 	if !metadataOnly {
 		return answer(http.StatusOK, s.whole())
@@ -128,10 +133,23 @@ func (s *modelServer) patch(body []byte) bool {
 	merge(&next.Data, p.Data)
 	merge(&next.BinaryData, p.BinaryData)
 	s.patches++
+	s.applied = slices.Concat(slices.Collect(maps.Keys(p.Data)), slices.Collect(maps.Keys(p.BinaryData)))
 	owned := maps.Clone(s.owners)
 	s.replace(next, annotation.FieldManager)
 	s.patched(before, s.object, owned)
 	return true
+}
+
+// begin begins a record of owners with an apply: what was there before belongs
+// to nobody in particular, what came with it to the writer.
+func (s *modelServer) begin() {
+	s.owners = map[string]owner{}
+	for key := range values(s.object) {
+		s.owners[key] = owner{manager: "before-first-apply", at: s.version - 1}
+	}
+	for _, key := range s.applied {
+		s.owners[key] = owner{manager: annotation.FieldManager, at: s.version}
+	}
 }
 
 func merge[V any](into *map[string]V, from map[string]*V) {

@@ -24,8 +24,10 @@ func (d *draft) content(i Item, c *v1.Content) Decision {
 	if foreign {
 		return d.occupied(i)
 	}
-	drift := "" // a value that we write is ours, if there is a record at all
-	if holds || owner.Fingerprint == untold {
+	// A value that we write is ours, if there is a record of owners. Where there
+	// is none, one can be begun with a key that does not exist yet.
+	drift := ""
+	if _, exists := d.object.Values[key]; holds || owner.Fingerprint == untold && exists {
 		drift = owner.Fingerprint
 	}
 	noted := entry.Drift == drift || owner.State == annotation.Ours // a mark from before does no harm

@@ -98,7 +98,7 @@ func TestPlan(t *testing.T) {
 
 		// Nobody knows whose it is.
 		"unknown, unread":              {asking().unrecorded(), content(6, "b"), false, expectation{needs: "values"}},
-		"unknown, absent":              {asking().unrecorded().empty(), content(6, "b"), false, expectation{verdict: judge.Written, value: "b", entry: well("b", 6, "unknown")}},
+		"unknown, absent":              {asking().unrecorded().empty(), content(6, "b"), false, expectation{verdict: judge.Written, value: "b", entry: well("b", 6, "")}},
 		"unknown, present, never ours": {asking().unrecorded().holding("b"), content(6, "b"), false, expectation{verdict: judge.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
 		"unknown, as we wrote it":      {asking().unrecorded().noted(wrote("a")).holding("a"), content(6, "b"), false, expectation{verdict: judge.Written, value: "b", entry: well("b", 6, "unknown")}},
 		"unknown, same as new":         {asking().unrecorded().noted(wrote("a")).holding("b"), content(6, "b"), false, expectation{verdict: judge.Written, entry: well("b", 6, "unknown")}},
