@@ -35,7 +35,7 @@ type Entry struct {
 	// changed and the key still holds the body of the old one.
 	ErrorURL string `json:"errorUrl,omitempty"`
 	// Since is when the first attempt of the unbroken row of failures was made,
-	// to the second.
+	// or, for a key that is well, when it recovered from one; to the second.
 	Since time.Time `json:"since,omitzero"`
 	// Attempts made in that row when it was reported.
 	Attempts uint32 `json:"attempts,omitempty"`
