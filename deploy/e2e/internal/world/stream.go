@@ -85,3 +85,12 @@ func (w *World) Stored(ctx context.Context, stream, subjects string) int {
 	}
 	return n
 }
+
+// LastResult returns how many messages were ever published to the stream of
+// results.
+func (w *World) LastResult(ctx context.Context) int {
+	GinkgoHelper()
+	flow, err := w.flow(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return int(flow.results)
+}
