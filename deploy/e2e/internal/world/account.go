@@ -37,6 +37,19 @@ func WriterRules() []rbacv1.PolicyRule {
 	}
 }
 
+// LeastRights lets each service use an account with no more rights than it
+// needs.
+func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace string) string {
+	return map[string]func(context.Context, string) string{
+		Watcher: func(ctx context.Context, namespace string) string {
+			return c.Account(ctx, namespace, Watcher, WatcherRules()...).Kubeconfig
+		},
+		Writer: func(ctx context.Context, namespace string) string {
+			return c.Account(ctx, namespace, Writer, WriterRules()...).Kubeconfig
+		},
+	}
+}
+
 // Account is a service account with rights in one namespace.
 type Account struct {
 	// Kubeconfig with a token of the account.

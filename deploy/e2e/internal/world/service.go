@@ -81,9 +81,15 @@ func (s *Service) ready(ctx context.Context) error {
 	if !s.Running() {
 		return StopTrying(fmt.Sprintf("%s has ended: %s", s.Name, lastLine(s.Log.Lines())))
 	}
-	body, code, err := get(ctx, "http://"+s.Address+"/readyz")
+	return Ready(ctx, s.Address)
+}
+
+// Ready returns nil when the process that serves health at the address is
+// ready, and else what it says.
+func Ready(ctx context.Context, address string) error {
+	body, code, err := get(ctx, "http://"+address+"/readyz")
 	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("%s is not ready: %s", s.Name, strings.TrimSpace(body))
+		err = fmt.Errorf("not ready: %s", strings.TrimSpace(body))
 	}
 	return err
 }

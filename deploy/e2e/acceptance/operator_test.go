@@ -1,0 +1,181 @@
+package acceptance_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// allInOne is the program that runs all services in one process.
+const allInOne = "curl-me-that"
+
+// run starts a program of ours that does not live longer than the spec.
+func run(name string, environment []string, args ...string) *process.Process {
+	GinkgoHelper()
+	p, err := process.Start(process.Program{Name: name, Path: env.Program(name), Args: args, Env: environment})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		if p.Running() {
+			Expect(p.Kill()).To(Succeed())
+		}
+		if CurrentSpecReport().Failed() {
+			AddReportEntry("log of "+name, ReportEntryVisibilityFailureOrVerbose, p.Log.String())
+		}
+	})
+	return p
+}
+
+// nowhere is an address on loopback at which nobody listens.
+func nowhere() string { return "nats://" + env.FreeAddress() }
+
+var _ = Describe("An operator's mistake", func() {
+	DescribeTable("is answered with one sentence, and the program ends", func(ctx SpecContext, name string, args []string, sentence string) {
+		if name == allInOne {
+			args = append(args, "--data-dir="+GinkgoT().TempDir())
+		} else {
+			args = append([]string{"--listen=", "--nats-url=" + nowhere()}, args...)
+		}
+		if name != world.Fetcher && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--kubeconfig") }) {
+			args = append(args, "--kubeconfig="+env.Cluster.Kubeconfig)
+		}
+		shouldSay(ctx, run(name, nil, args...), sentence)
+	},
+		Entry("a flag that does not exist", world.Watcher, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
+		Entry("a flag that does not exist", world.Fetcher, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
+		Entry("a flag that does not exist", world.Writer, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
+		Entry("a flag that does not exist", allInOne, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
+		Entry("an argument too many", world.Fetcher, []string{"please"}, "please"),
+		Entry("a value that is no duration", world.Watcher, []string{"--coalesce=fast"}, "--coalesce"),
+		Entry("a number out of range", world.Writer, []string{"--concurrency=0"}, "--concurrency"),
+		Entry("a number out of range", world.Fetcher, []string{"--timeout=10h"}, "--timeout"),
+		Entry("a protected namespace", world.Watcher, []string{"--namespaces=kube-system"}, "kube-system"),
+		Entry("no namespace", world.Watcher, []string{"--namespaces=Not_One"}, "Not_One"),
+		Entry("no selector", world.Watcher, []string{"--selector=a in (b"}, "--selector"),
+		Entry("no address range", world.Fetcher, []string{"--allow-cidr=300.0.0.0/8"}, "allow-cidr"),
+		Entry("no scheme", world.Writer, []string{"--default-scheme=gopher"}, "gopher"),
+		Entry("no log level", world.Writer, []string{"--log-level=loud"}, "loud"),
+		Entry("a kubeconfig that is not there", world.Watcher, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
+		Entry("a kubeconfig that is not there", world.Writer, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
+		Entry("a kubeconfig that is not there", allInOne, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
+		Entry("a kubeconfig that is none", world.Writer, []string{"--kubeconfig=/dev/null"}, "/dev/null"),
+		Entry("no address of NATS", world.Fetcher, []string{"--nats-url=nats://"}, "--nats-url"),
+		Entry("credentials for NATS that are not there", world.Fetcher, []string{"--nats-creds=/no/such/creds"}, "/no/such/creds"),
+		Entry("a certificate without its key", world.Fetcher, []string{"--nats-cert=/dev/null"}, "--nats-key"),
+		Entry("an address that is none", world.Watcher, []string{"--listen=somewhere"}, "--listen"),
+	)
+
+	DescribeTable("in a file of the fetcher is answered when it is read", func(ctx SpecContext, flag string) {
+		w := env.World(ctx, world.Options{Without: world.Services()})
+		w.Unfinished()
+		for _, path := range []string{"/no/such/file", garbage()} {
+			shouldSay(ctx, run(world.Fetcher, nil, "--listen=", "--nats-url="+w.NATS.URL(), flag+path), path)
+		}
+	},
+		Entry("certificates", "--ca-bundle="),
+		Entry("credentials", "--netrc="),
+		Entry("headers", "--header-file="),
+		Entry("policies", "--policy="),
+	)
+
+	It("with a port that is taken is answered with one sentence", func(ctx SpecContext) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(listener.Close)
+		taken := listener.Addr().String()
+		for _, name := range world.Services() {
+			shouldSay(ctx, run(name, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, "--listen="+taken, "--nats-url="+nowhere()), taken)
+		}
+		for _, flag := range []string{"--listen=", "--nats-listen="} {
+			shouldSay(ctx, run(allInOne, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, flag+taken, "--data-dir="+GinkgoT().TempDir()), taken)
+		}
+	})
+
+	It("in the environment is answered with the name of the variable", func(ctx SpecContext) {
+		shouldSay(ctx, run(world.Fetcher, []string{"CURLMETHAT_TIMEOUT=soon"}), "CURLMETHAT_TIMEOUT")
+		shouldSay(ctx, run(world.Watcher, []string{"CURLMETHAT_KUBECONFIG=/no/such/file"}), "/no/such/file")
+	})
+
+	It("to name no cluster is answered with what to do", func(ctx SpecContext) {
+		for _, name := range []string{world.Watcher, world.Writer} {
+			shouldSay(ctx, run(name, nil, "--listen=", "--nats-url="+nowhere()), "KUBECONFIG")
+		}
+	})
+
+	It("to run it twice on the same data is answered with one sentence", Pending, func(ctx SpecContext) {
+		// Nothing locks the folder when the cluster is given: two brokers write
+		// the same streams.
+		data := GinkgoT().TempDir()
+		environment := []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}
+		first := run(allInOne, environment, "--data-dir="+data, "--namespaces=curl-me-that-e2e-none")
+		Eventually(func() []string { return first.Log.Matching("Ready") }).ShouldNot(BeEmpty())
+		shouldSay(ctx, run(allInOne, environment, "--data-dir="+data, "--namespaces=curl-me-that-e2e-none"), data)
+		Expect(first.Running()).To(BeTrue())
+		code, err := first.Stop(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(BeZero())
+	})
+})
+
+// garbage is a file with something that none of our formats allows.
+func garbage() string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), "garbage")
+	Expect(os.WriteFile(path, []byte("\x00{[ no format: of ours\n\x01"), 0o600)).To(Succeed())
+	return path
+}
+
+// shouldSay waits until the program has ended by itself, with one sentence.
+func shouldSay(ctx SpecContext, p *process.Process, sentence string) {
+	GinkgoHelper()
+	Eventually(p.Running).Should(BeFalse(), "%s %v still runs", p.Name, p.Args)
+	code, err := p.Wait(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(code).To(BeNumerically(">", 0))
+	said := slices.DeleteFunc(p.Log.Lines(), func(line string) bool { return strings.HasPrefix(line, "{") }) // the log
+	Expect(said).To(HaveLen(1), "%s %v", p.Name, p.Args)
+	Expect(said[0]).To(And(HavePrefix(p.Name+": "), ContainSubstring(sentence)))
+	Expect(len(said[0])).To(BeNumerically("<", 400), "%s", said[0])
+}
+
+var _ = Describe("What is not there", func() {
+	DescribeTable("is waited for, and said once", func(ctx SpecContext, name string) {
+		address := env.FreeAddress()
+		p := run(name, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, "--listen="+address, "--nats-url=nats://user:secret@"+env.FreeAddress())
+		Eventually(func() []string { return p.Log.Matching("no connection to NATS") }).Should(HaveLen(1))
+		said := p.Log.Count()
+		Consistently(p.Log.Count).WithTimeout(2 * aWhile).Should(Equal(said))
+		Expect(p.Log.Matching("secret")).To(BeEmpty())
+		Expect(world.Ready(ctx, address)).To(MatchError(ContainSubstring("nats")))
+		code, err := p.Stop(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(BeZero())
+	},
+		Entry("NATS by the watcher", world.Watcher),
+		Entry("NATS by the fetcher", world.Fetcher),
+		Entry("NATS by the writer", world.Writer),
+	)
+
+	It("is waited for when it is the API server, too", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{Without: world.Services()})
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+			"clusters":[{"name":"c","cluster":{"server":"http://`+env.FreeAddress()+`"}}],
+			"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600)).To(Succeed())
+		for _, name := range []string{world.Watcher, world.Writer} {
+			s := w.Launch(ctx, name, "--kubeconfig="+kubeconfig)
+			Eventually(func() error { return world.Ready(ctx, s.Address) }).Should(MatchError(ContainSubstring("not ready")))
+			Consistently(s.Running).WithTimeout(3 * aWhile).Should(BeTrue())
+			Expect(s.Log.Count()).To(BeNumerically("<", 20))
+			s.ShouldStop(ctx)
+		}
+		w.Unfinished()
+	})
+})
