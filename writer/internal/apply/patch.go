@@ -12,7 +12,9 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/judge"
 )
 
-// mergePatch is a JSON merge patch (RFC 7386): null removes a member.
+// mergePatch is a strategic merge patch of plain maps: null removes a member. A
+// key such as $patch would be a directive in it that empties the whole map; no
+// key of a ConfigMap contains that character, and the inbox lets no other pass.
 type mergePatch struct {
 	Metadata   patchMetadata      `json:"metadata"`
 	Data       map[string]*string `json:"data,omitempty"`
