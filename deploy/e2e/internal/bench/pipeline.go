@@ -12,8 +12,12 @@ import (
 // ErrWrong says that the system did something else than it should.
 var ErrWrong = errors.New("wrong result")
 
-// stallTimeout is how long nothing may be filled.
-const stallTimeout = time.Minute
+const (
+	// stallTimeout is how long nothing may be filled.
+	stallTimeout = time.Minute
+	// lookAfter is how often the programs are looked after meanwhile.
+	lookAfter = time.Second
+)
 
 // pipeline starts the watcher and waits until all ConfigMaps are filled.
 func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
@@ -85,9 +89,13 @@ func (b *bench) awaitAll(ctx context.Context) (first, last time.Time, err error)
 func (b *bench) next(ctx context.Context) (observe.Arrival, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, fmt.Errorf("%w: nothing happens for %s", ErrWrong, stallTimeout))
 	defer cancel()
-	arrival, err := b.watch.Next(ctx)
-	if err != nil {
-		return arrival, errors.Join(err, b.system.Err())
+	for {
+		arrival, there, err := b.watch.Next(ctx, lookAfter)
+		if there {
+			return arrival, nil
+		}
+		if err := errors.Join(err, b.system.Err()); err != nil {
+			return arrival, err
+		}
 	}
-	return arrival, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/rs/zerolog"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
@@ -25,8 +26,10 @@ type Cluster struct {
 	own        *tally
 }
 
-// Connect uses the cluster of $KUBECONFIG.
+// Connect uses the cluster of $KUBECONFIG. It silences the log of Kubernetes'
+// libraries, which only repeats the errors that they return.
 func Connect() (*Cluster, error) {
+	kube.BridgeKlog(zerolog.Nop())
 	options := kube.Options{}
 	config, err := options.Config("bench")
 	if err != nil {

@@ -75,15 +75,20 @@ func (o *Observer) receive(ctx context.Context, events <-chan watch.Event) {
 	o.failure = ErrEnded
 }
 
-// Next waits for the next arrival.
-func (o *Observer) Next(ctx context.Context) (Arrival, error) {
+// Next waits a while for the next arrival, and tells whether there was one. The
+// error says that there will be none.
+func (o *Observer) Next(ctx context.Context, patience time.Duration) (a Arrival, there bool, err error) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
-	case a, open := <-o.arrivals:
-		if !open {
-			return Arrival{}, o.failure
+	case a, there = <-o.arrivals:
+		if !there {
+			return a, false, o.failure
 		}
-		return a, nil
+		return a, true, nil
+	case <-timer.C:
+		return a, false, nil
 	case <-ctx.Done():
-		return Arrival{}, context.Cause(ctx)
+		return a, false, context.Cause(ctx)
 	}
 }

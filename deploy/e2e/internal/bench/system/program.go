@@ -97,11 +97,11 @@ func probe(ctx context.Context, url string) (ok bool, answer string) {
 	return response.StatusCode == http.StatusOK, string(text)
 }
 
-// end stops the program; one that has ended by itself or in another way than
-// it should is an error. It takes its time even when ctx is done.
+// end stops the program, if it runs; one that ends in another way than it should
+// is an error. It takes its time even when ctx is done.
 func (p *program) end(ctx context.Context) error {
-	if err := p.err(); err != nil {
-		return err
+	if !p.Running() {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
