@@ -1,0 +1,26 @@
+package acceptance_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+var _ = Describe("Nothing", func() {
+	It("is written, published or fetched when there is nothing to do", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		load := w.Begin(ctx, 50)
+		load.EventuallyEnds(ctx, 30*time.Second)
+		w.Create(ctx, "invalid", world.Asking("not correct"))
+		w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+load.Pages[0].URL()))
+		w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/missing").URL())).EventuallyTells(ctx, "BadStatus")
+		w.EventuallyQuiet(ctx)
+		before := w.Counters(ctx)
+		Consistently(func() map[string]float64 { return w.Counters(ctx) }).
+			WithTimeout(20 * time.Second).WithPolling(2 * time.Second).Should(Equal(before))
+		Expect(w.Events(ctx)).To(HaveLen(3))
+	})
+})
