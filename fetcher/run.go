@@ -98,18 +98,10 @@ func newEngine(ctx context.Context, rt *service.Runtime, cfg Config, client *get
 		Draining: ctx.Done(),
 		Now:      time.Now,
 		Random:   rand.Float64,
-		Log:      rt.Log.Sample(sampler()),
+		Log:      rt.Log,
+		Tracer:   rt.Tracer,
 		Metrics:  metrics,
 	})
-}
-
-// sampler bounds what is logged under a flood: some lines of each level in a
-// second, then one of a hundred.
-func sampler() zerolog.Sampler {
-	flood := func() zerolog.Sampler {
-		return &zerolog.BurstSampler{Burst: 50, Period: time.Second, NextSampler: &zerolog.BasicSampler{N: 100}}
-	}
-	return &zerolog.LevelSampler{DebugSampler: flood(), InfoSampler: flood(), WarnSampler: flood()}
 }
 
 // consumption says how messages are taken, and tells of every change.

@@ -128,7 +128,7 @@ func newPublisher(rt *service.Runtime, c Config, clients *clients, at pace) (*pu
 	p.reconciler = reconcile.New(reconcile.Config{
 		Objects: p.objects, Index: p.index, Client: p.client,
 		Recorder: kube.NewRecorder(clients.events, "watcher", p.clock.Now),
-		Coalesce: c.Coalesce, Repeat: at.audit, Clock: p.clock, Log: rt.Log, Metrics: metrics,
+		Coalesce: c.Coalesce, Repeat: at.audit, Clock: p.clock, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics,
 	})
 	if err := registerCache(rt.Metrics, p.objects); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)

@@ -90,6 +90,6 @@ func assemble(rt *service.Runtime, c Config, client *apply.Client, gate *apply.G
 		return nil, nil, err
 	}
 	letters := pipeline.NewClient(rt.JetStream)
-	in, err := inbox.New(inbox.Reader{Protected: c.Protected}, gate, queue, letters, rt.Metrics, rt.Log)
+	in, err := inbox.New(inbox.Reader{Protected: c.Protected}, gate, queue, letters, rt.Metrics, rt.Tracer, rt.Log)
 	return in, queue.Wait, err
 }

@@ -219,6 +219,7 @@ func (s *session) showFailure(f pipeline.StoredFailure, verdict replay.Verdict) 
 		{Name: "Last failure", Value: show.Text(clock(r.LastFailedAt))},
 		{Name: "Kept", Value: show.Text(show.Clock(r.KeptAt) + ", " + show.Age(s.now(), r.KeptAt) + " ago")},
 		{Name: "Replay of", Value: failureLink(r.ReplayOf)},
+		{Name: "Trace", Value: show.Text(r.TraceID)},
 		{Name: "Message", Value: show.Text(r.Subject)},
 		{Name: "Still wanted", Value: wanted},
 	})

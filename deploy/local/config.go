@@ -2,11 +2,13 @@ package local
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/spf13/pflag"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/service"
@@ -29,6 +31,11 @@ type Config struct {
 	Watcher watcher.Config
 	Fetcher fetcher.Config
 	Writer  writer.Config
+	// Output takes the log; nil: standard error.
+	Output io.Writer
+	// Spans takes the spans of all services; nil: the variables OTEL_* say
+	// where they go.
+	Spans sdktrace.SpanProcessor
 }
 
 // DefaultConfig returns the configuration without any flag.

@@ -49,7 +49,10 @@ type System struct {
 // Run runs everything until ctx is done, or a part fails. It calls ready once
 // all parts work, and ends when that returns an error.
 func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.Context, System) error) (err error) {
-	log, err := c.Log.New(os.Stderr, "")
+	if c.Output == nil {
+		c.Output = os.Stderr
+	}
+	log, err := c.Log.New(c.Output, "")
 	if err != nil {
 		return err
 	}
@@ -143,11 +146,14 @@ func (c *Config) serve(ctx context.Context, log zerolog.Logger, nats *broker.Bro
 		if err != nil {
 			return err
 		}
+		tracer, flush := c.tracer(ctx, name, log)
 		host := service.Host{
+			Tracer: tracer,
 			Log: log.With().Str("service", name).Logger(), Health: health.Group(name), Metrics: registry,
 			NATS: service.NATSOptions{URL: embeddedURL, Dial: nats.Dial()},
 		}
 		group.Go(func() error {
+			defer flush()
 			err := host.Run(ctx, name, func(ctx context.Context, rt *service.Runtime) error {
 				if int(begun.Add(1)) == len(services) {
 					assembled.Ready()

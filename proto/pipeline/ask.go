@@ -28,6 +28,7 @@ func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplic
 	}
 	m := nats.NewMsg(key.Due())
 	m.Data = data
+	inject(ctx, m.Header)
 	m.Header.Set(headerScheduleNext, "purge")
 	m.Header.Set(headerScheduler, key.Timer())
 	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests), jetstream.WithMsgID(id),

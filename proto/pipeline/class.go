@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"net/http"
+	"strings"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
@@ -77,6 +78,10 @@ func ClassOf(reason string) v1.FailureClass {
 	}
 	return v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
 }
+
+// CauseName returns a cause as it stands in metric labels and traces, such as
+// refresh.
+func CauseName(c v1.Cause) string { return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_")) }
 
 // Next is what becomes of a key after a failed attempt.
 type Next int

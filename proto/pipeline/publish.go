@@ -25,8 +25,9 @@ const (
 	headerOperation      = "KV-Operation"
 )
 
-// Client publishes and reads the messages of the pipeline. It is safe for
-// concurrent use.
+// Client publishes and reads the messages of the pipeline. What it publishes
+// carries the trace context of ctx, if that has one. It is safe for concurrent
+// use.
 type Client struct {
 	js jetstream.JetStream
 }
@@ -112,6 +113,7 @@ func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.W
 func (c *Client) replaceWant(ctx context.Context, key Key, data []byte, last uint64) (uint64, error) {
 	m := nats.NewMsg(key.Want())
 	m.Data = data
+	inject(ctx, m.Header)
 	m.Header.Set(headerScheduleNext, "purge")
 	m.Header.Set(headerScheduler, key.Timer())
 	opts := []jetstream.PublishOpt{jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last)}
@@ -138,6 +140,7 @@ func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) er
 	}
 	m := nats.NewMsg(key.Timer())
 	m.Data = data
+	inject(ctx, m.Header)
 	m.Header.Set(headerSchedule, "@at "+at.UTC().Format(time.RFC3339Nano))
 	m.Header.Set(headerScheduleTarget, key.Due())
 	m.Header.Set(headerScheduleTTL, DueTTL.String())
@@ -169,6 +172,7 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	}
 	m := nats.NewMsg(subject)
 	m.Data = data
+	inject(ctx, m.Header)
 	_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Results),
 		jetstream.WithMsgID(messageID(r.GetWant().GetEpoch(), r.GetSequence(), kind)))
 	if err != nil {
@@ -186,6 +190,7 @@ func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLette
 	}
 	m := nats.NewMsg(key.DeadLetter(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost()))
 	m.Data = data
+	inject(ctx, m.Header)
 	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Failures), jetstream.WithMsgID(id)); err != nil {
 		return fmt.Errorf("publish dead letter of %s: %w", key, sentinel(err))
 	}

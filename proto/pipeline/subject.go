@@ -77,23 +77,45 @@ const (
 	KindRemoved
 )
 
+// Template returns the subjects of a kind with their variable tokens named,
+// such as curl.want.{namespace}.{name}.{key}.
+func (k Kind) Template() string {
+	prefix := k.prefix()
+	if prefix == "" {
+		return ""
+	}
+	return prefix + "{namespace}.{name}.{key}"
+}
+
+// String returns the constant tokens of the subjects of a kind, such as
+// curl.want.
+func (k Kind) String() string { return strings.TrimSuffix(k.prefix(), ".") }
+
+func (k Kind) prefix() string {
+	switch k {
+	case KindWant:
+		return wantPrefix
+	case KindDue:
+		return duePrefix
+	case KindTimer:
+		return timerPrefix
+	case KindContent:
+		return contentPrefix
+	case KindFailure:
+		return failurePrefix
+	case KindRemoved:
+		return removedPrefix
+	}
+	return ""
+}
+
 // ParseSubject returns the kind and key of a subject in CURL_REQUESTS or
 // CURL_RESULTS, or ErrSubject.
 func ParseSubject(subject string) (Kind, Key, error) {
-	for _, k := range []struct {
-		prefix string
-		kind   Kind
-	}{
-		{wantPrefix, KindWant},
-		{duePrefix, KindDue},
-		{timerPrefix, KindTimer},
-		{contentPrefix, KindContent},
-		{failurePrefix, KindFailure},
-		{removedPrefix, KindRemoved},
-	} {
-		if rest, ok := strings.CutPrefix(subject, k.prefix); ok {
+	for kind := KindWant; kind <= KindRemoved; kind++ {
+		if rest, ok := strings.CutPrefix(subject, kind.prefix()); ok {
 			key, err := parseKey(rest)
-			return k.kind, key, err
+			return kind, key, err
 		}
 	}
 	return 0, Key{}, fmt.Errorf("%w: %q", ErrSubject, subject)

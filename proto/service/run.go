@@ -14,6 +14,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
 // Options are the flags that every service has.
@@ -47,6 +49,8 @@ type Runtime struct {
 	NATS *nats.Conn
 	// JetStream is the context on that connection.
 	JetStream jetstream.JetStream
+	// Tracer makes the spans of the service; nil: traces are off.
+	Tracer *tracing.Tracer
 
 	running *Part
 }
@@ -71,7 +75,9 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(name))
 	health := NewHealth()
-	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, running: health.Part(runningPart)}
+	traces := tracing.FromEnv(ctx, name, BuildVersion(), log)
+	defer traces.Shutdown(context.WithoutCancel(ctx))
+	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, Tracer: traces.Tracer(), running: health.Part(runningPart)}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	aside, closeAside := context.WithCancel(groupCtx)
 	if o.Listen != "" {
@@ -101,6 +107,8 @@ type Host struct {
 	Metrics prometheus.Registerer
 	// NATS says how to connect; each service has a connection of its own.
 	NATS NATSOptions
+	// Tracer is handed on; nil: traces are off.
+	Tracer *tracing.Tracer
 
 	running *Part
 }
@@ -112,7 +120,7 @@ const runningPart = "running"
 // Run connects to NATS, runs a service until ctx is done or the service fails,
 // and closes the connection with all that was published flushed.
 func (h Host) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
-	rt := &Runtime{Log: h.Log, Health: h.Health, Metrics: h.Metrics, running: h.running}
+	rt := &Runtime{Log: h.Log, Health: h.Health, Metrics: h.Metrics, Tracer: h.Tracer, running: h.running}
 	if rt.running == nil {
 		rt.running = h.Health.Part(runningPart)
 	}

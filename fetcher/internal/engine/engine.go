@@ -13,6 +13,8 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/flood"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
 // Getter makes GETs.
@@ -37,8 +39,10 @@ type Dependencies struct {
 	Now func() time.Time
 	// Random returns numbers in [0, 1), for jitter.
 	Random func() float64
-	// Log is told of each outcome.
+	// Log is told of each outcome, within the bounds of package flood.
 	Log zerolog.Logger
+	// Tracer makes a span for each message; nil: none.
+	Tracer *tracing.Tracer
 	// Metrics counts them.
 	Metrics *Metrics
 }
@@ -49,6 +53,7 @@ type Engine struct {
 	deps     Dependencies
 	flights  *flight.Group[request, fetched]
 	pressure *pressure
+	lines    *flood.Log
 }
 
 // New checks the configuration.
@@ -64,7 +69,7 @@ func New(cfg Config, deps Dependencies) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
-	return &Engine{cfg: cfg, deps: deps, flights: flights, pressure: newPressure(deps.Log)}, nil
+	return &Engine{cfg: cfg, deps: deps, flights: flights, pressure: newPressure(deps.Log), lines: flood.New(deps.Log)}, nil
 }
 
 // Handle does what a message asks for and settles it. Its context is not
@@ -74,38 +79,40 @@ func (e *Engine) Handle(ctx context.Context, m jetstream.Msg) {
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
 	lease := hold(m, e.cfg.Heartbeat)
-	t, ended := e.handle(ctx, m)
+	t, err := e.decode(m)
+	ctx = e.begin(ctx, t)
+	ended := e.handle(ctx, t, err)
 	lease.end()
 	e.report(t, ended)
 	settle(m, ended)
+	t.traced(ended)
 }
 
-// handle follows a message as far as it goes.
-func (e *Engine) handle(ctx context.Context, m jetstream.Msg) (*trigger, end) {
-	t, err := e.decode(m)
-	if err != nil {
-		return t, e.bury(ctx, t, err)
+// handle follows a message, or what is wrong with it, as far as it goes.
+func (e *Engine) handle(ctx context.Context, t *trigger, malformed error) end {
+	if malformed != nil {
+		return e.bury(ctx, t, malformed)
 	}
 	if t.tombstone() {
-		return t, end{outcome: forgotten}
+		return end{outcome: forgotten}
 	}
 	if t.deliveries > e.cfg.MaxDeliver {
-		return t, e.giveUp(ctx, t, poisoned())
+		return e.giveUp(ctx, t, poisoned())
 	}
 	if stop := e.confirm(ctx, t); stop.outcome != "" {
-		return t, stop
+		return stop
 	}
 	if t.kind == pipeline.KindWant && t.want.GetSettled() != nil {
-		return t, e.settled(ctx, t)
+		return e.settled(ctx, t)
 	}
 	got, err := e.fetch(ctx, t)
 	switch {
 	case errors.Is(err, flight.ErrSlow):
-		return t, e.park(ctx, t, flightSlow, 0)
+		return e.park(ctx, t, flightSlow, 0)
 	case got.busy != nil:
-		return t, e.park(ctx, t, parkCause(got.busy.Cause), got.busy.Wait)
+		return e.park(ctx, t, parkCause(got.busy.Cause), got.busy.Wait)
 	case got.err != nil:
-		return t, e.failed(ctx, t, failureOf(got.err))
+		return e.failed(ctx, t, failureOf(got.err))
 	}
-	return t, e.succeeded(ctx, t, got.response)
+	return e.succeeded(ctx, t, got.response)
 }

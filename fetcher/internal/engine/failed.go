@@ -31,7 +31,7 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) end {
 	due := e.dueAfter(t, f, v1.Cause_CAUSE_RETRY, now)
 	due.Attempts = t.attempts + 1
 	wait := e.cfg.Retry.Delay(due.GetAttempts(), f.RetryAfter, e.deps.Random())
-	if err := e.setTimer(ctx, due, now.Add(wait)); err != nil {
+	if err := e.setTimer(t.sameTrace(ctx), due, now.Add(wait)); err != nil {
 		return e.unpublished(ctx, t, err)
 	}
 	if f.Class != t.reported {
@@ -56,7 +56,7 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) end {
 	}
 	due := e.dueAfter(t, f, cause, now)
 	due.Attempts, due.ReplayOf = 0, 0
-	if err := e.setTimer(ctx, due, at); err != nil {
+	if err := e.setTimer(newTrace(ctx), due, at); err != nil {
 		return e.unpublished(ctx, t, err)
 	}
 	if err := e.keep(ctx, t, f, now); err != nil {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
 	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
 // request is what a GET can be shared by.
@@ -22,6 +25,8 @@ type fetched struct {
 	busy     *admission.Busy
 	err      error
 	response get.Response
+	// by is the span of the trigger that the GET was made for.
+	by trace.SpanContext
 }
 
 // fetch makes the GET of a trigger, or shares one with others. The error is
@@ -37,6 +42,7 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 	got, coalesced, err := e.flights.Do(shared, func() flight.Outcome[fetched] { return e.fly(ctx, t, r) })
 	if coalesced && err == nil && got.busy == nil {
 		e.deps.Metrics.coalesced.Inc()
+		tracing.LinkTo(t.span, got.by, tracing.ToGET)
 	}
 	return got, err
 }
@@ -48,10 +54,13 @@ func (e *Engine) fly(ctx context.Context, t *trigger, r get.Request) flight.Outc
 		return flight.Outcome[fetched]{Value: fetched{busy: busy}}
 	}
 	defer release()
-	response, err := e.deps.Getter.Do(ctx, r)
+	response, err := e.deps.Getter.Do(withPhases(ctx, t.span), r)
 	e.deps.Metrics.got(response, err)
+	if err == nil {
+		answered(t.span, response)
+	}
 	return flight.Outcome[fetched]{
-		Value: fetched{response: response, err: err},
+		Value: fetched{response: response, err: err, by: t.span.SpanContext()},
 		Size:  int64(len(response.Body)),
 		Keep:  true,
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
 // fetcherOptions are what a spec may change about a fetcher.
@@ -31,6 +32,7 @@ type fetcherOptions struct {
 	draining chan struct{}
 	js       jetstream.JetStream
 	registry *prometheus.Registry
+	tracer   *tracing.Tracer
 }
 
 // fetcher is an engine with all that belongs to it.
@@ -82,7 +84,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	Expect(err).NotTo(HaveOccurred())
 	e, err := engine.New(o.config, engine.Dependencies{
 		Client: pipeline.NewClient(o.js), Getter: getter, Limiter: limiter, Draining: o.draining,
-		Now: o.now, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics,
+		Now: o.now, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics, Tracer: o.tracer,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return &fetcher{Engine: e, world: w, fetcherOptions: o}

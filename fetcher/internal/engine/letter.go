@@ -25,6 +25,7 @@ func (e *Engine) keep(ctx context.Context, t *trigger, f failure, now time.Time)
 		LastFailedAt: timestamppb.New(now),
 		Snippet:      f.Snippet[:min(len(f.Snippet), get.MaxSnippet)],
 		ReplayOf:     t.replayOf,
+		Traceparent:  pipeline.Traceparent(t.span.SpanContext()),
 	}
 	id := strconv.FormatInt(t.want.GetEpoch(), 10) + "." + strconv.FormatUint(t.sequence, 10) + ".dead"
 	return e.send(ctx, t.key, letter, id)
@@ -46,6 +47,7 @@ func (e *Engine) bury(ctx context.Context, t *trigger, why error) end {
 		LastFailedAt: timestamppb.New(now),
 		Subject:      t.message.Subject(),
 		Payload:      t.message.Data()[:min(len(t.message.Data()), maxPayload)],
+		Traceparent:  pipeline.Traceparent(t.span.SpanContext()),
 	}
 	// The time stands for the epoch, which only the message itself could tell.
 	id := strconv.FormatInt(t.stored.UnixNano(), 10) + "." + strconv.FormatUint(t.sequence, 10) + ".malformed"

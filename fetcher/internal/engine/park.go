@@ -31,7 +31,7 @@ func parkCauses() []parkCause {
 func (e *Engine) park(ctx context.Context, t *trigger, cause parkCause, wait time.Duration) end {
 	wait = max(wait, parkPause)
 	wait += schedule.Around(parkPause, e.deps.Random()) - parkPause
-	if err := e.setTimer(ctx, t.due(v1.Cause_CAUSE_PARKED), e.deps.Now().Add(wait)); err != nil {
+	if err := e.setTimer(t.sameTrace(ctx), t.due(v1.Cause_CAUSE_PARKED), e.deps.Now().Add(wait)); err != nil {
 		return e.unpublished(ctx, t, err)
 	}
 	e.deps.Metrics.parked.WithLabelValues(string(cause)).Inc()

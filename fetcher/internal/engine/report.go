@@ -6,10 +6,12 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
 // report counts and logs an outcome: one line, without the URL, which may hold
-// secrets, and without anything that the server said.
+// secrets, and without anything that the server said. In a flood, lines of one
+// outcome are counted instead.
 func (e *Engine) report(t *trigger, ended end) {
 	e.deps.Metrics.requests.WithLabelValues(string(ended.outcome)).Inc()
 	level := zerolog.InfoLevel
@@ -20,11 +22,11 @@ func (e *Engine) report(t *trigger, ended end) {
 		level = zerolog.DebugLevel
 	default:
 	}
-	line := e.deps.Log.WithLevel(level)
-	if !line.Enabled() {
+	line := e.lines.Line(level, string(ended.outcome))
+	if line == nil {
 		return
 	}
-	line = line.Str("namespace", t.key.Namespace).Str("configmap", t.key.Name).Str("key", t.key.Key).
+	line = tracing.Stamp(line, t.span.SpanContext()).Str("namespace", t.key.Namespace).Str("configmap", t.key.Name).Str("key", t.key.Key).
 		Str("host", named(t.want.GetUrl())).Uint32("attempt", t.attempts+1).
 		Stringer("cause", t.cause).Str("outcome", string(ended.outcome))
 	if ended.wait > 0 {

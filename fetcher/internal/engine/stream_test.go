@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,7 +18,8 @@ import (
 // timer is a pending timer.
 type timer struct {
 	*v1.Due
-	at time.Time
+	at     time.Time
+	header nats.Header
 }
 
 // timer returns the pending timer of a key, or nil.
@@ -34,7 +36,7 @@ func (w *world) timerOf(k pipeline.Key) *timer {
 	Expect(err).NotTo(HaveOccurred())
 	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get("Nats-Schedule"), "@at "))
 	Expect(err).NotTo(HaveOccurred())
-	return &timer{Due: due, at: at}
+	return &timer{Due: due, at: at, header: m.Header}
 }
 
 func (w *world) timer() *timer { GinkgoHelper(); return w.timerOf(key) }

@@ -80,7 +80,7 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, max
 	if !t.overtaken(now) {
 		due.Settled, due.Reported = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
 	}
-	return e.setTimer(ctx, due, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, maxAge))
+	return e.setTimer(newTrace(ctx), due, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, maxAge))
 }
 
 // settledBy returns the body that the key holds after an answer. A 304 may

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -30,6 +31,10 @@ type trigger struct {
 	backlog bool
 	// began is when the handling began.
 	began time.Time
+	// span of the handling, and what the trace context of a retry is: that of
+	// the message, or of the span if the message has none.
+	span   trace.Span
+	origin trace.SpanContext
 
 	// want is what the key asks for; nil: nothing any more.
 	want *v1.Want
@@ -45,6 +50,8 @@ type trigger struct {
 	// kept is the body that the key already holds; nil: unknown.
 	kept     *v1.Settled
 	replayOf uint64
+	// earlier is the span of the attempt, or failure, that this one follows.
+	earlier trace.SpanContext
 }
 
 // decode reads a message. With an error, which wraps pipeline.ErrMalformed or
@@ -82,6 +89,7 @@ func (t *trigger) take(due *v1.Due) {
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
 	t.attempts, t.reported = due.GetAttempts(), due.GetReported()
 	t.kept, t.replayOf = due.GetSettled(), due.GetReplayOf()
+	t.earlier = pipeline.ParseTraceparent(due.GetEarlier())
 	if due.GetFirstFailedAt() != nil {
 		t.firstFailed = due.GetFirstFailedAt().AsTime()
 	}
@@ -112,6 +120,7 @@ func (t *trigger) due(cause v1.Cause) *v1.Due {
 		Reported:     t.reported,
 		Settled:      t.kept,
 		ReplayOf:     t.replayOf,
+		Earlier:      t.itself(),
 	}
 	if !t.firstFailed.IsZero() {
 		due.FirstFailedAt = timestamppb.New(t.firstFailed)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -104,9 +105,16 @@ func (w *world) publish(want *v1.Want) uint64 {
 // fire publishes a due as a fired timer does, and returns its sequence.
 func (w *world) fire(due *v1.Due) uint64 {
 	GinkgoHelper()
+	return w.fireWith(nil, due)
+}
+
+// fireWith publishes a due with the header of its timer.
+func (w *world) fireWith(header nats.Header, due *v1.Due) uint64 {
+	GinkgoHelper()
 	data, err := proto.Marshal(due)
 	Expect(err).NotTo(HaveOccurred())
-	ack, err := w.js.Publish(w.ctx, pipeline.KeyOf(due.GetWant()).Due(), data)
+	m := &nats.Msg{Subject: pipeline.KeyOf(due.GetWant()).Due(), Header: header, Data: data}
+	ack, err := w.js.PublishMsg(w.ctx, m)
 	Expect(err).NotTo(HaveOccurred())
 	return ack.Sequence
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"time"
 
@@ -118,7 +119,16 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg 
 	cfg.ServerName = name
 	secured := tls.Client(conn, cfg)
 	start := time.Now()
-	if err := secured.HandshakeContext(ctx); err != nil {
+	// http.Transport calls these hooks for its own handshakes only.
+	hooks := httptrace.ContextClientTrace(ctx)
+	if hooks != nil && hooks.TLSHandshakeStart != nil {
+		hooks.TLSHandshakeStart()
+	}
+	err = secured.HandshakeContext(ctx)
+	if hooks != nil && hooks.TLSHandshakeDone != nil {
+		hooks.TLSHandshakeDone(secured.ConnectionState(), err)
+	}
+	if err != nil {
 		_ = conn.Close()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

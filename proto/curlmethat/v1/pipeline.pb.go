@@ -491,7 +491,11 @@ type Due struct {
 	// The body that the key already holds, for conditional requests.
 	Settled *Settled `protobuf:"bytes,7,opt,name=settled,proto3" json:"settled,omitempty"`
 	// Failure entry that an operator replayed (sequence in CURL_FAILURES).
-	ReplayOf      uint64 `protobuf:"varint,8,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
+	ReplayOf uint64 `protobuf:"varint,8,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
+	// Trace context of what came before (W3C traceparent): the attempt that set
+	// the timer, or the failure that is replayed. The fetch links to it; which
+	// trace it belongs to is in the header. Empty: not traced.
+	Earlier       string `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -580,6 +584,13 @@ func (x *Due) GetReplayOf() uint64 {
 		return x.ReplayOf
 	}
 	return 0
+}
+
+func (x *Due) GetEarlier() string {
+	if x != nil {
+		return x.Earlier
+	}
+	return ""
 }
 
 // Result is the outcome of a trigger: the payload of curl.result.….
@@ -1004,7 +1015,10 @@ type DeadLetter struct {
 	// Payload of that message, at most 64 KiB.
 	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	// Failure entry whose replay led here (sequence in CURL_FAILURES).
-	ReplayOf      uint64 `protobuf:"varint,8,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
+	ReplayOf uint64 `protobuf:"varint,8,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`
+	// Trace context of the attempt that ended here (W3C traceparent); empty: not
+	// traced.
+	Traceparent   string `protobuf:"bytes,9,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1093,6 +1107,13 @@ func (x *DeadLetter) GetReplayOf() uint64 {
 		return x.ReplayOf
 	}
 	return 0
+}
+
+func (x *DeadLetter) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
 }
 
 // Audit records what an operator did to the pipeline: the payload of
@@ -1234,7 +1255,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\aSettled\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xe7\x02\n" +
+	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\x81\x03\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1243,7 +1264,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x0ffirst_failed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rfirstFailedAt\x127\n" +
 	"\breported\x18\x06 \x01(\x0e2\x1b.curlmethat.v1.FailureClassR\breported\x120\n" +
 	"\asettled\x18\a \x01(\v2\x16.curlmethat.v1.SettledR\asettled\x12\x1b\n" +
-	"\treplay_of\x18\b \x01(\x04R\breplayOf\"\x9a\x03\n" +
+	"\treplay_of\x18\b \x01(\x04R\breplayOf\x12\x18\n" +
+	"\aearlier\x18\t \x01(\tR\aearlier\"\x9a\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +
@@ -1274,7 +1296,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\battempts\x18\x04 \x01(\rR\battempts\x12B\n" +
 	"\x0ffirst_failed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rfirstFailedAt\x12\x17\n" +
 	"\agave_up\x18\x06 \x01(\bR\x06gaveUp\"\t\n" +
-	"\aRemoved\"\xb0\x02\n" +
+	"\aRemoved\"\xd2\x02\n" +
 	"\n" +
 	"DeadLetter\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x120\n" +
@@ -1284,7 +1306,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\asnippet\x18\x05 \x01(\fR\asnippet\x12\x18\n" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12\x18\n" +
 	"\apayload\x18\a \x01(\fR\apayload\x12\x1b\n" +
-	"\treplay_of\x18\b \x01(\x04R\breplayOf\"\x83\x02\n" +
+	"\treplay_of\x18\b \x01(\x04R\breplayOf\x12 \n" +
+	"\vtraceparent\x18\t \x01(\tR\vtraceparent\"\x83\x02\n" +
 	"\x05Audit\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +

@@ -15,7 +15,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/flood"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/watcher/internal/known"
 	"github.com/kv8s/curl-me-that/watcher/internal/observe"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
@@ -48,6 +50,8 @@ type Config struct {
 	Clock   clock.PassiveClock
 	Log     zerolog.Logger
 	Metrics *Metrics
+	// Tracer makes a span for each publish; nil: none.
+	Tracer *tracing.Tracer
 }
 
 // maxMemory is how many entries a map of the past may have before it is
@@ -58,6 +62,8 @@ const maxMemory = 4096
 // be called for different objects at once, not for the same.
 type Reconciler struct {
 	Config
+
+	lines *flood.Log
 
 	mu        sync.Mutex
 	published map[types.NamespacedName]time.Time
@@ -70,6 +76,7 @@ type Reconciler struct {
 func New(c Config) *Reconciler {
 	return &Reconciler{
 		Config:    c,
+		lines:     flood.New(c.Log),
 		published: map[types.NamespacedName]time.Time{},
 		notices:   map[types.NamespacedName]*notices{},
 		removals:  map[pipeline.Key]removal{},
@@ -172,10 +179,15 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	delete(r.removals, key)
 	r.mu.Unlock()
 	began := r.Clock.Now()
+	ctx, span := r.Tracer.Publish(ctx, pipeline.KindWant, key)
+	defer span.End()
+	cause := pipeline.CauseName(w.Cause)
+	tell(span, cause)
 	seq, err := r.overwrite(ctx, key, w.Last, func(last uint64) (uint64, error) {
 		return r.Client.PublishWant(ctx, w.Want, last)
 	})
 	if err != nil {
+		failed(span, err)
 		return err
 	}
 	r.Index.Put(key, known.Of(w.Want, r.Index.Epoch(), seq, r.Clock.Now()))
@@ -183,20 +195,24 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 		r.repaired(key)
 	}
 	r.Metrics.published(w.Want, r.Clock.Since(began))
-	r.Log.Debug().Str("namespace", key.Namespace).Str("configmap", key.Name).Str("key", key.Key).
-		Str("cause", w.Cause.String()).Uint64("sequence", seq).Msg("published what is wanted")
+	r.report(span, key, cause, seq)
 	return nil
 }
 
 // retract publishes a tombstone over the known want and returns its sequence.
 func (r *Reconciler) retract(ctx context.Context, key pipeline.Key) (uint64, error) {
 	last := r.Index.Object(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})[key.Key].Fence.Seq
+	ctx, span := r.Tracer.Publish(ctx, pipeline.KindWant, key)
+	defer span.End()
+	tell(span, tombstone)
 	seq, err := r.overwrite(ctx, key, last, func(last uint64) (uint64, error) {
 		return r.Client.PublishTombstone(ctx, key, last)
 	})
 	if err != nil {
+		failed(span, err)
 		return 0, err
 	}
+	r.report(span, key, tombstone, seq)
 	r.Index.Drop(key)
 	r.Metrics.retracted()
 	return seq, nil

@@ -30,9 +30,14 @@ func (r *Reconciler) remove(ctx context.Context, o *observe.Object, key string, 
 		}
 	}
 	epoch := r.Index.Epoch()
+	ctx, span := r.Tracer.Publish(ctx, pipeline.KindRemoved, k)
+	defer span.End()
+	tell(span, removed)
 	if err := r.Client.PublishResult(ctx, plan.Removed(o, key, epoch, seq)); err != nil {
+		failed(span, err)
 		return err
 	}
+	r.report(span, k, removed, seq)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.removals) > maxMemory {

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/utils/clock"
 
+	"github.com/kv8s/curl-me-that/proto/service/flood"
 	"github.com/kv8s/curl-me-that/writer/internal/judge"
 )
 
@@ -52,6 +53,7 @@ type Applier struct {
 	confirm confirmations
 	speaker *speaker
 	metrics *metrics
+	lines   *flood.Log
 }
 
 // New returns an applier.
@@ -65,7 +67,7 @@ func New(o Options) (*Applier, error) {
 	}
 	return &Applier{
 		Options: o, memory: newMemory(o.Clock), confirm: newConfirmations(o.Clock),
-		speaker: newSpeaker(o.Recorder, o.Clock, m), metrics: m,
+		speaker: newSpeaker(o.Recorder, o.Clock, m), metrics: m, lines: flood.New(o.Log),
 	}, nil
 }
 
@@ -82,6 +84,7 @@ func (a *Applier) Apply(ctx context.Context, ref Ref, items []judge.Item) []Outc
 	outcomes := a.apply(ctx, ref, items)
 	a.metrics.seconds.Observe(a.Clock.Since(began).Seconds())
 	for i, o := range outcomes {
+		outcomes[i].Together = len(items)
 		if o.Retry != Done {
 			continue
 		}
@@ -111,7 +114,7 @@ func (a *Applier) apply(ctx context.Context, ref Ref, items []judge.Item) []Outc
 		case <-a.Clock.After(rand.N(conflictPause)):
 		}
 	}
-	a.Log.Warn().Str("namespace", ref.Namespace).Str("configmap", ref.Name).
+	a.lines.Line(zerolog.WarnLevel, "contention").Str("namespace", ref.Namespace).Str("configmap", ref.Name).
 		Msg("object changes faster than it can be patched; trying again later")
 	return all(len(items), Outcome{Retry: Soon})
 }

@@ -26,6 +26,8 @@ type Outcome struct {
 	Retry Retry
 	// After is how long the API server asks to be left alone.
 	After time.Duration
+	// Together is how many results were applied at once.
+	Together int
 }
 
 // all returns the same outcome for n results.

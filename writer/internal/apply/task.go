@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 
+	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -134,7 +135,7 @@ func (t *task) hindered(ctx context.Context, plan judge.Plan, what judge.Obstacl
 	t.Gate.Success(t.ref.Namespace)
 	item := t.items[0]
 	if t.say(ctx, item, t.object.UID, []judge.Event{judge.Refusal(t.object, item)}) == said {
-		t.about(item).Warn().Err(err).Msg("API server refuses the change; trying again")
+		t.about(item, zerolog.WarnLevel, "hindered").Err(err).Msg("API server refuses the change; trying again")
 	}
 	return all(1, Outcome{Retry: Later}), true
 }
@@ -154,7 +155,7 @@ func (t *task) failed(ctx context.Context, err error) []Outcome {
 		t.Gate.Fault(err, after)
 		return all(len(t.items), Outcome{Retry: Soon, After: after})
 	default:
-		t.about(t.items[0]).Warn().Err(err).Msg("object cannot be read; trying again")
+		t.about(t.items[0], zerolog.WarnLevel, "unreadable").Err(err).Msg("object cannot be read; trying again")
 		return all(len(t.items), Outcome{Retry: Later})
 	}
 }
@@ -190,12 +191,12 @@ func (t *task) say(ctx context.Context, item judge.Item, uid types.UID, events [
 		return result
 	case forbidden, rejected:
 		if t.speaker.mute() {
-			t.about(item).Error().Err(err).Msg("Events are refused; grant create of events.events.k8s.io to the writer's service account")
+			t.about(item, zerolog.ErrorLevel, "mute").Err(err).Msg("Events are refused; grant create of events.events.k8s.io to the writer's service account")
 		}
 		return said
 	default:
 		t.Gate.Fault(err, retryAfter(err))
-		t.about(item).Debug().Err(err).Msg("Event was not written; trying again")
+		t.about(item, zerolog.DebugLevel, "unsaid").Err(err).Msg("Event was not written; trying again")
 		return unsaid
 	}
 }

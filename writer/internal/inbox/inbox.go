@@ -12,6 +12,8 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/flood"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 	"github.com/kv8s/curl-me-that/writer/internal/judge"
 )
@@ -49,13 +51,15 @@ type Inbox struct {
 	gate    Gate
 	queue   Queue
 	letters Letters
+	tracer  *tracing.Tracer
 	log     zerolog.Logger
+	lines   *flood.Log
 	settled *prometheus.CounterVec
 }
 
 // New returns an inbox that hands what it reads to a queue while the gate is
-// open.
-func New(r Reader, g Gate, q Queue, l Letters, m prometheus.Registerer, log zerolog.Logger) (*Inbox, error) {
+// open. A nil tracer makes no spans.
+func New(r Reader, g Gate, q Queue, l Letters, m prometheus.Registerer, tracer *tracing.Tracer, log zerolog.Logger) (*Inbox, error) {
 	settled := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "curlmethat_writer_messages_total",
 		Help: "Messages taken off the queue, by how they were settled.",
@@ -63,18 +67,25 @@ func New(r Reader, g Gate, q Queue, l Letters, m prometheus.Registerer, log zero
 	if err := m.Register(settled); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	return &Inbox{reader: r, gate: g, queue: q, letters: l, log: log, settled: settled}, nil
+	return &Inbox{reader: r, gate: g, queue: q, letters: l, tracer: tracer, log: log, lines: flood.New(log), settled: settled}, nil
 }
 
-// Handle reads a message, waits for what becomes of it, and settles it.
+// Handle reads a message, waits for what becomes of it, and settles it. Each
+// message has a span of its own, also when several are applied together: each
+// belongs to another trace.
 func (b *Inbox) Handle(ctx context.Context, m jetstream.Msg) {
+	ctx, span := b.tracer.Consume(ctx, "apply", pipeline.WriterConsumer, m)
+	defer span.End()
 	item, err := b.reader.Read(m.Subject(), m.Data())
+	item.Trace = span.SpanContext()
 	if err != nil {
+		refused(span, err)
 		b.putAside(ctx, m, item, err)
 		return
 	}
 	if !b.gate.Pass(ctx) {
 		b.settle(m, apply.Outcome{Retry: apply.Soon})
+		tell(span, apply.Outcome{Retry: apply.Soon})
 		return
 	}
 	done := b.queue.Add(ctx, apply.Ref{Namespace: item.Key.Namespace, Name: item.Key.Name}, item)
@@ -84,6 +95,7 @@ func (b *Inbox) Handle(ctx context.Context, m jetstream.Msg) {
 		select {
 		case outcome := <-done:
 			b.settle(m, outcome)
+			tell(span, outcome)
 			return
 		case <-alive.C:
 			_ = m.InProgress() // without it the message only comes twice
@@ -122,11 +134,13 @@ func (b *Inbox) putAside(ctx context.Context, m jetstream.Msg, item judge.Item, 
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	if err := b.letters.PublishDeadLetter(ctx, item.Key, letter(m, item, why), letterID(m)); err != nil {
-		b.log.Warn().Err(err).Msg("message that cannot be applied was not put aside; trying again")
+		b.lines.Line(zerolog.WarnLevel, "not_put_aside").Err(err).Msg("message that cannot be applied was not put aside; trying again")
 		b.back(m, delay(deliveries(m), maxSoon))
 		return
 	}
-	b.log.Warn().Err(why).Str("subject", m.Subject()).Msg("message cannot be applied and was put aside")
+	if line := b.lines.Line(zerolog.WarnLevel, "put_aside"); line != nil {
+		tracing.Stamp(line, item.Trace).Err(why).Str("subject", m.Subject()).Msg("message cannot be applied and was put aside")
+	}
 	b.settled.WithLabelValues("dead_letter").Inc()
 	if err := m.Ack(); err != nil {
 		b.log.Debug().Err(err).Msg("message was not acknowledged and comes again")

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/writer/internal/judge"
 )
 
@@ -22,6 +23,8 @@ func letter(m jetstream.Msg, item judge.Item, why error) *v1.DeadLetter {
 		Sequence: item.Result.GetSequence(),
 		Subject:  m.Subject(),
 		Payload:  m.Data()[:min(len(m.Data()), maxLetter)],
+
+		Traceparent: pipeline.Traceparent(item.Trace),
 	}
 	if want := item.Result.GetWant(); want != nil && proto.Size(want) <= maxLetter {
 		d.Want = want

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -18,6 +20,8 @@ type Item struct {
 	Result *v1.Result
 	// Fence of its trigger.
 	Fence status.Fence
+	// Trace that it belongs to, for the log; not valid: none.
+	Trace trace.SpanContext
 }
 
 // NewItem returns the item for a result.

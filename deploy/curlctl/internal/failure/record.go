@@ -44,6 +44,8 @@ type Record struct {
 	KeptAt time.Time `json:"keptAt"`
 	// ReplayOf is the failure whose replay led here.
 	ReplayOf uint64 `json:"replayOf,omitempty"`
+	// TraceID of the trace in which it failed, if it was traced.
+	TraceID string `json:"traceID,omitempty"`
 	// Subject of a message that could not be handled.
 	Subject string `json:"subject,omitempty"`
 }
@@ -57,6 +59,9 @@ func NewRecord(f pipeline.StoredFailure) Record {
 		URL: WithoutQuery(want.GetUrl()), Status: detail.GetStatusCode(), Attempts: detail.GetAttempts(),
 		FirstFailedAt: when(detail.GetFirstFailedAt()), LastFailedAt: when(f.Letter.GetLastFailedAt()), KeptAt: f.At.UTC(),
 		ReplayOf: f.Letter.GetReplayOf(), Subject: f.Letter.GetSubject(),
+	}
+	if span := pipeline.ParseTraceparent(f.Letter.GetTraceparent()); span.IsValid() {
+		r.TraceID = span.TraceID().String()
 	}
 	if refresh := want.GetRefresh().AsDuration(); refresh > 0 {
 		r.Refresh = refresh.String()

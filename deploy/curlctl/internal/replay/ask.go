@@ -64,7 +64,7 @@ func ask(ctx context.Context, client *pipeline.Client, item *Item, at time.Time)
 			return verdict, err
 		}
 		due := Due(want, sequence, v1.Cause_CAUSE_REPLAY)
-		due.ReplayOf = item.ID
+		due.ReplayOf, due.Earlier = item.ID, item.Traceparent
 		timer, err := inherit(ctx, client, item.Key, due)
 		if err != nil {
 			return Wanted, err

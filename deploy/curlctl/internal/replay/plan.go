@@ -42,6 +42,8 @@ const (
 type Item struct {
 	// ID of the failure.
 	ID uint64
+	// Traceparent of the attempt that ended in it; empty: not traced.
+	Traceparent string
 	// Key that failed.
 	Key pipeline.Key
 	// Reason and Host of the failure.
@@ -71,7 +73,7 @@ func Plan(ctx context.Context, client *pipeline.Client, failures iter.Seq2[pipel
 		if err != nil {
 			return nil, err
 		}
-		item := &Item{ID: f.ID, Key: f.Key, Reason: f.Reason, Host: f.Host, Verdict: Wanted, request: requestOf(f.Letter.GetWant())}
+		item := &Item{ID: f.ID, Traceparent: f.Letter.GetTraceparent(), Key: f.Key, Reason: f.Reason, Host: f.Host, Verdict: Wanted, request: requestOf(f.Letter.GetWant())}
 		switch {
 		case f.Letter.GetWant() == nil:
 			item.Verdict = Unreadable

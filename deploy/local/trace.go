@@ -1,0 +1,20 @@
+package local
+
+import (
+	"context"
+
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
+)
+
+// tracer returns what makes the spans of a service, and what sends those that
+// are left when it has ended.
+func (c *Config) tracer(ctx context.Context, name string, log zerolog.Logger) (*tracing.Tracer, func()) {
+	if c.Spans != nil { // the caller has them already
+		return tracing.New(name, service.BuildVersion(), c.Spans).Tracer(), func() {}
+	}
+	provider := tracing.FromEnv(ctx, name, service.BuildVersion(), log.With().Str("service", name).Logger())
+	return provider.Tracer(), func() { provider.Shutdown(context.WithoutCancel(ctx)) }
+}

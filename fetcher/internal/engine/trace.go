@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
+)
+
+// maxPath bounds how much of the path of a URL a span tells, in bytes.
+const maxPath = 256
+
+// begin begins the span of a trigger.
+//
+// A trace is one round: a want, or one refresh, recheck or replay, with its
+// retries. So the timer of a retry carries the trace context of the message it
+// follows, and that of a refresh carries none; either names the attempt that
+// set it, to link to.
+func (e *Engine) begin(ctx context.Context, t *trigger) context.Context {
+	ctx, t.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, t.message)
+	t.origin = trace.SpanContextFromContext(pipeline.ContextWithTrace(context.Background(), t.message.Headers()))
+	if !t.origin.IsValid() {
+		t.origin = t.span.SpanContext()
+	}
+	what := tracing.ToAttempt
+	if t.cause == v1.Cause_CAUSE_REPLAY {
+		what = tracing.ToReplayed
+	}
+	tracing.LinkTo(t.span, t.earlier, what)
+	return ctx
+}
+
+// itself names the attempt to those that follow it.
+func (t *trigger) itself() string {
+	if !t.span.IsRecording() {
+		return ""
+	}
+	return pipeline.Traceparent(t.span.SpanContext())
+}
+
+// sameTrace is the context for a timer that goes on with the round.
+func (t *trigger) sameTrace(ctx context.Context) context.Context {
+	if !t.origin.IsValid() {
+		return ctx
+	}
+	return trace.ContextWithSpanContext(ctx, t.origin)
+}
+
+// newTrace is the context for a timer that begins another round.
+func newTrace(ctx context.Context) context.Context {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+}
+
+// traced completes the span of a trigger. Of the URL it tells host and path.
+func (t *trigger) traced(ended end) {
+	if !t.span.IsRecording() {
+		return
+	}
+	t.span.SetAttributes(
+		tracing.Cause.String(pipeline.CauseName(t.cause)),
+		tracing.Attempt.Int64(int64(t.attempts)+1),
+		tracing.Outcome.String(string(ended.outcome)),
+	)
+	t.span.SetAttributes(target(t.want.GetUrl())...)
+	if ended.failure.StatusCode != 0 {
+		t.span.SetAttributes(semconv.HTTPResponseStatusCode(ended.failure.StatusCode))
+	}
+	switch {
+	case ended.failure.Class != 0:
+		tracing.Fail(t.span, pipeline.Reason(ended.failure.Class))
+	case ended.outcome == postponed:
+		tracing.Fail(t.span, string(postponed))
+	}
+	t.span.End()
+}
+
+// target returns what a span tells of a URL.
+func target(raw string) []attribute.KeyValue {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return nil
+	}
+	path := u.EscapedPath()
+	told := []attribute.KeyValue{
+		semconv.HTTPRequestMethodGet,
+		semconv.URLScheme(u.Scheme),
+		semconv.ServerAddress(named(raw)),
+		semconv.URLPath(path[:min(len(path), maxPath)]),
+	}
+	if port, err := strconv.Atoi(u.Port()); err == nil {
+		told = append(told, semconv.ServerPort(port))
+	}
+	return told
+}
+
+// answered notes what a good answer was.
+func answered(span trace.Span, r get.Response) {
+	if !span.IsRecording() {
+		return
+	}
+	code := http.StatusOK
+	if r.Status == get.NotModified {
+		code = http.StatusNotModified
+	}
+	span.SetAttributes(semconv.HTTPResponseStatusCode(code), semconv.HTTPResponseBodySize(len(r.Body)))
+}
+
+// failedPhase marks the end of a phase that did not succeed; why is in no
+// event, since it may hold addresses.
+const failedPhase attribute.Key = "curlmethat.failed"
+
+// withPhases adds an event to a span for the begin and the end of each phase of
+// a GET: dns, connect, tls, and the first byte of the answer.
+func withPhases(ctx context.Context, span trace.Span) context.Context {
+	if !span.IsRecording() {
+		return ctx
+	}
+	ended := func(phase string, err error) {
+		span.AddEvent(phase, trace.WithAttributes(failedPhase.Bool(err != nil)))
+	}
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		DNSStart:             func(httptrace.DNSStartInfo) { span.AddEvent("dns.start") },
+		DNSDone:              func(info httptrace.DNSDoneInfo) { ended("dns.done", info.Err) },
+		ConnectStart:         func(string, string) { span.AddEvent("connect.start") },
+		ConnectDone:          func(_, _ string, err error) { ended("connect.done", err) },
+		TLSHandshakeStart:    func() { span.AddEvent("tls.start") },
+		TLSHandshakeDone:     func(_ tls.ConnectionState, err error) { ended("tls.done", err) },
+		WroteRequest:         func(info httptrace.WroteRequestInfo) { ended("request.written", info.Err) },
+		GotFirstResponseByte: func() { span.AddEvent("first_byte") },
+	})
+}

@@ -1,0 +1,202 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
+)
+
+var _ = Describe("A trace", func() {
+	const published = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	var (
+		w     *world
+		f     *fetcher
+		spans *tracetest.InMemoryExporter
+		log   *bytes.Buffer
+	)
+	BeforeEach(func() {
+		w = newWorld(natstest.Options{}, pipeline.Topology{})
+		spans, log = tracetest.NewInMemoryExporter(), new(bytes.Buffer)
+		tracer := tracing.New("fetcher", "", sdktrace.NewSimpleSpanProcessor(spans)).Tracer()
+		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.log, o.config.Sharing.Window = tracer, log, 0 })
+	})
+
+	// wanted publishes a want as a watcher with traces does.
+	wanted := func(want *v1.Want) uint64 {
+		GinkgoHelper()
+		w.ctx = trace.ContextWithSpanContext(w.ctx, pipeline.ParseTraceparent(published))
+		sequence := w.publish(want)
+		w.ctx = trace.ContextWithSpanContext(w.ctx, trace.SpanContext{})
+		return sequence
+	}
+	// elapse fires the pending timer with its header, as the server does.
+	elapse := func() {
+		GinkgoHelper()
+		t := w.timer()
+		Expect(t).NotTo(BeNil())
+		w.clock.Advance(t.at.Sub(w.clock.Now()))
+		header := nats.Header{}
+		if parent, ok := t.header["traceparent"]; ok {
+			header["traceparent"] = parent
+		}
+		w.fireWith(header, t.Due)
+		f.step()
+	}
+	last := func() tracetest.SpanStub {
+		all := spans.GetSpans()
+		Expect(all).NotTo(BeEmpty())
+		return all[len(all)-1]
+	}
+
+	It("goes through a retry, which links to the attempt before", func() {
+		status := http.StatusServiceUnavailable
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			if status != http.StatusOK {
+				fails(status)(w, r)
+				return
+			}
+			says("hello there")(w, r)
+		})
+		wanted(w.want(o.URL + "/page?token=s3cret"))
+		f.step()
+		status = http.StatusOK
+		elapse()
+
+		all := spans.GetSpans()
+		Expect(all).To(HaveLen(2))
+		first, second := all[0], all[1]
+		for _, span := range all {
+			Expect(span.SpanKind).To(Equal(trace.SpanKindConsumer))
+			Expect(pipeline.Traceparent(span.Parent)).To(Equal(published))
+		}
+		Expect(first.Links).To(BeEmpty())
+		Expect(first.Status.Description).To(Equal("BadStatus"))
+		Expect(second.Links).To(HaveLen(1))
+		Expect(second.Links[0].SpanContext.SpanID()).To(Equal(first.SpanContext.SpanID()))
+		Expect(second.Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ToAttempt)))
+		Expect(second.Attributes).To(ContainElements(
+			tracing.Outcome.String("content"), tracing.Attempt.Int64(2), attribute.Int("http.response.status_code", 200),
+			attribute.String("url.path", "/page"), attribute.String("server.address", "(address)"),
+		))
+		var events []string
+		for _, e := range first.Events {
+			events = append(events, e.Name)
+		}
+		Expect(events).To(ContainElements("connect.start", "connect.done", "request.written", "first_byte"))
+		Expect(fmt.Sprint(all)).NotTo(Or(ContainSubstring("s3cret"), ContainSubstring("127.0.0.1"), ContainSubstring("secret of the server")))
+		Expect(log.String()).To(ContainSubstring(`"trace_id":"0af7651916cd43dd8448eb211c80319c"`))
+		results := w.messages(pipeline.Results)
+		Expect(results[len(results)-1].Header.Get("traceparent")).To(Equal(pipeline.Traceparent(second.SpanContext)))
+	})
+
+	It("tells a handshake from a connect", func() {
+		o := serve(says("hello there"))
+		o.Close()
+		o.StartTLS()
+		DeferCleanup(o.Close)
+		wanted(w.want(o.URL))
+		f.step()
+		Expect(last().Events).To(ContainElement(HaveField("Name", "tls.done")))
+	})
+
+	It("ends with the round: a refresh begins another and links to what was before", func() {
+		o := serve(says("hello there"))
+		wanted(w.want(o.URL, every(time.Minute)))
+		f.step()
+		elapse()
+		all := spans.GetSpans()
+		Expect(all).To(HaveLen(2))
+		Expect(all[1].Parent.IsValid()).To(BeFalse())
+		Expect(all[1].SpanContext.TraceID()).NotTo(Equal(all[0].SpanContext.TraceID()))
+		Expect(all[1].Links).To(HaveLen(1))
+		Expect(all[1].Links[0].SpanContext.SpanID()).To(Equal(all[0].SpanContext.SpanID()))
+	})
+
+	It("links a message that is delivered again to the attempt before", func() {
+		o := serve(says("hello there"))
+		wanted(w.want(o.URL))
+		m := w.next()
+		f.Handle(context.Background(), unacknowledged{m}) // the process ends before the server hears of it
+		Expect(m.Nak()).To(Succeed())
+		f.step()
+		all := spans.GetSpans()
+		Expect(all).To(HaveLen(2))
+		Expect(all[1].Links).To(HaveLen(1))
+		Expect(all[1].Links[0].SpanContext.SpanID()).To(Equal(all[0].SpanContext.SpanID()))
+		Expect(all[1].Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ToDelivery)))
+	})
+
+	It("is named by the dead letter, and its replay links to it", func() {
+		o := serve(fails(http.StatusNotFound))
+		want := w.want(o.URL)
+		sequence := wanted(want)
+		f.step()
+		letter := w.deadLetters()[0]
+		Expect(letter.GetTraceparent()).To(Equal(pipeline.Traceparent(last().SpanContext)))
+		Expect(letter.GetTraceparent()).To(ContainSubstring("0af7651916cd43dd8448eb211c80319c"))
+
+		w.fire(&v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REPLAY, ReplayOf: 1, Earlier: letter.GetTraceparent()})
+		f.step()
+		replay := last()
+		Expect(replay.Parent.IsValid()).To(BeFalse())
+		Expect(replay.Links).To(HaveLen(1))
+		Expect(pipeline.Traceparent(replay.Links[0].SpanContext)).To(Equal(letter.GetTraceparent()))
+		Expect(replay.Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ToReplayed)))
+	})
+
+	It("links those who share a GET to the one that made it", func() {
+		release := make(chan struct{})
+		o := serve(func(w http.ResponseWriter, r *http.Request) { <-release; says("hello there")(w, r) })
+		tracer := f.tracer
+		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.config.Sharing.Patience = tracer, 10*time.Second })
+		for i := range 3 {
+			w.publish(w.want(o.URL, named("cm", i)))
+		}
+		f.run()
+		Eventually(f.inFlight).Should(BeEquivalentTo(3))
+		close(release)
+		Eventually(spans.GetSpans).Should(HaveLen(3))
+		var leader trace.SpanID
+		for _, span := range spans.GetSpans() {
+			if len(span.Links) == 0 {
+				leader = span.SpanContext.SpanID()
+				Expect(span.Events).NotTo(BeEmpty())
+			}
+		}
+		for _, span := range spans.GetSpans() {
+			if span.SpanContext.SpanID() != leader {
+				Expect(span.Links).To(HaveLen(1))
+				Expect(span.Links[0].SpanContext.SpanID()).To(Equal(leader))
+				Expect(span.Events).To(BeEmpty())
+			}
+		}
+	})
+
+	It("is passed on, and not begun, by a fetcher without traces", func() {
+		f = w.fetcher()
+		o := serve(says("hello there"))
+		w.publish(w.want(o.URL))
+		f.step()
+		Expect(w.messages(pipeline.Results)[0].Header).NotTo(HaveKey("traceparent"))
+		wanted(w.want(o.URL+"/other", every(time.Minute)))
+		f.step()
+		Expect(w.messages(pipeline.Results)[1].Header.Get("traceparent")).To(Equal(published))
+		Expect(w.timer().header).NotTo(HaveKey("traceparent"), "a refresh is another round")
+		Expect(spans.GetSpans()).To(BeEmpty())
+	})
+})

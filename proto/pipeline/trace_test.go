@@ -1,0 +1,95 @@
+package pipeline_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"go.opentelemetry.io/otel/trace"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// traceparent of a sampled span, as in the examples of W3C Trace Context.
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+func traced(ctx context.Context) context.Context {
+	return trace.ContextWithRemoteSpanContext(ctx, pipeline.ParseTraceparent(traceparent))
+}
+
+var _ = Describe("Trace context", func() {
+	It("goes out in the header of what is published, with its names as W3C writes them", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		_, err := c.PublishWant(traced(ctx), want(key, "https://a.example"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
+	})
+
+	It("is not written when there is none", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		_, err := c.PublishWant(ctx, want(key, "https://a.example"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(last(ctx, js, key.Want()).Header).NotTo(HaveKey("traceparent"))
+	})
+
+	It("is carried by the server from a timer to what it fires", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		w := want(key, "https://a.example")
+		seq, err := c.PublishWant(ctx, w, 0)
+		Expect(err).NotTo(HaveOccurred())
+		state, err := trace.ParseTraceState("vendor=opaque")
+		Expect(err).NotTo(HaveOccurred())
+		span := pipeline.ParseTraceparent(traceparent).WithTraceState(state)
+		due := &v1.Due{Want: w, WantSequence: seq, Cause: v1.Cause_CAUSE_RETRY}
+		Expect(c.PublishTimer(trace.ContextWithSpanContext(ctx, span), due, time.Now().Add(300*time.Millisecond))).To(Succeed())
+		header := fired(ctx, js, key).Header
+		Expect(header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
+		Expect(header).To(HaveKeyWithValue("tracestate", []string{"vendor=opaque"}))
+		Expect(trace.SpanContextFromContext(pipeline.ContextWithTrace(ctx, header)).TraceState()).To(Equal(state))
+	})
+
+	It("leaves out a state so long that it would crowd out the body", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		state, err := trace.ParseTraceState("a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250))
+		Expect(err).NotTo(HaveOccurred())
+		span := trace.ContextWithSpanContext(ctx, pipeline.ParseTraceparent(traceparent).WithTraceState(state))
+		_, err = pipeline.NewClient(js).PublishWant(span, want(key, "https://a.example"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		header := last(ctx, js, key.Want()).Header
+		Expect(header).To(HaveKey("traceparent"))
+		Expect(header).NotTo(HaveKey("tracestate"))
+	})
+})
+
+func TestTraceparentIsReadAsItWasWritten(t *testing.T) {
+	if have := pipeline.Traceparent(pipeline.ParseTraceparent(traceparent)); have != traceparent {
+		t.Errorf("have %q", have)
+	}
+	for _, text := range []string{"", "nonsense", "00-00000000000000000000000000000000-b7ad6b7169203331-01", traceparent[:50]} {
+		if span := pipeline.ParseTraceparent(text); span.IsValid() {
+			t.Errorf("%q gives %v", text, span)
+		}
+	}
+	if have := pipeline.Traceparent(trace.SpanContext{}); have != "" {
+		t.Errorf("nothing is written as %q", have)
+	}
+}
+
+func TestContextWithoutTraceCostsNothing(t *testing.T) {
+	header := nats.Header{"Nats-Msg-Id": {"1"}, "Traceparent": {traceparent}} // as HTTP writes it: not ours
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(100, func() { ctx = pipeline.ContextWithTrace(ctx, header) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		t.Error("a header with other case was read")
+	}
+}

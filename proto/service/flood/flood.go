@@ -1,0 +1,73 @@
+// Package flood bounds the log lines that come once per message: a burst of
+// messages must not become a burst of lines.
+package flood
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+const (
+	// Burst is how many lines of one kind are written in one Period.
+	Burst = 50
+	// Period after which lines of a kind are written again, and the number of
+	// those left out is told.
+	Period = time.Second
+)
+
+// Log writes lines of a few kinds, of each at most Burst in a Period. When it
+// has left out any, one more line says how many. It is safe for concurrent use.
+type Log struct {
+	log zerolog.Logger
+
+	mu    sync.Mutex
+	kinds map[string]*kind
+}
+
+// kind counts the lines of a kind in a period.
+type kind struct {
+	began   time.Time
+	written int
+	omitted int
+}
+
+// New returns a Log that writes to log.
+func New(log zerolog.Logger) *Log { return &Log{log: log, kinds: map[string]*kind{}} }
+
+// Line returns a line to be filled and sent, or nil, on which all methods do
+// nothing: the level is not logged, or the kind is in flood. Kinds are from a
+// closed set.
+func (l *Log) Line(level zerolog.Level, name string) *zerolog.Event {
+	if level < l.log.GetLevel() {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.kinds[name]
+	if k == nil {
+		k = new(kind)
+		l.kinds[name] = k
+	}
+	if now := time.Now(); now.Sub(k.began) >= Period {
+		k.began, k.written = now, 0
+	}
+	if k.written < Burst {
+		k.written++
+		return l.log.WithLevel(level)
+	}
+	if k.omitted++; k.omitted == 1 {
+		time.AfterFunc(Period, func() { l.account(level, name, k) })
+	}
+	return nil
+}
+
+// account says how many lines were left out.
+func (l *Log) account(level zerolog.Level, name string, k *kind) {
+	l.mu.Lock()
+	omitted := k.omitted
+	k.omitted = 0
+	l.mu.Unlock()
+	l.log.WithLevel(level).Str("kind", name).Int("omitted", omitted).Msg("left out lines of this kind")
+}

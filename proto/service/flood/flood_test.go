@@ -1,0 +1,86 @@
+package flood_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/proto/service/flood"
+)
+
+// entry is a line as it was written.
+type entry struct {
+	Level, Kind, Message string
+	N, Omitted           int
+}
+
+// output keeps lines, whoever writes them.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) take(t *testing.T) []entry {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var entries []entry
+	for line := range strings.Lines(o.text.String()) {
+		var e entry
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	o.text.Reset()
+	return entries
+}
+
+func TestLogBoundsAFloodAndCountsWhatItLeavesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := new(output)
+		log := flood.New(zerolog.New(out))
+		for n := range 1000 {
+			log.Line(zerolog.InfoLevel, "retry").Int("n", n).Msg("failed")
+		}
+		log.Line(zerolog.WarnLevel, "gave_up").Msg("another kind is not held back")
+		time.Sleep(flood.Period) //nolint:forbidigo // no time passes in the bubble of synctest
+		synctest.Wait()
+		entries := out.take(t)
+		if len(entries) != flood.Burst+2 {
+			t.Fatalf("%d lines", len(entries))
+		}
+		last := entries[len(entries)-1]
+		if want := (entry{Level: "info", Kind: "retry", Omitted: 1000 - flood.Burst, Message: "left out lines of this kind"}); last != want {
+			t.Errorf("last line is %+v", last)
+		}
+		if n := entries[flood.Burst-1].N; n != flood.Burst-1 {
+			t.Errorf("the first lines should be written, not line %d", n)
+		}
+		log.Line(zerolog.InfoLevel, "retry").Int("n", 7).Msg("after the flood")
+		if entries := out.take(t); len(entries) != 1 || entries[0].N != 7 {
+			t.Errorf("after the flood: %+v", entries)
+		}
+	})
+}
+
+func TestLogLeavesOutWhatItsLevelDoes(t *testing.T) {
+	out := new(output)
+	log := flood.New(zerolog.New(out).Level(zerolog.InfoLevel))
+	log.Line(zerolog.DebugLevel, "parked").Msg("nobody asked")
+	if entries := out.take(t); len(entries) != 0 {
+		t.Errorf("wrote %+v", entries)
+	}
+}

@@ -1,0 +1,131 @@
+package tracing
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Attributes of our own; the others are those of the semantic conventions.
+const (
+	// ConfigMap is the name of the ConfigMap.
+	ConfigMap attribute.Key = "curlmethat.configmap"
+	// DataKey is the key in it.
+	DataKey attribute.Key = "curlmethat.key"
+	// Cause says why a fetch was asked for.
+	Cause attribute.Key = "curlmethat.cause"
+	// Attempt counts the attempts of a round, from 1.
+	Attempt attribute.Key = "curlmethat.attempt"
+	// Outcome is how the handling of a message ended.
+	Outcome attribute.Key = "curlmethat.outcome"
+	// Delivery counts the deliveries of a message, from 1.
+	Delivery attribute.Key = "curlmethat.delivery"
+	// Link says what a link leads to.
+	Link attribute.Key = "curlmethat.link"
+)
+
+// What links lead to.
+const (
+	// ToDelivery: the delivery before of the same message.
+	ToDelivery = "earlier_delivery"
+	// ToAttempt: the attempt that set the timer which has fired.
+	ToAttempt = "earlier_attempt"
+	// ToReplayed: the attempt that ended in the failure which is replayed.
+	ToReplayed = "replayed_failure"
+	// ToGET: the fetch whose GET this one shares.
+	ToGET = "shared_get"
+)
+
+// Tracer makes the spans of one service. A nil Tracer makes none.
+type Tracer struct{ otel trace.Tracer }
+
+// Publish begins the span of publishing to a subject: a new trace, whose
+// context goes out with what is published with the returned context. The caller
+// ends the span.
+func (t *Tracer) Publish(ctx context.Context, kind pipeline.Kind, key pipeline.Key) (context.Context, trace.Span) {
+	if t == nil {
+		return ctx, trace.SpanFromContext(ctx)
+	}
+	return t.otel.Start(ctx, "publish "+kind.String(),
+		trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("publish")),
+		trace.WithAttributes(about(kind, key)...))
+}
+
+// Consume begins the span of handling a message, in the trace whose context
+// the message carries, or in a new one. It links to the delivery before, if
+// there was one. The caller ends the span.
+func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m jetstream.Msg) (context.Context, trace.Span) {
+	ctx = pipeline.ContextWithTrace(ctx, m.Headers())
+	if t == nil {
+		return ctx, trace.SpanFromContext(ctx)
+	}
+	kind, key, _ := pipeline.ParseSubject(m.Subject()) // what cannot be read is not told
+	options := []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName(operation),
+			semconv.MessagingConsumerGroupName(consumer), semconv.MessagingMessageBodySize(len(m.Data()))),
+		trace.WithAttributes(about(kind, key)...),
+	}
+	marked := ctx
+	if d, ok := deliveryOf(m); ok {
+		marked = context.WithValue(ctx, deliveryKey{}, d)
+		options = append(options, trace.WithAttributes(
+			semconv.MessagingMessageID(strconv.FormatUint(d.sequence, 10)), Delivery.Int64(int64(d.number))))
+		if d.number > 1 {
+			options = append(options, trace.WithLinks(linkTo(d.earlier(trace.SpanContextFromContext(ctx)), ToDelivery)))
+		}
+	}
+	_, span := t.otel.Start(marked, operation+" "+kind.String(), options...)
+	return trace.ContextWithSpan(ctx, span), span
+}
+
+// earlier is the context of the span of the delivery before, in the trace that
+// the message carries.
+func (d delivery) earlier(carried trace.SpanContext) trace.SpanContext {
+	before := d.before()
+	config := trace.SpanContextConfig{
+		TraceID: carried.TraceID(), SpanID: before.span(), TraceFlags: carried.TraceFlags(), TraceState: carried.TraceState(), Remote: true,
+	}
+	if !carried.IsValid() {
+		config.TraceID, config.TraceFlags = before.trace(), trace.FlagsSampled
+	}
+	return trace.NewSpanContext(config)
+}
+
+// LinkTo adds a link to a span, if there is something to link to.
+func LinkTo(span trace.Span, to trace.SpanContext, what string) {
+	if span.IsRecording() && to.IsValid() && to.SpanID() != span.SpanContext().SpanID() {
+		span.AddLink(linkTo(to, what))
+	}
+}
+
+func linkTo(to trace.SpanContext, what string) trace.Link {
+	return trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{Link.String(what)}}
+}
+
+func about(kind pipeline.Kind, key pipeline.Key) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		semconv.MessagingSystemKey.String("nats"),
+		semconv.MessagingDestinationName(kind.String()),
+		semconv.MessagingDestinationTemplate(kind.Template()),
+		semconv.K8SNamespaceName(key.Namespace),
+		ConfigMap.String(key.Name),
+		DataKey.String(key.Key),
+	}
+}
+
+// Fail marks a span as failed for a reason from a closed set.
+func Fail(span trace.Span, reason string) {
+	if span.IsRecording() {
+		span.SetAttributes(semconv.ErrorTypeKey.String(reason))
+		span.SetStatus(codes.Error, reason)
+	}
+}

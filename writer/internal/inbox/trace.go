@@ -1,0 +1,34 @@
+package inbox
+
+import (
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
+	"github.com/kv8s/curl-me-that/writer/internal/apply"
+)
+
+// tell notes in a span what became of a message.
+func tell(span trace.Span, o apply.Outcome) {
+	if !span.IsRecording() {
+		return
+	}
+	if o.Together > 1 {
+		span.SetAttributes(semconv.MessagingBatchMessageCount(o.Together))
+	}
+	if o.Retry != apply.Done {
+		span.SetAttributes(tracing.Outcome.String("given_back"))
+		tracing.Fail(span, "given_back")
+		return
+	}
+	span.SetAttributes(tracing.Outcome.String(o.Verdict.String()))
+}
+
+// refused notes in a span that a message is put aside.
+func refused(span trace.Span, why error) {
+	if span.IsRecording() {
+		span.SetAttributes(tracing.Outcome.String("put_aside"))
+		tracing.Fail(span, pipeline.Reason(classOf(why)))
+	}
+}
