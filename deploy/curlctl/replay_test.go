@@ -169,6 +169,7 @@ var _ = Describe("replay", func() {
 		for t, err := range w.client.Timers(ctx, "", "") {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(t.Due.GetCause()).To(Equal(v1.Cause_CAUSE_REPLAY))
+			Expect(t.Due.GetEarlier()).To(Equal(failedIn), "the fetch links to the trace of the failure")
 			minutes = append(minutes, int(t.At.Sub(begun).Round(time.Minute).Minutes()))
 		}
 		Expect(minutes).To(ConsistOf(1, 2, 3, 4, 5, 6, 7, 8, 9, 10))

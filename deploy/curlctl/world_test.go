@@ -136,12 +136,15 @@ func (w *world) forget(ctx context.Context, key pipeline.Key) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
+// failedIn is the trace context of the attempts that fail keeps.
+const failedIn = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
 // fail keeps a failure of a want, as a fetcher does.
 func (w *world) fail(ctx context.Context, want *v1.Want, class v1.FailureClass, host string) {
 	GinkgoHelper()
 	now := timestamppb.Now()
 	letter := &v1.DeadLetter{
-		Want: want, LastFailedAt: now,
+		Want: want, LastFailedAt: now, Traceparent: failedIn,
 		Failure: &v1.Failure{Class: class, Host: host, Attempts: 6, FirstFailedAt: now, GaveUp: true},
 	}
 	if class == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {

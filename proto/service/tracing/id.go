@@ -36,13 +36,17 @@ func (d delivery) before() delivery {
 	return d
 }
 
-func (d delivery) span() trace.SpanID { return trace.SpanID(d.digest()[:8]) }
+func (d delivery) span() trace.SpanID {
+	digest := d.digest()
+	return trace.SpanID(digest[:8])
+}
 
 // trace is that of a message which carries no trace context: the same for all
 // its deliveries.
 func (d delivery) trace() trace.TraceID {
 	d.number = 0
-	return trace.TraceID(d.digest()[8:24])
+	digest := d.digest()
+	return trace.TraceID(digest[8:24])
 }
 
 func (d delivery) digest() [sha256.Size]byte {
@@ -52,15 +56,30 @@ func (d delivery) digest() [sha256.Size]byte {
 	return sha256.Sum256(append(text, d.stream...))
 }
 
-// deliveryKey is where a context holds the delivery that a span is made for.
-type deliveryKey struct{}
+// markKey is where a context holds a mark.
+type markKey struct{}
+
+// mark tells the ids which delivery the next span is made for. The span's own
+// children have the mark, too, and find it taken.
+type mark struct{ delivery *delivery }
+
+// take returns the delivery that a context is marked with, once.
+func take(ctx context.Context) *delivery {
+	m, ok := ctx.Value(markKey{}).(*mark)
+	if !ok || m.delivery == nil {
+		return nil
+	}
+	d := m.delivery
+	m.delivery = nil
+	return d
+}
 
 // ids makes the ids of spans: those of deliveries derived, others at random.
 type ids struct{}
 
 // NewIDs implements sdktrace.IDGenerator.
 func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	if d, ok := ctx.Value(deliveryKey{}).(delivery); ok {
+	if d := take(ctx); d != nil {
 		return d.trace(), d.span()
 	}
 	var id trace.TraceID
@@ -71,7 +90,7 @@ func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 
 // NewSpanID implements sdktrace.IDGenerator.
 func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	if d, ok := ctx.Value(deliveryKey{}).(delivery); ok {
+	if d := take(ctx); d != nil {
 		return d.span()
 	}
 	return randomSpan()

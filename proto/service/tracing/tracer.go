@@ -74,17 +74,15 @@ func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m jets
 			semconv.MessagingConsumerGroupName(consumer), semconv.MessagingMessageBodySize(len(m.Data()))),
 		trace.WithAttributes(about(kind, key)...),
 	}
-	marked := ctx
 	if d, ok := deliveryOf(m); ok {
-		marked = context.WithValue(ctx, deliveryKey{}, d)
 		options = append(options, trace.WithAttributes(
 			semconv.MessagingMessageID(strconv.FormatUint(d.sequence, 10)), Delivery.Int64(int64(d.number))))
 		if d.number > 1 {
 			options = append(options, trace.WithLinks(linkTo(d.earlier(trace.SpanContextFromContext(ctx)), ToDelivery)))
 		}
+		ctx = context.WithValue(ctx, markKey{}, &mark{delivery: &d})
 	}
-	_, span := t.otel.Start(marked, operation+" "+kind.String(), options...)
-	return trace.ContextWithSpan(ctx, span), span
+	return t.otel.Start(ctx, operation+" "+kind.String(), options...)
 }
 
 // earlier is the context of the span of the delivery before, in the trace that

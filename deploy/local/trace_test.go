@@ -1,0 +1,169 @@
+package local_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kv8s/curl-me-that/deploy/local"
+	"github.com/kv8s/curl-me-that/proto/service/tracing"
+)
+
+// output keeps the log.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// traced returns the services and messages of the log lines of a trace.
+func (o *output) traced(id string) (lines []string) {
+	for text := range strings.Lines(o.String()) {
+		var line struct {
+			Service, Message string
+			TraceID          string `json:"trace_id"`
+		}
+		if json.Unmarshal([]byte(text), &line) == nil && line.TraceID == id {
+			lines = append(lines, line.Service+": "+line.Message)
+		}
+	}
+	return lines
+}
+
+// secrets are in URLs, answers and addresses, and nowhere else.
+var secrets = []string{"s3cret", "passw0rd", "what the server says", "127.0.0.1"}
+
+var _ = Describe("a request that fails once", func() {
+	It("is one trace over the three services, and leaves no secret in spans and log", func(ctx SpecContext) {
+		kubeconfig := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		Expect(kubeconfig).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
+		rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		cluster := kubernetes.NewForConfigOrDie(rest)
+		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "traced-"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		var gets atomic.Int32
+		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if gets.Add(1) == 1 {
+				http.Error(w, "what the server says", http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = w.Write([]byte("hello there"))
+		}))
+		DeferCleanup(origin.Close)
+
+		config, err := parse("--data-dir", "", "--namespaces", namespace.Name, "--allow-cidr", "127.0.0.0/8,::1/128", "--log-level", "debug", "--log-format", "json")
+		Expect(err).NotTo(HaveOccurred())
+		config.Fetcher.Engine.Retry.Base = 300 * time.Millisecond
+		spans, log := tracetest.NewInMemoryExporter(), new(output)
+		config.Spans, config.Output = sdktrace.NewSimpleSpanProcessor(spans), log
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		ready := make(chan struct{})
+		go func() {
+			ended <- local.Run(running, config, GinkgoWriter, func(context.Context, local.System) error { close(ready); return nil })
+		}()
+		DeferCleanup(func() { stop(); Eventually(ended).WithTimeout(20 * time.Second).Should(Receive(BeNil())) })
+		Eventually(ready).WithTimeout(10 * time.Second).Should(BeClosed())
+
+		maps := cluster.CoreV1().ConfigMaps(namespace.Name)
+		for name, value := range map[string]string{
+			"mine":    "mydata=" + origin.URL + "/page?token=s3cret#s3cret",
+			"hostile": "mydata=" + strings.Replace(origin.URL, "http://", "http://user:passw0rd@", 1) + "/?token=s3cret",
+			"nowhere": "mydata=http://nowhere.invalid/?token=s3cret",
+		} {
+			_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Name: name, Annotations: map[string]string{"x-kv8s.io/curl-me-that": value},
+			}}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		applied := func() []tracetest.SpanStub { return named(spans.GetSpans(), "mine", "apply curl.result.content") }
+		Eventually(applied).WithTimeout(20 * time.Second).Should(HaveLen(1))
+
+		apply := applied()[0]
+		id := apply.SpanContext.TraceID()
+		all := ofTrace(spans.GetSpans(), id)
+		publish, first, second := named(all, "mine", "publish curl.want"), named(all, "mine", "fetch curl.want"), named(all, "mine", "fetch curl.due")
+		Expect(publish).To(HaveLen(1))
+		Expect(first).To(HaveLen(1))
+		Expect(second).To(HaveLen(1))
+		By("the three hops, each in the one before")
+		Expect(publish[0].Parent.IsValid()).To(BeFalse())
+		Expect(publish[0].SpanKind).To(Equal(trace.SpanKindProducer))
+		Expect(first[0].Parent.SpanID()).To(Equal(publish[0].SpanContext.SpanID()))
+		Expect(second[0].Parent.SpanID()).To(Equal(publish[0].SpanContext.SpanID()), "through the schedule of the server")
+		Expect(apply.Parent.SpanID()).To(Equal(second[0].SpanContext.SpanID()))
+		Expect(apply.SpanKind).To(Equal(trace.SpanKindConsumer))
+		By("the retry, which names the attempt before")
+		Expect(second[0].Links).To(HaveLen(1))
+		Expect(second[0].Links[0].SpanContext.SpanID()).To(Equal(first[0].SpanContext.SpanID()))
+		Expect(first[0].Attributes).To(ContainElement(tracing.Outcome.String("retry")))
+		Expect(named(all, "mine", "apply curl.result.failure")).To(HaveLen(1))
+		By("the log lines of all three")
+		Eventually(func() []string { return log.traced(id.String()) }).Should(ContainElements(
+			"watcher: published what is wanted", "fetcher: failed, will try again", "fetcher: fetched", "writer: result applied"))
+
+		Eventually(func() []tracetest.SpanStub { return named(spans.GetSpans(), "nowhere", "fetch curl.want") }).WithTimeout(20 * time.Second).ShouldNot(BeEmpty())
+		for _, secret := range secrets {
+			Expect(fmt.Sprintf("%+v", spans.GetSpans())).NotTo(ContainSubstring(secret))
+		}
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, `"message":"starting"`) {
+				continue
+			}
+			for _, secret := range secrets {
+				Expect(line).NotTo(ContainSubstring(secret))
+			}
+		}
+	})
+})
+
+// named returns the spans about a ConfigMap that have a name.
+func named(spans []tracetest.SpanStub, configMap, name string) (found []tracetest.SpanStub) {
+	for _, span := range spans {
+		for _, a := range span.Attributes {
+			if span.Name == name && a.Key == tracing.ConfigMap && a.Value.AsString() == configMap {
+				found = append(found, span)
+			}
+		}
+	}
+	return found
+}
+
+func ofTrace(spans []tracetest.SpanStub, id trace.TraceID) (found []tracetest.SpanStub) {
+	for _, span := range spans {
+		if span.SpanContext.TraceID() == id {
+			found = append(found, span)
+		}
+	}
+	return found
+}
