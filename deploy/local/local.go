@@ -149,7 +149,7 @@ func (c *Config) serve(ctx context.Context, log zerolog.Logger, nats *broker.Bro
 		tracer, flush := c.tracer(ctx, name, log)
 		host := service.Host{
 			Tracer: tracer,
-			Log: log.With().Str("service", name).Logger(), Health: health.Group(name), Metrics: registry,
+			Log:    log.With().Str("service", name).Logger(), Health: health.Group(name), Metrics: registry,
 			NATS: service.NATSOptions{URL: embeddedURL, Dial: nats.Dial()},
 		}
 		group.Go(func() error {

@@ -83,7 +83,7 @@ var _ = Describe("a request that fails once", func() {
 
 		config, err := parse("--data-dir", "", "--namespaces", namespace.Name, "--allow-cidr", "127.0.0.0/8,::1/128", "--log-level", "debug", "--log-format", "json")
 		Expect(err).NotTo(HaveOccurred())
-		config.Fetcher.Engine.Retry.Base = 300 * time.Millisecond
+		config.Fetcher.Engine.Retry.Base, config.Fetcher.Engine.Sharing.Window = 300*time.Millisecond, 0
 		spans, log := tracetest.NewInMemoryExporter(), new(output)
 		config.Spans, config.Output = sdktrace.NewSimpleSpanProcessor(spans), log
 		running, stop := context.WithCancel(ctx)
