@@ -7,10 +7,14 @@ TOOLS := .cache/tools
 GO_VERSION       := $(shell go env GOVERSION)
 BUF_VERSION      := $(shell sed -n 's|.*github.com/bufbuild/buf \(v[^ ]*\).*|\1|p' deploy/tools/buf/go.mod)
 GOLANGCI_VERSION := $(shell sed -n 's|.*github.com/golangci/golangci-lint/v2 \(v[^ ]*\).*|\1|p' deploy/tools/golangci-lint/go.mod)
+HELM_VERSION     := $(shell sed -n 's|.*helm.sh/helm/v4 \(v[^ ]*\).*|\1|p' deploy/tools/helm/go.mod)
+UNITTEST_VERSION := $(shell sed -n 's|.*github.com/helm-unittest/helm-unittest \(v[^ ]*\).*|\1|p' deploy/tools/helm-unittest/go.mod)
 PROTOBUF_VERSION := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
 
 BUF           := $(TOOLS)/buf-$(BUF_VERSION)-$(GO_VERSION)/buf
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)-$(GO_VERSION)/golangci-lint
+HELM          := $(TOOLS)/helm-$(HELM_VERSION)-$(GO_VERSION)/helm
+HELM_UNITTEST := $(TOOLS)/helm-unittest-$(UNITTEST_VERSION)-$(GO_VERSION)/helm-unittest
 PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc-gen-go
 
 # buf starts the generator by name.
@@ -30,6 +34,15 @@ $(BUF):
 $(GOLANGCI_LINT):
 	@echo "building golangci-lint $(GOLANGCI_VERSION) (a few minutes the first time)…"
 	@$(call build-tool,deploy/tools/golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+$(HELM):
+	@echo "building helm $(HELM_VERSION) (a few minutes the first time)…"
+	@$(call build-tool,deploy/tools/helm,helm.sh/helm/v4/cmd/helm)
+
+# helm-unittest is a plugin of helm and a command of its own.
+$(HELM_UNITTEST):
+	@echo "building helm-unittest $(UNITTEST_VERSION) (a few minutes the first time)…"
+	@$(call build-tool,deploy/tools/helm-unittest,github.com/helm-unittest/helm-unittest/cmd/helm-unittest)
 
 # The generator comes from the protobuf module that the services link.
 $(PROTOC_GEN_GO):
