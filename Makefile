@@ -56,15 +56,24 @@ demo: build ## See it work: a cluster, a server that tells jokes, two sample Con
 ##@ Test
 
 .PHONY: test
-test: test-unit test-acceptance ## Run all tests
+test: test-unit test-chart test-acceptance ## Run all tests
 
 .PHONY: test-unit
 test-unit: control-plane ## Test each module by itself
 	$(WITH_CLUSTER) $(GO_TEST) $(UNIT)
 
+.PHONY: test-chart
+test-chart: $(HELM_UNITTEST) ## Test the templates of the chart
+	$(HELM_UNITTEST) --strict deploy/chart
+
+# The chart's manifests among them, rendered by helm.
 .PHONY: test-acceptance
-test-acceptance: build ## Test the built binaries as processes (uses KUBECONFIG if it is set)
-	$(WITH_CLUSTER) $(GO_TEST) -count=1 -timeout=30m ./deploy/e2e/...
+test-acceptance: build $(HELM) ## Test the built binaries as processes (uses KUBECONFIG if it is set)
+	HELM='$(CURDIR)/$(HELM)' $(WITH_CLUSTER) $(GO_TEST) -count=1 -timeout=30m ./deploy/e2e/...
+
+.PHONY: test-manifests
+test-manifests: build $(HELM) ## Test only what the chart renders, on a real API server
+	HELM='$(CURDIR)/$(HELM)' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)
@@ -81,8 +90,13 @@ control-plane:
 ##@ Change
 
 .PHONY: generate
-generate: $(BUF) $(PROTOC_GEN_GO) ## Generate Go from proto/**/*.proto
+generate: generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from proto/**/*.proto, and what is made from the chart
 	$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
+
+.PHONY: generate-chart
+generate-chart: $(HELM)
+	deploy/tools/generate-chart $(HELM)
+	go run ./deploy/e2e/cmd/values-table deploy/chart
 
 .PHONY: fmt
 fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
@@ -99,7 +113,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	$(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-modules verify-imports verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, modules, imports, format, lint
+verify: verify-proto verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
@@ -115,6 +129,11 @@ verify-modules:
 verify-imports:
 	deploy/tools/verify-imports ./fetcher/... '^(sigs\.)?k8s\.io/'
 	deploy/tools/verify-imports ./proto/curlmethat/... '^github\.com/nats-io/|^net/http$$|k8s\.io/'
+
+.PHONY: verify-chart
+verify-chart: $(HELM)
+	deploy/tools/generate-chart $(HELM) --check
+	for values in deploy/chart/ci/*.yaml; do $(HELM) lint --strict --quiet deploy/chart --values $$values || exit 1; done
 
 .PHONY: verify-format
 verify-format: $(BUF) $(GOLANGCI_LINT)

@@ -1,0 +1,85 @@
+{{/* A Job that runs curlctl to its end. Its name has a hash of what it does and of
+the release's revision, since the pods of a Job cannot be changed: an upgrade makes
+a new one, and applying the same twice changes nothing. Whatever it does may be done
+any number of times. Takes (list $ component pod-template). */}}
+{{- define "curl-me-that.job" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- $template := index . 2 -}}
+{{- $hash := printf "%s %d" $template $root.Release.Revision | sha256sum | trunc 8 -}}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  {{- include "curl-me-that.metadata" (list $root $component (printf "%s-%s-%s" (include "curl-me-that.fullname" $root) $component $hash)) | nindent 2 }}
+spec:
+  backoffLimit: 20
+  template:
+    {{- $template | trim | nindent 4 }}
+{{- end -}}
+
+{{/* The pod of such a Job, or of a test. Takes a dict: root, component, account,
+token, args (a list), and identity for one that speaks to NATS. */}}
+{{- define "curl-me-that.curlctlPod" -}}
+{{- $root := .root -}}
+serviceAccountName: {{ .account }}
+automountServiceAccountToken: {{ .token }}
+enableServiceLinks: false
+restartPolicy: {{ .restartPolicy }}
+securityContext:
+  {{- include "curl-me-that.podSecurity" $root | nindent 2 }}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+containers:
+  - name: {{ .component }}
+    image: {{ include "curl-me-that.image" (list $root "curlctl") }}
+    imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+    args:
+      {{- toYaml .args | nindent 6 }}
+      {{- with .identity }}
+      - --server={{ include "curl-me-that.natsURL" $root }}
+      {{- include "curl-me-that.natsArgs" (list $root . "") | trim | nindent 6 }}
+      {{- end }}
+    resources:
+      requests: {cpu: 10m, memory: 32Mi}
+      limits: {memory: 128Mi}
+    securityContext:
+      {{- include "curl-me-that.containerSecurity" $root | nindent 6 }}
+    {{- if .identity }}
+    {{- with include "curl-me-that.natsMount" (list $root .identity) }}
+    volumeMounts:
+      {{- . | nindent 6 }}
+    {{- end }}
+    {{- end }}
+{{- if .identity }}
+{{- with include "curl-me-that.natsVolume" (list $root .identity) }}
+volumes:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Pods of the Jobs. */}}
+
+{{- define "curl-me-that.identitiesTemplate" -}}
+metadata:
+  labels:
+    {{- include "curl-me-that.podLabels" (list .root "identities") | nindent 4 }}
+spec:
+  {{- include "curl-me-that.curlctlPod" (dict "root" .root "component" "identities" "restartPolicy" "OnFailure" "token" true
+    "account" (printf "%s-identities" (include "curl-me-that.fullname" .root)) "args" .args) | nindent 2 }}
+{{- end -}}
+
+{{- define "curl-me-that.setupTemplate" -}}
+metadata:
+  labels:
+    {{- include "curl-me-that.podLabels" (list . "setup") | nindent 4 }}
+spec:
+  {{- include "curl-me-that.curlctlPod" (dict "root" . "component" "setup" "restartPolicy" "OnFailure" "token" false "identity" "setup"
+    "account" (printf "%s-setup" (include "curl-me-that.fullname" .))
+    "args" (list "setup" (printf "--replicas=%s" (include "curl-me-that.streamReplicas" .)))) | nindent 2 }}
+{{- end -}}

@@ -1,0 +1,38 @@
+{{/* Memory limits, and GOMEMLIMIT that fits them. */}}
+
+{{/* Bytes of a quantity such as 256Mi. Takes (list quantity value-name). */}}
+{{- define "curl-me-that.bytes" -}}
+{{- $quantity := index . 0 | toString -}}
+{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- $number := regexFind "^[0-9]+([.][0-9]+)?" $quantity -}}
+{{- $unit := trimPrefix $number $quantity -}}
+{{- if or (eq $number "") (not (hasKey $units $unit)) -}}
+{{- fail (printf "%s: %q is not a size such as 256Mi" (index . 1) $quantity) -}}
+{{- end -}}
+{{- mulf $number (get $units $unit) | int64 -}}
+{{- end -}}
+
+{{/* What the bodies in work may take: fetchers hold each twice. */}}
+{{- define "curl-me-that.bodyBytes" -}}
+{{- mul .Values.fetcher.concurrency .Values.fetcher.maxBody 2 -}}
+{{- end -}}
+
+{{/* Memory limit of the fetcher: as given, or bodies and 32 MiB for all else in
+four fifths of it, and not less than is requested. */}}
+{{- define "curl-me-that.fetcherMemory" -}}
+{{- $limits := .Values.fetcher.resources.limits | default dict -}}
+{{- if $limits.memory -}}
+{{- $limits.memory -}}
+{{- else -}}
+{{- $heap := add (include "curl-me-that.bodyBytes" . | int64) 33554432 -}}
+{{- $requested := dig "requests" "memory" "0" .Values.fetcher.resources -}}
+{{- $bytes := max (div (mul $heap 5) 4) (include "curl-me-that.bytes" (list $requested "fetcher.resources.requests.memory") | int64) -}}
+{{- printf "%dMi" (div (add $bytes 1048575) 1048576) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* GOMEMLIMIT for a memory limit: four fifths of it, the rest is for what the Go
+runtime does not count. Takes (list limit value-name). */}}
+{{- define "curl-me-that.goMemLimit" -}}
+{{- printf "%dMiB" (div (div (mul (include "curl-me-that.bytes" . | int64) 4) 5) 1048576) -}}
+{{- end -}}

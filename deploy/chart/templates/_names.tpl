@@ -1,0 +1,65 @@
+{{/* Names, labels and images. */}}
+
+{{- define "curl-me-that.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* What all names begin with; short enough for any suffix. */}}
+{{- define "curl-me-that.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else if contains (include "curl-me-that.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "curl-me-that.name" .) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels that select; they never change. Takes (list $ component), where an
+empty component selects all pods of the release. */}}
+{{- define "curl-me-that.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "curl-me-that.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+{{- with index . 1 }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels of an object. Takes (list $ component). */}}
+{{- define "curl-me-that.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "curl-me-that.selectorLabels" . }}
+app.kubernetes.io/part-of: curl-me-that
+app.kubernetes.io/version: {{ $root.Values.image.tag | default $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels of a pod: without versions, since a change of labels replaces pods, and
+one of NATS may hold what is not on a volume. Takes (list $ component). */}}
+{{- define "curl-me-that.podLabels" -}}
+{{ include "curl-me-that.selectorLabels" . }}
+app.kubernetes.io/part-of: curl-me-that
+{{- with (index . 0).Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* metadata of an object. Takes (list $ component name). */}}
+{{- define "curl-me-that.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ index . 2 }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- include "curl-me-that.labels" (list $root (index . 1)) | nindent 2 }}
+{{- end -}}
+
+{{/* Image of one of our programs. Takes (list $ name). */}}
+{{- define "curl-me-that.image" -}}
+{{- $root := index . 0 -}}
+{{- printf "%s/%s:%s" $root.Values.image.registry (index . 1) ($root.Values.image.tag | default $root.Chart.AppVersion) -}}
+{{- end -}}

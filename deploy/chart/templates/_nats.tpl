@@ -1,0 +1,134 @@
+{{/* How identities reach NATS. */}}
+
+{{- define "curl-me-that.natsName" -}}
+{{ include "curl-me-that.fullname" . }}-nats
+{{- end -}}
+
+{{/* The NATS of the release, or somebody else's; not none, not both. */}}
+{{- define "curl-me-that.natsURL" -}}
+{{- if and .Values.nats.bundled.enabled .Values.nats.url -}}
+{{- fail "nats: url and bundled.enabled exclude each other; set nats.bundled.enabled=false to use your own NATS" -}}
+{{- else if .Values.nats.bundled.enabled -}}
+tls://{{ include "curl-me-that.natsName" . }}:4222
+{{- else -}}
+{{- required "nats.url: set it to the address of your NATS, such as tls://nats.nats:4222, or set nats.bundled.enabled=true" .Values.nats.url -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret of an identity; empty if there is none. Takes (list $ identity). */}}
+{{- define "curl-me-that.natsSecret" -}}
+{{- $nats := (index . 0).Values.nats -}}
+{{- if $nats.bundled.enabled -}}
+{{ include "curl-me-that.natsName" (index . 0) }}-{{ index . 1 }}
+{{- else if ne $nats.credentials.kind "none" -}}
+{{- get $nats.credentials.secrets (index . 1) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether an identity can be used: "true" or nothing. Takes (list $ identity). */}}
+{{- define "curl-me-that.hasIdentity" -}}
+{{- $nats := (index . 0).Values.nats -}}
+{{- if or (include "curl-me-that.natsSecret" .) (and (not $nats.bundled.enabled) (eq $nats.credentials.kind "none")) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* Arguments of a service or of curlctl. Takes (list $ identity prefix), prefix
+being "nats-" for the services and empty for curlctl. */}}
+{{- define "curl-me-that.natsArgs" -}}
+{{- $root := index . 0 -}}
+{{- $nats := $root.Values.nats -}}
+{{- $prefix := index . 2 -}}
+{{- if $nats.bundled.enabled }}
+- --{{ $prefix }}nkey=/etc/curl-me-that/nats/nkey
+- --{{ $prefix }}ca=/etc/curl-me-that/nats/ca.crt
+{{- else }}
+{{- if include "curl-me-that.natsSecret" . }}
+- --{{ $prefix }}{{ $nats.credentials.kind }}=/etc/curl-me-that/nats/{{ $nats.credentials.kind }}
+{{- else if ne $nats.credentials.kind "none" }}
+{{- fail (printf "nats.credentials.secrets.%s: name the Secret with the %s of that identity, or set nats.credentials.kind=none" (index . 1) $nats.credentials.kind) }}
+{{- end }}
+{{- if $nats.tls.caSecret }}
+- --{{ $prefix }}ca=/etc/curl-me-that/nats/ca.crt
+{{- end }}
+{{- if $nats.tls.clientSecret }}
+- --{{ $prefix }}cert=/etc/curl-me-that/nats/tls.crt
+- --{{ $prefix }}key=/etc/curl-me-that/nats/tls.key
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* The volume with what the arguments name, if they name anything; a pod waits
+for it. Takes (list $ identity). */}}
+{{- define "curl-me-that.natsVolume" -}}
+{{- $nats := (index . 0).Values.nats -}}
+{{- $sources := list -}}
+{{- $secret := include "curl-me-that.natsSecret" . -}}
+{{- if $nats.bundled.enabled -}}
+{{- $sources = append $sources (dict "name" $secret "items" (list (dict "key" "nkey" "path" "nkey") (dict "key" "ca.crt" "path" "ca.crt"))) -}}
+{{- else -}}
+{{- if $secret -}}
+{{- $kind := $nats.credentials.kind -}}
+{{- $key := $nats.credentials.key | default (eq $kind "creds" | ternary "user.creds" "nkey") -}}
+{{- $sources = append $sources (dict "name" $secret "items" (list (dict "key" $key "path" $kind))) -}}
+{{- end -}}
+{{- with $nats.tls.caSecret -}}
+{{- $sources = append $sources (dict "name" . "items" (list (dict "key" $nats.tls.caKey "path" "ca.crt"))) -}}
+{{- end -}}
+{{- with $nats.tls.clientSecret -}}
+{{- $sources = append $sources (dict "name" . "items" (list (dict "key" "tls.crt" "path" "tls.crt") (dict "key" "tls.key" "path" "tls.key"))) -}}
+{{- end -}}
+{{- end -}}
+{{- with $sources -}}
+- name: nats
+  projected:
+    defaultMode: 0440
+    sources:
+    {{- range . }}
+      - secret: {{ toJson . }}
+    {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The mount of that volume. Takes (list $ identity). */}}
+{{- define "curl-me-that.natsMount" -}}
+{{- if include "curl-me-that.natsVolume" . -}}
+- {name: nats, mountPath: /etc/curl-me-that/nats, readOnly: true}
+{{- end -}}
+{{- end -}}
+
+{{/* A checksum of the credentials, so that new ones restart the pods. The Secrets of
+the bundled NATS are made by a Job, kept, and not known to Helm; without a cluster
+to look at (helm template) there is none. Takes (list $ identity). */}}
+{{- define "curl-me-that.natsChecksum" -}}
+{{- $root := index . 0 -}}
+{{- if not $root.Values.nats.bundled.enabled -}}
+{{- $found := list -}}
+{{- range list (include "curl-me-that.natsSecret" .) $root.Values.nats.tls.caSecret $root.Values.nats.tls.clientSecret -}}
+{{- if . -}}
+{{- with lookup "v1" "Secret" $root.Release.Namespace . -}}
+{{- $found = append $found .data -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $found -}}
+checksum/nats-credentials: {{ toJson . | sha256sum }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Replicas of each stream. */}}
+{{- define "curl-me-that.streamReplicas" -}}
+{{- if .Values.nats.streamReplicas -}}
+{{- .Values.nats.streamReplicas -}}
+{{- else if .Values.nats.bundled.enabled -}}
+{{- .Values.nats.bundled.replicas -}}
+{{- else -}}
+0
+{{- end -}}
+{{- end -}}
+
+{{/* The account of the services in deploy/nats/accounts.conf. */}}
+{{- define "curl-me-that.natsAccount" -}}
+CURL
+{{- end -}}

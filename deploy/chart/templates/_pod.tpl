@@ -1,0 +1,137 @@
+{{/* What the pods of the services have in common. */}}
+
+{{/* The restricted Pod Security Standard, for a pod and for its containers. */}}
+{{- define "curl-me-that.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "curl-me-that.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* Where pods go, from the values of a component. Takes (list $ component values). */}}
+{{- define "curl-me-that.placement" -}}
+{{- $root := index . 0 -}}
+{{- $values := index . 2 -}}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+topologySpreadConstraints:
+{{- with $values.topologySpreadConstraints }}
+  {{- toYaml . | nindent 2 }}
+{{- else }}
+{{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "curl-me-that.selectorLabels" (list $root (index $ 1)) | nindent 8 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Probes of a service: started and alive while it answers, ready when all its
+parts are. It goes on answering while it drains. */}}
+{{- define "curl-me-that.probes" -}}
+startupProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 1
+  failureThreshold: 60
+livenessProbe:
+  httpGet: {path: /healthz, port: metrics}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  timeoutSeconds: 3
+  failureThreshold: 2
+{{- end -}}
+
+{{/* Environment of a service. Takes (list $ component values memory-limit). */}}
+{{- define "curl-me-that.env" -}}
+{{- $root := index . 0 -}}
+{{- $values := index . 2 -}}
+{{- with index . 3 }}
+- name: GOMEMLIMIT
+  value: {{ include "curl-me-that.goMemLimit" (list . (printf "%s.resources.limits.memory" (index $ 1))) }}
+{{- end }}
+{{- with $root.Values.tracing.endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ . | quote }}
+- name: OTEL_SERVICE_NAME
+  value: curl-me-that-{{ index $ 1 }}
+- name: K8S_POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: OTEL_RESOURCE_ATTRIBUTES
+  value: k8s.namespace.name={{ $root.Release.Namespace }},k8s.pod.name=$(K8S_POD_NAME)
+{{- end }}
+{{- with $values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Arguments that watcher and writer must agree on, and those of the log. */}}
+{{- define "curl-me-that.grammarArgs" -}}
+{{- with .Values.annotations.keys }}
+- --annotation-keys={{ join "," . }}
+{{- end }}
+{{- with .Values.annotations.defaultScheme }}
+- --default-scheme={{ . }}
+{{- end }}
+{{- with .Values.annotations.selector }}
+- {{ printf "--selector=%s" . | quote }}
+{{- end }}
+- --protected-namespaces={{ join "," .Values.protectedNamespaces }}
+{{- end -}}
+
+{{- define "curl-me-that.logArgs" -}}
+- --log-level={{ .Values.log.level }}
+- --log-format={{ .Values.log.format }}
+{{- end -}}
+
+{{/* Volumes of a service and their mounts. Take (list $ component values). */}}
+{{- define "curl-me-that.volumes" -}}
+{{- $nats := include "curl-me-that.natsVolume" (list (index . 0) (index . 1)) -}}
+{{- with $nats }}
+{{ . }}
+{{- end }}
+{{- with (index . 2).extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "curl-me-that.mounts" -}}
+{{- $nats := include "curl-me-that.natsMount" (list (index . 0) (index . 1)) -}}
+{{- with $nats }}
+{{ . }}
+{{- end }}
+{{- with (index . 2).extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,87 @@
+// Package valuestable makes the table of a chart's README from its values.yaml.
+package valuestable
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Markers between which a README holds the table.
+const (
+	Begin = "<!-- values: made by `make generate` from values.yaml -->"
+	End   = "<!-- /values -->"
+)
+
+// Make returns a Markdown table with a row for each value: its path, its
+// default and the comment above it. A value without a comment is an error.
+func Make(values []byte) (string, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(values, &document); err != nil {
+		return "", fmt.Errorf("read values: %w", err)
+	}
+	if len(document.Content) != 1 {
+		return "", errors.New("read values: there are none")
+	}
+	table := &strings.Builder{}
+	table.WriteString("| value | default | |\n|---|---|---|\n")
+	if err := rows(table, "", document.Content[0]); err != nil {
+		return "", err
+	}
+	return table.String(), nil
+}
+
+// Insert returns a README with the table between its markers replaced.
+func Insert(readme, table string) (string, error) {
+	before, rest, begun := strings.Cut(readme, Begin)
+	_, after, ended := strings.Cut(rest, End)
+	if !begun || !ended {
+		return "", fmt.Errorf("README has no lines %q and %q to put the table between", Begin, End)
+	}
+	return before + Begin + "\n" + table + End + after, nil
+}
+
+// rows adds a row for each node that has a comment; those without hold more.
+func rows(table *strings.Builder, prefix string, node *yaml.Node) error {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		path, comment := prefix+key.Value, text(key.HeadComment)
+		switch {
+		case comment != "":
+			shown, err := inline(value)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			fmt.Fprintf(table, "| `%s` | `%s` | %s |\n", path, shown, comment)
+		case value.Kind == yaml.MappingNode && len(value.Content) > 0:
+			if err := rows(table, path+".", value); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%s has no comment", path)
+		}
+	}
+	return nil
+}
+
+// text returns a comment as one line for a cell.
+func text(comment string) string {
+	var words []string
+	for line := range strings.Lines(comment) {
+		words = append(words, strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "#"))...)
+	}
+	return strings.ReplaceAll(strings.Join(words, " "), "|", `\|`)
+}
+
+// inline returns a value as JSON, which is YAML on one line.
+func inline(node *yaml.Node) (string, error) {
+	var value any
+	if err := node.Decode(&value); err != nil {
+		return "", err
+	}
+	out, err := json.Marshal(value)
+	return string(out), err
+}
