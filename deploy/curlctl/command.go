@@ -43,7 +43,7 @@ func command(program string, now func() time.Time) *cobra.Command {
 		failuresCommand(o), replayCommand(o), refetchCommand(o),
 		statusCommand(o), wantsCommand(o), timersCommand(o), watchCommand(o),
 		pauseCommand(o), resumeCommand(o), auditCommand(o),
-		checkCommand(o), setupCommand(o), doctorCommand(o),
+		checkCommand(o), setupCommand(o), doctorCommand(o), identitiesCommand(o),
 	)
 	return cmd
 }

@@ -28,15 +28,25 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Context, "kube-context", "", "context in the kubeconfig; without it the current one")
 }
 
-// ConfigMap reads the metadata of a ConfigMap: it needs the right to get it, and
-// its data is not sent.
-func (o *Options) ConfigMap(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+// Config returns how to reach the cluster: by the options, or, in a pod that has
+// no kubeconfig, by its service account.
+func (o *Options) Config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
 		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// ConfigMap reads the metadata of a ConfigMap: it needs the right to get it, and
+// its data is not sent.
+func (o *Options) ConfigMap(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	config, err := o.Config()
+	if err != nil {
+		return nil, err
 	}
 	web, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -1,0 +1,103 @@
+package curlctl
+
+import (
+	"io/fs"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/identity"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+)
+
+// identities is what the flags of the command say.
+type identities struct {
+	kube      cluster.Options
+	dir, mode string
+	namespace string
+	prefix    string
+	hosts     []string
+}
+
+func identitiesCommand(o *options) *cobra.Command {
+	var c identities
+	cmd := &cobra.Command{
+		Use:   "identities --out DIR | --secrets NAMESPACE",
+		Short: "Make the NKeys of services and operators, and the certificate of NATS (writes files, or Secrets)",
+		Long: "Makes an NKey for each identity that deploy/nats/accounts.conf knows, and the file\n" +
+			"identities.conf that tells NATS their public keys. With --tls-host it also makes a\n" +
+			"certificate authority and a certificate of the NATS servers, and renews the latter\n" +
+			"when a third of its time is left or the hosts are others. What exists is kept: call\n" +
+			"it as often as you like; remove a key and call it to have a new one. It needs no NATS.",
+		Args: noArgs,
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.show.Validate(); err != nil {
+			return usagef("%w", err)
+		}
+		store, err := c.store()
+		if err != nil {
+			return coded(cmd.Context(), err)
+		}
+		items, err := identity.Ensure(cmd.Context(), store, c.hosts, o.now())
+		if err != nil {
+			return coded(cmd.Context(), err)
+		}
+		return printIdentities(show.New(cmd.OutOrStdout(), o.show), items)
+	}
+	fs := cmd.Flags()
+	c.kube.BindFlags(fs)
+	fs.StringVar(&c.dir, "out", "", "directory for <identity>.nk, identities.conf, ca.crt, ca.key, tls.crt and tls.key")
+	fs.StringVar(&c.mode, "mode", "0600", "mode of the files with secrets, in octal; 0640 for another user of the group")
+	fs.StringVar(&c.namespace, "secrets", "", "namespace for the Secrets <prefix>-nats-<identity>, <prefix>-nats-server and <prefix>-nats-ca")
+	fs.StringVar(&c.prefix, "prefix", "curl-me-that", "what the names of Secrets begin with")
+	fs.StringSliceVar(&c.hosts, "tls-host", nil, "names and addresses by which clients and routes reach NATS; without any, there is no certificate")
+	_ = cmd.MarkFlagDirname("out")
+	return cmd
+}
+
+// store returns where to keep what is made.
+func (c *identities) store() (identity.Store, error) {
+	switch {
+	case (c.dir == "") == (c.namespace == ""):
+		return nil, usagef("identities needs either --out DIR or --secrets NAMESPACE")
+	case c.dir != "":
+		mode, err := strconv.ParseUint(c.mode, 8, 32)
+		if err != nil || mode&^0o666 != 0 || mode&0o600 != 0o600 {
+			return nil, usagef("--mode: %q is not a mode such as 0600, 0640 or 0644", c.mode)
+		}
+		return identity.Dir{Path: c.dir, Mode: fs.FileMode(mode)}, nil
+	}
+	config, err := c.kube.Config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &identity.Secrets{Client: client.Secrets(c.namespace), Namespace: c.namespace, Prefix: c.prefix}, nil
+}
+
+func printIdentities(out *show.Printer, items []identity.Item) error {
+	columns := show.Columns("IDENTITY", "STATE", "PUBLIC KEY OR VALID UNTIL", "WHERE")
+	_, err := out.List(columns, func(yield func(show.Row, error) bool) {
+		for _, i := range items {
+			detail := i.PublicKey
+			if i.NotAfter != nil {
+				detail = i.NotAfter.UTC().Format(time.DateOnly)
+			}
+			row := show.Row{Name: "identity/" + i.Name, Object: i, Cells: []show.Cell{
+				show.Text(i.Name), show.Text(i.State), show.Text(detail), show.Text(i.Where),
+			}}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	})
+	return err
+}
+

@@ -1,0 +1,203 @@
+package curlctl_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+)
+
+// seeds that are made.
+func seeds() []string {
+	return []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin", "sys"}
+}
+
+var _ = Describe("Identities in files", func() {
+	var dir string
+	BeforeEach(func() { dir = filepath.Join(GinkgoT().TempDir(), "identities") })
+
+	at := func(ctx context.Context, now time.Time, args ...string) result {
+		return runAs(ctx, "curlctl", func() time.Time { return now }, append([]string{"identities", "--out", dir}, args...)...)
+	}
+	makes := func(ctx context.Context, args ...string) string {
+		GinkgoHelper()
+		r := at(ctx, time.Now(), args...)
+		Expect(r.code).To(BeZero(), r.err)
+		return r.out
+	}
+	contents := func() map[string]string {
+		GinkgoHelper()
+		entries, err := os.ReadDir(dir)
+		Expect(err).NotTo(HaveOccurred())
+		all := map[string]string{}
+		for _, e := range entries {
+			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			Expect(err).NotTo(HaveOccurred())
+			all[e.Name()] = string(text)
+		}
+		return all
+	}
+	mode := func(file string) os.FileMode {
+		GinkgoHelper()
+		info, err := os.Stat(filepath.Join(dir, file))
+		Expect(err).NotTo(HaveOccurred())
+		return info.Mode().Perm()
+	}
+	certificate := func() *x509.Certificate {
+		GinkgoHelper()
+		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+		Expect(err).NotTo(HaveOccurred())
+		return pair.Leaf
+	}
+
+	It("are made once, hidden from others, and kept", func(ctx SpecContext) {
+		Expect(makes(ctx, "--tls-host", "nats,localhost,127.0.0.1")).To(MatchRegexp(`watcher +made +U[A-Z2-7]{55} +.*watcher\.nk`))
+		before := contents()
+		for _, name := range seeds() {
+			Expect(before).To(HaveKey(name + ".nk"))
+			Expect(mode(name + ".nk")).To(BeEquivalentTo(0o600))
+		}
+		Expect(mode("ca.key")).To(BeEquivalentTo(0o600))
+		Expect(mode("tls.key")).To(BeEquivalentTo(0o600))
+		Expect(mode("identities.conf")).To(BeEquivalentTo(0o644))
+		Expect(before).To(HaveLen(len(seeds())+5), "nothing temporary is left")
+
+		again := makes(ctx, "--tls-host", "127.0.0.1,nats,localhost", "--no-headers")
+		Expect(strings.Count(again, " kept ")).To(Equal(len(seeds()) + 2))
+		Expect(contents()).To(Equal(before))
+		for name, text := range before {
+			if strings.HasSuffix(name, ".nk") {
+				Expect(again).NotTo(ContainSubstring(strings.TrimSpace(text)), "a seed is never printed")
+			}
+		}
+	})
+
+	It("of which one is gone are completed", func(ctx SpecContext) {
+		makes(ctx)
+		before := contents()
+		Expect(before).NotTo(HaveKey("ca.crt"), "nobody asked for TLS")
+		Expect(os.Remove(filepath.Join(dir, "viewer.nk"))).To(Succeed())
+		out := makes(ctx, "--no-headers")
+		Expect(strings.Count(out, " kept ")).To(Equal(len(seeds()) - 1))
+		after := contents()
+		Expect(after["identities.conf"]).NotTo(Equal(before["identities.conf"]))
+		delete(before, "viewer.nk")
+		delete(before, "identities.conf")
+		for name, text := range before {
+			Expect(after[name]).To(Equal(text), name)
+		}
+	})
+
+	It("can be read by a group", func(ctx SpecContext) {
+		makes(ctx, "--mode", "0640")
+		Expect(mode("watcher.nk")).To(BeEquivalentTo(0o640))
+		Expect(mode("")).To(BeEquivalentTo(0o750))
+	})
+
+	It("are the same for all who begin at once", func(ctx SpecContext) {
+		var group sync.WaitGroup
+		for range 6 {
+			group.Go(func() {
+				defer GinkgoRecover()
+				makes(ctx, "--tls-host", "nats")
+			})
+		}
+		group.Wait()
+		before := contents()
+		Expect(strings.Count(makes(ctx, "--tls-host", "nats", "--no-headers"), " kept ")).To(Equal(len(seeds()) + 2))
+		Expect(contents()).To(Equal(before))
+	})
+
+	It("have a certificate that is renewed in time, or for other hosts, by the same authority", func(ctx SpecContext) {
+		makes(ctx, "--tls-host", "nats,127.0.0.1,*.nats.svc")
+		first, ca := certificate(), contents()["ca.crt"]
+		roots := x509.NewCertPool()
+		Expect(roots.AppendCertsFromPEM([]byte(ca))).To(BeTrue())
+		for _, host := range []string{"nats", "127.0.0.1", "a.nats.svc"} {
+			_, err := first.Verify(x509.VerifyOptions{Roots: roots, DNSName: host})
+			Expect(err).NotTo(HaveOccurred(), host)
+		}
+		later := first.NotAfter.Add(-first.NotAfter.Sub(first.NotBefore)/3 - time.Hour)
+		Expect(at(ctx, later, "--tls-host", "nats,127.0.0.1,*.nats.svc").code).To(BeZero())
+		Expect(certificate().SerialNumber).To(Equal(first.SerialNumber), "there is time")
+		Expect(at(ctx, later.Add(2*time.Hour), "--tls-host", "nats,127.0.0.1,*.nats.svc").out).To(MatchRegexp(`tls +renewed`))
+		renewed := certificate()
+		Expect(renewed.NotAfter).To(BeTemporally(">", first.NotAfter))
+		makes(ctx, "--tls-host", "other")
+		Expect(certificate().DNSNames).To(ConsistOf("other"))
+		Expect(contents()["ca.crt"]).To(Equal(ca))
+	})
+
+	DescribeTable("that cannot be used are not replaced", func(ctx SpecContext, file, text, said string) {
+		makes(ctx, "--tls-host", "nats")
+		Expect(os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600)).To(Succeed())
+		before := contents()
+		r := at(ctx, time.Now(), "--tls-host", "nats")
+		Expect(r.code).To(Equal(1))
+		Expect(r.err).To(And(ContainSubstring(file), ContainSubstring(said)))
+		Expect(strings.Count(r.err, "\n")).To(Equal(1))
+		Expect(contents()).To(Equal(before))
+	},
+		Entry("no seed", "writer.nk", "nonsense", "holds no NKey seed"),
+		Entry("an empty seed", "writer.nk", "", "holds no NKey seed"),
+		Entry("a seed of an account", "writer.nk", "SAANDJXFOCLMBGULXSTCHOCLGTBAGMXIBBPTWMNAYZLHQAHMS27E26E2UQ", "holds no"),
+		Entry("no certificate", "ca.crt", "nonsense", "holds no certificate"),
+	)
+
+	DescribeTable("need to be asked for well", func(ctx SpecContext, said string, args ...string) {
+		r := runAs(ctx, "curlctl", time.Now, append([]string{"identities"}, args...)...)
+		Expect(r.code).NotTo(BeZero())
+		Expect(r.err).To(ContainSubstring(said))
+		Expect(strings.Count(r.err, "\n")).To(Equal(1))
+	},
+		Entry("nowhere", "either --out DIR or --secrets NAMESPACE"),
+		Entry("twice", "either --out DIR or --secrets NAMESPACE", "--out", "x", "--secrets", "y"),
+		Entry("with no mode", `--mode: "rw" is not a mode`, "--out", "x", "--mode", "rw"),
+		Entry("with a mode to execute", `--mode: "0755" is not a mode`, "--out", "x", "--mode", "0755"),
+		Entry("with no host", `"not a host" is neither`, "--out", "/nonexistent/x", "--tls-host", "not a host"),
+		Entry("where nobody may write", "/proc/nobody", "--out", "/proc/nobody"),
+	)
+})
+
+// The doctor, deploy/nats and README.md tell the same.
+var _ = Describe("The shipped permissions", func() {
+	It("of operators are those that the doctor looks for", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		Expect(runAs(ctx, "curlctl", time.Now, "identities", "--out", filepath.Join(dir, "identities")).code).To(BeZero())
+		for _, name := range []string{"accounts.conf", "limits.conf"} {
+			text, err := os.ReadFile(filepath.Join("..", "nats", name))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(os.WriteFile(filepath.Join(dir, name), text, 0o600)).To(Succeed())
+		}
+		options, err := server.ProcessConfigFile(filepath.Join(dir, "accounts.conf"))
+		Expect(err).NotTo(HaveOccurred())
+		text, err := os.ReadFile(filepath.Join(dir, "identities", "identities.conf"))
+		Expect(err).NotTo(HaveOccurred())
+		for _, identity := range doctor.Identities() {
+			m := regexp.MustCompile(`NKEY_` + strings.ToUpper(identity.Name) + `: "(\w+)"`).FindStringSubmatch(string(text))
+			Expect(m).NotTo(BeNil(), identity.Name)
+			i := slices.IndexFunc(options.Nkeys, func(u *server.NkeyUser) bool { return u.Nkey == m[1] })
+			Expect(i).NotTo(Equal(-1), identity.Name)
+			given := options.Nkeys[i].Permissions
+			needed := slices.Clone(identity.Publish)
+			for i, subject := range needed {
+				needed[i] = strings.Replace(subject, ".USER.>", "."+m[1]+".>", 1)
+			}
+			Expect(given.Publish.Allow).To(ConsistOf(needed), identity.Name)
+			Expect(given.Subscribe.Allow).To(ConsistOf(identity.Subscribe), identity.Name)
+			Expect(given.Publish.Deny).To(BeEmpty())
+		}
+	})
+})

@@ -1,0 +1,178 @@
+package identity
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"slices"
+	"time"
+)
+
+const (
+	// caLifetime and serverLifetime are how long certificates are valid. That
+	// of the server is renewed when a third of its time is left.
+	caLifetime     = 10 * 365 * 24 * time.Hour
+	serverLifetime = 2 * 365 * 24 * time.Hour
+	// backdated allows for clocks that are behind.
+	backdated = 5 * time.Minute
+)
+
+// authority signs the certificate of the servers.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// newAuthority returns a new certificate authority, and its files. A key that
+// somebody was interrupted behind is used.
+func newAuthority(existing []byte, now time.Time) (a authority, cert, key []byte, err error) {
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: "curl-me-that NATS CA"},
+		NotAfter:              now.Add(caLifetime),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	secret, err := parseKey(existing)
+	if existing == nil {
+		secret, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	}
+	if err != nil {
+		return authority{}, nil, nil, err
+	}
+	return sign(template, secret, nil, now)
+}
+
+// server returns a new certificate for hosts, and its files.
+func (a *authority) server(hosts []string, now time.Time) (cert, key []byte, err error) {
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: hosts[0]},
+		NotAfter:    now.Add(serverLifetime),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // routes are both
+	}
+	if len(hosts[0]) > maxCommonName {
+		template.Subject.CommonName = "nats"
+	}
+	if a.cert.NotAfter.Before(template.NotAfter) {
+		template.NotAfter = a.cert.NotAfter
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make key: %w", err)
+	}
+	_, cert, key, err = sign(template, secret, a, now)
+	return cert, key, err
+}
+
+// maxCommonName is RFC 5280's ub-common-name.
+const maxCommonName = 64
+
+// sign makes a certificate of a key (ECDSA P-256), by itself without an
+// authority.
+func sign(template *x509.Certificate, secret *ecdsa.PrivateKey, by *authority, now time.Time) (made authority, cert, key []byte, err error) {
+	fail := func(err error) (authority, []byte, []byte, error) {
+		return authority{}, nil, nil, fmt.Errorf("make certificate: %w", err)
+	}
+	made.key = secret
+	template.NotBefore = now.Add(-backdated)
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return fail(err)
+	}
+	parent := authority{cert: template, key: made.key}
+	if by != nil {
+		parent = *by
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent.cert, made.key.Public(), parent.key)
+	if err != nil {
+		return fail(err)
+	}
+	if made.cert, err = x509.ParseCertificate(der); err != nil {
+		return fail(err)
+	}
+	text, err := x509.MarshalPKCS8PrivateKey(secret)
+	if err != nil {
+		return fail(err)
+	}
+	return made, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), nil
+}
+
+// parse reads a certificate and its key.
+func parse(cert, key []byte) (authority, error) {
+	block, _ := pem.Decode(cert)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return authority{}, fmt.Errorf("it holds no certificate: %w", ErrUnusable)
+	}
+	parsed, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return authority{}, fmt.Errorf("it holds no certificate: %w", errors.Join(ErrUnusable, err))
+	}
+	secret, err := parseKey(key)
+	if err != nil {
+		return authority{}, err
+	}
+	if !secret.PublicKey.Equal(parsed.PublicKey) {
+		return authority{}, fmt.Errorf("its key belongs to another: %w", ErrUnusable)
+	}
+	return authority{cert: parsed, key: secret}, nil
+}
+
+func parseKey(key []byte) (*ecdsa.PrivateKey, error) {
+	block, _ := pem.Decode(key)
+	if block == nil {
+		return nil, fmt.Errorf("it has no key: %w", ErrUnusable)
+	}
+	secret, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	private, ok := secret.(*ecdsa.PrivateKey)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("its key is none of ECDSA: %w", ErrUnusable)
+	}
+	return private, nil
+}
+
+// fits tells whether a certificate of a server, by this authority and for these
+// hosts, may be used for a good while.
+func (a *authority) fits(cert, key []byte, hosts []string, now time.Time) bool {
+	have, err := parse(cert, key)
+	if err != nil || have.cert.CheckSignatureFrom(a.cert) != nil {
+		return false
+	}
+	life := have.cert.NotAfter.Sub(have.cert.NotBefore)
+	if have.cert.NotAfter.Sub(now) < life/3 && have.cert.NotAfter.Before(a.cert.NotAfter) {
+		return false
+	}
+	names := slices.Clone(have.cert.DNSNames)
+	for _, ip := range have.cert.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return slices.Equal(canonical(names), canonical(hosts))
+}
+
+// canonical returns hosts in order, addresses in one spelling.
+func canonical(hosts []string) []string {
+	all := make([]string, len(hosts))
+	for i, host := range hosts {
+		all[i] = host
+		if ip := net.ParseIP(host); ip != nil {
+			all[i] = ip.String()
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

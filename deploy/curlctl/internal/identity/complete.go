@@ -1,0 +1,154 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Files are contents by name of file.
+type Files map[string][]byte
+
+// Store keeps files.
+type Store interface {
+	// Load returns what is there.
+	Load(ctx context.Context) (Files, error)
+	// Save writes what after has and before, which Load has returned, has not.
+	// It returns errRaced when something else is there by now.
+	Save(ctx context.Context, before, after Files) error
+	// Where tells people where a file is.
+	Where(file string) string
+}
+
+// Item is what became of one thing.
+type Item struct {
+	// Name of the identity or certificate.
+	Name string `json:"name"`
+	// PublicKey of an identity.
+	PublicKey string `json:"publicKey,omitempty"`
+	// State is made, renewed or kept.
+	State string `json:"state"`
+	// Where it is.
+	Where string `json:"where"`
+	// NotAfter is until when a certificate is valid.
+	NotAfter *time.Time `json:"notAfter,omitempty"`
+}
+
+// States of an Item.
+const (
+	made    = "made"
+	renewed = "renewed"
+	kept    = "kept"
+)
+
+// saveTries is how often it is begun anew because somebody else was faster.
+// Each time at least one more file is there.
+const saveTries = 20
+
+// Ensure makes what is missing in a store: a seed for each identity, and, if
+// there are hosts, a certificate authority and a certificate for them. Errors
+// wrap ErrUnusable if what exists is broken.
+func Ensure(ctx context.Context, store Store, hosts []string, now time.Time) ([]Item, error) {
+	if err := validateHosts(hosts); err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		before, err := store.Load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		after, items, err := complete(before, hosts, now, store.Where)
+		if err != nil {
+			return nil, err
+		}
+		err = store.Save(ctx, before, after)
+		if !errors.Is(err, errRaced) || try == saveTries {
+			return items, err
+		}
+	}
+}
+
+func validateHosts(hosts []string) error {
+	for _, host := range hosts {
+		wrong := validation.IsDNS1123Subdomain(host)
+		if strings.HasPrefix(host, "*.") {
+			wrong = validation.IsWildcardDNS1123Subdomain(host)
+		}
+		if net.ParseIP(host) == nil && len(wrong) > 0 {
+			return fmt.Errorf("%q is neither the name of a host nor an IP address", host)
+		}
+	}
+	return nil
+}
+
+// complete returns files with what was missing. No key that exists is replaced,
+// but that of a certificate which has to be renewed.
+func complete(have Files, hosts []string, now time.Time, where func(string) string) (Files, []Item, error) {
+	files, keys := maps.Clone(have), map[string]string{}
+	var items []Item
+	for _, name := range Names() {
+		file, state := SeedFile(name), kept
+		public, err := "", error(nil)
+		if seed, exists := files[file]; exists {
+			public, err = publicKey(seed)
+		} else {
+			state = made
+			files[file], public, err = newSeed()
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("read %s: %w", where(file), err)
+		}
+		keys[name] = public
+		items = append(items, Item{Name: name, PublicKey: public, State: state, Where: where(file)})
+	}
+	if next := variables(keys); !bytes.Equal(files[Variables], next) {
+		files[Variables] = next
+	}
+	if len(hosts) == 0 {
+		return files, items, nil
+	}
+	certified, err := certify(files, hosts, now, where)
+	return files, append(items, certified...), err
+}
+
+// certify adds what is missing for TLS to files.
+func certify(files Files, hosts []string, now time.Time, where func(string) string) ([]Item, error) {
+	ca, state := authority{}, kept
+	var err error
+	if files[CACert] == nil {
+		state = made
+		ca, files[CACert], files[CAKey], err = newAuthority(files[CAKey], now)
+	} else {
+		ca, err = parse(files[CACert], files[CAKey])
+	}
+	if err == nil && !now.Before(ca.cert.NotAfter) {
+		err = fmt.Errorf("it was valid until %s; remove it and its key to have a new one made: %w", ca.cert.NotAfter.Format(time.DateOnly), ErrUnusable)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", where(CACert), err)
+	}
+	items := []Item{{Name: "ca", State: state, Where: where(CACert), NotAfter: &ca.cert.NotAfter}}
+
+	state = kept
+	if !ca.fits(files[ServerCert], files[ServerKey], hosts, now) {
+		state = made
+		if files[ServerCert] != nil {
+			state = renewed
+		}
+		if files[ServerCert], files[ServerKey], err = ca.server(hosts, now); err != nil {
+			return nil, err
+		}
+	}
+	server, err := parse(files[ServerCert], files[ServerKey])
+	if err != nil {
+		return nil, err
+	}
+	return append(items, Item{Name: "tls", State: state, Where: where(ServerCert), NotAfter: &server.cert.NotAfter}), nil
+}

@@ -1,0 +1,99 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Dir keeps files in a directory.
+type Dir struct {
+	// Path of the directory, which is made if need be.
+	Path string
+	// Mode of files with secrets. All others can be read by everybody who may
+	// enter the directory.
+	Mode fs.FileMode
+}
+
+// publicMode is of files without secrets.
+const publicMode = 0o644
+
+// Where implements Store.
+func (d Dir) Where(file string) string { return filepath.Join(d.Path, file) }
+
+// Load implements Store.
+func (d Dir) Load(context.Context) (Files, error) {
+	files := Files{}
+	for _, file := range allFiles() {
+		content, err := os.ReadFile(d.Where(file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read identities: %w", err)
+		}
+		files[file] = content
+	}
+	return files, nil
+}
+
+// allFiles in the order in which they are written: what is made of others comes
+// behind them, so that whoever is interrupted can go on.
+func allFiles() []string {
+	var files []string
+	for _, name := range Names() {
+		files = append(files, SeedFile(name))
+	}
+	return append(files, CAKey, CACert, ServerKey, ServerCert, Variables)
+}
+
+// Save implements Store. A file is there with all that is in it, or not at all.
+func (d Dir) Save(_ context.Context, before, after Files) error {
+	// Who may read a file must be able to get to it.
+	if err := os.MkdirAll(d.Path, d.Mode|d.Mode&0o444>>2|0o300); err != nil {
+		return fmt.Errorf("make directory for identities: %w", err)
+	}
+	for _, file := range allFiles() {
+		old, exists := before[file]
+		if _, wanted := after[file]; !wanted || exists && bytes.Equal(old, after[file]) {
+			continue
+		}
+		if err := d.write(file, after[file], exists); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d Dir) write(file string, content []byte, replace bool) error {
+	fail := func(err error) error { return fmt.Errorf("write %s: %w", d.Where(file), err) }
+	temporary, err := os.CreateTemp(d.Path, ".identity-*")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.Remove(temporary.Name())
+	mode := fs.FileMode(publicMode)
+	if isSecret(file) {
+		mode = d.Mode
+	}
+	_, err = temporary.Write(content)
+	if err = errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close()); err != nil {
+		return fail(err)
+	}
+	if replace {
+		err = os.Rename(temporary.Name(), d.Where(file))
+	} else {
+		err = os.Link(temporary.Name(), d.Where(file)) // fails if it exists
+	}
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fail(errRaced)
+	case err != nil:
+		return fail(err)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package identity
+
+import "strings"
+
+// Names of the identities of services. Those of operators are in package
+// doctor.
+const (
+	Watcher = "watcher"
+	Fetcher = "fetcher"
+	Writer  = "writer"
+	// Setup creates and updates streams and consumers.
+	Setup = "setup"
+	// System is of the system account, which tells about the servers.
+	System = "sys"
+)
+
+// Names returns all identities that deploy/nats/accounts.conf knows.
+func Names() []string {
+	return []string{Watcher, Fetcher, Writer, Setup, "viewer", "replayer", "admin", System}
+}
+
+// Names of files.
+const (
+	// Variables is the file that accounts.conf includes.
+	Variables = "identities.conf"
+	// CACert and CAKey are the certificate authority of the NATS servers.
+	CACert = "ca.crt"
+	CAKey  = "ca.key"
+	// ServerCert and ServerKey are what the NATS servers show.
+	ServerCert = "tls.crt"
+	ServerKey  = "tls.key"
+)
+
+// SeedFile returns the name of the file with the seed of an identity.
+func SeedFile(name string) string { return name + ".nk" }
+
+// isSecret tells whether a file must be hidden from others.
+func isSecret(file string) bool {
+	return strings.HasSuffix(file, ".nk") || file == CAKey || file == ServerKey
+}
