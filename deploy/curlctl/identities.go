@@ -100,4 +100,3 @@ func printIdentities(out *show.Printer, items []identity.Item) error {
 	})
 	return err
 }
-

@@ -31,6 +31,8 @@ type Options struct {
 	// ConfigFile is a server configuration, such as one with accounts and
 	// permissions. Addresses and the store in it are overridden.
 	ConfigFile string
+	// Log receives what the server has to say; nil: nobody.
+	Log server.Logger
 }
 
 // Server is a NATS server in this process. Its methods may be called from any
@@ -81,6 +83,9 @@ func (s *Server) Start() error {
 	srv, err := server.NewServer(opts)
 	if err != nil {
 		return fmt.Errorf("create NATS server: %w", err)
+	}
+	if s.options.Log != nil {
+		srv.SetLoggerV2(s.options.Log, false, false, false)
 	}
 	srv.Start()
 	if !srv.ReadyForConnections(startTimeout) {

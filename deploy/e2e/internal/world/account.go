@@ -54,10 +54,12 @@ func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace stri
 type Account struct {
 	// Kubeconfig with a token of the account.
 	Kubeconfig string
+	// Config is what it says, and Client what is made of it.
+	Config *rest.Config
+	Client kubernetes.Interface
 
 	cluster         *Cluster
 	namespace, name string
-	client          kubernetes.Interface // as the account
 	probe           authorizationv1.ResourceAttributes
 }
 
@@ -67,21 +69,27 @@ func (c *Cluster) Account(ctx context.Context, namespace, name string, rules ...
 	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
 	_, err := c.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	token, err := c.Client.CoreV1().ServiceAccounts(namespace).
-		CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
 	_, err = c.Client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 
-	a := &Account{cluster: c, namespace: namespace, name: name, probe: authorizationv1.ResourceAttributes{
-		Namespace: namespace, Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0],
-	}}
-	config := rest.AnonymousClientConfig(c.Config)
-	config.BearerToken = token.Status.Token
-	a.client, err = kubernetes.NewForConfig(config)
-	Expect(err).NotTo(HaveOccurred())
-	a.Kubeconfig = a.write(config)
+	a := c.ExistingAccount(ctx, namespace, name)
+	a.probe = authorizationv1.ResourceAttributes{Namespace: namespace, Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0]}
 	a.Grant(ctx)
+	return a
+}
+
+// ExistingAccount returns a service account that exists, whatever its rights.
+func (c *Cluster) ExistingAccount(ctx context.Context, namespace, name string) *Account {
+	GinkgoHelper()
+	token, err := c.Client.CoreV1().ServiceAccounts(namespace).
+		CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	a := &Account{cluster: c, namespace: namespace, name: name}
+	a.Config = rest.AnonymousClientConfig(c.Config)
+	a.Config.BearerToken = token.Status.Token
+	a.Client, err = kubernetes.NewForConfig(a.Config)
+	Expect(err).NotTo(HaveOccurred())
+	a.Kubeconfig = a.write(a.Config)
 	return a
 }
 
@@ -125,7 +133,7 @@ func (a *Account) Revoke(ctx context.Context) {
 
 func (a *Account) may(ctx context.Context) bool {
 	GinkgoHelper()
-	answer, err := a.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+	answer, err := a.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a.probe},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())

@@ -37,8 +37,8 @@ func OpenCluster(kubeconfig string) (*Cluster, error) {
 	return &Cluster{Kubeconfig: kubeconfig, Config: config, Client: client}, nil
 }
 
-// namespace creates a namespace that lives as long as the spec.
-func (c *Cluster) namespace(ctx context.Context) string {
+// Namespace creates a namespace that lives as long as the spec.
+func (c *Cluster) Namespace(ctx context.Context) string {
 	GinkgoHelper()
 	created, err := c.Client.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-e2e-"}}, metav1.CreateOptions{})

@@ -31,8 +31,10 @@ type Options struct {
 	// AckWait is after what time the work of a service that was killed goes to
 	// another one. Zero means pipeline.AckWait; less lets a spec wait less.
 	AckWait time.Duration
-	// Broker is the address of a NATS that the spec runs itself.
-	Broker string
+	// Broker is the address of a NATS that the spec runs itself, and Connect
+	// how the spec's own connection to it is made.
+	Broker  string
+	Connect []nats.Option
 	// Without are services that are not started.
 	Without []string
 }
@@ -73,7 +75,7 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 	if o.Cluster != nil {
 		w.Cluster = o.Cluster
 	}
-	w.Namespace = w.Cluster.namespace(ctx)
+	w.Namespace = w.Cluster.Namespace(ctx)
 	w.Origin = origin.Start()
 	w.Trust(w.Origin)
 	DeferCleanup(w.Origin.Close)
@@ -115,7 +117,9 @@ func (w *World) connect() {
 	} else {
 		w.broker = w.options.Broker
 	}
-	conn, err := nats.Connect(w.broker, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
+	conn, err := nats.Connect(w.broker, append([]nats.Option{
+		nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond), nats.ReconnectJitter(0, 0),
+	}, w.options.Connect...)...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(conn.Close)
 	w.Conn = conn

@@ -1,0 +1,116 @@
+package permissions_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// world starts the services on the broker, each with its own identity and no
+// more rights in Kubernetes than it needs.
+func (b *broker) world(ctx context.Context) *world.World {
+	GinkgoHelper()
+	flags := map[string][]string{world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}
+	for _, name := range world.Services() {
+		flags[name] = append(flags[name], "--nats-nkey="+b.seed(name))
+		if b.tls {
+			flags[name] = append(flags[name], "--nats-ca="+b.ca())
+		}
+	}
+	return env.World(ctx, world.Options{
+		Broker: b.URL(), Connect: b.rooted(), Flags: flags, Kubeconfigs: world.LeastRights(env.Cluster),
+	})
+}
+
+// shouldViolateNothing holds server and services to what they say.
+func (b *broker) shouldViolateNothing(w *world.World) {
+	GinkgoHelper()
+	Expect(b.said.violations()).To(BeEmpty())
+	for _, name := range world.Services() {
+		Expect(w.Service(name).Log.Matching("violation")).To(BeEmpty(), "log of %s", name)
+	}
+}
+
+var _ = Describe("With the shipped configuration", func() {
+	for _, config := range []string{"nats.conf", "tls.conf"} {
+		It("the whole flow passes without one violation: "+config, func(ctx SpecContext) {
+			b := start(ctx, config)
+			b.as(ctx, "setup", "setup")
+			w := b.world(ctx)
+
+			By("filling, refreshing, editing, pruning and repairing")
+			page := w.Origin.Page("/news").Says("first")
+			other := w.Origin.Page("/other").Serves([]byte{0xff, 0xfe})
+			cm := w.Create(ctx, "news", world.Asking("text="+page.URL()+" other="+other.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+			cm.EventuallyHasData(ctx, "text", "first")
+			cm.EventuallyHasBinary(ctx, "other", []byte{0xff, 0xfe})
+			page.Says("second")
+			cm.EventuallyHasData(ctx, "text", "second")
+			cm.Ask(ctx, "text="+page.URL())
+			cm.EventuallyLacks(ctx, "other")
+			cm.Put(ctx, "text", "by hand")
+			cm.EventuallyHasData(ctx, "text", "second")
+
+			By("failing, and keeping that")
+			broken := w.Origin.Page("/broken").Fails(503)
+			ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
+			ill.EventuallyTells(ctx, "BadStatus")
+			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).Should(Equal(1))
+			By("putting aside what cannot be read")
+			for _, subject := range []string{"curl.due.default.junk.key", "curl.result.content.default.junk.key"} {
+				_, err := w.JetStream.Publish(ctx, subject, []byte("junk"))
+				Expect(err).NotTo(HaveOccurred())
+			}
+			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.Malformed.>") }).Should(Equal(2))
+
+			By("looking, replaying and administering")
+			for _, args := range [][]string{
+				{"failures"}, {"failures", "--summary"}, {"wants"}, {"timers"}, {"status"}, {"audit"},
+				{"doctor"}, {"setup", "--dry-run"}, {"replay", "--all", "--dry-run"},
+			} {
+				b.as(ctx, "viewer", args...)
+			}
+			broken.Says("well")
+			b.as(ctx, "replayer", "replay", "--host", "localhost", "--wait", "--timeout", "30s")
+			ill.EventuallyHasData(ctx, "text", "well")
+			b.as(ctx, "replayer", "refetch", w.Namespace+"/ill")
+			b.as(ctx, "replayer", "replay", "--all", "--over", "1h")
+			b.as(ctx, "admin", "pause")
+			b.as(ctx, "admin", "resume")
+			b.as(ctx, "admin", "failures", "purge", "--all", "--yes")
+			b.as(ctx, "admin", "setup")
+
+			By("ending")
+			cm.Annotate(ctx, annotation.DefaultKey, "")
+			cm.Delete(ctx)
+			ill.Unannotate(ctx, annotation.DefaultKey)
+			ill.EventuallyLacks(ctx, "text")
+			w.EventuallyQuiet(ctx)
+			b.shouldViolateNothing(w)
+		})
+	}
+
+	It("the watcher makes again what a wiped NATS has lost", func(ctx SpecContext) {
+		b := start(ctx, "nats.conf")
+		b.as(ctx, "setup", "setup")
+		w := b.world(ctx)
+		page := w.Origin.Page("/news").Says("first")
+		cm := w.Create(ctx, "news", world.Asking("text="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+		cm.EventuallyHasData(ctx, "text", "first")
+		w.EventuallyQuiet(ctx)
+
+		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+			Expect(w.JetStream.DeleteStream(ctx, name)).To(Succeed())
+		}
+		page.Says("second")
+		cm.EventuallyHasDataWithin(ctx, time.Minute, "text", "second")
+		Expect(b.as(ctx, "setup", "setup", "--dry-run")).To(ContainSubstring("as they must be"), "nothing is left for setup to do")
+		b.shouldViolateNothing(w)
+	})
+})

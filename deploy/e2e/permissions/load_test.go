@@ -1,0 +1,42 @@
+package permissions_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// read publishes so many wants and timers that reading them needs flow control,
+// each by the identity of its service, and reads them as the watcher does.
+func read(ctx context.Context, b *broker) {
+	GinkgoHelper()
+	client := func(identity string) *pipeline.Client {
+		js, err := jetstream.New(b.connect(identity))
+		Expect(err).NotTo(HaveOccurred())
+		return pipeline.NewClient(js)
+	}
+	watcher, fetcher := client("watcher"), client("fetcher")
+	const n = 1500
+	for i := range n {
+		want := &v1.Want{
+			Namespace: "default", Name: fmt.Sprintf("cm-%04d", i), Key: "key", Uid: "uid", ResourceVersion: "1",
+			Url: "https://a.example.com/", Status: strings.Repeat("x", 4<<10), Cause: v1.Cause_CAUSE_NEW,
+		}
+		sequence, err := watcher.PublishWant(ctx, want, 0)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(fetcher.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence}, time.Now().Add(time.Hour))).To(Succeed())
+	}
+	for _, load := range []func(context.Context, func(pipeline.Entry) error) error{watcher.LoadWants, watcher.LoadTimers} {
+		found := 0
+		Expect(load(ctx, func(pipeline.Entry) error { found++; return nil })).To(Succeed())
+		Expect(found).To(Equal(n))
+	}
+}

@@ -1,0 +1,127 @@
+package permissions_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// cell says whether an identity may do something.
+type cell struct {
+	operation, what, subject, identity string
+	may                                bool
+}
+
+var (
+	heading = regexp.MustCompile(`^### (Publish|Subscribe)$`)
+	row     = regexp.MustCompile("^\\| ([^|]+) \\| `([^`]+)` \\|(.*)\\|$")
+)
+
+// cells reads the tables of README.md.
+func cells() []cell {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join(shipped, "README.md"))
+	Expect(err).NotTo(HaveOccurred())
+	var all []cell
+	var identities []string
+	operation := ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case heading.MatchString(line):
+			operation = strings.ToLower(strings.TrimPrefix(line, "### "))
+		case strings.HasPrefix(line, "| what | subject |"):
+			identities = fields(strings.TrimPrefix(line, "| what | subject |"))
+		case operation != "" && row.MatchString(line):
+			m := row.FindStringSubmatch(line)
+			marks := fields(m[3])
+			Expect(marks).To(HaveLen(len(identities)), line)
+			for i, mark := range marks {
+				Expect(mark).To(Or(Equal("yes"), Equal("-")), line)
+				all = append(all, cell{operation: operation, what: m[1], subject: m[2], identity: identities[i], may: mark == "yes"})
+			}
+		}
+	}
+	Expect(len(all)).To(BeNumerically(">", 400), "cells in the tables")
+	return all
+}
+
+func fields(line string) []string { return strings.Fields(strings.ReplaceAll(line, "|", " ")) }
+
+// tried does what a cell is about, and tells whether the server let it.
+func tried(nc *nats.Conn, c cell) bool {
+	GinkgoHelper()
+	if c.operation == "subscribe" {
+		sub, err := nc.SubscribeSync(c.subject)
+		Expect(err).NotTo(HaveOccurred())
+		defer sub.Unsubscribe() //nolint:errcheck // refused ones are gone
+	} else {
+		Expect(nc.Publish(c.subject, nil)).To(Succeed())
+	}
+	Expect(nc.Flush()).To(Succeed())
+	// The refusal comes before the answer to the flush.
+	err := nc.LastError()
+	return err == nil || !strings.Contains(err.Error(), `"`+c.subject+`"`)
+}
+
+var _ = Describe("The permissions", func() {
+	It("are those of the tables in README.md, cell by cell", func(ctx SpecContext) {
+		b := start(ctx, "tls.conf")
+		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		connections := map[string]*nats.Conn{}
+		for _, c := range cells() {
+			nc := connections[c.identity]
+			if nc == nil {
+				nc = b.connect(c.identity)
+				connections[c.identity] = nc
+			}
+			Expect(tried(nc, c)).To(Equal(c.may), "may %s %s %s (%s)", c.identity, c.operation, c.subject, c.what)
+		}
+	})
+
+	It("let nobody sign for another in the audit", func(ctx SpecContext) {
+		b := start(ctx, "nats.conf")
+		text, err := os.ReadFile(filepath.Join(b.identities, "identities.conf"))
+		Expect(err).NotTo(HaveOccurred())
+		keys := map[string]string{}
+		for _, m := range regexp.MustCompile(`NKEY_(\w+): "(\w+)"`).FindAllStringSubmatch(string(text), -1) {
+			keys[strings.ToLower(m[1])] = m[2]
+		}
+		for _, identity := range []string{"viewer", "replayer", "admin"} {
+			nc := b.connect(identity)
+			for _, signed := range []string{"viewer", "replayer", "admin"} {
+				c := cell{operation: "publish", subject: "curl.audit.replay." + keys[signed] + ".1"}
+				Expect(tried(nc, c)).To(Equal(identity == signed && identity != "viewer"), "%s for %s", identity, signed)
+			}
+		}
+	})
+
+	It("keep the accounts apart", func(ctx SpecContext) {
+		b := start(ctx, "nats.conf")
+		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		system := b.connect("sys")
+		Expect(tried(system, cell{operation: "subscribe", subject: "$SYS.>"})).To(BeTrue())
+		answer, err := system.Request("$JS.API.STREAM.INFO.CURL_REQUESTS", nil, nats.DefaultTimeout)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
+		_, err = nats.Connect(b.URL())
+		Expect(err).To(MatchError(nats.ErrAuthorization), "without an identity there is no connection")
+	})
+
+	It("let the watcher read all wants and timers, however many there are", func(ctx SpecContext) {
+		b := start(ctx, "nats.conf")
+		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		read(ctx, b)
+		Expect(b.said.violations()).To(BeEmpty())
+	})
+})
