@@ -1,16 +1,22 @@
 package curlctl
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/identity"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/proto/service"
 )
 
 // identities is what the flags of the command say.
@@ -38,13 +44,17 @@ func identitiesCommand(o *options) *cobra.Command {
 		if err := o.show.Validate(); err != nil {
 			return usagef("%w", err)
 		}
-		store, err := c.store()
+		if err := identity.ValidateHosts(c.hosts); err != nil {
+			return usagef("--tls-host: %w", err)
+		}
+		store, closeStore, err := c.store()
 		if err != nil {
 			return coded(cmd.Context(), err)
 		}
+		defer closeStore()
 		items, err := identity.Ensure(cmd.Context(), store, c.hosts, o.now())
 		if err != nil {
-			return coded(cmd.Context(), err)
+			return coded(cmd.Context(), c.explained(err))
 		}
 		return printIdentities(show.New(cmd.OutOrStdout(), o.show), items)
 	}
@@ -59,27 +69,47 @@ func identitiesCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// store returns where to keep what is made.
-func (c *identities) store() (identity.Store, error) {
+// store returns where to keep what is made, and what ends its connections.
+func (c *identities) store() (identity.Store, func(), error) {
 	switch {
 	case (c.dir == "") == (c.namespace == ""):
-		return nil, usagef("identities needs either --out DIR or --secrets NAMESPACE")
+		return nil, nil, usagef("identities needs either --out DIR or --secrets NAMESPACE")
 	case c.dir != "":
 		mode, err := strconv.ParseUint(c.mode, 8, 32)
 		if err != nil || mode&^0o666 != 0 || mode&0o600 != 0o600 {
-			return nil, usagef("--mode: %q is not a mode such as 0600, 0640 or 0644", c.mode)
+			return nil, nil, usagef("--mode: %q is not a mode such as 0600, 0640 or 0644", c.mode)
 		}
-		return identity.Dir{Path: c.dir, Mode: fs.FileMode(mode)}, nil
+		return identity.Dir{Path: c.dir, Mode: fs.FileMode(mode)}, func() {}, nil
 	}
 	config, err := c.kube.Config()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	client, err := corev1client.NewForConfig(config)
+	config.QPS = -1
+	web, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("use kubeconfig: %w", err)
 	}
-	return &identity.Secrets{Client: client.Secrets(c.namespace), Namespace: c.namespace, Prefix: c.prefix}, nil
+	client, err := corev1client.NewForConfigAndClient(config, web)
+	if err != nil {
+		return nil, nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	store := &identity.Secrets{Client: client.Secrets(c.namespace), Namespace: c.namespace, Prefix: c.prefix}
+	return store, func() { utilnet.CloseIdleConnectionsFor(web.Transport) }, nil
+}
+
+// explained gives what the API server, or its absence, says an exit code.
+func (c *identities) explained(err error) error {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return service.ExitError{Err: err, Code: exitPermission}
+	case apierrors.IsNotFound(err):
+		return service.ExitError{Err: err, Code: exitNotFound}
+	case c.namespace != "" && !answered && !errors.Is(err, identity.ErrUnusable):
+		return fmt.Errorf("%w: %w", errNoCluster, err)
+	}
+	return err
 }
 
 func printIdentities(out *show.Printer, items []identity.Item) error {

@@ -53,12 +53,9 @@ const (
 const saveTries = 20
 
 // Ensure makes what is missing in a store: a seed for each identity, and, if
-// there are hosts, a certificate authority and a certificate for them. Errors
-// wrap ErrUnusable if what exists is broken.
+// there are hosts, which ValidateHosts has seen, a certificate authority and a
+// certificate for them. Errors wrap ErrUnusable if what exists is broken.
 func Ensure(ctx context.Context, store Store, hosts []string, now time.Time) ([]Item, error) {
-	if err := validateHosts(hosts); err != nil {
-		return nil, err
-	}
 	for try := 1; ; try++ {
 		before, err := store.Load(ctx)
 		if err != nil {
@@ -75,7 +72,8 @@ func Ensure(ctx context.Context, store Store, hosts []string, now time.Time) ([]
 	}
 }
 
-func validateHosts(hosts []string) error {
+// ValidateHosts refuses what no certificate can be for.
+func ValidateHosts(hosts []string) error {
 	for _, host := range hosts {
 		wrong := validation.IsDNS1123Subdomain(host)
 		if strings.HasPrefix(host, "*.") {

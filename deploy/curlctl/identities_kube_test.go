@@ -1,0 +1,155 @@
+package curlctl_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+var _ = Describe("Identities in Secrets", func() {
+	var (
+		client                kubernetes.Interface
+		config                *rest.Config
+		namespace, kubeconfig string
+	)
+	BeforeEach(func(ctx SpecContext) {
+		if os.Getenv("KUBECONFIG") == "" {
+			Skip("KUBECONFIG is not set: `make test-unit` starts an API server when there is none")
+		}
+		var err error
+		config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+		Expect(err).NotTo(HaveOccurred())
+		web, err := rest.HTTPClientFor(config)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
+		client, err = kubernetes.NewForConfigAndClient(config, web)
+		Expect(err).NotTo(HaveOccurred())
+		created, err := client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curlctl-"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		namespace = created.Name
+		kubeconfig = account(ctx, client, config, namespace)
+	})
+
+	run := func(ctx context.Context, args ...string) result {
+		return runAs(ctx, "curlctl", time.Now, append([]string{
+			"identities", "--kubeconfig", kubeconfig, "--secrets", namespace, "--prefix", "demo", "--tls-host", "demo-nats," + namespace,
+		}, args...)...)
+	}
+	secrets := func(ctx context.Context) map[string]map[string][]byte {
+		GinkgoHelper()
+		list, err := client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		all := map[string]map[string][]byte{}
+		for _, s := range list.Items {
+			all[s.Name] = s.Data
+		}
+		return all
+	}
+
+	It("are made by whoever may get, create and update just these, and kept", func(ctx SpecContext) {
+		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
+		before := secrets(ctx)
+		Expect(before).To(HaveLen(len(seeds()) + 2))
+		for _, name := range seeds() {
+			Expect(before["demo-nats-"+name]).To(And(HaveLen(2), HaveKey("nkey"), HaveKeyWithValue("ca.crt", before["demo-nats-ca"]["ca.crt"])))
+		}
+		Expect(before["demo-nats-server"]).To(And(HaveLen(4), HaveKey("identities.conf"), HaveKey("tls.crt"), HaveKey("tls.key"), HaveKey("ca.crt")),
+			"and not the key of the authority")
+		again := run(ctx, "--no-headers")
+		Expect(strings.Count(again.out, " kept ")).To(Equal(len(seeds()) + 2))
+		Expect(again.out).To(ContainSubstring("secret/" + namespace + "/demo-nats-watcher"))
+		Expect(secrets(ctx)).To(Equal(before))
+	})
+
+	It("are made anew where one was removed, with all that depends on it", func(ctx SpecContext) {
+		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
+		before := secrets(ctx)
+		for _, name := range []string{"demo-nats-viewer", "demo-nats-ca"} {
+			Expect(client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+		}
+		Expect(run(ctx).out).To(And(MatchRegexp(`viewer +made`), MatchRegexp(`writer +kept`), MatchRegexp(`ca +made`), MatchRegexp(`tls +renewed`)))
+		after := secrets(ctx)
+		Expect(after["demo-nats-viewer"]["nkey"]).NotTo(Equal(before["demo-nats-viewer"]["nkey"]))
+		Expect(after["demo-nats-writer"]["nkey"]).To(Equal(before["demo-nats-writer"]["nkey"]))
+		Expect(after["demo-nats-server"]["identities.conf"]).NotTo(Equal(before["demo-nats-server"]["identities.conf"]))
+		for name := range after {
+			Expect(after[name]["ca.crt"]).To(Equal(after["demo-nats-ca"]["ca.crt"]), name)
+		}
+	})
+
+	It("are the same for all who begin at once", func(ctx SpecContext) {
+		// What a first run would wait for.
+		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
+		for name := range secrets(ctx) {
+			Expect(client.CoreV1().Secrets(namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+		}
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				defer GinkgoRecover()
+				Expect(run(ctx).err).To(BeEmpty())
+			})
+		}
+		group.Wait()
+		before := secrets(ctx)
+		Expect(strings.Count(run(ctx, "--no-headers").out, " kept ")).To(Equal(len(seeds()) + 2))
+		Expect(secrets(ctx)).To(Equal(before))
+	})
+
+	It("need the right to make them, and say so in one sentence", func(ctx SpecContext) {
+		r := runAs(ctx, "curlctl", time.Now, "identities", "--kubeconfig", kubeconfig, "--secrets", "default")
+		Expect(r.code).To(Equal(4))
+		Expect(r.err).To(And(ContainSubstring("read Secret default/curl-me-that-nats-"), ContainSubstring("forbidden")))
+		Expect(strings.Count(r.err, "\n")).To(Equal(1))
+	})
+})
+
+// account creates a service account with the least rights, and returns a
+// kubeconfig with its token.
+func account(ctx context.Context, client kubernetes.Interface, config *rest.Config, namespace string) string {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Name: "identities", Namespace: namespace}
+	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	names := []string{"demo-nats-ca", "demo-nats-server"}
+	for _, name := range seeds() {
+		names = append(names, "demo-nats-"+name)
+	}
+	_, err = client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "update"}, ResourceNames: names},
+	}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: meta.Name, Namespace: namespace}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, meta.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+
+	file := clientcmdapi.NewConfig()
+	file.Clusters["c"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}
+	file.AuthInfos["a"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "a"}
+	file.CurrentContext = "x"
+	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(clientcmd.WriteToFile(*file, path)).To(Succeed())
+	return path
+}

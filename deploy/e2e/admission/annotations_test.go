@@ -1,0 +1,107 @@
+package admission_test
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+// numbered returns n pairs.
+func numbered(n int) string {
+	pairs := make([]string, n)
+	for i := range pairs {
+		pairs[i] = fmt.Sprintf("key-%d=a.example.com/%d", i, i)
+	}
+	return strings.Join(pairs, "\n")
+}
+
+var _ = Describe("The policy of annotations", Ordered, func() {
+	var api corev1client.ConfigMapInterface
+	BeforeAll(func(ctx SpecContext) {
+		namespace := env.Cluster.Namespace(ctx)
+		install(ctx, render(ctx, namespace, []string{"admission-annotations.yaml"}, "admissionPolicies.annotations.enabled=true"))
+		api = env.Cluster.Client.CoreV1().ConfigMaps(namespace)
+		Eventually(ctx, func() error { return try(ctx, api, "not correct") }).ShouldNot(Succeed(), "the policy is in force")
+	})
+
+	grammar, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		panic(err) // cannot be: they are the defaults
+	}
+
+	DescribeTable("lets pass what the watcher accepts", func(ctx SpecContext, value string) {
+		_, err := grammar.Parse(map[string]string{annotation.DefaultKey: value})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(try(ctx, api, value)).To(Succeed())
+	},
+		Entry("a pair", "mydata=data.example.com"),
+		Entry("a URL", "mydata=https://data.example.com:8443/a/b?c=d=e#f"),
+		Entry("a scheme in capitals", "mydata=HTTP://data.example.com"),
+		Entry("several, on lines", "\n  a=x.example.com\n\tb=y.example.com/%20?q=a@b\n"),
+		Entry("other white space", "a=x.example.com\u00a0b=y.example.com\u2003c=z.example.com"),
+		Entry("one label", "a=localhost"),
+		Entry("a port", "a=localhost:8080/x://y"),
+		Entry("an address", "a=http://[2001:db8::1]:80/"),
+		Entry("an address with a zone", "a=http://[fe80::1%25eth0]/"),
+		Entry("an underscore", "a=_srv.a-b.example.com."),
+		Entry("dots in a key", ".a..b-C_d.txt=x.example.com"),
+		Entry("a long key", strings.Repeat("k", 253)+"=x.example.com"),
+		Entry("a long URL", "a=https://x.example.com/"+strings.Repeat("y", annotation.MaxURLBytes-len("https://x.example.com/"))),
+		Entry("many", numbered(annotation.MaxPairs)),
+	)
+
+	DescribeTable("refuses what the watcher refuses, in its words", func(ctx SpecContext, value string) {
+		_, wrong := grammar.Parse(map[string]string{annotation.DefaultKey: value})
+		Expect(wrong).To(HaveOccurred())
+		err := try(ctx, api, value)
+		Expect(err).To(MatchError(apierrors.IsInvalid, "is invalid"))
+		said := wrong.Error()
+		if strings.ContainsAny(value, "?#@\n\u00e9") {
+			said = "annotation value '…' does not match expected format key=url"
+			Expect(err).NotTo(MatchError(ContainSubstring("secret")))
+		}
+		Expect(err).To(MatchError(ContainSubstring(said)))
+	},
+		Entry("two words", "not correct"),
+		Entry("nothing", ""),
+		Entry("white space", "  "),
+		Entry("no key", "=https://a.example.com"),
+		Entry("no URL", "mydata="),
+		Entry("an illegal key", "my/data=a.example.com"),
+		Entry("the parent", "..=a.example.com"),
+		Entry("below the parent", "..a=a.example.com"),
+		Entry("the directory", ".=a.example.com"),
+		Entry("a key twice", "a=x.example.com a=y.example.com"),
+		Entry("another scheme", "a=ftp://x.example.com"),
+		Entry("a scheme alone", "a=https://"),
+		Entry("no port", "a=x.example.com:"),
+		Entry("a word for a port", "a=x.example.com:http"),
+		Entry("a password", "a=https://user:secret@x.example.com"),
+		Entry("a query without a host", "a=https://?secret"),
+		Entry("no ASCII", "a=https://\u00e9.example.com"),
+		Entry("one that is wrong of many", numbered(100)+"\nwrong"),
+		Entry("a long URL", "a=https://x.example.com/"+strings.Repeat("y", annotation.MaxURLBytes)),
+		Entry("too many", numbered(annotation.MaxPairs+1)),
+	)
+
+	It("leaves alone what was there before", func(ctx SpecContext) {
+		Expect(try(ctx, api, "a=x.example.com")).To(Succeed())
+		cm, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "plain-"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred(), "without an annotation")
+		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations(annotation.LegacyKey, "not correct")), metav1.PatchOptions{})
+		Expect(err).To(MatchError(apierrors.IsInvalid, "is invalid"), "in the other spelling")
+		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations(annotation.DefaultKey, "a=x.example.com", annotation.LegacyKey, "not correct")), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred(), "the first spelling counts alone")
+		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred(), "a change elsewhere")
+	})
+})

@@ -1,0 +1,128 @@
+package admission_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+const (
+	chart   = "../../chart"
+	release = "curl-me-that"
+)
+
+// render returns the objects of templates of the chart.
+func render(ctx context.Context, namespace string, templates []string, set ...string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	program := os.Getenv("HELM")
+	Expect(program).NotTo(BeEmpty(), "set HELM to the program, or run `make test-acceptance`")
+	args := []string{"template", release, chart, "--namespace", namespace}
+	for _, t := range templates {
+		args = append(args, "--show-only", "templates/"+t)
+	}
+	for _, s := range set {
+		args = append(args, "--set", s)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	Expect(err).NotTo(HaveOccurred(), said.String())
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		Expect(err).NotTo(HaveOccurred())
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+}
+
+// install creates objects for as long as the spec lasts.
+func install(ctx context.Context, objects []*unstructured.Unstructured) {
+	GinkgoHelper()
+	apply(ctx, env.Cluster.Config, objects)
+	DeferCleanup(func(ctx SpecContext) { remove(ctx, env.Cluster.Config, objects) })
+}
+
+// apply creates objects, and remove deletes them.
+func apply(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) {
+	GinkgoHelper()
+	for _, o := range objects {
+		_, err := resource(config, o).Create(ctx, o, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
+	}
+}
+
+func remove(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) {
+	GinkgoHelper()
+	for _, o := range objects {
+		Expect(resource(config, o).Delete(ctx, o.GetName(), metav1.DeleteOptions{})).To(Succeed())
+	}
+}
+
+// resource is where an object is kept.
+func resource(config *rest.Config, o *unstructured.Unstructured) dynamic.ResourceInterface {
+	GinkgoHelper()
+	client, err := dynamic.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	if o.GetNamespace() != "" {
+		return client.Resource(plural).Namespace(o.GetNamespace())
+	}
+	return client.Resource(plural)
+}
+
+// only keeps objects of some kinds.
+func only(objects []*unstructured.Unstructured, keep func(schema.GroupVersionKind, string) bool) []*unstructured.Unstructured {
+	var kept []*unstructured.Unstructured
+	for _, o := range objects {
+		if keep(o.GroupVersionKind(), o.GetName()) {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}
+
+// writer installs the account of the writer and its rights, as the chart has
+// them, and returns it. With the policy it returns when that is in force.
+func writer(ctx context.Context, namespace string, policy bool) *world.Account {
+	GinkgoHelper()
+	objects := render(ctx, namespace, []string{"serviceaccounts.yaml", "rbac.yaml"})
+	install(ctx, only(objects, func(kind schema.GroupVersionKind, name string) bool {
+		return strings.HasSuffix(name, "-writer") && kind.Kind != "Role" && kind.Kind != "RoleBinding"
+	}))
+	account := env.Cluster.ExistingAccount(ctx, namespace, release+"-writer")
+	if !policy {
+		return account
+	}
+	install(ctx, render(ctx, namespace, []string{"admission-writer.yaml"}))
+	// Elsewhere, since a world looks at all that happens in its namespace.
+	probe := create(ctx, env.Cluster.Namespace(ctx), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}})
+	Eventually(ctx, func() error {
+		return patch(ctx, account, probe, `{"data":{"probe":"x"}}`)
+	}).Should(MatchError(ContainSubstring("the writer leaves ConfigMaps without the annotation alone")), "the policy is in force")
+	return account
+}

@@ -1,0 +1,104 @@
+package admission_test
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// digest of a body that nobody looks at.
+var digest = strings.Repeat("ab", 32)
+
+// reporting returns a status that tells of keys that were written, and of one
+// that was not.
+func reporting(keys ...string) string {
+	s := status.Status{Keys: map[string]status.Entry{"exists": {Error: "KeyExists"}}}
+	for _, key := range keys {
+		s.Keys[key] = status.Entry{
+			URL: `https://a.example.com/"theirs":{"url":"x","sha256":"` + digest + `"}?{}`, SHA256: digest, Size: 7, ETag: `"x"`,
+			Fence: status.Fence{Epoch: 1, Seq: 7},
+		}
+	}
+	return s.String()
+}
+
+// trait is what is special about an object.
+type trait func(*corev1.ConfigMap)
+
+// asking is a ConfigMap that asks for mine and two, and for exists, which was
+// there before. It was asked for old, too. Everything else is somebody else's.
+func asking(traits ...trait) *corev1.ConfigMap {
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "asking-",
+			Labels:       map[string]string{"app": "x"},
+			Finalizers:   []string{"example.com/held"},
+			Annotations: map[string]string{
+				annotation.DefaultKey: "mine=https://a.example.com/?theirs=1 \n\t two=b.example.com\n  exists=c.example.com ",
+				annotation.LegacyKey:  "legacy=https://a.example.com",
+				annotation.StatusKey:  reporting("mine", "old", "oldbin"),
+				"example.com/other":   "other",
+			},
+		},
+		Data:       map[string]string{"mine": "m", "old": "o", "exists": "e", "theirs": "t", "legacy": "l"},
+		BinaryData: map[string][]byte{"bin": {0xff}, "oldbin": {0xfe}},
+	}
+	for _, t := range traits {
+		t(cm)
+	}
+	return cm
+}
+
+func without(key string) trait {
+	return func(cm *corev1.ConfigMap) { delete(cm.Annotations, key) }
+}
+
+func with(key, value string) trait {
+	return func(cm *corev1.ConfigMap) { cm.Annotations[key] = value }
+}
+
+func named(namespace, name string) trait {
+	return func(cm *corev1.ConfigMap) { cm.Namespace, cm.Name, cm.GenerateName = namespace, name, "" }
+}
+
+// create creates an object for as long as the spec lasts.
+func create(ctx context.Context, namespace string, cm *corev1.ConfigMap) *corev1.ConfigMap {
+	GinkgoHelper()
+	if cm.Namespace != "" {
+		namespace = cm.Namespace
+	}
+	api := env.Cluster.Client.CoreV1().ConfigMaps(namespace)
+	created, err := api.Create(ctx, cm, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) {
+		_, err := api.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(api.Delete(ctx, created.Name, metav1.DeleteOptions{})).To(Succeed())
+	})
+	return created
+}
+
+// patch changes an object as an account, in the way of the writer.
+func patch(ctx context.Context, as *world.Account, cm *corev1.ConfigMap, body string) error {
+	_, err := as.Client.CoreV1().ConfigMaps(cm.Namespace).Patch(ctx, cm.Name, types.StrategicMergePatchType, []byte(body),
+		metav1.PatchOptions{FieldManager: annotation.FieldManager})
+	return err
+}
+
+// try tells whether an object with that annotation could be created.
+func try(ctx context.Context, api corev1client.ConfigMapInterface, value string) error {
+	_, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "try-", Annotations: map[string]string{annotation.DefaultKey: value},
+	}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
