@@ -27,12 +27,14 @@ func EnvName(flag string) string {
 // Execute runs a command until it ends or a signal ends it, and returns the
 // exit code. The first SIGINT or SIGTERM cancels the context of the command,
 // which then drains; the second ends the process at once with 128 plus the
-// signal's number. An error is printed as one sentence.
+// signal's number. An error is printed as one sentence. A command with the flag
+// --listen gets a subcommand healthcheck.
 func Execute(cmd *cobra.Command) int {
 	// net/http prints what a server says out of turn to the standard logger.
 	log.SetOutput(io.Discard)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.Version = BuildVersion()
+	addHealthcheck(cmd)
 	describeEnv(cmd)
 	cmd.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return applyEnv(c.Flags()) }
 
