@@ -4,14 +4,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"strings"
 	"sync"
 )
 
-// Page is one URL of a server. Its methods may be called from several
+// Page is one URL of a site. Its methods may be called from several
 // goroutines.
 type Page struct {
-	server *Server
-	path   string
+	site *Site
+	path string
 
 	mu          sync.Mutex
 	status      int
@@ -27,21 +28,24 @@ type Page struct {
 // ServerText is what pages say beside an error. It must show up nowhere.
 const ServerText = "the server's own words"
 
-func newPage(s *Server, path string) *Page {
-	return &Page{server: s, path: path, status: http.StatusNotFound, good: map[[sha256.Size]byte]struct{}{}}
+func newPage(s *Site, path string) *Page {
+	return &Page{site: s, path: path, status: http.StatusNotFound, good: map[[sha256.Size]byte]struct{}{}}
 }
 
-// URL of the page, by the name localhost.
-func (p *Page) URL() string {
-	scheme := "http://"
-	if p.server.server.TLS != nil {
-		scheme = "https://"
-	}
-	return scheme + p.Bare()
-}
+// URL of the page.
+func (p *Page) URL() string { return p.site.base + p.path }
 
 // Bare is the URL without its scheme.
-func (p *Page) Bare() string { return p.server.Address() + p.path }
+func (p *Page) Bare() string { return bare(p.URL()) }
+
+// bare returns a URL without its scheme.
+func bare(url string) string {
+	_, rest, _ := strings.Cut(url, "://")
+	return rest
+}
+
+// portOf returns the port of an address.
+func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
 // Says lets the page answer 200 and a text.
 func (p *Page) Says(text string) *Page { return p.Serves([]byte(text)) }
@@ -124,7 +128,8 @@ func (p *Page) served(body []byte) bool {
 	return ok
 }
 
-func (p *Page) serve(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP counts the request and answers it as the page was told.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.hits++
 	h := p.held

@@ -4,43 +4,36 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
-	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"sync"
 )
 
-// Server answers on 127.0.0.1. Its methods may be called from several
+// Server serves a Site on 127.0.0.1. Its methods may be called from several
 // goroutines.
 type Server struct {
+	*Site
 	server *httptest.Server
-
-	mu    sync.Mutex
-	pages map[string]*Page
 }
 
 // Start runs a server that speaks plain HTTP.
-func Start() *Server { return start((*httptest.Server).Start) }
+func Start() *Server { return start("http://", (*httptest.Server).Start) }
 
 // StartTLS runs a server that speaks HTTPS with a certificate of its own.
-func StartTLS() *Server { return start((*httptest.Server).StartTLS) }
+func StartTLS() *Server { return start("https://", (*httptest.Server).StartTLS) }
 
-func start(run func(*httptest.Server)) *Server {
-	s := &Server{pages: map[string]*Page{}}
+func start(scheme string, run func(*httptest.Server)) *Server {
+	s := &Server{Site: NewSite("")}
 	s.server = httptest.NewUnstartedServer(s)
+	s.base = scheme + "localhost:" + portOf(s.server.Listener.Addr().String())
 	run(s.server)
 	return s
 }
 
 // Close ends the server; requests that are held are let go.
 func (s *Server) Close() {
-	s.mu.Lock()
-	for _, p := range s.pages {
-		p.release()
-	}
-	s.mu.Unlock()
+	s.release()
 	s.server.CloseClientConnections()
 	s.server.Close()
 }
@@ -53,13 +46,7 @@ func (s *Server) Certificate() []byte {
 }
 
 // Address is the host and port, by the name localhost.
-func (s *Server) Address() string {
-	u, err := url.Parse(s.server.URL)
-	if err != nil {
-		return ""
-	}
-	return "localhost:" + u.Port()
-}
+func (s *Server) Address() string { return bare(s.base) }
 
 // PageByAddress is the URL of a page without a scheme, by the server's address
 // in place of its name; certificates of StartTLS are for addresses.
@@ -67,37 +54,9 @@ func (s *Server) PageByAddress(path string) string { return s.server.Listener.Ad
 
 // Port of the server.
 func (s *Server) Port() int {
-	u, err := url.Parse(s.server.URL)
-	if err != nil {
-		return 0
-	}
-	port, _ := strconv.Atoi(u.Port())
+	port, _ := strconv.Atoi(portOf(s.Address()))
 	return port
 }
-
-// Page returns the page at a path such as /joke; at first it answers 404.
-func (s *Server) Page(path string) *Page {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.pages[path]
-	if p == nil {
-		p = newPage(s, path)
-		s.pages[path] = p
-	}
-	return p
-}
-
-// Pages returns n pages that each say something else.
-func (s *Server) Pages(n int) []*Page {
-	pages := make([]*Page, n)
-	for i := range pages {
-		pages[i] = s.Page(fmt.Sprintf("/page/%d", i)).Says(fmt.Sprintf("body %d", i))
-	}
-	return pages
-}
-
-// ServeHTTP answers for the page at the path.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.Page(r.URL.Path).serve(w, r) }
 
 // Served tells whether the server has ever answered a GET of that URL with 200
 // and that body.
@@ -110,21 +69,8 @@ func (s *Server) Served(rawURL string, body []byte) bool {
 	if path == "" {
 		path = "/"
 	}
-	s.mu.Lock()
-	p := s.pages[path]
-	s.mu.Unlock()
+	p := s.Find(path)
 	return p != nil && p.served(body)
-}
-
-// Hits returns how many requests came for all pages together.
-func (s *Server) Hits() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sum := 0
-	for _, p := range s.pages {
-		sum += p.Hits()
-	}
-	return sum
 }
 
 // held tells when a held request may go on.

@@ -1,0 +1,11 @@
+// Command origin is a web server to try curl-me-that with: some pages for
+// people, and pages that a test outside tells what to answer.
+package main
+
+import (
+	"os"
+
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+func main() { os.Exit(service.Execute(command())) }

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+)
+
+func TestOrigin(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "command origin")
+}
+
+var _ = Describe("The front of the origin", func() {
+	ask := func(front http.Handler, path string) (int, string) {
+		answer := httptest.NewRecorder()
+		front.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+		body, err := io.ReadAll(answer.Body)
+		Expect(err).NotTo(HaveOccurred())
+		return answer.Code, string(body)
+	}
+
+	DescribeTable("has pages for people", func(path string, status int, words string) {
+		code, body := ask(front(origin.NewSite("")), path)
+		Expect(code).To(Equal(status))
+		Expect(body).To(MatchRegexp(words))
+	},
+		Entry(nil, "/", 200, "/joke"),
+		Entry(nil, "/joke", 200, "."),
+		Entry(nil, "/minute", 200, `^\d\d:\d\d UTC\n$`),
+		Entry(nil, "/pixel.gif", 200, "^GIF89a"),
+		Entry(nil, "/teapot", 418, "short and stout"),
+		Entry(nil, "/nothing", 404, "not found"),
+	)
+
+	It("has a page with moods, one of three good", func() {
+		front := front(origin.NewSite(""))
+		codes := []int{}
+		for range 6 {
+			code, _ := ask(front, "/moody")
+			codes = append(codes, code)
+		}
+		Expect(codes).To(Equal([]int{503, 503, 200, 503, 503, 200}))
+	})
+
+	It("answers 304 to who knows the minute", func() {
+		front := front(origin.NewSite(""))
+		Eventually(func() int { // unless the minute ends in between
+			first := httptest.NewRecorder()
+			front.ServeHTTP(first, httptest.NewRequest(http.MethodGet, "/minute", http.NoBody))
+			request := httptest.NewRequest(http.MethodGet, "/minute", http.NoBody)
+			request.Header.Set("If-None-Match", first.Header().Get("ETag"))
+			second := httptest.NewRecorder()
+			front.ServeHTTP(second, request)
+			return second.Code
+		}).Should(Equal(304))
+	})
+
+	It("lets a page that a test has named go first, and adds none by itself", func() {
+		site := origin.NewSite("")
+		front := front(site)
+		site.Page("/joke").Says("no joke")
+		_, body := ask(front, "/joke")
+		Expect(body).To(Equal("no joke"))
+		for _, path := range []string{"/a", "/b", "/"} {
+			ask(front, path)
+		}
+		Expect(site.Len()).To(Equal(1))
+		Expect(site.Page("/joke").Hits()).To(Equal(1))
+	})
+})

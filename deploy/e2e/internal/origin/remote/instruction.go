@@ -1,0 +1,46 @@
+package remote
+
+import "net/http"
+
+// Instruction is what a page is told to do: the body of PUT /pages/PATH.
+type Instruction struct {
+	// Status to answer, from 200 to 599.
+	Status int `json:"status"`
+	// Body to answer with a status of 200, of at most MaxBody bytes; base64 in
+	// JSON.
+	Body []byte `json:"body,omitempty"`
+	// Tagged lets the page send an ETag, and answer 304 to who knows it. It
+	// cannot be taken back.
+	Tagged bool `json:"tagged,omitempty"`
+	// Held lets requests wait for an answer until an instruction is not held.
+	Held bool `json:"held,omitempty"`
+}
+
+// Count is what a page has seen: the answer to GET /pages/PATH.
+type Count struct {
+	// Hits is how many requests came, Waiting how many are being held, and
+	// NotModified how many were answered 304.
+	Hits        int `json:"hits"`
+	Waiting     int `json:"waiting"`
+	NotModified int `json:"notModified"`
+}
+
+const (
+	// MaxBody is the largest body of a page in bytes: twice what a ConfigMap
+	// holds.
+	MaxBody = 2 << 20
+	// MaxPages is how many pages an origin keeps.
+	MaxPages = 10_000
+	// maxRequest has room for a body in base64.
+	maxRequest = MaxBody/3*4 + 4096
+)
+
+func (i Instruction) valid() string {
+	switch {
+	case i.Status < http.StatusOK || i.Status > 599:
+		return "status must be from 200 to 599"
+	case len(i.Body) > MaxBody:
+		return "body is larger than 2 MiB"
+	}
+	return ""
+}

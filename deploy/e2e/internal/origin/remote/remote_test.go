@@ -1,0 +1,114 @@
+package remote_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
+)
+
+func TestRemote(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Remote origin")
+}
+
+// serve runs an origin with its two addresses, and returns a hold on it.
+func serve() (hold *remote.Origin, control *httptest.Server) {
+	site := origin.NewSite("")
+	pages := httptest.NewServer(site)
+	DeferCleanup(pages.Close)
+	control = httptest.NewServer(remote.Handler(site))
+	DeferCleanup(control.Close)
+	return remote.New(http.DefaultClient, control.URL+"/", pages.URL+"/", "/run/"), control
+}
+
+func get(url, known string) (status int, body, tag string) {
+	GinkgoHelper()
+	request, err := http.NewRequest(http.MethodGet, url, http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	if known != "" {
+		request.Header.Set("If-None-Match", known)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return answer.StatusCode, string(text), answer.Header.Get("ETag")
+}
+
+var _ = Describe("An origin that runs elsewhere", func() {
+	It("answers as it is told, and counts", func(ctx SpecContext) {
+		hold, _ := serve()
+		page := hold.Page("/a/b").Tagged()
+		Expect(page.Count(ctx)).To(Equal(remote.Count{}))
+		Expect(page.Says(ctx, "hello")).To(Succeed())
+		status, body, tag := get(page.URL(), "")
+		Expect(status).To(Equal(200))
+		Expect(body).To(Equal("hello"))
+		status, body, _ = get(page.URL(), tag)
+		Expect(status).To(Equal(304))
+		Expect(body).To(BeEmpty())
+		Expect(page.Fails(ctx, 503)).To(Succeed())
+		status, body, _ = get(page.URL(), "")
+		Expect(status).To(Equal(503))
+		Expect(body).To(Equal(origin.ServerText))
+		Expect(page.Count(ctx)).To(Equal(remote.Count{Hits: 3, NotModified: 1}))
+	})
+
+	It("holds requests until it is told to let them go", func(ctx SpecContext) {
+		hold, _ := serve()
+		page := hold.Page("/slow")
+		Expect(page.Hold(ctx)).To(Succeed())
+		answered := make(chan string)
+		go func() {
+			defer GinkgoRecover()
+			_, body, _ := get(page.URL(), "")
+			answered <- body
+		}()
+		Eventually(ctx, func() (remote.Count, error) { return page.Count(ctx) }).Should(Equal(remote.Count{Hits: 1, Waiting: 1}))
+		Expect(page.Says(ctx, "at last")).To(Succeed())
+		Expect(page.Release(ctx)).To(Succeed())
+		Eventually(answered).Should(Receive(Equal("at last")))
+		Expect(page.Count(ctx)).To(Equal(remote.Count{Hits: 1}))
+	})
+
+	It("remembers what it was told to give, and forgets its pages", func(ctx SpecContext) {
+		hold, _ := serve()
+		page := hold.Page("/bytes")
+		Expect(page.Serves(ctx, []byte{0, 0xff})).To(Succeed())
+		Expect(page.Says(ctx, "text")).To(Succeed())
+		Expect(hold.Served(page.URL(), []byte{0, 0xff})).To(BeTrue())
+		Expect(hold.Served(page.URL(), []byte("text"))).To(BeTrue())
+		Expect(hold.Served(page.URL(), []byte("never"))).To(BeFalse())
+		Expect(hold.Served(page.URL()+"x", []byte("text"))).To(BeFalse())
+		Expect(hold.Forget(ctx)).To(Succeed())
+		status, _, _ := get(page.URL(), "")
+		Expect(status).To(Equal(404))
+	})
+
+	DescribeTable("refuses what is no instruction", func(body, sentence string) {
+		_, control := serve()
+		request, err := http.NewRequest(http.MethodPut, control.URL+"/pages/x", strings.NewReader(body))
+		Expect(err).NotTo(HaveOccurred())
+		answer, err := http.DefaultClient.Do(request)
+		Expect(err).NotTo(HaveOccurred())
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(answer.StatusCode).To(Equal(400))
+		Expect(string(text)).To(ContainSubstring(sentence))
+	},
+		Entry("nothing", "", "this is no instruction"),
+		Entry("an unknown field", `{"status":200,"exec":"rm"}`, "unknown field"),
+		Entry("no status", `{}`, "status must be from 200 to 599"),
+		Entry("too much", `{"status":200,"body":"`+strings.Repeat("A", 4<<20)+`"}`, "too large"),
+	)
+})

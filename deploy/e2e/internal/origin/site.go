@@ -1,0 +1,93 @@
+package origin
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Site is a set of pages, to be served by whom it may. Its methods may be
+// called from several goroutines.
+type Site struct {
+	// base is the URL of the site without a path, such as http://localhost:80.
+	base string
+
+	mu    sync.Mutex
+	pages map[string]*Page
+}
+
+// NewSite returns a site without pages whose URLs begin with base.
+func NewSite(base string) *Site { return &Site{base: base, pages: map[string]*Page{}} }
+
+// Page returns the page at a path such as /joke; at first it answers 404.
+func (s *Site) Page(path string) *Page {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pages[path]
+	if p == nil {
+		p = newPage(s, path)
+		s.pages[path] = p
+	}
+	return p
+}
+
+// Find returns the page at a path; nil: nobody has named it yet.
+func (s *Site) Find(path string) *Page {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pages[path]
+}
+
+// Len returns the number of pages.
+func (s *Site) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pages)
+}
+
+// Forget removes the page at a path and all below it; requests that are held
+// there are let go.
+func (s *Site) Forget(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	below := strings.TrimSuffix(path, "/") + "/"
+	for name, p := range s.pages {
+		if name == path || strings.HasPrefix(name, below) {
+			p.release()
+			delete(s.pages, name)
+		}
+	}
+}
+
+// release lets all requests go that are held.
+func (s *Site) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pages {
+		p.release()
+	}
+}
+
+// Pages returns n pages that each say something else.
+func (s *Site) Pages(n int) []*Page {
+	pages := make([]*Page, n)
+	for i := range pages {
+		pages[i] = s.Page(fmt.Sprintf("/page/%d", i)).Says(fmt.Sprintf("body %d", i))
+	}
+	return pages
+}
+
+// ServeHTTP answers for the page at the path.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.Page(r.URL.Path).ServeHTTP(w, r) }
+
+// Hits returns how many requests came for all pages together.
+func (s *Site) Hits() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sum := 0
+	for _, p := range s.pages {
+		sum += p.Hits()
+	}
+	return sum
+}
