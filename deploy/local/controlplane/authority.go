@@ -28,10 +28,10 @@ type authority struct {
 }
 
 // openAuthority loads the certificates of an earlier run, so that what it signed
-// stays valid, or makes new ones.
-func openAuthority(h home) (*authority, error) {
+// stays valid, or makes new ones for an API server that is known by the hosts, too.
+func openAuthority(h home, hosts ...string) (*authority, error) {
 	if _, err := os.Stat(h.path(pkiDir)); err != nil {
-		if err := createPKI(h); err != nil {
+		if err := createPKI(h, hosts...); err != nil {
 			return nil, fmt.Errorf("create certificates: %w", err)
 		}
 	}

@@ -28,18 +28,19 @@ func (c *ControlPlane) UserKubeconfig(name string, groups ...string) (string, er
 	return path, c.writeKubeconfig(path, name, groups...)
 }
 
-// writeKubeconfig puts the certificates into the file, so that it can be copied.
 func (c *ControlPlane) writeKubeconfig(path, user string, groups ...string) error {
-	certificate, key, err := c.authority.issue(clientTemplate(user, groups...))
+	return c.authority.writeKubeconfig(path, c.server(), user, groups...)
+}
+
+// writeKubeconfig puts the certificates into the file, so that it can be copied.
+func (a *authority) writeKubeconfig(path, server, user string, groups ...string) error {
+	certificate, key, err := a.issue(clientTemplate(user, groups...))
 	if err != nil {
 		return fmt.Errorf("make a client certificate for %s: %w", user, err)
 	}
 	const cluster = "local"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[cluster] = &clientcmdapi.Cluster{
-		Server:                   c.server(),
-		CertificateAuthorityData: c.authority.pem,
-	}
+	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: a.pem}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key}
 	config.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
 	config.CurrentContext = cluster

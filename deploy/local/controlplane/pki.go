@@ -7,7 +7,7 @@ import (
 
 // createPKI writes all certificates and keys of a control plane, or none: it
 // fills a folder beside the final one and renames that.
-func createPKI(h home) error {
+func createPKI(h home, hosts ...string) error {
 	scratch := h.path(pkiDir + ".new")
 	if err := os.RemoveAll(scratch); err != nil {
 		return err
@@ -15,7 +15,7 @@ func createPKI(h home) error {
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return err
 	}
-	files, err := newPKI()
+	files, err := newPKI(hosts...)
 	if err != nil {
 		return err
 	}
@@ -27,8 +27,9 @@ func createPKI(h home) error {
 	return os.Rename(scratch, h.path(pkiDir))
 }
 
-// newPKI returns the content of each file by its name.
-func newPKI() (map[string][]byte, error) {
+// newPKI returns the content of each file by its name. The API server is known
+// by the hosts, too.
+func newPKI(hosts ...string) (map[string][]byte, error) {
 	key, err := newKey()
 	if err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ func newPKI() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	serving, servingPrivate, err := ca.issue(servingTemplate())
+	serving, servingPrivate, err := ca.issue(servingTemplate(hosts...))
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,11 @@ import (
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "control-plane",
-		Short:         "Run a real etcd and kube-apiserver on this machine",
+		Short:         "Run a real etcd and kube-apiserver on this machine, or give programs access to one that runs elsewhere",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newExec(), newAssets())
+	root.AddCommand(newExec(), newAssets(), newPrepare(), newGrant(), newAdopt(), newHealthcheck())
 	return root
 }
 

@@ -1,0 +1,157 @@
+package access_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+)
+
+func TestAccess(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Access")
+}
+
+// manifests of docker compose.
+const manifests = "../../../docker/manifests"
+
+var kubeconfig string
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	if kubeconfig = os.Getenv("KUBECONFIG"); kubeconfig != "" {
+		return
+	}
+	plane, err := controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(plane.Stop)
+	kubeconfig = plane.Kubeconfig()
+})
+
+func client(config *clientcmdapi.Config) kubernetes.Interface {
+	GinkgoHelper()
+	rest, err := access.ClientConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	c, err := kubernetes.NewForConfig(rest)
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+var _ = Describe("Access", func() {
+	It("is what the manifests of docker compose grant, and no more", func(ctx SpecContext) {
+		administrator, err := access.Load(kubeconfig, "")
+		Expect(err).NotTo(HaveOccurred())
+		config, err := access.ClientConfig(administrator)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(access.Ready(ctx, config)).To(Succeed())
+		for range 2 { // what is there is brought up to date
+			applied, err := access.Apply(ctx, config, []string{manifests})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(applied).To(ContainElements("Namespace/curl-me-that", "ServiceAccount/watcher", "ClusterRole/curl-me-that-writer", "ConfigMap/joke"))
+		}
+
+		as := map[string]kubernetes.Interface{}
+		for _, name := range []string{"watcher", "writer"} {
+			own, err := access.Account(ctx, administrator, "curl-me-that", name)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(own.AuthInfos).To(HaveLen(1))
+			as[name] = client(own)
+		}
+		tries := map[string]func(context.Context, kubernetes.Interface) error{
+			"list ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
+				_, err := c.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
+				return err
+			},
+			"patch ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
+				_, err := c.CoreV1().ConfigMaps("default").Patch(ctx, "joke", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+				return err
+			},
+			"create ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
+				_, err := c.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "forbidden"}}, metav1.CreateOptions{})
+				return err
+			},
+			"delete ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
+				return c.CoreV1().ConfigMaps("default").Delete(ctx, "joke", metav1.DeleteOptions{})
+			},
+			"list Secrets": func(ctx context.Context, c kubernetes.Interface) error {
+				_, err := c.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
+				return err
+			},
+		}
+		allowed := map[string][]string{"watcher": {"list ConfigMaps"}, "writer": {"patch ConfigMaps"}}
+		for name, c := range as {
+			for what, try := range tries {
+				if slices.Contains(allowed[name], what) {
+					Eventually(func() error { return try(ctx, c) }).Should(Succeed(), "%s: %s", name, what)
+				} else {
+					Expect(try(ctx, c)).To(MatchError(apierrors.IsForbidden, "forbidden"), "%s: %s", name, what)
+				}
+			}
+		}
+	})
+
+	It("is refused with one sentence where there can be none", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		write := func(text string) string {
+			path := filepath.Join(dir, "kubeconfig")
+			Expect(os.WriteFile(path, []byte(text), 0o600)).To(Succeed())
+			return path
+		}
+		_, err := access.Load(filepath.Join(dir, "nowhere"), "")
+		Expect(err).To(MatchError(os.ErrNotExist))
+		_, err = access.Load(write(`{"apiVersion":"v1","kind":"Config"}`), "")
+		Expect(err).To(MatchError(access.ErrNoContext))
+		plugin := write(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"k","cluster":{"server":"https://k"}}],
+			"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"login","interactiveMode":"Never"}}}],
+			"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`)
+		_, err = access.Load(plugin, "")
+		Expect(err).To(MatchError(access.ErrPlugin))
+		administrator, err := access.Load(kubeconfig, "")
+		Expect(err).NotTo(HaveOccurred())
+		_, err = access.Account(ctx, administrator, "default", "nobody")
+		Expect(err).To(MatchError(ContainSubstring("request a token of service account default/nobody")))
+	})
+
+	It("is written for the owner of the folder alone, and can be moved", func() {
+		administrator, err := access.Load(kubeconfig, "")
+		Expect(err).NotTo(HaveOccurred())
+		path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		for range 2 {
+			Expect(access.Write(access.At(administrator, "https://elsewhere:6443"), path)).To(Succeed())
+		}
+		info, err := os.Stat(path)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)))
+		moved, err := access.Load(path, "")
+		Expect(err).NotTo(HaveOccurred())
+		config, err := access.ClientConfig(moved)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(config.Host).To(Equal("https://elsewhere:6443"))
+		if os.Getuid() != 0 {
+			Skip("only root can give a file to somebody else")
+		}
+		Expect(os.Chown(filepath.Dir(path), 65532, 65532)).To(Succeed())
+		Expect(access.Write(administrator, path)).To(Succeed())
+		Expect(ownerOf(path)).To(Equal(uint32(65532)))
+	})
+})
+
+func ownerOf(path string) uint32 {
+	GinkgoHelper()
+	info, err := os.Stat(path)
+	Expect(err).NotTo(HaveOccurred())
+	return info.Sys().(*syscall.Stat_t).Uid
+}

@@ -1,0 +1,81 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Errors of a kubeconfig that cannot be used away from where it was written.
+var (
+	ErrNoContext = errors.New("it names no current context with a cluster and a user")
+	ErrPlugin    = errors.New("its user logs in by a program, which a container does not have; use a kubeconfig with a token or a client certificate")
+)
+
+// Load reads the current context of a kubeconfig, or the one that is named, with
+// all files that it refers to put into it.
+func Load(path, context string) (*clientcmdapi.Config, error) {
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
+	}
+	if context != "" {
+		config.CurrentContext = context
+	}
+	current := config.Contexts[config.CurrentContext]
+	if current == nil || config.Clusters[current.Cluster] == nil || config.AuthInfos[current.AuthInfo] == nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", path, ErrNoContext)
+	}
+	if user := config.AuthInfos[current.AuthInfo]; user.Exec != nil || user.AuthProvider != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", path, ErrPlugin)
+	}
+	if err := clientcmdapi.MinifyConfig(config); err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
+	}
+	if err := clientcmdapi.FlattenConfig(config); err != nil {
+		return nil, fmt.Errorf("read what kubeconfig %s refers to: %w", path, err)
+	}
+	return config, nil
+}
+
+// Write writes a kubeconfig for the owner of the folder only, whoever writes it:
+// a folder from outside a container belongs to somebody outside.
+func Write(config *clientcmdapi.Config, path string) error {
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("encode kubeconfig: %w", err)
+	}
+	scratch, err := os.CreateTemp(filepath.Dir(path), ".kubeconfig-*") // for its owner only
+	if err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	defer os.Remove(scratch.Name())
+	_, err = scratch.Write(text)
+	if err = errors.Join(err, scratch.Close()); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	if err := giveToOwnerOf(filepath.Dir(path), scratch.Name()); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	if err := os.Rename(scratch.Name(), path); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return nil
+}
+
+func giveToOwnerOf(dir, path string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(owner.Uid) == os.Getuid() {
+		return nil
+	}
+	return os.Chown(path, int(owner.Uid), int(owner.Gid))
+}

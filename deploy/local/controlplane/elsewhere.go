@@ -1,0 +1,35 @@
+package controlplane
+
+import (
+	"net"
+	"path/filepath"
+)
+
+// Elsewhere is a kube-apiserver that somebody else starts, such as a container.
+type Elsewhere struct {
+	// Dir keeps what it needs: pki/ with its certificates and keys, and kubeconfig
+	// of the administrator. What is there is kept.
+	Dir string
+	// Host is the name by which clients reach it, beside loopback.
+	Host string
+	// Port that it listens at.
+	Port string
+}
+
+// Prepare writes what is missing in Dir.
+func (e Elsewhere) Prepare() error {
+	home, err := openHome(e.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = home.close() }()
+	authority, err := openAuthority(home, e.Host)
+	if err != nil {
+		return err
+	}
+	server := "https://" + net.JoinHostPort(e.Host, e.Port)
+	return authority.writeKubeconfig(e.Kubeconfig(), server, adminUser, adminGroup)
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (e Elsewhere) Kubeconfig() string { return filepath.Join(e.Dir, "kubeconfig") }
