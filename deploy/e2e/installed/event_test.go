@@ -1,0 +1,42 @@
+package installed_test
+
+import (
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+var _ = Describe("An Event", func() {
+	It("tells exactly once, in these words, that an annotation cannot be read", func(ctx SpecContext) {
+		cm := i.Create(ctx, "invalid", world.Asking("not correct"))
+		shouldTell(ctx, cm, "InvalidAnnotation")
+		event := cm.Events(ctx)[0]
+		Expect(event.Type).To(Equal("Warning"))
+		Expect(event.Note).To(Equal("annotation value 'not correct' does not match expected format key=url"))
+		Expect(event.Regarding.UID).To(Equal(cm.Get(ctx).UID))
+		Expect(cm.Writes(ctx)).To(BeZero())
+	})
+
+	It("tells a failure once, whatever the attempts, and its end once; the last good value stays", func(ctx SpecContext) {
+		page := i.Page("/moody").Says(ctx, "good")
+		cm := i.Create(ctx, "moody", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
+		shouldHold(ctx, cm, "mydata", "good")
+
+		page.Fails(ctx, http.StatusNotFound)
+		shouldTell(ctx, cm, "BadStatus")
+		failed := page.Hits(ctx)
+		Eventually(ctx, func() int { return page.Hits(ctx) }).Should(BeNumerically(">=", failed+2), "it goes on trying")
+		cm.Tells(ctx, "BadStatus")
+		Expect(cm.Events(ctx)[0].Note).To(ContainSubstring("404"))
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "good"))
+
+		page.Says(ctx, "good again")
+		shouldHold(ctx, cm, "mydata", "good again")
+		shouldTell(ctx, cm, "BadStatus", "Recovered")
+		Expect(cm.Writes(ctx)).To(Equal(3))
+		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
+	})
+})

@@ -1,0 +1,41 @@
+// Package installed holds an installation that somebody else has started to
+// what users were promised: see package installation for how to name it.
+package installed_test
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+func TestInstalled(t *testing.T) { installation.Run(t, "Installed") }
+
+var i *installation.Installation
+
+var _ = BeforeSuite(func(ctx SpecContext) { i = installation.Open(ctx) })
+
+// shouldHold waits until data holds a value.
+func shouldHold(ctx context.Context, cm *world.ConfigMap, key, value string) {
+	GinkgoHelper()
+	cm.EventuallyHasDataWithin(ctx, installation.Patience, key, value)
+}
+
+// shouldTell waits until Events about the ConfigMap have these reasons and no
+// other, and stay so for a while.
+func shouldTell(ctx context.Context, cm *world.ConfigMap, reasons ...string) {
+	GinkgoHelper()
+	cm.EventuallyTellsWithin(ctx, installation.Patience, reasons...)
+	Consistently(ctx, func() []string { return cm.Reasons(ctx) }).Should(ConsistOf(reasons))
+}
+
+// shouldRest expects that nobody writes to the ConfigMap for a while.
+func shouldRest(ctx context.Context, cm *world.ConfigMap) {
+	GinkgoHelper()
+	version := cm.Get(ctx).ResourceVersion
+	Consistently(ctx, func() string { return cm.Get(ctx).ResourceVersion }).Should(Equal(version))
+}

@@ -1,0 +1,145 @@
+package installed_test
+
+import (
+	"bytes"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+var _ = Describe("A value", func() {
+	It("arrives in one write that touches nothing else", func(ctx SpecContext) {
+		page := i.Page("/fill").Says(ctx, "hello there")
+		cm := i.Create(ctx, "fill", world.Asking("mydata="+page.URL()),
+			world.Holding("other", "  kept\r\nas it is \t"), world.Labelled("app", "cool"))
+		shouldHold(ctx, cm, "mydata", "hello there")
+		shouldRest(ctx, cm)
+		after := cm.Get(ctx)
+		Expect(after.Data).To(Equal(map[string]string{"mydata": "hello there", "other": "  kept\r\nas it is \t"}))
+		Expect(after.Labels).To(HaveKeyWithValue("app", "cool"))
+		Expect(cm.Writes(ctx)).To(Equal(1))
+		Expect(page.Hits(ctx)).To(Equal(1))
+		cm.Tells(ctx)
+	})
+
+	It("arrives for each of two keys", func(ctx SpecContext) {
+		a, b := i.Page("/two/a").Says(ctx, "A"), i.Page("/two/b").Says(ctx, "B")
+		cm := i.Create(ctx, "two", world.Asking("a="+a.URL()+"\nb.txt="+b.URL()+"?x=1&y=2"))
+		shouldHold(ctx, cm, "a", "A")
+		shouldHold(ctx, cm, "b.txt", "B")
+		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 2))
+	})
+
+	It("that is not text arrives in binaryData", func(ctx SpecContext) {
+		body := bytes.Repeat([]byte{0, 1, 0xff, '\n', 0x80}, 4000)
+		page := i.Page("/binary").Serves(ctx, body)
+		cm := i.Create(ctx, "binary", world.Asking("bytes="+page.URL()))
+		cm.EventuallyHasBinary(ctx, "bytes", body)
+		Expect(cm.Get(ctx).Data).To(BeEmpty())
+	})
+
+	It("follows an edit of the URL", func(ctx SpecContext) {
+		first, second := i.Page("/edit/1").Says(ctx, "first"), i.Page("/edit/2").Says(ctx, "second")
+		cm := i.Create(ctx, "edit", world.Asking("mydata="+first.URL()))
+		shouldHold(ctx, cm, "mydata", "first")
+		cm.Ask(ctx, "mydata="+second.URL())
+		shouldHold(ctx, cm, "mydata", "second")
+		Expect(cm.Status(ctx, "mydata").URL).To(Equal(second.URL()))
+		Expect(cm.Writes(ctx)).To(Equal(2))
+	})
+
+	It("is fetched again when curl-now changes", func(ctx SpecContext) {
+		page := i.Page("/now").Says(ctx, "before")
+		cm := i.Create(ctx, "now", world.Asking("mydata="+page.URL()))
+		shouldHold(ctx, cm, "mydata", "before")
+		shouldRest(ctx, cm) // longer than the outcome of a GET is shared
+		page.Says(ctx, "after")
+		cm.Annotate(ctx, "x-kv8s.io/curl-now", "please")
+		shouldHold(ctx, cm, "mydata", "after")
+		Expect(page.Hits(ctx)).To(Equal(2))
+	})
+
+	It("that is the same at a refresh is not written again", func(ctx SpecContext) {
+		page := i.Page("/refresh").Tagged().Says(ctx, "the same")
+		cm := i.Create(ctx, "refresh", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
+		shouldHold(ctx, cm, "mydata", "the same")
+		version := cm.Get(ctx).ResourceVersion
+		Eventually(ctx, func() int { return page.NotModified(ctx) }).Should(BeNumerically(">=", 2))
+		Expect(cm.Get(ctx).ResourceVersion).To(Equal(version))
+		page.Says(ctx, "another")
+		shouldHold(ctx, cm, "mydata", "another")
+		Expect(cm.Writes(ctx)).To(Equal(2))
+		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
+	})
+
+	It("stays while the object is suspended", func(ctx SpecContext) {
+		first, second := i.Page("/suspend/1").Says(ctx, "first"), i.Page("/suspend/2").Says(ctx, "second")
+		cm := i.Create(ctx, "suspend", world.Asking("mydata="+first.URL()))
+		shouldHold(ctx, cm, "mydata", "first")
+		cm.Annotate(ctx, "x-kv8s.io/curl-suspend", "true")
+		cm.Ask(ctx, "mydata="+second.URL())
+		Consistently(ctx, func() int { return second.Hits(ctx) }).Should(BeZero())
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "first"))
+		cm.Unannotate(ctx, "x-kv8s.io/curl-suspend")
+		shouldHold(ctx, cm, "mydata", "second")
+	})
+
+	It("arrives in each of 50 ConfigMaps, in exactly one write", func(ctx SpecContext) {
+		i.Load(ctx, "fifty", 50).ShouldEnd(ctx, 2*time.Minute)
+	})
+
+	It("does not bring back a ConfigMap that is deleted during the fetch", func(ctx SpecContext) {
+		slow := i.Page("/deleted").Says(ctx, "too late")
+		slow.Hold(ctx)
+		cm := i.Create(ctx, "deleted", world.Asking("mydata="+slow.URL()))
+		Eventually(ctx, func() int { return slow.Waiting(ctx) }).Should(Equal(1))
+		cm.Delete(ctx)
+		slow.Release(ctx)
+		Consistently(func() any { return i.History.Latest("deleted") }).WithTimeout(2 * installation.AWhile).Should(BeNil())
+		cm.Tells(ctx)
+	})
+})
+
+var _ = Describe("A key", func() {
+	It("of somebody else is never overwritten", func(ctx SpecContext) {
+		page := i.Page("/foreign").Says(ctx, "ours")
+		cm := i.Create(ctx, "foreign", world.Holding("mydata", "theirs"), world.Asking("mydata="+page.URL()))
+		shouldTell(ctx, cm, "KeyExists")
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs"))
+		Expect(page.Hits(ctx)).To(BeZero())
+	})
+
+	It("that is changed or removed by hand is repaired, and an Event says so", func(ctx SpecContext) {
+		page := i.Page("/drift").Says(ctx, "as asked")
+		cm := i.Create(ctx, "drift", world.Asking("mydata="+page.URL()))
+		shouldHold(ctx, cm, "mydata", "as asked")
+		cm.Put(ctx, "mydata", "changed by hand")
+		shouldHold(ctx, cm, "mydata", "as asked")
+		shouldTell(ctx, cm, "Drifted")
+		Expect(cm.Writes(ctx)).To(Equal(2))
+
+		gone := i.Create(ctx, "drop", world.Asking("mydata="+page.URL()))
+		shouldHold(ctx, gone, "mydata", "as asked")
+		gone.Drop(ctx, "mydata")
+		shouldHold(ctx, gone, "mydata", "as asked")
+		shouldTell(ctx, gone, "Drifted")
+	})
+
+	It("is pruned when its pair is removed, and the others stay", func(ctx SpecContext) {
+		a, b := i.Page("/prune/a").Says(ctx, "A"), i.Page("/prune/b").Says(ctx, "B")
+		cm := i.Create(ctx, "prune", world.Asking("a="+a.URL()+" b="+b.URL()), world.Holding("other", "theirs"))
+		shouldHold(ctx, cm, "a", "A")
+		shouldHold(ctx, cm, "b", "B")
+		cm.Ask(ctx, "b="+b.URL())
+		cm.EventuallyLacks(ctx, "a")
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"b": "B", "other": "theirs"}))
+		cm.Unannotate(ctx, annotation.DefaultKey)
+		cm.EventuallyLacks(ctx, "b")
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"other": "theirs"}))
+	})
+})

@@ -1,0 +1,93 @@
+package installation
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+const (
+	// Patience is how long a spec waits for what must come: a refresh at the
+	// shortest interval of an installation, on a busy machine.
+	Patience = 90 * time.Second
+	// AWhile is long enough for something that must not happen to show.
+	AWhile = 3 * time.Second
+	// polling spares the API server and the origin.
+	polling = 100 * time.Millisecond
+)
+
+// Variables of the environment that say where the installation is.
+const (
+	kubeconfigEnv = "KUBECONFIG"
+	originEnv     = "CURLMETHAT_E2E_ORIGIN"
+	controlEnv    = "CURLMETHAT_E2E_CONTROL"
+)
+
+// Installation is what somebody else runs, with a namespace in it for specs.
+type Installation struct {
+	*world.World
+	// Origin of the pages to fetch.
+	Origin *remote.Origin
+}
+
+// Run runs the specs of a suite against an installation.
+func Run(t *testing.T, suite string) {
+	t.Helper()
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(Patience)
+	SetDefaultEventuallyPollingInterval(polling)
+	SetDefaultConsistentlyDuration(AWhile)
+	SetDefaultConsistentlyPollingInterval(polling)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	config, reporter := GinkgoConfiguration()
+	config.Timeout = 20 * time.Minute
+	config.PollProgressAfter = 3 * time.Minute
+	RunSpecs(t, suite, config, reporter)
+}
+
+// Open finds the installation that the environment names. It fails the suite
+// with one sentence if there is none. Call it in BeforeSuite; what it makes is
+// removed, and the promises are checked, when the suite is over.
+func Open(ctx context.Context) *Installation {
+	GinkgoHelper()
+	for _, name := range []string{kubeconfigEnv, originEnv, controlEnv} {
+		if os.Getenv(name) == "" {
+			Fail(name + " is not set: these specs need an installation that runs already; `make test-compose` starts one")
+		}
+	}
+	cluster, err := world.OpenCluster(os.Getenv(kubeconfigEnv))
+	Expect(err).NotTo(HaveOccurred())
+	i := &Installation{}
+	client, control := i.way(cluster.Config, os.Getenv(controlEnv))
+	i.Origin = remote.New(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"))
+	i.World = world.Visit(ctx, cluster, i.Origin.Served)
+	DeferCleanup(func(ctx SpecContext) error { return i.Origin.Forget(ctx) })
+	return i
+}
+
+// service is NAMESPACE/SERVICE:PORT.
+var service = regexp.MustCompile(`^([a-z0-9-]+)/([a-z0-9-]+:[a-z0-9-]+)$`)
+
+// way returns how to reach the origin's control: by URL, or through the API
+// server's proxy to a Service.
+func (i *Installation) way(config *rest.Config, control string) (*http.Client, string) {
+	GinkgoHelper()
+	parts := service.FindStringSubmatch(control)
+	if parts == nil {
+		return http.DefaultClient, control
+	}
+	client, err := rest.HTTPClientFor(config)
+	Expect(err).NotTo(HaveOccurred())
+	return client, strings.TrimSuffix(config.Host, "/") + "/api/v1/namespaces/" + parts[1] + "/services/" + parts[2] + "/proxy"
+}

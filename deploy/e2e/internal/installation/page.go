@@ -1,0 +1,75 @@
+package installation
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
+)
+
+// Page is one URL of the origin.
+type Page struct{ page *remote.Page }
+
+// Page returns the page at a path; until it is told, it answers 404.
+func (i *Installation) Page(path string) *Page { return &Page{page: i.Origin.Page(path)} }
+
+// URL of the page, for the fetchers.
+func (p *Page) URL() string { return p.page.URL() }
+
+// Says lets the page answer 200 and a text.
+func (p *Page) Says(ctx context.Context, text string) *Page {
+	GinkgoHelper()
+	Expect(p.page.Says(ctx, text)).To(Succeed())
+	return p
+}
+
+// Serves lets the page answer 200 and a body.
+func (p *Page) Serves(ctx context.Context, body []byte) *Page {
+	GinkgoHelper()
+	Expect(p.page.Serves(ctx, body)).To(Succeed())
+	return p
+}
+
+// Fails lets the page answer a status other than 200.
+func (p *Page) Fails(ctx context.Context, status int) *Page {
+	GinkgoHelper()
+	Expect(p.page.Fails(ctx, status)).To(Succeed())
+	return p
+}
+
+// Tagged lets the page send an ETag from its next words on.
+func (p *Page) Tagged() *Page {
+	p.page.Tagged()
+	return p
+}
+
+// Hold lets requests wait until Release, or the end of the spec.
+func (p *Page) Hold(ctx context.Context) {
+	GinkgoHelper()
+	Expect(p.page.Hold(ctx)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { p.Release(ctx) }) //nolint:contextcheck // the context of the spec is over by then
+}
+
+// Release answers the requests that wait.
+func (p *Page) Release(ctx context.Context) {
+	GinkgoHelper()
+	Expect(p.page.Release(ctx)).To(Succeed())
+}
+
+// Hits returns how many requests came.
+func (p *Page) Hits(ctx context.Context) int { return p.count(ctx).Hits }
+
+// Waiting returns how many requests are being held.
+func (p *Page) Waiting(ctx context.Context) int { return p.count(ctx).Waiting }
+
+// NotModified returns how many requests were answered 304.
+func (p *Page) NotModified(ctx context.Context) int { return p.count(ctx).NotModified }
+
+func (p *Page) count(ctx context.Context) remote.Count {
+	GinkgoHelper()
+	count, err := p.page.Count(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return count
+}

@@ -1,0 +1,58 @@
+package world
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/history"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+// rootCA is in every namespace of a cluster that has a controller manager.
+const rootCA = "kube-root-ca.crt"
+
+// Visit returns a world around services that somebody else runs on a cluster: a
+// namespace of its own, ConfigMaps in it and their history, and nothing to start
+// or stop. When the spec or suite is over, the history is checked against the
+// promises; served tells whether a URL has ever given a body.
+func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte) bool) *World {
+	GinkgoHelper()
+	w := &World{Cluster: c}
+	w.Namespace = c.Namespace(ctx)
+	DeferCleanup(w.clear)
+	var err error
+	w.History, err = history.Follow(ctx, c.Client.CoreV1().ConfigMaps(w.Namespace))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(w.History.Stop)
+	DeferCleanup(func(ctx SpecContext) { //nolint:contextcheck // the context of the spec is over by then
+		Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())
+		grammar, err := annotation.New(annotation.Defaults())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(promise.Checker{Grammar: grammar, Served: served}.Check(w.History.Lives())).To(BeEmpty(), "broken promises")
+		w.checkWords(ctx)
+	})
+	return w
+}
+
+// clear removes what a namespace holds, and then the namespace, also where no
+// controller manager does so.
+func (w *World) clear(ctx SpecContext) {
+	core := w.Cluster.Client.CoreV1()
+	_, err := core.ConfigMaps(w.Namespace).Get(ctx, rootCA, metav1.GetOptions{})
+	managed := err == nil
+	Expect(core.ConfigMaps(w.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+	Expect(w.Cluster.Client.EventsV1().Events(w.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+	if err := core.Namespaces().Delete(ctx, w.Namespace, metav1.DeleteOptions{}); apierrors.IsNotFound(err) || managed {
+		return
+	}
+	namespace, err := core.Namespaces().Get(ctx, w.Namespace, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	namespace.Spec.Finalizers = nil
+	_, err = core.Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
