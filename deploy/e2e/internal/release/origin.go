@@ -1,0 +1,110 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// originName is what the origin's pod and Service are called, and its port for
+// instructions.
+const (
+	originName  = "origin"
+	controlPort = "control"
+)
+
+// Origin is a web server in a pod, which stands for the internet.
+type Origin struct {
+	// URL of its pages, for fetchers.
+	URL string
+	// Control is NAMESPACE/SERVICE:PORT of where it takes instructions.
+	Control string
+	// CIDRs are its addresses, which are private ones in most clusters: fetchers
+	// must be allowed to reach them.
+	CIDRs []string
+}
+
+// RunOrigin runs an origin in a namespace, and returns when it serves.
+func RunOrigin(ctx context.Context, c *world.Cluster, namespace, image string) *Origin {
+	GinkgoHelper()
+	core := c.Client.CoreV1()
+	labels := map[string]string{"app": originName}
+	service, err := core.Services(namespace).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: originName},
+		Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{
+			{Name: "pages", Port: 8080, TargetPort: intstr.FromString("pages")},
+			{Name: controlPort, Port: 8084, TargetPort: intstr.FromString(controlPort)},
+		}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = core.Pods(namespace).Create(ctx, originPod(labels, image), metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var pod *corev1.Pod
+	Eventually(ctx, func(g Gomega) {
+		pod, err = core.Pods(namespace).Get(ctx, originName, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(ready(*pod)).To(BeTrue(), state(*pod))
+	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "the origin's pod")
+	return &Origin{
+		// Fetchers look names up from the root first, then by the search list.
+		URL:     fmt.Sprintf("http://%s.%s.svc:8080", originName, namespace),
+		Control: fmt.Sprintf("%s/%s:%s", namespace, originName, controlPort),
+		// The fetcher meets the Service's address, a network policy the pod's.
+		CIDRs: cidrs(append([]string{service.Spec.ClusterIP}, addresses(pod)...)),
+	}
+}
+
+func originPod(labels map[string]string, image string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: originName, Labels: labels},
+		Spec: corev1.PodSpec{
+			AutomountServiceAccountToken: new(false),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: new(true), RunAsUser: new(int64(65532)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: originName, Image: image,
+				Ports: []corev1.ContainerPort{{Name: "pages", ContainerPort: 8080}, {Name: controlPort, ContainerPort: 8084}},
+				ReadinessProbe: &corev1.Probe{
+					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString(controlPort)}},
+					PeriodSeconds: 1,
+				},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+		},
+	}
+}
+
+func addresses(pod *corev1.Pod) []string {
+	var all []string
+	for _, ip := range pod.Status.PodIPs {
+		all = append(all, ip.IP)
+	}
+	return all
+}
+
+// cidrs returns ranges of one address each.
+func cidrs(addresses []string) []string {
+	ranges := make([]string, 0, len(addresses))
+	for _, address := range addresses {
+		bits := 128
+		if ip := net.ParseIP(address); ip != nil && !strings.Contains(address, ":") {
+			bits = 32
+		}
+		ranges = append(ranges, fmt.Sprintf("%s/%d", address, bits))
+	}
+	return ranges
+}

@@ -1,0 +1,136 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Components of a release that run all the time. NATS is the bundled one.
+const (
+	Watcher = "watcher"
+	Fetcher = "fetcher"
+	Writer  = "writer"
+	NATS    = "nats"
+)
+
+const (
+	// readyTimeout is for pods on a machine that is busy.
+	readyTimeout = 3 * time.Minute
+	// polling spares the API server.
+	polling = 200 * time.Millisecond
+)
+
+// Components returns the names of all components.
+func Components() []string { return []string{NATS, Watcher, Fetcher, Writer} }
+
+// Object is the name of a component's workload and service account.
+func (r *Release) Object(component string) string { return r.Name + "-" + component }
+
+// Pods returns the pods of a component; of the whole release if that is empty.
+func (r *Release) Pods(ctx context.Context, component string) []corev1.Pod {
+	GinkgoHelper()
+	pods, err := r.pods(ctx, component)
+	Expect(err).NotTo(HaveOccurred())
+	return pods
+}
+
+func (r *Release) pods(ctx context.Context, component string) ([]corev1.Pod, error) {
+	selector := labels.Set{"app.kubernetes.io/instance": r.Name}
+	if component != "" {
+		selector["app.kubernetes.io/component"] = component
+	}
+	list, err := r.Cluster.Client.CoreV1().Pods(r.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of %s: %w", component, err)
+	}
+	return list.Items, nil
+}
+
+// EventuallyRuns waits until a component has n pods, all of them ready and none
+// on its way out.
+func (r *Release) EventuallyRuns(ctx context.Context, component string, n int) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		pods, err := r.pods(ctx, component)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pods).To(HaveLen(n))
+		for _, pod := range pods {
+			g.Expect(pod.DeletionTimestamp).To(BeNil(), "%s is on its way out", pod.Name)
+			g.Expect(ready(pod)).To(BeTrue(), "%s is ready", pod.Name)
+		}
+	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "pods of %s", component)
+}
+
+func ready(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// Scale sets the number of a component's pods, as kubectl scale does.
+func (r *Release) Scale(ctx context.Context, component string, n int) {
+	GinkgoHelper()
+	_, err := r.Cluster.Client.AppsV1().Deployments(r.Namespace).UpdateScale(ctx, r.Object(component), &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{Name: r.Object(component), Namespace: r.Namespace},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: int32(n)},
+	}, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// Kill ends a pod at once, with no time to finish anything.
+func (r *Release) Kill(ctx context.Context, pod corev1.Pod) {
+	GinkgoHelper()
+	r.remove(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+}
+
+// Stop ends a pod as a drained node does: it may finish what it has begun.
+func (r *Release) Stop(ctx context.Context, pod corev1.Pod) {
+	GinkgoHelper()
+	r.remove(ctx, pod, metav1.DeleteOptions{})
+}
+
+func (r *Release) remove(ctx context.Context, pod corev1.Pod, how metav1.DeleteOptions) {
+	GinkgoHelper()
+	how.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
+	Expect(r.Cluster.Client.CoreV1().Pods(r.Namespace).Delete(ctx, pod.Name, how)).To(Succeed())
+}
+
+// EventuallyReplaced waits until a component has as many ready pods as before,
+// and not the one that was there then.
+func (r *Release) EventuallyReplaced(ctx context.Context, component string, n int, old corev1.Pod) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		pods, err := r.pods(ctx, component)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, pod := range pods {
+			g.Expect(pod.UID).NotTo(Equal(old.UID), "%s is still there", pod.Name)
+		}
+	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed())
+	r.EventuallyRuns(ctx, component, n)
+}
+
+// Metrics reads a pod's metrics through the API server.
+func (r *Release) Metrics(ctx context.Context, pod corev1.Pod) string {
+	GinkgoHelper()
+	for _, container := range pod.Spec.Containers {
+		for _, port := range container.Ports {
+			if port.Name == "metrics" {
+				text, err := r.Cluster.Client.CoreV1().Pods(r.Namespace).
+					ProxyGet("http", pod.Name, fmt.Sprint(port.ContainerPort), "/metrics", nil).DoRaw(ctx)
+				Expect(err).NotTo(HaveOccurred())
+				return string(text)
+			}
+		}
+	}
+	Fail("pod " + pod.Name + " has no port named metrics")
+	return ""
+}

@@ -1,0 +1,86 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+const (
+	// helmEnv names the program.
+	helmEnv = "HELM"
+	// waits is for how long helm waits for pods, and slack what it may take
+	// beyond.
+	waits = 4 * time.Minute
+	slack = time.Minute
+)
+
+// Release is one installation of the chart.
+type Release struct {
+	// Cluster and Namespace it is in.
+	Cluster   *world.Cluster
+	Namespace string
+	// Name of the release, which is what all its objects are called, since it
+	// contains the name of the chart.
+	Name string
+	// Chart is the folder of the chart.
+	Chart string
+	// Values that differ from those of the chart.
+	Values map[string]any
+}
+
+// Install installs the release, or brings it to its values, and waits until all
+// of it is ready.
+func (r *Release) Install(ctx context.Context) {
+	GinkgoHelper()
+	values, err := json.Marshal(r.Values)
+	Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(GinkgoT().TempDir(), "values.json")
+	Expect(os.WriteFile(file, values, 0o600)).To(Succeed())
+	r.helm(ctx, "upgrade", r.Name, r.Chart, "--install", "--values", file,
+		"--wait", "--wait-for-jobs", "--timeout", waits.String())
+}
+
+// Test runs the tests of the chart.
+func (r *Release) Test(ctx context.Context) {
+	GinkgoHelper()
+	r.helm(ctx, "test", r.Name, "--timeout", waits.String())
+}
+
+// Uninstall removes the release and waits until that is done.
+func (r *Release) Uninstall(ctx context.Context) {
+	GinkgoHelper()
+	r.helm(ctx, "uninstall", r.Name, "--wait", "--ignore-not-found", "--timeout", waits.String())
+}
+
+// helm runs a command of helm in the release's namespace.
+func (r *Release) helm(ctx context.Context, args ...string) {
+	GinkgoHelper()
+	program := os.Getenv(helmEnv)
+	if program == "" {
+		Fail(helmEnv + " is not set: run `make test-cluster`, which builds helm")
+	}
+	ctx, cancel := context.WithTimeout(ctx, waits+slack)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, append(args, "--namespace", r.Namespace, "--kubeconfig", r.Cluster.Kubeconfig)...)
+	// Nothing of the person who runs the suite.
+	cmd.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir())
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = GinkgoWriter, &said
+	err := cmd.Run()
+	if err != nil {
+		err = errors.Join(fmt.Errorf("helm %s: %w", args[0], err), errors.New(said.String()))
+	}
+	Expect(err).NotTo(HaveOccurred())
+}

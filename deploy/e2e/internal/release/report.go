@@ -1,0 +1,83 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// reportLines is how much of each log a failed spec shows.
+const reportLines = 60
+
+// Log returns what the containers of a pod have said in this life, or, if it is
+// to be so, in the one before.
+func (r *Release) Log(ctx context.Context, pod corev1.Pod, before bool) string {
+	GinkgoHelper()
+	text, err := log(ctx, r.Cluster.Client, pod, corev1.PodLogOptions{Previous: before})
+	Expect(err).NotTo(HaveOccurred())
+	return text
+}
+
+func log(ctx context.Context, client kubernetes.Interface, pod corev1.Pod, options corev1.PodLogOptions) (string, error) {
+	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &options).DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("read the log of %s: %w", pod.Name, err)
+	}
+	return string(text), nil
+}
+
+// Show adds to the report of a failed spec what happened in namespaces: pods,
+// the end of their logs, and Events. What cannot be read is said there.
+func Show(ctx context.Context, client kubernetes.Interface, namespaces ...string) {
+	for _, namespace := range namespaces {
+		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			AddReportEntry("pods of "+namespace, ReportEntryVisibilityFailureOrVerbose, err.Error())
+			continue
+		}
+		for _, pod := range pods.Items {
+			text, err := log(ctx, client, pod, corev1.PodLogOptions{TailLines: new(int64(reportLines))})
+			if err != nil {
+				text = err.Error()
+			}
+			AddReportEntry(fmt.Sprintf("pod %s/%s", namespace, pod.Name), ReportEntryVisibilityFailureOrVerbose, state(pod)+"\n"+text)
+		}
+		AddReportEntry("Events in "+namespace, ReportEntryVisibilityFailureOrVerbose, events(ctx, client, namespace))
+	}
+}
+
+// state is a line about each container of a pod.
+func state(pod corev1.Pod) string {
+	lines := []string{"phase " + string(pod.Status.Phase)}
+	for _, c := range pod.Status.ContainerStatuses {
+		line := fmt.Sprintf("%s: ready %t, %d restarts", c.Name, c.Ready, c.RestartCount)
+		if w := c.State.Waiting; w != nil {
+			line += ", waits: " + w.Reason + " " + w.Message
+		}
+		if t := c.LastTerminationState.Terminated; t != nil {
+			line += fmt.Sprintf(", ended before with %d (%s)", t.ExitCode, t.Reason)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func events(ctx context.Context, client kubernetes.Interface, namespace string) string {
+	list, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for _, e := range list.Items {
+		if e.Type == corev1.EventTypeWarning {
+			lines = append(lines, fmt.Sprintf("%s/%s %s ×%d: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, max(e.Count, 1), e.Message))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
