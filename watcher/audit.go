@@ -7,12 +7,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/known"
 )
 
 // audit looks at each interval for wants that nothing is on its way for: no
-// body, no timer, and published long ago. That heals what was lost with
-// results or timers.
+// body, no timer, and published long ago; and for those that could not land, as
+// the object holds what a later state of the stream led to. That heals what was
+// lost with results or timers, or by bringing the stream back to a backup.
 func (p *publisher) audit(ctx context.Context, s *session) error {
 	ticker := p.clock.NewTicker(p.pace.audit)
 	defer ticker.Stop()
@@ -31,6 +33,7 @@ func (p *publisher) audit(ctx context.Context, s *session) error {
 func (p *publisher) findLost(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
 	defer cancel()
+	held := p.held()
 	done, err := s.fetched(ctx, p.rt.JetStream)
 	if err != nil {
 		return err
@@ -47,6 +50,9 @@ func (p *publisher) findLost(ctx context.Context, s *session) error {
 		return err
 	}
 	names := p.index.MarkLost(func(key pipeline.Key, w known.Want) bool {
+		if fence := held[key]; fence.Epoch == w.Fence.Epoch && fence.Seq > s.audited {
+			return true // the stream was brought back, so that no result would land
+		}
 		_, pending := timers[key]
 		return !pending && done.covers(w) && now.Sub(w.At) > p.pace.audit
 	})
@@ -54,6 +60,23 @@ func (p *publisher) findLost(ctx context.Context, s *session) error {
 		s.work.Add(name)
 	}
 	return nil
+}
+
+// held returns the fences that the objects have.
+func (p *publisher) held() map[pipeline.Key]status.Fence {
+	held := map[pipeline.Key]status.Fence{}
+	for _, name := range p.objects.Names() {
+		o := p.objects.Get(name)
+		if o == nil {
+			continue
+		}
+		for key, entry := range o.Status.Keys {
+			if !entry.Copied(o.UID) {
+				held[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}] = entry.Fence
+			}
+		}
+	}
+	return held
 }
 
 // progress is how far the fetchers have come.

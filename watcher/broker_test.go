@@ -9,10 +9,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 var _ = Describe("The stream of requests", func() {
@@ -182,6 +184,39 @@ var _ = Describe("The stream of requests", func() {
 		By("asking again when they have, and there is neither result nor timer")
 		w.fetch(ctx)
 		Eventually(func() v1.Cause { return w.want(ctx, key)().GetCause() }).Should(Equal(v1.Cause_CAUSE_AUDIT))
+	})
+
+	It("may be brought back to an earlier state: what it leads to comes after what the objects hold", func(ctx SpecContext) {
+		w.watch(func(o *options) { o.pace.Audit = 200 * time.Millisecond }).awaitReady()
+		key := w.key("cm", "k")
+		w.create(ctx, "cm", "k=example.com", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-refresh"] = "1h" })
+		w.answer(ctx, key, "body")
+		held := status.Fence{Epoch: w.want(ctx, key)().GetEpoch(), Seq: 1_000_000}
+		w.report(ctx, key, func(e *status.Entry) { e.Fence = held }, object{})
+
+		By("looking after a refresh that could not land")
+		after := func() bool {
+			want, seq, err := w.pipeline.LastWant(ctx, key)
+			Expect(err).NotTo(HaveOccurred())
+			return status.Fence{Epoch: want.GetEpoch(), Seq: seq}.Newer(held)
+		}
+		Eventually(after).Should(BeTrue())
+		Expect(w.want(ctx, key)().GetSettled()).NotTo(BeNil(), "nothing has to be fetched for that")
+
+		By("doing so once")
+		sequence := w.sequence(ctx, pipeline.Requests)()
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(sequence))
+
+		By("publishing an edit so that it lands")
+		w.ask(ctx, "cm", "k=example.com/edited")
+		Eventually(w.url(ctx, key)).Should(HaveSuffix("/edited"))
+		Expect(after()).To(BeTrue())
+
+		By("removing a key so that it is removed")
+		w.ask(ctx, "cm", "other=example.com")
+		Eventually(func() int { return len(w.results(ctx)) }).Should(Equal(1))
+		removed := w.results(ctx)[0]
+		Expect(status.Fence{Epoch: removed.GetWant().GetEpoch(), Seq: removed.GetSequence()}.Newer(held)).To(BeTrue())
 	})
 })
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // maxValidatorBytes is the longest ETag or Last-Modified that is kept. The
@@ -46,8 +48,33 @@ type Entry struct {
 	// Drift is the fingerprint of the foreign or missing ownership under which
 	// the key was found to hold the right body (package annotation).
 	Drift string `json:"drift,omitempty"`
+	// Object is the Mark of the object that this entry was written on. An
+	// annotation travels with backups and copies; empty: nobody knows.
+	Object string `json:"object,omitempty"`
 	// Fence of the trigger that this entry answers.
 	Fence Fence `json:"fence,omitzero"`
+}
+
+// markLength is how much of a uid a Mark is. Uids are random from the start, so
+// two of the same name differ in it but once in four thousand million.
+const markLength = 8
+
+// Mark returns what tells an object from others in Entry.Object: the first
+// eight characters of its uid.
+func Mark(uid types.UID) string { return string(uid[:min(len(uid), markLength)]) }
+
+// Copied tells whether the entry was written on another object than the one
+// with that uid. Its fence is then of no order with ours, and what it says of
+// the key is hearsay.
+func (e Entry) Copied(uid types.UID) bool { return e.Object != "" && e.Object != Mark(uid) }
+
+// Body returns what the entry says of the body alone, without what it was
+// fetched for: that much of a copied entry holds if the key has that body.
+func (e Entry) Body() Entry {
+	return Entry{
+		SHA256: e.SHA256, Size: e.Size, FetchedAt: e.FetchedAt,
+		ETag: e.ETag, LastModified: e.LastModified, Binary: e.Binary,
+	}
 }
 
 // Written tells whether the key holds, or held, a body that we wrote.

@@ -17,12 +17,16 @@ type Fence struct {
 	Seq uint64
 }
 
+// maxEpoch is the end of the year 9999. No clock is that wrong, and After must
+// have room.
+const maxEpoch = 253402300799999
+
 // ParseFence reads what String has written.
 func ParseFence(text string) (Fence, error) {
 	epochText, seqText, found := strings.Cut(text, ".")
 	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
 	seq, errSeq := strconv.ParseUint(seqText, 10, 64)
-	if !found || errEpoch != nil || errSeq != nil || epoch < 0 {
+	if !found || errEpoch != nil || errSeq != nil || epoch < 0 || epoch > maxEpoch {
 		return Fence{}, fmt.Errorf("%w: not of the form epoch.sequence", ErrMalformedFence)
 	}
 	return Fence{Epoch: epoch, Seq: seq}, nil
@@ -40,6 +44,20 @@ func (f Fence) Compare(other Fence) int {
 
 // Newer tells whether f comes after other.
 func (f Fence) Newer(other Fence) bool { return f.Compare(other) > 0 }
+
+// EpochAfter returns the epoch in which the trigger with a sequence comes after
+// f: that of its stream, unless f is of a later one. Then the stream was
+// brought back to an earlier state, or made anew under a clock that was behind.
+func (f Fence) EpochAfter(stream int64, seq uint64) int64 {
+	switch {
+	case f.Epoch < stream || f.Epoch == stream && f.Seq < seq:
+		return stream
+	case f.Seq < seq:
+		return f.Epoch
+	default:
+		return f.Epoch + 1
+	}
+}
 
 // IsZero tells whether there is no fence.
 func (f Fence) IsZero() bool { return f == Fence{} }

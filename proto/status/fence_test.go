@@ -10,9 +10,9 @@ import (
 
 func TestFenceRoundTrip(t *testing.T) {
 	for text, want := range map[string]status.Fence{
-		"0.0":             {},
-		"1767323045000.7": {Epoch: 1767323045000, Seq: 7},
-		"9223372036854775807.18446744073709551615": {Epoch: math.MaxInt64, Seq: math.MaxUint64},
+		"0.0":                                  {},
+		"1767323045000.7":                      {Epoch: 1767323045000, Seq: 7},
+		"253402300799999.18446744073709551615": {Epoch: 253402300799999, Seq: math.MaxUint64},
 	} {
 		got, err := status.ParseFence(text)
 		if err != nil || got != want || got.String() != text {
@@ -22,7 +22,7 @@ func TestFenceRoundTrip(t *testing.T) {
 }
 
 func TestFenceRefuses(t *testing.T) {
-	for _, text := range []string{"", "1", "1.", ".1", "-1.1", "1.-1", "1.2.3", "a.b", " 1.1", "1e3.1", "9223372036854775808.1"} {
+	for _, text := range []string{"", "1", "1.", ".1", "-1.1", "1.-1", "1.2.3", "a.b", " 1.1", "1e3.1", "253402300800000.1", "9223372036854775808.1"} {
 		if got, err := status.ParseFence(text); !errors.Is(err, status.ErrMalformedFence) {
 			t.Errorf("%q: got %+v, %v", text, got, err)
 		}
@@ -39,6 +39,28 @@ func TestFenceOrder(t *testing.T) {
 		}
 		if a.IsZero() != (i == 0) {
 			t.Errorf("%s: IsZero is %v", a, a.IsZero())
+		}
+	}
+}
+
+func TestEpochAfter(t *testing.T) {
+	for name, tt := range map[string]struct {
+		have   status.Fence
+		stream int64
+		seq    uint64
+		want   int64
+	}{
+		"nothing yet":                     {status.Fence{}, 5, 1, 5},
+		"as always":                       {status.Fence{Epoch: 5, Seq: 7}, 5, 8, 5},
+		"a new stream":                    {status.Fence{Epoch: 5, Seq: 7}, 6, 1, 6},
+		"the stream was brought back":     {status.Fence{Epoch: 5, Seq: 7}, 5, 7, 6},
+		"further back":                    {status.Fence{Epoch: 5, Seq: 7}, 5, 2, 6},
+		"the new stream's clock is wrong": {status.Fence{Epoch: 9, Seq: 7}, 6, 3, 10},
+		"and went on":                     {status.Fence{Epoch: 10, Seq: 3}, 6, 4, 10},
+	} {
+		got := tt.have.EpochAfter(tt.stream, tt.seq)
+		if got != tt.want || !(status.Fence{Epoch: got, Seq: tt.seq}).Newer(tt.have) {
+			t.Errorf("%s: epoch %d", name, got)
 		}
 	}
 }

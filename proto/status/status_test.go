@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -19,7 +21,7 @@ func full() status.Entry {
 		ETag:      `W/"x"`, LastModified: "Fri, 02 Jan 2026 03:04:05 GMT", Binary: true,
 		Error: "BadStatus", ErrorURL: "https://e.example.com/new",
 		Since: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC), Attempts: 3, GaveUp: true,
-		Drift: "kubectl-edit/Update/2026-01-02T03:04:05Z", Fence: status.Fence{Epoch: 1767323045000, Seq: 7},
+		Drift: "kubectl-edit/Update/2026-01-02T03:04:05Z", Object: "0b0e8a63", Fence: status.Fence{Epoch: 1767323045000, Seq: 7},
 	}
 }
 
@@ -28,7 +30,7 @@ func TestString(t *testing.T) {
 	want := `{"a":{},"b":{"url":"https://e.example.com/?a=1&b=<2>","sha256":"` + digest + `","size":12,` +
 		`"fetchedAt":"2026-01-02T03:04:05Z","etag":"W/\"x\"","lastModified":"Fri, 02 Jan 2026 03:04:05 GMT","binary":true,` +
 		`"error":"BadStatus","errorUrl":"https://e.example.com/new","since":"2026-01-03T00:00:00Z","attempts":3,"gaveUp":true,` +
-		`"drift":"kubectl-edit/Update/2026-01-02T03:04:05Z","fence":"1767323045000.7"}}`
+		`"drift":"kubectl-edit/Update/2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7"}}`
 	if got := s.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -123,6 +125,27 @@ func TestEntry(t *testing.T) {
 	e = status.Entry{ErrorURL: "https://e.example.com"}
 	if e.Written() || e.Failing() || e.FailingURL() != "" {
 		t.Errorf("empty: %v %v %q", e.Written(), e.Failing(), e.FailingURL())
+	}
+}
+
+// An annotation travels with copies of an object. What it says there counts
+// only as far as the value itself bears it out.
+func TestCopied(t *testing.T) {
+	e := full()
+	if uid := types.UID("0b0e8a63-8c4f-4c5e-9d0a-000000000001"); status.Mark(uid) != e.Object || e.Copied(uid) {
+		t.Errorf("copied from itself, mark %q", status.Mark(uid))
+	}
+	for _, uid := range []types.UID{"1b0e8a63-8c4f-4c5e-9d0a-000000000001", "0b0e8a6", ""} {
+		if !e.Copied(uid) {
+			t.Errorf("not copied to %q", uid)
+		}
+	}
+	if (status.Entry{SHA256: digest}).Copied("1b0e8a63-8c4f") {
+		t.Error("an entry that does not tell is taken for a copy")
+	}
+	want := status.Entry{SHA256: digest, Size: 12, FetchedAt: e.FetchedAt, ETag: e.ETag, LastModified: e.LastModified, Binary: true}
+	if got := e.Body(); got != want {
+		t.Errorf("body %+v", got)
 	}
 }
 

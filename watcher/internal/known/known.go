@@ -18,7 +18,8 @@ import (
 
 // Want is the want of one key as the stream has it.
 type Want struct {
-	// Fence orders it: the epoch of the stream and the sequence of the message.
+	// Fence orders it: the epoch that it carries, usually that of the stream, and
+	// the sequence of the message.
 	Fence status.Fence
 	// Sum is a digest of what it asks for: object, URL, interval, digest.
 	Sum [16]byte
@@ -37,14 +38,15 @@ type Want struct {
 }
 
 // Of returns what is to be known of a want that the stream of the given epoch
-// has. A want of another epoch asks for nothing: its results would count as
-// older than those that the object holds.
+// has. A want of an earlier epoch asks for nothing: its results would count as
+// older than those that the object holds. One of a later epoch is what it took
+// to come after those.
 func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
-	if w.GetEpoch() != epoch {
+	if w.GetEpoch() < epoch {
 		return Unreadable(epoch, seq, at)
 	}
 	return Want{
-		Fence:     status.Fence{Epoch: epoch, Seq: seq},
+		Fence:     status.Fence{Epoch: w.GetEpoch(), Seq: seq},
 		Sum:       Sum(w),
 		Now:       w.GetNow(),
 		Drift:     w.GetDrift(),

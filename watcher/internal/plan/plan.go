@@ -41,6 +41,9 @@ type Want struct {
 	*v1.Want
 	// Last is the sequence of the want that is replaced; 0: there is none.
 	Last uint64
+	// Held is the fence that the object has for the key. What the want leads to
+	// has to come after it.
+	Held status.Fence
 }
 
 // Notice is a state that the owner of the object should know of.
@@ -122,6 +125,10 @@ func (m *maker) key(pair annotation.Pair) {
 		return
 	}
 	w := m.want(pair)
+	if entry.Copied(o.UID) {
+		m.copied(w, last, have)
+		return
+	}
 	// A fence of another epoch says nothing: the object was restored from a
 	// backup, or the stream was created anew.
 	answered := have && entry.Fence.Epoch == last.Fence.Epoch && entry.Fence.Seq >= last.Fence.Seq
@@ -155,6 +162,18 @@ func (m *maker) unsatisfied(w *v1.Want, entry status.Entry, last known.Want, hav
 	case last.Lost && entry.Error != pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE):
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	}
+}
+
+// copied handles a key whose status was written on another object, as after a
+// restore from a backup. Whose value is there only its digest tells, so the
+// writer looks.
+func (m *maker) copied(w *v1.Want, last known.Want, have bool) {
+	w.ReadFirst = true
+	if have && last.Answered && last.Sum == known.Sum(w) { // it was put over our status
+		m.publish(w, v1.Cause_CAUSE_HEALED, last)
+		return
+	}
+	m.unsatisfied(w, status.Entry{}, last, have)
 }
 
 // occupied handles a key that exists and that we never wrote.
@@ -252,7 +271,7 @@ func (m *maker) want(pair annotation.Pair) *v1.Want {
 		Url:             pair.URL,
 		Now:             o.Request.Now,
 		Sha256:          o.Request.SHA256[pair.Key],
-		Epoch:           m.epoch,
+		Epoch:           max(m.epoch, m.fence(pair.Key).Epoch),
 		Status:          o.StatusText,
 		ReadFirst:       m.untold(pair.Key),
 		ObservedAt:      timestamppb.New(o.SeenAt),
@@ -282,12 +301,22 @@ func (m *maker) untold(key string) bool {
 
 func (m *maker) publish(w *v1.Want, cause v1.Cause, last known.Want) {
 	w.Cause = cause
-	m.plan.Publish = append(m.plan.Publish, Want{Want: w, Last: last.Fence.Seq})
+	m.plan.Publish = append(m.plan.Publish, Want{Want: w, Last: last.Fence.Seq, Held: m.fence(w.GetKey())})
+}
+
+// fence returns the fence that the object has for a key.
+func (m *maker) fence(key string) status.Fence {
+	entry := m.object.Status.Keys[key]
+	if entry.Copied(m.object.UID) {
+		return status.Fence{}
+	}
+	return entry.Fence
 }
 
 // Removed returns the result that tells the writer to take a key out.
 func Removed(o *observe.Object, key string, epoch int64, seq uint64) *v1.Result {
 	m := &maker{object: o, epoch: epoch}
+	m.epoch = m.fence(key).EpochAfter(epoch, seq)
 	return &v1.Result{
 		Want:       m.want(annotation.Pair{Key: key}),
 		Sequence:   seq,

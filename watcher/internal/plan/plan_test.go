@@ -44,6 +44,9 @@ func written(change ...func(*status.Entry)) *status.Entry {
 	return e
 }
 
+// on is for an entry that was written on the object with that uid.
+func on(uid string) func(*status.Entry) { return func(e *status.Entry) { e.Object = uid } }
+
 func fails(reason string) func(*status.Entry) { return func(e *status.Entry) { e.Error = reason } }
 
 // wanted is a want for url that the stream has at the sequence 7.
@@ -187,6 +190,15 @@ func TestMakeOneKey(t *testing.T) {
 		"backup restored":                                    {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), nil), decision{cause: v1.Cause_CAUSE_HEALED, drift: foreign.Fingerprint, readFirst: true, notices: drifted}},
 		"backup of another cluster restored, being repaired": {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), wanted(drift(foreign.Fingerprint))), decision{notices: drifted}},
 
+		"copied with its status":                              {about(foreign, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
+		"copied without its value":                            {about(none, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
+		"copied, for all that the record tells, by ourselves": {about(ours, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
+		"copied, being fetched":                               {about(foreign, written(on("another")), wanted()), decision{}},
+		"copied, the fetch got lost":                          {about(foreign, written(on("another")), wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, readFirst: true, last: 7}},
+		"a copy put over our status":                          {about(foreign, written(on("another")), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, readFirst: true, last: 7}},
+		"a copy of a failure, not ours":                       {about(foreign, &status.Entry{Error: "Timeout", Object: "another"}, nil), decision{notices: []string{"KeyExists k"}}},
+		"not copied":                                          {about(ours, written(on("uid")), wanted(answered)), decision{}},
+
 		"replaced without our status":             {about(none, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, notices: drifted}},
 		"status removed, value kept":              {about(ours, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, last: 7}},
 		"replaced and asking for another url":     {about(none, nil, wanted(answered, asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
@@ -305,3 +317,30 @@ func TestRemovedTellsTheWriterWhatItNeeds(t *testing.T) {
 		t.Errorf("got %v", r)
 	}
 }
+
+// What a want leads to must come after what the object holds, whatever became
+// of the stream.
+func TestEpoch(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		entry *status.Entry
+		want  int64
+		held  status.Fence
+	}{
+		"nothing held":        {nil, epoch, status.Fence{}},
+		"of this stream":      {written(fails("Timeout")), epoch, status.Fence{Epoch: epoch, Seq: 7}},
+		"of a later stream":   {written(fails("Timeout"), laterStream), epoch + 5, status.Fence{Epoch: epoch + 5, Seq: 7}},
+		"of another's object": {written(on("another"), laterStream), epoch, status.Fence{}},
+	} {
+		c := about(ours, tt.entry, nil)
+		p := plan.Make(c.object, nil, epoch)
+		if len(p.Publish) != 1 || p.Publish[0].GetEpoch() != tt.want || p.Publish[0].Held != tt.held {
+			t.Errorf("%s: %+v", name, p.Publish)
+		}
+		if r := plan.Removed(c.object, "k", epoch, 3); !(status.Fence{Epoch: r.GetWant().GetEpoch(), Seq: 3}).Newer(tt.held) {
+			t.Errorf("%s: removed in epoch %d", name, r.GetWant().GetEpoch())
+		}
+	}
+}
+
+func laterStream(e *status.Entry) { e.Fence.Epoch = epoch + 5 }

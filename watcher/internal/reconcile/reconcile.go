@@ -183,9 +183,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	defer span.End()
 	cause := pipeline.CauseName(w.Cause)
 	tell(span, cause)
-	seq, err := r.overwrite(ctx, key, w.Last, func(last uint64) (uint64, error) {
-		return r.Client.PublishWant(ctx, w.Want, last)
-	})
+	seq, err := r.put(ctx, key, w)
 	if err != nil {
 		failed(span, err)
 		return err
@@ -197,6 +195,24 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	r.Metrics.published(w.Want, r.Clock.Since(began))
 	r.report(span, key, cause, seq)
 	return nil
+}
+
+// put publishes a want such that what it leads to comes after what the object
+// holds. That the stream gives it a sequence which the object has already
+// answered happens when the stream was brought back to an earlier state.
+func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (uint64, error) {
+	publish := func(last uint64) (uint64, error) { return r.Client.PublishWant(ctx, w.Want, last) }
+	seq, err := r.overwrite(ctx, key, w.Last, publish)
+	if err != nil {
+		return 0, err
+	}
+	if epoch := w.Held.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
+		r.Log.Warn().Str("namespace", key.Namespace).Str("configmap", key.Name).Str("key", key.Key).
+			Msg("the stream of requests is younger than what the object holds; it was restored, or a clock is wrong")
+		w.Epoch = epoch
+		return r.overwrite(ctx, key, seq, publish)
+	}
+	return seq, nil
 }
 
 // retract publishes a tombstone over the known want and returns its sequence.

@@ -60,6 +60,9 @@ func (d *draft) decide(i Item) Decision {
 	if string(d.object.UID) != i.Result.GetWant().GetUid() {
 		return Decision{Verdict: Gone}
 	}
+	if d.vouch(i); d.needValues {
+		return Decision{}
+	}
 	entry := d.status.Keys[i.Key.Key]
 	if d.object.Confirmed[i.Key.Key].Newer(i.Fence) {
 		return Decision{Verdict: Stale, sure: true}
@@ -84,6 +87,23 @@ func (d *draft) decide(i Item) Decision {
 		return d.removed(i)
 	}
 	return Decision{Verdict: Refused}
+}
+
+// vouch makes the entry of a key our own that came with a copy of another
+// object: a value that we wrote there is known by its digest, and is ours here.
+// Of anything else we know nothing, so it is its owner's.
+func (d *draft) vouch(i Item) {
+	key := i.Key.Key
+	entry := d.status.Keys[key]
+	if !entry.Copied(d.object.UID) {
+		return
+	}
+	live, exists := d.digest(key)
+	if exists && live == entry.SHA256 {
+		d.status.Keys[key] = entry.Body()
+	} else {
+		d.status.Keys[key] = status.Entry{}
+	}
 }
 
 // told returns the Events that the item led to when it was applied. They are
@@ -129,6 +149,7 @@ func (d *draft) digest(key string) (digest string, exists bool) {
 
 // set replaces the entry of a key.
 func (d *draft) set(key string, entry status.Entry) {
+	entry.Object = status.Mark(d.object.UID)
 	d.status.Keys[key] = entry
 	d.touched = true
 }

@@ -135,6 +135,21 @@ func TestPlan(t *testing.T) {
 		"later stream":      {asking().ownedBy(ours).noted(wrote("a")), epochs(content(1, "b"), epoch+1), false, expectation{verdict: judge.Written, value: "b", entry: anything}},
 		"earlier stream":    {asking().ownedBy(ours).noted(wrote("a")), epochs(content(99, "b"), epoch-1), false, expectation{verdict: judge.Stale}},
 
+		// A status that came with a copy of another object.
+		"copied, unread":                  {asking().ownedBy(theirs).noted(copied(wrote("a"))), content(6, "b"), false, expectation{needs: "values"}},
+		"copied, assumed":                 {asking().ownedBy(ours).noted(copied(wrote("a"))).seen(judge.Assumed), content(6, "a"), false, expectation{needs: "values"}},
+		"copied with its value":           {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("a"), content(1, "b"), false, expectation{verdict: judge.Written, value: "b", entry: well("b", 1, "")}},
+		"copied, same as new":             {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("a"), content(1, "a"), false, expectation{verdict: judge.Written, entry: well("a", 1, foreign)}},
+		"copied with its record":          {asking().ownedBy(ours).noted(copied(wrote("a"))).holding("a"), content(1, "a"), false, expectation{verdict: judge.Written, entry: well("a", 1, "")}},
+		"copied, then set by somebody":    {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("x"), content(6, "b"), false, expectation{verdict: judge.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
+		"copied without its value":        {asking().noted(copied(wrote("a"))).empty(), content(1, "a"), false, expectation{verdict: judge.Written, value: "a", entry: well("a", 1, "")}},
+		"copied, failure":                 {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("a"), failure(1, badStatus), false, expectation{verdict: judge.Written, entry: ill("a", "BadStatus", 1), events: []string{"BadStatus"}}},
+		"copied, set, failure":            {asking().ownedBy(theirs).noted(copied(wrote("a"))).holding("x"), failure(1, badStatus), false, expectation{verdict: judge.NotOurs, entry: ill("", "KeyExists", 1), events: []string{"KeyExists"}}},
+		"copied failure, well here":       {asking().noted(copied(failing(status.Entry{}, "BadStatus"))).empty(), content(1, "b"), false, expectation{verdict: judge.Written, value: "b", entry: well("b", 1, "")}},
+		"copied, pair taken out":          {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(theirs).noted(copied(wrote("a"))).holding("a"), removed(1), false, expectation{verdict: judge.Written, entry: dropped}},
+		"copied, set, pair taken out":     {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(copied(wrote("a"))).holding("x"), removed(1), false, expectation{verdict: judge.Written, entry: dropped}},
+		"written here, by an older fence": {asking().ownedBy(ours).noted(on("uid-1", wrote("a"))), content(4, "b"), false, expectation{verdict: judge.Stale}},
+
 		// What is not live is good enough to write, not to give up.
 		"stale, remembered":    {asking().without(annotation.DefaultKey).seen(judge.Remembered), content(6, "b"), false, expectation{needs: "live"}},
 		"foreign, remembered":  {asking().ownedBy(theirs).seen(judge.Remembered), content(6, "b"), false, expectation{needs: "live"}},
@@ -268,6 +283,17 @@ func check(t *testing.T, plan judge.Plan, want expectation) {
 
 func from(url string, e status.Entry) status.Entry {
 	e.URL = url
+	return e
+}
+
+// copied is an entry with the fence of a stream far ahead of ours.
+func copied(e status.Entry) status.Entry {
+	e.Fence.Epoch = epoch + 1000
+	return on("another", e)
+}
+
+func on(object string, e status.Entry) status.Entry {
+	e.Object = object
 	return e
 }
 

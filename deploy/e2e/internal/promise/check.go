@@ -64,6 +64,7 @@ func (f *finding) write(before, after *corev1.ConfigMap) {
 		f.add(after, "S1", "%s changed", what)
 	}
 	w := &write{
+		uid: before.UID,
 		was: values(before), is: values(after),
 		had: statusOf(before), has: statusOf(after),
 	}

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -30,6 +31,7 @@ func values(object *corev1.ConfigMap) map[string]*value {
 
 // write is one write of the system: what there was before, and after it.
 type write struct {
+	uid        types.UID
 	was, is    map[string]*value
 	had, has   map[string]status.Entry
 	request    annotation.Request
@@ -69,10 +71,22 @@ func (w *write) judge(key string, served func(url string, body []byte) bool) []b
 	if w.is[key].binary == utf8.Valid(body) {
 		add("S1", "is in the wrong one of data and binaryData")
 	}
-	if w.was[key] != nil && !w.had[key].Written() {
+	if w.was[key] != nil && !w.ours(key) {
 		add("S4", "was overwritten and had never been ours")
 	}
 	return found
+}
+
+// ours tells whether we wrote the value that a key had, or one that somebody
+// changed since. A status that was copied from another object tells of the very
+// value only.
+func (w *write) ours(key string) bool {
+	entry := w.had[key]
+	if !entry.Copied(w.uid) || w.was[key] == nil {
+		return entry.Written()
+	}
+	sum := sha256.Sum256([]byte(w.was[key].body))
+	return entry.SHA256 == hex.EncodeToString(sum[:])
 }
 
 func (w *write) judgeRemoval(key string, asked bool) []breach {
@@ -81,7 +95,7 @@ func (w *write) judgeRemoval(key string, asked bool) []breach {
 		return []breach{{"S5", "was removed though nothing can be told from the annotation"}}
 	case asked:
 		return []breach{{"S5", "was removed and is asked for"}}
-	case !w.had[key].Written():
+	case !w.ours(key):
 		return []breach{{"S4", "was removed and had never been ours"}}
 	}
 	return nil
