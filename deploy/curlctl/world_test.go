@@ -171,7 +171,6 @@ func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
 	cfg := fetcher.DefaultConfig()
 	cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
 	cfg.Engine.MaxAttempts, cfg.Engine.Retry.Base = 2, 50*time.Millisecond
-	cfg.Engine.Sharing.Window = time.Millisecond // longer, and a replay shares the failure that it replays
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -39,12 +40,37 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 		LastModified: t.kept.GetLastModified(),
 	}
 	shared := request{key: e.deps.Getter.Key(r), etag: r.ETag, lastModified: r.LastModified}
-	got, coalesced, err := e.flights.Do(shared, func() flight.Outcome[fetched] { return e.fly(ctx, t, r) })
+	fly := func() flight.Outcome[fetched] { return e.fly(ctx, t, r) }
+	got, coalesced, err := e.flights.Do(shared, t.notBefore(), fly)
+	if coalesced && err == nil && t.unlike(got) { // the digest may be that of a body that came since
+		got, coalesced, err = e.flights.Do(shared, t.stored, fly)
+	}
 	if coalesced && err == nil && got.busy == nil {
 		e.deps.Metrics.coalesced.Inc()
 		tracing.LinkTo(t.span, got.by, tracing.ToGET)
 	}
 	return got, err
+}
+
+// notBefore is when the GET that answers a trigger may have begun at the
+// earliest. Who asks for a fetch now has seen the world after that; everybody
+// else may have what is a second old. The time is that of the broker's clock:
+// one that is ahead costs a GET, one that is behind lets less than that second
+// through.
+func (t *trigger) notBefore() time.Time {
+	switch cause := t.cause; {
+	case cause == v1.Cause_CAUSE_NOW, cause == v1.Cause_CAUSE_REPLAY,
+		cause == v1.Cause_CAUSE_PARKED && t.want.GetCause() == v1.Cause_CAUSE_NOW:
+		return t.stored
+	default:
+		return time.Time{}
+	}
+}
+
+// unlike tells whether an answer is not the body whose digest is demanded.
+func (t *trigger) unlike(got fetched) bool {
+	sum := t.want.GetSha256()
+	return sum != "" && got.busy == nil && got.err == nil && settledBy(got.response, t.kept).GetSha256() != sum
 }
 
 // fly makes a GET if it is admitted.

@@ -50,6 +50,29 @@ var _ = Describe("Objects with the same URL", func() {
 		}
 	})
 
+	It("do not share a GET from before somebody asked for one now, or for another digest", func() {
+		o := serve(says("hello there"))
+		f := w.fetcher(func(o *fetcherOptions) { o.now, o.config.Sharing.Window = time.Now, time.Minute })
+		for i, c := range []struct {
+			change func(*v1.Want)
+			gets   int
+		}{
+			{func(*v1.Want) {}, 1},
+			{func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }, 2},
+			{func(*v1.Want) {}, 2},
+			{func(w *v1.Want) { w.Sha256 = digest("hello there") }, 2},
+			{func(w *v1.Want) { w.Sha256 = digest("hello again") }, 3},
+		} {
+			w.publish(w.want(o.URL, named("cm", i), c.change))
+			f.step()
+			Expect(o.gets.Load()).To(BeEquivalentTo(c.gets), "number %d", i)
+		}
+		want := w.want(o.URL, named("cm", 0))
+		w.fire(&v1.Due{Want: want, WantSequence: 1, Cause: v1.Cause_CAUSE_REPLAY})
+		f.step()
+		Expect(o.gets.Load()).To(BeEquivalentTo(4))
+	})
+
 	It("do not share what was asked for with another validator", func() {
 		o := serve(tagged(`"v2"`, "hello there"))
 		f := w.fetcher()

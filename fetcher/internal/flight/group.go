@@ -74,12 +74,13 @@ func New[K comparable, V any](cfg Config, now func() time.Time) (*Group[K, V], e
 }
 
 // Do returns the outcome of the call for the key that is under way or ended
-// just now, shared being true, or else makes the call. The error is ErrSlow.
-func (g *Group[K, V]) Do(key K, fn func() Outcome[V]) (value V, shared bool, err error) {
+// just now, shared being true, or else makes the call. A call that began before
+// after is not shared; it goes on for those who joined it. The error is ErrSlow.
+func (g *Group[K, V]) Do(key K, after time.Time, fn func() Outcome[V]) (value V, shared bool, err error) {
 	g.mu.Lock()
 	now := g.now()
 	g.expire(now)
-	if c, ok := g.calls[key]; ok {
+	if c, ok := g.calls[key]; ok && !c.began.Before(after) {
 		g.mu.Unlock()
 		value, err = g.wait(c, now)
 		return value, true, err
@@ -116,7 +117,7 @@ func (g *Group[K, V]) lead(key K, c *call[V], fn func() Outcome[V]) V {
 		c.value, c.size, c.ended = o.Value, o.Size, g.now()
 		close(c.done)
 		if !o.Keep || g.cfg.Entries == 0 || o.Size > g.cfg.Bytes {
-			delete(g.calls, key)
+			g.forget(key, c)
 			return
 		}
 		g.kept = append(g.kept, entry[K, V]{key: key, call: c})
@@ -142,5 +143,12 @@ func (g *Group[K, V]) drop() {
 	g.kept[0] = entry[K, V]{}
 	g.kept = g.kept[1:]
 	g.bytes -= oldest.call.size
-	delete(g.calls, oldest.key)
+	g.forget(oldest.key, oldest.call)
+}
+
+// forget forgets a call, unless a later one has taken its place.
+func (g *Group[K, V]) forget(key K, c *call[V]) {
+	if g.calls[key] == c {
+		delete(g.calls, key)
+	}
 }

@@ -37,7 +37,7 @@ func counter(takes time.Duration, size int64, keep bool) func() flight.Outcome[i
 
 func expect(t *testing.T, g *flight.Group[string, int], key string, fn func() flight.Outcome[int], value int, shared bool) {
 	t.Helper()
-	got, wasShared, err := g.Do(key, fn)
+	got, wasShared, err := g.Do(key, time.Time{}, fn)
 	if err != nil || got != value || wasShared != shared {
 		t.Errorf("Do(%q) = %d, shared %v, %v; want %d, shared %v", key, got, wasShared, err, value, shared)
 	}
@@ -68,6 +68,30 @@ func TestOutcomesAreSharedWithinTheWindow(t *testing.T) {
 	})
 }
 
+func TestAnOlderCallIsNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, slow, fn := group(t), counter(2*patience, 1, true), counter(0, 10, true)
+		var wg sync.WaitGroup
+		wg.Go(func() { expect(t, g, "a", slow, 1, false) })
+		synctest.Wait()
+		pass(patience / 2)
+		asked := time.Now()
+		for number, shared := range []bool{false, true} { // the second joins the first
+			if got, wasShared, err := g.Do("a", asked, fn); got != 1 || wasShared != shared || err != nil {
+				t.Errorf("%d: Do() = %d, shared %v, %v", number, got, wasShared, err)
+			}
+		}
+		wg.Wait() // what the older call comes to takes no place
+		expect(t, g, "a", fn, 1, true)
+		pass(time.Millisecond)
+		if got, shared, err := g.Do("a", time.Now(), fn); got != 2 || shared || err != nil {
+			t.Errorf("a kept one: Do() = %d, shared %v, %v", got, shared, err)
+		}
+		pass(time.Hour)
+		expect(t, g, "a", fn, 3, false)
+	})
+}
+
 func TestACallThatIsNotToBeKeptIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, fn := group(t), counter(0, 1, false)
@@ -84,7 +108,7 @@ func TestNobodyWaitsLongForAnother(t *testing.T) {
 		synctest.Wait()
 		for _, waits := range []time.Duration{patience, 0} { // it has been under way for so long, then
 			began := time.Now()
-			if _, _, err := g.Do("a", fn); !errors.Is(err, flight.ErrSlow) {
+			if _, _, err := g.Do("a", time.Time{}, fn); !errors.Is(err, flight.ErrSlow) {
 				t.Errorf("Do() = %v, want ErrSlow", err)
 			}
 			if took := time.Since(began); took != waits {
@@ -118,7 +142,7 @@ func TestAPanicLeavesNobodyWaiting(t *testing.T) {
 	g := group(t)
 	func() {
 		defer func() { _ = recover() }()
-		_, _, _ = g.Do("a", func() flight.Outcome[int] { panic("no") })
+		_, _, _ = g.Do("a", time.Time{}, func() flight.Outcome[int] { panic("no") })
 	}()
 	expect(t, g, "a", counter(0, 1, true), 1, false)
 }
