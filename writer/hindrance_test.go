@@ -103,6 +103,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		w.edit("cm", func(cm *corev1.ConfigMap) { delete(cm.Annotations, "other") })
 		w.settled()
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Normal Recovered: ")))
 	})
 
 	It("because a policy forbids it is told once, held back, and written when the policy is gone", func() {

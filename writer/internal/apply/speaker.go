@@ -75,6 +75,12 @@ func (s *speaker) say(ctx context.Context, ref Ref, uid types.UID, events []judg
 	return result, nil
 }
 
+// told tells whether this process has said an Event lately.
+func (s *speaker) told(uid types.UID, e judge.Event) bool {
+	_, before := s.known.Get(saying{uid: uid, reason: e.Reason, occurrence: e.Occurrence})
+	return before
+}
+
 // mute notes that Events are refused, and tells whether that is news.
 func (s *speaker) mute() bool { return !s.muted.Swap(true) }
 

@@ -166,7 +166,11 @@ func (t *task) finish(ctx context.Context, plan judge.Plan) []Outcome {
 	outcomes := make([]Outcome, len(t.items))
 	for i, d := range plan.Decisions {
 		outcomes[i] = Outcome{Verdict: d.Verdict}
-		if len(d.Events) > 0 && t.say(ctx, t.items[i], t.object.UID, d.Events) == unsaid {
+		events := d.Events
+		if t.restored(t.items[i], d) {
+			events = []judge.Event{judge.Restoration(t.items[i])}
+		}
+		if len(events) > 0 && t.say(ctx, t.items[i], t.object.UID, events) == unsaid {
 			outcomes[i] = Outcome{Retry: Soon}
 			continue
 		}
@@ -180,6 +184,14 @@ func (t *task) finish(ctx context.Context, plan judge.Plan) []Outcome {
 		t.report(t.items[i], d)
 	}
 	return outcomes
+}
+
+// restored tells whether an item has brought a value that this process had said
+// it was not permitted to write. While the permission lacked, only Events could
+// be written, so the status knows nothing of it.
+func (t *task) restored(item judge.Item, d judge.Decision) bool {
+	good := item.Result.GetContent() != nil || item.Result.GetUnmodified() != nil
+	return good && d.Verdict == judge.Written && len(d.Events) == 0 && t.speaker.told(t.object.UID, judge.Denial(item))
 }
 
 // say says events about an item. An Event that may not be written is given up:

@@ -130,6 +130,10 @@ func Denial(i Item) Event {
 		"curl-me-that may not write ConfigMaps in this namespace; key "+i.Key.Key+" waits until it may")
 }
 
+// Restoration returns the Event for an item that was applied after a Denial,
+// which the status could not tell of.
+func Restoration(i Item) Event { return recovered(i) }
+
 // Host returns how to speak of the host of a URL: by its name, but never by
 // its address.
 func Host(raw string) string {
