@@ -52,6 +52,14 @@ help: ## Show this list
 build: ## Build watcher, fetcher, writer, curl-me-that and curlctl into bin/
 	$(GO_BUILD) -o bin/ $(COMMANDS)
 
+PLUGIN_DIR ?= $(HOME)/.local/bin
+
+.PHONY: plugin
+plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_DIR (~/.local/bin), with completion
+	mkdir -p $(PLUGIN_DIR)
+	install -m 755 bin/curlctl $(PLUGIN_DIR)/kubectl-curl_me_that
+	install -m 755 deploy/curlctl/kubectl/kubectl_complete-curl_me_that $(PLUGIN_DIR)/
+
 .PHONY: demo
 demo: build ## See it work: a cluster, a server that tells jokes, two sample ConfigMaps (Ctrl-C ends it)
 	bin/curl-me-that demo $(DEMO_ARGS)

@@ -141,7 +141,7 @@ func (d *diagnosis) permissions(ctx context.Context) {
 	}
 	var may []string
 	for _, identity := range doctor.Identities() {
-		missing := identity.Missing(user)
+		missing := identity.Missing(user, d.Client.APIPrefix())
 		if len(missing) == 0 {
 			may = append(may, identity.Name)
 			continue
@@ -255,7 +255,7 @@ func (d *diagnosis) timers(ctx context.Context) {
 			return
 		}
 		pending++
-		if overdue(time.Now(), t.At) {
+		if overdue(d.now(), t.At) {
 			late++
 		}
 	}

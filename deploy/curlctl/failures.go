@@ -135,10 +135,9 @@ func compare(a, b string) int {
 	return 0
 }
 
-// countFailures lets the server count, unless times are asked for, which it
-// does not know.
+// countFailures lets the server count, if it can select what was asked for.
 func (s *session) countFailures(ctx context.Context, filter pipeline.FailureFilter) (map[pipeline.ReasonHost]uint64, error) {
-	if filter.Since.IsZero() && filter.Until.IsZero() {
+	if filter.Exact() {
 		return s.Client.CountFailures(ctx, filter)
 	}
 	counts := map[pipeline.ReasonHost]uint64{}

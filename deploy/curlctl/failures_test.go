@@ -50,6 +50,21 @@ var _ = Describe("failures", func() {
 		Expect(w.run(ctx, "failures", "--reason=Timeout", "--host=c.example.com").err).To(Equal("No failures found.\n"))
 	})
 
+	It("of a host that is an address are found by it, which the server does not know", func(ctx SpecContext) {
+		for i, url := range []string{"http://192.0.2.7:8080/a", "http://192.0.2.8/b", "http://[2001:db8::7]/c"} {
+			want, _ := w.want(ctx, cm(10+i), url)
+			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, pipeline.HiddenHost)
+		}
+		Expect(names(ctx, "--host=192.0.2.7")).To(Equal([]string{"failure/4"}))
+		Expect(names(ctx, "--host=2001:DB8:0::7")).To(Equal([]string{"failure/6"}))
+		Expect(names(ctx, "--host=(address)")).To(HaveLen(3))
+		Expect(names(ctx, "--host=192.0.2.9")).To(BeEmpty())
+		Expect(w.ok(ctx, "failures", "--summary", "--host=192.0.2.7")).To(MatchRegexp(`Timeout +\(address\) +1\n$`))
+		Expect(w.ok(ctx, "replay", "--host=192.0.2.8")).To(Equal("Replayed 1 failure.\n"))
+		Expect(w.ok(ctx, "failures", "purge", "--host=192.0.2.7", "--yes")).To(Equal("Removed 1 failure.\n"))
+		Expect(names(ctx)).To(Equal([]string{"failure/6", "failure/5", "failure/3", "failure/2", "failure/1"}))
+	})
+
 	It("are counted by reason and host", func(ctx SpecContext) {
 		golden("failures-summary", w.ok(ctx, "failures", "--summary"))
 		Expect(w.ok(ctx, "failures", "--summary", "--since=1h")).To(Equal(w.ok(ctx, "failures", "--summary")))

@@ -67,10 +67,9 @@ func (s *session) purge(ctx context.Context, filter pipeline.FailureFilter, said
 	return err
 }
 
-// remove lets the server purge, unless times are given, which it does not know
-// as a bound.
+// remove lets the server purge, if it can select what was asked for.
 func (s *session) remove(ctx context.Context, filter pipeline.FailureFilter) (removed int, err error) {
-	if filter.Since.IsZero() && filter.Until.IsZero() {
+	if filter.Exact() {
 		n, err := s.Client.PurgeFailures(ctx, filter)
 		return int(n), err
 	}

@@ -74,6 +74,7 @@ func (s *session) refetch(ctx context.Context, namespace, name string, pace repl
 			return err
 		}
 	}
+	s.tellLoss()
 	end, err := s.audit(ctx, "refetch", said, len(wants))
 	if err != nil {
 		return err

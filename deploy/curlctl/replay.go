@@ -121,6 +121,7 @@ func (r *replaying) plan(ctx context.Context, s *session, filter pipeline.Failur
 // ask publishes, follows if that is wanted, and reports. The audit says what
 // was done even when that is broken off.
 func (r *replaying) ask(ctx context.Context, s *session, items []*replay.Item, report *report) (err error) {
+	s.tellLoss()
 	var follower *replay.Follower
 	if r.wait {
 		if follower, err = replay.Follow(ctx, s.Client, items); err != nil {

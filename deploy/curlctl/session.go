@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/link"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
@@ -32,6 +35,8 @@ type session struct {
 	// aside is for what is not the result: questions, progress and hints.
 	aside io.Writer
 	in    io.Reader
+
+	hinting sync.Mutex
 }
 
 // run returns what runs a command in a session.
@@ -56,8 +61,22 @@ func (o *options) run(do func(ctx context.Context, s *session, args []string) er
 	}
 }
 
+// tellLoss says when the connection is lost while something is asked for
+// again and again until there is an answer.
+func (s *session) tellLoss() {
+	s.Conn.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
+		if err != nil { // and not closed by us
+			s.hint("The connection to NATS is lost; waiting for it to come back.")
+		}
+	})
+}
+
 // hint says something beside the result.
-func (s *session) hint(format string, args ...any) { fmt.Fprintf(s.aside, format+"\n", args...) }
+func (s *session) hint(format string, args ...any) {
+	s.hinting.Lock()
+	defer s.hinting.Unlock()
+	fmt.Fprintf(s.aside, format+"\n", args...)
+}
 
 // audit begins the record of what is about to be done. Without it nothing is
 // done; the returned function completes it.
@@ -73,10 +92,12 @@ func (s *session) audit(ctx context.Context, action, filter string, selected int
 		return nil, err
 	}
 	return func(ctx context.Context, done, skipped int) error {
-		ctx = context.WithoutCancel(ctx)
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
+		if ctx.Err() != nil { // who broke it off does not wait
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+		}
 		record.Done, record.Skipped, record.EndedAt = uint64(done), uint64(skipped), timestamppb.New(s.now())
-		return s.Client.PublishAudit(ctx, record)
+		return replay.Insist(ctx, func(ctx context.Context) error { return s.Client.PublishAudit(ctx, record) })
 	}, nil
 }

@@ -29,6 +29,7 @@ type passing struct {
 	Host      string    `json:"host,omitempty"`
 
 	colour show.Colour
+	url    string
 }
 
 func watchCommand(o *options) *cobra.Command {
@@ -44,7 +45,7 @@ func watchCommand(o *options) *cobra.Command {
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
 			return s.watch(ctx, func(p passing) bool {
 				return (o.namespace == "" || p.Namespace == o.namespace) && (name == "" || p.ConfigMap == name) &&
-					(host == "" || p.Host == strings.ToLower(host)) && (len(what) == 0 || slices.Contains(what, p.What))
+					(host == "" || p.Host == strings.ToLower(host) || failure.Host(p.url) == strings.ToLower(host)) && (len(what) == 0 || slices.Contains(what, p.What))
 			})
 		}),
 	}
@@ -114,6 +115,7 @@ func describe(m *nats.Msg, now time.Time) (passing, bool) {
 			reason += fmt.Sprintf(", replay of %d", letter.GetReplayOf())
 		}
 		p.set("failed", key, reason, host, show.Red)
+		p.url = letter.GetWant().GetUrl()
 		return p, true
 	}
 	kind, key, err := pipeline.ParseSubject(m.Subject)

@@ -56,7 +56,7 @@ type Timer struct {
 // PendingTimer returns the pending timer of a key. The error wraps ErrNoMessage
 // when there is none.
 func (c *Client) PendingTimer(ctx context.Context, key Key) (Timer, error) {
-	m, err := c.get(ctx, directGet+Requests+"."+key.Timer(), nil)
+	m, err := c.get(ctx, c.directGet()+Requests+"."+key.Timer(), nil)
 	if err != nil {
 		return Timer{}, fmt.Errorf("read timer of %s: %w", key, err)
 	}
@@ -66,7 +66,7 @@ func (c *Client) PendingTimer(ctx context.Context, key Key) (Timer, error) {
 // LastDue returns the sequence of the last message that asked for another look
 // at a key. The error wraps ErrNoMessage when there is none.
 func (c *Client) LastDue(ctx context.Context, key Key) (sequence uint64, err error) {
-	m, err := c.get(ctx, directGet+Requests+"."+key.Due(), nil)
+	m, err := c.get(ctx, c.directGet()+Requests+"."+key.Due(), nil)
 	if err != nil {
 		return 0, fmt.Errorf("read due of %s: %w", key, err)
 	}
@@ -149,7 +149,7 @@ func (c *Client) Waiting(ctx context.Context, from uint64) (at time.Time, err er
 		if err != nil {
 			return time.Time{}, err
 		}
-		m, err := c.get(ctx, directGet+Requests, request)
+		m, err := c.get(ctx, c.directGet()+Requests, request)
 		switch {
 		case errors.Is(err, ErrNoMessage):
 		case err != nil:

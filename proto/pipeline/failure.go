@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,11 +18,15 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
+// errInexact tells that more would be selected than was asked for.
+var errInexact = errors.New("the server cannot select by time or address")
+
 // FailureFilter selects dead letters; empty fields select all.
 type FailureFilter struct {
 	// Reason is the name of a failure class, as in Events.
 	Reason string
-	// Host of the URL, without port.
+	// Host of the URL, without port. All that are addresses are HiddenHost to
+	// the server; given one of them, Failures looks into the URLs.
 	Host string
 	// Namespace, Name and Key of the ConfigMap.
 	Namespace, Name, Key string
@@ -32,9 +38,38 @@ type FailureFilter struct {
 // Subject returns the subject filter for all but the times, which the server
 // applies.
 func (f FailureFilter) Subject() string {
+	host := f.Host[:min(len(f.Host), maxHostBytes)]
+	if f.address() {
+		host = HiddenHost
+	}
 	return deadPrefix + strings.Join([]string{
-		anyOr(f.Reason), anyOr(f.Host[:min(len(f.Host), maxHostBytes)]), anyOr(f.Namespace), anyOr(f.Name), anyOr(f.Key),
+		anyOr(f.Reason), anyOr(host), anyOr(f.Namespace), anyOr(f.Name), anyOr(f.Key),
 	}, ".")
+}
+
+// Exact tells whether Subject selects what the filter does, so that the server
+// can count and purge by itself: it knows no times, and no addresses.
+func (f FailureFilter) Exact() bool { return f.Since.IsZero() && f.Until.IsZero() && !f.address() }
+
+// address tells whether Host is one.
+func (f FailureFilter) address() bool {
+	_, err := netip.ParseAddr(f.Host)
+	return err == nil
+}
+
+// elsewhere tells whether the filter asks for an address that a failure is not
+// of.
+func (f FailureFilter) elsewhere(letter *v1.DeadLetter) bool {
+	wanted, err := netip.ParseAddr(f.Host)
+	if err != nil {
+		return false
+	}
+	u, err := url.Parse(letter.GetWant().GetUrl())
+	if err != nil {
+		return true
+	}
+	have, err := netip.ParseAddr(u.Hostname())
+	return err != nil || have.Unmap() != wanted.Unmap()
 }
 
 // anyOr returns the token of a value, or the wildcard when there is none.
@@ -124,6 +159,9 @@ func (f FailureFilter) hand(window []Message, yield func(StoredFailure, error) b
 			continue
 		}
 		failure, err := storedFailure(m)
+		if err == nil && f.elsewhere(failure.Letter) {
+			continue
+		}
 		if !yield(failure, err) || err != nil {
 			return false
 		}
@@ -138,7 +176,7 @@ func (c *Client) Failure(ctx context.Context, id uint64) (StoredFailure, error) 
 	if err != nil {
 		return StoredFailure{}, err
 	}
-	m, err := c.get(ctx, directGet+Failures, request)
+	m, err := c.get(ctx, c.directGet()+Failures, request)
 	if err != nil {
 		return StoredFailure{}, fmt.Errorf("read failure %d: %w", id, err)
 	}
@@ -160,8 +198,11 @@ func storedFailure(m Message) (StoredFailure, error) {
 }
 
 // CountFailures returns how many dead letters each reason and host has, without
-// reading them. Times in the filter are not looked at.
+// reading them. The filter must be Exact.
 func (c *Client) CountFailures(ctx context.Context, f FailureFilter) (map[ReasonHost]uint64, error) {
+	if !f.Exact() {
+		return nil, fmt.Errorf("count failures: %w", errInexact)
+	}
 	stream, err := c.js.Stream(ctx, Failures)
 	if err != nil {
 		return nil, fmt.Errorf("look up stream %s: %w", Failures, err)
@@ -204,9 +245,12 @@ func (c *Client) DeleteFailure(ctx context.Context, id uint64) error {
 	return nil
 }
 
-// PurgeFailures removes all entries that a filter selects, whatever its times
-// say, and returns how many.
+// PurgeFailures removes all entries that a filter selects, which must be Exact,
+// and returns how many.
 func (c *Client) PurgeFailures(ctx context.Context, f FailureFilter) (uint64, error) {
+	if !f.Exact() {
+		return 0, fmt.Errorf("purge failures: %w", errInexact)
+	}
 	stream, err := c.js.Stream(ctx, Failures)
 	if err != nil {
 		return 0, fmt.Errorf("look up stream %s: %w", Failures, err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
@@ -18,7 +20,9 @@ import (
 // It is one direct get (ADR-31), which any replica of the stream may answer:
 // in a cluster the answer may be a little older than the last write.
 func (c *Client) LastWant(ctx context.Context, key Key) (*v1.Want, uint64, error) {
-	m, err := c.js.Conn().RequestWithContext(ctx, directGet+Requests+"."+key.Want(), nil)
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	m, err := c.js.Conn().RequestWithContext(ctx, c.directGet()+Requests+"."+key.Want(), nil)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read want of %s: %w", key, err)
 	}
@@ -37,7 +41,35 @@ func (c *Client) LastWant(ctx context.Context, key Key) (*v1.Want, uint64, error
 	return w, seq, err
 }
 
-const directGet = "$JS.API.DIRECT.GET."
+// DefaultAPIPrefix begins the subjects of the JetStream API (ADR-19) outside of
+// a domain.
+const DefaultAPIPrefix = "$JS.API."
+
+// APIPrefix returns what the subjects of the JetStream API begin with that the
+// client uses, the dot at its end included: a domain has its own.
+func (c *Client) APIPrefix() string {
+	switch o := c.js.Options(); {
+	case o.Domain != "":
+		return "$JS." + o.Domain + ".API."
+	case o.APIPrefix != "":
+		return strings.TrimSuffix(o.APIPrefix, ".") + "."
+	}
+	return DefaultAPIPrefix
+}
+
+// directGet is where messages of a stream are read (ADR-31).
+func (c *Client) directGet() string { return c.APIPrefix() + "DIRECT.GET." }
+
+// bounded returns ctx with a bound, if it has none: an answer that was lost
+// with a connection never comes.
+func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, answerTimeout)
+}
+
+const answerTimeout = 5 * time.Second
 
 // DecodeWant decodes the payload of a want; a tombstone is nil. The want must
 // be for the key that its subject names. Errors wrap ErrMalformed.

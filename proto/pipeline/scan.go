@@ -60,7 +60,7 @@ func (c *Client) Scan(ctx context.Context, r Range) iter.Seq2[Message, error] {
 			return
 		}
 		defer func() { _ = sub.Unsubscribe() }()
-		s := &scan{nc: nc, sub: sub, inbox: inbox, rest: r}
+		s := &scan{nc: nc, sub: sub, inbox: inbox, ask: c.directGet() + r.Stream, rest: r}
 		s.rest.From = max(r.From, 1)
 		for more := true; more; {
 			var err error
@@ -77,6 +77,7 @@ type scan struct {
 	nc    *nats.Conn
 	sub   *nats.Subscription
 	inbox string
+	ask   string
 	rest  Range
 }
 
@@ -95,7 +96,7 @@ func (s *scan) batch(ctx context.Context, yield func(Message, error) bool) (more
 	if err != nil {
 		return false, err
 	}
-	if err := s.nc.PublishRequest(directGet+s.rest.Stream, s.inbox, request); err != nil {
+	if err := s.nc.PublishRequest(s.ask, s.inbox, request); err != nil {
 		return false, err
 	}
 	for {
@@ -158,6 +159,8 @@ func stored(m *nats.Msg) (Message, error) {
 // get reads one message by a direct get. The error wraps ErrNoMessage, or
 // jetstream.ErrStreamNotFound.
 func (c *Client) get(ctx context.Context, subject string, request []byte) (Message, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	m, err := c.js.Conn().RequestWithContext(ctx, subject, request)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):

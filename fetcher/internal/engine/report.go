@@ -46,7 +46,7 @@ func (e *Engine) report(t *trigger, ended end) {
 func named(raw string) string {
 	h := host(raw)
 	if _, err := netip.ParseAddr(h); err == nil {
-		return "(address)"
+		return pipeline.HiddenHost
 	}
 	return h
 }

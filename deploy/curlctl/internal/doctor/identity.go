@@ -63,12 +63,16 @@ func Identities() []Identity {
 	return []Identity{viewer, replayer, admin}
 }
 
-// Missing returns the subjects that a user may not use.
-func (i Identity) Missing(user link.User) []string {
+// Missing returns the subjects that a user may not use. The JetStream API is
+// asked under a prefix, usually pipeline.DefaultAPIPrefix.
+func (i Identity) Missing(user link.User, api string) []string {
 	var missing []string
 	for _, subject := range i.Publish {
 		if subject == auditOfUser {
 			subject = pipeline.AuditSubject(user.Name)
+		}
+		if rest, found := strings.CutPrefix(subject, pipeline.DefaultAPIPrefix); found {
+			subject = api + rest
 		}
 		if !allowed(user.Publish, subject) {
 			missing = append(missing, subject)

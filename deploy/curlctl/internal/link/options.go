@@ -64,12 +64,12 @@ type Link struct {
 // something. Errors wrap ErrNoConnection.
 func (o *Options) Open(ctx context.Context) (*Link, context.Context, error) {
 	ctx, stop := context.WithCancelCause(ctx)
-	nc, err := o.connect(stop)
+	nc, settings, err := o.connect(stop)
 	if err != nil {
 		stop(nil)
 		return nil, nil, fmt.Errorf("%w%s: %w", ErrNoConnection, o.from(), plain(err))
 	}
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(10*time.Second))
+	js, err := jetStream(nc, settings)
 	if err != nil {
 		nc.Close()
 		stop(nil)
@@ -84,7 +84,20 @@ func (l *Link) Close() {
 	l.Conn.Close()
 }
 
-func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, error) {
+// jetStream returns the JetStream that a context of the nats command names: by
+// domain, by the prefix of its API, or that of the account.
+func jetStream(nc *nats.Conn, c natscontext.Settings) (jetstream.JetStream, error) {
+	timeout := jetstream.WithDefaultTimeout(10 * time.Second)
+	switch {
+	case c.JSDomain != "":
+		return jetstream.NewWithDomain(nc, c.JSDomain, timeout)
+	case c.JSAPIPrefix != "":
+		return jetstream.NewWithAPIPrefix(nc, c.JSAPIPrefix, timeout)
+	}
+	return jetstream.New(nc, timeout)
+}
+
+func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, natscontext.Settings, error) {
 	opts := []nats.Option{
 		nats.Name("curlctl"),
 		nats.Timeout(o.Timeout),
@@ -107,7 +120,7 @@ func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, error) {
 	if o.NKey != "" {
 		key, err := nats.NkeyOptionFromSeed(o.NKey)
 		if err != nil {
-			return nil, fmt.Errorf("--nkey: %w", err)
+			return nil, natscontext.Settings{}, fmt.Errorf("--nkey: %w", err)
 		}
 		opts = append(opts, key)
 	}
@@ -115,7 +128,8 @@ func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, error) {
 		opts = append(opts, nats.RootCAs(o.CA))
 	}
 	if o.Server != "" && o.Context == "" {
-		return nats.Connect(o.Server, opts...)
+		nc, err := nats.Connect(o.Server, opts...)
+		return nc, natscontext.Settings{}, err
 	}
 	if o.Server != "" {
 		opts = append(opts, func(n *nats.Options) error {
@@ -123,8 +137,7 @@ func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, error) {
 			return nil
 		})
 	}
-	nc, _, err := natscontext.Connect(o.Context, opts...)
-	return nc, err
+	return natscontext.Connect(o.Context, opts...)
 }
 
 func (o *Options) from() string {

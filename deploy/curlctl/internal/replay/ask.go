@@ -46,9 +46,17 @@ func Ask(ctx context.Context, client *pipeline.Client, items []*Item, pace Pace,
 		if err := limiter.Wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
-		verdict, err := ask(ctx, client, item, slots[item])
+		verdict, tried := Wanted, 0
+		err := Insist(ctx, func(ctx context.Context) (err error) {
+			verdict, err = ask(ctx, client, item, slots[item])
+			tried++
+			return err
+		})
 		if err != nil {
 			return err
+		}
+		if verdict == Already && tried > 1 {
+			verdict = Replayed // by the try whose answer was lost
 		}
 		item.Verdict = verdict
 		done.add()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -206,7 +207,11 @@ func (i *Item) Followed() bool {
 
 // look reads from the streams what became of pending items.
 func (f *Follower) look(ctx context.Context, items []*Item) error {
-	consumer, err := f.client.JetStream().Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	var consumer jetstream.Consumer
+	err := Insist(ctx, func(ctx context.Context) (err error) {
+		consumer, err = f.client.JetStream().Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -219,7 +224,11 @@ func (f *Follower) look(ctx context.Context, items []*Item) error {
 		if looked++; looked > lookMost {
 			return nil
 		}
-		end, err := f.state(ctx, item, handled)
+		var end End
+		err := Insist(ctx, func(ctx context.Context) (err error) {
+			end, err = f.state(ctx, item, handled)
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -278,7 +287,11 @@ func (f *Follower) settled(ctx context.Context, item *Item) (End, error) {
 // far, and tells whether it has.
 func (f *Follower) Written(ctx context.Context) (bool, error) {
 	js := f.client.JetStream()
-	stream, err := js.Stream(ctx, pipeline.Results)
+	var stream jetstream.Stream
+	err := Insist(ctx, func(ctx context.Context) (err error) {
+		stream, err = js.Stream(ctx, pipeline.Results)
+		return err
+	})
 	if err != nil {
 		return false, err
 	}
@@ -286,7 +299,11 @@ func (f *Follower) Written(ctx context.Context) (bool, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		consumer, err := js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer)
+		var consumer jetstream.Consumer
+		err := Insist(ctx, func(ctx context.Context) (err error) {
+			consumer, err = js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer)
+			return err
+		})
 		if ctx.Err() != nil {
 			return false, nil
 		}

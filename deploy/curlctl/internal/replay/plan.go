@@ -84,9 +84,10 @@ func Plan(ctx context.Context, client *pipeline.Client, failures iter.Seq2[pipel
 		items = append(items, item)
 	}
 	err := each(ctx, items, func(ctx context.Context, item *Item) error {
-		_, _, verdict, err := current(ctx, client, item)
-		item.Verdict = verdict
-		return err
+		return Insist(ctx, func(ctx context.Context) (err error) {
+			_, _, item.Verdict, err = current(ctx, client, item)
+			return err
+		})
 	})
 	return items, err
 }

@@ -20,7 +20,11 @@ func Refetch(ctx context.Context, client *pipeline.Client, wants []pipeline.Stor
 		if err := limiter.Wait(ctx); err != nil {
 			return done, context.Cause(ctx)
 		}
-		asked, err := refetch(ctx, client, w.Key, begun)
+		asked := false
+		err := Insist(ctx, func(ctx context.Context) (err error) {
+			asked, err = refetch(ctx, client, w.Key, begun)
+			return err
+		})
 		if err != nil {
 			return done, err
 		}

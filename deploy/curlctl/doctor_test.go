@@ -1,0 +1,139 @@
+package curlctl_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// configured runs a broker with a configuration, in which the user app of
+// account APP has the streams.
+func configured(ctx context.Context, text string) *world {
+	GinkgoHelper()
+	config := filepath.Join(GinkgoT().TempDir(), "nats.conf")
+	Expect(os.WriteFile(config, []byte(text), 0o600)).To(Succeed())
+	s, err := natstest.Run(natstest.Options{Listen: true, ConfigFile: config})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(s.Close)
+	js, closeConn, err := s.JetStream(nats.UserInfo("app", "p"))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(closeConn)
+	w := &world{server: s}
+	w.use(ctx, js)
+	return w.as("app")
+}
+
+// contexts makes contexts of the nats command, by name, which are used until
+// the end of the spec.
+func contexts(texts map[string]string) {
+	GinkgoHelper()
+	home := GinkgoT().TempDir()
+	GinkgoT().Setenv("XDG_CONFIG_HOME", home)
+	Expect(os.MkdirAll(filepath.Join(home, "nats", "context"), 0o700)).To(Succeed())
+	for name, text := range texts {
+		Expect(os.WriteFile(filepath.Join(home, "nats", "context", name+".json"), []byte(text), 0o600)).To(Succeed())
+	}
+}
+
+var _ = Describe("doctor", func() {
+	// accounts is a configuration with a system account.
+	accounts := func(jetstream string) string {
+		return `jetstream { ` + jetstream + ` }
+			accounts {
+				SYS { users: [ { user: sys, password: p } ] }
+				APP { jetstream: enabled, users: [ { user: app, password: p } ] }
+			}
+			system_account: SYS`
+	}
+
+	DescribeTable("tells by the system account how soon the server writes to disk", func(ctx SpecContext, jetstream, says string) {
+		w := configured(ctx, accounts(jetstream))
+		contexts(map[string]string{
+			"sys":   `{"url":"` + w.server.URL() + `","user":"sys","password":"p"}`,
+			"app":   `{"url":"` + w.server.URL() + `","user":"app","password":"p"}`,
+			"wrong": `{"url":"` + w.server.URL() + `","user":"sys","password":"wrong"}`,
+		})
+		Expect(w.run(ctx, "doctor", "--system-context=sys").out).To(MatchRegexp(says))
+		Expect(w.run(ctx, "doctor", "--system-context=app").out).To(MatchRegexp("sync_interval +unknown .* give a context of the system account"))
+		Expect(w.run(ctx, "doctor", "--system-context=wrong").out).To(MatchRegexp("sync_interval +unknown +cannot connect to NATS by context wrong"))
+		Expect(w.run(ctx, "doctor", "--system-context=none").out).To(MatchRegexp(`sync_interval +unknown .*unknown context "none"`))
+	},
+		Entry("at once", "sync_interval: always", "sync_interval +ok +every write is on disk"),
+		Entry("some time later", "sync_interval: 10s", "sync_interval +warning +writes reach the disk after up to 10s: .* set jetstream.sync_interval to always"),
+		Entry("as by default", "", "sync_interval +warning +writes reach the disk after up to 2m0s"),
+	)
+
+	It("finds timers that should have fired", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		for i, fires := range []time.Duration{10 * time.Minute, time.Hour} { // the clock of the spec is 20 minutes ahead
+			want, seq := w.want(ctx, cm(i), "https://a.example.com/")
+			due := &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_REFRESH}
+			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(fires))).To(Succeed())
+		}
+		r := w.run(ctx, "doctor")
+		Expect(r.code).To(Equal(7))
+		Expect(r.out).To(MatchRegexp("timers +bad +1 timer of 2 should have fired +restart the leader"))
+		Expect(w.ok(ctx, "timers")).To(ContainSubstring("overdue"))
+	})
+
+	It("finds a replica that is behind or away", func(ctx SpecContext) {
+		c := clustered(ctx)
+		Eventually(func() string { return c.run(ctx, "doctor").out }).Should(MatchRegexp("replicas +ok +CURL_REQUESTS has 3 replicas"))
+		c.servers[2].Stop()
+		Eventually(func() string { return c.run(ctx, "doctor").out }).
+			Should(MatchRegexp("replicas +bad +replica of CURL_REQUESTS on natstest-2 is behind or away +look after that server"))
+		Expect(c.run(ctx, "doctor").code).To(Equal(7))
+	})
+
+	It("finds a consumer that is paused, or that is gone", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.ok(ctx, "pause")
+		Expect(w.run(ctx, "doctor").out).To(MatchRegexp("consumer fetcher +warning +it is paused, 0 messages waiting +run `curlctl resume`"))
+		Expect(w.js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).To(Succeed())
+		Expect(w.run(ctx, "doctor").out).To(MatchRegexp("streams +bad +.*fetcher.* +run `curlctl setup`"))
+	})
+})
+
+var _ = Describe("A JetStream domain", func() {
+	It("is that of the context, as is the prefix of the API", func(ctx SpecContext) {
+		const api = "$JS.hub.API.>"
+		w := configured(ctx, `jetstream { domain: hub }
+			accounts {
+				APP { jetstream: enabled, users: [
+					{ user: app, password: p }
+					{ user: ops, password: p, permissions: { publish: { deny: "$JS.API.>" } } }
+				] }
+			}`)
+		want, _ := w.want(ctx, cm(1), "https://a.example.com/")
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+		base := `{"url":"` + w.server.URL() + `","user":"ops","password":"p"`
+		contexts(map[string]string{
+			"none":   base + `}`,
+			"domain": base + `,"jetstream_domain":"hub"}`,
+			"prefix": base + `,"jetstream_api_prefix":"$JS.hub.API"}`,
+			"wrong":  base + `,"jetstream_domain":"nowhere"}`,
+		})
+		run := func(args ...string) result { return runAs(ctx, "curlctl", time.Now, args...) }
+		for _, name := range []string{"domain", "prefix"} {
+			for _, args := range [][]string{{"failures"}, {"failures", "show", "1"}, {"wants"}, {"status"}, {"replay", "1"}, {"pause"}, {"resume"}, {"setup", "--dry-run"}} {
+				r := run(append(args, "--context="+name)...)
+				Expect(r.code).To(BeZero(), "%s %v by %s: %s", name, args, api, r.err)
+			}
+			Expect(run("doctor", "--context="+name).out).To(MatchRegexp("permissions +ok"))
+		}
+		Expect(run("failures", "--context=none").code).To(Equal(4))
+		Expect(run("doctor", "--context=none").out).To(ContainSubstring("may not"))
+		r := run("failures", "--context=wrong")
+		Expect(r.code).To(Equal(3), r.err)
+		Expect(r.err).To(ContainSubstring("does not answer"))
+	})
+})
