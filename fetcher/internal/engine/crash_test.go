@@ -40,7 +40,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		Expect(o.gets.Load()).To(BeEquivalentTo(2))
 		Expect(w.results()).To(HaveLen(1))
 		Expect(w.timer()).NotTo(BeNil())
-		Expect(w.pending()).To(BeZero())
+		Eventually(w.pending).Should(BeZero())
 	})
 
 	It("after a failed attempt tells of it once, and leaves one timer", func() {

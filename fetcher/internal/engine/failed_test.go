@@ -61,7 +61,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(told.GetFailure().GetStatusCode()).To(BeEquivalentTo(500))
 		Expect(told.GetFailure().GetHost()).To(Equal("127.0.0.1"))
 		Expect(told.GetFailure().GetGaveUp()).To(BeFalse())
-		Expect(w.pending()).To(BeZero())
+		Eventually(w.pending).Should(BeZero())
 
 		first := t.GetFirstFailedAt()
 		elapse()
@@ -117,7 +117,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(t.GetAttempts()).To(BeZero())
 		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
 		Expect(t.at.Sub(w.clock.Now())).To(Equal(time.Hour))
-		Expect(w.pending()).To(BeZero())
+		Eventually(w.pending).Should(BeZero())
 	})
 
 	It("that will not get better by itself is given up at once, until the next refresh", func() {

@@ -42,7 +42,7 @@ var _ = Describe("A message", func() {
 
 			f.step()
 			Expect(w.result().GetContent()).NotTo(BeNil())
-			Expect(w.pending()).To(BeZero())
+			Eventually(w.pending).Should(BeZero())
 		},
 		Entry("payload of a want", "curl.want.ns.name.key", "garbage", pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
 		Entry("payload of a due", "curl.due.ns.name.key", "\xff\xff", pipeline.Key{Namespace: "ns", Name: "name", Key: "key"}),
@@ -72,7 +72,7 @@ var _ = Describe("A message", func() {
 		Expect(w.deadLetters()).To(HaveLen(1))
 		Expect(w.deadLetters()[0].GetWant().GetUrl()).To(Equal(o.URL))
 		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RECHECK))
-		Expect(w.pending()).To(BeZero())
+		Eventually(w.pending).Should(BeZero())
 	})
 
 	It("that is a tombstone is acknowledged", func() {
@@ -107,7 +107,7 @@ var _ = Describe("A message", func() {
 			Expect(w.next().Ack()).To(Succeed())
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
 			nothingHappens()
-			Expect(w.pending()).To(BeZero())
+			Eventually(w.pending).Should(BeZero())
 		})
 
 		It("for a key that is no longer wanted is acknowledged", func() {
@@ -116,14 +116,14 @@ var _ = Describe("A message", func() {
 			Expect(w.next().Ack()).To(Succeed())
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
 			nothingHappens()
-			Expect(w.pending()).To(BeZero())
+			Eventually(w.pending).Should(BeZero())
 		})
 
 		It("for a key that nobody knows is acknowledged", func() {
 			stranger := w.want(o.URL, func(w *v1.Want) { w.Name = "stranger" })
 			w.fire(&v1.Due{Want: stranger, WantSequence: sequence})
 			nothingHappens()
-			Expect(w.pending()).To(BeZero())
+			Eventually(w.pending).Should(BeZero())
 		})
 
 		It("for a newer want than the stream answers comes back: a replica lags", func() {
@@ -167,7 +167,7 @@ var _ = Describe("A message", func() {
 			Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
 			Expect(t.GetWantSequence()).To(Equal(sequence))
 			Expect(t.GetSettled().GetEtag()).To(Equal(`"v1"`))
-			Expect(w.pending()).To(BeZero())
+			Eventually(w.pending).Should(BeZero())
 
 			w.fire(t.Due)
 			f.step()
@@ -179,7 +179,7 @@ var _ = Describe("A message", func() {
 			f.step()
 			Expect(o.gets.Load()).To(BeZero())
 			Expect(w.timer()).To(BeNil())
-			Expect(w.pending()).To(BeZero())
+			Eventually(w.pending).Should(BeZero())
 		})
 	})
 

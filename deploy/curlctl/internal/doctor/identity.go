@@ -64,15 +64,16 @@ func Identities() []Identity {
 }
 
 // Missing returns the subjects that a user may not use. The JetStream API is
-// asked under a prefix, usually pipeline.DefaultAPIPrefix.
+// asked under a prefix, usually pipeline.DefaultAPIPrefix; the server of a domain
+// looks at the permissions for that one, whatever the domain.
 func (i Identity) Missing(user link.User, api string) []string {
 	var missing []string
 	for _, subject := range i.Publish {
 		if subject == auditOfUser {
 			subject = pipeline.AuditSubject(user.Name)
 		}
-		if rest, found := strings.CutPrefix(subject, pipeline.DefaultAPIPrefix); found {
-			subject = api + rest
+		if rest, found := strings.CutPrefix(subject, pipeline.DefaultAPIPrefix); found && allowed(user.Publish, api+rest) {
+			continue
 		}
 		if !allowed(user.Publish, subject) {
 			missing = append(missing, subject)
