@@ -33,6 +33,26 @@ func (c *Client) LoadTimers(ctx context.Context, each func(Entry) error) error {
 	return c.load(ctx, timerPrefix+">", true, each)
 }
 
+// CountTimers returns how many timers are pending. It asks for a consumer that
+// nobody reads from and that is gone a moment later: by creating it the reader
+// uses no other right than LoadTimers does.
+func (c *Client) CountTimers(ctx context.Context) (uint64, error) {
+	consumer, err := c.js.CreateOrUpdateConsumer(ctx, Requests, jetstream.ConsumerConfig{
+		Description:       "curl-me-that: counts timers",
+		DeliverPolicy:     jetstream.DeliverAllPolicy,
+		AckPolicy:         jetstream.AckNonePolicy,
+		FilterSubject:     timerPrefix + ">",
+		HeadersOnly:       true,
+		InactiveThreshold: time.Second,
+		MemoryStorage:     true,
+		Replicas:          1,
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count timers: %w", err)
+	}
+	return consumer.CachedInfo().NumPending, nil
+}
+
 // load reads through an ephemeral push consumer, delivered to the inbox of the
 // connection, so that the reader needs no right to pull from other consumers.
 // It publishes to $JS.API.CONSUMER.CREATE.CURL_REQUESTS.*.<filter> and, beyond

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
@@ -73,7 +74,7 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(name))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health := NewHealth()
 	traces := tracing.FromEnv(ctx, name, BuildVersion(), log)
 	defer traces.Shutdown(context.WithoutCancel(ctx))
@@ -124,16 +125,24 @@ func (h Host) Run(ctx context.Context, name string, serve func(context.Context, 
 	if rt.running == nil {
 		rt.running = h.Health.Part(runningPart)
 	}
-	link := h.Health.Part("nats")
+	part := h.Health.Part("nats")
+	var connection link
+	set := metric.New(h.Metrics, name)
+	connection.measure(set, part)
+	set.Add(buildInfo(name), buildDefinition(name))
+	if err := set.Err(); err != nil {
+		return err
+	}
 	stopped := context.AfterFunc(ctx, func() { rt.running.NotReady("draining") })
 	defer stopped()
 
-	nc, err := h.NATS.Connect(ctx, name, rt.Log, link)
+	nc, err := h.NATS.Connect(ctx, name, rt.Log, part)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	rt.NATS = nc
+	connection.conn.Store(nc)
 	if rt.JetStream, err = jetstream.New(nc); err != nil {
 		return fmt.Errorf("use JetStream: %w", err)
 	}
@@ -145,12 +154,4 @@ func (h Host) Run(ctx context.Context, name string, serve func(context.Context, 
 	}
 	rt.Log.Info().Msg("stopped")
 	return nil
-}
-
-func buildInfo(name string) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name:        "curlmethat_build_info",
-		Help:        "Always 1; the labels tell which service and version runs.",
-		ConstLabels: prometheus.Labels{"service": name, "version": BuildVersion()},
-	}, func() float64 { return 1 })
 }

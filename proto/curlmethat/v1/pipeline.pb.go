@@ -260,8 +260,13 @@ type Want struct {
 	// Set when the key already holds a body for this want: no fetch is due
 	// before the next refresh.
 	Settled *Settled `protobuf:"bytes,15,opt,name=settled,proto3" json:"settled,omitempty"`
-	// When the watcher saw the change.
-	ObservedAt    *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
+	// When the watcher saw the version of the object that the want was read from.
+	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
+	// When somebody changed what the key asks for, as well as that is known: for
+	// a change that the watch delivered observed_at, for one that was found in a
+	// list the time that the API server has recorded, a second at most too early.
+	// Absent unless the cause is CAUSE_NEW, CAUSE_CHANGED or CAUSE_NOW.
+	AskedAt       *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=asked_at,json=askedAt,proto3" json:"asked_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -408,6 +413,13 @@ func (x *Want) GetObservedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Want) GetAskedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AskedAt
+	}
+	return nil
+}
+
 // Settled describes the body that a key already holds.
 type Settled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -495,7 +507,10 @@ type Due struct {
 	// Trace context of what came before (W3C traceparent): the attempt that set
 	// the timer, or the failure that is replayed. The fetch links to it; which
 	// trace it belongs to is in the header. Empty: not traced.
-	Earlier       string `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`
+	Earlier string `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`
+	// When the regular fetch after the last good one was due; absent: there has
+	// been no good one since the want was published.
+	FreshUntil    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=fresh_until,json=freshUntil,proto3" json:"fresh_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -593,6 +608,13 @@ func (x *Due) GetEarlier() string {
 	return ""
 }
 
+func (x *Due) GetFreshUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FreshUntil
+	}
+	return nil
+}
+
 // Result is the outcome of a trigger: the payload of curl.result.….
 type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -604,6 +626,8 @@ type Result struct {
 	Cause Cause `protobuf:"varint,3,opt,name=cause,proto3,enum=curlmethat.v1.Cause" json:"cause,omitempty"`
 	// When the outcome was known.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
+	// The want has been answered with a body before.
+	Answered bool `protobuf:"varint,5,opt,name=answered,proto3" json:"answered,omitempty"`
 	// What came out.
 	//
 	// Types that are valid to be assigned to Outcome:
@@ -673,6 +697,13 @@ func (x *Result) GetObservedAt() *timestamppb.Timestamp {
 		return x.ObservedAt
 	}
 	return nil
+}
+
+func (x *Result) GetAnswered() bool {
+	if x != nil {
+		return x.Answered
+	}
+	return false
 }
 
 func (x *Result) GetOutcome() isResult_Outcome {
@@ -1231,7 +1262,7 @@ var File_curlmethat_v1_pipeline_proto protoreflect.FileDescriptor
 
 const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x03\n" +
+	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x04\n" +
 	"\x04Want\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1251,11 +1282,12 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x05drift\x18\x0e \x01(\tR\x05drift\x120\n" +
 	"\asettled\x18\x0f \x01(\v2\x16.curlmethat.v1.SettledR\asettled\x12;\n" +
 	"\vobserved_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"observedAt\"Z\n" +
+	"observedAt\x125\n" +
+	"\basked_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aaskedAt\"Z\n" +
 	"\aSettled\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\x81\x03\n" +
+	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xbe\x03\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1265,13 +1297,17 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\breported\x18\x06 \x01(\x0e2\x1b.curlmethat.v1.FailureClassR\breported\x120\n" +
 	"\asettled\x18\a \x01(\v2\x16.curlmethat.v1.SettledR\asettled\x12\x1b\n" +
 	"\treplay_of\x18\b \x01(\x04R\breplayOf\x12\x18\n" +
-	"\aearlier\x18\t \x01(\tR\aearlier\"\x9a\x03\n" +
+	"\aearlier\x18\t \x01(\tR\aearlier\x12;\n" +
+	"\vfresh_until\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"freshUntil\"\xb6\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +
 	"\x05cause\x18\x03 \x01(\x0e2\x14.curlmethat.v1.CauseR\x05cause\x12;\n" +
 	"\vobserved_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"observedAt\x122\n" +
+	"observedAt\x12\x1a\n" +
+	"\banswered\x18\x05 \x01(\bR\banswered\x122\n" +
 	"\acontent\x18\n" +
 	" \x01(\v2\x16.curlmethat.v1.ContentH\x00R\acontent\x12;\n" +
 	"\n" +
@@ -1385,30 +1421,32 @@ var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
 	3,  // 2: curlmethat.v1.Want.settled:type_name -> curlmethat.v1.Settled
 	13, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
-	2,  // 4: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
-	0,  // 5: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	13, // 6: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
-	1,  // 7: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
-	3,  // 8: curlmethat.v1.Due.settled:type_name -> curlmethat.v1.Settled
-	2,  // 9: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
-	0,  // 10: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	13, // 11: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
-	6,  // 12: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
-	7,  // 13: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
-	8,  // 14: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
-	9,  // 15: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
-	1,  // 16: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	13, // 17: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
-	2,  // 18: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
-	8,  // 19: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	13, // 20: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	13, // 21: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
-	13, // 22: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	13, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
+	2,  // 5: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
+	0,  // 6: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
+	13, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	1,  // 8: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
+	3,  // 9: curlmethat.v1.Due.settled:type_name -> curlmethat.v1.Settled
+	13, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
+	2,  // 11: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
+	0,  // 12: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
+	13, // 13: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	6,  // 14: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
+	7,  // 15: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
+	8,  // 16: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
+	9,  // 17: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
+	1,  // 18: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
+	13, // 19: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	2,  // 20: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
+	8,  // 21: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
+	13, // 22: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	13, // 23: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
+	13, // 24: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }

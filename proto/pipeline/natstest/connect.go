@@ -33,6 +33,17 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 	return running.InProcessConn()
 }
 
+// MonitorURL returns the address of the monitoring port of a server that runs
+// and has one.
+func (s *Server) MonitorURL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil || s.running.MonitorAddr() == nil {
+		return ""
+	}
+	return "http://" + s.running.MonitorAddr().String()
+}
+
 // Dial is the option with which a client connects without the network.
 func (s *Server) Dial() nats.Option { return nats.InProcessServer(s) }
 

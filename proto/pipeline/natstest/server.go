@@ -33,6 +33,10 @@ type Options struct {
 	ConfigFile string
 	// Log receives what the server has to say; nil: nobody.
 	Log server.Logger
+	// Monitor opens a monitoring port on 127.0.0.1; see MonitorURL.
+	Monitor bool
+	// SyncAlways lets the server write to disk before it acknowledges.
+	SyncAlways bool
 }
 
 // Server is a NATS server in this process. Its methods may be called from any
@@ -118,6 +122,12 @@ func (s *Server) serverOptions() (*server.Options, error) {
 	opts.NoLog = true
 	// Else the server takes SIGINT for itself and ends the process.
 	opts.NoSigs = true
+	if s.options.Monitor {
+		opts.HTTPHost, opts.HTTPPort = "127.0.0.1", server.RANDOM_PORT
+	}
+	if s.options.SyncAlways {
+		opts.SyncAlways = true
+	}
 	if s.options.MaxPayload > 0 {
 		opts.MaxPayload = s.options.MaxPayload
 	}

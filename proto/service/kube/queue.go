@@ -1,0 +1,81 @@
+package kube
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+)
+
+// QueueMetrics are those of one work queue under the names that the components
+// of Kubernetes use. Queues of the same name may follow one another.
+type QueueMetrics struct {
+	depth, unfinished, longest prometheus.Gauge
+	adds, retries              prometheus.Counter
+	waited, worked             prometheus.Observer
+}
+
+var _ workqueue.MetricsProvider = (*QueueMetrics)(nil)
+
+// NewQueueMetrics makes the metrics of the queue with that name in a set with
+// standard names.
+func NewQueueMetrics(set *metric.Set, queue string) *QueueMetrics {
+	name := metric.Of("name", queue)
+	gauge := func(suffix, help string) prometheus.Gauge {
+		return set.Gauges("workqueue_"+suffix, help, name).WithLabelValues(queue)
+	}
+	counter := func(suffix, help string) prometheus.Counter {
+		return set.Counters("workqueue_"+suffix, help, name).WithLabelValues(queue)
+	}
+	histogram := func(suffix, help string) prometheus.Observer {
+		return set.Histograms("workqueue_"+suffix, help, prometheus.ExponentialBuckets(1e-5, 4, 12), name).WithLabelValues(queue)
+	}
+	return &QueueMetrics{
+		depth:      gauge("depth", "Objects that wait in the queue."),
+		adds:       counter("adds_total", "Objects that were added to the queue."),
+		retries:    counter("retries_total", "Objects that were added again after an error, or to look later."),
+		waited:     histogram("queue_duration_seconds", "Time that an object waited in the queue."),
+		worked:     histogram("work_duration_seconds", "Time that the work on an object took."),
+		unfinished: gauge("unfinished_work_seconds", "Time that has gone into the work that is not done yet, over all workers."),
+		longest:    gauge("longest_running_processor_seconds", "Time that the longest work that is not done yet has taken."),
+	}
+}
+
+// Reset tells that the queue has ended, with whatever was in it.
+func (m *QueueMetrics) Reset() {
+	m.depth.Set(0)
+	m.unfinished.Set(0)
+	m.longest.Set(0)
+}
+
+// NewDepthMetric implements workqueue.MetricsProvider, as do those below.
+func (m *QueueMetrics) NewDepthMetric(string) workqueue.GaugeMetric { return m.depth }
+
+// NewAddsMetric returns the counter of added objects.
+func (m *QueueMetrics) NewAddsMetric(string) workqueue.CounterMetric { return m.adds }
+
+// NewLatencyMetric returns the histogram of the time in the queue.
+func (m *QueueMetrics) NewLatencyMetric(string) workqueue.HistogramMetric { return m.waited }
+
+// NewWorkDurationMetric returns the histogram of the time that work takes.
+func (m *QueueMetrics) NewWorkDurationMetric(string) workqueue.HistogramMetric { return m.worked }
+
+// NewUnfinishedWorkSecondsMetric returns the gauge of unfinished work.
+func (m *QueueMetrics) NewUnfinishedWorkSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return m.unfinished
+}
+
+// NewLongestRunningProcessorSecondsMetric returns the gauge of the longest work.
+func (m *QueueMetrics) NewLongestRunningProcessorSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return m.longest
+}
+
+// NewRetriesMetric returns the counter of objects added again.
+func (m *QueueMetrics) NewRetriesMetric(string) workqueue.CounterMetric { return m.retries }
+
+// NewLeaseMetric makes the metric of a leader election in a set with standard
+// names; lease is what the election is for.
+func NewLeaseMetric(set *metric.Set, lease string) prometheus.Gauge {
+	return set.Gauges("leader_election_master_status", "Whether this process holds the Lease: 0 or 1.",
+		metric.Of("name", lease)).WithLabelValues(lease)
+}

@@ -1,0 +1,60 @@
+package service
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+)
+
+// Metrics returns what the metrics of every service are, for one of them.
+func Metrics(name string) []metric.Definition {
+	set := metric.New(prometheus.NewRegistry(), name)
+	new(link).measure(set, NewHealth().Part("nats"))
+	set.Add(buildInfo(name), buildDefinition(name))
+	return set.Definitions()
+}
+
+func buildDefinition(name string) metric.Definition {
+	return metric.Definition{
+		Name: metric.Project + "_build_info", Kind: metric.Gauge,
+		Help: "Always 1; the labels tell which service and version runs, and the Go that built it.",
+		Labels: []metric.Label{
+			metric.Of("component", name),
+			{Name: "version", Open: "version of the release"},
+			{Name: "goversion", Open: "version of Go"},
+		},
+	}
+}
+
+// buildInfo tells which service and version runs.
+func buildInfo(name string) prometheus.Collector {
+	d := buildDefinition(name)
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: d.Name, Help: d.Help,
+		ConstLabels: prometheus.Labels{"component": name, "version": BuildVersion(), "goversion": runtime.Version()},
+	}, func() float64 { return 1 })
+}
+
+// link is the connection to the broker, once there was one.
+type link struct{ conn atomic.Pointer[nats.Conn] }
+
+// measure makes the metrics of the connection, whose part is ready while there
+// is one.
+func (l *link) measure(set *metric.Set, part *Part) {
+	set.GaugeFunc("nats_connected", "Whether there is a connection to NATS: 0 or 1.", func() float64 {
+		if part.why() == "" {
+			return 1
+		}
+		return 0
+	})
+	set.CounterFunc("nats_reconnects_total", "How often the connection to NATS came back.", func() float64 {
+		if nc := l.conn.Load(); nc != nil {
+			return float64(nc.Stats().Reconnects)
+		}
+		return 0
+	})
+}

@@ -1,0 +1,173 @@
+package metric
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// nativeFactor is how much wider each native bucket is than the one before.
+	nativeFactor = 1.1
+	// nativeBuckets bounds the native buckets of one series; beyond it they are
+	// made anew or wider, at most once per nativeReset.
+	nativeBuckets = 160
+	nativeReset   = time.Hour
+)
+
+// Set makes and registers metrics. It is used by one goroutine, at the start.
+type Set struct {
+	prefix      string
+	registry    prometheus.Registerer
+	definitions []Definition
+	errs        []error
+}
+
+// New returns an empty set for the metrics of a service, or of another part of
+// the project.
+func New(registry prometheus.Registerer, service string) *Set {
+	return &Set{prefix: Project + "_" + service + "_", registry: registry}
+}
+
+// Standard returns an empty set for metrics whose names are not ours.
+func Standard(registry prometheus.Registerer) *Set { return &Set{registry: registry} }
+
+// Err returns why metrics could not be registered; nil: all are.
+func (s *Set) Err() error {
+	if err := errors.Join(s.errs...); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return nil
+}
+
+// Definitions returns what was made, in that order.
+func (s *Set) Definitions() []Definition { return slices.Clone(s.definitions) }
+
+// Counter makes a counter.
+func (s *Set) Counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: s.prefix + name, Help: help})
+	s.add(c, Counter, name, help)
+	return c
+}
+
+// CounterFunc makes a counter that is read when it is asked for.
+func (s *Set) CounterFunc(name, help string, value func() float64) {
+	s.add(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: s.prefix + name, Help: help}, value), Counter, name, help)
+}
+
+// Counters makes a counter with a label.
+func (s *Set) Counters(name, help string, label Label) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: s.prefix + name, Help: help}, []string{label.Name})
+	for _, v := range label.Values {
+		c.WithLabelValues(v)
+	}
+	s.add(c, Counter, name, help, label)
+	return c
+}
+
+// Gauge makes a gauge.
+func (s *Set) Gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: s.prefix + name, Help: help})
+	s.add(g, Gauge, name, help)
+	return g
+}
+
+// Gauges makes a gauge with a label.
+func (s *Set) Gauges(name, help string, label Label) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: s.prefix + name, Help: help}, []string{label.Name})
+	for _, v := range label.Values {
+		g.WithLabelValues(v)
+	}
+	s.add(g, Gauge, name, help, label)
+	return g
+}
+
+// GaugeFunc makes a gauge that is read when it is asked for.
+func (s *Set) GaugeFunc(name, help string, value func() float64) {
+	s.add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: s.prefix + name, Help: help}, value), Gauge, name, help)
+}
+
+// OptionalGaugeFunc makes a gauge that is read when it is asked for, and that
+// has no series while nothing is known.
+func (s *Set) OptionalGaugeFunc(name, help string, read func() (value float64, known bool)) {
+	desc := prometheus.NewDesc(s.prefix+name, help, nil, nil)
+	s.add(&gauges{desc: desc, values: []string{""}, read: func() map[string]float64 {
+		if v, known := read(); known {
+			return map[string]float64{"": v}
+		}
+		return nil
+	}}, Gauge, name, help)
+}
+
+// GaugesFunc makes a gauge with a label that is read when it is asked for: by
+// value of the label. A value that is not returned has no series.
+func (s *Set) GaugesFunc(name, help string, label Label, read func() map[string]float64) {
+	desc := prometheus.NewDesc(s.prefix+name, help, []string{label.Name}, nil)
+	s.add(&gauges{desc: desc, values: label.Values, read: read}, Gauge, name, help, label)
+}
+
+// Histogram makes a histogram; the bounds are those of its classic buckets.
+func (s *Set) Histogram(name, help string, bounds []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(s.histogram(name, help, bounds))
+	s.add(h, Histogram, name, help)
+	return h
+}
+
+// Histograms makes a histogram with a label.
+func (s *Set) Histograms(name, help string, bounds []float64, label Label) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(s.histogram(name, help, bounds), []string{label.Name})
+	for _, v := range label.Values {
+		h.WithLabelValues(v)
+	}
+	s.add(h, Histogram, name, help, label)
+	return h
+}
+
+// Add registers a metric that was made elsewhere.
+func (s *Set) Add(c prometheus.Collector, d Definition) {
+	s.definitions = append(s.definitions, d)
+	if err := s.registry.Register(c); err != nil {
+		s.errs = append(s.errs, err)
+	}
+}
+
+func (s *Set) histogram(name, help string, bounds []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: s.prefix + name, Help: help, Buckets: bounds,
+		NativeHistogramBucketFactor:     nativeFactor,
+		NativeHistogramMaxBucketNumber:  nativeBuckets,
+		NativeHistogramMinResetDuration: nativeReset,
+	}
+}
+
+func (s *Set) add(c prometheus.Collector, kind Kind, name, help string, labels ...Label) {
+	s.Add(c, Definition{Name: s.prefix + name, Kind: kind, Help: help, Labels: labels})
+}
+
+// gauges are read when they are asked for.
+type gauges struct {
+	desc   *prometheus.Desc
+	values []string
+	read   func() map[string]float64
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- g.desc }
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
+	read := g.read()
+	for _, v := range g.values {
+		n, ok := read[v]
+		switch {
+		case !ok:
+		case v == "":
+			metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, n)
+		default:
+			metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, n, v)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package service_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+)
+
+var _ = Describe("The metrics of every service", func() {
+	It("tell what runs, and whether there is a broker", func() {
+		server, err := natstest.Run(natstest.Options{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(server.Close)
+		registry := prometheus.NewRegistry()
+		host := service.Host{
+			Log: zerolog.New(GinkgoWriter), Health: service.NewHealth(), Metrics: registry,
+			NATS: service.NATSOptions{URL: "nats://in.process", Dial: server.Dial()},
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- host.Run(ctx, "toy", func(ctx context.Context, rt *service.Runtime) error {
+				rt.Started()
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		DeferCleanup(func() { cancel(); Eventually(ended).Should(Receive()) })
+		value := func(series string) func() (float64, error) {
+			return func() (float64, error) { return metrictest.Value(registry, series) }
+		}
+		Eventually(value("curlmethat_toy_nats_connected")).WithTimeout(10 * time.Second).Should(BeEquivalentTo(1))
+		Expect(value(`curlmethat_build_info{component="toy"`)()).To(BeEquivalentTo(1))
+		Expect(value("curlmethat_toy_nats_reconnects_total")()).To(BeZero())
+		server.Stop()
+		Eventually(value("curlmethat_toy_nats_connected")).WithTimeout(10 * time.Second).Should(BeZero())
+		Expect(server.Start()).To(Succeed())
+		Eventually(value("curlmethat_toy_nats_connected")).WithTimeout(10 * time.Second).Should(BeEquivalentTo(1))
+		Eventually(value("curlmethat_toy_nats_reconnects_total")).WithTimeout(10 * time.Second).Should(BeEquivalentTo(1))
+		Expect(metrictest.Problems(registry, service.Metrics("toy"))).To(BeEmpty())
+	})
+})
