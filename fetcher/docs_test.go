@@ -6,11 +6,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"github.com/kv8s/curl-me-that/fetcher"
-	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 )
 
 var _ = Describe("The pages beside the code", func() {
@@ -33,19 +31,10 @@ var _ = Describe("The pages beside the code", func() {
 	})
 
 	It("name every metric", func() {
-		registry := prometheus.NewRegistry()
-		metrics, err := engine.NewMetrics(registry)
-		Expect(err).NotTo(HaveOccurred())
-		descriptions := make(chan *prometheus.Desc, 100)
-		metrics.Describe(descriptions)
-		close(descriptions)
 		text := pages()
-		n := 0
-		for d := range descriptions {
-			name := strings.TrimPrefix(strings.Split(d.String(), `"`)[1], "curlmethat_fetcher_")
+		for _, d := range fetcher.Metrics() {
+			name := strings.TrimPrefix(d.Name, "curlmethat_fetcher_")
 			Expect(text).To(ContainSubstring("`" + name + "`"))
-			n++
 		}
-		Expect(n).To(BeNumerically(">", 8))
 	})
 })

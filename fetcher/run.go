@@ -2,7 +2,6 @@ package fetcher
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
 )
 
 // Run reads messages and handles them until ctx is done, and then finishes
@@ -36,15 +36,20 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	cfg.Get.MaxBody = body
 	cfg.Engine.Sharing.Bytes = sharedBodies * body
 
-	metrics, err := engine.NewMetrics(rt.Metrics)
+	limiter, err := admission.New(cfg.Admission, time.Now)
 	if err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+		return err
+	}
+	set := metric.New(rt.Metrics, "fetcher")
+	metrics := newMetrics(set, cfg, limiter)
+	if err := set.Err(); err != nil {
+		return err
 	}
 	gate, client, err := newGetter(cfg, rt.Log, metrics)
 	if err != nil {
 		return err
 	}
-	handler, err := newEngine(ctx, rt, cfg, client, metrics)
+	handler, err := newEngine(ctx, rt, cfg, client, limiter, metrics)
 	if err != nil {
 		return err
 	}
@@ -86,11 +91,9 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 	return gate, client, err
 }
 
-func newEngine(ctx context.Context, rt *service.Runtime, cfg Config, client *get.Client, metrics *engine.Metrics) (*engine.Engine, error) {
-	limiter, err := admission.New(cfg.Admission, time.Now)
-	if err != nil {
-		return nil, err
-	}
+func newEngine(ctx context.Context, rt *service.Runtime, cfg Config, client *get.Client, limiter *admission.Limiter,
+	metrics *engine.Metrics,
+) (*engine.Engine, error) {
 	return engine.New(cfg.Engine, engine.Dependencies{
 		Client:   pipeline.NewClient(rt.JetStream),
 		Getter:   client,

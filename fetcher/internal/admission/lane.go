@@ -86,3 +86,32 @@ func (l *lane) next(now time.Time, limit int, shortest, longest time.Duration) t
 func (l *lane) idle(now time.Time) bool {
 	return l.held == 0 && len(l.waiting) == 0 && l.elsewhere == 0 && !l.turn.After(now) && !l.closed.After(now)
 }
+
+// State of a host, from a closed set.
+type State string
+
+// States of hosts. A host is in the first that fits, or in none.
+const (
+	// Paused: it has asked to be left alone for a while.
+	Paused State = "paused"
+	// Queued: requests were turned away, and their time to come back is not
+	// over.
+	Queued State = "queued"
+	// Active: GETs are under way.
+	Active State = "active"
+)
+
+// States returns all states.
+func States() []State { return []State{Paused, Queued, Active} }
+
+func (l *lane) state(now time.Time) State {
+	switch {
+	case l.closed.After(now):
+		return Paused
+	case l.turn.After(now):
+		return Queued
+	case l.held > 0:
+		return Active
+	}
+	return ""
+}

@@ -158,6 +158,20 @@ func (l *Limiter) SlowDown(host string, until time.Time) {
 	}
 }
 
+// Hosts counts the hosts in each state.
+func (l *Limiter) Hosts() map[State]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	counts := make(map[State]int, len(States()))
+	for _, h := range l.hosts {
+		if s := h.state(now); s != "" {
+			counts[s]++
+		}
+	}
+	return counts
+}
+
 func (l *Limiter) busy(cause Cause, in *lane, limit int, now time.Time) *Busy {
 	return &Busy{Cause: cause, Wait: in.next(now, limit, l.limits.Pause, l.limits.MaxPause)}
 }

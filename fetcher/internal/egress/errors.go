@@ -41,6 +41,14 @@ const (
 	ClassDenyCIDR Class = "deny-cidr"
 )
 
+// Classes returns all classes.
+func Classes() []Class {
+	return []Class{
+		ClassSyntax, ClassLength, ClassScheme, ClassUserinfo, ClassHost, ClassDenyHost,
+		ClassOnlyHost, ClassName, ClassPort, ClassAddress, ClassDenyCIDR,
+	}
+}
+
 // DeniedError is the error of everything that the policy refuses. Its text names
 // the rule, never an address, a port or a host.
 type DeniedError struct {

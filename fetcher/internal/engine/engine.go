@@ -112,7 +112,10 @@ func (e *Engine) handle(ctx context.Context, t *trigger, malformed error) end {
 	case got.busy != nil:
 		return e.park(ctx, t, parkCause(got.busy.Cause), got.busy.Wait)
 	case got.err != nil:
+		e.deps.Metrics.checked(t, e.deps.Now())
 		return e.failed(ctx, t, failureOf(got.err))
 	}
+	e.deps.Metrics.checked(t, e.deps.Now())
+	t.answered = true
 	return e.succeeded(ctx, t, got.response)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
@@ -72,8 +73,9 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	}
 	gate, err := egress.New(egress.Config{AllowCIDRs: []string{"127.0.0.0/8"}}, egress.Options{})
 	Expect(err).NotTo(HaveOccurred())
-	metrics, err := engine.NewMetrics(o.registry)
-	Expect(err).NotTo(HaveOccurred())
+	set := metric.New(o.registry, "fetcher")
+	metrics := engine.NewMetrics(set)
+	Expect(set.Err()).NotTo(HaveOccurred())
 	getter, err := get.New(o.get, gate, get.Dependencies{Observer: metrics})
 	Expect(err).NotTo(HaveOccurred())
 	running, stop := context.WithCancel(context.Background())
@@ -133,6 +135,21 @@ func (f *fetcher) metric(name, label string) float64 {
 	}
 	Fail("no metric " + name + " " + label)
 	return 0
+}
+
+// histogram returns the number and the sum of the observations of a histogram.
+func (f *fetcher) histogram(name string) (count uint64, sum float64) {
+	GinkgoHelper()
+	families, err := f.registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() == name {
+			h := family.GetMetric()[0].GetHistogram()
+			return h.GetSampleCount(), h.GetSampleSum()
+		}
+	}
+	Fail("no metric " + name)
+	return 0, 0
 }
 
 // next takes one message from the consumer, without handling it.

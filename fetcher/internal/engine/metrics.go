@@ -6,18 +6,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
 )
 
-const (
-	namespace = "curlmethat"
-	subsystem = "fetcher"
-)
-
-// Metrics counts what an engine does. Its labels are closed sets; it also
-// observes the phases of GETs.
+// Metrics counts what an engine does. It also observes the phases of GETs.
 type Metrics struct {
 	requests    *prometheus.CounterVec
 	gets        *prometheus.CounterVec
@@ -28,76 +24,45 @@ type Metrics struct {
 	parked      *prometheus.CounterVec
 	retries     prometheus.Counter
 	deadLetters *prometheus.CounterVec
+	denials     *prometheus.CounterVec
 	inFlight    prometheus.Gauge
 	pushbacks   *prometheus.CounterVec
+	staleness   prometheus.Histogram
 }
 
-var (
-	_ get.Observer         = (*Metrics)(nil)
-	_ prometheus.Collector = (*Metrics)(nil)
-)
+var _ get.Observer = (*Metrics)(nil)
 
-// NewMetrics registers the metrics.
-func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{
-		requests: counters("requests_total", "Messages handled, by outcome.", "outcome"),
-		gets:     counters("gets_total", "GETs made, by result: ok, or the reason of the failure.", "result"),
-		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "get_duration_seconds",
-			Help:    "Duration of GETs, by phase.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{"phase"}),
-		bodies: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "body_bytes",
-			Help:    "Size of received bodies.",
-			Buckets: prometheus.ExponentialBuckets(64, 4, 8),
-		}),
-		notModified: counter("not_modified_total", "Answers 304 to conditional GETs."),
-		coalesced:   counter("coalesced_total", "Messages served by the GET of another one."),
-		parked:      counters("parked_total", "Attempts put off without a GET, by cause.", "cause"),
-		retries:     counter("retries_total", "Attempts scheduled after a failure."),
-		deadLetters: counters("dead_letters_total", "Dead letters kept, by reason.", "reason"),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "in_flight_messages",
-			Help: "Messages in work.",
-		}),
-		pushbacks: counters("pushbacks_total", "Tries to reach the broker that failed, by cause: full or broker.", "cause"),
-	}
-	m.initialize()
-	return m, registry.Register(m)
-}
-
-func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{
-		m.requests, m.gets, m.phases, m.bodies, m.notModified, m.coalesced,
-		m.parked, m.retries, m.deadLetters, m.inFlight, m.pushbacks,
+// NewMetrics makes the metrics in the set of the fetcher.
+func NewMetrics(set *metric.Set) *Metrics {
+	failures := getFailures()
+	return &Metrics{
+		requests: set.Counters("requests_total", "Messages handled, by outcome.", metric.Of("outcome", outcomes()...)),
+		gets: set.Counters("gets_total", "GETs made, by result: ok, or the reason of the failure.",
+			metric.Of("result", append([]string{"ok"}, failures...)...)),
+		phases: set.Histograms("get_duration_seconds", "Duration of GETs, by phase; total is the whole, good or bad.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, metric.Of("phase", get.Phases()...)),
+		bodies:      set.Histogram("body_bytes", "Size of received bodies.", prometheus.ExponentialBuckets(64, 4, 8)),
+		notModified: set.Counter("not_modified_total", "Answers 304 to conditional GETs."),
+		coalesced:   set.Counter("coalesced_total", "Messages served by the GET of another one."),
+		parked:      set.Counters("parked_total", "Attempts put off without a GET, by cause.", metric.Of("cause", parkCauses()...)),
+		retries:     set.Counter("retries_total", "Attempts scheduled after a failure."),
+		deadLetters: set.Counters("dead_letters_total", "Dead letters kept, by reason.", metric.Of("reason", append(failures,
+			pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH), pipeline.Reason(v1.FailureClass_FAILURE_CLASS_POISON),
+			pipeline.Reason(v1.FailureClass_FAILURE_CLASS_MALFORMED))...)),
+		denials: set.Counters("denials_total", "GETs that the egress policy denied, by the rule that did.",
+			metric.Of("rule", egress.Classes()...)),
+		inFlight: set.Gauge("in_flight_messages", "Messages in work."),
+		pushbacks: set.Counters("pushbacks_total", "Tries to reach the broker that failed, by cause: full or broker.",
+			metric.Of("cause", "full", "broker")),
+		staleness: set.Histogram("staleness_seconds",
+			"Time since a key should have been found up to date again, at each regular fetch of it, good or failed.",
+			[]float64{1, 2, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}),
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (m *Metrics) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, c := range m.all() {
-		c.Describe(descriptions)
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
-	for _, c := range m.all() {
-		c.Collect(metrics)
-	}
-}
-
-// initialize makes every label value show from the start, so that a rate has
-// a zero to begin with.
-func (m *Metrics) initialize() {
-	for _, o := range outcomes() {
-		m.requests.WithLabelValues(string(o))
-	}
-	for _, c := range parkCauses() {
-		m.parked.WithLabelValues(string(c))
-	}
-	m.gets.WithLabelValues("ok")
+// getFailures are the reasons why a GET can fail.
+func getFailures() []string {
+	var reasons []string
 	for _, c := range []v1.FailureClass{
 		v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, v1.FailureClass_FAILURE_CLASS_DNS_FAILED,
 		v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, v1.FailureClass_FAILURE_CLASS_TLS_FAILED,
@@ -105,17 +70,9 @@ func (m *Metrics) initialize() {
 		v1.FailureClass_FAILURE_CLASS_BAD_STATUS, v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE,
 		v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE,
 	} {
-		m.gets.WithLabelValues(pipeline.Reason(c))
-		m.deadLetters.WithLabelValues(pipeline.Reason(c))
+		reasons = append(reasons, pipeline.Reason(c))
 	}
-	for _, c := range []v1.FailureClass{
-		v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, v1.FailureClass_FAILURE_CLASS_POISON,
-		v1.FailureClass_FAILURE_CLASS_MALFORMED,
-	} {
-		m.deadLetters.WithLabelValues(pipeline.Reason(c))
-	}
-	m.pushbacks.WithLabelValues("full")
-	m.pushbacks.WithLabelValues("broker")
+	return reasons
 }
 
 // ObservePhase implements get.Observer.
@@ -125,6 +82,9 @@ func (m *Metrics) ObservePhase(p get.Phase, d time.Duration) {
 
 // got counts a GET.
 func (m *Metrics) got(r get.Response, err error) {
+	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {
+		m.denials.WithLabelValues(string(denied.Class)).Inc()
+	}
 	if err != nil {
 		m.gets.WithLabelValues(pipeline.Reason(failureOf(err).Class)).Inc()
 		return
@@ -137,6 +97,14 @@ func (m *Metrics) got(r get.Response, err error) {
 	m.bodies.Observe(float64(len(r.Body)))
 }
 
+// checked observes how long ago a regular fetch was due that is made now. A key
+// that was never found well is not stale but waits.
+func (m *Metrics) checked(t *trigger, now time.Time) {
+	if !t.freshUntil.IsZero() {
+		m.staleness.Observe(max(0, now.Sub(t.freshUntil)).Seconds())
+	}
+}
+
 // blocked counts a try to reach the broker that failed.
 func (m *Metrics) blocked(err error) {
 	cause := "broker"
@@ -144,13 +112,4 @@ func (m *Metrics) blocked(err error) {
 		cause = "full"
 	}
 	m.pushbacks.WithLabelValues(cause).Inc()
-}
-
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help})
-}
-
-func counters(name, help, label string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(
-		prometheus.CounterOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help}, []string{label})
 }

@@ -2,14 +2,11 @@ package engine_test
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -56,32 +53,21 @@ var _ = Describe("Metrics", func() {
 		}
 	})
 
-	It("are named by the conventions, and labelled by nothing that a tenant chooses", func() {
+	It("observe how late a regular fetch comes, and nothing for a key that was never well", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		f := w.fetcher()
 		w.publish(w.want(serve(says("hello there")).URL, every(10*time.Minute)))
 		f.step()
-		families, err := f.registry.Gather()
-		Expect(err).NotTo(HaveOccurred())
-		Expect(promlint.NewWithMetricFamilies(families).Lint()).To(BeEmpty())
-		for _, family := range families {
-			Expect(family.GetName()).To(HavePrefix("curlmethat_fetcher_"))
-			for _, m := range family.GetMetric() {
-				for _, label := range m.GetLabel() {
-					known := []string{"outcome", "result", "phase", "cause", "reason"}
-					Expect(slices.Contains(known, label.GetName())).To(BeTrue(), label.GetName())
-					Expect(label.GetValue()).NotTo(Or(ContainSubstring("127.0.0.1"), ContainSubstring("cool")))
-				}
-			}
-		}
-	})
-
-	It("are registered once", func() {
-		registry := prometheus.NewRegistry()
-		_, err := engine.NewMetrics(registry)
-		Expect(err).NotTo(HaveOccurred())
-		_, err = engine.NewMetrics(registry)
-		Expect(err).To(HaveOccurred())
+		count, _ := f.histogram("curlmethat_fetcher_staleness_seconds")
+		Expect(count).To(BeZero(), "the first fetch cannot be late")
+		timer := w.timer().Due
+		Expect(timer.GetFreshUntil().AsTime()).To(BeTemporally(">", w.clock.Now()))
+		w.clock.Advance(timer.GetFreshUntil().AsTime().Sub(w.clock.Now()) + 3*time.Hour)
+		w.fire(timer)
+		f.step()
+		count, sum := f.histogram("curlmethat_fetcher_staleness_seconds")
+		Expect(count).To(BeEquivalentTo(1))
+		Expect(sum).To(Equal((3 * time.Hour).Seconds()))
 	})
 })
 

@@ -76,11 +76,15 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, max
 	now := e.deps.Now()
 	due := t.due(v1.Cause_CAUSE_REFRESH)
 	due.Attempts, due.FirstFailedAt, due.ReplayOf = 0, nil, 0
+	at := e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, maxAge)
+	if t.answered {
+		due.FreshUntil = timestamppb.New(at)
+	}
 	// What the writer may drop has to be told again.
 	if !t.overtaken(now) {
 		due.Settled, due.Reported = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
 	}
-	return e.setTimer(newTrace(ctx), due, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, maxAge))
+	return e.setTimer(newTrace(ctx), due, at)
 }
 
 // settledBy returns the body that the key holds after an answer. A 304 may
@@ -105,7 +109,7 @@ func (e *Engine) content(t *trigger, r get.Response) *v1.Result {
 // result completes a result.
 func (e *Engine) result(t *trigger, r *v1.Result) *v1.Result {
 	r.Want, r.Sequence, r.Cause = t.want, t.sequence, t.cause
-	r.ObservedAt = timestamppb.New(e.deps.Now())
+	r.ObservedAt, r.Answered = timestamppb.New(e.deps.Now()), t.kept != nil
 	return r
 }
 

@@ -35,6 +35,8 @@ type trigger struct {
 	// the message, or of the span if the message has none.
 	span   trace.Span
 	origin trace.SpanContext
+	// answered tells that a GET has.
+	answered bool
 
 	// want is what the key asks for; nil: nothing any more.
 	want *v1.Want
@@ -48,8 +50,11 @@ type trigger struct {
 	// reported is the class of failure that the writer was last told of.
 	reported v1.FailureClass
 	// kept is the body that the key already holds; nil: unknown.
-	kept     *v1.Settled
-	replayOf uint64
+	kept *v1.Settled
+	// freshUntil is when the fetch after the last good one was due; zero: there
+	// was none for this want.
+	freshUntil time.Time
+	replayOf   uint64
 	// earlier is the span of the attempt, or failure, that this one follows.
 	earlier trace.SpanContext
 }
@@ -90,6 +95,9 @@ func (t *trigger) take(due *v1.Due) {
 	t.attempts, t.reported = due.GetAttempts(), due.GetReported()
 	t.kept, t.replayOf = due.GetSettled(), due.GetReplayOf()
 	t.earlier = pipeline.ParseTraceparent(due.GetEarlier())
+	if due.GetFreshUntil() != nil {
+		t.freshUntil = due.GetFreshUntil().AsTime()
+	}
 	if due.GetFirstFailedAt() != nil {
 		t.firstFailed = due.GetFirstFailedAt().AsTime()
 	}
@@ -121,6 +129,9 @@ func (t *trigger) due(cause v1.Cause) *v1.Due {
 		Settled:      t.kept,
 		ReplayOf:     t.replayOf,
 		Earlier:      t.itself(),
+	}
+	if !t.freshUntil.IsZero() {
+		due.FreshUntil = timestamppb.New(t.freshUntil)
 	}
 	if !t.firstFailed.IsZero() {
 		due.FirstFailedAt = timestamppb.New(t.firstFailed)

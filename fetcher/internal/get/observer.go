@@ -25,6 +25,9 @@ const (
 	Total Phase = "total"
 )
 
+// Phases returns all phases.
+func Phases() []Phase { return []Phase{DNS, Connect, TLS, FirstByte, Transfer, Total} }
+
 // Observer hears how long the phases of GETs took. It is called from several
 // goroutines. A phase that failed is not observed, except in Total.
 type Observer interface {

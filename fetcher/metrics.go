@@ -1,0 +1,40 @@
+package fetcher
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
+	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+)
+
+// Metrics returns what the metrics of a fetcher are.
+func Metrics() []metric.Definition {
+	cfg := DefaultConfig()
+	set := metric.New(prometheus.NewRegistry(), "fetcher")
+	if limiter, err := admission.New(cfg.Admission, time.Now); err == nil {
+		newMetrics(set, cfg, limiter)
+	}
+	return set.Definitions()
+}
+
+// newMetrics makes the metrics of a fetcher, and returns those of its engine.
+func newMetrics(set *metric.Set, cfg Config, limiter *admission.Limiter) *engine.Metrics {
+	m := engine.NewMetrics(set)
+	set.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.",
+		func() float64 { return float64(cfg.Admission.Slots) })
+	set.GaugesFunc("hosts",
+		"Hosts, by state: paused (asked by Retry-After to be left alone), queued (requests were turned away and are to come back), "+
+			"active (GETs are under way); each in the first that fits.",
+		metric.Of("state", admission.States()...), func() map[string]float64 {
+			counts := limiter.Hosts()
+			values := make(map[string]float64, len(counts))
+			for _, s := range admission.States() {
+				values[string(s)] = float64(counts[s])
+			}
+			return values
+		})
+	return m
+}

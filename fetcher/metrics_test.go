@@ -1,0 +1,295 @@
+package fetcher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/kv8s/curl-me-that/fetcher"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+)
+
+// lab is a fetcher as a service, with a broker and a web server.
+type lab struct {
+	ctx      context.Context //nolint:containedctx // a lab lives as long as its spec
+	server   *natstest.Server
+	client   *pipeline.Client
+	epoch    int64
+	registry *prometheus.Registry
+	// origin is the address of the web server, in the form of a URL.
+	origin string
+	// release ends what /hang waits for.
+	release func()
+}
+
+func newLab(change ...func(*fetcher.Config)) *lab {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(context.Background())
+	DeferCleanup(cancel)
+	l := &lab{ctx: ctx, registry: prometheus.NewRegistry()}
+	var err error
+	l.server, err = natstest.Run(natstest.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(l.server.Close)
+	js, closeConn, err := l.server.JetStream()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(closeConn)
+	l.client = pipeline.NewClient(js)
+	l.epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{})
+	Expect(err).NotTo(HaveOccurred())
+	l.serve()
+	l.start(change...)
+	return l
+}
+
+// serve starts the web server, at all loopback addresses.
+func (l *lab) serve() {
+	GinkgoHelper()
+	held, release := context.WithCancel(l.ctx)
+	l.release = release
+	mux := http.NewServeMux()
+	mux.HandleFunc("/ok", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"1"`)
+		if r.Header.Get("If-None-Match") != "" {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprint(w, "hello")
+	})
+	mux.HandleFunc("/busy", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	mux.HandleFunc("/hang", func(http.ResponseWriter, *http.Request) { <-held.Done() })
+	listener, err := (&net.ListenConfig{}).Listen(l.ctx, "tcp4", ":0")
+	Expect(err).NotTo(HaveOccurred())
+	origin := &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}}
+	origin.Start()
+	DeferCleanup(origin.Close)
+	DeferCleanup(release)
+	l.origin = l.at("127.0.0.1", listener.Addr())
+}
+
+func (l *lab) at(host string, a net.Addr) string {
+	_, port, err := net.SplitHostPort(a.String())
+	Expect(err).NotTo(HaveOccurred())
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+func (l *lab) start(change ...func(*fetcher.Config)) {
+	GinkgoHelper()
+	cfg := fetcher.DefaultConfig()
+	cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
+	cfg.Engine.Sharing.Window = time.Minute
+	cfg.Engine.Refresh.Min = 100 * time.Millisecond
+	for _, c := range change {
+		c(&cfg)
+	}
+	health := service.NewHealth()
+	begun := health.Part("begun") // else health has no parts, which is ready
+	host := service.Host{
+		Log: zerolog.New(GinkgoWriter), Health: health, Metrics: l.registry,
+		NATS: service.NATSOptions{URL: "nats://in.process", Dial: l.server.Dial()},
+	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- host.Run(ctx, "fetcher", func(ctx context.Context, rt *service.Runtime) error {
+			begun.Ready()
+			return fetcher.Run(ctx, rt, cfg)
+		})
+	}()
+	DeferCleanup(func() {
+		l.release()
+		cancel()
+		Eventually(ended).WithTimeout(30 * time.Second).Should(Receive(Or(BeNil(), MatchError(context.Canceled))))
+	})
+	Eventually(health.Ready).Should(BeTrue())
+}
+
+// want asks for a URL, which may be a path of the web server.
+func (l *lab) want(name, url string, change ...func(*v1.Want)) {
+	GinkgoHelper()
+	if strings.HasPrefix(url, "/") {
+		url = l.origin + url
+	}
+	want := &v1.Want{
+		Namespace: "default", Name: name, Key: "k", Uid: "uid-" + name, Url: url, Epoch: l.epoch, Cause: v1.Cause_CAUSE_NEW,
+	}
+	for _, c := range change {
+		c(want)
+	}
+	_, err := l.client.PublishWant(l.ctx, want, 0)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func refreshed(w *v1.Want) { w.Refresh = durationpb.New(300 * time.Millisecond) }
+
+// value returns the sum of the series that begin so.
+func (l *lab) value(series string) func() (float64, error) {
+	return func() (float64, error) { return metrictest.Value(l.registry, series) }
+}
+
+// awaits a GET under way.
+func (l *lab) awaitHanging() {
+	GinkgoHelper()
+	Eventually(l.value("curlmethat_fetcher_in_flight_messages")).Should(BeNumerically(">=", 1))
+}
+
+// move is what makes a series move.
+type move struct {
+	series string
+	do     func(*lab)
+	change func(*fetcher.Config)
+}
+
+// moves names for each metric what moves it.
+func moves() []move {
+	ask := func(path string, change ...func(*v1.Want)) func(*lab) {
+		return func(l *lab) { l.want("cm", path, change...) }
+	}
+	twice := func(l *lab) { l.want("one", "/ok"); l.want("two", "/ok") }
+	hang := func(l *lab) { l.want("cm", "/hang"); l.awaitHanging() }
+	denied := ask("http://10.1.2.3/")
+	const own = "curlmethat_fetcher_"
+	return []move{
+		{series: own + `requests_total{outcome="content"}`, do: ask("/ok")},
+		{series: own + `requests_total{outcome="unmodified"}`, do: ask("/ok", refreshed)},
+		{series: own + `requests_total{outcome="gave_up"}`, do: ask("/missing")},
+		{series: own + `requests_total{outcome="retry"}`, do: ask("/busy")},
+		{series: own + `gets_total{result="ok"}`, do: ask("/ok")},
+		{series: own + `gets_total{result="BadStatus"}`, do: ask("/missing")},
+		{series: own + `gets_total{result="ConnectFailed"}`, do: ask("http://127.0.0.1:9/")},
+		{series: own + `get_duration_seconds{phase="connect"}`, do: ask("/ok")},
+		{series: own + `get_duration_seconds{phase="first_byte"}`, do: ask("/ok")},
+		{series: own + `get_duration_seconds{phase="transfer"}`, do: ask("/ok")},
+		{series: own + `get_duration_seconds{phase="total"}`, do: ask("/missing")},
+		{series: own + "body_bytes", do: ask("/ok")},
+		{series: own + "not_modified_total", do: ask("/ok", refreshed), change: func(c *fetcher.Config) { c.Engine.Sharing.Window = 0 }},
+		{series: own + "coalesced_total", do: twice},
+		{series: own + `parked_total{cause="host_busy"}`, change: func(c *fetcher.Config) { c.Admission.PerHost = 1 },
+			do: func(l *lab) { hang(l); l.want("two", "/ok") }},
+		{series: own + "retries_total", do: ask("/busy")},
+		{series: own + `dead_letters_total{reason="BadStatus"}`, do: ask("/missing")},
+		{series: own + `dead_letters_total{reason="AddressDenied"}`, do: denied},
+		{series: own + `denials_total{rule="address"}`, do: denied},
+		{series: own + `denials_total{rule="scheme"}`, do: ask("ftp://data.example.com/")},
+		{series: own + "in_flight_messages", do: hang},
+		{series: own + `hosts{state="active"}`, do: hang},
+		{series: own + `hosts{state="paused"}`, do: ask("/busy")},
+		{series: own + `hosts{state="queued"}`, change: func(c *fetcher.Config) { c.Admission.PerHost = 1 },
+			do: func(l *lab) { hang(l); l.want("two", "/ok") }},
+		{series: own + "staleness_seconds", do: ask("/ok", refreshed)},
+		{series: own + `pushbacks_total{cause="broker"}`, do: func(l *lab) { hang(l); l.server.Stop(); l.release() }},
+		{series: own + "nats_reconnects_total", do: func(l *lab) { Expect(l.server.Restart()).To(Succeed()) }},
+	}
+}
+
+// shown are the metrics that do not move by what is done, but show a setting.
+func shown() []string {
+	return []string{"curlmethat_fetcher_in_flight_limit_messages", "curlmethat_build_info", "curlmethat_fetcher_nats_connected"}
+}
+
+func definitions() []metric.Definition {
+	return append(service.Metrics("fetcher"), fetcher.Metrics()...)
+}
+
+var _ = Describe("The metrics of a fetcher", func() {
+	for _, m := range moves() {
+		It("move: "+m.series, func() {
+			change := m.change
+			if change == nil {
+				change = func(*fetcher.Config) {}
+			}
+			l := newLab(change)
+			before, err := l.value(m.series)()
+			Expect(err).NotTo(HaveOccurred())
+			m.do(l)
+			Eventually(l.value(m.series)).WithTimeout(20 * time.Second).Should(BeNumerically(">", before))
+		})
+	}
+
+	It("show settings, and whether there is a broker", func() {
+		l := newLab(func(c *fetcher.Config) { c.Admission.Slots = 7 })
+		Expect(l.value("curlmethat_fetcher_in_flight_limit_messages")()).To(BeEquivalentTo(7))
+		Expect(l.value(`curlmethat_build_info{component="fetcher"`)()).To(BeEquivalentTo(1))
+		Expect(l.value("curlmethat_fetcher_nats_connected")()).To(BeEquivalentTo(1))
+		l.server.Stop()
+		Eventually(l.value("curlmethat_fetcher_nats_connected")).Should(BeZero())
+		Expect(l.server.Start()).To(Succeed())
+		Eventually(l.value("curlmethat_fetcher_nats_connected")).Should(BeEquivalentTo(1))
+	})
+
+	It("are all named by a spec", func() {
+		named := shown()
+		for _, m := range moves() {
+			name, _, _ := strings.Cut(m.series, "{")
+			named = append(named, name)
+		}
+		for _, d := range definitions() {
+			Expect(named).To(ContainElement(d.Name))
+		}
+	})
+
+	It("keep to the conventions and to their definitions", func() {
+		l := newLab()
+		for i, path := range []string{"/ok", "/missing", "/busy", "http://10.1.2.3/"} {
+			l.want(fmt.Sprint("cm-", i), path)
+		}
+		Eventually(l.value("curlmethat_fetcher_requests_total")).Should(BeEquivalentTo(4))
+		Expect(metrictest.Problems(l.registry, definitions())).To(BeEmpty())
+	})
+
+	It("have as many series for 10,000 objects on 500 hosts as for none", func() {
+		const objects, hosts = 10_000, 500
+		l := newLab(func(c *fetcher.Config) {
+			c.Engine.Sharing.Window = 0
+			c.Admission.Share = 1
+		})
+		before, err := metrictest.Read(l.registry)
+		Expect(err).NotTo(HaveOccurred())
+		_, port, _ := strings.Cut(strings.TrimPrefix(l.origin, "http://"), ":")
+		for i := range objects {
+			path := "/ok"
+			if i%10 == 0 {
+				path = "/missing"
+			}
+			host := fmt.Sprintf("127.0.%d.%d", 1+i%hosts/250, 1+i%250)
+			l.want(fmt.Sprint("cm-", i), "http://"+net.JoinHostPort(host, port)+path, func(w *v1.Want) { w.Namespace = fmt.Sprint("ns-", i%100) })
+		}
+		Eventually(func() (float64, error) {
+			done, err1 := l.value(`curlmethat_fetcher_requests_total{outcome="content"}`)()
+			lost, err2 := l.value(`curlmethat_fetcher_requests_total{outcome="gave_up"}`)()
+			return done + lost, errors.Join(err1, err2)
+		}).WithTimeout(3 * time.Minute).WithPolling(100 * time.Millisecond).Should(BeEquivalentTo(objects))
+		after, err := metrictest.Read(l.registry)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(names(after)).To(Equal(names(before)))
+	})
+})
+
+func names(series map[string]float64) []string {
+	list := make([]string, 0, len(series))
+	for name := range series {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}
