@@ -8,12 +8,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
 )
 
 var _ = Describe("A message that cannot be meant", func() {
@@ -152,21 +152,13 @@ var _ = Describe("The metrics", func() {
 		w.apply(w.failure(w.want(cm, "mydata", url), 500))
 		w.apply(w.content(w.want(cm, "other", url), "body"))
 		w.stop()
-		Expect(testutil.GatherAndCompare(w.metrics, strings.NewReader(`
-# HELP curlmethat_writer_results_total Results settled, by what became of them.
-# TYPE curlmethat_writer_results_total counter
-curlmethat_writer_results_total{verdict="gone"} 0
-curlmethat_writer_results_total{verdict="not_ours"} 0
-curlmethat_writer_results_total{verdict="refused"} 0
-curlmethat_writer_results_total{verdict="stale"} 1
-curlmethat_writer_results_total{verdict="unchanged"} 0
-curlmethat_writer_results_total{verdict="written"} 2
-# HELP curlmethat_writer_messages_total Messages taken off the queue, by how they were settled.
-# TYPE curlmethat_writer_messages_total counter
-curlmethat_writer_messages_total{settlement="ack"} 3
-# HELP curlmethat_writer_events_total Events said, by reason.
-# TYPE curlmethat_writer_events_total counter
-curlmethat_writer_events_total{reason="BadStatus"} 1
-`), "curlmethat_writer_results_total", "curlmethat_writer_messages_total", "curlmethat_writer_events_total")).To(Succeed())
+		for series, value := range map[string]float64{
+			`results_total{verdict="gone"}`: 0, `results_total{verdict="not_ours"}`: 0, `results_total{verdict="refused"}`: 0,
+			`results_total{verdict="stale"}`: 1, `results_total{verdict="unchanged"}`: 0, `results_total{verdict="written"}`: 2,
+			`messages_total{settlement="ack"}`: 3, `messages_total{settlement="nak"}`: 0, `messages_total{settlement="dead_letter"}`: 0,
+			`events_emitted_total{reason="BadStatus"}`: 1, `events_emitted_total{reason="Recovered"}`: 0,
+		} {
+			Expect(metrictest.Value(w.metrics, "curlmethat_writer_"+series)).To(Equal(value), series)
+		}
 	})
 })

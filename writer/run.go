@@ -30,13 +30,18 @@ const (
 // Run applies results until ctx is done. It then takes no more, finishes what
 // it has begun, gives the rest back to the server, and returns nil.
 func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config) error {
-	client, err := apply.NewClient(cluster)
+	metrics := newMetrics(rt.Metrics)
+	client, err := apply.NewClient(metrics.calls.Of(cluster))
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
 	defer client.Close()
 	gate := apply.NewGate(client.Probe, clock.RealClock{}, rt.Log, rt.Health.Part("kubernetes"))
-	in, drained, err := assemble(rt, c, client, gate)
+	metrics.measure(gate)
+	if err := metrics.err(); err != nil {
+		return err
+	}
+	in, drained, err := assemble(rt, c, client, gate, metrics)
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
@@ -63,7 +68,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 
 // assemble puts the parts of the writer together. It returns what handles
 // messages, and what waits for all of them to be handled.
-func assemble(rt *service.Runtime, c Config, client *apply.Client, gate *apply.Gate) (*inbox.Inbox, func(), error) {
+func assemble(rt *service.Runtime, c Config, client *apply.Client, gate *apply.Gate, metrics *metrics) (*inbox.Inbox, func(), error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, nil, err
@@ -78,7 +83,7 @@ func assemble(rt *service.Runtime, c Config, client *apply.Client, gate *apply.G
 		Judge:    judge.Judge{Prune: c.Prune},
 		View:     judge.Viewer{Grammar: grammar, Selector: selector},
 		Gate:     gate,
-		Metrics:  rt.Metrics,
+		Metrics:  metrics.applier,
 		Log:      rt.Log,
 		Clock:    clock.RealClock{},
 	})
@@ -90,6 +95,5 @@ func assemble(rt *service.Runtime, c Config, client *apply.Client, gate *apply.G
 		return nil, nil, err
 	}
 	letters := pipeline.NewClient(rt.JetStream)
-	in, err := inbox.New(inbox.Reader{Protected: c.Protected}, gate, queue, letters, rt.Metrics, rt.Tracer, rt.Log)
-	return in, queue.Wait, err
+	return inbox.New(inbox.Reader{Protected: c.Protected}, gate, queue, letters, metrics.inbox, rt.Tracer, rt.Log), queue.Wait, nil
 }

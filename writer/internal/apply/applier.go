@@ -3,11 +3,9 @@ package apply
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"k8s.io/utils/clock"
 
@@ -38,8 +36,8 @@ type Options struct {
 	Judge judge.Judge
 	// Gate knows whether the API server is there.
 	Gate *Gate
-	// Metrics takes the metrics.
-	Metrics prometheus.Registerer
+	// Metrics are moved by what is applied.
+	Metrics *Metrics
 	// Log takes one line per outcome.
 	Log zerolog.Logger
 	// Clock tells time.
@@ -52,7 +50,6 @@ type Applier struct {
 	memory  memory
 	confirm confirmations
 	speaker *speaker
-	metrics *metrics
 	lines   *flood.Log
 }
 
@@ -61,13 +58,9 @@ func New(o Options) (*Applier, error) {
 	if o.Client == nil || o.Recorder == nil || o.View.Grammar == nil || o.View.Selector == nil || o.Gate == nil || o.Metrics == nil || o.Clock == nil {
 		return nil, errors.New("make applier: a dependency is missing")
 	}
-	m, err := newMetrics(o.Metrics)
-	if err != nil {
-		return nil, fmt.Errorf("make applier: %w", err)
-	}
 	return &Applier{
 		Options: o, memory: newMemory(o.Clock), confirm: newConfirmations(o.Clock),
-		speaker: newSpeaker(o.Recorder, o.Clock, m), metrics: m, lines: flood.New(o.Log),
+		speaker: newSpeaker(o.Recorder, o.Clock, o.Metrics), lines: flood.New(o.Log),
 	}, nil
 }
 
@@ -76,21 +69,17 @@ func New(o Options) (*Applier, error) {
 func (a *Applier) Apply(ctx context.Context, ref Ref, items []judge.Item) []Outcome {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	a.metrics.batch.Observe(float64(len(items)))
+	a.Metrics.batch.Observe(float64(len(items)))
 	if !a.Gate.Open() {
 		return all(len(items), Outcome{Retry: Soon})
 	}
 	began := a.Clock.Now()
 	outcomes := a.apply(ctx, ref, items)
-	a.metrics.seconds.Observe(a.Clock.Since(began).Seconds())
+	a.Metrics.seconds.Observe(a.Clock.Since(began).Seconds())
 	for i, o := range outcomes {
 		outcomes[i].Together = len(items)
-		if o.Retry != Done {
-			continue
-		}
-		a.metrics.results.WithLabelValues(o.Verdict.String()).Inc()
-		if at := items[i].Result.GetObservedAt(); at != nil {
-			a.metrics.behind.Observe(a.Clock.Since(at.AsTime()).Seconds())
+		if o.Retry == Done {
+			a.settled(o.Verdict, items[i].Result)
 		}
 	}
 	return outcomes
@@ -114,6 +103,7 @@ func (a *Applier) apply(ctx context.Context, ref Ref, items []judge.Item) []Outc
 		case <-a.Clock.After(rand.N(conflictPause)):
 		}
 	}
+	a.Metrics.exhausted.Inc()
 	a.lines.Line(zerolog.WarnLevel, "contention").Str("namespace", ref.Namespace).Str("configmap", ref.Name).
 		Msg("object changes faster than it can be patched; trying again later")
 	return all(len(items), Outcome{Retry: Soon})

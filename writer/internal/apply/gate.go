@@ -86,6 +86,21 @@ func (g *Gate) Open() bool {
 	return isClosed(g.open)
 }
 
+// Denied returns the number of namespaces in which the writer was refused for
+// lack of a permission, and not served since.
+func (g *Gate) Denied() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.denied)
+}
+
+// Up tells whether the API server is believed to serve us.
+func (g *Gate) Up() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.up
+}
+
 // Success tells that the API server has served a request for a namespace.
 func (g *Gate) Success(namespace string) {
 	g.mu.Lock()

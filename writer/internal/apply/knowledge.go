@@ -28,7 +28,7 @@ func (t *task) forget() {
 
 // readMetadata learns the object from its metadata.
 func (t *task) readMetadata(ctx context.Context) error {
-	t.metrics.reads.WithLabelValues("metadata").Inc()
+	t.Metrics.reads.WithLabelValues(readMetadata).Inc()
 	read, err := t.Client.readMetadata(ctx, t.ref)
 	if err != nil {
 		return t.missing(err)
@@ -39,7 +39,7 @@ func (t *task) readMetadata(ctx context.Context) error {
 
 // readObject learns the object with its values.
 func (t *task) readObject(ctx context.Context) error {
-	t.metrics.reads.WithLabelValues("object").Inc()
+	t.Metrics.reads.WithLabelValues(readObject).Inc()
 	read, err := t.Client.readObject(ctx, t.ref)
 	if err != nil {
 		return t.missing(err)
@@ -65,7 +65,7 @@ func (t *task) missing(err error) error {
 // patch sends a plan and remembers what the object is like then.
 func (t *task) patch(ctx context.Context, plan judge.Plan) error {
 	written, err := t.send(ctx, plan)
-	t.metrics.patches.WithLabelValues(classify(err).String()).Inc()
+	t.Metrics.patches.WithLabelValues(classify(err).String()).Inc()
 	if err != nil {
 		return err
 	}

@@ -1,54 +1,68 @@
 package apply
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/writer/internal/judge"
 )
 
-// metrics of applying results. Labels come from closed sets.
-type metrics struct {
-	results *prometheus.CounterVec
-	patches *prometheus.CounterVec
-	reads   *prometheus.CounterVec
-	events  *prometheus.CounterVec
-	batch   prometheus.Histogram
-	seconds prometheus.Histogram
-	behind  prometheus.Histogram
+// Metrics of applying results.
+type Metrics struct {
+	results   *prometheus.CounterVec
+	patches   *prometheus.CounterVec
+	reads     *prometheus.CounterVec
+	events    *prometheus.CounterVec
+	exhausted prometheus.Counter
+	batch     prometheus.Histogram
+	seconds   prometheus.Histogram
+	age       prometheus.Histogram
+	delivery  prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
-	counter := func(name, help, label string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-	}
-	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-	}
+// NewMetrics makes the metrics in the set of the writer.
+func NewMetrics(set *metric.Set) *Metrics {
 	latency := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
-	m := &metrics{
-		results: counter("curlmethat_writer_results_total", "Results settled, by what became of them.", "verdict"),
-		patches: counter("curlmethat_writer_patches_total", "Patches sent, by their outcome.", "outcome"),
-		reads:   counter("curlmethat_writer_reads_total", "Reads of ConfigMaps, by how much was read.", "kind"),
-		events:  counter("curlmethat_writer_events_total", "Events said, by reason.", "reason"),
-		batch:   histogram("curlmethat_writer_batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
-		seconds: histogram("curlmethat_writer_apply_seconds", "Time to apply a batch, API calls included.", latency),
-		behind:  histogram("curlmethat_writer_behind_seconds", "Time from when an outcome was known until it was settled.", latency),
+	return &Metrics{
+		results: set.Counters("results_total", "Results settled, by what became of them.", metric.Of("verdict", names(judge.Verdicts())...)),
+		patches: set.Counters("patches_total", "Patches sent, by their outcome.", metric.Of("outcome", names(faults())...)),
+		reads:   set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.", metric.Of("kind", readMetadata, readObject)),
+		events:  set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.", metric.Of("reason", judge.Reasons()...)),
+		exhausted: set.Counter("conflicts_exhausted_total",
+			"Batches put back because their object changed faster than it could be patched."),
+		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
+		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, requests to the API server included.",
+			latency),
+		age: set.Histogram("result_age_seconds", "Age of a result when it was settled: from when a fetcher knew it.", latency),
+		delivery: set.Histogram("annotation_to_data_seconds",
+			"From the change of an annotation to the patch that first put in what it asks for.",
+			append(latency, 60, 300, 900, 3600)),
 	}
-	var errs []error
-	for _, c := range []prometheus.Collector{m.results, m.patches, m.reads, m.events, m.batch, m.seconds, m.behind} {
-		errs = append(errs, r.Register(c))
+}
+
+// Kinds of reads.
+const (
+	readMetadata = "metadata"
+	readObject   = "object"
+)
+
+func names[T interface{ String() string }](values []T) []string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = v.String()
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
+	return list
+}
+
+// settled observes a result that will not come back.
+func (a *Applier) settled(v judge.Verdict, r *v1.Result) {
+	a.Metrics.results.WithLabelValues(v.String()).Inc()
+	if at := r.GetObservedAt(); at != nil {
+		a.Metrics.age.Observe(max(0, a.Clock.Since(at.AsTime()).Seconds()))
 	}
-	for _, v := range judge.Verdicts() {
-		m.results.WithLabelValues(v.String())
+	asked := r.GetWant().GetAskedAt()
+	if v == judge.Written && r.GetContent() != nil && !r.GetAnswered() && asked != nil {
+		a.Metrics.delivery.Observe(max(0, a.Clock.Since(asked.AsTime()).Seconds()))
 	}
-	for _, f := range faults() {
-		m.patches.WithLabelValues(f.String())
-	}
-	return m, nil
 }

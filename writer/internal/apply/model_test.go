@@ -29,6 +29,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 	"github.com/kv8s/curl-me-that/writer/internal/judge"
@@ -113,7 +114,7 @@ func newModel(t *testing.T, seed uint64) *model {
 		View:     judge.Viewer{Grammar: grammar, Selector: labels.Everything()},
 		Judge:    judge.Judge{Prune: true},
 		Gate:     gate,
-		Metrics:  prometheus.NewRegistry(), Log: zerolog.Nop(), Clock: clock.RealClock{},
+		Metrics:  apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer")), Log: zerolog.Nop(), Clock: clock.RealClock{},
 	})
 	must(t, err)
 	m.recreate()

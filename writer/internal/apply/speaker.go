@@ -42,11 +42,11 @@ const (
 type speaker struct {
 	recorder Recorder
 	known    *cache.LRUExpireCache
-	metrics  *metrics
+	metrics  *Metrics
 	muted    atomic.Bool
 }
 
-func newSpeaker(r Recorder, clock clock.Clock, m *metrics) *speaker {
+func newSpeaker(r Recorder, clock clock.Clock, m *Metrics) *speaker {
 	return &speaker{recorder: r, known: cache.NewLRUExpireCacheWithClock(saidSize, clock), metrics: m}
 }
 

@@ -2,12 +2,10 @@ package inbox
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -54,26 +52,21 @@ type Inbox struct {
 	tracer  *tracing.Tracer
 	log     zerolog.Logger
 	lines   *flood.Log
-	settled *prometheus.CounterVec
+	metrics *Metrics
 }
 
 // New returns an inbox that hands what it reads to a queue while the gate is
 // open. A nil tracer makes no spans.
-func New(r Reader, g Gate, q Queue, l Letters, m prometheus.Registerer, tracer *tracing.Tracer, log zerolog.Logger) (*Inbox, error) {
-	settled := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "curlmethat_writer_messages_total",
-		Help: "Messages taken off the queue, by how they were settled.",
-	}, []string{"settlement"})
-	if err := m.Register(settled); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	return &Inbox{reader: r, gate: g, queue: q, letters: l, tracer: tracer, log: log, lines: flood.New(log), settled: settled}, nil
+func New(r Reader, g Gate, q Queue, l Letters, m *Metrics, tracer *tracing.Tracer, log zerolog.Logger) *Inbox {
+	return &Inbox{reader: r, gate: g, queue: q, letters: l, tracer: tracer, log: log, lines: flood.New(log), metrics: m}
 }
 
 // Handle reads a message, waits for what becomes of it, and settles it. Each
 // message has a span of its own, also when several are applied together: each
 // belongs to another trace.
 func (b *Inbox) Handle(ctx context.Context, m jetstream.Msg) {
+	b.metrics.inFlight.Inc()
+	defer b.metrics.inFlight.Dec()
 	ctx, span := b.tracer.Consume(ctx, "apply", pipeline.WriterConsumer, m)
 	defer span.End()
 	item, err := b.reader.Read(m.Subject(), m.Data())
@@ -116,14 +109,14 @@ func (b *Inbox) settle(m jetstream.Msg, o apply.Outcome) {
 }
 
 func (b *Inbox) ack(m jetstream.Msg) {
-	b.settled.WithLabelValues("ack").Inc()
+	b.metrics.settled.WithLabelValues(acked).Inc()
 	if err := m.Ack(); err != nil {
 		b.log.Debug().Err(err).Msg("message was not acknowledged and comes again")
 	}
 }
 
 func (b *Inbox) back(m jetstream.Msg, after time.Duration) {
-	b.settled.WithLabelValues("nak").Inc()
+	b.metrics.settled.WithLabelValues(givenBack).Inc()
 	if err := m.NakWithDelay(after); err != nil {
 		b.log.Debug().Err(err).Msg("message was not given back and comes when its time is out")
 	}
@@ -141,7 +134,7 @@ func (b *Inbox) putAside(ctx context.Context, m jetstream.Msg, item judge.Item, 
 	if line := b.lines.Line(zerolog.WarnLevel, "put_aside"); line != nil {
 		tracing.Stamp(line, item.Trace).Err(why).Str("subject", m.Subject()).Msg("message cannot be applied and was put aside")
 	}
-	b.settled.WithLabelValues("dead_letter").Inc()
+	b.metrics.settled.WithLabelValues(putAside).Inc()
 	if err := m.Ack(); err != nil {
 		b.log.Debug().Err(err).Msg("message was not acknowledged and comes again")
 	}

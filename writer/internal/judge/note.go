@@ -22,6 +22,17 @@ const (
 	reasonWriteFailed = "WriteFailed"
 )
 
+// Reasons returns the reasons of all Events of the writer.
+func Reasons() []string {
+	reasons := []string{reasonRecovered}
+	for n := range len(v1.FailureClass_name) {
+		if c := v1.FailureClass(n); c != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED && c != v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION {
+			reasons = append(reasons, pipeline.Reason(c))
+		}
+	}
+	return reasons
+}
+
 // fetchFailing tells whether entry fails for what a fetcher met.
 func fetchFailing(entry status.Entry) bool {
 	switch entry.Error {

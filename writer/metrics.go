@@ -1,0 +1,51 @@
+package writer
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/writer/internal/apply"
+	"github.com/kv8s/curl-me-that/writer/internal/inbox"
+)
+
+// Metrics returns what the metrics of a writer are.
+func Metrics() []metric.Definition {
+	m := newMetrics(prometheus.NewRegistry())
+	m.measure(new(apply.Gate))
+	return append(m.own.Definitions(), m.standard.Definitions()...)
+}
+
+// metrics of a writer.
+type metrics struct {
+	own, standard *metric.Set
+
+	applier *apply.Metrics
+	inbox   *inbox.Metrics
+	calls   *kube.Calls
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	m := &metrics{own: metric.New(registry, "writer"), standard: metric.Standard(registry)}
+	m.inbox = inbox.NewMetrics(m.own)
+	m.applier = apply.NewMetrics(m.own)
+	m.own.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.", func() float64 { return messages })
+	m.calls = kube.NewCalls(m.standard, "GET", "PATCH", "POST")
+	return m
+}
+
+// measure makes the metrics of what is known of the API server.
+func (m *metrics) measure(gate *apply.Gate) {
+	m.own.GaugeFunc("api_server_available", "Whether the Kubernetes API server serves the writer: 0 or 1.", func() float64 {
+		if gate.Up() {
+			return 1
+		}
+		return 0
+	})
+	m.own.GaugeFunc("denied_namespaces", "Namespaces in which the writer lately lacked a permission.",
+		func() float64 { return float64(gate.Denied()) })
+}
+
+func (m *metrics) err() error { return errors.Join(m.own.Err(), m.standard.Err()) }

@@ -1,0 +1,191 @@
+package writer_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+	"github.com/kv8s/curl-me-that/writer"
+)
+
+// value returns the sum of the series of the writer that begin so.
+func (w *world) value(series string) func() (float64, error) {
+	return func() (float64, error) { return metrictest.Value(w.metrics, series) }
+}
+
+// move is what makes a series of the writer's metrics move.
+type move struct {
+	series string
+	do     func(*world)
+	// to is the value that it has then; nil: more than before.
+	to OmegaMatcher
+}
+
+const own = "curlmethat_writer_"
+
+// moves names for each metric what moves it.
+func moves() []move {
+	write := func(w *world) {
+		cm := w.create(asking("cm", "mydata="+url))
+		want := w.want(cm, "mydata", url)
+		want.AskedAt = timestamppb.New(time.Now().Add(-time.Second))
+		w.publish(w.content(want, "body"))
+	}
+	fail := func(w *world) {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.publish(w.failure(w.want(cm, "mydata", url), 500))
+	}
+	conflict := func(w *world) {
+		want := w.want(w.create(asking("cm", "mydata="+url)), "mydata", url)
+		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} })
+		w.publish(w.content(want, "body"))
+	}
+	away := func(w *world) {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.calls.away()
+		w.publish(w.content(w.want(cm, "mydata", url), "a"), w.failure(w.want(cm, "mydata", url), 500))
+	}
+	garbage := func(w *world) {
+		_, err := w.js.Publish(w.ctx(), "curl.result.content.ns.cm.key", []byte("garbage"))
+		Expect(err).NotTo(HaveOccurred())
+	}
+	return []move{
+		{own + `results_total{verdict="written"}`, write, nil},
+		{own + `patches_total{outcome="ok"}`, write, nil},
+		{own + `patches_total{outcome="conflict"}`, conflict, nil},
+		{own + `patches_total{outcome="unavailable"}`, away, nil},
+		{own + "conflicts_exhausted_total", contend, nil},
+		{own + `reads_total{kind="metadata"}`, conflict, nil},
+		{own + `messages_total{settlement="ack"}`, write, nil},
+		{own + `messages_total{settlement="nak"}`, away, nil},
+		{own + `messages_total{settlement="dead_letter"}`, garbage, nil},
+		{own + `events_emitted_total{reason="BadStatus"}`, fail, nil},
+		{own + "batch_messages", write, nil},
+		{own + "apply_duration_seconds", write, nil},
+		{own + "result_age_seconds", write, nil},
+		{own + "annotation_to_data_seconds", write, nil},
+		{own + "in_flight_messages", hold, nil},
+		{own + "api_server_available", away, BeZero()},
+		{`rest_client_requests_total{code="200",method="PATCH"}`, write, nil},
+		{`rest_client_request_duration_seconds{method="PATCH"}`, write, nil},
+		{own + "nats_connected", func(w *world) { w.broker.Stop() }, BeZero()},
+		{own + "nats_reconnects_total", func(w *world) { Expect(w.broker.Restart()).To(Succeed()) }, nil},
+	}
+}
+
+// contend changes the object before each patch of it.
+func contend(w *world) {
+	cm := w.create(asking("cm", "mydata="+url))
+	edits := 0
+	w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+		if r.Method == http.MethodPatch && edits < 20 {
+			edits++
+			w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"edit": fmt.Sprint(edits)} })
+		}
+		return next(r)
+	})
+	w.publish(w.content(w.want(cm, "mydata", url), "body"))
+}
+
+// hold lets patches wait until the spec ends.
+func hold(w *world) {
+	held, release := context.WithCancel(context.Background())
+	w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+		if r.Method == http.MethodPatch {
+			<-held.Done()
+		}
+		return next(r)
+	})
+	DeferCleanup(release)
+	cm := w.create(asking("cm", "mydata="+url))
+	w.publish(w.content(w.want(cm, "mydata", url), "body"))
+}
+
+// shown are the metrics that have a spec of their own.
+func shown() []string {
+	return []string{own + "in_flight_limit_messages", own + "denied_namespaces", "curlmethat_build_info"}
+}
+
+func definitions() []metric.Definition { return append(service.Metrics("writer"), writer.Metrics()...) }
+
+var _ = Describe("The metrics of a writer", func() {
+	for _, m := range moves() {
+		It("move: "+m.series, func(ctx SpecContext) {
+			w := newWorld(ctx)
+			w.start()
+			before, err := w.value(m.series)()
+			Expect(err).NotTo(HaveOccurred())
+			m.do(w)
+			to := m.to
+			if to == nil {
+				to = BeNumerically(">", before)
+			}
+			Eventually(w.value(m.series)).WithTimeout(20 * time.Second).Should(to)
+		})
+	}
+
+	It("show a setting", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		Expect(w.value(own + "in_flight_limit_messages")()).To(BeEquivalentTo(256))
+		Expect(w.value(`curlmethat_build_info{component="writer"`)()).To(BeEquivalentTo(1))
+	})
+
+	It("show in how many namespaces the writer lacks a permission", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.cluster.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
+		w.start()
+		Expect(w.value(own + "denied_namespaces")()).To(BeZero())
+		cm := w.create(asking("cm", "mydata="+url))
+		w.publish(w.content(w.want(cm, "mydata", url), "body"))
+		Eventually(w.value(own + "denied_namespaces")).Should(BeEquivalentTo(1))
+		Expect(w.value(own + `patches_total{outcome="forbidden"}`)()).To(BeNumerically(">", 0))
+	})
+
+	It("measure from the annotation to its data once, at the first answer", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		want := w.want(cm, "mydata", url)
+		want.AskedAt = timestamppb.Now()
+		w.apply(w.failure(want, 500))
+		Expect(w.value(own+"annotation_to_data_seconds")()).To(BeZero(), "a failure is no data")
+		w.apply(w.content(due(want), "body"))
+		Expect(w.value(own + "annotation_to_data_seconds")()).To(BeEquivalentTo(1))
+		again := w.content(due(want), "other body")
+		again.Answered = true
+		w.apply(again)
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "other body"))
+		Expect(w.value(own+"annotation_to_data_seconds")()).To(BeEquivalentTo(1), "a refresh was asked for by nobody")
+	})
+
+	It("are all named by a spec", func() {
+		named := shown()
+		for _, m := range moves() {
+			name, _, _ := strings.Cut(m.series, "{")
+			named = append(named, name)
+		}
+		for _, d := range definitions() {
+			Expect(named).To(ContainElement(d.Name))
+		}
+	})
+
+	It("keep to the conventions and to their definitions", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url+" other="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "body"), w.failure(w.want(cm, "other", url), 500))
+		Expect(metrictest.Problems(w.metrics, definitions())).To(BeEmpty())
+	})
+})
