@@ -3,6 +3,7 @@ package watcher
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"time"
 
@@ -43,6 +44,10 @@ type Config struct {
 	Streams pipeline.Topology
 	// Election lets one of several watchers publish.
 	Election ElectionConfig
+	// Monitors are the addresses of the monitoring ports of the NATS servers,
+	// such as http://nats:8222. They are asked how soon the servers write to
+	// disk, for the metrics; none: that stays unknown.
+	Monitors []string
 	// Workers is the number of objects that are worked on at a time.
 	Workers int
 }
@@ -70,6 +75,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&c.Streams.MaxResultBytes, "max-results-bytes", 4<<30, "bytes of results that may wait for the writer")
 	fs.Int64Var(&c.Streams.MaxFailureBytes, "max-failures-bytes", 1<<30, "bytes of failures that are kept")
 	fs.DurationVar(&c.Streams.FailureAge, "failures-max-age", 14*24*time.Hour, "how long failures are kept")
+	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil, "addresses of the monitoring ports of all NATS servers, such as http://nats:8222, to show in metrics how soon they write to disk")
 	c.Election.bindFlags(fs)
 }
 
@@ -101,6 +107,11 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--audit-interval: %s is shorter than a minute", c.Audit)
 	case c.Workers < 1:
 		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
+	}
+	for _, address := range c.Monitors {
+		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("--nats-monitor: %q is not an address such as http://nats:8222", address)
+		}
 	}
 	if err := validateStreams(c.Streams); err != nil {
 		return err

@@ -74,6 +74,8 @@ func (p *publisher) callbacks(term *term, identity string, fail context.CancelCa
 			}
 			defer term.running.Done()
 			log.Info().Msg("leading")
+			p.metrics.lease.Set(1)
+			defer p.metrics.lease.Set(0)
 			if err := p.publish(ctx); err != nil {
 				fail(err)
 			}

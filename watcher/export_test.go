@@ -11,7 +11,7 @@ import (
 
 // Pace is how often a watcher under test looks after what should not happen;
 // zero values: as always.
-type Pace struct{ Check, Audit, Stall time.Duration }
+type Pace struct{ Check, Audit, Stall, Export time.Duration }
 
 // RunAt is Run at another pace.
 func RunAt(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config, at Pace) error {
@@ -22,6 +22,6 @@ func RunAt(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Con
 	if at.Stall > 0 {
 		p.stall = at.Stall
 	}
-	p.audit = at.Audit
+	p.audit, p.export = at.Audit, at.Export
 	return run(ctx, rt, c, cluster, p)
 }

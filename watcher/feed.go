@@ -16,22 +16,27 @@ const (
 	retryMax   = 15 * time.Second
 )
 
+// queueName tells the queue in metrics.
+const queueName = "watcher"
+
 // work is the queue of one session of publishing.
 type work struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	order *queue.Queue
 }
 
-func newWork() *work {
+func newWork(metrics workqueue.MetricsProvider) *work {
 	order := queue.New()
 	return &work{
 		order: order,
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{
-				Name: "watcher",
 				DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
-					Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: "watcher", Queue: order}),
+					Name: queueName, MetricsProvider: metrics,
+					Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{
+						Name: queueName, MetricsProvider: metrics, Queue: order,
+					}),
 				}),
 			}),
 	}

@@ -30,10 +30,11 @@ type options struct {
 
 // instance is a running watcher.
 type instance struct {
-	log    *gbytes.Buffer
-	health *service.Health
-	cancel context.CancelFunc
-	ended  chan error
+	log     *gbytes.Buffer
+	metrics *prometheus.Registry
+	health  *service.Health
+	cancel  context.CancelFunc
+	ended   chan error
 }
 
 // watch starts a watcher of this world, and ends it with the spec.
@@ -49,7 +50,7 @@ func (w *world) watch(change ...func(*options)) *instance {
 		c(&o)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	i := &instance{log: gbytes.NewBuffer(), health: service.NewHealth(), cancel: cancel, ended: make(chan error, 1)}
+	i := &instance{log: gbytes.NewBuffer(), metrics: prometheus.NewRegistry(), health: service.NewHealth(), cancel: cancel, ended: make(chan error, 1)}
 	go func() {
 		defer GinkgoRecover()
 		i.ended <- i.run(ctx, w, o)
@@ -70,7 +71,7 @@ func (i *instance) run(ctx context.Context, w *world, o options) error {
 	if err != nil {
 		return err
 	}
-	rt := &service.Runtime{Log: log, Health: i.health, Metrics: prometheus.NewRegistry(), NATS: conn, JetStream: js}
+	rt := &service.Runtime{Log: log, Health: i.health, Metrics: i.metrics, NATS: conn, JetStream: js}
 	return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
 }
 

@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
+// DefaultLease is the name of the Lease unless another one is given.
+const DefaultLease = "curl-me-that-watcher"
+
 // ElectionConfig says how several watchers agree on the one that publishes.
 // Two that publish at once do no harm; it only saves work.
 type ElectionConfig struct {
@@ -25,7 +28,7 @@ type ElectionConfig struct {
 func (e *ElectionConfig) bindFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&e.Enabled, "leader-elect", false, "let one of several watchers publish; the others keep their cache warm")
 	fs.StringVar(&e.Namespace, "leader-elect-namespace", "default", "namespace of the Lease")
-	fs.StringVar(&e.Name, "leader-elect-name", "curl-me-that-watcher", "name of the Lease")
+	fs.StringVar(&e.Name, "leader-elect-name", DefaultLease, "name of the Lease")
 	fs.StringVar(&e.Identity, "leader-elect-identity", "", "name of this watcher in the Lease; empty: the host name and a random part")
 	fs.DurationVar(&e.Lease, "leader-elect-lease-duration", 15*time.Second, "how long others wait for a leader that is silent")
 	fs.DurationVar(&e.Renew, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")

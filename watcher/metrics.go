@@ -1,14 +1,74 @@
 package watcher
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
+	"github.com/kv8s/curl-me-that/watcher/internal/known"
 	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 )
 
-func registerCache(reg prometheus.Registerer, objects *observe.Store) error {
-	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "curlmethat_watcher_annotated_objects",
-		Help: "ConfigMaps in the cache that ask for something, or that were once written.",
-	}, func() float64 { return float64(objects.Len()) }))
+// Metrics returns what the metrics of a watcher are, and those of the pipeline,
+// which the watcher shows that leads.
+func Metrics() (own, pipeline []metric.Definition) {
+	var c Config
+	c.Election.Enabled, c.Election.Name = true, DefaultLease
+	m := newMetrics(prometheus.NewRegistry(), c)
+	m.measure(observe.NewStore(&observe.Reader{}, nil, nil), known.NewIndex(), exporter.New(exporter.Options{}))
+	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()
 }
+
+// metrics of a watcher.
+type metrics struct {
+	own, pipeline, standard *metric.Set
+
+	reconciler *reconcile.Metrics
+	calls      *kube.Calls
+	queue      *kube.QueueMetrics
+	events     *prometheus.CounterVec
+	sessions   prometheus.Counter
+	leader     prometheus.Gauge
+	lease      prometheus.Gauge
+}
+
+func newMetrics(registry prometheus.Registerer, c Config) *metrics {
+	m := &metrics{
+		own: metric.New(registry, "watcher"), pipeline: metric.New(registry, "pipeline"), standard: metric.Standard(registry),
+	}
+	m.reconciler = reconcile.NewMetrics(m.own)
+	m.events = m.own.Counters("watch_events_total", "What the watch of ConfigMaps has delivered, by kind; list: all objects at once.",
+		metric.Of("kind", observe.Events()...))
+	m.sessions = m.own.Counter("sessions_total", "How often the stream of requests was read anew.")
+	m.leader = m.own.Gauge("leader", "Whether this watcher publishes: 0 or 1. It does so always when there is no election.")
+	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT")
+	m.queue = kube.NewQueueMetrics(m.standard, queueName)
+	m.lease = prometheus.NewGauge(prometheus.GaugeOpts{}) // no election: nobody sees it
+	if c.Election.Enabled {
+		m.lease = kube.NewLeaseMetric(m.standard, c.Election.Name)
+	}
+	return m
+}
+
+// measure makes the metrics that are read when they are asked for.
+func (m *metrics) measure(objects *observe.Store, index *known.Index, e *exporter.Exporter) {
+	gauge := func(name, help string, count func() int) {
+		m.own.GaugeFunc(name, help, func() float64 { return float64(count()) })
+	}
+	gauge("watched_objects", "ConfigMaps in the sight of the watch.", objects.Watched)
+	gauge("annotated_objects", "ConfigMaps in the cluster that ask for something, or that were once written.", objects.Len)
+	gauge("invalid_objects", "ConfigMaps whose annotations cannot be read.", objects.Invalid)
+	gauge("wanted_keys", "Keys that the stream of requests has a want for, as the watcher that publishes knows.", index.Len)
+	m.own.GaugeFunc("watch_silence_seconds", "Time since the watch last gave a sign of life, of the namespace that is worst off; a bookmark comes about once a minute.",
+		func() float64 { return objects.Silence().Seconds() })
+	e.Measure(m.pipeline)
+}
+
+// event counts what a watch delivers.
+func (m *metrics) event(e observe.Event) { m.events.WithLabelValues(string(e)).Inc() }
+
+func (m *metrics) err() error { return errors.Join(m.own.Err(), m.pipeline.Err(), m.standard.Err()) }

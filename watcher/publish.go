@@ -3,6 +3,7 @@ package watcher
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,6 +23,7 @@ const (
 // connection breaks, or when the stream turns out not to be the one that was
 // read.
 func (p *publisher) publish(ctx context.Context) error {
+	defer p.lead(ctx)()
 	pause := retryFirst
 	for said := ""; p.connected(ctx); {
 		began, err := p.session(ctx)
@@ -44,6 +46,20 @@ func (p *publisher) publish(ctx context.Context) error {
 		pause = min(2*pause, sessionPause)
 	}
 	return nil
+}
+
+// lead begins what only the watcher does that publishes, and returns what ends
+// it: one of all watchers shows the state of the pipeline.
+func (p *publisher) lead(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var aside sync.WaitGroup
+	aside.Go(func() { p.exporter.Run(ctx) })
+	p.metrics.leader.Set(1)
+	return func() {
+		cancel()
+		aside.Wait()
+		p.metrics.leader.Set(0)
+	}
 }
 
 // session is one session, and tells whether it came to publish anything. Its

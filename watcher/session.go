@@ -52,7 +52,8 @@ func (p *publisher) begin(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	p.index.Reset(epoch, wants)
-	s.work = newWork()
+	s.work = newWork(p.metrics.queue)
+	p.metrics.sessions.Inc()
 	return s, nil
 }
 
@@ -60,6 +61,7 @@ func (p *publisher) begin(ctx context.Context) (*session, error) {
 // returns is never nil before ctx is done.
 func (p *publisher) run(ctx context.Context, s *session) error {
 	p.feed.session.Store(s.work)
+	defer p.metrics.queue.Reset()
 	defer p.feed.session.Store(nil)
 	objects, wanted := p.objects.Names(), p.index.Names()
 	p.rt.Log.Info().Int("objects", len(objects)).Int("wanted", len(wanted)).Msg("publishing what is wanted")

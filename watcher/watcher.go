@@ -20,6 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/known"
 	"github.com/kv8s/curl-me-that/watcher/internal/observe"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
@@ -39,6 +40,8 @@ type pace struct {
 	// audit is how often wants are looked for that nothing is on its way for;
 	// 0: as configured.
 	audit time.Duration
+	// export is how often the state of the pipeline is read; 0: as always.
+	export time.Duration
 	// stall is how long the watch of the API server may be silent.
 	stall time.Duration
 }
@@ -52,12 +55,13 @@ func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	if at.audit == 0 {
 		at.audit = c.Audit
 	}
-	clients, err := connect(cluster)
+	metrics := newMetrics(rt.Metrics, c)
+	clients, err := connect(metrics.calls.Of(cluster))
 	if err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
 	defer clients.close()
-	p, err := newPublisher(rt, c, clients, at)
+	p, err := newPublisher(rt, c, clients, at, metrics)
 	if err != nil {
 		return err
 	}
@@ -98,20 +102,18 @@ type publisher struct {
 	client     *pipeline.Client
 	index      *known.Index
 	reconciler *reconcile.Reconciler
+	exporter   *exporter.Exporter
+	metrics    *metrics
 	clock      clock.WithTicker
 	cache      *service.Part
 	streams    *service.Part
 	feed       feed
 }
 
-func newPublisher(rt *service.Runtime, c Config, clients *clients, at pace) (*publisher, error) {
+func newPublisher(rt *service.Runtime, c Config, clients *clients, at pace, metrics *metrics) (*publisher, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err
-	}
-	metrics, err := reconcile.NewMetrics(rt.Metrics)
-	if err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	p := &publisher{
 		config:  c,
@@ -119,19 +121,21 @@ func newPublisher(rt *service.Runtime, c Config, clients *clients, at pace) (*pu
 		rt:      rt,
 		client:  pipeline.NewClient(rt.JetStream),
 		index:   known.NewIndex(),
+		metrics: metrics,
 		clock:   clock.RealClock{},
 		cache:   rt.Health.Part("configmaps"),
 		streams: rt.Health.Part("streams"),
 	}
-	reader := &observe.Reader{Grammar: grammar, Protected: c.protects, Now: p.clock.Now}
+	reader := &observe.Reader{Grammar: grammar, Protected: c.protects, Now: p.clock.Now, Count: metrics.event}
 	p.objects = observe.NewStore(reader, c.scopes(), p.feed.changed)
 	p.reconciler = reconcile.New(reconcile.Config{
 		Objects: p.objects, Index: p.index, Client: p.client,
 		Recorder: kube.NewRecorder(clients.events, "watcher", p.clock.Now),
-		Coalesce: c.Coalesce, Repeat: at.audit, Clock: p.clock, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics,
+		Coalesce: c.Coalesce, Repeat: at.audit, Clock: p.clock, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 	})
-	if err := registerCache(rt.Metrics, p.objects); err != nil {
-		return nil, fmt.Errorf("register metrics: %w", err)
-	}
-	return p, nil
+	p.exporter = exporter.New(exporter.Options{
+		Client: p.client, Monitors: c.Monitors, Interval: at.export, Clock: p.clock, Log: rt.Log,
+	})
+	metrics.measure(p.objects, p.index, p.exporter)
+	return p, metrics.err()
 }

@@ -143,6 +143,17 @@ func (x *Index) Names() []types.NamespacedName {
 	return names
 }
 
+// Len returns the number of keys that have wants.
+func (x *Index) Len() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := 0
+	for _, wants := range x.objects {
+		n += len(wants)
+	}
+	return n
+}
+
 // Oldest returns the want with the lowest sequence, if there is any.
 func (x *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
 	x.mu.RLock()

@@ -3,6 +3,7 @@
 package observe
 
 import (
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,8 +30,23 @@ type Object struct {
 	Owners map[string]annotation.Ownership
 	// Written is when the annotation was last written, as far as it is known.
 	Written time.Time
-	// SeenAt is when the watcher saw this version.
+	// Asked is when an annotation that asks for something was last written, to
+	// the second, as far as the API server has a record.
+	Asked time.Time
+	// SeenAt is when the watcher saw this version, and Listed tells that it was
+	// found in a list, so that it may be older than that.
 	SeenAt time.Time
+	Listed bool
+}
+
+// AskedAt is when what the object asks for was changed, as well as that is
+// known: the watch delivers a change at once, but what is found in a list was
+// changed when the API server says, a second at most before.
+func (o *Object) AskedAt() time.Time {
+	if o.Listed && !o.Asked.IsZero() && o.Asked.Before(o.SeenAt) {
+		return o.Asked
+	}
+	return o.SeenAt
 }
 
 // Owner tells whose a key is.
@@ -49,6 +65,8 @@ type Reader struct {
 	Protected func(namespace, name string) bool
 	// Now is the clock.
 	Now func() time.Time
+	// Count, if set, is told of all that a watch delivers.
+	Count func(Event)
 }
 
 // relevant tells whether an object concerns us: it asks for something, or we
@@ -125,6 +143,13 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	}
 	if key, _, found := r.Grammar.Find(m.Annotations); found {
 		o.Written = owners.AnnotationChanged(key)
+		o.Asked = o.Written
+		prefix, _, _ := strings.Cut(key, "/")
+		for _, name := range []string{annotation.RefreshName, annotation.NowName, annotation.SHA256Name, annotation.SuspendName} {
+			if at := owners.AnnotationChanged(prefix + "/" + name); at.After(o.Asked) {
+				o.Asked = at
+			}
+		}
 	}
 	return o
 }

@@ -21,6 +21,7 @@ type Store struct {
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]*Object
+	watched map[string]int      // by scope: objects in its sight, whether annotated or not
 	waiting map[string]struct{} // scopes without a first list
 	synced  chan struct{}
 }
@@ -33,6 +34,7 @@ func NewStore(reader *Reader, scopes []string, notify func(name types.Namespaced
 		reader:  reader,
 		notify:  notify,
 		objects: map[types.NamespacedName]*Object{},
+		watched: map[string]int{},
 		seen:    map[string]*atomic.Int64{},
 		waiting: map[string]struct{}{},
 		synced:  make(chan struct{}),
@@ -67,6 +69,43 @@ func (s *Store) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return len(s.objects)
+}
+
+// Watched returns the number of objects in the sight of all watches, those that
+// do not concern us included.
+func (s *Store) Watched() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n := 0
+	for _, w := range s.watched {
+		n += w
+	}
+	return n
+}
+
+// Invalid returns the number of objects whose annotations cannot be read.
+func (s *Store) Invalid() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n := 0
+	for _, o := range s.objects {
+		if o.Invalid != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Silence returns how long ago the watches have given a sign of life: the
+// longest of all scopes; 0 before they begin.
+func (s *Store) Silence() time.Duration {
+	now, longest := s.reader.Now(), time.Duration(0)
+	for _, seen := range s.seen {
+		if at := seen.Load(); at > 0 {
+			longest = max(longest, now.Sub(time.Unix(0, at)))
+		}
+	}
+	return longest
 }
 
 // Synced is closed when every scope has been listed once.
@@ -118,11 +157,14 @@ func (s scope) Transformer() cache.TransformFunc {
 	}
 }
 
-// Add takes an object that the watch delivered.
-func (s scope) Add(obj any) error { return s.Update(obj) }
+// Add takes an object that is new to the watch.
+func (s scope) Add(obj any) error { return s.take(obj, Added, 1) }
 
-// Update takes an object that the watch delivered.
-func (s scope) Update(obj any) error {
+// Update takes an object that the watch knows.
+func (s scope) Update(obj any) error { return s.take(obj, Modified, 0) }
+
+func (s scope) take(obj any, e Event, more int) error {
+	s.count(e, more)
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return fmt.Errorf("store ConfigMap: unexpected type %T", obj)
@@ -132,11 +174,22 @@ func (s scope) Update(obj any) error {
 
 // Delete takes an object that is gone, or that the selector no longer matches.
 func (s scope) Delete(obj any) error {
+	s.count(Deleted, -1)
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return fmt.Errorf("forget ConfigMap: unexpected type %T", obj)
 	}
 	return s.apply(types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, nil)
+}
+
+// count takes note of an event that brings objects into sight, or out of it.
+func (s scope) count(e Event, more int) {
+	if s.reader.Count != nil {
+		s.reader.Count(e)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watched[s.namespace] = max(0, s.watched[s.namespace]+more)
 }
 
 func (s scope) apply(name types.NamespacedName, o *Object) error {
@@ -158,6 +211,7 @@ func (s scope) Replace(list []any, _ string) error {
 		case stranger:
 		case *metav1.PartialObjectMetadata:
 			if o := s.reader.Read(m); o != nil {
+				o.Listed = true
 				listed[o.NamespacedName] = o
 			}
 		default:
@@ -166,7 +220,9 @@ func (s scope) Replace(list []any, _ string) error {
 	}
 	var changed []types.NamespacedName
 	s.alive(s.namespace)
+	s.count(List, 0)
 	s.mu.Lock()
+	s.watched[s.namespace] = len(list)
 	for name := range s.objects {
 		if _, still := listed[name]; !still && (s.namespace == "" || s.namespace == name.Namespace) {
 			delete(s.objects, name)
@@ -193,6 +249,7 @@ func (s scope) Replace(list []any, _ string) error {
 
 // Bookmark is a sign of life.
 func (s scope) Bookmark(string) error {
+	s.count(Bookmark, 0)
 	s.alive(s.namespace)
 	return nil
 }

@@ -301,6 +301,11 @@ func (m *maker) untold(key string) bool {
 
 func (m *maker) publish(w *v1.Want, cause v1.Cause, last known.Want) {
 	w.Cause = cause
+	switch cause {
+	case v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_CHANGED, v1.Cause_CAUSE_NOW:
+		w.AskedAt = timestamppb.New(m.object.AskedAt())
+	default: // nobody has asked for it
+	}
 	m.plan.Publish = append(m.plan.Publish, Want{Want: w, Last: last.Fence.Seq, Held: m.fence(w.GetKey())})
 }
 

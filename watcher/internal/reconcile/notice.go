@@ -58,7 +58,6 @@ func (r *Reconciler) note(name types.NamespacedName, o *observe.Object, list []p
 			continue
 		}
 		news = true
-		r.Metrics.noticed(notice.Reason)
 		n.pending = append(n.pending, pendingNotice{id, event(o, notice, before)})
 	}
 	n.end(now)
@@ -125,6 +124,7 @@ func (r *Reconciler) say(ctx context.Context, name types.NamespacedName) error {
 			failed, errs = append(failed, p), append(errs, err)
 			continue
 		}
+		r.Metrics.told(p.reason)
 		r.Log.Info().Str("namespace", name.Namespace).Str("configmap", name.Name).
 			Str("reason", p.reason).Msg("told the owner")
 	}

@@ -37,6 +37,7 @@ func (r *Reconciler) remove(ctx context.Context, o *observe.Object, key string, 
 		failed(span, err)
 		return err
 	}
+	r.Metrics.removed()
 	r.report(span, k, removed, seq)
 	r.mu.Lock()
 	defer r.mu.Unlock()

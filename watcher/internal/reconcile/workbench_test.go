@@ -18,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/known"
 	"github.com/kv8s/curl-me-that/watcher/internal/observe"
@@ -40,13 +41,14 @@ func key(k string) pipeline.Key {
 // bench is a reconciler with a real broker, its own clock, and one object.
 type bench struct {
 	*reconcile.Reconciler
-	t      *testing.T
-	broker *natstest.Server
-	index  *known.Index
-	clock  *clocktesting.FakeClock
-	object *observe.Object
-	told   []kube.Event
-	refuse error
+	t        *testing.T
+	registry *prometheus.Registry
+	broker   *natstest.Server
+	index    *known.Index
+	clock    *clocktesting.FakeClock
+	object   *observe.Object
+	told     []kube.Event
+	refuse   error
 }
 
 func newBench(t *testing.T) *bench {
@@ -65,11 +67,9 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := reconcile.NewMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{t: t, broker: broker, index: known.NewIndex(), clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
+	registry := prometheus.NewRegistry()
+	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
+	b := &bench{t: t, registry: registry, broker: broker, index: known.NewIndex(), clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
 	b.index.Reset(epoch, nil)
 	b.object = &observe.Object{
 		NamespacedName: cm, UID: "uid", ResourceVersion: "1", Written: b.clock.Now(),

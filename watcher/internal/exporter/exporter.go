@@ -1,0 +1,79 @@
+// Package exporter shows the state of the pipeline as metrics: what the broker
+// knows of its streams and consumers. One watcher does so for all, the one that
+// leads, and asks the broker at most once per interval however often it is
+// asked itself.
+package exporter
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+	"k8s.io/utils/clock"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+const (
+	// Interval is how often the broker is asked.
+	Interval = 15 * time.Second
+	// lookTimeout bounds one round of questions.
+	lookTimeout = 5 * time.Second
+)
+
+// Options of an Exporter.
+type Options struct {
+	// Client reads the streams.
+	Client *pipeline.Client
+	// Monitors are the addresses of the monitoring ports of NATS servers, by
+	// which it is seen how soon they write to disk; none: that stays unknown.
+	Monitors []string
+	// Interval between questions; 0: Interval.
+	Interval time.Duration
+	// Clock tells when to ask.
+	Clock clock.WithTicker
+	// Log is told when the broker stops answering, and when it does again.
+	Log zerolog.Logger
+}
+
+// Exporter looks at the pipeline while it runs.
+type Exporter struct {
+	options Options
+	last    atomic.Pointer[snapshot]
+}
+
+// New returns an exporter that does not run.
+func New(o Options) *Exporter {
+	if o.Interval == 0 {
+		o.Interval = Interval
+	}
+	return &Exporter{options: o}
+}
+
+// Run looks at the pipeline until ctx is done. After that the metrics have no
+// series: another watcher has them.
+func (e *Exporter) Run(ctx context.Context) {
+	defer e.last.Store(nil)
+	ticker := e.options.Clock.NewTicker(e.options.Interval)
+	defer ticker.Stop()
+	for failing := false; ; {
+		s, err := e.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		switch {
+		case err != nil && !failing:
+			e.options.Log.Warn().Err(err).Msg("the state of the pipeline cannot be read; its metrics are absent until it can")
+		case err == nil && failing:
+			e.options.Log.Info().Msg("the state of the pipeline can be read again")
+		}
+		failing = err != nil
+		e.last.Store(s)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}

@@ -1,0 +1,266 @@
+package exporter_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+	"k8s.io/utils/clock"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is an exporter that looks at a real broker all the time.
+type bench struct {
+	*gomega.WithT
+	t        *testing.T
+	server   *natstest.Server
+	js       jetstream.JetStream
+	client   *pipeline.Client
+	epoch    int64
+	set      *metric.Set
+	registry *prometheus.Registry
+	stop     func()
+}
+
+func newBench(t *testing.T, o natstest.Options) *bench {
+	t.Helper()
+	b := &bench{WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry()}
+	b.SetDefaultEventuallyTimeout(20 * time.Second)
+	server, err := natstest.Run(o)
+	b.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() { _ = server.Close() })
+	js, closeConn, err := server.JetStream(nats.ReconnectBufSize(-1))
+	b.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(closeConn)
+	b.server, b.js, b.client = server, js, pipeline.NewClient(js)
+	b.set = metric.New(b.registry, "pipeline")
+	return b
+}
+
+// run creates the streams and starts the exporter.
+func (b *bench) run(monitors ...string) *bench {
+	b.t.Helper()
+	var err error
+	b.epoch, err = pipeline.Ensure(b.t.Context(), b.js, pipeline.Topology{})
+	b.Expect(err).NotTo(gomega.HaveOccurred())
+	e := exporter.New(exporter.Options{
+		Client: b.client, Monitors: monitors, Interval: 20 * time.Millisecond, Clock: clock.RealClock{}, Log: zerolog.Nop(),
+	})
+	e.Measure(b.set)
+	b.Expect(b.set.Err()).NotTo(gomega.HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); e.Run(ctx) }()
+	b.stop = func() { cancel(); <-ended }
+	b.t.Cleanup(b.stop)
+	b.Eventually(b.series).Should(gomega.HaveKeyWithValue("curlmethat_pipeline_up", 1.0))
+	return b
+}
+
+// series returns all series.
+func (b *bench) series() (map[string]float64, error) { return metrictest.Read(b.registry) }
+
+// becomes waits until a series has a value that fits.
+func (b *bench) becomes(series string, value any) {
+	b.t.Helper()
+	b.Eventually(b.series).Should(gomega.HaveKeyWithValue("curlmethat_pipeline_"+series, value), series)
+}
+
+func (b *bench) want(name string) uint64 {
+	b.t.Helper()
+	seq, err := b.client.PublishWant(b.t.Context(), &v1.Want{
+		Namespace: "default", Name: name, Key: "k", Uid: "uid", Url: "https://data.example.com", Epoch: b.epoch,
+	}, 0)
+	b.Expect(err).NotTo(gomega.HaveOccurred())
+	return seq
+}
+
+// take delivers one message of a consumer.
+func (b *bench) take(stream, consumer string) jetstream.Msg {
+	b.t.Helper()
+	c, err := b.js.Consumer(b.t.Context(), stream, consumer)
+	b.Expect(err).NotTo(gomega.HaveOccurred())
+	m, err := c.Next(jetstream.FetchMaxWait(5 * time.Second))
+	b.Expect(err).NotTo(gomega.HaveOccurred())
+	return m
+}
+
+// movements names for each metric what moves it, and the value that it has then.
+func movements() map[string]struct {
+	series string
+	do     func(*bench)
+	value  any
+} {
+	type movement = struct {
+		series string
+		do     func(*bench)
+		value  any
+	}
+	want := func(b *bench) { b.want("cm") }
+	nothing := func(*bench) {}
+	positive := gomega.BeNumerically(">", 0.0)
+	return map[string]movement{
+		"up":                       {"up", func(b *bench) { b.server.Stop() }, 0.0},
+		"backlog_messages":         {`backlog_messages{consumer="fetcher"}`, want, 1.0},
+		"in_flight_messages":       {`in_flight_messages{consumer="fetcher"}`, func(b *bench) { b.want("cm"); b.take(pipeline.Requests, pipeline.FetcherConsumer) }, 1.0},
+		"in_flight_limit_messages": {`in_flight_limit_messages{consumer="writer"}`, nothing, 4096.0},
+		"redelivered_messages": {`redelivered_messages{consumer="fetcher"}`, func(b *bench) {
+			b.want("cm")
+			b.Expect(b.take(pipeline.Requests, pipeline.FetcherConsumer).Nak()).To(gomega.Succeed())
+			b.take(pipeline.Requests, pipeline.FetcherConsumer)
+		}, 1.0},
+		"waiting_pulls": {`waiting_pulls{consumer="writer"}`, func(b *bench) {
+			c, err := b.js.Consumer(b.t.Context(), pipeline.Results, pipeline.WriterConsumer)
+			b.Expect(err).NotTo(gomega.HaveOccurred())
+			_, err = c.Fetch(1, jetstream.FetchMaxWait(20*time.Second))
+			b.Expect(err).NotTo(gomega.HaveOccurred())
+		}, 1.0},
+		"oldest_message_age_seconds": {`oldest_message_age_seconds{consumer="fetcher"}`, want, positive},
+		"consumer_present": {`consumer_present{consumer="fetcher"}`, func(b *bench) {
+			b.Expect(b.js.DeleteConsumer(b.t.Context(), pipeline.Requests, pipeline.FetcherConsumer)).To(gomega.Succeed())
+		}, 0.0},
+		"consumer_paused": {`consumer_paused{consumer="fetcher"}`, func(b *bench) {
+			b.Expect(b.client.PauseFetching(b.t.Context(), time.Now().Add(time.Hour))).To(gomega.Succeed())
+		}, 1.0},
+		"timers_messages": {"timers_messages", func(b *bench) {
+			seq := b.want("cm")
+			due := &v1.Due{Want: &v1.Want{Namespace: "default", Name: "cm", Key: "k"}, WantSequence: seq}
+			b.Expect(b.client.PublishTimer(b.t.Context(), due, time.Now().Add(time.Hour))).To(gomega.Succeed())
+		}, 1.0},
+		"stream_messages":         {`stream_messages{stream="CURL_REQUESTS"}`, want, 1.0},
+		"stream_bytes":            {`stream_bytes{stream="CURL_REQUESTS"}`, want, positive},
+		"stream_limit_bytes":      {`stream_limit_bytes{stream="CURL_RESULTS"}`, nothing, float64(4 << 30)},
+		"stream_replicas":         {`stream_replicas{stream="CURL_RESULTS"}`, nothing, 1.0},
+		"stream_current_replicas": {`stream_current_replicas{stream="CURL_RESULTS"}`, nothing, 1.0},
+	}
+}
+
+func TestEachMetricMoves(t *testing.T) {
+	for name, m := range movements() {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, natstest.Options{}).run()
+			m.do(b)
+			b.becomes(m.series, m.value)
+		})
+	}
+}
+
+func TestWriteToDisk(t *testing.T) {
+	b := newBench(t, natstest.Options{Monitor: true, SyncAlways: true})
+	b.run(b.server.MonitorURL())
+	b.becomes("sync_always", 1.0)
+	lax := newBench(t, natstest.Options{Monitor: true})
+	lax.run(lax.server.MonitorURL())
+	lax.becomes("sync_always", 0.0)
+	lax.becomes("sync_interval_seconds", 120.0)
+
+	unknown := newBench(t, natstest.Options{}).run()
+	unknown.Expect(metrictest.Read(unknown.registry)).NotTo(gomega.HaveKey("curlmethat_pipeline_sync_always"))
+}
+
+func TestEveryMetricIsNamedHere(t *testing.T) {
+	b := newBench(t, natstest.Options{}).run()
+	named := []string{"curlmethat_pipeline_sync_always", "curlmethat_pipeline_sync_interval_seconds"} // TestWriteToDisk
+	for name := range movements() {
+		named = append(named, "curlmethat_pipeline_"+name)
+	}
+	for _, d := range b.set.Definitions() {
+		b.Expect(named).To(gomega.ContainElement(d.Name))
+	}
+	b.want("cm")
+	b.becomes(`backlog_messages{consumer="fetcher"}`, 1.0)
+	b.Expect(metrictest.Problems(b.registry, b.set.Definitions())).To(gomega.BeEmpty())
+}
+
+func TestNothingIsShownOfWhatIsNotKnown(t *testing.T) {
+	b := newBench(t, natstest.Options{}).run()
+	b.server.Stop()
+	b.becomes("up", 0.0)
+	b.Expect(metrictest.Read(b.registry)).To(gomega.HaveLen(1), "only that the broker does not answer")
+	b.Expect(b.server.Start()).To(gomega.Succeed())
+	b.becomes("up", 1.0)
+	b.stop()
+	b.Expect(metrictest.Read(b.registry)).To(gomega.BeEmpty(), "another watcher shows it")
+}
+
+func TestReplicasOfACluster(t *testing.T) {
+	servers, err := natstest.RunCluster(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, s := range servers {
+			_ = s.Close()
+		}
+	})
+	js, closeConn, err := servers[0].JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closeConn)
+	b := &bench{WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry(), js: js, client: pipeline.NewClient(js)}
+	b.SetDefaultEventuallyTimeout(20 * time.Second)
+	b.set = metric.New(b.registry, "pipeline")
+	b.Eventually(func() error {
+		_, err := pipeline.Ensure(t.Context(), js, pipeline.Topology{Replicas: 3})
+		return err
+	}).Should(gomega.Succeed())
+	b.run()
+	b.becomes(`stream_current_replicas{stream="CURL_RESULTS"}`, 3.0)
+	servers[2].Stop()
+	b.becomes(`stream_current_replicas{stream="CURL_RESULTS"}`, 2.0)
+	b.becomes(`stream_replicas{stream="CURL_RESULTS"}`, 3.0)
+}
+
+func TestMissingStreams(t *testing.T) {
+	b := newBench(t, natstest.Options{}).run()
+	b.Expect(b.js.DeleteStream(t.Context(), pipeline.Requests)).To(gomega.Succeed())
+	b.becomes(`consumer_present{consumer="fetcher"}`, 0.0)
+	b.becomes("up", 1.0)
+	b.Eventually(func() error {
+		series, err := metrictest.Read(b.registry)
+		if _, still := series[`curlmethat_pipeline_stream_messages{stream="CURL_REQUESTS"}`]; still {
+			err = errors.New("the stream is still shown")
+		}
+		return err
+	}).Should(gomega.Succeed())
+}
+
+func TestTheWatcherMayLookAtAll(t *testing.T) {
+	server, err := natstest.Run(natstest.Options{ConfigFile: "../../../proto/pipeline/testdata/watcher.conf"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	admin, closeAdmin, err := server.JetStream(nats.UserInfo("admin", "admin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closeAdmin)
+	js, closeConn, err := server.JetStream(nats.UserInfo("watcher", "watcher"), nats.CustomInboxPrefix("_INBOX_watcher"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closeConn)
+	b := &bench{WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry(), js: admin, client: pipeline.NewClient(js)}
+	b.set = metric.New(b.registry, "pipeline")
+	b.SetDefaultEventuallyTimeout(20 * time.Second)
+	b.run()
+	b.want("cm")
+	b.becomes(`oldest_message_age_seconds{consumer="fetcher"}`, gomega.BeNumerically(">", 0.0))
+}

@@ -1,0 +1,238 @@
+package watcher_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+	"github.com/kv8s/curl-me-that/watcher"
+)
+
+// value returns the sum of the series of a watcher that begin so.
+func (i *instance) value(series string) func() (float64, error) {
+	return func() (float64, error) { return metrictest.Value(i.metrics, series) }
+}
+
+// move is what makes a series of the watcher's metrics move.
+type move struct {
+	series string
+	do     func(context.Context, *world)
+	// to is the value that it has then; nil: more than before.
+	to OmegaMatcher
+}
+
+const own = "curlmethat_watcher_"
+
+// moves names for each metric what moves it.
+func moves() []move {
+	create := func(ctx context.Context, w *world) { w.create(ctx, "cm", "k=example.com") }
+	edit := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+		w.ask(ctx, "cm", "k=example.com/other")
+	}
+	remove := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+		w.delete(ctx, "cm")
+	}
+	drop := func(ctx context.Context, w *world) {
+		w.satisfied(ctx, "cm", "example.com")
+		w.ask(ctx, "cm", "other=example.com")
+	}
+	bad := func(ctx context.Context, w *world) { w.create(ctx, "cm", "not correct") }
+	return []move{
+		{own + "watched_objects", create, nil},
+		{own + "annotated_objects", create, nil},
+		{own + "wanted_keys", create, nil},
+		{own + "invalid_objects", bad, nil},
+		{own + `watch_events_total{kind="added"}`, create, nil},
+		{own + `watch_events_total{kind="modified"}`, edit, nil},
+		{own + `watch_events_total{kind="deleted"}`, remove, nil},
+		{own + `wants_published_total{cause="new"}`, create, nil},
+		{own + `wants_published_total{cause="changed"}`, edit, nil},
+		{own + `wants_published_total{cause="tombstone"}`, remove, nil},
+		{own + `wants_published_total{cause="healed"}`, func(ctx context.Context, w *world) {
+			w.satisfied(ctx, "cm", "example.com")
+			w.patch(ctx, somebody, "cm", object{"data": nil})
+		}, nil},
+		{own + `wants_published_total{cause="now"}`, func(ctx context.Context, w *world) {
+			w.satisfied(ctx, "cm", "example.com")
+			w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.NowName: "please"})
+		}, nil},
+		{own + "removals_published_total", drop, nil},
+		{own + "publish_duration_seconds", create, nil},
+		{own + "publish_conflicts_total", overtake, nil},
+		{own + `events_emitted_total{reason="InvalidAnnotation"}`, bad, nil},
+		{own + "sessions_total", func(_ context.Context, w *world) { Expect(w.nats.Restart()).To(Succeed()) }, nil},
+		{own + "watch_silence_seconds", func(context.Context, *world) {}, BeNumerically(">", 0.3)},
+		{`workqueue_adds_total{name="watcher"}`, create, nil},
+		{`workqueue_queue_duration_seconds{name="watcher"}`, create, nil},
+		{`workqueue_work_duration_seconds{name="watcher"}`, create, nil},
+		{`workqueue_retries_total{name="watcher"}`, edit, nil},
+		{`rest_client_requests_total{code="201",method="POST"}`, bad, nil},
+		{`rest_client_request_duration_seconds{method="POST"}`, bad, nil},
+	}
+}
+
+// overtake lets another watcher publish what this one does not know of.
+func overtake(ctx context.Context, w *world) {
+	key := w.key("cm", "k")
+	w.create(ctx, "cm", "k=example.com")
+	Eventually(w.url(ctx, key)).ShouldNot(BeEmpty())
+	want, last, err := w.pipeline.LastWant(ctx, key)
+	Expect(err).NotTo(HaveOccurred())
+	other := proto.CloneOf(want)
+	other.Url = "https://example.com/other"
+	_, err = w.pipeline.PublishWant(ctx, other, last)
+	Expect(err).NotTo(HaveOccurred())
+	w.ask(ctx, "cm", "k=example.com/third")
+}
+
+// blocked are the metrics that only show while work is held up.
+func blocked() []string {
+	return []string{
+		`workqueue_depth{name="watcher"}`, `workqueue_unfinished_work_seconds{name="watcher"}`,
+		`workqueue_longest_running_processor_seconds{name="watcher"}`,
+	}
+}
+
+// elected are the metrics that tell watchers apart.
+func elected() []string { return []string{own + "leader", "leader_election_master_status"} }
+
+var _ = Describe("The metrics of a watcher", func() {
+	for _, m := range moves() {
+		It("move: "+m.series, func(ctx SpecContext) {
+			w := newWorld(ctx)
+			i := w.watch().awaitReady()
+			Eventually(i.value(own + "sessions_total")).Should(BeEquivalentTo(1))
+			before, err := i.value(m.series)()
+			Expect(err).NotTo(HaveOccurred())
+			m.do(ctx, w)
+			to := m.to
+			if to == nil {
+				to = BeNumerically(">", before)
+			}
+			Eventually(i.value(m.series)).WithTimeout(20 * time.Second).Should(to)
+		})
+	}
+
+	It("show work that is held up, and when it is done", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		held, release := context.WithCancel(context.Background())
+		DeferCleanup(release)
+		i := w.watch(func(o *options) {
+			o.config.Workers = 1
+			o.cluster = rest.CopyConfig(o.cluster)
+			o.cluster.Wrap(func(next http.RoundTripper) http.RoundTripper { return &slow{next: next, until: held.Done()} })
+		}).awaitReady()
+		w.create(ctx, "bad", "not correct")
+		Eventually(i.value(`workqueue_longest_running_processor_seconds{name="watcher"}`)).Should(BeNumerically(">", 0))
+		w.create(ctx, "cm", "k=example.com")
+		for _, series := range blocked() {
+			Eventually(i.value(series)).Should(BeNumerically(">", 0), series)
+		}
+		release()
+		for _, series := range blocked() {
+			Eventually(i.value(series)).Should(BeZero(), series)
+		}
+	})
+
+	It("tell who leads, and only that one shows the pipeline", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		elect := func(o *options) { o.config.Election.Enabled, o.pace.Export = true, 20*time.Millisecond }
+		leader := w.watch(elect).awaitReady()
+		for _, series := range elected() {
+			Eventually(leader.value(series)).Should(BeEquivalentTo(1), series)
+		}
+		standby := w.watch(elect).awaitReady()
+		w.create(ctx, "cm", "k=example.com")
+		Eventually(leader.value(`curlmethat_pipeline_backlog_messages{consumer="fetcher"}`)).Should(BeEquivalentTo(1))
+		for _, series := range elected() {
+			Expect(standby.value(series)()).To(BeZero(), series)
+		}
+		Expect(metrictest.Read(standby.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
+		leader.stop()
+		Eventually(standby.value(own + "leader")).Should(BeEquivalentTo(1))
+		Eventually(standby.value(`curlmethat_pipeline_backlog_messages{consumer="fetcher"}`)).Should(BeEquivalentTo(1))
+		Expect(metrictest.Read(leader.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
+	})
+
+	It("are all named by a spec", func() {
+		named := append(blocked(), elected()...)
+		for _, m := range moves() {
+			named = append(named, m.series)
+		}
+		for n := range named {
+			named[n], _, _ = strings.Cut(named[n], "{")
+		}
+		definitions, _ := watcher.Metrics() // package exporter has the specs of the others
+		for _, d := range definitions {
+			Expect(named).To(ContainElement(d.Name))
+		}
+	})
+
+	It("keep to the conventions and to their definitions", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		i := w.watch(func(o *options) { o.config.Election.Enabled = true }).awaitReady()
+		w.satisfied(ctx, "cm", "example.com")
+		w.create(ctx, "bad", "not correct")
+		Eventually(i.value(own + "events_emitted_total")).Should(BeEquivalentTo(1))
+		Eventually(i.value("curlmethat_pipeline_up")).Should(BeEquivalentTo(1))
+		definitions, pipeline := watcher.Metrics()
+		Expect(metrictest.Problems(i.metrics, append(definitions, pipeline...))).To(BeEmpty())
+	})
+})
+
+// slow holds Events up.
+type slow struct {
+	next  http.RoundTripper
+	until <-chan struct{}
+}
+
+func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/events") {
+		select {
+		case <-s.until:
+		case <-r.Context().Done():
+		}
+	}
+	return s.next.RoundTrip(r)
+}
+
+var _ = Describe("A want", func() {
+	It("tells when it was asked for: as the watch delivers it, or as the API server recorded it", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		listed := w.create(ctx, "listed", "k=example.com")
+		recorded := listed.ManagedFields[0].Time.Time
+		Eventually(time.Now).WithTimeout(3 * time.Second).Should(BeTemporally(">", recorded.Add(1500*time.Millisecond)))
+		w.watch().awaitReady()
+		Eventually(w.want(ctx, w.key("listed", "k"))).ShouldNot(BeNil())
+		asked := func(name string) *v1.Want { return w.want(ctx, w.key(name, "k"))() }
+		Expect(asked("listed").GetAskedAt().AsTime()).To(BeTemporally("==", recorded))
+
+		began := time.Now()
+		w.create(ctx, "live", "k=example.com")
+		Eventually(w.want(ctx, w.key("live", "k"))).ShouldNot(BeNil())
+		Expect(asked("live").GetAskedAt().AsTime()).To(BeTemporally(">=", began))
+		Expect(asked("live").GetAskedAt().AsTime()).To(Equal(asked("live").GetObservedAt().AsTime()))
+	})
+
+	It("that repairs a key was asked for by nobody", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.watch().awaitReady()
+		key := w.satisfied(ctx, "cm", "example.com")
+		w.patch(ctx, somebody, "cm", object{"data": nil})
+		Eventually(func() v1.Cause { return w.want(ctx, key)().GetCause() }).Should(Equal(v1.Cause_CAUSE_HEALED))
+		Expect(w.want(ctx, key)().GetAskedAt()).To(BeNil())
+	})
+})
