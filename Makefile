@@ -37,6 +37,9 @@ GO_TEST = go test $(or $(RACE),$(info no working C compiler found: testing witho
 # Starts an API server for the command behind it, unless KUBECONFIG names one.
 WITH_CLUSTER := bin/control-plane exec --
 
+# Prints the page about all metrics.
+METRICS_PAGE := go run ./deploy/local/cmd/metricsdoc
+
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
 N         ?= 2000
@@ -101,8 +104,9 @@ control-plane:
 ##@ Change
 
 .PHONY: generate
-generate: generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from proto/**/*.proto, and what is made from the chart
+generate: generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from proto/**/*.proto, deploy/METRICS.md, and what is made from the chart
 	$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
+	$(METRICS_PAGE) > deploy/METRICS.md
 
 .PHONY: generate-chart
 generate-chart: $(HELM)
@@ -124,13 +128,17 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	$(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, modules, imports, chart, format, lint
+verify: verify-proto verify-metrics verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
 	$(BUF) lint proto
 	$(WITH_PROTOC_GEN_GO) deploy/tools/verify-generated $(BUF)
 	deploy/tools/verify-breaking $(BUF)
+
+.PHONY: verify-metrics
+verify-metrics:
+	@$(METRICS_PAGE) | diff -u deploy/METRICS.md - || { echo 'deploy/METRICS.md is stale: make generate' >&2; exit 1; }
 
 .PHONY: verify-modules
 verify-modules:

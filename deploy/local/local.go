@@ -149,8 +149,9 @@ func (c *Config) serve(ctx context.Context, log zerolog.Logger, nats *broker.Bro
 		tracer, flush := c.tracer(ctx, name, log)
 		host := service.Host{
 			Tracer: tracer,
-			Log:    log.With().Str("service", name).Logger(), Health: health.Group(name), Metrics: registry,
-			NATS: service.NATSOptions{URL: embeddedURL, Dial: nats.Dial()},
+			Log:    log.With().Str("service", name).Logger(), Health: health.Group(name),
+			Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, registry), // two of them watch Kubernetes
+			NATS:    service.NATSOptions{URL: embeddedURL, Dial: nats.Dial()},
 		}
 		group.Go(func() error {
 			defer flush()

@@ -81,7 +81,7 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	b.say("starting NATS, watcher, fetcher and writer")
-	b.system, err = system.Start(ctx, system.Options{Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name})
+	b.system, err = system.Start(ctx, system.Options{Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name, Scrape: b.config.Scrape})
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,9 @@ type Config struct {
 	Size int
 	// Shared lets all ConfigMaps ask for one URL.
 	Shared bool
+	// Scrape is how often the metrics of each service are read meanwhile; 0:
+	// never.
+	Scrape time.Duration
 	// Bin is the folder with the services.
 	Bin string
 	// Timeout for all.
@@ -46,6 +49,7 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Foreign, "foreign", 20000, "ConfigMaps of 4 KiB without annotation in the sight of the watcher; 0: none")
 	fs.IntVar(&c.Size, "size", 256, "bytes of data for each ConfigMap")
 	fs.BoolVar(&c.Shared, "shared", false, "let all ConfigMaps ask for one URL")
+	fs.DurationVar(&c.Scrape, "scrape", 0, "how often the metrics of each service are read meanwhile, such as 1s; 0: never")
 	fs.StringVar(&c.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
 	fs.DurationVar(&c.Timeout, "timeout", 15*time.Minute, "time for all")
 }
@@ -61,6 +65,8 @@ func (c *Config) Validate() error {
 		return errors.New("-idle, -foreign: a negative number makes no sense")
 	case c.Size < minSize || c.Size > maxSize:
 		return fmt.Errorf("-size: %d is not between %d and %d", c.Size, minSize, maxSize)
+	case c.Scrape < 0:
+		return errors.New("-scrape: a negative duration makes no sense")
 	case c.Timeout <= 0:
 		return fmt.Errorf("-timeout: %s is not positive", c.Timeout)
 	}

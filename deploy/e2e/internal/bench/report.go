@@ -31,13 +31,15 @@ type Setting struct {
 	N          int       `json:"n"`
 	Bytes      int       `json:"bodyBytes"`
 	SharedURL  bool      `json:"sharedUrl"`
+	// ScrapeSeconds is how often metrics were read meanwhile; 0: never.
+	ScrapeSeconds float64 `json:"scrapeSeconds"`
 }
 
 func (c *Config) setting() Setting {
 	return Setting{
 		Time: time.Now().UTC().Truncate(time.Second),
 		Go:   runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(),
-		N: c.N, Bytes: c.Size, SharedURL: c.Shared,
+		N: c.N, Bytes: c.Size, SharedURL: c.Shared, ScrapeSeconds: c.Scrape.Seconds(),
 	}
 }
 

@@ -26,6 +26,8 @@ const (
 type program struct {
 	*process.Process
 	health string
+	// unscrape ends the reading of metrics, if there is any.
+	unscrape func()
 }
 
 // launch starts a program. It inherits the environment, so that the services
@@ -100,6 +102,9 @@ func probe(ctx context.Context, url string) (ok bool, answer string) {
 // end stops the program, if it runs; one that ends in another way than it should
 // is an error. It takes its time even when ctx is done.
 func (p *program) end(ctx context.Context) error {
+	if p.unscrape != nil {
+		p.unscrape()
+	}
 	if !p.Running() {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 )
@@ -18,6 +19,9 @@ type Options struct {
 	Dir string
 	// Namespace is the one that the watcher watches at first.
 	Namespace string
+	// Scrape is how often the metrics of each service are read, as Prometheus
+	// does; 0: never.
+	Scrape time.Duration
 }
 
 // System runs. It is not safe for concurrent use.
@@ -67,7 +71,11 @@ func (s *System) service(name string, args ...string) (*program, error) {
 		return nil, err
 	}
 	args = append(args, "--nats-url=nats://"+s.address, "--listen="+addresses[0])
-	return launch(name, filepath.Join(s.options.Bin, name), "http://"+addresses[0]+"/readyz", args...)
+	p, err := launch(name, filepath.Join(s.options.Bin, name), "http://"+addresses[0]+"/readyz", args...)
+	if err == nil && s.options.Scrape > 0 {
+		p.scrape("http://"+addresses[0]+"/metrics", s.options.Scrape)
+	}
+	return p, err
 }
 
 // StartWatcher starts the watcher, which must not run, and does not wait until

@@ -1,0 +1,68 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/kv8s/curl-me-that/fetcher"
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/watcher"
+	"github.com/kv8s/curl-me-that/writer"
+)
+
+//go:embed METRICS.md.tmpl
+var page string
+
+// section is what one part of the project shows.
+type section struct {
+	Title, Where string
+	Metrics      []metric.Definition
+}
+
+// sections returns all metrics.
+func sections() []section {
+	own, pipeline := watcher.Metrics()
+	return []section{
+		{"Watcher", "Port 8081.", append(service.Metrics("watcher"), own...)},
+		{"Pipeline", "Port 8081 of the watcher that leads, and of no other. Read from NATS every 15 s; " +
+			"while NATS does not answer only `curlmethat_pipeline_up` is there, and 0.", pipeline},
+		{"Fetcher", "Port 8082.", append(service.Metrics("fetcher"), fetcher.Metrics()...)},
+		{"Writer", "Port 8083.", append(service.Metrics("writer"), writer.Metrics()...)},
+	}
+}
+
+// write writes the page, with the metrics of each section by name.
+func write(to io.Writer, all []section) error {
+	for _, s := range all {
+		slices.SortStableFunc(s.Metrics, func(a, b metric.Definition) int { return strings.Compare(a.Name, b.Name) })
+	}
+	t, err := template.New("page").Funcs(template.FuncMap{"labels": labels, "text": text}).Parse(page)
+	if err != nil {
+		return fmt.Errorf("read the template: %w", err)
+	}
+	if err := t.Execute(to, all); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
+
+// labels says what labels a metric has, and with which values.
+func labels(d metric.Definition) string {
+	parts := make([]string, len(d.Labels))
+	for i, l := range d.Labels {
+		values := l.Open
+		if values == "" {
+			values = "`" + strings.Join(l.Values, "`, `") + "`"
+		}
+		parts[i] = "`" + l.Name + "`: " + values
+	}
+	return strings.Join(parts, "<br>")
+}
+
+// text returns a text in which Markdown sees no tags and no end of a cell.
+func text(s string) string { return strings.NewReplacer("<", "&lt;", ">", "&gt;", "|", "\\|").Replace(s) }
