@@ -15,8 +15,10 @@ import (
 func (p *publisher) epoch(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if p.config.ManageStreams {
-		return pipeline.Ensure(ctx, p.rt.JetStream, p.config.Streams)
+	if p.config.ManageStreams != manageOff {
+		streams := p.config.Streams
+		streams.KeepExisting = p.config.ManageStreams == manageCreate
+		return pipeline.Ensure(ctx, p.rt.JetStream, streams)
 	}
 	epoch, _, err := pipeline.Epoch(ctx, p.rt.JetStream)
 	return epoch, err

@@ -17,6 +17,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 )
 
+// What --manage-streams may be.
+const (
+	manageUpdate = "update"
+	manageCreate = "create"
+	manageOff    = "off"
+)
+
 // Config is what an operator may choose about the watcher.
 type Config struct {
 	// Service are the flags that every service has.
@@ -37,9 +44,10 @@ type Config struct {
 	// Audit is the interval at which wants are looked for that nothing is on
 	// its way for; at least a minute.
 	Audit time.Duration
-	// ManageStreams creates and updates the streams and consumers. Off, they
-	// must be set up by somebody else.
-	ManageStreams bool
+	// ManageStreams says what the watcher does to the streams and consumers:
+	// update (create them, and bring existing ones up to date), create (only
+	// what is missing), or off.
+	ManageStreams string
 	// Streams says how.
 	Streams pipeline.Topology
 	// Election lets one of several watchers publish.
@@ -70,7 +78,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Coalesce, "coalesce", 250*time.Millisecond, "how long a burst of edits of one object is gathered after the first")
 	fs.DurationVar(&c.Audit, "audit-interval", 10*time.Minute, "how often to look for keys that nothing is on its way for")
 	fs.IntVar(&c.Workers, "workers", 8, "objects that are worked on at a time")
-	fs.BoolVar(&c.ManageStreams, "manage-streams", true, "create and update streams and consumers; off when a setup job does")
+	fs.StringVar(&c.ManageStreams, "manage-streams", manageUpdate, "what is done to streams and consumers: update (create or update), create (what is missing, when a setup job updates), or off")
 	fs.IntVar(&c.Streams.Replicas, "stream-replicas", 0, "replicas of each stream: 1, 3 or 5; 0 leaves existing streams as they are")
 	fs.Int64Var(&c.Streams.MaxResultBytes, "max-results-bytes", 4<<30, "bytes of results that may wait for the writer")
 	fs.Int64Var(&c.Streams.MaxFailureBytes, "max-failures-bytes", 1<<30, "bytes of failures that are kept")
@@ -112,6 +120,9 @@ func (c *Config) Validate() error {
 		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return fmt.Errorf("--nats-monitor: %q is not an address such as http://nats:8222", address)
 		}
+	}
+	if !slices.Contains([]string{manageUpdate, manageCreate, manageOff}, c.ManageStreams) {
+		return fmt.Errorf("--manage-streams: %q is not update, create or off", c.ManageStreams)
 	}
 	if err := validateStreams(c.Streams); err != nil {
 		return err

@@ -22,6 +22,7 @@ func TestConfigRefusesWithOneSentence(t *testing.T) {
 		{"--min-refresh=-1s", `--min-refresh: invalid annotation settings: minimum refresh -1s is not between 0 and 8760h0m0s`},
 		{"--coalesce=-1s", `--coalesce: a negative duration makes no sense`},
 		{"--audit-interval=59s", `--audit-interval: 59s is shorter than a minute`},
+		{"--manage-streams=yes", `--manage-streams: "yes" is not update, create or off`},
 		{"--workers=0", `--workers: 0, at least 1 is needed`},
 		{"--stream-replicas=2", `--stream-replicas: 2 is not 0, 1, 3 or 5`},
 		{"--max-results-bytes=1000", `--max-results-bytes: 1000 is less than 16 MiB`},

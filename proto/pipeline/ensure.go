@@ -21,7 +21,7 @@ func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int6
 	t = t.withDefaults()
 	consumers := t.consumers()
 	for _, want := range t.streams() {
-		stream, err := ensureStream(ctx, js, want)
+		stream, err := ensureStream(ctx, js, want, t.KeepExisting)
 		if err != nil {
 			return 0, err
 		}
@@ -32,14 +32,14 @@ func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int6
 		if !ok {
 			continue
 		}
-		if err := ensureConsumer(ctx, js, want.Name, consumer); err != nil {
+		if err := ensureConsumer(ctx, js, want.Name, consumer, t.KeepExisting); err != nil {
 			return 0, err
 		}
 	}
 	return epoch, nil
 }
 
-func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (jetstream.Stream, error) {
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, keep bool) (jetstream.Stream, error) {
 	stream, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		want.Replicas = max(want.Replicas, 1)
@@ -56,7 +56,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return nil, fmt.Errorf("stream %s exists with %s, which cannot be changed; remove it with `nats stream rm %s`: %w",
 			want.Name, strings.Join(differ, " and "), want.Name, ErrIncompatible)
 	}
-	if next := overlay(have, want); !same(have, next) {
+	if next := overlay(have, want); !keep && !same(have, next) {
 		if stream, err = js.UpdateStream(ctx, next); err != nil {
 			return nil, fmt.Errorf("update stream %s: %w", want.Name, err)
 		}
@@ -127,7 +127,7 @@ func same(a, b jetstream.StreamConfig) bool {
 		a.Replicas == b.Replicas
 }
 
-func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig) error {
+func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig, keep bool) error {
 	have, err := js.Consumer(ctx, stream, want.Durable)
 	switch {
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
@@ -147,7 +147,7 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 			"remove it with `nats consumer rm %s %s`: %w",
 			want.Durable, stream, c.AckPolicy, c.DeliverPolicy, stream, want.Durable, ErrIncompatible)
 	}
-	if slices.Equal(c.FilterSubjects, want.FilterSubjects) && c.FilterSubject == "" && c.AckWait == want.AckWait &&
+	if keep || slices.Equal(c.FilterSubjects, want.FilterSubjects) && c.FilterSubject == "" && c.AckWait == want.AckWait &&
 		c.MaxDeliver == want.MaxDeliver && c.MaxAckPending == want.MaxAckPending && len(c.BackOff) == 0 && !c.HeadersOnly {
 		return nil
 	}

@@ -76,6 +76,19 @@ var _ = Describe("Ensure", func() {
 		Expect(seen()).To(HaveEach(ContainSubstring(".INFO.")))
 	})
 
+	It("leaves what exists as it is when told so, and creates what is missing", func(ctx SpecContext) {
+		s, js, _ := ensured(ctx, pipeline.Topology{})
+		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
+		seen := apiCalls(s)
+		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, FailureAge: time.Hour, MaxPending: 7}
+		_, err := pipeline.Ensure(ctx, js, other)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(seen()).To(ContainElements("$JS.API.STREAM.CREATE.CURL_RESULTS", "$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer"))
+		Expect(seen()).NotTo(ContainElement(Or(ContainSubstring("UPDATE"), ContainSubstring("CONSUMER.CREATE.CURL_REQUESTS"))))
+		Expect(stream(ctx, js, pipeline.Results).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(1 << 20))
+		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxAge).To(Equal(14 * 24 * time.Hour))
+	})
+
 	It("brings older streams up to date and leaves what is the operator's", func(ctx SpecContext) {
 		js := connect(broker(natstest.Options{}))
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{

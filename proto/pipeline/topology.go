@@ -55,6 +55,9 @@ type Topology struct {
 	// MaxPending bounds the messages in work at all replicas of one service
 	// together. 0: 4,096.
 	MaxPending int
+	// KeepExisting creates what is missing and leaves what exists as it is,
+	// for who may not change streams.
+	KeepExisting bool
 }
 
 func (t Topology) withDefaults() Topology {

@@ -49,7 +49,7 @@ func (w *World) flags(ctx context.Context, name string) []string {
 	case Watcher:
 		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+w.Namespace, "--min-refresh=1s")
 		if w.options.AckWait > 0 {
-			flags = append(flags, "--manage-streams=false")
+			flags = append(flags, "--manage-streams=off")
 		}
 	case Fetcher: // it has no cluster at all
 		flags = append(flags, "--allow-cidr=127.0.0.0/8,::1/128", "--min-refresh=1s", "--retry-base=200ms")
