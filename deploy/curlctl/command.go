@@ -75,7 +75,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 // environment sets flags from their twins for completion, which runs before
 // anything else does.
 func environment(cmd *cobra.Command) {
-	for _, name := range []string{"server", "context", "creds", "nkey", "ca"} {
+	for _, name := range []string{"server", "context", "creds", "nkey", "ca", "cert", "key"} {
 		if value := os.Getenv(service.EnvName(name)); value != "" && !cmd.Flags().Changed(name) {
 			_ = cmd.Flags().Set(name, value) // completion has nobody to tell
 		}

@@ -31,6 +31,8 @@ type Options struct {
 	Creds, NKey string
 	// CA is a file with certificates to trust in place of the system's.
 	CA string
+	// Cert and Key are files for client authentication by TLS.
+	Cert, Key string
 	// Timeout bounds the connection.
 	Timeout time.Duration
 }
@@ -42,6 +44,8 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Creds, "creds", "", "file with a NATS user JWT and NKey seed")
 	fs.StringVar(&o.NKey, "nkey", "", "file with a NATS NKey seed")
 	fs.StringVar(&o.CA, "ca", "", "file with the certificates to trust for NATS")
+	fs.StringVar(&o.Cert, "cert", "", "file with the client certificate for NATS")
+	fs.StringVar(&o.Key, "key", "", "file with the key of the client certificate for NATS")
 	fs.DurationVar(&o.Timeout, "connect-timeout", 5*time.Second, "time to connect to NATS")
 }
 
@@ -126,6 +130,12 @@ func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, natscontext
 	}
 	if o.CA != "" {
 		opts = append(opts, nats.RootCAs(o.CA))
+	}
+	if (o.Cert == "") != (o.Key == "") {
+		return nil, natscontext.Settings{}, errors.New("--cert and --key: one is given without the other")
+	}
+	if o.Cert != "" {
+		opts = append(opts, nats.ClientCert(o.Cert, o.Key))
 	}
 	if o.Server != "" && o.Context == "" {
 		nc, err := nats.Connect(o.Server, opts...)
