@@ -1,16 +1,16 @@
-{{/* A Job that runs curlctl to its end. Its name has a hash of what it does and of
-the release's revision, since the pods of a Job cannot be changed: an upgrade makes
+{{/* A Job that runs curlctl to its end. Its name has the release's revision and a
+hash of what it does, since the pods of a Job cannot be changed: an upgrade makes
 a new one, and applying the same twice changes nothing. Whatever it does may be done
 any number of times. Takes (list $ component pod-template). */}}
 {{- define "curl-me-that.job" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
 {{- $template := index . 2 -}}
-{{- $hash := printf "%s %d" $template $root.Release.Revision | sha256sum | trunc 8 -}}
+{{- $suffix := printf "%d-%s" $root.Release.Revision ($template | sha256sum | trunc 6) -}}
 apiVersion: batch/v1
 kind: Job
 metadata:
-  {{- include "curl-me-that.metadata" (list $root $component (printf "%s-%s-%s" (include "curl-me-that.fullname" $root) $component $hash)) | nindent 2 }}
+  {{- include "curl-me-that.metadata" (list $root $component (printf "%s-%s-%s" (include "curl-me-that.fullname" $root) $component $suffix)) | nindent 2 }}
 spec:
   backoffLimit: 20
   template:

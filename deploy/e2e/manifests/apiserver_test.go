@@ -1,0 +1,158 @@
+package manifests_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// eventually is how long to wait for the API server.
+const eventually = 30 * time.Second
+
+// apiServer is a real one.
+type apiServer struct {
+	client dynamic.Interface
+	mapper *restmapper.DeferredDiscoveryRESTMapper
+	said   *warnings
+}
+
+// warnings of the API server.
+type warnings struct {
+	mu   sync.Mutex
+	list []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, text)
+}
+
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.list
+	w.list = nil
+	return list
+}
+
+// connect uses the cluster of KUBECONFIG, and makes sure of the namespaces and of
+// the custom resources that the rendered objects need.
+func connect(ctx context.Context) *apiServer {
+	GinkgoHelper()
+	path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	Expect(path).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-manifests`")
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	Expect(err).NotTo(HaveOccurred())
+	config.QPS = -1
+	s := &apiServer{said: &warnings{}}
+	config.WarningHandler = s.said
+	s.client, err = dynamic.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	s.mapper = mapper(config)
+
+	for _, name := range []string{namespace, "team-a", "team-b"} {
+		s.ensure(ctx, made("Namespace", "", name))
+	}
+	// A controller of a whole cluster makes it; a pod cannot be without.
+	s.ensure(ctx, made("ServiceAccount", namespace, "default"))
+	for _, crd := range definitions() {
+		s.ensure(ctx, crd)
+		Eventually(ctx, func() error { return s.serves(crd) }).WithTimeout(eventually).Should(Succeed())
+	}
+	return s
+}
+
+func mapper(config *rest.Config) *restmapper.DeferredDiscoveryRESTMapper {
+	GinkgoHelper()
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client))
+}
+
+// resource returns the client for an object.
+func (s *apiServer) resource(o object) dynamic.ResourceInterface {
+	GinkgoHelper()
+	kind := o.GroupVersionKind()
+	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		Expect(o.GetNamespace()).To(BeEmpty(), "%s %s is of the whole cluster", o.GetKind(), o.GetName())
+		return s.client.Resource(mapping.Resource)
+	}
+	Expect(o.GetNamespace()).NotTo(BeEmpty(), "%s %s names no namespace", o.GetKind(), o.GetName())
+	return s.client.Resource(mapping.Resource).Namespace(o.GetNamespace())
+}
+
+// made returns an object of the core API with a name only.
+func made(kind, namespace, name string) object {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion("v1")
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+func (s *apiServer) ensure(ctx context.Context, o object) {
+	GinkgoHelper()
+	_, err := s.resource(o).Create(ctx, o, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// dryRun lets the API server do everything but store an object, and returns its
+// error or its warnings.
+func (s *apiServer) dryRun(ctx context.Context, o object) (warnings []string, err error) {
+	s.said.take()
+	err = s.apply(ctx, o, metav1.DryRunAll)
+	return s.said.take(), err
+}
+
+// apply does what `kubectl apply --server-side --validate=strict` does.
+func (s *apiServer) apply(ctx context.Context, o object, dryRun ...string) error {
+	body, err := o.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	force := true
+	_, err = s.resource(o).Patch(ctx, o.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{
+		FieldManager: "manifests", Force: &force, DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict,
+	})
+	return err
+}
+
+func (s *apiServer) get(ctx context.Context, o object) (object, error) {
+	return s.resource(o).Get(ctx, o.GetName(), metav1.GetOptions{})
+}
+
+// remove removes objects, but for namespaces, which only a whole cluster can.
+func (s *apiServer) remove(ctx context.Context, objects []object) {
+	GinkgoHelper()
+	for _, o := range objects {
+		if o.GetKind() == "Namespace" {
+			continue
+		}
+		err := s.resource(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+		if !apierrors.IsNotFound(err) {
+			Expect(err).NotTo(HaveOccurred())
+		}
+	}
+}

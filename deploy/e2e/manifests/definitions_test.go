@@ -1,0 +1,35 @@
+package manifests_test
+
+import (
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// definitions returns those of the custom resources that the chart may render.
+func definitions() []object {
+	GinkgoHelper()
+	files, err := filepath.Glob("testdata/crds/*.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(files).NotTo(BeEmpty())
+	var all []object
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, parse(text)...)
+	}
+	return all
+}
+
+// serves returns an error until the API server serves a custom resource.
+func (s *apiServer) serves(crd object) error {
+	s.mapper.Reset()
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	_, err := s.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+	return err
+}

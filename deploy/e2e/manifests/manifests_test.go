@@ -1,0 +1,115 @@
+package manifests_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/valuestable"
+)
+
+// custom resources are not in the scheme of client-go.
+var custom = regexp.MustCompile(`^(keda\.sh|monitoring\.coreos\.com)/`)
+
+var _ = Describe("What the chart renders", func() {
+	DescribeTable("has no field that its kind does not know", func(name string) {
+		decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+		for _, o := range rendered[name] {
+			if custom.MatchString(o.GetAPIVersion()) {
+				continue // strictly checked by the API server, below
+			}
+			text, err := o.MarshalJSON()
+			Expect(err).NotTo(HaveOccurred())
+			_, _, err = decoder.Decode(text, nil, nil)
+			Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
+		}
+	}, values())
+
+	DescribeTable("is taken by the API server without a warning", func(ctx SpecContext, name string) {
+		for _, o := range rendered[name] {
+			warnings, err := cluster.dryRun(ctx, o)
+			Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
+			Expect(warnings).To(BeEmpty(), "%s %s", o.GetKind(), o.GetName())
+		}
+	}, values())
+
+	DescribeTable("keeps to the restricted Pod Security Standard", func(name string) {
+		evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+		Expect(err).NotTo(HaveOccurred())
+		pods := podTemplates(rendered[name])
+		Expect(len(pods)).To(BeNumerically(">=", 4))
+		restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+		for of, pod := range pods {
+			verdict := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec))
+			Expect(verdict.Allowed).To(BeTrue(), "%s: %s", of, verdict.ForbiddenDetail())
+		}
+	}, values())
+
+	DescribeTable("holds no secret", func(name string) {
+		for _, o := range rendered[name] {
+			Expect(o.GetKind()).NotTo(Equal("Secret"), "%s", o.GetName())
+			text, err := o.MarshalJSON()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(text)).NotTo(MatchRegexp(`-----BEGIN|\bS[UAONC][A-Z2-7]{56}\b`), "%s %s", o.GetKind(), o.GetName())
+		}
+	}, values())
+
+	It("is taken twice, and is the same the second time", func(ctx SpecContext) {
+		versions := func() map[string]string {
+			found := map[string]string{}
+			for _, o := range rendered[installed] {
+				Expect(cluster.apply(ctx, o)).To(Succeed(), "%s %s", o.GetKind(), o.GetName())
+				now, err := cluster.get(ctx, o)
+				Expect(err).NotTo(HaveOccurred())
+				found[fmt.Sprint(o.GetKind(), " ", o.GetName())] = now.GetResourceVersion()
+			}
+			return found
+		}
+		DeferCleanup(func(ctx SpecContext) { cluster.remove(ctx, rendered[installed]) })
+		first := versions()
+		Expect(versions()).To(Equal(first))
+	})
+})
+
+var _ = Describe("Values", func() {
+	DescribeTable("that are wrong are refused with a text that says where and why", func(ctx SpecContext, set, said string) {
+		_, complaint := helm(ctx, "template", namespace, chart, "--namespace", namespace, "--set-json", set)
+		Expect(complaint).To(MatchRegexp(said))
+		Expect(complaint).NotTo(ContainSubstring("nil pointer"))
+	},
+		Entry("a number for a word", `watcher.replicas="two"`, `/watcher/replicas.*got string, want integer`),
+		Entry("a key that is not known", `fetcher.replica=3`, `/fetcher.*'replica' not allowed`),
+		Entry("a key at the top that is not known", `fetchers={}`, `'fetchers' not allowed`),
+		Entry("an even number of NATS servers", `nats.bundled.replicas=2`, `/nats/bundled/replicas.*must be one of 1, 3`),
+		Entry("a level that logs have not", `log.level="loud"`, `/log/level.*must be one of 'debug', 'info', 'warn', 'error'`),
+		Entry("no GETs at all", `fetcher.concurrency=0`, `/fetcher/concurrency.*minimum: got 0, want 1`),
+		Entry("a range that is none", `fetcher.egress.allowCIDRs=["10.0.0.0"]`, `/fetcher/egress/allowCIDRs/0.*does not match pattern`),
+		Entry("a namespace that is none", `namespaces=["Team A"]`, `/namespaces/0.*does not match pattern`),
+		Entry("a word for a switch", `metrics.podMonitor.enabled="yes"`, `/metrics/podMonitor/enabled.*got string, want boolean`),
+		Entry("an address without a scheme", `nats.url="nats:4222"`, `/nats/url.*does not match pattern`),
+		Entry("an argument without dashes", `writer.extraArgs=["concurrency=3"]`, `/writer/extraArgs/0.*does not match pattern`),
+		Entry("credentials of an unknown kind", `nats.credentials.kind="password"`, `/nats/credentials/kind.*must be one of 'creds', 'nkey', 'none'`),
+		Entry("two that scale the fetchers", `fetcher.autoscaling={"keda":{"enabled":true},"hpa":{"enabled":true}}`, `keda.enabled and hpa.enabled exclude each other`),
+		Entry("no NATS", `nats.bundled.enabled=false`, `nats.url: set it to the address of your NATS`),
+	)
+
+	It("are all described in the README", func() {
+		text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		readme, err := os.ReadFile(filepath.Join(chart, "README.md"))
+		Expect(err).NotTo(HaveOccurred())
+		table, err := valuestable.Make(text)
+		Expect(err).NotTo(HaveOccurred())
+		current, err := valuestable.Insert(string(readme), table)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(readme)).To(Equal(current), "run `make generate`")
+	})
+})

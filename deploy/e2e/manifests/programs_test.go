@@ -1,0 +1,102 @@
+package manifests_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// ours matches the image of a program of ours.
+var ours = regexp.MustCompile(`^ghcr\.io/kv8s/curl-me-that/([a-z]+):`)
+
+var _ = Describe("The programs that the chart starts", func() {
+	DescribeTable("know all their flags", func(ctx SpecContext, name string) {
+		for of, pod := range podTemplates(rendered[name]) {
+			container := pod.Spec.Containers[0]
+			image := ours.FindStringSubmatch(container.Image)
+			if image == nil {
+				Expect(of).To(HavePrefix("StatefulSet/"), "%s has the image %s", of, container.Image)
+				continue
+			}
+			program := filepath.Join(bin(), image[1])
+			Expect(program).To(BeAnExistingFile(), "run `make build`")
+			// Flags are read in their order; help ends the program before it does anything.
+			said, err := exec.CommandContext(ctx, program, append(container.Args, "--help")...).CombinedOutput()
+			Expect(err).NotTo(HaveOccurred(), "%s: %s", of, said)
+		}
+	}, values())
+
+	DescribeTable("have more time to go than they need", func(name string) {
+		for of, pod := range podTemplates(rendered[name]) {
+			if strings.HasPrefix(of, "Deployment/") {
+				Expect(*pod.Spec.TerminationGracePeriodSeconds).To(BeNumerically(">", 30), of)
+			}
+		}
+	}, values())
+
+	DescribeTable("fetch no more at a time than fits their memory", func(ctx SpecContext, concurrency, maxBody int) {
+		set := fmt.Sprintf("fetcher={\"concurrency\":%d,\"maxBody\":%d}", concurrency, maxBody)
+		objects := template(ctx, filepath.Join(chart, "ci", "default-values.yaml"), "--set-json", set)
+		container := podTemplates(objects)["Deployment/curl-me-that-fetcher"].Spec.Containers[0]
+		limit := mebibytes(container.Env, "GOMEMLIMIT") << 20
+		// What the fetcher checks at its start.
+		Expect(limit).To(BeNumerically(">=", int64(concurrency)*int64(maxBody)*2))
+		memory := container.Resources.Limits.Memory().Value()
+		Expect(memory).To(BeNumerically(">=", limit*5/4))
+		Expect(container.Resources.Requests.Memory().Value()).To(BeNumerically("<=", memory))
+	},
+		Entry("one", 1, 1000), Entry("the default", 32, 1_000_000), Entry("many", 256, 1_000_000), Entry("all that is allowed", 4096, 1_000_000),
+	)
+
+	DescribeTable("have the rights that they were tested with, and no others", func(name, namespace string) {
+		roles := map[string][]rbacv1.PolicyRule{}
+		for _, o := range rendered[name] {
+			switch o.GetKind() {
+			case "ClusterRole":
+				roles[o.GetName()] = convert[rbacv1.ClusterRole](o).Rules
+			case "Role":
+				if o.GetNamespace() == namespace {
+					roles[o.GetName()] = convert[rbacv1.Role](o).Rules
+				}
+			}
+		}
+		Expect(roles).To(HaveKeyWithValue("curl-me-that-writer", world.WriterRules()))
+		watcher := world.WatcherRules()
+		Expect(watcher).To(HaveLen(3))
+		Expect(roles).To(HaveKeyWithValue("curl-me-that-watcher", watcher[:2])) // the third is for its Lease
+		Expect(roles).NotTo(HaveKey("curl-me-that-fetcher"))
+	}, Entry("everywhere", "default", "curl-me-that"), Entry("in a namespace", "namespaced", "team-a"), Entry("in another", "namespaced", "team-b"))
+})
+
+// bin is the folder of the built programs.
+func bin() string {
+	if dir := os.Getenv("CURLMETHAT_BIN"); dir != "" {
+		return dir
+	}
+	return filepath.Join("..", "..", "..", "bin")
+}
+
+// mebibytes returns the number of an environment variable such as 64MiB.
+func mebibytes(env []corev1.EnvVar, name string) int64 {
+	GinkgoHelper()
+	for _, e := range env {
+		if e.Name == name {
+			n, err := strconv.ParseInt(strings.TrimSuffix(e.Value, "MiB"), 10, 64)
+			Expect(err).NotTo(HaveOccurred())
+			return n
+		}
+	}
+	Fail("there is no " + name)
+	return 0
+}

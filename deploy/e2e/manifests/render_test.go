@@ -1,0 +1,115 @@
+package manifests_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// installed names the objects of install.yaml.
+const installed = "install.yaml"
+
+type object = *unstructured.Unstructured
+
+// values returns an entry for each way to render the chart.
+func values(more ...TableEntry) []TableEntry {
+	entries := []TableEntry{}
+	for _, name := range []string{"default", "ha", "namespaced", "byo-nats", installed} {
+		entries = append(entries, Entry(name, name))
+	}
+	return append(entries, more...)
+}
+
+func valuesName(file string) string {
+	return strings.TrimSuffix(filepath.Base(file), "-values.yaml")
+}
+
+// helm runs helm and returns what it printed, and what it complained of.
+func helm(ctx context.Context, args ...string) (stdout []byte, complaint string) {
+	GinkgoHelper()
+	program := os.Getenv("HELM")
+	Expect(program).NotTo(BeEmpty(), "set HELM to the program, or run `make test-manifests`")
+	cmd := exec.CommandContext(ctx, program, args...)
+	// Nothing of the person who runs the suite.
+	cmd.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir(), "KUBECONFIG=")
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	if err != nil {
+		return nil, said.String()
+	}
+	return out.Bytes(), ""
+}
+
+// template renders the chart with a file of values.
+func template(ctx context.Context, file string, args ...string) []object {
+	GinkgoHelper()
+	text, complaint := helm(ctx, append([]string{"template", namespace, chart, "--namespace", namespace, "--values", file}, args...)...)
+	Expect(complaint).To(BeEmpty())
+	return parse(text)
+}
+
+func parse(text []byte) []object {
+	GinkgoHelper()
+	var objects []object
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		err := decoder.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		Expect(err).NotTo(HaveOccurred())
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+}
+
+// podTemplates returns the pods that objects make, by the name of the object.
+func podTemplates(objects []object) map[string]corev1.PodTemplateSpec {
+	GinkgoHelper()
+	pods := map[string]corev1.PodTemplateSpec{}
+	for _, o := range objects {
+		name := o.GetKind() + "/" + o.GetName()
+		switch o.GetKind() {
+		case "Deployment":
+			pods[name] = convert[appsv1.Deployment](o).Spec.Template
+		case "StatefulSet":
+			pods[name] = convert[appsv1.StatefulSet](o).Spec.Template
+		case "Job":
+			pods[name] = convert[batchv1.Job](o).Spec.Template
+		case "Pod":
+			pod := convert[corev1.Pod](o)
+			pods[name] = corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}
+		case "DaemonSet", "ReplicaSet", "CronJob", "ReplicationController":
+			Fail("the suite does not know the pods of a " + o.GetKind())
+		}
+	}
+	return pods
+}
+
+func convert[T any](o object) T {
+	GinkgoHelper()
+	var typed T
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &typed, true)).To(Succeed())
+	return typed
+}

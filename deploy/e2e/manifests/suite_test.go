@@ -1,0 +1,42 @@
+package manifests_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+func TestManifests(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Manifests")
+}
+
+const (
+	chart   = "../../chart"
+	install = "../../kubernetes/install.yaml"
+	// namespace that the chart is rendered for.
+	namespace = "curl-me-that"
+)
+
+var (
+	cluster *apiServer
+	// rendered objects by the name of the values.
+	rendered map[string][]object
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	cluster = connect(ctx)
+	rendered = map[string][]object{}
+	files, err := filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(files).To(HaveLen(4))
+	for _, file := range files {
+		rendered[valuesName(file)] = template(ctx, file)
+	}
+	text, err := os.ReadFile(install)
+	Expect(err).NotTo(HaveOccurred())
+	rendered[installed] = parse(text)
+})
