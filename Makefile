@@ -17,11 +17,13 @@ UNIT     := $(filter-out ./deploy/e2e/...,$(PACKAGES))
 
 COMMANDS := ./watcher/cmd/watcher ./fetcher/cmd/fetcher ./writer/cmd/writer \
             ./deploy/local/cmd/curl-me-that ./deploy/local/cmd/control-plane \
-            ./deploy/curlctl/cmd/curlctl
+            ./deploy/curlctl/cmd/curlctl ./deploy/e2e/cmd/origin
 
 # Suites against an installation that runs already have targets of their own.
 ACCEPTANCE = $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
 
+# Images are "dev" unless VERSION is given; programs are what git says.
+IMAGE_VERSION := $(or $(VERSION),dev)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # The version is stamped, so Go need not ask git for one, which fails in a
@@ -67,6 +69,25 @@ plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_
 demo: build ## See it work: a cluster, a server that tells jokes, two sample ConfigMaps (Ctrl-C ends it)
 	bin/curl-me-that demo $(DEMO_ARGS)
 
+COMPOSE := VERSION=$(IMAGE_VERSION) docker compose
+
+.PHONY: images
+images: ## Build all images as ghcr.io/kv8s/curl-me-that/NAME:VERSION (dev)
+	$(COMPOSE) --profile '*' build
+
+.PHONY: up
+up: ## Start everything in containers, with a Kubernetes API of its own, and wait for it
+	$(COMPOSE) up --build --detach --wait
+	@echo 'export KUBECONFIG=$(CURDIR)/deploy/docker/kubeconfig/kubeconfig'
+
+.PHONY: down
+down: ## Stop and remove the containers; the volumes stay
+	$(COMPOSE) --profile '*' down
+
+.PHONY: logs
+logs: ## Follow what the services in containers say
+	$(COMPOSE) logs --follow --tail 20 watcher fetcher writer
+
 ##@ Test
 
 .PHONY: test
@@ -88,6 +109,10 @@ test-acceptance: build $(HELM) ## Test the built binaries as processes (uses KUB
 .PHONY: test-manifests
 test-manifests: build $(HELM) ## Test only what the chart renders, on a real API server
 	HELM='$(CURDIR)/$(HELM)' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
+
+.PHONY: test-compose
+test-compose: ## Test docker compose: up, all promises, faults under load, each profile, down (some ten minutes)
+	VERSION=$(IMAGE_VERSION) deploy/docker/test
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)

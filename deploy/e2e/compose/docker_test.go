@@ -1,0 +1,106 @@
+package compose_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// commandTimeout bounds one call of docker.
+const commandTimeout = 3 * time.Minute
+
+// docker runs a command at the root of the repository, and returns what it
+// prints.
+func docker(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	out, err := tryDocker(ctx, args...)
+	Expect(err).NotTo(HaveOccurred())
+	return out
+}
+
+func tryDocker(ctx context.Context, args ...string) (string, error) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	Expect(err).NotTo(HaveOccurred())
+	cmd := exec.CommandContext(ctx, "docker", args...)
+	cmd.Dir = root
+	// KUBECONFIG is that of the specs, not one to adopt.
+	cmd.Env = append(os.Environ(), "KUBECONFIG=")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, GinkgoWriter
+	err = cmd.Run()
+	return strings.TrimSpace(out.String()), err
+}
+
+// compose runs a command of docker compose.
+func compose(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	return docker(ctx, append([]string{"compose"}, args...)...)
+}
+
+// container is what `docker inspect` tells of a container.
+type container struct {
+	ID     string `json:"Id"`
+	Config struct {
+		User   string
+		Labels map[string]string
+	}
+	HostConfig struct {
+		ReadonlyRootfs bool
+		Privileged     bool
+		CapDrop        []string
+		SecurityOpt    []string
+		PortBindings   map[string][]struct {
+			HostIP string `json:"HostIp"`
+		}
+	}
+	State struct {
+		Running bool
+		Health  struct{ Status string }
+	}
+	RestartCount int
+}
+
+// service is the name that compose knows the container by.
+func (c container) service() string { return c.Config.Labels["com.docker.compose.service"] }
+
+// containers returns all containers of the services, or of those that are named,
+// stopped ones included.
+func containers(ctx context.Context, services ...string) []container {
+	GinkgoHelper()
+	ids := strings.Fields(compose(ctx, append([]string{"ps", "--all", "--quiet"}, services...)...))
+	if len(ids) == 0 {
+		return nil
+	}
+	var found []container
+	Expect(json.Unmarshal([]byte(docker(ctx, append([]string{"inspect"}, ids...)...)), &found)).To(Succeed())
+	return found
+}
+
+// running returns how many containers of a service run and are healthy.
+func running(ctx context.Context, service string) int {
+	GinkgoHelper()
+	n := 0
+	for _, c := range containers(ctx, service) {
+		if c.State.Running && c.State.Health.Status == "healthy" {
+			n++
+		}
+	}
+	return n
+}
+
+// scale sets the number of fetchers and waits until they are healthy.
+func scale(ctx context.Context, n string) {
+	GinkgoHelper()
+	compose(ctx, "up", "--detach", "--no-build", "--no-recreate", "--no-deps", "--wait", "--scale", "fetcher="+n, "fetcher")
+}

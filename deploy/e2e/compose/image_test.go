@@ -1,0 +1,92 @@
+package compose_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// programs are all images of ours.
+var programs = []string{"watcher", "fetcher", "writer", "curlctl", "origin", "control-plane"}
+
+func reference(program string) string {
+	version := os.Getenv("VERSION")
+	if version == "" {
+		version = "dev"
+	}
+	return "ghcr.io/kv8s/curl-me-that/" + program + ":" + version
+}
+
+var _ = Describe("An image", func() {
+	for _, program := range programs {
+		It("of "+program+" is small, static and not root's, and says what it is", func(ctx SpecContext) {
+			var images []struct {
+				Size   int64
+				Config struct {
+					User       string
+					Entrypoint []string
+					Env        []string
+					Labels     map[string]string
+				}
+			}
+			Expect(json.Unmarshal([]byte(docker(ctx, "image", "inspect", reference(program))), &images)).To(Succeed())
+			Expect(images).To(HaveLen(1))
+			image := images[0]
+			limit := int64(60_000_000)
+			if program == "fetcher" {
+				limit = 25_000_000
+			}
+			AddReportEntry("bytes of "+program, image.Size)
+			Expect(image.Size).To(BeNumerically("<=", limit))
+			Expect(image.Config.User).To(Equal("65532:65532"))
+			Expect(image.Config.Entrypoint).To(Equal([]string{"/app"}))
+			Expect(image.Config.Labels).To(And(
+				HaveKeyWithValue("org.opencontainers.image.title", "curl-me-that "+program),
+				HaveKeyWithValue("org.opencontainers.image.licenses", "Apache-2.0"),
+				HaveKeyWithValue("org.opencontainers.image.version", strings.TrimPrefix(reference(program), "ghcr.io/kv8s/curl-me-that/"+program+":")),
+				HaveKey("org.opencontainers.image.source"),
+			))
+			files := docker(ctx, "run", "--rm", "--network=none", "--read-only", "--cap-drop=ALL", reference(program), "--help")
+			Expect(files).To(ContainSubstring("Usage:"))
+		})
+	}
+
+	It("has the version that it was built with", func(ctx SpecContext) {
+		for _, program := range []string{"watcher", "fetcher", "writer", "curlctl", "origin"} {
+			out := docker(ctx, "run", "--rm", "--network=none", reference(program), "--version")
+			Expect(out).To(HaveSuffix(" "+reference(program)[strings.LastIndex(reference(program), ":")+1:]), program)
+		}
+	})
+})
+
+var _ = Describe("A container", func() {
+	It("of ours is not root, writes nowhere and may do nothing special", func(ctx SpecContext) {
+		for _, c := range containers(ctx, "watcher", "fetcher", "writer", "origin", "identities", "setup", "certificates") {
+			Expect(c.HostConfig.ReadonlyRootfs).To(BeTrue(), c.service())
+			Expect(c.HostConfig.Privileged).To(BeFalse(), c.service())
+			Expect(c.HostConfig.CapDrop).To(Equal([]string{"ALL"}), c.service())
+			Expect(c.HostConfig.SecurityOpt).To(ContainElement(HavePrefix("no-new-privileges")), c.service())
+			Expect(c.Config.User).To(Equal("65532:65532"), c.service())
+		}
+	})
+
+	It("opens ports on loopback only", func(ctx SpecContext) {
+		for _, c := range containers(ctx) {
+			for port, bindings := range c.HostConfig.PortBindings {
+				for _, binding := range bindings {
+					Expect(binding.HostIP).To(Equal("127.0.0.1"), "%s %s", c.service(), port)
+				}
+			}
+		}
+	})
+
+	It("without access to the cluster has no token of it either", func(ctx SpecContext) {
+		for _, c := range containers(ctx, "fetcher") {
+			mounts := docker(ctx, "inspect", "--format", "{{range .Mounts}}{{.Destination}} {{end}}", c.ID)
+			Expect(strings.Fields(mounts)).To(Equal([]string{"/identities"}))
+		}
+	})
+})
