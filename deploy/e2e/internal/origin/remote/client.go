@@ -47,9 +47,10 @@ func (o *Origin) Page(path string) *Page {
 	return &Page{origin: o, path: path, instruction: Instruction{Status: http.StatusNotFound}}
 }
 
-// Served tells whether the origin was ever told to answer for a URL with that
-// body.
+// Served tells whether the origin was ever told to answer for a URL, whatever its
+// query, with that body.
 func (o *Origin) Served(url string, body []byte) bool {
+	url, _, _ = strings.Cut(url, "?")
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, found := o.good[url][sha256.Sum256(body)]
