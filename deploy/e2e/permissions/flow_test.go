@@ -71,8 +71,15 @@ var _ = Describe("With the shipped configuration", func() {
 
 			By("looking, replaying and administering")
 			for _, args := range [][]string{
-				{"failures"}, {"failures", "--summary"}, {"wants"}, {"timers"}, {"status"}, {"audit"},
-				{"doctor"}, {"setup", "--dry-run"}, {"replay", "--all", "--dry-run"},
+				{"failures"},
+				{"failures", "--summary"},
+				{"wants"},
+				{"timers"},
+				{"status"},
+				{"audit"},
+				{"doctor"},
+				{"setup", "--dry-run"},
+				{"replay", "--all", "--dry-run"},
 			} {
 				b.as(ctx, "viewer", args...)
 			}

@@ -65,4 +65,6 @@ func labels(d metric.Definition) string {
 }
 
 // text returns a text in which Markdown sees no tags and no end of a cell.
-func text(s string) string { return strings.NewReplacer("<", "&lt;", ">", "&gt;", "|", "\\|").Replace(s) }
+func text(s string) string {
+	return strings.NewReplacer("<", "&lt;", ">", "&gt;", "|", "\\|").Replace(s)
+}
