@@ -91,11 +91,16 @@ logs: ## Follow what the services in containers say
 ##@ Test
 
 .PHONY: test
-test: test-unit test-chart test-acceptance ## Run all tests
+test: test-unit test-rules test-chart test-acceptance ## Run all tests
 
 .PHONY: test-unit
 test-unit: control-plane ## Test each module by itself
 	$(WITH_CLUSTER) $(GO_TEST) $(UNIT)
+
+.PHONY: test-rules
+test-rules: $(PROMTOOL) ## Test the alerts
+	$(PROMTOOL) check rules deploy/prometheus/rules/*.yaml deploy/prometheus/production/*.yaml
+	$(PROMTOOL) test rules deploy/prometheus/tests/*.yaml
 
 .PHONY: test-chart
 test-chart: $(HELM_UNITTEST) ## Test the templates of the chart

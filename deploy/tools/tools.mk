@@ -3,18 +3,21 @@
 # version and Go's, so a new one of either builds it again and nothing else does.
 
 TOOLS := .cache/tools
+comma := ,
 
 GO_VERSION       := $(shell go env GOVERSION)
 BUF_VERSION      := $(shell sed -n 's|.*github.com/bufbuild/buf \(v[^ ]*\).*|\1|p' deploy/tools/buf/go.mod)
 GOLANGCI_VERSION := $(shell sed -n 's|.*github.com/golangci/golangci-lint/v2 \(v[^ ]*\).*|\1|p' deploy/tools/golangci-lint/go.mod)
 HELM_VERSION     := $(shell sed -n 's|.*helm.sh/helm/v4 \(v[^ ]*\).*|\1|p' deploy/tools/helm/go.mod)
 UNITTEST_VERSION := $(shell sed -n 's|.*github.com/helm-unittest/helm-unittest \(v[^ ]*\).*|\1|p' deploy/tools/helm-unittest/go.mod)
+PROMETHEUS_VERSION := $(shell sed -n 's|.*github.com/prometheus/prometheus \(v[^ ]*\).*|\1|p' deploy/tools/prometheus/go.mod)
 PROTOBUF_VERSION := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
 
 BUF           := $(TOOLS)/buf-$(BUF_VERSION)-$(GO_VERSION)/buf
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)-$(GO_VERSION)/golangci-lint
 HELM          := $(TOOLS)/helm-$(HELM_VERSION)-$(GO_VERSION)/helm
 HELM_UNITTEST := $(TOOLS)/helm-unittest-$(UNITTEST_VERSION)-$(GO_VERSION)/helm-unittest
+PROMTOOL      := $(TOOLS)/promtool-$(PROMETHEUS_VERSION)-$(GO_VERSION)/promtool
 PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc-gen-go
 
 # buf starts the generator by name.
@@ -24,8 +27,8 @@ WITH_PROTOC_GEN_GO := PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH"
 export GOLANGCI_LINT_CACHE := $(CURDIR)/.cache/golangci-lint
 export BUF_CACHE_DIR       := $(CURDIR)/.cache/buf
 
-# $(call build-tool,module directory,package)
-build-tool = GOWORK=off CGO_ENABLED=0 go build -C $(1) -trimpath -buildvcs=false -ldflags '-s -w' -o '$(CURDIR)/$@' $(2)
+# $(call build-tool,module directory,package,flags)
+build-tool = GOWORK=off CGO_ENABLED=0 go build -C $(1) $(3) -trimpath -buildvcs=false -ldflags '-s -w' -o '$(CURDIR)/$@' $(2)
 
 $(BUF):
 	@echo "building buf $(BUF_VERSION) (a minute the first time)…"
@@ -43,6 +46,11 @@ $(HELM):
 $(HELM_UNITTEST):
 	@echo "building helm-unittest $(UNITTEST_VERSION) (a few minutes the first time)…"
 	@$(call build-tool,deploy/tools/helm-unittest,github.com/helm-unittest/helm-unittest/cmd/helm-unittest)
+
+# Rules need no service discovery, whose clients of a dozen clouds are half of it.
+$(PROMTOOL):
+	@echo "building promtool $(PROMETHEUS_VERSION) (two minutes the first time)…"
+	@$(call build-tool,deploy/tools/prometheus,github.com/prometheus/prometheus/cmd/promtool,-tags remove_all_sd$(comma)enable_dns_sd)
 
 # The generator comes from the protobuf module that the services link.
 $(PROTOC_GEN_GO):
