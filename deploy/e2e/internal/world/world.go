@@ -161,3 +161,6 @@ func (w *World) grammar() *annotation.Grammar {
 	Expect(err).NotTo(HaveOccurred())
 	return g
 }
+
+// Broker is the address of NATS.
+func (w *World) Broker() string { return w.broker }

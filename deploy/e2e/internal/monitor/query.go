@@ -1,0 +1,105 @@
+package monitor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// Query is an expression as a dashboard or a rule has it.
+type Query string
+
+// What Grafana makes of its variables: four scrapes, which are 15 s apart, and
+// the time that the dashboard shows at first.
+const (
+	rateInterval = "1m"
+	shownRange   = "30m"
+)
+
+// PromQL returns the query without variables of Grafana, for all namespaces.
+func (q Query) PromQL() string {
+	return strings.NewReplacer("$__rate_interval", rateInterval, "$__range", shownRange, "$namespace", ".*").Replace(string(q))
+}
+
+// Parse reads the query.
+func (q Query) Parse() (parser.Expr, error) {
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(q.PromQL())
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", q, err)
+	}
+	return expr, nil
+}
+
+// Selectors returns what the query selects: for each the name of the metric and
+// the matchers.
+func (q Query) Selectors() ([]Selector, error) {
+	expr, err := q.Parse()
+	if err != nil {
+		return nil, err
+	}
+	var found []Selector
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		if v, ok := node.(*parser.VectorSelector); ok {
+			found = append(found, Selector{Name: v.Name, Matchers: v.LabelMatchers})
+		}
+		return nil
+	})
+	return found, nil
+}
+
+// Selector is a part of a query that names a metric.
+type Selector struct {
+	// Name of the metric; empty when it is matched otherwise.
+	Name string
+	// Matchers of all labels, that of the name included.
+	Matchers []*labels.Matcher
+}
+
+// Metric is the name without the suffix that series of histograms have.
+func (s Selector) Metric(histograms func(name string) bool) string {
+	for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+		if name, ok := strings.CutSuffix(s.Name, suffix); ok && histograms(name) {
+			return name
+		}
+	}
+	return s.Name
+}
+
+// Check tells what the query asks for that is not in the catalogue: a metric, a
+// label, or a value that the label never has.
+func (q Query) Check(c *Catalogue) error {
+	selectors, err := q.Selectors()
+	if err != nil {
+		return err
+	}
+	for _, s := range selectors {
+		if err := s.check(c); err != nil {
+			return fmt.Errorf("%s: %w", q, err)
+		}
+	}
+	return nil
+}
+
+func (s Selector) check(c *Catalogue) error {
+	name := s.Metric(func(name string) bool { return c.Metrics[name].Kind == "histogram" })
+	m, known := c.Metrics[name]
+	if !known {
+		return fmt.Errorf("there is no metric %q", s.Name)
+	}
+	for _, matcher := range s.Matchers {
+		if slices.Contains(c.Everywhere, matcher.Name) {
+			continue
+		}
+		values, known := m.Labels[matcher.Name]
+		if !known {
+			return fmt.Errorf("%s has no label %q", name, matcher.Name)
+		}
+		if len(values) > 0 && !slices.ContainsFunc(values, matcher.Matches) {
+			return fmt.Errorf("%s never matches %s, but one of %v", name, matcher, values)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package monitor_test
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/monitor"
+)
+
+func TestMonitor(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Dashboard, alerts and runbooks")
+}
+
+// Files of the project, seen from here.
+const (
+	deploy     = "../../../"
+	metrics    = deploy + "METRICS.md"
+	dashboards = deploy + "grafana/dashboards/curl-me-that.json"
+	rules      = deploy + "prometheus/rules/*.yaml"
+	production = deploy + "prometheus/production/*.yaml"
+	ruleTests  = deploy + "prometheus/tests/*.yaml"
+	runbooks   = deploy + "runbooks/"
+)
+
+// runbookURL is where the page of an alert is.
+const runbookURL = "https://github.com/kv8s/curl-me-that/blob/main/deploy/runbooks/"
+
+// catalogue is all that may be asked for: metrics, and what rules record.
+func catalogue(all *monitor.Rules) *monitor.Catalogue {
+	GinkgoHelper()
+	c, err := monitor.NewCatalogue(metrics)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(len(c.Metrics)).To(BeNumerically(">", 60), "metrics in the list")
+	for _, r := range all.Records {
+		c.Metrics[r.Record] = monitor.Metric{Kind: "gauge"}
+	}
+	return c
+}
+
+func allRules() *monitor.Rules {
+	GinkgoHelper()
+	all, err := monitor.ReadRules(rules, production)
+	Expect(err).NotTo(HaveOccurred())
+	return all
+}
+
+var _ = Describe("The dashboard", func() {
+	var d *monitor.Dashboard
+	BeforeEach(func() {
+		var err error
+		d, err = monitor.ReadDashboard(dashboards)
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("asks only for what there is", func() {
+		c := catalogue(allRules())
+		for _, p := range d.Shows() {
+			Expect(p.Targets).NotTo(BeEmpty(), p.Title)
+			for _, t := range p.Targets {
+				Expect(t.Expr.Check(c)).To(Succeed(), p.Title)
+			}
+		}
+		for _, a := range d.Annotations.List {
+			if a.Expr != "" {
+				Expect(a.Expr.Check(c)).To(Succeed(), a.Name)
+			}
+		}
+	})
+
+	It("says of each panel what it shows, in what unit, from the data source that is chosen", func() {
+		seen := map[string]bool{}
+		for _, p := range d.Shows() {
+			Expect(p.Title).NotTo(BeEmpty())
+			Expect(seen[p.Type+p.Title]).To(BeFalse(), "two panels %q", p.Title)
+			seen[p.Type+p.Title] = true
+			Expect(p.Description).To(HaveSuffix("."), p.Title)
+			Expect(p.FieldConfig.Defaults.Unit).NotTo(BeEmpty(), p.Title)
+			refs := map[string]bool{}
+			for _, t := range p.Targets {
+				Expect(refs[t.RefID]).To(BeFalse(), p.Title)
+				refs[t.RefID] = true
+				Expect(t.Datasource.UID).To(Equal("${datasource}"), p.Title)
+			}
+		}
+	})
+
+	It("lets each rate follow the interval of the scrapes, or the time that is shown", func() {
+		for _, p := range d.Shows() {
+			for _, t := range p.Targets {
+				for _, function := range []string{"rate(", "increase("} {
+					if strings.Contains(string(t.Expr), function) {
+						Expect(string(t.Expr)).To(Or(ContainSubstring("[$__rate_interval]"), ContainSubstring("[$__range]")), p.Title)
+					}
+				}
+			}
+		}
+	})
+
+	It("has no panels that overlap", func() {
+		taken := map[string]string{}
+		for _, p := range d.Panels {
+			for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+				Expect(x).To(BeNumerically("<", 24), p.Title)
+				for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+					cell := fmt.Sprint(x, " ", y)
+					Expect(taken[cell]).To(BeEmpty(), "%q lies there, and %q", taken[cell], p.Title)
+					taken[cell] = p.Title
+				}
+			}
+		}
+	})
+})
+
+var _ = Describe("The rules", func() {
+	It("ask only for what there is", func() {
+		all := allRules()
+		c := catalogue(all)
+		for _, r := range slices.Concat(all.Records, all.Alerts) {
+			Expect(monitor.Query(r.Expr).Check(c)).To(Succeed(), r.Alert+r.Record)
+		}
+	})
+
+	It("say of each alert how bad it is, what is the matter, and where to read on", func() {
+		names := map[string]bool{}
+		for _, a := range allRules().Alerts {
+			Expect(names[a.Alert]).To(BeFalse(), "two alerts %s", a.Alert)
+			names[a.Alert] = true
+			Expect(a.Alert).To(HavePrefix("CurlMeThat"))
+			Expect(a.Labels["severity"]).To(BeElementOf("critical", "warning", "info"), a.Alert)
+			Expect(a.Annotations["summary"]).NotTo(BeEmpty(), a.Alert)
+			Expect(a.Annotations["summary"]).NotTo(HaveSuffix("."), a.Alert)
+			Expect(a.Annotations["description"]).To(HaveSuffix("."), a.Alert)
+			Expect(a.For).NotTo(BeZero(), "%s fires at the first bad sample", a.Alert)
+		}
+	})
+
+	It("are each tested by promtool to fire", func() {
+		paths, err := filepath.Glob(ruleTests)
+		Expect(err).NotTo(HaveOccurred())
+		var tests strings.Builder
+		for _, p := range paths {
+			text, err := os.ReadFile(p)
+			Expect(err).NotTo(HaveOccurred())
+			tests.Write(text)
+		}
+		for _, a := range allRules().Alerts {
+			Expect(tests.String()).To(Or(
+				ContainSubstring(`{labels: 'ALERTS{alertname="%s", alertstate="firing"`, a.Alert),
+				MatchRegexp(`alertname: %s\n +eval_time: \S+\n +exp_alerts:\n +- exp_labels`, a.Alert),
+			), a.Alert)
+		}
+	})
+})
+
+var _ = Describe("The runbooks", func() {
+	It("are one for each alert, and none for none", func() {
+		linked := map[string]bool{"README.md": true}
+		for _, a := range allRules().Alerts {
+			link, err := url.Parse(a.Annotations["runbook_url"])
+			Expect(err).NotTo(HaveOccurred())
+			Expect(link.String()).To(HavePrefix(runbookURL), a.Alert)
+			page := path.Base(link.Path)
+			Expect(filepath.Join(runbooks, page)).To(BeARegularFile(), a.Alert)
+			text, err := os.ReadFile(filepath.Join(runbooks, page))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(text)).To(ContainSubstring(a.Alert), page)
+			linked[page] = true
+		}
+		pages, err := os.ReadDir(runbooks)
+		Expect(err).NotTo(HaveOccurred())
+		for _, p := range pages {
+			Expect(linked).To(HaveKey(p.Name()), "no alert leads to this page")
+		}
+	})
+
+	It("each say how it shows, what to do, and when it is over; and show panels and alerts that there are", func() {
+		d, err := monitor.ReadDashboard(dashboards)
+		Expect(err).NotTo(HaveOccurred())
+		pages, err := filepath.Glob(runbooks + "CurlMeThat*.md")
+		Expect(err).NotTo(HaveOccurred())
+		for _, p := range pages {
+			text, err := os.ReadFile(p)
+			Expect(err).NotTo(HaveOccurred())
+			for _, heading := range []string{"## Symptom", "## How to see it", "## What to do", "## When it is over"} {
+				Expect(string(text)).To(ContainSubstring("\n"+heading+"\n"), p)
+			}
+			for title := range between(string(text), "panel **", "**") {
+				Expect(slices.ContainsFunc(d.Panels, func(p monitor.Panel) bool { return p.Title == title })).To(BeTrue(), "%s: no panel %q", p, title)
+			}
+		}
+	})
+
+	It("ask Prometheus only for what there is", func() {
+		c := catalogue(allRules())
+		pages, err := filepath.Glob(runbooks + "*.md")
+		Expect(err).NotTo(HaveOccurred())
+		for _, p := range pages {
+			text, err := os.ReadFile(p)
+			Expect(err).NotTo(HaveOccurred())
+			for query := range between(string(text), "```promql\n", "\n```") {
+				Expect(monitor.Query(query).Check(c)).To(Succeed(), p)
+			}
+		}
+	})
+})
+
+// between returns what stands between two marks, each time.
+func between(text, from, to string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for {
+			_, rest, found := strings.Cut(text, from)
+			if !found {
+				return
+			}
+			inner, after, _ := strings.Cut(rest, to)
+			if !yield(inner) {
+				return
+			}
+			text = after
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package observability_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	"github.com/prometheus/prometheus/promql"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/monitor"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// board is the dashboard over the services of a world, and the alerts.
+type board struct{ *monitor.Monitor }
+
+// watch scrapes the services of a world until the spec is over.
+func watch(w *world.World) board {
+	var processes []monitor.Process
+	for _, name := range world.Services() {
+		processes = append(processes, monitor.Process{Job: name, Address: w.Service(name).Address})
+	}
+	m := monitor.New(rules, processes...)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer GinkgoRecover()
+		defer close(done)
+		Expect(m.Run(ctx, scrapes)).To(Succeed())
+	}()
+	DeferCleanup(func() { cancel(); <-done })
+	return board{m}
+}
+
+// shows waits until a panel shows a series by that legend with such a value.
+func (b board) shows(ctx context.Context, kind, title, legend string, value types.GomegaMatcher) {
+	GinkgoHelper()
+	panel, err := dashboard.Panel(kind, title)
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(ctx, func(g Gomega) {
+		drawn := map[string]float64{}
+		for _, t := range panel.Targets {
+			values, err := b.Ask(ctx, t.Expr)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, v := range values {
+				drawn[name(t.LegendFormat, v)] = v.F
+			}
+		}
+		g.Expect(drawn).To(HaveKeyWithValue(ContainSubstring(legend), value))
+	}).WithTimeout(shows).WithPolling(scrapes/2).Should(Succeed(), "panel %q", title)
+}
+
+// name is what Grafana makes of a legend.
+func name(legend string, s promql.Sample) string {
+	if legend == "__auto" {
+		return s.Metric.String()
+	}
+	for l := range s.Metric.Map() {
+		legend = strings.ReplaceAll(legend, "{{"+l+"}}", s.Metric.Get(l))
+	}
+	return legend
+}
+
+// alerts waits until the expression of an alert holds, which would fire when its
+// time ("for") has passed.
+func (b board) alerts(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(ctx, func() ([]string, error) { return b.pending(ctx) }).
+		WithTimeout(shows).WithPolling(scrapes / 2).Should(ContainElement(name))
+}
+
+// calms waits until the expression of an alert does not hold any more.
+func (b board) calms(ctx context.Context, name string) {
+	GinkgoHelper()
+	Eventually(ctx, func() ([]string, error) { return b.pending(ctx) }).
+		WithTimeout(calm).WithPolling(scrapes / 2).ShouldNot(ContainElement(name))
+}
+
+// pending returns the alerts whose expression holds.
+func (b board) pending(ctx context.Context) ([]string, error) {
+	var names []string
+	for _, a := range rules.Alerts {
+		values, err := b.Ask(ctx, monitor.Query(a.Expr))
+		if err != nil {
+			return nil, err
+		}
+		if len(values) > 0 {
+			names = append(names, a.Alert)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// draws waits until every panel shows something, except for those named.
+func (b board) draws(ctx context.Context, except ...string) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var empty []string
+		for _, p := range dashboard.Shows() {
+			series := 0
+			for _, t := range p.Targets {
+				values, err := b.Ask(ctx, t.Expr)
+				g.Expect(err).NotTo(HaveOccurred(), p.Title)
+				series += len(values)
+			}
+			if series == 0 && !slices.Contains(except, p.Title) {
+				empty = append(empty, p.Title)
+			}
+		}
+		g.Expect(empty).To(BeEmpty(), "panels without data")
+	}).WithTimeout(shows).WithPolling(scrapes).Should(Succeed())
+}

@@ -1,0 +1,129 @@
+package observability_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+const (
+	yes, no = 1.0, 0.0
+	// objects that a fault concerns.
+	objects = 30
+)
+
+var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", func() {
+	It("a slow host", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--per-host=15"}}})
+		b := watch(w)
+		slow := origin.Start()
+		DeferCleanup(slow.Close)
+		w.Trust(slow) // its end lets them go
+		for i := range objects {
+			page := slow.Page(fmt.Sprintf("/%d", i)).Says("at last")
+			page.Hold()
+			w.Create(ctx, fmt.Sprintf("slow-%d", i), world.Asking("mydata="+page.URL()))
+		}
+		b.shows(ctx, "timeseries", "Hosts by state", "queued", BeNumerically(">", 0))
+		b.alerts(ctx, "CurlMeThatHostsQueued")
+		b.shows(ctx, "timeseries", "Duration of whole GETs", "19 of 20", BeNumerically(">", 5))
+		b.shows(ctx, "timeseries", "Failed GETs by reason", "Timeout", BeNumerically(">", 0))
+		b.alerts(ctx, "CurlMeThatGetsSlow")
+		tells(w.Fetcher(), "CurlMeThatGetsSlow", `"reason":"Timeout"`, `"host":"localhost"`)
+		w.Unfinished()
+	})
+
+	It("a dead host", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-attempts=2"}}})
+		b := watch(w)
+		w.Begin(ctx, objects)
+		dead := env.FreeAddress()
+		for i := range objects {
+			w.Create(ctx, fmt.Sprintf("dead-%d", i), world.Asking(fmt.Sprintf("mydata=http://%s/%d", dead, i)))
+		}
+		b.shows(ctx, "timeseries", "Failed GETs by reason", "ConnectFailed", BeNumerically(">", 0))
+		b.shows(ctx, "stat", "GETs that fail", "", BeNumerically(">", .1))
+		b.shows(ctx, "timeseries", "Requests given up", "ConnectFailed", BeNumerically(">", 0))
+		b.alerts(ctx, "CurlMeThatFailureRatio")
+		b.alerts(ctx, "CurlMeThatDeadLetters")
+		leads(ctx, w, "CurlMeThatFailureRatio", "failures --summary", MatchRegexp(`ConnectFailed +127\.0\.0\.1 +30`))
+		b.draws(ctx, "Denials by rule", "Pushback by cause", "Attempts put off by cause", "Reads by kind",
+			"Writes to disk before it acknowledges", "Annotation to data, 19 of 20")
+		w.Unfinished()
+	})
+
+	It("the API server is away", func(ctx SpecContext) {
+		g, through := behindGateway()
+		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{world.Watcher: through, world.Writer: through}})
+		b := watch(w)
+		var pages []*origin.Page
+		for i := range 4 {
+			page := w.Origin.Page(fmt.Sprint("/", i)).Says("before")
+			w.Create(ctx, fmt.Sprint("cm-", i), world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s")).
+				EventuallyHasData(ctx, "mydata", "before")
+			pages = append(pages, page)
+		}
+		b.shows(ctx, "stat", "API server", "", Equal(yes))
+		g.Break(gateway.All(gateway.Answer(http.StatusServiceUnavailable, 0)))
+		for _, page := range pages {
+			page.Says("after") // else there is nothing to write
+		}
+		b.shows(ctx, "stat", "API server", "", Equal(no))
+		b.shows(ctx, "timeseries", "Available, and denied", "available", Equal(no))
+		b.shows(ctx, "timeseries", "Answers of the API server", "writer 503", BeNumerically(">", 0))
+		b.shows(ctx, "timeseries", "How messages are settled", "nak", BeNumerically(">", 0))
+		b.alerts(ctx, "CurlMeThatAPIServerUnavailable")
+		tells(w.Writer(), "CurlMeThatAPIServerUnavailable", "Kubernetes API server does not serve us", "Service Unavailable")
+		g.Heal()
+		b.calms(ctx, "CurlMeThatAPIServerUnavailable")
+		w.Unfinished() // refreshes go on
+	})
+
+	It("NATS is away", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		b := watch(w)
+		b.shows(ctx, "stat", "NATS", "", Equal(yes))
+		w.NATS.Stop()
+		b.shows(ctx, "stat", "NATS", "", Equal(no))
+		for _, service := range world.Services() {
+			b.shows(ctx, "timeseries", "Connections to NATS", service, Equal(no))
+		}
+		b.shows(ctx, "timeseries", "The pipeline's exporter", "exporter", Equal(no))
+		b.alerts(ctx, "CurlMeThatNATSDisconnected")
+		b.alerts(ctx, "CurlMeThatPipelineBlind")
+		tells(w.Writer(), "CurlMeThatNATSDisconnected", "no connection to NATS", w.Broker())
+		leads(ctx, w, "CurlMeThatNATSDisconnected", "doctor", ContainSubstring("connection"))
+		Expect(w.NATS.Start()).To(Succeed())
+		b.calms(ctx, "CurlMeThatNATSDisconnected")
+		b.calms(ctx, "CurlMeThatPipelineBlind")
+	})
+
+	It("the writer has no permissions", func(ctx SpecContext) {
+		var writer *world.Account
+		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
+			world.Writer: func(ctx context.Context, namespace string) string {
+				writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
+				return writer.Kubeconfig
+			},
+		}})
+		b := watch(w)
+		b.shows(ctx, "stat", "Writer's permissions", "", Equal(no))
+		writer.Revoke(ctx)
+		page := w.Origin.Page("/right").Says("right")
+		cm := w.Create(ctx, "denied", world.Asking("mydata="+page.URL()))
+		b.shows(ctx, "stat", "Writer's permissions", "", BeNumerically(">", 0))
+		b.shows(ctx, "timeseries", "Patches by outcome", "forbidden", BeNumerically(">", 0))
+		b.alerts(ctx, "CurlMeThatWriterForbidden")
+		tells(w.Writer(), "CurlMeThatWriterForbidden", "the writer lacks a permission", w.Namespace)
+		writer.Grant(ctx)
+		cm.EventuallyHasDataWithin(ctx, calm, "mydata", "right")
+		b.calms(ctx, "CurlMeThatWriterForbidden")
+	})
+})

@@ -1,0 +1,45 @@
+package observability_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// runbook returns the page to which an alert leads.
+func runbook(alert string) string {
+	GinkgoHelper()
+	rule, err := rules.Alert(alert)
+	Expect(err).NotTo(HaveOccurred())
+	page, err := os.ReadFile("../../runbooks/" + path.Base(rule.Annotations["runbook_url"]))
+	Expect(err).NotTo(HaveOccurred())
+	return string(page)
+}
+
+// leads follows the runbook of an alert: it names a command of curlctl, whose
+// output tells the cause.
+func leads(ctx context.Context, w *world.World, alert, command string, cause types.GomegaMatcher) {
+	GinkgoHelper()
+	Expect(runbook(alert)).To(ContainSubstring("$ curlctl " + command))
+	Eventually(ctx, func() string {
+		args := append(strings.Fields(command), "--server="+w.Broker())
+		said, _ := exec.CommandContext(ctx, env.Program("curlctl"), args...).CombinedOutput()
+		return string(said)
+	}).Should(cause)
+}
+
+// tells follows the runbook of an alert: it quotes a message of the log, which
+// the service has written, with the cause.
+func tells(s *world.Service, alert, message, cause string) {
+	GinkgoHelper()
+	Expect(runbook(alert)).To(ContainSubstring(message))
+	Eventually(func() []string { return s.Log.Matching(message) }).Should(ContainElement(ContainSubstring(cause)))
+}
