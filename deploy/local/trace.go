@@ -13,7 +13,7 @@ import (
 // are left when it has ended.
 func (c *Config) tracer(ctx context.Context, name string, log zerolog.Logger) (*tracing.Tracer, func()) {
 	if c.Spans != nil { // the caller has them already
-		return tracing.New(name, service.BuildVersion(), c.Spans).Tracer(), func() {}
+		return tracing.New(ctx, name, service.BuildVersion(), c.Spans).Tracer(), func() {}
 	}
 	provider := tracing.FromEnv(ctx, name, service.BuildVersion(), log.With().Str("service", name).Logger())
 	return provider.Tracer(), func() { provider.Shutdown(context.WithoutCancel(ctx)) }

@@ -93,7 +93,7 @@ func start(ctx context.Context, config string) *broker {
 	}
 	b.Server, err = natstest.Run(natstest.Options{Listen: true, ConfigFile: filepath.Join(b.dir, config), Log: b.said})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(b.Server.Close)
+	DeferCleanup(b.Close)
 	return b
 }
 

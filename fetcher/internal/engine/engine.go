@@ -79,7 +79,7 @@ func (e *Engine) Handle(ctx context.Context, m jetstream.Msg) {
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
 	lease := hold(m, e.cfg.Heartbeat)
-	t, err := e.decode(m)
+	t, err := e.decode(m) //nolint:contextcheck // a trace context is read by way of a context; nothing waits
 	ctx = e.begin(ctx, t)
 	ended := e.handle(ctx, t, err)
 	lease.end()

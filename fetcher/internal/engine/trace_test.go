@@ -30,10 +30,10 @@ var _ = Describe("A trace", func() {
 		spans *tracetest.InMemoryExporter
 		log   *bytes.Buffer
 	)
-	BeforeEach(func() {
+	BeforeEach(func(ctx SpecContext) {
 		w = newWorld(natstest.Options{}, pipeline.Topology{})
 		spans, log = tracetest.NewInMemoryExporter(), new(bytes.Buffer)
-		tracer := tracing.New("fetcher", "", sdktrace.NewSimpleSpanProcessor(spans)).Tracer()
+		tracer := tracing.New(ctx, "fetcher", "", sdktrace.NewSimpleSpanProcessor(spans)).Tracer()
 		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.log, o.config.Sharing.Window = tracer, log, 0 })
 	})
 

@@ -55,7 +55,7 @@ func (l *Log) Line(level zerolog.Level, name string) *zerolog.Event {
 	}
 	if k.written < Burst {
 		k.written++
-		return l.log.WithLevel(level)
+		return l.log.WithLevel(level) //nolint:zerologlint // the caller sends it
 	}
 	if k.omitted++; k.omitted == 1 {
 		time.AfterFunc(Period, func() { l.account(level, name, k) })

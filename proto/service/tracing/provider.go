@@ -46,7 +46,7 @@ func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *
 		return nil
 	}
 	s := newSender(exporter, env.endpoint, log)
-	p := New(service, version, sdktrace.NewBatchSpanProcessor(s))
+	p := New(ctx, service, version, sdktrace.NewBatchSpanProcessor(s))
 	p.sender = s
 	log.Info().Str("collector", env.endpoint).Msg("sending traces")
 	return p
@@ -54,14 +54,14 @@ func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *
 
 // New returns a provider that hands ended spans to a processor. Sampler,
 // resource and limits follow the variables OTEL_*.
-func New(service, version string, processor sdktrace.SpanProcessor) *Provider {
+func New(ctx context.Context, service, version string, processor sdktrace.SpanProcessor) *Provider {
 	own := resource.NewSchemaless(
 		semconv.ServiceName("curl-me-that-"+service),
 		semconv.ServiceNamespace("curl-me-that"),
 		semconv.ServiceVersion(version),
 	)
 	// What could not be detected is not worth more than the rest.
-	detected, _ := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
+	detected, _ := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
 	all, err := resource.Merge(own, detected)
 	if err != nil {
 		all = own

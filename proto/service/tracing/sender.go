@@ -27,7 +27,7 @@ type sender struct {
 
 func newSender(next sdktrace.SpanExporter, endpoint string, log zerolog.Logger) *sender {
 	s := &sender{next: next, endpoint: endpoint, log: log}
-	s.abandoned, s.abandon = context.WithCancel(context.Background())
+	s.abandoned, s.abandon = context.WithCancel(context.Background()) //nolint:gosec // Provider.Shutdown calls it
 	return s
 }
 
@@ -35,7 +35,7 @@ func newSender(next sdktrace.SpanExporter, endpoint string, log zerolog.Logger) 
 func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.abandoned, cancel)()
+	defer context.AfterFunc(s.abandoned, cancel)() //nolint:contextcheck // ends what ctx allows
 	s.tell(s.next.ExportSpans(ctx, spans), len(spans))
 	return nil
 }

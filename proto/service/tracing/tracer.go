@@ -53,6 +53,7 @@ func (t *Tracer) Publish(ctx context.Context, kind pipeline.Kind, key pipeline.K
 	if t == nil {
 		return ctx, trace.SpanFromContext(ctx)
 	}
+	//nolint:spancheck // the caller ends it
 	return t.otel.Start(ctx, "publish "+kind.String(),
 		trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithAttributes(semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("publish")),
@@ -82,7 +83,7 @@ func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m jets
 		}
 		ctx = context.WithValue(ctx, markKey{}, &mark{delivery: &d})
 	}
-	return t.otel.Start(ctx, operation+" "+kind.String(), options...)
+	return t.otel.Start(ctx, operation+" "+kind.String(), options...) //nolint:spancheck // the caller ends it
 }
 
 // earlier is the context of the span of the delivery before, in the trace that

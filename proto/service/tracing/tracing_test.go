@@ -235,7 +235,7 @@ func TestConsumeLinksToTheDeliveryBeforeThoughAnotherProcessHadIt(t *testing.T) 
 			unset(t)
 			spans := tracetest.NewInMemoryExporter()
 			for number := range uint64(3) { // each in a process of its own
-				p := tracing.New("fetcher", "", sdktrace.NewSimpleSpanProcessor(spans))
+				p := tracing.New(t.Context(), "fetcher", "", sdktrace.NewSimpleSpanProcessor(spans))
 				ctx, span := p.Tracer().Consume(t.Context(), "fetch", "fetcher", message{header: header, number: number + 1})
 				_, child := p.Tracer().Publish(ctx, pipeline.KindContent, key)
 				if child.SpanContext().SpanID() == span.SpanContext().SpanID() {
@@ -301,7 +301,7 @@ func BenchmarkOff(b *testing.B) {
 }
 
 func BenchmarkOn(b *testing.B) {
-	p := tracing.New("fetcher", "", sdktrace.NewBatchSpanProcessor(tracetest.NewNoopExporter()))
+	p := tracing.New(b.Context(), "fetcher", "", sdktrace.NewBatchSpanProcessor(tracetest.NewNoopExporter()))
 	defer p.Shutdown(b.Context())
 	ctx, m, tracer := b.Context(), jetstream.Msg(message{number: 1}), p.Tracer()
 	b.ReportAllocs()

@@ -93,7 +93,8 @@ func complete(have Files, hosts []string, now time.Time, where func(string) stri
 	var items []Item
 	for _, name := range Names() {
 		file, state := SeedFile(name), kept
-		public, err := "", error(nil)
+		var public string
+		var err error
 		if seed, exists := files[file]; exists {
 			public, err = publicKey(seed)
 		} else {

@@ -49,8 +49,7 @@ func try(ctx context.Context, do func(context.Context) error) error {
 // That the streams exist was seen before, so one that is not found is on its
 // way.
 func away(err error) bool {
-	var api *jetstream.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return api.Code == 503 || api.ErrorCode == jetstream.JSErrCodeStreamNotFound || api.ErrorCode == jetstream.JSErrCodeConsumerNotFound
 	}
 	for _, passing := range []error{

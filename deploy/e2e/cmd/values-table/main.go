@@ -37,5 +37,5 @@ func run(args []string) error {
 	if err != nil || current == string(readme) {
 		return err
 	}
-	return os.WriteFile(path, []byte(current), 0o644)
+	return os.WriteFile(path, []byte(current), 0o644) //nolint:gosec // a page of the repository
 }

@@ -46,7 +46,7 @@ func (b *bench) company(ctx context.Context) error {
 	}
 	b.say("starting the watcher among them")
 	began := time.Now()
-	if err := b.system.StartWatcher(foreign.Name); err != nil {
+	if err := b.system.StartWatcher(ctx, foreign.Name); err != nil {
 		return err
 	}
 	if err := b.system.AwaitWatcher(ctx); err != nil {

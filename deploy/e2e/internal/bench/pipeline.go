@@ -34,7 +34,7 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 		return p, err
 	}
 	began := time.Now()
-	if err := b.system.StartWatcher(b.piped.Name); err != nil {
+	if err := b.system.StartWatcher(ctx, b.piped.Name); err != nil {
 		return p, err
 	}
 	first, last, err := b.awaitAll(ctx)

@@ -49,7 +49,7 @@ func (p *Page) Tagged() *Page {
 func (p *Page) Hold(ctx context.Context) {
 	GinkgoHelper()
 	Expect(p.page.Hold(ctx)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { p.Release(ctx) }) //nolint:contextcheck // the context of the spec is over by then
+	DeferCleanup(func(ctx SpecContext) { p.Release(ctx) })
 }
 
 // Release answers the requests that wait.

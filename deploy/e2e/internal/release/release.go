@@ -73,6 +73,7 @@ func (r *Release) helm(ctx context.Context, args ...string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, waits+slack)
 	defer cancel()
+	//nolint:gosec // the program is of the person who runs the suite
 	cmd := exec.CommandContext(ctx, program, append(args, "--namespace", r.Namespace, "--kubeconfig", r.Cluster.Kubeconfig)...)
 	// Nothing of the person who runs the suite.
 	cmd.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir())

@@ -28,7 +28,7 @@ func (w *World) Deny(ctx context.Context, key string) (lift func(context.Context
 		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, w.Namespace, metav1.DeleteOptions{}) // it may be gone
 		_ = api.ValidatingAdmissionPolicies().Delete(ctx, w.Namespace, metav1.DeleteOptions{})
 	}
-	DeferCleanup(func(ctx SpecContext) { remove(ctx) }) //nolint:contextcheck // the context of the spec is over by then
+	DeferCleanup(func(ctx SpecContext) { remove(ctx) })
 
 	probe := w.Create(ctx, "probe")
 	tried := func() error {

@@ -43,7 +43,7 @@ func (c *Cluster) Namespace(ctx context.Context) string {
 	created, err := c.Client.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-e2e-"}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) { //nolint:contextcheck // the context of the spec is over by then
+	DeferCleanup(func(ctx SpecContext) {
 		// A control plane without controllers never finishes this; it does not
 		// live long either.
 		_ = c.Client.CoreV1().Namespaces().Delete(ctx, created.Name, metav1.DeleteOptions{})

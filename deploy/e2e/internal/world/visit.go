@@ -29,7 +29,7 @@ func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte)
 	w.History, err = history.Follow(ctx, c.Client.CoreV1().ConfigMaps(w.Namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(w.History.Stop)
-	DeferCleanup(func(ctx SpecContext) { //nolint:contextcheck // the context of the spec is over by then
+	DeferCleanup(func(ctx SpecContext) {
 		Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())
 		grammar, err := annotation.New(annotation.Defaults())
 		Expect(err).NotTo(HaveOccurred())

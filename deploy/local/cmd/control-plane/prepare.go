@@ -54,7 +54,7 @@ func copyProgram(path string) error {
 		return fmt.Errorf("read this program: %w", err)
 	}
 	defer source.Close()
-	target, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	target, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) //nolint:gosec // a program without secrets, for the user of another container
 	if err != nil {
 		return fmt.Errorf("copy this program: %w", err)
 	}

@@ -12,8 +12,8 @@ const accept = "application/vnd.google.protobuf;proto=io.prometheus.client.Metri
 	"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4"
 
 // scrape reads the metrics of a program at an interval until it is stopped.
-func (p *program) scrape(url string, every time.Duration) {
-	ctx, cancel := context.WithCancel(context.Background())
+func (p *program) scrape(ctx context.Context, url string, every time.Duration) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

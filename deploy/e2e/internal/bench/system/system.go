@@ -48,13 +48,13 @@ func (s *System) startAll(ctx context.Context) (err error) {
 	if s.broker, s.address, err = startBroker(ctx, s.options.Dir); err != nil {
 		return err
 	}
-	if err = s.StartWatcher(s.options.Namespace); err != nil {
+	if err = s.StartWatcher(ctx, s.options.Namespace); err != nil {
 		return err
 	}
-	if s.fetcher, err = s.service("fetcher", "--allow-cidr=127.0.0.0/8,::1/128", "--per-host=1024", "--namespace-share=1"); err != nil {
+	if s.fetcher, err = s.service(ctx, "fetcher", "--allow-cidr=127.0.0.0/8,::1/128", "--per-host=1024", "--namespace-share=1"); err != nil {
 		return err
 	}
-	if s.writer, err = s.service("writer"); err != nil {
+	if s.writer, err = s.service(ctx, "writer"); err != nil {
 		return err
 	}
 	for _, p := range s.running() {
@@ -65,7 +65,7 @@ func (s *System) startAll(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *System) service(name string, args ...string) (*program, error) {
+func (s *System) service(ctx context.Context, name string, args ...string) (*program, error) {
 	addresses, err := freeAddresses(1)
 	if err != nil {
 		return nil, err
@@ -73,15 +73,15 @@ func (s *System) service(name string, args ...string) (*program, error) {
 	args = append(args, "--nats-url=nats://"+s.address, "--listen="+addresses[0])
 	p, err := launch(name, filepath.Join(s.options.Bin, name), "http://"+addresses[0]+"/readyz", args...)
 	if err == nil && s.options.Scrape > 0 {
-		p.scrape("http://"+addresses[0]+"/metrics", s.options.Scrape)
+		p.scrape(ctx, "http://"+addresses[0]+"/metrics", s.options.Scrape)
 	}
 	return p, err
 }
 
 // StartWatcher starts the watcher, which must not run, and does not wait until
 // it is ready.
-func (s *System) StartWatcher(namespace string) (err error) {
-	s.watcher, err = s.service("watcher", "--namespaces="+namespace)
+func (s *System) StartWatcher(ctx context.Context, namespace string) (err error) {
+	s.watcher, err = s.service(ctx, "watcher", "--namespaces="+namespace)
 	return err
 }
 
