@@ -61,3 +61,19 @@ ports:
       {{- end }}
 {{- end }}
 {{- end -}}
+
+{{- define "curl-me-that.egressMonitor" -}}
+{{- if .Values.nats.bundled.enabled -}}
+- to:
+    - podSelector:
+        matchLabels:
+          {{- include "curl-me-that.selectorLabels" (list . "nats") | nindent 10 }}
+  ports: [{protocol: TCP, port: 8222}]
+{{- else -}}
+- ports: [{protocol: TCP, port: {{ regexFind "[0-9]+$" .Values.nats.monitoringEndpoint | default "8222" }}}]
+  {{- with .Values.networkPolicy.nats.to }}
+  to:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end -}}
+{{- end -}}
