@@ -69,9 +69,7 @@ var _ = Describe("A refresh", func() {
 		Expect(page.Hits()).To(Equal(2))
 	})
 
-	It("by curl-now is not answered by a GET that was made before", Pending, func(ctx SpecContext) {
-		// The fetcher shares the outcome of a GET for a second, and does not ask
-		// whether it is older than the edit.
+	It("by curl-now is not answered by a GET that was made before", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/now").Says("before")
 		cm := w.Create(ctx, "impatient", world.Asking("mydata="+page.URL()))

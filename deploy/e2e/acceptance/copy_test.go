@@ -1,0 +1,112 @@
+package acceptance_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// The status annotation travels with copies and backups of an object.
+var _ = Describe("A copy of a ConfigMap with its status", func() {
+	// copied is what the status says that the writer of another cluster, whose
+	// stream is younger than any here, has written for url.
+	copied := func(url, body string) world.Trait {
+		sum := sha256.Sum256([]byte(body))
+		return world.Annotated(annotation.StatusKey, status.Status{Keys: map[string]status.Entry{"mydata": {
+			URL: url, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(body)), FetchedAt: time.Now().Add(-time.Hour),
+			Object: "another", Fence: status.Fence{Epoch: time.Now().AddDate(1, 0, 0).UnixMilli(), Seq: 1_000_000},
+		}}}.String())
+	}
+
+	It("is filled by what is wanted here, whatever the other's stream was", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/copied").Says("now")
+		cm := w.Create(ctx, "copied", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
+			world.Holding("mydata", "then"), copied(page.URL(), "then"))
+		cm.EventuallyHasData(ctx, "mydata", "now")
+		page.Says("later")
+		cm.EventuallyHasData(ctx, "mydata", "later")
+		Expect(cm.Status(ctx, "mydata").Object).To(Equal(status.Mark(cm.Get(ctx).UID)))
+		Expect(cm.Writes(ctx)).To(Equal(2))
+		cm.Tells(ctx)
+	})
+
+	It("is taken over by one write when nothing has changed, and by one when its value is missing", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/same").Says("same")
+		held := w.Create(ctx, "held", world.Asking("mydata="+page.URL()), world.Holding("mydata", "same"), copied(page.URL(), "same"))
+		bare := w.Create(ctx, "bare", world.Asking("mydata="+page.URL()), copied(page.URL(), "same"))
+		for _, cm := range []*world.ConfigMap{held, bare} {
+			cm.EventuallyReports(ctx, "mydata", "")
+			Eventually(ctx, func() string { return cm.Status(ctx, "mydata").Object }).Should(Equal(status.Mark(cm.Get(ctx).UID)))
+			cm.EventuallyHasData(ctx, "mydata", "same")
+		}
+		w.EventuallyQuiet(ctx)
+		Expect(held.Writes(ctx)).To(Equal(1))
+		Expect(bare.Writes(ctx)).To(Equal(1))
+	})
+
+	It("keeps the value that somebody gave it", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/ours").Says("ours")
+		cm := w.Create(ctx, "theirs", world.Asking("mydata="+page.URL()), world.Holding("mydata", "theirs"), copied(page.URL(), "ours, then"))
+		cm.EventuallyTells(ctx, "KeyExists")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs"))
+		cm.Tells(ctx, "KeyExists")
+		cm.Drop(ctx, "mydata")
+		cm.EventuallyHasData(ctx, "mydata", "ours")
+	})
+
+	It("that was made here, under another name, is looked after by itself", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/twins").Says("one")
+		first := w.Create(ctx, "first", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+		first.EventuallyHasData(ctx, "mydata", "one")
+		was := first.Get(ctx)
+		second := w.Create(ctx, "second", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
+			world.Holding("mydata", was.Data["mydata"]), world.Annotated(annotation.StatusKey, was.Annotations[annotation.StatusKey]))
+		page.Says("two")
+		first.EventuallyHasData(ctx, "mydata", "two")
+		second.EventuallyHasData(ctx, "mydata", "two")
+		second.Tells(ctx)
+	})
+})
+
+var _ = Describe("A stream of requests that is younger than what an object holds", func() {
+	It("does not keep results from landing", func(ctx SpecContext) {
+		// As after NATS was restored from a backup, or made anew under a clock
+		// that is behind.
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/ahead").Says("one")
+		cm := w.Create(ctx, "ahead", world.Asking("mydata="+page.URL()))
+		cm.EventuallyHasData(ctx, "mydata", "one")
+		w.EventuallyQuiet(ctx)
+		for _, ahead := range []status.Fence{
+			{Epoch: cm.Status(ctx, "mydata").Fence.Epoch, Seq: 1_000_000},
+			{Epoch: time.Now().AddDate(1, 0, 0).UnixMilli(), Seq: 1_000_000},
+		} {
+			entry := cm.Status(ctx, "mydata")
+			entry.Fence = ahead
+			cm.Annotate(ctx, annotation.StatusKey, status.Status{Keys: map[string]status.Entry{"mydata": entry}}.String())
+			w.EventuallyQuiet(ctx)
+			body := "after " + ahead.String()
+			page = w.Origin.Page("/" + ahead.String()).Says(body)
+			cm.Ask(ctx, "mydata="+page.URL())
+			cm.EventuallyHasData(ctx, "mydata", body)
+			w.EventuallyQuiet(ctx)
+
+			cm.Ask(ctx, "mydata="+page.URL()+" other="+page.URL())
+			cm.EventuallyHasData(ctx, "other", body)
+			cm.Ask(ctx, "mydata="+page.URL())
+			cm.EventuallyLacks(ctx, "other")
+		}
+	})
+})

@@ -1,0 +1,191 @@
+package fault_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// failedFetches are ConfigMaps whose fetches have failed for good, of pages
+// that are well by now.
+type failedFetches struct {
+	*world.World
+	objects []*world.ConfigMap
+	before  []int
+	broker  string
+}
+
+// letFail lets n fetches fail in a world at a broker.
+func letFail(ctx context.Context, n int, broker string) *failedFetches {
+	GinkgoHelper()
+	w := env.World(ctx, world.Options{
+		Broker: broker, AckWait: shortAckWait,
+		Flags: map[string][]string{world.Fetcher: {"--max-attempts=1", "--recheck=1h"}},
+	})
+	f := &failedFetches{World: w, broker: broker}
+	pages := w.Origin.Pages(n)
+	for i, page := range pages {
+		page.Fails(503)
+		f.objects = append(f.objects, w.Create(ctx, fmt.Sprintf("cm-%03d", i), world.Asking("mydata="+page.URL())))
+	}
+	Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).
+		WithTimeout(time.Minute).WithPolling(100 * time.Millisecond).Should(Equal(n))
+	w.EventuallyQuiet(ctx)
+	for i, page := range pages {
+		f.before = append(f.before, f.objects[i].Writes(ctx))
+		page.Says(body(i))
+	}
+	return f
+}
+
+func body(i int) string { return fmt.Sprintf("body %d", i) }
+
+// replay starts `curlctl replay --all --wait`.
+func (f *failedFetches) replay(args ...string) *process.Process {
+	GinkgoHelper()
+	p, err := process.Start(process.Program{
+		Name: "curlctl", Path: f.Program("curlctl"),
+		Args: append([]string{"replay", "--server", f.broker, "--all", "--wait", "--yes", "--timeout=2m"}, args...),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() {
+		if p.Running() {
+			Expect(p.Kill()).To(Succeed())
+		}
+	})
+	return p
+}
+
+// eventuallyFills waits until n of the ConfigMaps have been written since.
+func (f *failedFetches) eventuallyFills(ctx context.Context, n int) {
+	GinkgoHelper()
+	Eventually(ctx, func() (filled int) {
+		for i, object := range f.objects {
+			if f.History.Writes(object.Name) > f.before[i] {
+				filled++
+			}
+		}
+		return filled
+	}).WithTimeout(time.Minute).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", n))
+}
+
+// shouldBeRight waits until every ConfigMap is, each by one write.
+func (f *failedFetches) shouldBeRight(ctx context.Context) {
+	GinkgoHelper()
+	for i, object := range f.objects {
+		object.EventuallyHasDataWithin(ctx, time.Minute, "mydata", body(i))
+		object.EventuallyReports(ctx, "mydata", "")
+	}
+	f.EventuallyQuiet(ctx)
+	for i, object := range f.objects {
+		Expect(object.Writes(ctx)-f.before[i]).To(Equal(1), "writes to %s", object.Name)
+	}
+}
+
+// shouldEndWell waits for a replay that found, and saw through, all failures.
+func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
+	GinkgoHelper()
+	Eventually(p.Running).WithTimeout(2*time.Minute).Should(BeFalse(), "curlctl still runs")
+	code, err := p.Wait(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	said := p.Log.String()
+	Expect(code).To(BeZero(), "%s", said)
+	Expect(said).To(And(ContainSubstring(fmt.Sprintf("Outcome: %d fetched.", len(f.objects))),
+		ContainSubstring("The writer has dealt with all of them.")))
+}
+
+// replicated runs three servers as a cluster, with the streams on all of them.
+func replicated(ctx context.Context) (servers []*natstest.Server, addresses string) {
+	GinkgoHelper()
+	servers, err := natstest.RunCluster(3)
+	Expect(err).NotTo(HaveOccurred())
+	var urls []string
+	for _, s := range servers {
+		DeferCleanup(s.Close)
+		urls = append(urls, s.URL())
+	}
+	js, closeConn, err := servers[0].JetStream()
+	Expect(err).NotTo(HaveOccurred())
+	defer closeConn()
+	_, err = pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
+	Expect(err).NotTo(HaveOccurred())
+	return servers, strings.Join(urls, ",")
+}
+
+var _ = Describe("A replay", func() {
+	It("goes on when the broker is killed and comes back", func(ctx SpecContext) {
+		url, server := runBroker()
+		f := letFail(ctx, 150, url)
+		p := f.replay("--rate=100") // slow enough that there is a middle
+		f.eventuallyFills(ctx, 20)
+		Expect(p.Running()).To(BeTrue())
+		Expect(server.Kill()).To(Succeed())
+		Eventually(func() []string { return p.Log.Matching("The connection to NATS is lost") }).Should(HaveLen(1))
+		Expect(server.Again()).To(Succeed())
+		f.shouldEndWell(ctx, p)
+		f.shouldBeRight(ctx)
+	})
+
+	It("may be broken off, and run again: beside another, with a backlog", func(ctx SpecContext) {
+		url, _ := runBroker()
+		f := letFail(ctx, 150, url)
+		Expect(f.Fetcher().Kill()).To(Succeed())
+		p := f.replay("--rate=100")
+		Eventually(ctx, func() int { return f.Stored(ctx, pipeline.Requests, "curl.due.>") }).Should(BeNumerically(">=", 20))
+		code, err := p.Stop(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(code).To(Equal(6))
+		Expect(p.Log.String()).To(ContainSubstring("running it again is safe"))
+
+		var replays []*process.Process
+		for range 3 {
+			replays = append(replays, f.replay())
+		}
+		Eventually(ctx, func() int { return f.Stored(ctx, pipeline.Requests, "curl.due.>") }).Should(Equal(150))
+		f.Fetcher().Restart(ctx)
+		for _, p := range replays {
+			f.shouldEndWell(ctx, p)
+		}
+		f.shouldBeRight(ctx)
+	})
+
+	DescribeTable("on three servers goes on", func(ctx SpecContext, disturb func(context.Context, *failedFetches, []*natstest.Server)) {
+		servers, addresses := replicated(ctx)
+		f := letFail(ctx, 120, addresses)
+		p := f.replay("--rate=100")
+		f.eventuallyFills(ctx, 10)
+		Expect(p.Running()).To(BeTrue())
+		disturb(ctx, f, servers)
+		f.shouldEndWell(ctx, p)
+		f.shouldBeRight(ctx)
+	},
+		Entry("when the leaders of the streams step down", func(ctx context.Context, f *failedFetches, _ []*natstest.Server) {
+			for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+				_, err := f.Conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil)
+				Expect(err).NotTo(HaveOccurred())
+			}
+		}),
+		Entry("when the server of the leader dies and comes back", func(ctx context.Context, f *failedFetches, servers []*natstest.Server) {
+			stream, err := f.JetStream.Stream(ctx, pipeline.Requests)
+			Expect(err).NotTo(HaveOccurred())
+			for i, s := range servers {
+				if stream.CachedInfo().Cluster.Leader == fmt.Sprintf("natstest-%d", i) {
+					Expect(s.Kill()).To(Succeed())
+					f.eventuallyFills(ctx, 60)
+					Expect(s.Start()).To(Succeed())
+					return
+				}
+			}
+			Fail("no server leads the stream")
+		}),
+	)
+})
