@@ -72,6 +72,9 @@ func (o *options) completeFailures(cmd *cobra.Command, args []string, _ string) 
 	}
 	return o.live(cmd, func(ctx context.Context, l *link.Link) (ids []string) {
 		for f, err := range l.Client.Failures(ctx, pipeline.FailureFilter{Namespace: o.namespace}) {
+			if err != nil && pipeline.Unreadable(err) {
+				continue
+			}
 			if err != nil || len(ids) == completeMost {
 				return ids
 			}
@@ -116,6 +119,9 @@ func (o *options) wanted(cmd *cobra.Command, name func(pipeline.Key) string) ([]
 	return o.live(cmd, func(ctx context.Context, l *link.Link) []string {
 		names := map[string]bool{}
 		for w, err := range l.Client.Wants(ctx, o.namespace, "") {
+			if err != nil && pipeline.Unreadable(err) {
+				continue
+			}
 			if err != nil || len(names) == completeMost {
 				break
 			}

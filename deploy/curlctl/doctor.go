@@ -26,7 +26,7 @@ func doctorCommand(o *options) *cobra.Command {
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
 			d := &diagnosis{session: s, system: system}
 			for _, examine := range []func(context.Context){
-				d.server, d.permissions, d.streams, d.replicas, d.sync, d.consumers, d.timers,
+				d.server, d.permissions, d.streams, d.replicas, d.sync, d.consumers, d.timers, d.wants,
 			} {
 				examine(ctx)
 				if err := context.Cause(ctx); err != nil {
@@ -246,8 +246,12 @@ func (d *diagnosis) consumers(ctx context.Context) {
 }
 
 func (d *diagnosis) timers(ctx context.Context) {
-	pending, late := 0, 0
+	pending, late, unread := 0, 0, 0
 	for t, err := range d.Client.Timers(ctx, "", "") {
+		if err != nil && pipeline.Unreadable(err) {
+			unread++
+			continue
+		}
 		if err != nil {
 			if !errors.Is(err, jetstream.ErrStreamNotFound) {
 				d.say("timers", stateUnknown, "", "%s", err)
@@ -259,10 +263,37 @@ func (d *diagnosis) timers(ctx context.Context) {
 			late++
 		}
 	}
+	if unread > 0 {
+		d.say("timers", stateBad, "find out who else publishes to CURL_REQUESTS; `curlctl refetch --all` replaces the timers", "%s cannot be read", plural(unread, "timer"))
+		return
+	}
 	if late > 0 {
 		d.say("timers", stateBad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`); `curlctl refetch --all` replaces the timers",
 			"%s of %d should have fired", plural(late, "timer"), pending)
 		return
 	}
 	d.say("timers", stateOK, "", "%s, none overdue", plural(pending, "timer"))
+}
+
+// wants looks for those that nobody can read, and so nobody acts on.
+func (d *diagnosis) wants(ctx context.Context) {
+	wanted, unread := 0, 0
+	for _, err := range d.Client.Wants(ctx, "", "") {
+		switch {
+		case err == nil:
+			wanted++
+		case pipeline.Unreadable(err):
+			unread++
+		default:
+			if !errors.Is(err, jetstream.ErrStreamNotFound) {
+				d.say("wants", stateUnknown, "", "%s", err)
+			}
+			return
+		}
+	}
+	if unread > 0 {
+		d.say("wants", stateBad, "find out who else publishes to CURL_REQUESTS; restart the watcher, which replaces them", "%s cannot be read", plural(unread, "want"))
+		return
+	}
+	d.say("wants", stateOK, "", "%s", plural(wanted, "key"))
 }

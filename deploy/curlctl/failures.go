@@ -65,7 +65,7 @@ func (s *session) listFailures(ctx context.Context, filter pipeline.FailureFilte
 	more := false
 	rows := func(yield func(show.Row, error) bool) {
 		n := 0
-		for f, err := range s.Client.Failures(ctx, filter) {
+		for f, err := range readable(s, s.Client.Failures(ctx, filter)) {
 			if err != nil {
 				yield(show.Row{}, err)
 				return
@@ -141,7 +141,7 @@ func (s *session) countFailures(ctx context.Context, filter pipeline.FailureFilt
 		return s.Client.CountFailures(ctx, filter)
 	}
 	counts := map[pipeline.ReasonHost]uint64{}
-	for f, err := range s.Client.Failures(ctx, filter) {
+	for f, err := range readable(s, s.Client.Failures(ctx, filter)) {
 		if err != nil {
 			return nil, err
 		}

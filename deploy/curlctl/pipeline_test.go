@@ -42,6 +42,25 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "timers", "--name=cm-001", "-o", "name")).To(Equal("timer/default/cm-001/my.data\n"))
 	})
 
+	It("is shown without what cannot be read, which is said", func(ctx SpecContext) {
+		filled(ctx)
+		for _, subject := range []string{cm(0).Want(), "curl.want.shop.pri%ces.k"} {
+			_, err := w.js.Publish(ctx, subject, []byte("garbage"))
+			Expect(err).NotTo(HaveOccurred())
+		}
+		r := w.run(ctx, "wants", "-o", "name")
+		Expect(r.code).To(BeZero())
+		Expect(strings.Fields(r.out)).To(ConsistOf("want/default/cm-001/my.data", "want/default/cm-002/my.data", "want/shop/prices/k"))
+		Expect(r.err).To(MatchRegexp("^Left out what cannot be read: 2 messages, the first: .*malformed.*\n$"))
+		Expect(w.run(ctx, "refetch", "--all").out).To(Equal("Asked for 3 fetches.\n"))
+		GinkgoT().Setenv("CURLMETHAT_SERVER", w.server.URL())
+		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "wants", "--name", "").out).To(ContainSubstring("prices\n"))
+
+		r = w.run(ctx, "doctor")
+		Expect(r.code).To(Equal(7))
+		Expect(r.out).To(MatchRegexp("wants +bad +2 wants cannot be read +.*restart the watcher"))
+	})
+
 	It("is seen at a glance", func(ctx SpecContext) {
 		filled(ctx)
 		golden("status", w.ok(ctx, "status"))

@@ -113,7 +113,7 @@ func (r *replaying) plan(ctx context.Context, s *session, filter pipeline.Failur
 			}
 		}
 	} else {
-		failures = s.Client.Failures(ctx, filter)
+		failures = readable(s, s.Client.Failures(ctx, filter))
 	}
 	return replay.Plan(ctx, s.Client, failures)
 }

@@ -37,6 +37,8 @@ type session struct {
 	in    io.Reader
 
 	hinting sync.Mutex
+	// unread counts the messages that were left out as they cannot be read.
+	unread unread
 }
 
 // run returns what runs a command in a session.
@@ -57,6 +59,7 @@ func (o *options) run(do func(ctx context.Context, s *session, args []string) er
 			Link: l, options: o, out: show.New(cmd.OutOrStdout(), o.show),
 			aside: cmd.ErrOrStderr(), in: cmd.InOrStdin(),
 		}
+		defer s.tellUnread()
 		return coded(ctx, do(ctx, s, args))
 	}
 }

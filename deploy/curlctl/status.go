@@ -140,7 +140,7 @@ func (s *session) readOverview(ctx context.Context) (overview, error) {
 		return view, err
 	}
 	view.Wants = len(info.State.Subjects)
-	for t, err := range s.Client.Timers(ctx, "", "") {
+	for t, err := range readable(s, s.Client.Timers(ctx, "", "")) {
 		if err != nil {
 			return view, err
 		}
@@ -153,7 +153,7 @@ func (s *session) readOverview(ctx context.Context) (overview, error) {
 	for _, n := range counts {
 		view.Failures += int(n)
 	}
-	for _, err := range s.Client.Failures(ctx, pipeline.FailureFilter{Since: s.now().Add(-time.Hour)}) {
+	for _, err := range readable(s, s.Client.Failures(ctx, pipeline.FailureFilter{Since: s.now().Add(-time.Hour)})) {
 		if err != nil {
 			return view, err
 		}

@@ -138,19 +138,19 @@ func (v *objectView) add(at time.Time, what, key, detail string, colour show.Col
 
 // readObject takes what NATS tells.
 func (s *session) readObject(ctx context.Context, v *objectView) error {
-	for w, err := range s.Client.Wants(ctx, v.Namespace, v.ConfigMap) {
+	for w, err := range readable(s, s.Client.Wants(ctx, v.Namespace, v.ConfigMap)) {
 		if err != nil {
 			return err
 		}
 		v.add(w.At, "wanted", w.Key.Key, causeName(w.Want.GetCause())+": "+failure.WithoutQuery(w.Want.GetUrl()), show.Cyan)
 	}
-	for t, err := range s.Client.Timers(ctx, v.Namespace, v.ConfigMap) {
+	for t, err := range readable(s, s.Client.Timers(ctx, v.Namespace, v.ConfigMap)) {
 		if err != nil {
 			return err
 		}
 		v.add(t.At, "scheduled", t.Key.Key, causeName(t.Due.GetCause()), show.Cyan)
 	}
-	for f, err := range s.Client.Failures(ctx, pipeline.FailureFilter{Namespace: v.Namespace, Name: v.ConfigMap}) {
+	for f, err := range readable(s, s.Client.Failures(ctx, pipeline.FailureFilter{Namespace: v.Namespace, Name: v.ConfigMap})) {
 		if errors.Is(err, context.Canceled) || err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func wantsCommand(o *options) *cobra.Command {
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
 			columns := show.Columns("NAMESPACE", "CONFIGMAP", "KEY", "URL", "REFRESH", "SINCE", "", "CAUSE", "SEQUENCE", "UID")
 			n, err := s.out.List(columns, func(yield func(show.Row, error) bool) {
-				for w, err := range s.Client.Wants(ctx, o.namespace, name) {
+				for w, err := range readable(s, s.Client.Wants(ctx, o.namespace, name)) {
 					if !yield(s.wantRow(w), err) {
 						return
 					}
@@ -136,7 +136,7 @@ func timersCommand(o *options) *cobra.Command {
 // timerRows reads timers, the next to fire first.
 func (s *session) timerRows(ctx context.Context, name string) ([]show.Row, error) {
 	var all []scheduled
-	for t, err := range s.Client.Timers(ctx, s.namespace, name) {
+	for t, err := range readable(s, s.Client.Timers(ctx, s.namespace, name)) {
 		if err != nil {
 			return nil, err
 		}

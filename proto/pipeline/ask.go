@@ -73,7 +73,8 @@ func (c *Client) LastDue(ctx context.Context, key Key) (sequence uint64, err err
 	return m.Sequence, nil
 }
 
-// Timers reads the pending timers of a namespace and name; empty: all.
+// Timers reads the pending timers of a namespace and name; empty: all. An error
+// that is Unreadable does not end it.
 func (c *Client) Timers(ctx context.Context, namespace, name string) iter.Seq2[Timer, error] {
 	return func(yield func(Timer, error) bool) {
 		for m, err := range c.Scan(ctx, Range{Stream: Requests, Subject: objects(timerPrefix, namespace, name)}) {
@@ -81,7 +82,7 @@ func (c *Client) Timers(ctx context.Context, namespace, name string) iter.Seq2[T
 			if err == nil {
 				t, err = timer(m)
 			}
-			if !yield(t, err) || err != nil {
+			if !yield(t, err) || err != nil && !Unreadable(err) {
 				return
 			}
 		}
@@ -114,7 +115,7 @@ type StoredWant struct {
 }
 
 // Wants reads what is wanted for a namespace and name, without tombstones;
-// empty: all.
+// empty: all. An error that is Unreadable does not end it.
 func (c *Client) Wants(ctx context.Context, namespace, name string) iter.Seq2[StoredWant, error] {
 	return func(yield func(StoredWant, error) bool) {
 		for m, err := range c.Scan(ctx, Range{Stream: Requests, Subject: objects(wantPrefix, namespace, name)}) {
@@ -127,7 +128,7 @@ func (c *Client) Wants(ctx context.Context, namespace, name string) iter.Seq2[St
 			if err == nil && w.Want == nil {
 				continue
 			}
-			if !yield(w, err) || err != nil {
+			if !yield(w, err) || err != nil && !Unreadable(err) {
 				return
 			}
 		}

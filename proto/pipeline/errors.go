@@ -27,6 +27,12 @@ var (
 	ErrIncompatible = errors.New("incompatible configuration")
 )
 
+// Unreadable tells whether an error is about one stored message only, so that
+// whoever lists messages may leave it out and go on behind it.
+func Unreadable(err error) bool {
+	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrSubject)
+}
+
 // Error codes of the JetStream API that nats.go has no name for.
 const (
 	// codeWrongLastSequence is the answer to a failed expectation.

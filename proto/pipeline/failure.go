@@ -104,7 +104,8 @@ const (
 )
 
 // Failures reads dead letters, the newest first. It holds a few hundred in
-// memory at a time, however many there are.
+// memory at a time, however many there are. An error that is Unreadable does not
+// end it.
 func (c *Client) Failures(ctx context.Context, f FailureFilter) iter.Seq2[StoredFailure, error] {
 	return func(yield func(StoredFailure, error) bool) {
 		stream, err := c.js.Stream(ctx, Failures)
@@ -162,7 +163,7 @@ func (f FailureFilter) hand(window []Message, yield func(StoredFailure, error) b
 		if err == nil && f.elsewhere(failure.Letter) {
 			continue
 		}
-		if !yield(failure, err) || err != nil {
+		if !yield(failure, err) || err != nil && !Unreadable(err) {
 			return false
 		}
 	}
@@ -198,7 +199,8 @@ func storedFailure(m Message) (StoredFailure, error) {
 }
 
 // CountFailures returns how many dead letters each reason and host has, without
-// reading them. The filter must be Exact.
+// reading them; those of a subject that is not one of the pipeline have neither.
+// The filter must be Exact.
 func (c *Client) CountFailures(ctx context.Context, f FailureFilter) (map[ReasonHost]uint64, error) {
 	if !f.Exact() {
 		return nil, fmt.Errorf("count failures: %w", errInexact)
@@ -215,7 +217,7 @@ func (c *Client) CountFailures(ctx context.Context, f FailureFilter) (map[Reason
 	for subject, n := range info.State.Subjects {
 		reason, host, _, err := ParseDeadLetter(subject)
 		if err != nil {
-			return nil, err
+			reason, host = "", ""
 		}
 		counts[ReasonHost{Reason: reason, Host: host}] += n
 	}
