@@ -119,6 +119,10 @@ test-manifests: build $(HELM) ## Test only what the chart renders, on a real API
 test-compose: ## Test docker compose: up, all promises, faults under load, each profile, down (some ten minutes)
 	VERSION=$(IMAGE_VERSION) deploy/docker/test
 
+.PHONY: test-cluster
+test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG; IMAGE_LOAD takes a docker archive of the images (10 minutes)
+	HELM='$(CURDIR)/$(HELM)' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
+
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)
 	deploy/tools/fuzz $(FUZZTIME) $(MODULES)

@@ -33,8 +33,9 @@ type Origin struct {
 	CIDRs []string
 }
 
-// RunOrigin runs an origin in a namespace, and returns when it serves.
-func RunOrigin(ctx context.Context, c *world.Cluster, namespace, image string) *Origin {
+// RunOrigin runs an origin in a namespace of a cluster with that domain, and
+// returns when it serves.
+func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image string) *Origin {
 	GinkgoHelper()
 	core := c.Client.CoreV1()
 	labels := map[string]string{"app": originName}
@@ -55,8 +56,8 @@ func RunOrigin(ctx context.Context, c *world.Cluster, namespace, image string) *
 		g.Expect(ready(*pod)).To(BeTrue(), state(*pod))
 	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "the origin's pod")
 	return &Origin{
-		// Fetchers look names up from the root first, then by the search list.
-		URL:     fmt.Sprintf("http://%s.%s.svc:8080", originName, namespace),
+		// In full: not every cluster says at once that there is no domain "svc".
+		URL:     fmt.Sprintf("http://%s.%s.svc.%s:8080", originName, namespace, domain),
 		Control: fmt.Sprintf("%s/%s:%s", namespace, originName, controlPort),
 		// The fetcher meets the Service's address, a network policy the pod's.
 		CIDRs: cidrs(append([]string{service.Spec.ClusterIP}, addresses(pod)...)),

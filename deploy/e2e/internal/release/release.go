@@ -46,7 +46,9 @@ func (r *Release) Install(ctx context.Context) {
 	GinkgoHelper()
 	values, err := json.Marshal(r.Values)
 	Expect(err).NotTo(HaveOccurred())
-	file := filepath.Join(GinkgoT().TempDir(), "values.json")
+	home := folder()
+	defer os.RemoveAll(home)
+	file := filepath.Join(home, "values.json")
 	Expect(os.WriteFile(file, values, 0o600)).To(Succeed())
 	r.helm(ctx, "upgrade", r.Name, r.Chart, "--install", "--values", file,
 		"--wait", "--wait-for-jobs", "--timeout", waits.String())
@@ -76,7 +78,9 @@ func (r *Release) helm(ctx context.Context, args ...string) {
 	//nolint:gosec // the program is of the person who runs the suite
 	cmd := exec.CommandContext(ctx, program, append(args, "--namespace", r.Namespace, "--kubeconfig", r.Cluster.Kubeconfig)...)
 	// Nothing of the person who runs the suite.
-	cmd.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir())
+	home := folder()
+	defer os.RemoveAll(home)
+	cmd.Env = append(os.Environ(), "HOME="+home)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = GinkgoWriter, &said
 	err := cmd.Run()
@@ -84,4 +88,12 @@ func (r *Release) helm(ctx context.Context, args ...string) {
 		err = errors.Join(fmt.Errorf("helm %s: %w", args[0], err), errors.New(said.String()))
 	}
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// folder makes one; GinkgoT cannot where a spec cleans up.
+func folder() string {
+	GinkgoHelper()
+	path, err := os.MkdirTemp("", "helm-")
+	Expect(err).NotTo(HaveOccurred())
+	return path
 }

@@ -22,21 +22,26 @@ const rootCA = "kube-root-ca.crt"
 // promises; served tells whether a URL has ever given a body.
 func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte) bool) *World {
 	GinkgoHelper()
-	w := &World{Cluster: c}
+	w := &World{Cluster: c, visited: served}
 	w.Namespace = c.Namespace(ctx)
 	DeferCleanup(w.clear)
 	var err error
 	w.History, err = history.Follow(ctx, c.Client.CoreV1().ConfigMaps(w.Namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(w.History.Stop)
-	DeferCleanup(func(ctx SpecContext) {
-		Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())
-		grammar, err := annotation.New(annotation.Defaults())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(promise.Checker{Grammar: grammar, Served: served}.Check(w.History.Lives())).To(BeEmpty(), "broken promises")
-		w.checkWords(ctx)
-	})
+	DeferCleanup(func(ctx SpecContext) { w.ShouldKeepPromises(ctx) })
 	return w
+}
+
+// ShouldKeepPromises holds all that happened so far in a world that is visited
+// against the promises.
+func (w *World) ShouldKeepPromises(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())
+	grammar, err := annotation.New(annotation.Defaults())
+	Expect(err).NotTo(HaveOccurred())
+	Expect(promise.Checker{Grammar: grammar, Served: w.visited}.Check(w.History.Lives())).To(BeEmpty(), "broken promises")
+	w.checkWords(ctx)
 }
 
 // clear removes what a namespace holds, and then the namespace, also where no

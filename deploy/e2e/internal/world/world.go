@@ -58,7 +58,9 @@ type World struct {
 	// History of all ConfigMaps in the namespace.
 	History *history.Recorder
 
-	options  Options
+	options Options
+	// visited tells what was served in a world that somebody else runs.
+	visited  func(url string, body []byte) bool
 	broker   string
 	origins  []*origin.Server
 	services map[string]*Service

@@ -1,0 +1,108 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// acceptanceTimeout bounds the suite of what users were promised.
+const acceptanceTimeout = 10 * time.Minute
+
+// chart and visitor are what the specs of the chart share: the release, and
+// ConfigMaps with their history.
+var (
+	chart   *release.Release
+	visitor *installation.Installation
+)
+
+var _ = Describe("The chart", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) {
+		chart = &release.Release{
+			Cluster: cluster, Name: "curl-me-that", Chart: fromRoot("deploy/chart"),
+			Namespace: namespace(ctx, "curl-me-that-chart-"),
+			Values: map[string]any{
+				"image":       map[string]any{"tag": version},
+				"annotations": map[string]any{"minRefresh": "2s"},
+				"fetcher":     map[string]any{"concurrency": 4, "egress": map[string]any{"allowCIDRs": origin.CIDRs}},
+			},
+		}
+		DeferCleanup(func(ctx SpecContext) { chart.Uninstall(ctx) })
+		visitor = installation.Open(ctx)
+		visitor.Create(ctx, "bystander", world.Holding("mydata", "nobody asked"))
+	})
+	AfterEach(func(ctx SpecContext) {
+		if !CurrentSpecReport().Failed() {
+			keepsPromises(ctx)
+		}
+	})
+
+	It("installs where pods must keep to the restricted standard", func(ctx SpecContext) {
+		chart.Install(ctx)
+		for component, n := range map[string]int{release.NATS: 1, release.Watcher: 2, release.Fetcher: 2, release.Writer: 2} {
+			chart.EventuallyRuns(ctx, component, n)
+		}
+		_, err := cluster.Client.CoreV1().Pods(chart.Namespace).Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "privileged"},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "any", Image: registry + "origin:" + version, SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+			}}},
+		}, metav1.CreateOptions{})
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "the standard is enforced: %v", err)
+	})
+
+	securesPods()
+
+	It("keeps what users were promised", func(ctx SpecContext) {
+		ctx2, cancel := context.WithTimeout(ctx, acceptanceTimeout)
+		defer cancel()
+		cmd := exec.CommandContext(ctx2, "go", "test", "-count=1", "-v", "../installed", "--ginkgo.no-color")
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig)
+		cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
+		Expect(cmd.Run()).To(Succeed(), "the suite in deploy/e2e/installed, whose report is above")
+	})
+
+	It("passes its own tests", func(ctx SpecContext) { chart.Test(ctx) })
+
+	livesThroughChange()
+	upgrades()
+	leaves()
+})
+
+// keepsPromises holds all that happened so far against the promises.
+func keepsPromises(ctx context.Context) {
+	GinkgoHelper()
+	visitor.ShouldKeepPromises(ctx)
+	for _, pod := range chart.Pods(ctx, "") {
+		if pod.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		text := chart.Log(ctx, pod, false)
+		for _, word := range []string{"panic:", "fatal error:", "DATA RACE", "Violation", "forbidden"} {
+			Expect(text).NotTo(ContainSubstring(word), "log of %s", pod.Name)
+		}
+		for _, status := range pod.Status.ContainerStatuses {
+			if ended := status.LastTerminationState.Terminated; ended != nil {
+				Expect(ended.Reason).NotTo(Equal("OOMKilled"), "%s", pod.Name)
+			}
+		}
+	}
+}
+
+// load makes a load that nothing has dealt with yet.
+func load(ctx context.Context, name string, n int) *installation.Load {
+	GinkgoHelper()
+	return visitor.Load(ctx, fmt.Sprintf("load-%s", name), n)
+}

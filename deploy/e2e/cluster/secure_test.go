@@ -1,0 +1,78 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// securesPods are specs of who can do what.
+func securesPods() {
+	It("gives fetchers no way into the cluster", func(ctx SpecContext) {
+		for _, component := range []string{release.Fetcher, release.NATS} {
+			for _, pod := range chart.Pods(ctx, component) {
+				for _, volume := range pod.Spec.Volumes {
+					if volume.Projected == nil {
+						continue
+					}
+					for _, source := range volume.Projected.Sources {
+						Expect(source.ServiceAccountToken).To(BeNil(), "volume %s of %s", volume.Name, pod.Name)
+					}
+				}
+				for _, container := range pod.Spec.Containers {
+					for _, mount := range container.VolumeMounts {
+						Expect(mount.MountPath).NotTo(HavePrefix("/var/run/secrets/kubernetes.io"), "mount of %s", pod.Name)
+					}
+				}
+			}
+		}
+	})
+
+	It("shows metrics of every service", func(ctx SpecContext) {
+		for _, component := range world.Services() {
+			for _, pod := range chart.Pods(ctx, component) {
+				Expect(chart.Metrics(ctx, pod)).To(ContainSubstring("\ncurlmethat_"+component+"_"), pod.Name)
+			}
+		}
+	})
+
+	It("pins the writer to what ConfigMaps ask for", func(ctx SpecContext) {
+		page := visitor.Page("/pinned").Says(ctx, "asked for")
+		cm := visitor.Create(ctx, "pinned", world.Asking("mydata="+page.URL()), world.Holding("other", "theirs"))
+		cm.EventuallyHasDataWithin(ctx, installation.Patience, "mydata", "asked for")
+		writer := as(ctx, release.Writer).CoreV1().ConfigMaps(visitor.Namespace)
+		for key, sentence := range map[string]string{"other": "sets no key that the annotation does not name", "new": "sets no key that the annotation does not name"} {
+			_, err := writer.Patch(ctx, cm.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:"stolen"}}`, key), metav1.PatchOptions{})
+			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "key %s: %v", key, err)
+			Expect(err).To(MatchError(ContainSubstring(sentence)))
+		}
+		Expect(apierrors.IsForbidden(writer.Delete(ctx, cm.Name, metav1.DeleteOptions{}))).To(BeTrue())
+		_, err := as(ctx, release.Writer).CoreV1().Secrets(chart.Namespace).List(ctx, metav1.ListOptions{})
+		Expect(apierrors.IsForbidden(err)).To(BeTrue())
+	})
+}
+
+// as returns a client with a token of a component's service account.
+func as(ctx context.Context, component string) kubernetes.Interface {
+	GinkgoHelper()
+	token, err := cluster.Client.CoreV1().ServiceAccounts(chart.Namespace).
+		CreateToken(ctx, chart.Object(component), &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	config := rest.AnonymousClientConfig(cluster.Config)
+	config.BearerToken = token.Status.Token
+	client, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	return client
+}

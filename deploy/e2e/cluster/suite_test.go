@@ -1,0 +1,106 @@
+// Package cluster_test installs curl-me-that in the cluster of KUBECONFIG and
+// holds it to its promises while pods come and go. What it needs in the
+// environment `make test-cluster` sets:
+//
+//	HELM                      the program
+//	CURLMETHAT_E2E_VERSION    tag of the images
+//	CURLMETHAT_E2E_NEXT       tag of the images to upgrade to
+//	CURLMETHAT_E2E_DOMAIN     domain of the cluster, if that is not cluster.local
+//
+// All nodes must have the images, or be able to pull them. Nothing that exists in
+// the cluster is touched, but while the suite runs, annotated ConfigMaps of others
+// are served, too.
+package cluster_test
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+func TestCluster(t *testing.T) { installation.Run(t, "Cluster") }
+
+// registry of the images, as in the values of the chart.
+const registry = "ghcr.io/kv8s/curl-me-that/"
+
+var (
+	cluster       *world.Cluster
+	origin        *release.Origin
+	version, next string
+	// shown are the namespaces of which a failed spec shows everything.
+	shown []string
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	version, next = needs("CURLMETHAT_E2E_VERSION"), needs("CURLMETHAT_E2E_NEXT")
+	var err error
+	cluster, err = world.OpenCluster(needs("KUBECONFIG"))
+	Expect(err).NotTo(HaveOccurred())
+	web := namespace(ctx, "curl-me-that-web-")
+	origin = release.RunOrigin(ctx, cluster, cmp.Or(os.Getenv("CURLMETHAT_E2E_DOMAIN"), "cluster.local"), web, registry+"origin:"+version)
+	// For package installation, and for the suite that it is in.
+	Expect(os.Setenv("CURLMETHAT_E2E_ORIGIN", origin.URL)).To(Succeed())
+	Expect(os.Setenv("CURLMETHAT_E2E_CONTROL", origin.Control)).To(Succeed())
+})
+
+var _ = AfterEach(func(ctx SpecContext) {
+	if CurrentSpecReport().Failed() {
+		release.Show(ctx, cluster.Client, shown...)
+	}
+})
+
+func needs(variable string) string {
+	GinkgoHelper()
+	value := os.Getenv(variable)
+	if value == "" {
+		Fail(variable + " is not set: run `make test-cluster`")
+	}
+	return value
+}
+
+// fromRoot is a path below the root of the repository.
+func fromRoot(path string) string {
+	GinkgoHelper()
+	path, err := filepath.Abs(filepath.Join("..", "..", "..", path))
+	Expect(err).NotTo(HaveOccurred())
+	return path
+}
+
+// namespace makes one in which pods must keep to the restricted standard, for as
+// long as the container or suite lasts.
+func namespace(ctx context.Context, prefix string) string {
+	GinkgoHelper()
+	created, err := cluster.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: prefix,
+		Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	shown = append(shown, created.Name)
+	DeferCleanup(func(ctx SpecContext) { remove(ctx, created.Name) })
+	return created.Name
+}
+
+// remove removes a namespace and waits until it is gone.
+func remove(ctx context.Context, name string) {
+	GinkgoHelper()
+	namespaces := cluster.Client.CoreV1().Namespaces()
+	if err := namespaces.Delete(ctx, name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	Eventually(ctx, func() bool {
+		_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}).Should(BeTrue(), "namespace %s is gone", name)
+}

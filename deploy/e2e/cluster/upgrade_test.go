@@ -1,0 +1,82 @@
+package cluster_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// gap is the longest that a user may wait for data during an upgrade.
+const gap = 30 * time.Second
+
+// upgrades is the spec of helm upgrade.
+func upgrades() {
+	It("upgrades under load without a gap", func(ctx SpecContext) {
+		nats := chart.Pods(ctx, release.NATS)[0]
+		traffic := visitor.Traffic(ctx, "upgraded")
+		Eventually(ctx, traffic.Done).Should(BeNumerically(">", 0))
+		chart.Values["image"] = map[string]any{"tag": next}
+		chart.Install(ctx)
+		for _, component := range world.Services() {
+			chart.EventuallyRuns(ctx, component, 2)
+			for _, pod := range chart.Pods(ctx, component) {
+				Expect(pod.Spec.Containers[0].Image).To(Equal(registry + component + ":" + next))
+			}
+		}
+		busy := traffic.Done()
+		Eventually(ctx, traffic.Done).Should(BeNumerically(">", busy), "the new pods work")
+		Expect(traffic.ShouldEnd(ctx)).To(BeNumerically("<", gap), "longest wait for data")
+		Expect(chart.Pods(ctx, release.NATS)[0].UID).To(Equal(nats.UID), "NATS need not restart for new services")
+	})
+}
+
+// leaves are specs of helm uninstall, and of what comes after.
+func leaves() {
+	It("leaves all data behind when it is uninstalled under load, and takes over without a write when it comes back", func(ctx SpecContext) {
+		settled := load(ctx, "settled", 20)
+		settled.ShouldEnd(ctx, recovery)
+		traffic := visitor.Traffic(ctx, "uninstalled")
+		Eventually(ctx, traffic.Done).Should(BeNumerically(">", 4))
+		chart.Uninstall(ctx)
+		Eventually(ctx, func() int { return len(chart.Pods(ctx, "")) }).WithTimeout(recovery).Should(BeZero(), "pods of the release")
+		cleared(ctx)
+		visitor.ShouldKeepPromises(ctx)
+		Expect(settled.Filled()).To(Equal(20))
+
+		chart.Install(ctx)
+		traffic.ShouldEnd(ctx)
+		settled.ShouldEnd(ctx, recovery)
+		for _, page := range settled.Pages {
+			Expect(page.Hits(ctx)).To(Equal(1), "what is there is not fetched again")
+		}
+	})
+}
+
+// cleared expects nothing of the release outside its namespace, whose name is in
+// all those names.
+func cleared(ctx context.Context) {
+	GinkgoHelper()
+	roles, err := cluster.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	bindings, err := cluster.Client.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	policies, err := cluster.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, o := range roles.Items {
+		names = append(names, o.Name)
+	}
+	for _, o := range bindings.Items {
+		names = append(names, o.Name)
+	}
+	for _, o := range policies.Items {
+		names = append(names, o.Name)
+	}
+	Expect(names).NotTo(ContainElement(ContainSubstring(chart.Namespace)))
+}

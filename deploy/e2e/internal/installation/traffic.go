@@ -1,0 +1,174 @@
+package installation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+const (
+	// users is how many work at a time.
+	users = 4
+	// pause between two ConfigMaps of a user.
+	pause = 300 * time.Millisecond
+	// slips: every so manieth ConfigMap has a slip in its annotation at first.
+	slips = 3
+	// endurance is how long a user waits for data, over whatever happens to the
+	// services meanwhile.
+	endurance = 6 * time.Minute
+)
+
+// Traffic is users at work, until it ends: each creates a ConfigMap, waits for
+// its data, asks for another page, waits again, and goes on with the next. Some
+// write an annotation that cannot be read, wait for the Event, and correct it.
+type Traffic struct {
+	installation *Installation
+	stop         func()
+	users        sync.WaitGroup
+	ended        chan struct{}
+
+	mu      sync.Mutex
+	done    map[string]outcome
+	slowest time.Duration
+}
+
+// outcome is what a ConfigMap has been through when its user is content.
+type outcome struct {
+	writes int
+	events []string
+}
+
+// Traffic begins; names of its ConfigMaps and pages begin with the given one.
+func (i *Installation) Traffic(ctx context.Context, name string) *Traffic {
+	GinkgoHelper()
+	stopped := make(chan struct{})
+	t := &Traffic{
+		installation: i, stop: sync.OnceFunc(func() { close(stopped) }),
+		ended: make(chan struct{}), done: map[string]outcome{},
+	}
+	for user := range users {
+		t.users.Go(func() {
+			defer GinkgoRecover()
+			t.work(ctx, stopped, fmt.Sprintf("%s-%d", name, user))
+		})
+	}
+	go func() {
+		defer close(t.ended)
+		t.users.Wait()
+	}()
+	DeferCleanup(func() {
+		t.stop()
+		<-t.ended
+	})
+	return t
+}
+
+// work is a user's.
+func (t *Traffic) work(ctx context.Context, stopped <-chan struct{}, user string) {
+	next := time.NewTicker(pause)
+	defer next.Stop()
+	for n := 0; ; n++ {
+		name := fmt.Sprintf("%s-%04d", user, n)
+		var o outcome
+		if n%slips == slips-1 {
+			o = t.slip(ctx, name)
+		} else {
+			o = t.edit(ctx, name)
+		}
+		t.mu.Lock()
+		t.done[name] = o
+		t.mu.Unlock()
+		select {
+		case <-stopped:
+			return
+		case <-next.C:
+		}
+	}
+}
+
+// edit asks for a page and then for another one.
+func (t *Traffic) edit(ctx context.Context, name string) outcome {
+	first, second := t.page(ctx, name, 1), t.page(ctx, name, 2)
+	since := time.Now()
+	cm := t.installation.Create(ctx, name, world.Asking(key+"="+first.URL()),
+		world.Holding("other", "theirs"), world.Labelled("app", "cool"))
+	t.await(ctx, cm, body(1), since)
+	since = time.Now()
+	cm.Ask(ctx, key+"="+second.URL())
+	t.await(ctx, cm, body(2), since)
+	return outcome{writes: 2}
+}
+
+// slip corrects an annotation that cannot be read.
+func (t *Traffic) slip(ctx context.Context, name string) outcome {
+	page := t.page(ctx, name, 1)
+	cm := t.installation.Create(ctx, name, world.Asking("not correct"))
+	cm.EventuallyTellsWithin(ctx, endurance, "InvalidAnnotation")
+	since := time.Now()
+	cm.Ask(ctx, key+"="+page.URL())
+	t.await(ctx, cm, body(1), since)
+	return outcome{writes: 1, events: []string{"InvalidAnnotation"}}
+}
+
+func (t *Traffic) page(ctx context.Context, name string, number int) *Page {
+	return t.installation.Page(fmt.Sprintf("/%s/%d", name, number)).Says(ctx, body(number))
+}
+
+// await waits for data, and remembers how long that took if it is the longest.
+func (t *Traffic) await(ctx context.Context, cm *world.ConfigMap, value string, since time.Time) {
+	cm.EventuallyHasDataWithin(ctx, endurance, key, value)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.slowest = max(t.slowest, time.Since(since))
+}
+
+// Done returns how many ConfigMaps are finished.
+func (t *Traffic) Done() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.done)
+}
+
+// ShouldEnd ends the traffic: every user must get what is still missing, each
+// ConfigMap must have been written exactly once for each change, and each Event
+// be told once. It returns the longest that anybody waited for data.
+func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
+	GinkgoHelper()
+	t.stop()
+	Eventually(ctx, t.ended).WithTimeout(endurance).Should(BeClosed(), "users who still wait for data")
+	i := t.installation
+	Consistently(ctx, t.rewritten).Should(BeEmpty(), "ConfigMaps that were not written once for each change")
+	Eventually(ctx, func() error { return i.History.CaughtUp(ctx) }).Should(Succeed())
+	Expect(t.rewritten()).To(BeEmpty(), "ConfigMaps that were not written once for each change")
+	told := map[string][]string{}
+	for _, e := range i.Events(ctx) {
+		told[e.Regarding.Name] = append(told[e.Regarding.Name], e.Reason)
+	}
+	for name, o := range t.done {
+		Expect(told[name]).To(ConsistOf(o.events), "Events of %s", name)
+	}
+	AddReportEntry("traffic", fmt.Sprintf("%d ConfigMaps; the longest wait for data took %s", t.Done(), t.slowest.Round(time.Millisecond)))
+	return t.slowest
+}
+
+// rewritten tells which ConfigMaps were written more or less often than they
+// should.
+func (t *Traffic) rewritten() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(t.done)) {
+		if n := t.installation.History.Writes(name); n != t.done[name].writes {
+			names = append(names, fmt.Sprintf("%s: %d writes in place of %d", name, n, t.done[name].writes))
+		}
+	}
+	return names
+}
