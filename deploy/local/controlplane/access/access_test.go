@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -50,6 +51,12 @@ func client(config *clientcmdapi.Config) kubernetes.Interface {
 	return c
 }
 
+// patch patches the sample.
+func patch(ctx context.Context, c kubernetes.Interface, change string) error {
+	_, err := c.CoreV1().ConfigMaps("default").Patch(ctx, "joke", types.MergePatchType, []byte(change), metav1.PatchOptions{})
+	return err
+}
+
 var _ = Describe("Access", func() {
 	It("is what the manifests of docker compose grant, and no more", func(ctx SpecContext) {
 		administrator, err := access.Load(kubeconfig, "")
@@ -60,12 +67,15 @@ var _ = Describe("Access", func() {
 		for range 2 { // what is there is brought up to date
 			applied, err := access.Apply(ctx, config, []string{manifests})
 			Expect(err).NotTo(HaveOccurred())
-			Expect(applied).To(ContainElements("Namespace/curl-me-that", "ServiceAccount/watcher", "ClusterRole/curl-me-that-writer", "ConfigMap/joke"))
+			Expect(applied).To(ContainElements(
+				"Namespace/curl-me-that", "ServiceAccount/curl-me-that-watcher", "ClusterRole/curl-me-that-writer",
+				"ValidatingAdmissionPolicyBinding/curl-me-that-writer", "ConfigMap/joke",
+			))
 		}
 
 		as := map[string]kubernetes.Interface{}
 		for _, name := range []string{"watcher", "writer"} {
-			own, err := access.Account(ctx, administrator, "curl-me-that", name)
+			own, err := access.Account(ctx, administrator, "curl-me-that", "curl-me-that-"+name)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(own.AuthInfos).To(HaveLen(1))
 			as[name] = client(own)
@@ -75,9 +85,11 @@ var _ = Describe("Access", func() {
 				_, err := c.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
 				return err
 			},
-			"patch ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
-				_, err := c.CoreV1().ConfigMaps("default").Patch(ctx, "joke", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
-				return err
+			"report in ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
+				return patch(ctx, c, `{"metadata":{"annotations":{"x-kv8s.io/curl-status":"{}"}}}`)
+			},
+			"change what nobody asks for": func(ctx context.Context, c kubernetes.Interface) error {
+				return patch(ctx, c, `{"data":{"other":"value"}}`)
 			},
 			"create ConfigMaps": func(ctx context.Context, c kubernetes.Interface) error {
 				_, err := c.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "forbidden"}}, metav1.CreateOptions{})
@@ -91,13 +103,14 @@ var _ = Describe("Access", func() {
 				return err
 			},
 		}
-		allowed := map[string][]string{"watcher": {"list ConfigMaps"}, "writer": {"patch ConfigMaps"}}
+		allowed := map[string][]string{"watcher": {"list ConfigMaps"}, "writer": {"report in ConfigMaps"}}
 		for name, c := range as {
 			for what, try := range tries {
 				if slices.Contains(allowed[name], what) {
 					Eventually(func() error { return try(ctx, c) }).Should(Succeed(), "%s: %s", name, what)
 				} else {
-					Expect(try(ctx, c)).To(MatchError(apierrors.IsForbidden, "forbidden"), "%s: %s", name, what)
+					// The policy is obeyed soon after it was applied, not at once.
+					Eventually(func() error { return try(ctx, c) }).WithTimeout(10*time.Second).Should(MatchError(apierrors.IsForbidden, "forbidden"), "%s: %s", name, what)
 				}
 			}
 		}
