@@ -66,10 +66,14 @@ func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%s takes no %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath())
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	cmd.SuggestionsMinimumDistance = 2 // edits, as by default where cobra itself suggests
+	if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		return usagef("%s has no command %q; did you mean %s?", cmd.CommandPath(), args[0], strings.Join(similar, " or "))
+	}
+	return usagef("%s takes no %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
 
 // environment sets flags from their twins for completion, which runs before

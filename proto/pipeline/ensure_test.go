@@ -2,10 +2,10 @@ package pipeline_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -47,7 +47,7 @@ var _ = Describe("Ensure", func() {
 
 	It("writes nothing when all is there", func(ctx SpecContext) {
 		s, js, first := ensured(ctx, pipeline.Topology{})
-		seen := apiCalls(s)
+		seen := apiCalls(s, js)
 		again, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(again).To(Equal(first))
@@ -70,7 +70,7 @@ var _ = Describe("Ensure", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(fetcher.CachedInfo().Config.MaxAckPending).To(Equal(7))
 
-		seen := apiCalls(s)
+		seen := apiCalls(s, js)
 		_, err = pipeline.Ensure(ctx, js, other)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(seen()).To(HaveEach(ContainSubstring(".INFO.")))
@@ -79,7 +79,7 @@ var _ = Describe("Ensure", func() {
 	It("leaves what exists as it is when told so, and creates what is missing", func(ctx SpecContext) {
 		s, js, _ := ensured(ctx, pipeline.Topology{})
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
-		seen := apiCalls(s)
+		seen := apiCalls(s, js)
 		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, FailureAge: time.Hour, MaxPending: 7}
 		_, err := pipeline.Ensure(ctx, js, other)
 		Expect(err).NotTo(HaveOccurred())
@@ -254,25 +254,28 @@ func stream(ctx context.Context, js jetstream.JetStream, name string) jetstream.
 
 // apiCalls watches the JetStream API from here on; the function it returns
 // lists the subjects of the calls that were made.
-func apiCalls(s *natstest.Server) func() []string {
+func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
 	GinkgoHelper()
 	nc, err := s.Connect()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(nc.Close)
-	var mu sync.Mutex
-	var subjects []string
-	_, err = nc.Subscribe("$JS.API.>", func(m *nats.Msg) {
-		mu.Lock()
-		defer mu.Unlock()
-		subjects = append(subjects, m.Subject)
-	})
+	sub, err := nc.SubscribeSync(">")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(nc.Flush()).To(Succeed())
+	var subjects []string
 	return func() []string {
 		GinkgoHelper()
-		Expect(nc.Flush()).To(Succeed())
-		mu.Lock()
-		defer mu.Unlock()
-		return subjects
+		const mark = "end.of.calls" // which comes behind all that js has sent
+		Expect(js.Conn().Publish(mark, nil)).To(Succeed())
+		for {
+			m, err := sub.NextMsg(10 * time.Second)
+			Expect(err).NotTo(HaveOccurred())
+			if m.Subject == mark {
+				return subjects
+			}
+			if strings.HasPrefix(m.Subject, "$JS.API.") {
+				subjects = append(subjects, m.Subject)
+			}
+		}
 	}
 }
