@@ -108,7 +108,7 @@ var _ = Describe("failures", func() {
 			{[]string{"failures", "--nonsense"}, 2, "unknown flag"},
 			{[]string{"failures", "nonsense"}, 2, "takes no"},
 			{[]string{"failures", "purg"}, 2, "did you mean purge?"},
-			{[]string{"failurs"}, 2, "did you mean failures?"},
+			{[]string{"replai"}, 2, "did you mean replay?"},
 			{[]string{"failures", "-n", "x", "-A"}, 2, "namespace"},
 		} {
 			r := w.run(ctx, c.args...)

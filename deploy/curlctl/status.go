@@ -131,15 +131,12 @@ func (c consumerState) cells(now time.Time) []show.Cell {
 
 func (s *session) readOverview(ctx context.Context) (overview, error) {
 	view := overview{Server: s.Where}
-	requests, err := s.JetStream.Stream(ctx, pipeline.Requests)
-	if err != nil {
-		return view, err
+	for _, err := range readable(s, s.Client.Wants(ctx, "", "")) {
+		if err != nil {
+			return view, err
+		}
+		view.Wants++
 	}
-	info, err := requests.Info(ctx, jetstream.WithSubjectFilter("curl.want.>"))
-	if err != nil {
-		return view, err
-	}
-	view.Wants = len(info.State.Subjects)
 	for t, err := range readable(s, s.Client.Timers(ctx, "", "")) {
 		if err != nil {
 			return view, err
