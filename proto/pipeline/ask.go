@@ -19,7 +19,8 @@ import (
 // PublishDue asks for a fetch now, in place of the key's pending timer, which
 // is cancelled by the same publish. A second one with the same id within two
 // minutes is dropped by the server and told as a duplicate. The error wraps
-// ErrSuperseded when the want that due belongs to has been replaced.
+// ErrSuperseded when the want that due belongs to has been replaced, and
+// ErrInFlight when that cannot be told yet.
 func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplicate bool, err error) {
 	key := KeyOf(due.GetWant())
 	data, err := proto.Marshal(due)
@@ -31,10 +32,9 @@ func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplic
 	inject(ctx, m.Header)
 	m.Header.Set(headerScheduleNext, "purge")
 	m.Header.Set(headerScheduler, key.Timer())
-	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests), jetstream.WithMsgID(id),
-		jetstream.WithMsgTTL(DueTTL), jetstream.WithExpectLastSequenceForSubject(due.GetWantSequence(), key.Want()))
+	ack, err := c.publishFor(ctx, m, key, due.GetWantSequence(), jetstream.WithMsgID(id), jetstream.WithMsgTTL(DueTTL))
 	if err != nil {
-		return false, fmt.Errorf("publish due of %s: %w", key, sentinel(err))
+		return false, fmt.Errorf("publish due of %s: %w", key, err)
 	}
 	return ack.Duplicate, nil
 }

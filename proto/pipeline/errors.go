@@ -11,8 +11,13 @@ var (
 	// ErrSuperseded tells that a compare-and-set was refused: the subject no
 	// longer holds the expected message.
 	ErrSuperseded = errors.New("subject holds another message than expected")
-	// ErrNoMessage tells that a subject holds no message.
+	// ErrNoMessage tells that a subject holds no message. In a cluster the
+	// replica that was asked may only not know of it yet.
 	ErrNoMessage = errors.New("subject holds no message")
+	// ErrInFlight tells that a compare-and-set was refused because of another
+	// publish whose outcome is open. It says nothing about what the subject
+	// holds: the same may succeed in a moment.
+	ErrInFlight = errors.New("another publish to the subject is in flight")
 	// ErrSubject tells that a subject is not one of this protocol.
 	ErrSubject = errors.New("subject is not one of the pipeline")
 	// ErrMalformed tells that a message cannot be decoded.
@@ -37,8 +42,8 @@ func Unreadable(err error) bool {
 const (
 	// codeWrongLastSequence is the answer to a failed expectation.
 	codeWrongLastSequence jetstream.ErrorCode = 10071
-	// codeWrongLastSequenceConstant is the same, from a replicated stream
-	// whose expectation failed against a message still in flight.
+	// codeWrongLastSequenceConstant is the answer of a replicated stream that
+	// cannot check the expectation yet, as a publish before it is in flight.
 	codeWrongLastSequenceConstant jetstream.ErrorCode = 10164
 	// codeStoreFailed wraps "maximum bytes exceeded" and friends.
 	codeStoreFailed jetstream.ErrorCode = 10077

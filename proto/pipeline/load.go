@@ -71,7 +71,7 @@ func (c *Client) load(ctx context.Context, filter string, headersOnly bool, each
 		MemoryStorage:     true,
 		Replicas:          1,
 	}
-	consumer, err := c.js.CreateOrUpdatePushConsumer(ctx, Requests, config)
+	consumer, err := c.reader(ctx, config)
 	if err != nil {
 		return fail(err)
 	}
@@ -89,6 +89,8 @@ func (c *Client) load(ctx context.Context, filter string, headersOnly bool, each
 		return fail(err)
 	}
 	l.watch(ctx, func() (*jetstream.ConsumerInfo, error) {
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
 		again, err := c.js.CreateOrUpdatePushConsumer(ctx, Requests, config)
 		if err != nil {
 			return nil, err
@@ -103,6 +105,24 @@ func (c *Client) load(ctx context.Context, filter string, headersOnly bool, each
 	}
 	return nil
 }
+
+// reader creates the consumer that is read through. A cluster places it on one
+// server, for a while also on one that is gone; from that no answer comes, and
+// the next try most likely lands on another.
+func (c *Client) reader(ctx context.Context, config jetstream.ConsumerConfig) (jetstream.PushConsumer, error) {
+	for patience := answerTimeout / 2; ; patience = min(2*patience, readerTimeout) {
+		limited, cancel := context.WithTimeout(ctx, patience)
+		consumer, err := c.js.CreateOrUpdatePushConsumer(limited, Requests, config)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return consumer, err
+		}
+	}
+}
+
+// readerTimeout is the longest that is waited for one consumer to be created:
+// in a large stream its server has to look for what it will deliver.
+const readerTimeout = 4 * answerTimeout
 
 // quiet is how long nothing must come before the server is asked whether
 // anything will.

@@ -93,19 +93,14 @@ func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (se
 // readBack returns what took the place of the message with the sequence last,
 // if that can be read. A replica that does not know of it yet is asked again.
 func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.Want, seq uint64, ok bool) {
-	for wait := 10 * time.Millisecond; ; wait *= 2 {
+	for wait := askFirst; ; wait *= 2 {
 		have, seq, err := c.LastWant(ctx, key)
 		if err == nil && seq > last {
 			return have, seq, true
 		}
 		behind := err == nil || last == 0 && errors.Is(err, ErrNoMessage)
-		if !behind || wait > 100*time.Millisecond {
+		if !behind || wait > askMax || !rest(ctx, wait) {
 			return nil, 0, false
-		}
-		select {
-		case <-ctx.Done():
-			return nil, 0, false
-		case <-time.After(wait):
 		}
 	}
 }
@@ -131,7 +126,8 @@ func (c *Client) replaceWant(ctx context.Context, key Key, data []byte, last uin
 // PublishTimer sets the one timer of a key: at the given time the server
 // publishes due on the key's due subject. It fires a few milliseconds late,
 // and never sooner than 250 ms after it was set. The error wraps ErrSuperseded
-// when the want that due belongs to has been replaced.
+// when the want that due belongs to has been replaced, and ErrInFlight when
+// that cannot be told yet.
 func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) error {
 	key := KeyOf(due.GetWant())
 	data, err := proto.Marshal(due)
@@ -144,12 +140,46 @@ func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) er
 	m.Header.Set(headerSchedule, "@at "+at.UTC().Format(time.RFC3339Nano))
 	m.Header.Set(headerScheduleTarget, key.Due())
 	m.Header.Set(headerScheduleTTL, DueTTL.String())
-	_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
-		jetstream.WithExpectLastSequenceForSubject(due.GetWantSequence(), key.Want()))
-	if err != nil {
-		return fmt.Errorf("publish timer of %s: %w", key, sentinel(err))
+	if _, err = c.publishFor(ctx, m, key, due.GetWantSequence()); err != nil {
+		return fmt.Errorf("publish timer of %s: %w", key, err)
 	}
 	return nil
+}
+
+// publishFor publishes m if the want of the key still has a sequence. The
+// server does not say while another publish with such a condition is in flight,
+// which after a change of the leader may be one of ours without its answer; so
+// it is asked again.
+func (c *Client) publishFor(ctx context.Context, m *nats.Msg, key Key, want uint64, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	opts = append(opts, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequenceForSubject(want, key.Want()))
+	for wait := askFirst; ; wait *= 2 {
+		ack, err := c.js.PublishMsg(ctx, m, opts...)
+		switch {
+		case err == nil:
+			return ack, nil
+		case !hasCode(err, codeWrongLastSequenceConstant):
+			return nil, sentinel(err)
+		case wait > askMax || !rest(ctx, wait):
+			return nil, fmt.Errorf("%w (%w)", ErrInFlight, err)
+		}
+	}
+}
+
+const (
+	// askFirst and askMax bound the pauses before a server is asked again that
+	// does not know yet.
+	askFirst = 10 * time.Millisecond
+	askMax   = 100 * time.Millisecond
+)
+
+// rest waits, and tells whether ctx is not done.
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // PublishResult hands an outcome to the writer. A second one for the same

@@ -13,6 +13,11 @@ import (
 // a replica of the stream knows of.
 const lag = time.Second
 
+// lookups is how often a want must not be found until it counts as gone. That
+// happens when a stream is purged, and leads to nothing: a replica that lags
+// answers the same, and then it would be lost.
+const lookups = 3
+
 // confirm reads the want that a due belongs to, and tells if there is nothing
 // to be done for it.
 func (e *Engine) confirm(ctx context.Context, t *trigger) end {
@@ -21,6 +26,8 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) end {
 	}
 	want, sequence, err := e.lastWant(ctx, t.key)
 	switch {
+	case errors.Is(err, pipeline.ErrNoMessage) && t.deliveries < lookups:
+		return end{outcome: postponed, wait: lag}
 	case errors.Is(err, pipeline.ErrNoMessage):
 		return end{outcome: superseded}
 	case errors.Is(err, pipeline.ErrMalformed):
@@ -43,12 +50,14 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) end {
 	return end{}
 }
 
-// current tells whether the want of a trigger is still the last one.
+// current tells whether the want of a trigger is still the last one, as far as
+// the replica knows that answers. Only a later message proves that it is not:
+// a replica that lags may not even have the message that is in work.
 func (e *Engine) current(ctx context.Context, t *trigger) error {
 	_, sequence, err := e.lastWant(ctx, t.key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage):
-		return pipeline.ErrSuperseded
+		return nil
 	case err != nil && !errors.Is(err, pipeline.ErrMalformed):
 		return err
 	case sequence > t.wantSequence:

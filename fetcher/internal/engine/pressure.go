@@ -38,8 +38,11 @@ func (p *pressure) feel(stream string, err error, now time.Time) {
 		return
 	}
 	text := "the broker does not answer; keeping what is in work until it does"
-	if errors.Is(err, pipeline.ErrFull) {
+	switch {
+	case errors.Is(err, pipeline.ErrFull):
 		text = "the stream is full; keeping what is in work until there is room"
+	case errors.Is(err, pipeline.ErrInFlight):
+		text = "the broker has another publish in flight; keeping what is in work until that has ended"
 	}
 	p.log.Warn().Err(err).Str("stream", stream).Msg(text)
 }

@@ -209,6 +209,14 @@ var _ = Describe("A good answer", func() {
 		Entry("without", func(*v1.Want) {}),
 	)
 
+	It("reaches the writer even if a replica does not know yet that the key is wanted", func() {
+		w.replicaLags()
+		w.publish(w.want(serve(says("hello there")).URL))
+		w.fetcher().step()
+		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo("hello there"))
+		Eventually(w.pending).Should(BeZero())
+	})
+
 	It("for a key that is no longer wanted is dropped", func() {
 		o := serve(func(rw http.ResponseWriter, r *http.Request) {
 			defer GinkgoRecover()

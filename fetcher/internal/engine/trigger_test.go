@@ -119,10 +119,23 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 
-		It("for a key that nobody knows is acknowledged", func() {
+		It("for a key that nobody knows is acknowledged in the end", func() {
 			stranger := w.want(o.URL, func(w *v1.Want) { w.Name = "stranger" })
 			w.fire(&v1.Due{Want: stranger, WantSequence: sequence})
+			for range 3 {
+				Expect(w.pending()).To(BeEquivalentTo(1))
+				nothingHappens()
+			}
+			Eventually(w.pending).Should(BeZero())
+		})
+
+		It("for a want that a replica does not know yet comes back until it does", func() {
+			w.fire(&v1.Due{Want: want, WantSequence: sequence})
+			catchUp := w.replicaLags()
 			nothingHappens()
+			catchUp()
+			f.step()
+			Expect(w.result().GetContent()).NotTo(BeNil())
 			Eventually(w.pending).Should(BeZero())
 		})
 

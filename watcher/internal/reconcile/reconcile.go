@@ -257,5 +257,6 @@ func (r *Reconciler) overwrite(ctx context.Context, key pipeline.Key, last uint6
 		r.Index.Drop(key)
 		last = at
 	}
-	return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
+	// Not superseded: nothing came in between that would explain it.
+	return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrInFlight)
 }

@@ -1,0 +1,38 @@
+package engine_test
+
+import (
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// replicaLags lets what is read of the stream be answered as by a replica that
+// has none of it yet, until it catches up.
+func (w *world) replicaLags() (catchUp func()) {
+	GinkgoHelper()
+	w.answersReads(false)
+	sub, err := w.js.Conn().Subscribe("$JS.API.DIRECT.GET."+pipeline.Requests+".>", func(m *nats.Msg) {
+		defer GinkgoRecover()
+		Expect(m.RespondMsg(&nats.Msg{Header: nats.Header{"Status": {"404"}, "Description": {"Message Not Found"}}})).To(Succeed())
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.js.Conn().Flush()).To(Succeed())
+	return func() {
+		GinkgoHelper()
+		Expect(sub.Unsubscribe()).To(Succeed())
+		w.answersReads(true)
+	}
+}
+
+// answersReads says whether the server itself answers.
+func (w *world) answersReads(yes bool) {
+	GinkgoHelper()
+	stream, err := w.js.Stream(w.ctx, pipeline.Requests)
+	Expect(err).NotTo(HaveOccurred())
+	config := stream.CachedInfo().Config
+	config.AllowDirect = yes
+	_, err = w.js.UpdateStream(w.ctx, config)
+	Expect(err).NotTo(HaveOccurred())
+}
