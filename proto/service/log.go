@@ -43,6 +43,7 @@ func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
 	default:
 		return zerolog.Nop(), fmt.Errorf("--log-format: %q is not one of json, console, auto", o.Format)
 	}
+	w = discreet{w}
 	log := zerolog.New(w).Level(level).With().Timestamp()
 	if name != "" {
 		log = log.Str("service", name)

@@ -76,6 +76,9 @@ func (w *World) checkWords(ctx context.Context) {
 	}
 	for _, s := range w.all {
 		Expect(s.Log.Matching(origin.ServerText)).To(BeEmpty(), "log of %s", s.Name)
+		for _, line := range s.Log.Matching("127.0.0.1") { // the broker's was named by who started it
+			Expect(strings.ReplaceAll(line, w.broker, "")).NotTo(ContainSubstring("127.0.0.1"), "log of %s", s.Name)
+		}
 		for _, word := range []string{"panic:", "fatal error:", "DATA RACE", "goroutine "} {
 			Expect(s.Log.Matching(word)).To(BeEmpty(), "log of %s", s.Name)
 		}
