@@ -2,10 +2,12 @@ package manifests_test
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,21 +20,13 @@ import (
 
 var _ = Describe("The bundled NATS", func() {
 	It("starts by its configuration with the keys that the Job makes, and knows whom they belong to", func(ctx SpecContext) {
-		dir, options := configured(ctx, "default")
+		dir, options := configured(ctx, rendered["default"], "curl-me-that-nats-0")
 		Expect(options.MaxPayload).To(BeEquivalentTo(2 << 20))
 		Expect(options.SyncAlways).To(BeFalse())
 		Expect(options.Nkeys).To(HaveLen(8))
 
-		options.Host, options.Port, options.HTTPPort = "127.0.0.1", server.RANDOM_PORT, server.RANDOM_PORT
-		options.NoSigs, options.NoLog = true, true
-		broker, err := server.NewServer(options)
-		Expect(err).NotTo(HaveOccurred())
-		go broker.Start()
-		DeferCleanup(func() { broker.Shutdown(); broker.WaitForShutdown() })
-		Expect(broker.ReadyForConnections(10 * time.Second)).To(BeTrue())
-
-		url := strings.Replace(broker.ClientURL(), "127.0.0.1", "localhost", 1)
-		_, err = nats.Connect(url, nats.RootCAs(filepath.Join(dir, "identities", "ca.crt")))
+		url := clientURL(start(options))
+		_, err := nats.Connect(url, nats.RootCAs(filepath.Join(dir, "identities", "ca.crt")))
 		Expect(err).To(MatchError(nats.ErrAuthorization))
 		for _, service := range []string{"watcher", "fetcher", "writer", "setup", "viewer"} {
 			key, err := nats.NkeyOptionFromSeed(filepath.Join(dir, "identities", service+".nk"))
@@ -44,7 +38,7 @@ var _ = Describe("The bundled NATS", func() {
 	})
 
 	It("of three servers writes to the disk at once, and they know each other by names that are in the certificate", func(ctx SpecContext) {
-		_, options := configured(ctx, "ha")
+		_, options := configured(ctx, rendered["ha"], "curl-me-that-nats-0")
 		Expect(options.SyncAlways).To(BeTrue())
 		Expect(options.Cluster.Name).To(Equal("curl-me-that-nats"))
 		Expect(options.Routes).To(HaveLen(3))
@@ -57,24 +51,94 @@ var _ = Describe("The bundled NATS", func() {
 			Expect(certificate.VerifyHostname(name)).To(Succeed())
 		}
 	})
+
+	It("of three servers has room for three replicas of each stream on the smallest disks", func(ctx SpecContext) {
+		objects := template(ctx, filepath.Join(chart, "ci", "ha-values.yaml"), "--set", "nats.bundled.storage.size=6Gi")
+		dir, brokers := clustered(ctx, objects)
+		args := []string{
+			"setup", "--replicas", "3", "--server", clientURL(brokers[0]),
+			"--nkey", filepath.Join(dir, "identities", "setup.nk"), "--ca", filepath.Join(dir, "identities", "ca.crt"),
+		}
+		Eventually(ctx, func() string { // the first tries may come before there is a leader
+			said, err := exec.CommandContext(ctx, filepath.Join(bin(), "curlctl"), args...).CombinedOutput()
+			if err != nil {
+				return string(said)
+			}
+			return "done"
+		}).WithTimeout(time.Minute).Should(Equal("done"))
+	})
 })
 
+// clientURL is where a server is reached by a name that is in its certificate.
+func clientURL(broker *server.Server) string {
+	return strings.Replace(broker.ClientURL(), "127.0.0.1", "localhost", 1)
+}
+
+// clustered runs the three servers of a rendered chart, on this host, and
+// returns them with the folder of their keys.
+func clustered(ctx context.Context, objects []object) (dir string, brokers []*server.Server) {
+	GinkgoHelper()
+	dir, first := configured(ctx, objects, "curl-me-that-nats-0")
+	ports, routes := make([]int, len(first.Routes)), make([]string, len(first.Routes))
+	for i := range ports {
+		ports[i] = freePort()
+		routes[i] = "nats://localhost:" + strconv.Itoa(ports[i])
+	}
+	for i, port := range ports {
+		GinkgoT().Setenv("SERVER_NAME", "curl-me-that-nats-"+strconv.Itoa(i))
+		options, err := server.ProcessConfigFile(filepath.Join(dir, "nats.conf"))
+		Expect(err).NotTo(HaveOccurred())
+		options.StoreDir = GinkgoT().TempDir()
+		options.Cluster.Host, options.Cluster.Port = "127.0.0.1", port
+		options.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+		brokers = append(brokers, start(options))
+	}
+	return dir, brokers
+}
+
+// freePort returns a port that nobody listens on: the servers have to know each
+// other's before they start.
+func freePort() int {
+	GinkgoHelper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	Expect(err).NotTo(HaveOccurred())
+	number, err := strconv.Atoi(port)
+	Expect(err).NotTo(HaveOccurred())
+	return number
+}
+
+// start runs a server on ports of its own until the end of the spec.
+func start(options *server.Options) *server.Server {
+	GinkgoHelper()
+	options.Host, options.Port, options.HTTPPort = "127.0.0.1", server.RANDOM_PORT, server.RANDOM_PORT
+	options.NoSigs, options.NoLog = true, true
+	broker, err := server.NewServer(options)
+	Expect(err).NotTo(HaveOccurred())
+	go broker.Start()
+	DeferCleanup(func() { broker.Shutdown(); broker.WaitForShutdown() })
+	Expect(broker.ReadyForConnections(10 * time.Second)).To(BeTrue())
+	return broker
+}
+
 // configured lays out what a pod of NATS has in /etc/nats, with keys as the Job
-// makes them, and returns the folder and what the server reads there.
-func configured(ctx context.Context, name string) (string, *server.Options) {
+// makes them, and returns the folder and what the server of a name reads there.
+func configured(ctx context.Context, objects []object, name string) (string, *server.Options) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
-	job := slices.IndexFunc(rendered[name], func(o object) bool {
+	job := slices.IndexFunc(objects, func(o object) bool {
 		return o.GetKind() == "Job" && strings.Contains(o.GetName(), "-identities-")
 	})
 	Expect(job).To(BeNumerically(">=", 0))
-	args := podTemplates(rendered[name][job : job+1])["Job/"+rendered[name][job].GetName()].Spec.Containers[0].Args
+	args := podTemplates(objects[job : job+1])["Job/"+objects[job].GetName()].Spec.Containers[0].Args
 	hosts := args[slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-host=") })]
 	said, err := exec.CommandContext(ctx, filepath.Join(bin(), "curlctl"), "identities", "--out", filepath.Join(dir, "identities"), hosts).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", said)
 
 	here := strings.NewReplacer("/etc/nats", dir, "/data", filepath.Join(dir, "data"))
-	for _, o := range rendered[name] {
+	for _, o := range objects {
 		if o.GetKind() != "ConfigMap" || o.GetName() != "curl-me-that-nats" {
 			continue
 		}
@@ -82,7 +146,7 @@ func configured(ctx context.Context, name string) (string, *server.Options) {
 			Expect(os.WriteFile(filepath.Join(dir, file), []byte(here.Replace(text)), 0o600)).To(Succeed())
 		}
 	}
-	GinkgoT().Setenv("SERVER_NAME", "curl-me-that-nats-0")
+	GinkgoT().Setenv("SERVER_NAME", name)
 	options, err := server.ProcessConfigFile(filepath.Join(dir, "nats.conf"))
 	Expect(err).NotTo(HaveOccurred())
 	return dir, options
