@@ -28,12 +28,18 @@ func TestLogHidesAddresses(t *testing.T) {
 	}{
 		{"connection", "read tcp (address)->(address): connection reset by peer", broken},
 		{"IPv6", "dial tcp (address): connection refused", six},
-		{"in a URL", `Get "https://(address)/api": dial tcp (address): connection refused`,
-			&url.Error{Op: "Get", URL: "https://[fd00::1]:443/api", Err: six}},
-		{"resolver", "lookup api.example on (address): no such host",
-			&net.DNSError{Err: "no such host", Name: "api.example", Server: "10.96.0.10:53"}},
-		{"certificate", "certificate is valid for (address), not (address)",
-			errors.New("certificate is valid for 10.0.0.1, not 10.0.0.2")},
+		{
+			"in a URL", `Get "https://(address)/api": dial tcp (address): connection refused`,
+			&url.Error{Op: "Get", URL: "https://[fd00::1]:443/api", Err: six},
+		},
+		{
+			"resolver", "lookup api.example on (address): no such host",
+			&net.DNSError{Err: "no such host", Name: "api.example", Server: "10.96.0.10:53"},
+		},
+		{
+			"certificate", "certificate is valid for (address), not (address)",
+			errors.New("certificate is valid for 10.0.0.1, not 10.0.0.2"),
+		},
 		{"no address", "version 1.36.3 of [1 2] at 18:35:42", errors.New("version 1.36.3 of [1 2] at 18:35:42")},
 	} {
 		t.Run(c.name, func(t *testing.T) {

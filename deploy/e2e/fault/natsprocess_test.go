@@ -22,6 +22,15 @@ import (
 const (
 	brokerAddress = "FAULT_BROKER_ADDRESS"
 	brokerStore   = "FAULT_BROKER_STORE"
+	// brokerName is the name of one of several servers, brokerRoute where it
+	// listens to the others, and brokerRoutes where they all do. Such a server
+	// writes to the disk before it acknowledges, as deploy/nats/cluster.conf has
+	// it.
+	brokerName   = "FAULT_BROKER_NAME"
+	brokerRoute  = "FAULT_BROKER_ROUTE"
+	brokerRoutes = "FAULT_BROKER_ROUTES"
+	// brokerMonitor is where one of several servers tells about itself.
+	brokerMonitor = "FAULT_BROKER_MONITOR"
 )
 
 func TestMain(m *testing.M) {
@@ -37,17 +46,21 @@ func TestMain(m *testing.M) {
 
 // serveBroker runs a NATS server until SIGTERM.
 func serveBroker(address, store string) error {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
+	o := &server.Options{ServerName: "broker", JetStream: true, StoreDir: store, NoSigs: true, NoLog: true}
+	if err := listenAt(address, &o.Host, &o.Port); err != nil {
 		return err
 	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return err
+	if route := os.Getenv(brokerRoute); route != "" {
+		o.ServerName, o.SyncAlways, o.Cluster.Name = os.Getenv(brokerName), true, "broker"
+		if err := listenAt(route, &o.Cluster.Host, &o.Cluster.Port); err != nil {
+			return err
+		}
+		if err := listenAt(os.Getenv(brokerMonitor), &o.HTTPHost, &o.HTTPPort); err != nil {
+			return err
+		}
+		o.Routes = server.RoutesFromStr(os.Getenv(brokerRoutes))
 	}
-	s, err := server.NewServer(&server.Options{
-		ServerName: "broker", Host: host, Port: number, JetStream: true, StoreDir: store, NoSigs: true, NoLog: true,
-	})
+	s, err := server.NewServer(o)
 	if err != nil {
 		return err
 	}
@@ -60,15 +73,26 @@ func serveBroker(address, store string) error {
 	return nil
 }
 
+// listenAt reads where to listen.
+func listenAt(address string, host *string, port *int) error {
+	h, p, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	*host = h
+	*port, err = strconv.Atoi(p)
+	return err
+}
+
 // runBroker runs a NATS server as a process until the end of the spec.
-func runBroker() (url string, p *process.Process) {
+func runBroker(variables ...string) (url string, p *process.Process) {
 	GinkgoHelper()
 	program, err := os.Executable()
 	Expect(err).NotTo(HaveOccurred())
 	address := env.FreeAddress()
 	p, err = process.Start(process.Program{
 		Name: "broker", Path: program,
-		Env: []string{brokerAddress + "=" + address, brokerStore + "=" + GinkgoT().TempDir()},
+		Env: append(variables, brokerAddress+"="+address, brokerStore+"="+GinkgoT().TempDir()),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {

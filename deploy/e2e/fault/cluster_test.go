@@ -1,0 +1,178 @@
+package fault_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// brokers are the servers of a cluster by name, and streams on all of them.
+type brokers struct {
+	servers  map[string]*process.Process
+	urls     []string
+	monitors []string
+}
+
+// runCluster runs three servers, each as a process, until the end of the spec.
+func runCluster(ctx context.Context) *brokers {
+	GinkgoHelper()
+	b := &brokers{servers: map[string]*process.Process{}}
+	var routes []string
+	for range 3 {
+		routes = append(routes, env.FreeAddress())
+	}
+	all := brokerRoutes + "=nats://" + strings.Join(routes, ",nats://")
+	for i, route := range routes {
+		name := fmt.Sprintf("broker-%d", i)
+		monitor := env.FreeAddress()
+		url, p := runBroker(brokerName+"="+name, brokerRoute+"="+route, all, brokerMonitor+"="+monitor)
+		b.servers[name], b.urls, b.monitors = p, append(b.urls, url), append(b.monitors, monitor)
+	}
+	js := b.connect()
+	Eventually(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: len(b.urls)})
+		return err
+	}).WithTimeout(30 * time.Second).Should(Succeed())
+	return b
+}
+
+// connect opens a connection until the end of the spec.
+func (b *brokers) connect() jetstream.JetStream {
+	GinkgoHelper()
+	nc, err := nats.Connect(b.all(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	Expect(err).NotTo(HaveOccurred())
+	return js
+}
+
+// all are the addresses as the services take them.
+func (b *brokers) all() string { return strings.Join(b.urls, ",") }
+
+// kill ends the server with a role as kill -9 does.
+func (b *brokers) kill(ctx context.Context, js jetstream.JetStream, is role) {
+	GinkgoHelper()
+	Expect(b.servers[is(ctx, b, js)].Kill()).To(Succeed())
+}
+
+// role returns the name of the server that has it.
+type role func(ctx context.Context, b *brokers, js jetstream.JetStream) string
+
+// streamLeader orders the requests.
+func streamLeader(ctx context.Context, _ *brokers, js jetstream.JetStream) string {
+	GinkgoHelper()
+	return requests(ctx, js).Leader
+}
+
+// consumerLeader hands the requests to the fetchers.
+func consumerLeader(ctx context.Context, _ *brokers, js jetstream.JetStream) string {
+	GinkgoHelper()
+	c, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	Expect(err).NotTo(HaveOccurred())
+	return c.CachedInfo().Cluster.Leader
+}
+
+// follower keeps a copy of the requests, and leads neither of both.
+func follower(ctx context.Context, b *brokers, js jetstream.JetStream) string {
+	GinkgoHelper()
+	handing := consumerLeader(ctx, b, js)
+	for _, replica := range requests(ctx, js).Replicas {
+		if replica.Name != handing {
+			return replica.Name
+		}
+	}
+	Fail("no server only follows")
+	return ""
+}
+
+// metaLeader places streams and consumers.
+func metaLeader(ctx context.Context, b *brokers, _ jetstream.JetStream) string {
+	GinkgoHelper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.monitors[0]+"/jsz", http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	answer, err := http.DefaultClient.Do(r)
+	Expect(err).NotTo(HaveOccurred())
+	defer answer.Body.Close()
+	var said server.JSInfo
+	Expect(json.NewDecoder(answer.Body).Decode(&said)).To(Succeed())
+	return said.Meta.Leader
+}
+
+func requests(ctx context.Context, js jetstream.JetStream) *jetstream.ClusterInfo {
+	GinkgoHelper()
+	s, err := js.Stream(ctx, pipeline.Requests)
+	Expect(err).NotTo(HaveOccurred())
+	return s.CachedInfo().Cluster
+}
+
+var _ = Describe("One of three brokers", func() {
+	// A message whose acknowledgement was lost is fetched again after
+	// shortAckWait, and once more while the others elect a leader.
+	const gets = 4
+
+	DescribeTable("may be killed by kill -9: every want is fetched, and nothing written twice",
+		func(ctx SpecContext, before int, is role) {
+			b := runCluster(ctx)
+			w := env.World(ctx, world.Options{Broker: b.all(), AckWait: shortAckWait})
+			for range 2 { // a server of its own for each, most likely
+				w.Launch(ctx, world.Fetcher).EventuallyReady(ctx)
+			}
+			var load *world.Load
+			if before == 0 {
+				b.kill(ctx, w.JetStream, is)
+				load = w.Begin(ctx, 100)
+			} else {
+				load = w.Begin(ctx, 100)
+				load.EventuallyFills(ctx, before)
+				b.kill(ctx, w.JetStream, is)
+			}
+			load.EventuallyEnds(ctx, 40*time.Second)
+			Expect(load.MostHits()).To(BeNumerically("<=", gets), "GETs of one page")
+		},
+		Entry("that orders the requests, before they come", 0, role(streamLeader)),
+		Entry("that orders the requests", 30, role(streamLeader)),
+		Entry("that hands them out", 30, role(consumerLeader)),
+		Entry("that places streams and consumers", 30, role(metaLeader)),
+		Entry("that only follows", 30, role(follower)),
+	)
+
+	It("may be killed: what is wanted can be read from the others", func(ctx SpecContext) {
+		b := runCluster(ctx)
+		js := b.connect()
+		c := pipeline.NewClient(js)
+		key := pipeline.Key{Namespace: "default", Name: "cm", Key: "key"}
+		_, err := c.PublishWant(ctx, &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid", Url: "https://a.example"}, 0)
+		Expect(err).NotTo(HaveOccurred())
+		b.kill(ctx, js, follower)
+		var readers sync.WaitGroup
+		defer readers.Wait()
+		for range 12 { // each may be given to the server that is gone
+			readers.Go(func() {
+				defer GinkgoRecover()
+				ctx, cancel := context.WithTimeout(ctx, 25*time.Second)
+				defer cancel()
+				found := 0
+				Expect(c.LoadWants(ctx, func(pipeline.Entry) error { found++; return nil })).To(Succeed())
+				Expect(found).To(Equal(1))
+			})
+		}
+	})
+})
