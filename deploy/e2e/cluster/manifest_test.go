@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -10,11 +9,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
@@ -41,7 +38,7 @@ var _ = Describe("install.yaml", func() {
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "there is a namespace %s already: the cluster is not fresh", manifestNamespace)
 		client, err := manifest.NewClient(cluster.Config)
 		Expect(err).NotTo(HaveOccurred())
-		objects := decode("deploy/kubernetes/install.yaml")
+		objects := admitOrigin(decode("deploy/kubernetes/install.yaml"))
 		shown = append(shown, manifestNamespace)
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(client.Delete(ctx, "", objects)).To(Succeed())
@@ -52,7 +49,6 @@ var _ = Describe("install.yaml", func() {
 
 		since := time.Now()
 		Expect(client.Apply(ctx, "", objects)).To(Succeed())
-		admitOrigin(ctx)
 		invalid := apply(ctx, i, decode("deploy/samples/config-map-invalid.yaml")[0])
 		valid := apply(ctx, i, decode("deploy/samples/config-map-valid.yaml")[0], sampleURL, joke.URL())
 		valid.EventuallyHasDataWithin(ctx, 3*time.Minute, "joke", "A ConfigMap walks into a bar.")
@@ -83,30 +79,37 @@ func apply(ctx context.Context, i *installation.Installation, sample *unstructur
 }
 
 // admitOrigin opens the fetchers of install.yaml to the origin, which has a
-// private address, as an operator would.
-func admitOrigin(ctx context.Context) {
+// private address, as an operator would. They must not see the sample before:
+// an address that is denied is not tried again soon.
+func admitOrigin(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	GinkgoHelper()
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
-		"containers": []any{map[string]any{
-			"name": "fetcher",
-			"env":  []any{map[string]any{"name": "CURLMETHAT_ALLOW_CIDR", "value": strings.Join(origin.CIDRs, ",")}},
-		}},
-	}}}})
-	Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.Client.AppsV1().Deployments(manifestNamespace).
-		Patch(ctx, manifestFetcher, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	peers := []networkingv1.NetworkPolicyPeer{}
+	admitted := false
+	peers := []any{}
 	for _, cidr := range origin.CIDRs {
-		peers = append(peers, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr}})
+		peers = append(peers, map[string]any{"ipBlock": map[string]any{"cidr": cidr}})
 	}
-	_, err = cluster.Client.NetworkingV1().NetworkPolicies(manifestNamespace).Create(ctx, &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "origin"},
-		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/component": "fetcher"}},
-			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
-			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: peers}},
+	for _, o := range objects {
+		if o.GetKind() != "Deployment" || o.GetName() != manifestFetcher {
+			continue
+		}
+		containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		Expect(err).NotTo(HaveOccurred())
+		fetcher, is := containers[0].(map[string]any)
+		Expect(is).To(BeTrue())
+		env, _, err := unstructured.NestedSlice(fetcher, "env")
+		Expect(err).NotTo(HaveOccurred())
+		fetcher["env"] = append(env, map[string]any{"name": "CURLMETHAT_ALLOW_CIDR", "value": strings.Join(origin.CIDRs, ",")})
+		Expect(unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")).To(Succeed())
+		admitted = true
+	}
+	Expect(admitted).To(BeTrue(), "install.yaml has a Deployment %s", manifestFetcher)
+	return append(objects, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+		"metadata": map[string]any{"name": "origin", "namespace": manifestNamespace},
+		"spec": map[string]any{
+			"podSelector": map[string]any{"matchLabels": map[string]any{"app.kubernetes.io/component": "fetcher"}},
+			"policyTypes": []any{"Egress"},
+			"egress":      []any{map[string]any{"to": peers}},
 		},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	}})
 }
