@@ -109,9 +109,7 @@ var _ = Describe("An operator's mistake", func() {
 		}
 	})
 
-	It("to run it twice on the same data is answered with one sentence", Pending, func(ctx SpecContext) {
-		// Nothing locks the folder when the cluster is given: two brokers write
-		// the same streams.
+	It("to run it twice on the same data is answered with one sentence", func(ctx SpecContext) {
 		data := GinkgoT().TempDir()
 		environment := []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}
 		first := run(allInOne, environment, "--data-dir="+data, "--namespaces=curl-me-that-e2e-none")

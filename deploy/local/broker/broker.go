@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 )
 
 // MaxPayload is the largest message, in bytes: a body of 1,000,000 bytes and
@@ -20,7 +24,7 @@ const MaxPayload = 2 << 20
 
 // Options say how to run the server.
 type Options struct {
-	// Dir holds the streams; they survive a restart.
+	// Dir holds the streams; they survive a restart. It is created when needed.
 	Dir string
 	// Listen is a TCP address for other programs such as the nats command;
 	// empty: none, only the process itself can connect.
@@ -29,13 +33,48 @@ type Options struct {
 	Log zerolog.Logger
 }
 
+// ErrInUse says that another broker runs in the same folder.
+var ErrInUse = errors.New("already in use")
+
 // Broker is a running server.
-type Broker struct{ server *server.Server }
+type Broker struct {
+	server *server.Server
+	lock   *filelock.Lock
+}
 
 const readyTimeout = 10 * time.Second
 
-// Start runs a server and returns when it takes connections.
+// Start runs a server and returns when it takes connections. The error wraps
+// ErrInUse when another one runs in the same folder: two would write over each
+// other's streams.
 func Start(o Options) (*Broker, error) {
+	lock, err := own(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := run(o)
+	if err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	return &Broker{server: s, lock: lock}, nil
+}
+
+// own creates the folder and keeps other brokers out of it.
+func own(dir string) (*filelock.Lock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start NATS in %s: %w", dir, err)
+	}
+	lock, err := filelock.Try(filepath.Join(dir, "lock"))
+	if errors.Is(err, filelock.ErrLocked) {
+		return nil, fmt.Errorf("%w: another NATS runs in %s; stop it or choose another folder", ErrInUse, dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start NATS in %s: %w", dir, err)
+	}
+	return lock, nil
+}
+
+func run(o Options) (*server.Server, error) {
 	options := &server.Options{
 		ServerName: "curl-me-that",
 		JetStream:  true,
@@ -61,7 +100,7 @@ func Start(o Options) (*Broker, error) {
 		}
 		return nil, fmt.Errorf("start NATS in %s: not ready after %s", o.Dir, readyTimeout)
 	}
-	return &Broker{server: s}, nil
+	return s, nil
 }
 
 // listen sets the TCP address, after a try: the server itself would only log
@@ -107,6 +146,9 @@ func (b *Broker) Stop(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
+		if err := b.lock.Unlock(); err != nil && !errors.Is(err, os.ErrClosed) { // it may be stopped twice
+			return fmt.Errorf("stop NATS: %w", err)
+		}
 		return nil
 	case <-ctx.Done():
 		return errors.New("stop NATS: it takes too long")

@@ -52,6 +52,15 @@ var _ = Describe("the embedded broker", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
+	It("shares its folder with no other", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		first := start(broker.Options{Dir: dir})
+		_, err := broker.Start(broker.Options{Dir: dir, Log: zerolog.New(GinkgoWriter)})
+		Expect(err).To(And(MatchError(broker.ErrInUse), MatchError(ContainSubstring(dir))))
+		Expect(first.Stop(ctx)).To(Succeed())
+		start(broker.Options{Dir: dir})
+	})
+
 	It("takes messages with a body of 1,000,000 bytes from other programs", func(ctx SpecContext) {
 		b := start(broker.Options{Dir: GinkgoT().TempDir(), Listen: "127.0.0.1:0"})
 		js := connect(b.URL())

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/internal/filelock"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 )
 
 // home is the folder of one control plane:

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/internal/filelock"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 )
 
 // Builder builds the binaries from source, once per version, into a folder of

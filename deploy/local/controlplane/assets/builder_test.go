@@ -11,7 +11,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/internal/filelock"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 )
 
 // The build that succeeds takes minutes; the runs of the other suites are its test.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane/internal/filelock"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 )
 
 func TestTheSecondHolderIsRefusedUntilTheFirstUnlocks(t *testing.T) {
