@@ -2,7 +2,6 @@ package curlctl_test
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,21 +26,7 @@ var _ = Describe("Identities in Secrets", func() {
 		namespace, kubeconfig string
 	)
 	BeforeEach(func(ctx SpecContext) {
-		if os.Getenv("KUBECONFIG") == "" {
-			Skip("KUBECONFIG is not set: `make test-unit` starts an API server when there is none")
-		}
-		var err error
-		config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-		Expect(err).NotTo(HaveOccurred())
-		web, err := rest.HTTPClientFor(config)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
-		client, err = kubernetes.NewForConfigAndClient(config, web)
-		Expect(err).NotTo(HaveOccurred())
-		created, err := client.CoreV1().Namespaces().Create(ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curlctl-"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		namespace = created.Name
+		client, config, namespace = inCluster(ctx)
 		kubeconfig = account(ctx, client, config, namespace)
 	})
 

@@ -20,6 +20,26 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
+// inCluster makes a namespace, and tells how to reach the API server. Without
+// one the spec is skipped.
+func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.Config, namespace string) {
+	GinkgoHelper()
+	if os.Getenv("KUBECONFIG") == "" {
+		Skip("KUBECONFIG is not set: `make test-unit` starts an API server when there is none")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	Expect(err).NotTo(HaveOccurred())
+	web, err := rest.HTTPClientFor(config)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
+	client, err = kubernetes.NewForConfigAndClient(config, web)
+	Expect(err).NotTo(HaveOccurred())
+	created, err := client.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curlctl-"}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return client, config, created.Name
+}
+
 var _ = Describe("A ConfigMap", func() {
 	var (
 		w         *world
@@ -27,20 +47,7 @@ var _ = Describe("A ConfigMap", func() {
 		namespace string
 	)
 	BeforeEach(func(ctx SpecContext) {
-		if os.Getenv("KUBECONFIG") == "" {
-			Skip("KUBECONFIG is not set: `make test-unit` starts an API server when there is none")
-		}
-		config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-		Expect(err).NotTo(HaveOccurred())
-		web, err := rest.HTTPClientFor(config)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
-		client, err = kubernetes.NewForConfigAndClient(config, web)
-		Expect(err).NotTo(HaveOccurred())
-		created, err := client.CoreV1().Namespaces().Create(ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curlctl-"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		namespace = created.Name
+		client, _, namespace = inCluster(ctx)
 		w = newWorld(ctx)
 	})
 

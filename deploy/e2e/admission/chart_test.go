@@ -3,8 +3,6 @@ package admission_test
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -16,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
@@ -45,19 +43,9 @@ func render(ctx context.Context, namespace string, templates []string, set ...st
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	Expect(err).NotTo(HaveOccurred(), said.String())
-	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096)
-	for {
-		o := &unstructured.Unstructured{}
-		err := decoder.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		Expect(err).NotTo(HaveOccurred())
-		if len(o.Object) > 0 {
-			objects = append(objects, o)
-		}
-	}
+	objects, err := manifest.Decode(out)
+	Expect(err).NotTo(HaveOccurred())
+	return objects
 }
 
 // install creates objects for as long as the spec lasts.

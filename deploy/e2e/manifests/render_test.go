@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 )
 
 // installed names the objects of install.yaml.
@@ -69,19 +69,9 @@ func template(ctx context.Context, file string, args ...string) []object {
 
 func parse(text []byte) []object {
 	GinkgoHelper()
-	var objects []object
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-	for {
-		o := &unstructured.Unstructured{}
-		err := decoder.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		Expect(err).NotTo(HaveOccurred())
-		if len(o.Object) > 0 {
-			objects = append(objects, o)
-		}
-	}
+	objects, err := manifest.Decode(text)
+	Expect(err).NotTo(HaveOccurred())
+	return objects
 }
 
 // podTemplates returns the pods that objects make, by the name of the object.
