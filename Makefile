@@ -162,7 +162,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	$(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-metrics verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, modules, imports, chart, format, lint
+verify: verify-proto verify-metrics verify-docs verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, pages, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
@@ -173,6 +173,14 @@ verify-proto: $(BUF) $(PROTOC_GEN_GO)
 .PHONY: verify-metrics
 verify-metrics:
 	@$(METRICS_PAGE) | diff -u deploy/METRICS.md - || { echo 'deploy/METRICS.md is stale: make generate' >&2; exit 1; }
+
+.PHONY: verify-docs
+verify-docs: ## Check that the files, headings, symbols and specs exist that any page names
+	@go run ./deploy/local/cmd/verify-docs
+
+.PHONY: verify-words
+verify-words: ## Check that Go files use no word of deploy/tools/retired-words
+	@go run ./deploy/local/cmd/verify-docs --words deploy/tools/retired-words
 
 .PHONY: verify-modules
 verify-modules:

@@ -1,0 +1,69 @@
+package docs_test
+
+import (
+	"os"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/local/internal/docs"
+)
+
+var _ = Describe("The check of words", func() {
+	const list = `
+# words of the old design
+letters? -> dead letter
+  except dead[ -]letters?
+notice -> condition
+  in watcher/old.go
+  in third
+`
+	words := func(files map[string]string) []string {
+		GinkgoHelper()
+		t, names := tree(files)
+		problems, err := docs.Words(t, names, []byte(list))
+		Expect(err).NotTo(HaveOccurred())
+		return texts(problems)
+	}
+
+	It("finds a planted word, with its line and what to say instead", func() {
+		Expect(words(map[string]string{"watcher/a.go": "package a\n\n// A Letter is kept.\n"})).To(
+			ConsistOf(`watcher/a.go:3: the word "Letter" is retired: dead letter`))
+	})
+
+	It("finds it beside its exception", func() {
+		Expect(words(map[string]string{"watcher/a.go": "// a dead letter is a letter"})).To(HaveLen(1))
+	})
+
+	It("accepts exceptions, parts of words, and files that may use the word", func() {
+		Expect(words(map[string]string{
+			"watcher/a.go":    "// A dead letter has capital_letters and noticed.",
+			"watcher/old.go":  "// a notice",
+			"third/deep/b.go": "// a notice",
+		})).To(BeEmpty())
+	})
+
+	It("leaves out specs, generated code and everything that is not Go", func() {
+		Expect(words(map[string]string{"a_test.go": "// letter", "a.pb.go": "// letter", "a.md": "letter"})).To(BeEmpty())
+	})
+
+	DescribeTable("refuses a list that cannot be read",
+		func(list, problem string) {
+			t, names := tree(nil)
+			_, err := docs.Words(t, names, []byte(list))
+			Expect(err).To(MatchError(problem))
+		},
+		Entry("a line without arrow", "letter", `line 1 of the list of words: "letter" has no arrow`),
+		Entry("an exception of nothing", "# a\n  in b.go", `line 2 of the list of words: exception "b.go" belongs to no word`),
+		Entry("an exception of another kind", "a -> b\n  on c", `line 2 of the list of words: "on" is neither except nor in`),
+	)
+
+	It("finds each word of the repository's own list", func() {
+		list, err := os.ReadFile("../../../tools/retired-words")
+		Expect(err).NotTo(HaveOccurred())
+		t, names := tree(map[string]string{"fetcher/a.go": "package lane\n"})
+		problems, err := docs.Words(t, names, list)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(problems).To(HaveLen(1))
+	})
+})
