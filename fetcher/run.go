@@ -63,7 +63,7 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	rt.Started()
 	group.Go(func() error {
 		defer stop()
-		return pipeline.Consume(ctx, rt.JetStream, consumption, handler.Handle)
+		return pipeline.ConsumeMessages(ctx, rt.JetStream, consumption, handler.Handle)
 	})
 	return group.Wait()
 }

@@ -55,7 +55,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	})
 	group.Go(func() error {
 		defer drained()
-		return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
+		return pipeline.ConsumeMessages(ctx, rt.JetStream, pipeline.ConsumeOptions{
 			Stream:      pipeline.Results,
 			Consumer:    pipeline.WriterConsumer,
 			Concurrency: messages,

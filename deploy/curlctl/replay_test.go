@@ -54,7 +54,7 @@ var _ = Describe("replay", func() {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = pipeline.Consume(ctx, w.js, pipeline.ConsumeOptions{
+			_ = pipeline.ConsumeMessages(ctx, w.js, pipeline.ConsumeOptions{
 				Stream: pipeline.Results, Consumer: pipeline.WriterConsumer, Concurrency: 8,
 			}, func(_ context.Context, m jetstream.Msg) {
 				if kind, key, err := pipeline.ParseSubject(m.Subject()); err == nil && kind == pipeline.KindContent {

@@ -88,22 +88,22 @@ type Next int
 
 // What becomes of a key after a failed attempt.
 const (
-	// Retry: set a timer with back-off.
-	Retry Next = iota + 1
-	// GiveUp: keep a dead letter and wait for the next refresh or recheck.
-	GiveUp
+	// NextRetry: set a timer with back-off.
+	NextRetry Next = iota + 1
+	// NextGiveUp: keep a dead letter and wait for the next refresh or recheck.
+	NextGiveUp
 )
 
 // Decide returns what becomes of a key after its attempts-th failed attempt,
 // of at most limit in a row.
 func Decide(c v1.FailureClass, statusCode int, attempts, limit uint32) Next {
 	if attempts >= limit {
-		return GiveUp
+		return NextGiveUp
 	}
 	if classOf(c).retry || c == v1.FailureClass_FAILURE_CLASS_BAD_STATUS && retryStatus(statusCode) {
-		return Retry
+		return NextRetry
 	}
-	return GiveUp
+	return NextGiveUp
 }
 
 // retryStatus tells whether a status asks for, or promises from, another

@@ -68,20 +68,20 @@ func TestDecide(t *testing.T) {
 		v1.FailureClass_FAILURE_CLASS_TIMEOUT:        true,
 	}
 	for n, name := range v1.FailureClass_name {
-		class, want := v1.FailureClass(n), pipeline.GiveUp
+		class, want := v1.FailureClass(n), pipeline.NextGiveUp
 		if retried[class] {
-			want = pipeline.Retry
+			want = pipeline.NextRetry
 		}
 		if got := pipeline.Decide(class, 0, 1, 3); got != want {
 			t.Errorf("Decide(%s, 0, 1, 3) = %d, want %d", name, got, want)
 		}
 		for _, attempts := range []uint32{3, 4} {
-			if got := pipeline.Decide(class, 503, attempts, 3); got != pipeline.GiveUp {
+			if got := pipeline.Decide(class, 503, attempts, 3); got != pipeline.NextGiveUp {
 				t.Errorf("Decide(%s, 503, %d, 3) = %d, want GiveUp", name, attempts, got)
 			}
 		}
 	}
-	if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0, 0, 0); got != pipeline.GiveUp {
+	if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0, 0, 0); got != pipeline.NextGiveUp {
 		t.Errorf("a limit of 0 attempts allows another: %d", got)
 	}
 }
@@ -89,18 +89,18 @@ func TestDecide(t *testing.T) {
 func TestDecideByStatus(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]pipeline.Next{
-		0: pipeline.GiveUp, 201: pipeline.GiveUp, 204: pipeline.GiveUp, 301: pipeline.GiveUp,
-		400: pipeline.GiveUp, 401: pipeline.GiveUp, 403: pipeline.GiveUp, 404: pipeline.GiveUp, 410: pipeline.GiveUp,
-		408: pipeline.Retry, 425: pipeline.Retry, 429: pipeline.Retry,
-		500: pipeline.Retry, 502: pipeline.Retry, 503: pipeline.Retry, 504: pipeline.Retry, 520: pipeline.Retry, 599: pipeline.Retry,
-		501: pipeline.GiveUp, 505: pipeline.GiveUp, 600: pipeline.GiveUp, -1: pipeline.GiveUp,
+		0: pipeline.NextGiveUp, 201: pipeline.NextGiveUp, 204: pipeline.NextGiveUp, 301: pipeline.NextGiveUp,
+		400: pipeline.NextGiveUp, 401: pipeline.NextGiveUp, 403: pipeline.NextGiveUp, 404: pipeline.NextGiveUp, 410: pipeline.NextGiveUp,
+		408: pipeline.NextRetry, 425: pipeline.NextRetry, 429: pipeline.NextRetry,
+		500: pipeline.NextRetry, 502: pipeline.NextRetry, 503: pipeline.NextRetry, 504: pipeline.NextRetry, 520: pipeline.NextRetry, 599: pipeline.NextRetry,
+		501: pipeline.NextGiveUp, 505: pipeline.NextGiveUp, 600: pipeline.NextGiveUp, -1: pipeline.NextGiveUp,
 	} {
 		if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, status, 1, 3); got != want {
 			t.Errorf("Decide(BAD_STATUS, %d, 1, 3) = %d, want %d", status, got, want)
 		}
 	}
 	// A status counts for nothing in other classes.
-	if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, 503, 1, 3); got != pipeline.GiveUp {
+	if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, 503, 1, 3); got != pipeline.NextGiveUp {
 		t.Errorf("Decide(BODY_TOO_LARGE, 503, 1, 3) = %d, want GiveUp", got)
 	}
 }

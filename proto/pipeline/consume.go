@@ -8,7 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ConsumeOptions say how Consume takes messages from a durable consumer.
+// ConsumeOptions say how Consume takes messages from a durable consumer, and
+// how it handles them.
 type ConsumeOptions struct {
 	// Stream and Consumer to read from. They need not exist yet.
 	Stream, Consumer string
@@ -22,6 +23,21 @@ type ConsumeOptions struct {
 	// State, if set, is told of each change between reading (nil) and not
 	// reading (why), once. It is called from one goroutine at a time.
 	State func(err error)
+	// InProgressEvery is how often the server hears that a message is still in
+	// work; 0: a third of AckWait.
+	InProgressEvery time.Duration
+	// MaxUnended is how many handlings of one message may begin without an end
+	// (the process crashed, or the handler panicked) before the message is
+	// poison; 0: 5.
+	MaxUnended uint64
+	// Poison is called in place of the handler for a message that is poison. It
+	// must not try the same work again. Nil: the message becomes a dead letter.
+	Poison Handler
+	// Observe, if set, is called with what became of each message, after the
+	// server was asked for that. It may be called from many goroutines.
+	Observe func(*Delivery, Disposition)
+	// Now is the clock of dead letters; nil: time.Now.
+	Now func() time.Time
 
 	// heartbeat is how often the server shows that it is there; 0: 5 s.
 	heartbeat time.Duration
@@ -33,7 +49,10 @@ const (
 	reopenMax        = 2 * time.Second
 )
 
-// Consume reads messages and calls handle for each in a goroutine of its own
+// ConsumeMessages is Consume for a handler that acknowledges by itself. It goes
+// away with its last caller.
+//
+// It reads messages and calls handle for each in a goroutine of its own
 // until ctx is done. It waits for the consumer to exist and comes back to it
 // when it was deleted, or the stream or the whole server was.
 //
@@ -41,7 +60,7 @@ const (
 // server at once, waits for the calls of handle that run, and returns nil.
 // The context of handle is not cancelled by that; handle bounds itself. What
 // was given back counts as delivered once more.
-func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle func(context.Context, jetstream.Msg)) error {
+func ConsumeMessages(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle func(context.Context, jetstream.Msg)) error {
 	if o.Concurrency < 1 {
 		return fmt.Errorf("read consumer %s: concurrency is %d, at least 1 is needed", o.Consumer, o.Concurrency)
 	}

@@ -25,7 +25,7 @@ var _ = Describe("Consume", func() {
 		js := connect(broker(natstest.Options{}))
 		o := fetcher
 		o.Concurrency = 0
-		Expect(pipeline.Consume(ctx, js, o, nil)).To(MatchError(ContainSubstring("concurrency")))
+		Expect(pipeline.ConsumeMessages(ctx, js, o, nil)).To(MatchError(ContainSubstring("concurrency")))
 	})
 
 	It("waits for the consumer to exist, and says so once", func(ctx SpecContext) {
@@ -276,7 +276,7 @@ func consumeWith(ctx context.Context, js jetstream.JetStream, o pipeline.Consume
 	go func() {
 		defer GinkgoRecover()
 		defer close(c.done)
-		Expect(pipeline.Consume(ctx, js, o, func(ctx context.Context, m jetstream.Msg) {
+		Expect(pipeline.ConsumeMessages(ctx, js, o, func(ctx context.Context, m jetstream.Msg) {
 			c.mu.Lock()
 			c.began = append(c.began, m.Subject())
 			c.mu.Unlock()

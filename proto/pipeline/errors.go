@@ -30,6 +30,11 @@ var (
 	// ErrIncompatible tells that a stream or consumer exists with a
 	// configuration that the server will not change to the one needed.
 	ErrIncompatible = errors.New("incompatible configuration")
+	// ErrPoison means that a message was handled again and again, and no
+	// handling came to an end.
+	ErrPoison = errors.New("message was handled again and again without an end")
+	// ErrPanic means that the handler of a message panicked.
+	ErrPanic = errors.New("handler panicked")
 )
 
 // Unreadable tells whether an error is about one stored message only, so that

@@ -18,7 +18,7 @@ func (e *Engine) failed(ctx context.Context, t *trigger, f failure) end {
 	if f.RetryAfter > 0 && (f.StatusCode == http.StatusTooManyRequests || f.StatusCode == http.StatusServiceUnavailable) {
 		e.deps.Limiter.SlowDown(authority(t.want.GetUrl()), e.deps.Now().Add(f.RetryAfter))
 	}
-	if pipeline.Decide(f.Class, f.StatusCode, t.attempts+1, e.cfg.MaxAttempts) == pipeline.Retry {
+	if pipeline.Decide(f.Class, f.StatusCode, t.attempts+1, e.cfg.MaxAttempts) == pipeline.NextRetry {
 		return e.retry(ctx, t, f)
 	}
 	return e.giveUp(ctx, t, f)

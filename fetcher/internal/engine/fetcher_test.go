@@ -99,7 +99,7 @@ func (f *fetcher) run() (stop func()) {
 	go func() {
 		defer close(ended)
 		defer GinkgoRecover()
-		Expect(pipeline.Consume(ctx, f.js, pipeline.ConsumeOptions{
+		Expect(pipeline.ConsumeMessages(ctx, f.js, pipeline.ConsumeOptions{
 			Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: f.limits.Slots,
 		}, f.Handle)).To(Succeed())
 	}()

@@ -1,0 +1,103 @@
+package pipeline
+
+import (
+	"errors"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// maxDeadLetterPayload bounds what a dead letter keeps of a message, and of the
+// want in it, in bytes. What a message claims to want may be anything.
+const maxDeadLetterPayload = 64 << 10
+
+// ClassError gives an error a failure class other than Malformed.
+type ClassError struct {
+	// Class of the failure.
+	Class v1.FailureClass
+	// Err says what went wrong.
+	Err error
+}
+
+// Error returns what went wrong.
+func (e *ClassError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what went wrong.
+func (e *ClassError) Unwrap() error { return e.Err }
+
+// FailureClass returns the failure class under which a message is kept that
+// cannot be handled because of err.
+func FailureClass(err error) v1.FailureClass {
+	switch classed, ok := errors.AsType[*ClassError](err); {
+	case ok:
+		return classed.Class
+	case errors.Is(err, ErrPoison):
+		return v1.FailureClass_FAILURE_CLASS_POISON
+	}
+	return v1.FailureClass_FAILURE_CLASS_MALFORMED
+}
+
+// deadLetter returns what is kept of a message that cannot be handled, and the
+// key that it names.
+func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
+	kind, key, err := ParseSubject(d.Subject())
+	if err != nil {
+		key = Key{}
+	}
+	at := timestamppb.New(now)
+	letter := &v1.DeadLetter{
+		Failure:      &v1.Failure{Class: FailureClass(why), Attempts: 1, FirstFailedAt: at, GaveUp: true},
+		Sequence:     d.Sequence(),
+		LastFailedAt: at,
+		Subject:      d.Subject(),
+		Payload:      d.Data()[:min(len(d.Data()), maxDeadLetterPayload)],
+		Traceparent:  Traceparent(d.span),
+	}
+	want, sequence := wantIn(kind, key, d.Data())
+	if want == nil {
+		return key, letter
+	}
+	want.Status = ""
+	if proto.Size(want) > maxDeadLetterPayload {
+		return key, letter
+	}
+	letter.Want, letter.Failure.Host = want, namedHost(want.GetUrl())
+	if sequence > 0 {
+		letter.Sequence = sequence
+	}
+	return key, letter
+}
+
+// wantIn returns the want in a message, as far as it can be read, and the
+// sequence of the trigger if the message is the result of another one.
+func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64) {
+	switch kind {
+	case KindWant:
+		want, _ = DecodeWant(key, data)
+	case KindDue:
+		due, _ := DecodeDue(key, data)
+		want = due.GetWant()
+	case KindContent, KindFailure, KindRemoved:
+		result, _ := DecodeResult(key, data)
+		want, sequence = result.GetWant(), result.GetSequence()
+	}
+	return want, sequence
+}
+
+// namedHost returns the host of a URL as it stands in subjects: without port,
+// and HiddenHost for an address.
+func namedHost(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return HiddenHost
+	}
+	return u.Hostname()
+}

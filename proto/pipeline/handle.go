@@ -1,0 +1,176 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// defaultMaxUnended is how many handlings of a message may begin without an
+// end.
+const defaultMaxUnended = 5
+
+// Consume reads messages and calls handle for each in a goroutine of its own
+// until ctx is done. It waits for the consumer to exist and comes back to it
+// when it was deleted, or the stream or the whole server was.
+//
+// It is the one place that acknowledges. While a message is in work, the server
+// hears so. The message is then acknowledged, given back for another delivery,
+// or kept as a dead letter, as the disposition of the handler says; also when
+// that comes after ctx is done. A handler that panics gives its message back.
+//
+// When ctx is done Consume stops reading, gives what was not begun back to the
+// server at once, waits until all that was begun has a disposition, and returns
+// nil. The context of handle is not cancelled by that; handle bounds itself.
+func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle Handler) error {
+	c := NewConsumer(js, o, handle)
+	return ConsumeMessages(ctx, js, c.options, func(handleCtx context.Context, m jetstream.Msg) {
+		c.handle(handleCtx, newDelivery(m, ctx.Done()))
+	})
+}
+
+// Consumer handles messages as Consume does, for who has a message in hand.
+type Consumer struct {
+	client  *Client
+	options ConsumeOptions
+	next    Handler
+}
+
+// NewConsumer returns what Consume calls for each message.
+func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Consumer {
+	if o.InProgressEvery == 0 {
+		o.InProgressEvery = AckWait / 3
+	}
+	if o.MaxUnended == 0 {
+		o.MaxUnended = defaultMaxUnended
+	}
+	if o.Poison == nil {
+		o.Poison = func(context.Context, *Delivery) Disposition { return DeadLetter(ErrPoison) }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Consumer{client: NewClient(js), options: o, next: handle}
+}
+
+// Handle handles one message and returns what became of it.
+func (c *Consumer) Handle(ctx context.Context, m jetstream.Msg) Disposition {
+	return c.handle(ctx, newDelivery(m, ctx.Done()))
+}
+
+func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
+	alive := keepAlive(d, c.options.InProgressEvery)
+	disposition := c.decide(ctx, d)
+	if disposition.action == actionDeadLetter {
+		disposition = c.keep(ctx, d, disposition)
+	}
+	alive.end()
+	c.acknowledge(d, disposition)
+	if c.options.Observe != nil {
+		c.options.Observe(d, disposition)
+	}
+	return disposition
+}
+
+// decide calls the handler and waits for its disposition.
+func (c *Consumer) decide(ctx context.Context, d *Delivery) (disposition Disposition) {
+	handle := c.next
+	if d.Number() > c.options.MaxUnended {
+		handle = c.options.Poison
+	}
+	disposition = call(ctx, d, handle)
+	if disposition.action == actionDefer {
+		disposition = <-d.resolved
+	}
+	return disposition
+}
+
+// call runs a handler. One that panics must not end the process, and with it
+// the handling of all other messages.
+func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposition) {
+	defer func() {
+		if value := recover(); value != nil {
+			disposition = Disposition{action: actionRetry, err: &panicked{value: value, stack: debug.Stack()}}
+		}
+	}()
+	return handle(ctx, d)
+}
+
+// keep publishes the dead letter of a message, and returns what becomes of the
+// message then.
+func (c *Consumer) keep(ctx context.Context, d *Delivery, as Disposition) Disposition {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
+	defer cancel()
+	key, letter := d.deadLetter(as.err, c.options.Now())
+	err := c.client.PublishDeadLetter(ctx, key, letter, d.id())
+	if errors.Is(err, ErrTooLarge) { // the reason is worth more than the payload
+		letter.Payload, letter.Want = nil, nil
+		err = c.client.PublishDeadLetter(ctx, key, letter, d.id())
+	}
+	if err != nil {
+		return Disposition{action: actionRetry, after: d.Backoff(deadLetterBackoffMax), err: err}
+	}
+	return as
+}
+
+// deadLetterBackoffMax bounds the delay before a message that could not be kept
+// is handled again.
+const deadLetterBackoffMax = 8 * time.Second
+
+// acknowledge asks the server for what becomes of a message. If the server does not
+// hear of it, it delivers the message again once AckWait has passed, and the
+// handling of both is idempotent; so an error here says nothing that counts.
+func (c *Consumer) acknowledge(d *Delivery, with Disposition) {
+	switch with.action {
+	case actionAck, actionDeadLetter:
+		_ = d.message.Ack()
+	case actionGiveBack:
+		_ = d.message.Nak()
+	default:
+		after := with.after
+		if after <= 0 {
+			after = d.Backoff(backoffMax)
+		}
+		_ = d.message.NakWithDelay(after)
+	}
+}
+
+// heartbeat keeps a message from being delivered to others while it is in work.
+type heartbeat struct {
+	mu    sync.Mutex
+	timer *time.Timer
+	ended bool
+}
+
+// keepAlive begins with a beat if the message is old: it may have waited in the
+// client's buffer for long.
+func keepAlive(d *Delivery, every time.Duration) *heartbeat {
+	if time.Since(d.StoredAt()) > every {
+		_ = d.message.InProgress()
+	}
+	h := new(heartbeat)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timer = time.AfterFunc(every, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !h.ended {
+			_ = d.message.InProgress()
+			h.timer.Reset(every)
+		}
+	})
+	return h
+}
+
+// end stops the heartbeat. No beat comes after it, which would take back the
+// delay that a message is given back with.
+func (h *heartbeat) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+	h.timer.Stop()
+}

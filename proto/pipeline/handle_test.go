@@ -1,0 +1,317 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// M1: every message is acknowledged, rescheduled, or kept with its reason.
+var _ = Describe("Consume with dispositions", func() {
+	var (
+		js   jetstream.JetStream
+		c    *pipeline.Client
+		wire *wire
+	)
+	BeforeEach(func(ctx SpecContext) {
+		s, own, _ := ensured(ctx, pipeline.Topology{})
+		js, c = own, pipeline.NewClient(own)
+		wire = watchAcks(connect(s).Conn())
+	})
+	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
+	publish := func(ctx context.Context, k pipeline.Key) {
+		GinkgoHelper()
+		_, err := c.PublishWant(ctx, want(k, "https://a.example/x?token=secret"), 0)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	pending := func(ctx context.Context) func() int { return func() int { return outstanding(ctx, js) } }
+
+	It("acknowledges a message whose handler says so", func(ctx SpecContext) {
+		publish(ctx, key)
+		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
+		Eventually(r.ended).Should(HaveExactElements("ack"))
+		Eventually(wire.acks).Should(HaveExactElements("+ACK"))
+		Eventually(pending(ctx)).Should(BeZero())
+	})
+
+	DescribeTable("gives a message back, to be delivered again",
+		func(ctx SpecContext, first pipeline.Disposition, word, ack string) {
+			publish(ctx, key)
+			r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+				if d.Number() == 1 {
+					return first
+				}
+				return pipeline.Ack()
+			})
+			Eventually(r.ended).Should(HaveExactElements(word, "ack"))
+			Expect(wire.acks()[0]).To(MatchRegexp(ack))
+			Eventually(pending(ctx)).Should(BeZero())
+		},
+		Entry("after a while", pipeline.Retry(50*time.Millisecond), "retry", `^-NAK \{"delay": 50000000\}$`),
+		Entry("after a delay that grows when none is named", pipeline.Retry(0), "retry", `^-NAK \{"delay": \d{9,10}\}$`),
+		Entry("when its handler decides nothing", pipeline.Disposition{}, "retry", `^-NAK \{"delay": \d{9,10}\}$`),
+		Entry("at once for another process", pipeline.GiveBack(), "give_back", `^-NAK$`),
+	)
+
+	It("keeps a message as a dead letter with its reason", func(ctx SpecContext) {
+		publish(ctx, key)
+		why := &pipeline.ClassError{Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED, Err: errors.New("namespace is protected")}
+		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.DeadLetter(why) })
+		Eventually(r.ended).Should(HaveExactElements("dead_letter"))
+		Eventually(pending(ctx)).Should(BeZero())
+		kept := deadLetters(ctx, c)
+		Expect(kept).To(HaveLen(1))
+		Expect(kept[0].Reason).To(Equal("WriteFailed"))
+		Expect(kept[0].Host).To(Equal("a.example"))
+		Expect(kept[0].Key).To(Equal(key))
+		Expect(kept[0].Letter.GetWant().GetUrl()).To(Equal("https://a.example/x?token=secret"), "it can be replayed")
+		Expect(kept[0].Letter.GetSubject()).To(Equal(key.Want()))
+	})
+
+	It("keeps a message that names no key, and one that cannot be decoded", func(ctx SpecContext) {
+		for _, subject := range []string{"curl.want.x", key.Want()} {
+			_, err := js.Publish(ctx, subject, []byte("garbage"))
+			Expect(err).NotTo(HaveOccurred())
+		}
+		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+			return pipeline.DeadLetter(pipeline.ErrMalformed)
+		})
+		Eventually(r.ended).Should(HaveExactElements("dead_letter", "dead_letter"))
+		for _, kept := range deadLetters(ctx, c) {
+			Expect(kept.Reason).To(Equal("Malformed"))
+			Expect(kept.Letter.GetPayload()).To(BeEquivalentTo("garbage"))
+		}
+		Expect(deadLetters(ctx, c)).To(HaveLen(2))
+	})
+
+	It("keeps a message once, though its acknowledgement is lost", func(ctx SpecContext) {
+		publish(ctx, key)
+		consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+		Expect(err).NotTo(HaveOccurred())
+		m, err := consumer.Next()
+		Expect(err).NotTo(HaveOccurred())
+		handling := pipeline.NewConsumer(js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+			return pipeline.DeadLetter(pipeline.ErrMalformed)
+		})
+		for range 2 {
+			Expect(handling.Handle(ctx, unacknowledged{m}).String()).To(Equal("dead_letter"))
+		}
+		Expect(deadLetters(ctx, c)).To(HaveLen(1))
+	})
+
+	It("tries a message again that cannot be kept", func(ctx SpecContext) {
+		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
+		publish(ctx, key)
+		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+			return pipeline.DeadLetter(pipeline.ErrMalformed)
+		})
+		Eventually(r.ended).Should(HaveExactElements("retry"))
+		Expect(r.errors()[0]).To(MatchError(ContainSubstring("publish dead letter")))
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(r.ended).Should(HaveExactElements("retry", "dead_letter"))
+		Expect(deadLetters(ctx, c)).To(HaveLen(1))
+	})
+
+	It("gives a message back whose handler panics, and goes on with others", func(ctx SpecContext) {
+		publish(ctx, numbered(1))
+		publish(ctx, numbered(2))
+		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			if d.Subject() == numbered(1).Want() && d.Number() == 1 {
+				panic("index out of range")
+			}
+			return pipeline.Ack()
+		})
+		Eventually(r.ended).Should(ConsistOf("retry", "ack", "ack"))
+		Expect(r.errors()).To(ConsistOf(MatchError(pipeline.ErrPanic)))
+		Expect(r.errors()[0]).To(MatchError(ContainSubstring("index out of range")))
+		Expect(pipeline.PanicStack(r.errors()[0])).To(ContainSubstring("handle_test.go"))
+		Eventually(pending(ctx)).Should(BeZero())
+	})
+
+	It("holds a message whose decision is deferred until that is made", func(ctx SpecContext) {
+		for n := range 3 {
+			publish(ctx, numbered(n))
+		}
+		var mu sync.Mutex
+		var held []*pipeline.Delivery
+		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			mu.Lock()
+			defer mu.Unlock()
+			if held = append(held, d); len(held) == 3 {
+				for _, one := range held { // a batch, decided together, also before the handler returned
+					one.Resolve(pipeline.Ack())
+					one.Resolve(pipeline.Retry(time.Second))
+				}
+			}
+			return pipeline.Deferred()
+		})
+		Eventually(r.ended).Should(HaveExactElements("ack", "ack", "ack"))
+		Eventually(pending(ctx)).Should(BeZero())
+	})
+
+	It("shows the server that a message is in work, and no more once it has ended", func(ctx SpecContext) {
+		o := fetcher
+		o.InProgressEvery = 10 * time.Millisecond
+		publish(ctx, key)
+		finish := make(chan struct{})
+		r := handleWith(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+			<-finish
+			return pipeline.Retry(time.Hour)
+		})
+		Eventually(wire.acks).Should(ContainElements("+WPI", "+WPI", "+WPI"))
+		close(finish)
+		Eventually(r.ended).Should(HaveLen(1))
+		Eventually(wire.acks).Should(ContainElement(HavePrefix("-NAK")))
+		Consistently(func() string { all := wire.acks(); return all[len(all)-1] }, 100*time.Millisecond).Should(HavePrefix("-NAK"))
+	})
+
+	It("ends what has begun as its handler says, after it was told to stop", func(ctx SpecContext) {
+		publish(ctx, numbered(1))
+		publish(ctx, numbered(2))
+		stopping, stop := context.WithCancel(ctx)
+		var begun atomic.Int32
+		r := handleWith(stopping, js, fetcher, func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			begun.Add(1)
+			<-d.Draining()
+			if ctx.Err() != nil {
+				return pipeline.DeadLetter(ctx.Err())
+			}
+			if d.Subject() == numbered(1).Want() {
+				return pipeline.Ack()
+			}
+			return pipeline.GiveBack()
+		})
+		Eventually(begun.Load).Should(BeEquivalentTo(2))
+		stop()
+		Eventually(r.done).Should(BeClosed())
+		Expect(r.ended()).To(ConsistOf("ack", "give_back"))
+		Eventually(wire.acks).Should(ConsistOf("+ACK", "-NAK"))
+	})
+
+	It("keeps a message whose handler never comes to an end, and asks that handler no more", func(ctx SpecContext) {
+		o := fetcher
+		o.MaxUnended = 2
+		publish(ctx, key)
+		var calls atomic.Int32
+		r := handleWith(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+			calls.Add(1)
+			panic("always")
+		})
+		Eventually(r.ended, 20*time.Second).Should(HaveExactElements("retry", "retry", "dead_letter"))
+		Expect(calls.Load()).To(BeEquivalentTo(2))
+		kept := deadLetters(ctx, c)
+		Expect(kept).To(HaveLen(1))
+		Expect(kept[0].Reason).To(Equal("Poison"))
+	})
+
+	It("leaves to the service what becomes of a poisoned message", func(ctx SpecContext) {
+		o := fetcher
+		o.MaxUnended = 1
+		o.Poison = func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() }
+		publish(ctx, key)
+		r := handleWith(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition { panic("always") })
+		Eventually(r.ended).Should(HaveExactElements("retry", "ack"))
+		Expect(deadLetters(ctx, c)).To(BeEmpty())
+	})
+})
+
+// handling records what a Consume that runs in the background did.
+type handling struct {
+	done chan struct{}
+
+	mu     sync.Mutex
+	became []pipeline.Disposition
+}
+
+func (h *handling) ended() (words []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.became {
+		words = append(words, d.String())
+	}
+	return words
+}
+
+func (h *handling) errors() (errs []error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.became {
+		if d.Err() != nil {
+			errs = append(errs, d.Err())
+		}
+	}
+	return errs
+}
+
+// handleWith runs Consume until the spec ends.
+func handleWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions, handle pipeline.Handler) *handling {
+	ctx, cancel := context.WithCancel(ctx)
+	h := &handling{done: make(chan struct{})}
+	o.Observe = func(_ *pipeline.Delivery, d pipeline.Disposition) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.became = append(h.became, d)
+	}
+	go func() {
+		defer GinkgoRecover()
+		defer close(h.done)
+		Expect(pipeline.Consume(ctx, js, o, handle)).To(Succeed())
+	}()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(h.done).Should(BeClosed())
+	})
+	return h
+}
+
+// deadLetters returns all that were kept, the newest first.
+func deadLetters(ctx context.Context, c *pipeline.Client) (all []pipeline.StoredFailure) {
+	GinkgoHelper()
+	for f, err := range c.Failures(ctx, pipeline.FailureFilter{}) {
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, f)
+	}
+	return all
+}
+
+// unacknowledged is a message of which the server hears nothing.
+type unacknowledged struct{ jetstream.Msg }
+
+// Ack does nothing.
+func (unacknowledged) Ack() error { return nil }
+
+// wire records what is said about messages to the server.
+type wire struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func watchAcks(nc *nats.Conn) *wire {
+	GinkgoHelper()
+	w := new(wire)
+	_, err := nc.Subscribe("$JS.ACK.>", func(m *nats.Msg) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.said = append(w.said, string(m.Data))
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(nc.Flush()).To(Succeed())
+	return w
+}
+
+func (w *wire) acks() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.said...)
+}
