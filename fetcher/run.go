@@ -113,6 +113,6 @@ func consumption(rt *service.Runtime, concurrency int) pipeline.ConsumeOptions {
 		Stream:      pipeline.Requests,
 		Consumer:    pipeline.FetcherConsumer,
 		Concurrency: concurrency,
-		State:       rt.Reading("requests"),
+		State:       rt.ConsumerHealth("requests"),
 	}
 }

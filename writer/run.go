@@ -45,7 +45,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
-	state := rt.Reading("results")
+	state := rt.ConsumerHealth("results")
 	rt.Started()
 
 	group, ctx := errgroup.WithContext(ctx)

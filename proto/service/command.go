@@ -30,7 +30,7 @@ func EnvName(flag string) string {
 // signal's number. An error is printed as one sentence. A command with the flag
 // --listen gets a subcommand healthcheck.
 func Execute(cmd *cobra.Command) int {
-	// net/http prints what a server says out of turn to the standard logger.
+	// net/http prints what a server sends out of turn to the standard logger.
 	log.SetOutput(io.Discard)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.Version = BuildVersion()
@@ -63,7 +63,7 @@ type ExitError struct {
 	Err error
 	// Code of the process.
 	Code int
-	// Silent: all has been said, print nothing.
+	// Silent: the command has printed everything itself.
 	Silent bool
 }
 

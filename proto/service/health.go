@@ -39,7 +39,7 @@ func (h *Health) Part(name string) *Part {
 	return p
 }
 
-// Ready tells whether all parts are ready.
+// Ready reports whether all parts are ready.
 func (h *Health) Ready() bool {
 	for _, p := range h.sorted() {
 		if p.why() != "" {
@@ -94,10 +94,10 @@ type Part struct {
 	reason string
 }
 
-// Ready tells that the part works.
+// Ready sets that the part works.
 func (p *Part) Ready() { p.set("") }
 
-// NotReady tells why the part does not work.
+// NotReady sets why the part does not work.
 func (p *Part) NotReady(reason string) { p.set(reason) }
 
 // Set is Ready for a nil error and NotReady with a fixed sentence else; the

@@ -49,7 +49,7 @@ func addHealthcheck(cmd *cobra.Command) {
 }
 
 // askReady returns nil when the process that listens at the address is ready,
-// and else one sentence that says why not.
+// and else one sentence with the reason.
 func askReady(ctx context.Context, listen string) error {
 	address, err := reachable(listen)
 	if err != nil {
@@ -61,7 +61,7 @@ func askReady(ctx context.Context, listen string) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	transport := &http.Transport{DisableKeepAlives: true} // and no proxy, whatever the environment says
+	transport := &http.Transport{DisableKeepAlives: true} // and no proxy, whatever the environment holds
 	answer, err := transport.RoundTrip(request)
 	var timeout net.Error
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// LogOptions say what is logged and how.
+// LogOptions select what is logged and how.
 type LogOptions struct {
 	// Level is the least level that is logged: debug, info, warn, error.
 	Level string
@@ -43,7 +43,7 @@ func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
 	default:
 		return zerolog.Nop(), fmt.Errorf("--log-format: %q is not one of json, console, auto", o.Format)
 	}
-	w = discreet{w}
+	w = redacting{w}
 	log := zerolog.New(w).Level(level).With().Timestamp()
 	if name != "" {
 		log = log.Str("service", name)

@@ -30,7 +30,7 @@ func buildDefinition(name string) metric.Definition {
 	}
 }
 
-// buildInfo tells which service and version runs.
+// buildInfo names the service and version that runs.
 func buildInfo(name string) prometheus.Collector {
 	d := buildDefinition(name)
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{

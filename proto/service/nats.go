@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// NATSOptions say how to reach the broker.
+// NATSOptions are how to reach the broker.
 type NATSOptions struct {
 	// URL is one or more server addresses, separated by commas.
 	URL string
@@ -65,7 +65,7 @@ func (o *NATSOptions) Validate() error {
 
 // Connect returns a connection that waits for the broker, reconnects for ever,
 // and logs each change of state once. Inboxes are named after the service, so
-// that permissions can tell them apart: _INBOX_<name>.>
+// that permissions can distinguish them: _INBOX_<name>.>
 //
 // It returns as soon as the broker has answered, or with ctx's error.
 func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logger, part *Part) (*nats.Conn, error) {
@@ -137,11 +137,11 @@ type linkState struct {
 	part    *Part
 	servers string
 
-	mu      sync.Mutex
-	isUp    bool
-	said    bool
-	faults  map[string]time.Time
-	waiting chan struct{}
+	mu       sync.Mutex
+	isUp     bool
+	reported bool
+	faults   map[string]time.Time
+	waiting  chan struct{}
 }
 
 func (s *linkState) connected() <-chan struct{} {
@@ -162,7 +162,7 @@ func (s *linkState) up() {
 	if s.isUp {
 		return
 	}
-	s.isUp, s.said = true, false
+	s.isUp, s.reported = true, false
 	s.part.Ready()
 	s.log.Info().Str("servers", s.servers).Msg("connected to NATS")
 	if s.waiting != nil {
@@ -179,10 +179,10 @@ func (s *linkState) down(err error) {
 	defer s.mu.Unlock()
 	s.isUp = false
 	s.part.NotReady("no connection to NATS")
-	if s.said || err == nil {
+	if s.reported || err == nil {
 		return
 	}
-	s.said = true
+	s.reported = true
 	s.log.Warn().Err(err).Str("servers", s.servers).Msg("no connection to NATS; trying until there is one")
 }
 

@@ -21,9 +21,9 @@ import (
 
 // Options are the flags that every service has.
 type Options struct {
-	// Log says what is logged.
+	// Log selects what is logged.
 	Log LogOptions
-	// NATS says how to reach the broker.
+	// NATS is how to reach the broker.
 	NATS NATSOptions
 	// Listen is the address for health and metrics; empty: none.
 	Listen string
@@ -56,8 +56,8 @@ type Runtime struct {
 	running *Part
 }
 
-// Started tells that the service has added all its parts to Health. Before
-// that the process is not ready, whatever the parts say.
+// Started is called when the service has added all its parts to Health. Before
+// that the process is not ready, whatever the state of the parts.
 func (rt *Runtime) Started() { rt.running.Ready() }
 
 // Run is one process with one service: it sets up logs, health, metrics and
@@ -106,7 +106,7 @@ type Host struct {
 	Log     zerolog.Logger
 	Health  *Health
 	Metrics prometheus.Registerer
-	// NATS says how to connect; each service has a connection of its own.
+	// NATS is how to connect; each service has a connection of its own.
 	NATS NATSOptions
 	// Tracer is handed on; nil: traces are off.
 	Tracer *tracing.Tracer
@@ -114,7 +114,7 @@ type Host struct {
 	running *Part
 }
 
-// runningPart is ready from the time that a service has told all its parts to
+// runningPart is ready from the time that a service has added all its parts to
 // the time that it drains.
 const runningPart = "running"
 

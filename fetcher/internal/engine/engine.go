@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service/flood"
+	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
@@ -39,7 +39,7 @@ type Dependencies struct {
 	Now func() time.Time
 	// Random returns numbers in [0, 1), for jitter.
 	Random func() float64
-	// Log is told of each outcome, within the bounds of package flood.
+	// Log is told of each outcome, within the bounds of package logsample.
 	Log zerolog.Logger
 	// Tracer makes a span for each message; nil: none.
 	Tracer *tracing.Tracer
@@ -53,7 +53,7 @@ type Engine struct {
 	deps     Dependencies
 	flights  *flight.Group[request, fetched]
 	pressure *pressure
-	lines    *flood.Log
+	lines    *logsample.Log
 }
 
 // New checks the configuration.
@@ -69,7 +69,7 @@ func New(cfg Config, deps Dependencies) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
-	return &Engine{cfg: cfg, deps: deps, flights: flights, pressure: newPressure(deps.Log), lines: flood.New(deps.Log)}, nil
+	return &Engine{cfg: cfg, deps: deps, flights: flights, pressure: newPressure(deps.Log), lines: logsample.New(deps.Log)}, nil
 }
 
 // Handle does what a message asks for and settles it. Its context is not

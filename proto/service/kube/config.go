@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
-// Options say which cluster to use.
+// Options select the cluster.
 type Options struct {
 	// Kubeconfig is a file; empty: $KUBECONFIG, else the service account of
 	// the pod.

@@ -24,12 +24,12 @@ const Controller = "x-kv8s.io/curl-me-that"
 // maxNote is the limit of the API for the note of an Event, in bytes.
 const maxNote = 1024
 
-// Event tells the owner of a ConfigMap about a change of state.
+// Event is a change of state of a ConfigMap, for its owner.
 type Event struct {
 	// Namespace, Name and UID of the ConfigMap.
 	Namespace, Name string
 	UID             types.UID
-	// Warning tells whether something is wrong.
+	// Warning: something is wrong.
 	Warning bool
 	// Reason from the closed set, in CamelCase.
 	Reason string
@@ -37,16 +37,16 @@ type Event struct {
 	Action string
 	// Note is a sentence for people.
 	Note string
-	// Occurrence tells this change of state from another one with the same
-	// reason: the same one is said only once, whoever says it how often.
+	// Occurrence distinguishes this change of state from others with the same
+	// reason: the same one is written once, however often it is recorded.
 	Occurrence string
 }
 
 // Recorder writes Events through events.k8s.io/v1.
 //
-// The stock recorder merges what it said in one life of the process. Here the
-// name of an Event is derived from what it says, so that the API server itself
-// keeps a change of state from being said twice, also after a restart, a
+// The stock recorder merges the Events of one life of the process. Here the
+// name of an Event is derived from its content, so that the API server itself
+// keeps a change of state from being written twice, also after a restart, a
 // redelivered message, or by two replicas.
 type Recorder struct {
 	client   client.EventsV1Interface
@@ -92,7 +92,7 @@ func (r *Recorder) Record(ctx context.Context, e Event) error {
 	return fmt.Errorf("record Event %s for ConfigMap %s/%s: %w", e.Reason, e.Namespace, e.Name, err)
 }
 
-// name derives the name of the Event from what it says.
+// name derives the name of the Event from its content.
 func (e Event) name() string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(e.UID), e.Reason, e.Occurrence}, "\x00")))
 	return strings.TrimRight(cut(e.Name, 230), "-.") + "." + hex.EncodeToString(sum[:8])

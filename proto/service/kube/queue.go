@@ -41,7 +41,7 @@ func NewQueueMetrics(set *metric.Set, queue string) *QueueMetrics {
 	}
 }
 
-// Reset tells that the queue has ended, with whatever was in it.
+// Reset is for the end of the queue, with whatever was in it.
 func (m *QueueMetrics) Reset() {
 	m.depth.Set(0)
 	m.unfinished.Set(0)

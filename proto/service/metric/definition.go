@@ -15,7 +15,7 @@ const (
 	Histogram Kind = "histogram"
 )
 
-// Label is what tells the series of a metric apart.
+// Label distinguishes the series of a metric.
 type Label struct {
 	// Name of the label.
 	Name string
@@ -36,7 +36,7 @@ func Of[S ~string](name string, values ...S) Label {
 	return l
 }
 
-// Definition says what a metric is.
+// Definition describes a metric.
 type Definition struct {
 	// Name in full.
 	Name string

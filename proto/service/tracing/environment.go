@@ -15,13 +15,13 @@ type environment struct {
 	// endpoint of the collector without userinfo, for the log; empty: traces
 	// are off.
 	endpoint string
-	// wrong says in one sentence each what is not understood.
+	// wrong is one sentence for each value that is not understood.
 	wrong []string
 }
 
 // readEnvironment checks what the SDK would complain about with the values of
 // variables, among which are secrets. As OpenTelemetry demands of what is not
-// understood, it is told and passed over, and never stops the service.
+// understood, it is logged and passed over, and never stops the service.
 func readEnvironment() environment {
 	var e environment
 	if value("OTEL_SDK_DISABLED") == "true" {

@@ -59,7 +59,7 @@ func (d delivery) digest() [sha256.Size]byte {
 // markKey is where a context holds a mark.
 type markKey struct{}
 
-// mark tells the ids which delivery the next span is made for. The span's own
+// mark names the delivery that the next span is made for. The span's own
 // children have the mark, too, and find it taken.
 type mark struct{ delivery *delivery }
 

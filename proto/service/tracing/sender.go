@@ -10,7 +10,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// sender sends spans to a collector, and says once when that does not work any
+// sender sends spans to a collector, and logs once when that does not work any
 // more and once when it works again. It is never an error: the work goes on.
 type sender struct {
 	next     sdktrace.SpanExporter
@@ -36,16 +36,16 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.abandoned, cancel)() //nolint:contextcheck // ends what ctx allows
-	s.tell(s.next.ExportSpans(ctx, spans), len(spans))
+	s.logTransition(s.next.ExportSpans(ctx, spans), len(spans))
 	return nil
 }
 
 // Shutdown implements sdktrace.SpanExporter.
 func (s *sender) Shutdown(ctx context.Context) error { return s.next.Shutdown(ctx) }
 
-// tell logs a change of state. The text of an error may hold what the
-// collector said, and an address, so that only its kind is told.
-func (s *sender) tell(err error, spans int) {
+// logTransition logs a change of state. The text of an error may hold what the
+// collector answered, and an address, so that only its kind is logged.
+func (s *sender) logTransition(err error, spans int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -19,7 +19,7 @@ const (
 	ConfigMap attribute.Key = "curlmethat.configmap"
 	// DataKey is the key in it.
 	DataKey attribute.Key = "curlmethat.key"
-	// Cause says why a fetch was asked for.
+	// Cause is why a fetch was asked for.
 	Cause attribute.Key = "curlmethat.cause"
 	// Attempt counts the attempts of a round, from 1.
 	Attempt attribute.Key = "curlmethat.attempt"
@@ -27,7 +27,7 @@ const (
 	Outcome attribute.Key = "curlmethat.outcome"
 	// Delivery counts the deliveries of a message, from 1.
 	Delivery attribute.Key = "curlmethat.delivery"
-	// Link says what a link leads to.
+	// Link is what a link leads to.
 	Link attribute.Key = "curlmethat.link"
 )
 
@@ -68,7 +68,7 @@ func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m jets
 	if t == nil {
 		return ctx, trace.SpanFromContext(ctx)
 	}
-	kind, key, _ := pipeline.ParseSubject(m.Subject()) // what cannot be read is not told
+	kind, key, _ := pipeline.ParseSubject(m.Subject()) // what cannot be read gets no attributes
 	options := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName(operation),

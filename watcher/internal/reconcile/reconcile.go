@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service/flood"
+	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/watcher/internal/known"
@@ -63,7 +63,7 @@ const maxMemory = 4096
 type Reconciler struct {
 	Config
 
-	lines *flood.Log
+	lines *logsample.Log
 
 	mu        sync.Mutex
 	published map[types.NamespacedName]time.Time
@@ -76,7 +76,7 @@ type Reconciler struct {
 func New(c Config) *Reconciler {
 	return &Reconciler{
 		Config:    c,
-		lines:     flood.New(c.Log),
+		lines:     logsample.New(c.Log),
 		published: map[types.NamespacedName]time.Time{},
 		notices:   map[types.NamespacedName]*notices{},
 		removals:  map[pipeline.Key]removal{},

@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/utils/clock"
 
-	"github.com/kv8s/curl-me-that/proto/service/flood"
+	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/writer/internal/judge"
 )
 
@@ -50,7 +50,7 @@ type Applier struct {
 	memory  memory
 	confirm confirmations
 	speaker *speaker
-	lines   *flood.Log
+	lines   *logsample.Log
 }
 
 // New returns an applier.
@@ -60,7 +60,7 @@ func New(o Options) (*Applier, error) {
 	}
 	return &Applier{
 		Options: o, memory: newMemory(o.Clock), confirm: newConfirmations(o.Clock),
-		speaker: newSpeaker(o.Recorder, o.Clock, o.Metrics), lines: flood.New(o.Log),
+		speaker: newSpeaker(o.Recorder, o.Clock, o.Metrics), lines: logsample.New(o.Log),
 	}, nil
 }
 

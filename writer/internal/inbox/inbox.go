@@ -10,7 +10,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service/flood"
+	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 	"github.com/kv8s/curl-me-that/writer/internal/judge"
@@ -51,14 +51,14 @@ type Inbox struct {
 	letters Letters
 	tracer  *tracing.Tracer
 	log     zerolog.Logger
-	lines   *flood.Log
+	lines   *logsample.Log
 	metrics *Metrics
 }
 
 // New returns an inbox that hands what it reads to a queue while the gate is
 // open. A nil tracer makes no spans.
 func New(r Reader, g Gate, q Queue, l Letters, m *Metrics, tracer *tracing.Tracer, log zerolog.Logger) *Inbox {
-	return &Inbox{reader: r, gate: g, queue: q, letters: l, tracer: tracer, log: log, lines: flood.New(log), metrics: m}
+	return &Inbox{reader: r, gate: g, queue: q, letters: l, tracer: tracer, log: log, lines: logsample.New(log), metrics: m}
 }
 
 // Handle reads a message, waits for what becomes of it, and settles it. Each

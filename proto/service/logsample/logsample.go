@@ -1,6 +1,6 @@
-// Package flood bounds the log lines that come once per message: a burst of
+// Package logsample bounds the log lines that come once per message: a burst of
 // messages must not become a burst of lines.
-package flood
+package logsample
 
 import (
 	"sync"
@@ -13,12 +13,12 @@ const (
 	// Burst is how many lines of one kind are written in one Period.
 	Burst = 50
 	// Period after which lines of a kind are written again, and the number of
-	// those left out is told.
+	// those left out is written.
 	Period = time.Second
 )
 
 // Log writes lines of a few kinds, of each at most Burst in a Period. When it
-// has left out any, one more line says how many. It is safe for concurrent use.
+// has left out any, one more line counts them. It is safe for concurrent use.
 type Log struct {
 	log zerolog.Logger
 
@@ -37,7 +37,7 @@ type kind struct {
 func New(log zerolog.Logger) *Log { return &Log{log: log, kinds: map[string]*kind{}} }
 
 // Line returns a line to be filled and sent, or nil, on which all methods do
-// nothing: the level is not logged, or the kind is in flood. Kinds are from a
+// nothing: the level is not logged, or the burst of its kind is used up. Kinds are from a
 // closed set.
 func (l *Log) Line(level zerolog.Level, name string) *zerolog.Event {
 	if level < l.log.GetLevel() {
@@ -63,7 +63,7 @@ func (l *Log) Line(level zerolog.Level, name string) *zerolog.Event {
 	return nil
 }
 
-// account says how many lines were left out.
+// account logs how many lines were left out.
 func (l *Log) account(level zerolog.Level, name string, k *kind) {
 	l.mu.Lock()
 	omitted := k.omitted

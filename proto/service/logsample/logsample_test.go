@@ -1,4 +1,4 @@
-package flood_test
+package logsample_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/kv8s/curl-me-that/proto/service/flood"
+	"github.com/kv8s/curl-me-that/proto/service/logsample"
 )
 
 // entry is a line as it was written.
@@ -51,34 +51,34 @@ func (o *output) take(t *testing.T) []entry {
 func TestLogBoundsAFloodAndCountsWhatItLeavesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := new(output)
-		log := flood.New(zerolog.New(out))
+		log := logsample.New(zerolog.New(out))
 		for n := range 1000 {
 			log.Line(zerolog.InfoLevel, "retry").Int("n", n).Msg("failed")
 		}
 		log.Line(zerolog.WarnLevel, "gave_up").Msg("another kind is not held back")
-		time.Sleep(flood.Period) //nolint:forbidigo // no time passes in the bubble of synctest
+		time.Sleep(logsample.Period) //nolint:forbidigo // no time passes in the bubble of synctest
 		synctest.Wait()
 		entries := out.take(t)
-		if len(entries) != flood.Burst+2 {
+		if len(entries) != logsample.Burst+2 {
 			t.Fatalf("%d lines", len(entries))
 		}
 		last := entries[len(entries)-1]
-		if want := (entry{Level: "info", Kind: "retry", Omitted: 1000 - flood.Burst, Message: "left out lines of this kind"}); last != want {
+		if want := (entry{Level: "info", Kind: "retry", Omitted: 1000 - logsample.Burst, Message: "left out lines of this kind"}); last != want {
 			t.Errorf("last line is %+v", last)
 		}
-		if n := entries[flood.Burst-1].N; n != flood.Burst-1 {
+		if n := entries[logsample.Burst-1].N; n != logsample.Burst-1 {
 			t.Errorf("the first lines should be written, not line %d", n)
 		}
-		log.Line(zerolog.InfoLevel, "retry").Int("n", 7).Msg("after the flood")
+		log.Line(zerolog.InfoLevel, "retry").Int("n", 7).Msg("after the burst")
 		if entries := out.take(t); len(entries) != 1 || entries[0].N != 7 {
-			t.Errorf("after the flood: %+v", entries)
+			t.Errorf("after the burst: %+v", entries)
 		}
 	})
 }
 
 func TestLogLeavesOutWhatItsLevelDoes(t *testing.T) {
 	out := new(output)
-	log := flood.New(zerolog.New(out).Level(zerolog.InfoLevel))
+	log := logsample.New(zerolog.New(out).Level(zerolog.InfoLevel))
 	log.Line(zerolog.DebugLevel, "parked").Msg("nobody asked")
 	if entries := out.take(t); len(entries) != 0 {
 		t.Errorf("wrote %+v", entries)

@@ -4,16 +4,15 @@ import (
 	"bytes"
 	"io"
 	"regexp"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// discreet writes log lines without the addresses that errors of the network
-// bring along: "read tcp 10.0.0.1:53418->10.0.0.2:443: …". They stand in the
-// texts of many libraries, and only here all of those pass. The servers of the
+// redacting writes log lines without the addresses that errors of the network
+// bring along: "read tcp 10.0.0.1:53418->10.0.0.2:443: …". They are in the
+// texts of many libraries, and all of those pass only here. The servers of the
 // broker are kept, which the operator has named.
-type discreet struct{ to io.Writer }
-
-// hidden stands for an address.
-const hidden = "(address)"
+type redacting struct{ to io.Writer }
 
 // addresses finds those of hosts, and the servers of the broker whole.
 var addresses = regexp.MustCompile(`(?:nats|tls|wss?)://[^\s",]*|` +
@@ -22,18 +21,18 @@ var addresses = regexp.MustCompile(`(?:nats|tls|wss?)://[^\s",]*|` +
 
 // Write writes one line. What it returns counts the bytes of line, whatever
 // became of them.
-func (d discreet) Write(line []byte) (int, error) {
-	if _, err := d.to.Write(withoutAddresses(line)); err != nil {
+func (r redacting) Write(line []byte) (int, error) {
+	if _, err := r.to.Write(redactAddresses(line)); err != nil {
 		return 0, err
 	}
 	return len(line), nil
 }
 
-func withoutAddresses(line []byte) []byte {
+func redactAddresses(line []byte) []byte {
 	return addresses.ReplaceAllFunc(line, func(found []byte) []byte {
 		if bytes.Contains(found, []byte("://")) {
 			return found
 		}
-		return []byte(hidden)
+		return []byte(pipeline.HiddenHost)
 	})
 }

@@ -6,10 +6,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Reading adds the part for a consumer and returns what is to be told of each
-// change in whether messages can be read from it; nil: they can. That the
-// consumer does not exist yet is an ordinary wait at a start, not a fault.
-func (rt *Runtime) Reading(part string) func(error) {
+// ConsumerHealth adds the part for a consumer and returns the function to call
+// at each change in whether messages can be read from it, with nil when they
+// can. A consumer that does not exist yet is an ordinary wait at a start, not a
+// fault.
+func (rt *Runtime) ConsumerHealth(part string) func(error) {
 	state := rt.Health.Part(part)
 	failed := false
 	return func(err error) {
