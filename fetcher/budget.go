@@ -34,7 +34,7 @@ func memoryLimit() int64 {
 	return 0
 }
 
-// checkMemory tells whether bodies of all messages in work fit into a memory
+// checkMemory reports whether bodies of all messages in work fit into a memory
 // limit; zero is none.
 func checkMemory(concurrency int, body, limit int64) error {
 	need := float64(concurrency) * float64(body) * copies

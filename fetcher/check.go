@@ -35,7 +35,7 @@ func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	gate, err := egress.New(cfg.Egress, egress.Options{File: cfg.PolicyFile, DialTimeout: cfg.DialTimeout})
+	gate, err := egress.New(cfg.Egress, egress.Deps{File: cfg.PolicyFile, DialTimeout: cfg.DialTimeout})
 	if err != nil {
 		return err
 	}

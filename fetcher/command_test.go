@@ -74,7 +74,7 @@ var _ = Describe("The command line", func() {
 		Expect(flags.Parse([]string{"--allow-cidr=127.0.0.0/8,::1/128", "--per-host=3", "--max-attempts=2", "--netrc=/etc/netrc"})).To(Succeed())
 		Expect(cfg.Validate()).To(Succeed())
 		Expect(cfg.Egress.AllowCIDRs).To(Equal([]string{"127.0.0.0/8", "::1/128"}))
-		Expect(cfg.Admission.PerHost).To(Equal(3))
+		Expect(cfg.Throttle.PerHost).To(Equal(3))
 		Expect(cfg.Engine.MaxAttempts).To(BeEquivalentTo(2))
 		Expect(cfg.Get.Netrc).To(Equal("/etc/netrc"))
 	})

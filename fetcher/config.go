@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
-	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
@@ -28,9 +28,9 @@ type Config struct {
 	DialTimeout time.Duration
 	// Get bounds one GET.
 	Get get.Config
-	// Admission bounds the GETs at a time; its Slots are also the number of
+	// Throttle bounds the GETs at a time; its Slots are also the number of
 	// messages in work.
-	Admission admission.Limits
+	Throttle throttle.Config
 	// Engine says how messages are handled.
 	Engine engine.Config
 }
@@ -40,7 +40,7 @@ func DefaultConfig() Config {
 	c := Config{
 		DialTimeout: egress.DefaultDialTimeout,
 		Get:         get.Defaults(),
-		Admission: admission.Limits{
+		Throttle: throttle.Config{
 			Slots:    64,
 			PerHost:  8,
 			Share:    0.5,
@@ -55,7 +55,7 @@ func DefaultConfig() Config {
 			MaxRetryAfter: time.Hour,
 			Refresh:       schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
 			Recheck:       time.Hour,
-			Sharing:       flight.Config{Window: time.Second, Patience: 250 * time.Millisecond, Entries: 1024},
+			Sharing:       sharedcall.Config{Window: time.Second, Patience: 250 * time.Millisecond, Entries: 1024},
 			Heartbeat:     pipeline.AckWait / 3,
 		},
 	}
@@ -67,7 +67,7 @@ func DefaultConfig() Config {
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.bindEgress(fs)
 	c.bindGet(fs)
-	c.bindAdmission(fs)
+	c.bindThrottle(fs)
 	c.bindSchedule(fs)
 }
 
@@ -98,8 +98,8 @@ func (c *Config) bindGet(fs *pflag.FlagSet) {
 	fs.StringVar(&g.Proxy, "proxy", g.Proxy, "URL of an egress proxy; those of the environment are not used")
 }
 
-func (c *Config) bindAdmission(fs *pflag.FlagSet) {
-	a := &c.Admission
+func (c *Config) bindThrottle(fs *pflag.FlagSet) {
+	a := &c.Throttle
 	fs.IntVar(&a.Slots, "concurrency", a.Slots, "messages in work, thus GETs, at a time")
 	fs.IntVar(&a.PerHost, "per-host", a.PerHost, "GETs at a time to one host")
 	fs.Float64Var(&a.Share, "namespace-share", a.Share, "part of the concurrency that one namespace may hold while others want it, above 0 to 1")
@@ -128,9 +128,9 @@ func (c *Config) Validate() error {
 		bad  bool
 		must string
 	}{
-		{"concurrency", c.Admission.Slots < 1 || c.Admission.Slots > 4096, "be from 1 to 4096"},
-		{"per-host", c.Admission.PerHost < 1, "be at least 1"},
-		{"namespace-share", c.Admission.Share <= 0 || c.Admission.Share > 1, "be above 0 and at most 1"},
+		{"concurrency", c.Throttle.Slots < 1 || c.Throttle.Slots > 4096, "be from 1 to 4096"},
+		{"per-host", c.Throttle.PerHost < 1, "be at least 1"},
+		{"namespace-share", c.Throttle.Share <= 0 || c.Throttle.Share > 1, "be above 0 and at most 1"},
 		{"max-body", c.Get.MaxBody < 1, "be positive"},
 		{"max-redirects", c.Get.MaxRedirects < 0, "not be negative"},
 		{"dial-timeout", c.DialTimeout <= 0, "be positive"},
@@ -154,5 +154,5 @@ func (c *Config) Validate() error {
 	if err := c.Egress.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	return cmp.Or(c.Get.Validate(), c.Admission.Validate(), c.Engine.Validate())
+	return cmp.Or(c.Get.Validate(), c.Throttle.Validate(), c.Engine.Validate())
 }

@@ -5,8 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 )
 
@@ -14,24 +14,24 @@ import (
 func Metrics() []metric.Definition {
 	cfg := DefaultConfig()
 	set := metric.New(prometheus.NewRegistry(), "fetcher")
-	if limiter, err := admission.New(cfg.Admission, time.Now); err == nil {
-		newMetrics(set, cfg, limiter)
+	if slots, err := throttle.New(cfg.Throttle, time.Now); err == nil {
+		newMetrics(set, cfg, slots)
 	}
 	return set.Definitions()
 }
 
 // newMetrics makes the metrics of a fetcher, and returns those of its engine.
-func newMetrics(set *metric.Set, cfg Config, limiter *admission.Limiter) *engine.Metrics {
+func newMetrics(set *metric.Set, cfg Config, slots *throttle.Throttle) *engine.Metrics {
 	m := engine.NewMetrics(set)
 	set.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.",
-		func() float64 { return float64(cfg.Admission.Slots) })
+		func() float64 { return float64(cfg.Throttle.Slots) })
 	set.GaugesFunc("hosts",
 		"Hosts, by state: paused (asked by Retry-After to be left alone), queued (requests were turned away and are to come back), "+
 			"active (GETs are under way); each in the first that fits.",
-		metric.Of("state", admission.States()...), func() map[string]float64 {
-			counts := limiter.Hosts()
+		metric.Of("state", throttle.States()...), func() map[string]float64 {
+			counts := slots.Hosts()
 			values := make(map[string]float64, len(counts))
-			for _, s := range admission.States() {
+			for _, s := range throttle.States() {
 				values[string(s)] = float64(counts[s])
 			}
 			return values

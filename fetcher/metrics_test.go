@@ -185,7 +185,7 @@ func moves() []move {
 		{series: own + "not_modified_total", do: ask("/ok", refreshed), change: func(c *fetcher.Config) { c.Engine.Sharing.Window = 0 }},
 		{series: own + "coalesced_total", do: twice},
 		{
-			series: own + `parked_total{cause="host_busy"}`, change: func(c *fetcher.Config) { c.Admission.PerHost = 1 },
+			series: own + `parked_total{cause="host_busy"}`, change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
 			do: func(l *lab) { hang(l); l.want("two", "/ok") },
 		},
 		{series: own + "retries_total", do: ask("/busy")},
@@ -197,7 +197,7 @@ func moves() []move {
 		{series: own + `hosts{state="active"}`, do: hang},
 		{series: own + `hosts{state="paused"}`, do: ask("/busy")},
 		{
-			series: own + `hosts{state="queued"}`, change: func(c *fetcher.Config) { c.Admission.PerHost = 1 },
+			series: own + `hosts{state="queued"}`, change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
 			do: func(l *lab) { hang(l); l.want("two", "/ok") },
 		},
 		{series: own + "staleness_seconds", do: ask("/ok", refreshed)},
@@ -231,7 +231,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 	}
 
 	It("show settings, and whether there is a broker", func() {
-		l := newLab(func(c *fetcher.Config) { c.Admission.Slots = 7 })
+		l := newLab(func(c *fetcher.Config) { c.Throttle.Slots = 7 })
 		Expect(l.value("curlmethat_fetcher_in_flight_limit_messages")()).To(BeEquivalentTo(7))
 		Expect(l.value(`curlmethat_build_info{component="fetcher"`)()).To(BeEquivalentTo(1))
 		Expect(l.value("curlmethat_fetcher_nats_connected")()).To(BeEquivalentTo(1))
@@ -265,7 +265,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		const objects, hosts = 10_000, 500
 		l := newLab(func(c *fetcher.Config) {
 			c.Engine.Sharing.Window = 0
-			c.Admission.Share = 1
+			c.Throttle.Share = 1
 		})
 		before, err := metrictest.Read(l.registry)
 		Expect(err).NotTo(HaveOccurred())

@@ -16,7 +16,7 @@ import (
 
 // Preview is what a fetch would come to.
 type Preview struct {
-	// Allowed tells whether the egress policy lets the URL be fetched, and
+	// Allowed reports whether the egress policy lets the URL be fetched, and
 	// Reason why, in one sentence without an address.
 	Allowed bool
 	Reason  string

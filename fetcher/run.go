@@ -8,10 +8,10 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
@@ -28,20 +28,20 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if err := checkMemory(cfg.Admission.Slots, body, memoryLimit()); err != nil {
+	if err := checkMemory(cfg.Throttle.Slots, body, memoryLimit()); err != nil {
 		return err
 	}
-	rt.Log.Info().Int64("max_body", body).Int64("max_payload", maxPayload).Int("concurrency", cfg.Admission.Slots).
+	rt.Log.Info().Int64("max_body", body).Int64("max_payload", maxPayload).Int("concurrency", cfg.Throttle.Slots).
 		Msg("bodies up to max_body bytes are taken")
 	cfg.Get.MaxBody = body
 	cfg.Engine.Sharing.Bytes = sharedBodies * body
 
-	limiter, err := admission.New(cfg.Admission, time.Now)
+	slots, err := throttle.New(cfg.Throttle, time.Now)
 	if err != nil {
 		return err
 	}
 	set := metric.New(rt.Metrics, "fetcher")
-	metrics := newMetrics(set, cfg, limiter)
+	metrics := newMetrics(set, cfg, slots)
 	if err := set.Err(); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	handler, err := newEngine(ctx, rt, cfg, client, limiter, metrics)
+	handler, err := newEngine(ctx, rt, cfg.Engine, engine.Deps{Getter: client, Throttle: slots, Metrics: metrics})
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	var group errgroup.Group
 	group.Go(func() error { return gate.Run(following) })
 	group.Go(func() error { return client.Run(following) })
-	consumption := consumption(rt, cfg.Admission.Slots)
+	consumption := consumption(rt, cfg.Throttle.Slots)
 	rt.Started()
 	group.Go(func() error {
 		defer stop()
@@ -69,45 +69,40 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 }
 
 func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.Gate, *get.Client, error) {
-	said := func(what string, err error) {
+	logReload := func(what string, err error) {
 		if err != nil {
 			log.Error().Err(err).Msg("keeping the last good " + what)
 			return
 		}
 		log.Info().Msg("took a new " + what)
 	}
-	gate, err := egress.New(cfg.Egress, egress.Options{
+	gate, err := egress.New(cfg.Egress, egress.Deps{
 		File:        cfg.PolicyFile,
 		DialTimeout: cfg.DialTimeout,
-		OnReload:    func(err error) { said("egress policy", err) },
+		OnReload:    func(err error) { logReload("egress policy", err) },
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := get.New(cfg.Get, gate, get.Dependencies{
+	client, err := get.New(cfg.Get, gate, get.Deps{
 		Observer: observer,
-		OnReload: func(path string, err error) { said("file "+path, err) },
+		OnReload: func(path string, err error) { logReload("file "+path, err) },
 	})
 	return gate, client, err
 }
 
-func newEngine(ctx context.Context, rt *service.Runtime, cfg Config, client *get.Client, limiter *admission.Limiter,
-	metrics *engine.Metrics,
-) (*engine.Engine, error) {
-	return engine.New(cfg.Engine, engine.Dependencies{
-		Client:   pipeline.NewClient(rt.JetStream),
-		Getter:   client,
-		Limiter:  limiter,
-		Draining: ctx.Done(),
-		Now:      time.Now,
-		Random:   rand.Float64,
-		Log:      rt.Log,
-		Tracer:   rt.Tracer,
-		Metrics:  metrics,
-	})
+// newEngine completes the dependencies of an engine by what the runtime has.
+func newEngine(ctx context.Context, rt *service.Runtime, cfg engine.Config, deps engine.Deps) (*engine.Engine, error) {
+	deps.Client = pipeline.NewClient(rt.JetStream)
+	deps.Draining = ctx.Done()
+	deps.Now = time.Now
+	deps.Random = rand.Float64
+	deps.Log = rt.Log
+	deps.Tracer = rt.Tracer
+	return engine.New(cfg, deps)
 }
 
-// consumption says how messages are taken, and tells of every change.
+// consumption returns how messages are taken.
 func consumption(rt *service.Runtime, concurrency int) pipeline.ConsumeOptions {
 	return pipeline.ConsumeOptions{
 		Stream:      pipeline.Requests,

@@ -116,7 +116,7 @@ var _ = Describe("Run", func() {
 	})
 
 	It("refuses a configuration that cannot work", func(ctx SpecContext) {
-		cfg.Admission.PerHost = 0
+		cfg.Throttle.PerHost = 0
 		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError("--per-host must be at least 1"))
 	})
 

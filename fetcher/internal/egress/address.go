@@ -8,7 +8,7 @@ func azurePlatform() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{168, 63, 129, 16}), 32)
 }
 
-// isISATAP tells whether an IPv6 address has an ISATAP interface identifier,
+// isISATAP reports whether an IPv6 address has an ISATAP interface identifier,
 // which carries an IPv4 address to tunnel to (RFC 5214 section 6.1).
 func isISATAP(addr netip.Addr) bool {
 	if !addr.Is6() {

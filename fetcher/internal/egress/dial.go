@@ -56,7 +56,7 @@ func (p *Policy) parseAddr(addr string) (target, error) {
 	return p.admit(h, port)
 }
 
-// mayUseSearchList tells whether a lookup failed in a way that makes it worth
+// mayUseSearchList reports whether a lookup failed in a way that makes it worth
 // asking for the name within the cluster.
 func (p *Policy) mayUseSearchList(err error) bool {
 	var failure *net.DNSError

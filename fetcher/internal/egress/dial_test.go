@@ -32,7 +32,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 	DescribeTable("is not connected to",
 		func(ctx SpecContext, addrs ...string) {
 			names.Set("data.example.com", addrs...)
-			gate, err := egress.New(cfg, egress.Options{Resolver: names.Resolver()})
+			gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
 			Expect(err).NotTo(HaveOccurred())
 
 			err = attempt(ctx, gate, raw)
@@ -52,7 +52,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 
 	It("is not connected to through an alias", func(ctx SpecContext) {
 		names.Alias("data.example.com", "localhost", "127.0.0.1")
-		gate, err := egress.New(cfg, egress.Options{Resolver: names.Resolver()})
+		gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
 
 		Expect(attempt(ctx, gate, raw)).To(MatchError(egress.ErrDenied))
@@ -61,7 +61,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 
 	It("is judged again when it changes its mind after the dry run", func(ctx SpecContext) {
 		names.Rebind("data.example.com", []string{public}, []string{"127.0.0.1"})
-		gate, err := egress.New(cfg, egress.Options{Resolver: names.Resolver()})
+		gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
 
 		Expect(gate.Verdict(ctx, "team-a", raw).Allowed).To(BeTrue())
@@ -124,7 +124,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(silent.Close)
 		resolver := &net.Resolver{PreferGo: true, Dial: dialTo(silent.LocalAddr())}
-		gate, err := egress.New(egress.Config{}, egress.Options{Resolver: resolver, DialTimeout: 50 * time.Millisecond})
+		gate, err := egress.New(egress.Config{}, egress.Deps{Resolver: resolver, DialTimeout: 50 * time.Millisecond})
 		Expect(err).NotTo(HaveOccurred())
 
 		start := time.Now()

@@ -1,4 +1,4 @@
-// Package egress decides who may be reached.
+// Package egress decides which addresses may be reached.
 //
 // A tenant chooses the URL and the DNS answers, so the wall stands at the
 // dial: every connection attempt, of every redirect and of every address that

@@ -16,18 +16,18 @@ const DefaultDialTimeout = 3 * time.Second
 
 var errDialTimeout = errors.New("dial timeout must be positive")
 
-// Options are the dependencies of a Gate. The zero value is complete.
-type Options struct {
+// Deps are what a Gate works with. The zero value is complete.
+type Deps struct {
 	// File is the path of the file with the policies of namespaces; empty: none.
 	File string
 	// DialTimeout bounds one dial; zero: DefaultDialTimeout.
 	DialTimeout time.Duration
-	// Resolver says by its Dial who answers names; nil: the name servers of
+	// Resolver has by its Dial the name servers to ask; nil: the name servers of
 	// resolv.conf.
 	Resolver *net.Resolver
 	// Refuse has the last word about a permitted attempt, before it connects.
 	Refuse func(network, address string) error
-	// OnReload hears of each new content of File: nil if it is in force, else
+	// OnReload is called for each new content of File: nil if it is in force, else
 	// why the one before stays in force.
 	OnReload func(error)
 	// Ticks say when to look at File; nil: every reload.Interval.
@@ -36,25 +36,25 @@ type Options struct {
 
 // Gate holds the policies of all namespaces. It is safe for concurrent use.
 type Gate struct {
-	options Options
-	base    Config
-	fixed   *policies
-	file    *reload.File[*policies]
+	deps  Deps
+	base  Config
+	fixed *policies
+	file  *reload.File[*policies]
 }
 
 // New checks the configuration of the flags and the file.
-func New(cfg Config, o Options) (*Gate, error) {
-	if o.DialTimeout == 0 {
-		o.DialTimeout = DefaultDialTimeout
+func New(cfg Config, deps Deps) (*Gate, error) {
+	if deps.DialTimeout == 0 {
+		deps.DialTimeout = DefaultDialTimeout
 	}
-	if o.DialTimeout < 0 {
+	if deps.DialTimeout < 0 {
 		return nil, fmt.Errorf("set up egress policy: %w", errDialTimeout)
 	}
-	o.Resolver = impatient(o.Resolver)
-	g := &Gate{options: o, base: cfg}
+	deps.Resolver = abortingResolver(deps.Resolver)
+	g := &Gate{deps: deps, base: cfg}
 	var err error
-	if o.File != "" {
-		g.file, err = reload.Open(o.File, g.parse)
+	if deps.File != "" {
+		g.file, err = reload.Open(deps.File, g.parse)
 	} else {
 		g.fixed, err = newPolicies(cfg, nil, g.dialling())
 	}
@@ -65,7 +65,7 @@ func New(cfg Config, o Options) (*Gate, error) {
 }
 
 func (g *Gate) dialling() dialling {
-	return dialling{resolver: g.options.Resolver, timeout: g.options.DialTimeout, refuse: g.options.Refuse}
+	return dialling{resolver: g.deps.Resolver, timeout: g.deps.DialTimeout, refuse: g.deps.Refuse}
 }
 
 // Run follows the file until ctx is done; without a file it just waits.
@@ -74,10 +74,10 @@ func (g *Gate) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	reload.Run(ctx, g.options.Ticks, func() {
+	reload.Run(ctx, g.deps.Ticks, func() {
 		changed, err := g.file.Poll()
-		if (changed || err != nil) && g.options.OnReload != nil {
-			g.options.OnReload(err)
+		if (changed || err != nil) && g.deps.OnReload != nil {
+			g.deps.OnReload(err)
 		}
 	})
 	return nil
@@ -89,7 +89,7 @@ func (g *Gate) For(namespace string) *Policy {
 	return g.current().of(namespace)
 }
 
-// InForce tells whether a policy that For has returned would be returned
+// InForce reports whether a policy that For has returned would be returned
 // still. Connections made under one that is not must not be used again.
 func (g *Gate) InForce(p *Policy) bool { return g.current().has(p) }
 
@@ -101,7 +101,7 @@ func (g *Gate) current() *policies {
 }
 
 // DialTimeout returns the bound of one dial.
-func (g *Gate) DialTimeout() time.Duration { return g.options.DialTimeout }
+func (g *Gate) DialTimeout() time.Duration { return g.deps.DialTimeout }
 
 // CheckURL judges a URL by its text; see Policy.CheckURL.
 func (g *Gate) CheckURL(namespace string, u *url.URL) error {

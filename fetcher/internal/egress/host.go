@@ -66,8 +66,8 @@ func isLabel(s string) bool {
 	return true
 }
 
-// isNumber tells whether a last label makes a host an IPv4 address for the
-// looser parsers of this world (URL Standard, "ends in a number").
+// isNumber reports whether a last label makes a host an IPv4 address for the
+// looser parsers (URL Standard, "ends in a number").
 func isNumber(label string) bool {
 	if strings.Trim(label, "0123456789") == "" {
 		return true
@@ -76,7 +76,7 @@ func isNumber(label string) bool {
 	return hex && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// isPrivateName tells whether a name cannot be public: a single label, or a
+// isPrivateName reports whether a name cannot be public: a single label, or a
 // reserved suffix.
 func isPrivateName(name string) bool {
 	if !strings.Contains(name, ".") {

@@ -43,7 +43,7 @@ var _ = Describe("policies of namespaces", func() {
 		GinkgoHelper()
 		names := startDNS()
 		names.SetOther(public)
-		gate, err := egress.New(cfg, egress.Options{
+		gate, err := egress.New(cfg, egress.Deps{
 			File:     path,
 			Resolver: names.Resolver(),
 			Ticks:    ticks,
@@ -147,7 +147,7 @@ var _ = Describe("policies of namespaces", func() {
 		func(content, text string) {
 			write(content)
 
-			_, err := egress.New(egress.Config{}, egress.Options{File: path})
+			_, err := egress.New(egress.Config{}, egress.Deps{File: path})
 
 			Expect(err).To(MatchError(HavePrefix("set up egress policy: read " + path + ": ")))
 			Expect(err).To(MatchError(ContainSubstring(text)))
@@ -165,12 +165,12 @@ var _ = Describe("policies of namespaces", func() {
 	)
 
 	It("refuse a file that is missing", func() {
-		_, err := egress.New(egress.Config{}, egress.Options{File: path + ".missing"})
+		_, err := egress.New(egress.Config{}, egress.Deps{File: path + ".missing"})
 		Expect(err).To(MatchError(os.ErrNotExist))
 	})
 
 	It("need no file", func(ctx SpecContext) {
-		gate, err := egress.New(egress.Config{}, egress.Options{})
+		gate, err := egress.New(egress.Config{}, egress.Deps{})
 		Expect(err).NotTo(HaveOccurred())
 		ctx2, cancel := context.WithCancel(ctx)
 		cancel()

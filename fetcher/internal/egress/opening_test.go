@@ -78,7 +78,7 @@ var _ = Describe("what operators open and close", func() {
 		names := startDNS()
 		names.Set("localhost", "127.0.0.1")
 		open := startCanary()
-		gate, err := egress.New(egress.Config{AllowCIDRs: loopback}, egress.Options{Resolver: names.Resolver()})
+		gate, err := egress.New(egress.Config{AllowCIDRs: loopback}, egress.Deps{Resolver: names.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
 
 		Expect(attempt(ctx, gate, fmt.Sprintf("http://localhost:%d/", open.port()))).To(Succeed())
@@ -107,7 +107,7 @@ var _ = Describe("what operators open and close", func() {
 
 	DescribeTable("refuses a flag that means nothing",
 		func(cfg egress.Config, text string) {
-			_, err := egress.New(cfg, egress.Options{})
+			_, err := egress.New(cfg, egress.Deps{})
 			Expect(err).To(MatchError("set up egress policy: " + text))
 			Expect(cfg.Validate()).To(MatchError(text))
 		},
@@ -127,7 +127,7 @@ var _ = Describe("what operators open and close", func() {
 	})
 
 	It("refuses a negative dial timeout", func() {
-		_, err := egress.New(egress.Config{}, egress.Options{DialTimeout: -1})
+		_, err := egress.New(egress.Config{}, egress.Deps{DialTimeout: -1})
 		Expect(err).To(MatchError("set up egress policy: dial timeout must be positive"))
 	})
 })

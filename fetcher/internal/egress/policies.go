@@ -32,7 +32,7 @@ var (
 )
 
 // parse reads the file; an unknown field is an error, since a misspelt
-// deny-cidr would leave a door open.
+// deny-cidr would leave more open than meant.
 func (g *Gate) parse(content []byte) (*policies, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// impatient returns a resolver of Go, never that of the C library, which
+// abortingResolver returns a resolver of Go, never that of the C library, which
 // takes 127.1 and 0x7f000001 for addresses. It gives up a question when nobody
 // waits for the answer any more; net.Resolver would listen on for seconds,
 // which a tenant with a silent name server could make the fetcher do often.
-func impatient(r *net.Resolver) *net.Resolver {
+func abortingResolver(r *net.Resolver) *net.Resolver {
 	dial := new(net.Dialer).DialContext
 	if r != nil && r.Dial != nil {
 		dial = r.Dial

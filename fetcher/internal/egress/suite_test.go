@@ -64,7 +64,7 @@ func startDNS() *dnstest.Server {
 func newGate(cfg egress.Config, names *dnstest.Server) (*egress.Gate, *holder) {
 	GinkgoHelper()
 	held := &holder{}
-	gate, err := egress.New(cfg, egress.Options{Resolver: names.Resolver(), Refuse: held.refuse})
+	gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Refuse: held.refuse})
 	Expect(err).NotTo(HaveOccurred())
 	return gate, held
 }

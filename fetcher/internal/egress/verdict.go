@@ -10,7 +10,7 @@ import (
 
 // Verdict is the outcome of a dry run.
 type Verdict struct {
-	// Allowed tells whether a connection may be opened.
+	// Allowed reports whether a connection may be opened.
 	Allowed bool
 	// Reason says why in one sentence, without an address.
 	Reason string

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 )
 
 // Config is what may be chosen about the handling of messages.
@@ -26,8 +26,8 @@ type Config struct {
 	// attempts have failed.
 	Recheck time.Duration
 	// Sharing bounds how long and how many outcomes of GETs are shared.
-	Sharing flight.Config
-	// Heartbeat is how often the server is told that a message is in work; less
+	Sharing sharedcall.Config
+	// Heartbeat is how often a message is marked as in progress; less
 	// than half of pipeline.AckWait.
 	Heartbeat time.Duration
 }

@@ -9,35 +9,35 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// lag is after what time a trigger comes back that is newer than the want that
+// replicaLag is after what time a trigger comes back that is newer than the want that
 // a replica of the stream knows of.
-const lag = time.Second
+const replicaLag = time.Second
 
 // lookups is how often a want must not be found until it counts as gone. That
 // happens when a stream is purged, and leads to nothing: a replica that lags
 // answers the same, and then it would be lost.
 const lookups = 3
 
-// confirm reads the want that a due belongs to, and tells if there is nothing
+// confirm reads the want that a due belongs to, and reports if there is nothing
 // to be done for it.
-func (e *Engine) confirm(ctx context.Context, t *trigger) end {
+func (e *Engine) confirm(ctx context.Context, t *trigger) result {
 	if t.kind != pipeline.KindDue {
-		return end{}
+		return result{}
 	}
 	want, sequence, err := e.lastWant(ctx, t.key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage) && t.deliveries < lookups:
-		return end{outcome: postponed, wait: lag}
+		return result{outcome: postponed, wait: replicaLag}
 	case errors.Is(err, pipeline.ErrNoMessage):
-		return end{outcome: superseded}
+		return result{outcome: superseded}
 	case errors.Is(err, pipeline.ErrMalformed):
-		return end{outcome: superseded} // a want is a trigger itself, and was buried as one
+		return result{outcome: superseded} // a want is a trigger itself, and was malformed as one
 	case err != nil:
-		return e.unpublished(ctx, t, err)
+		return e.afterPublishError(ctx, t, err)
 	case sequence < t.wantSequence:
-		return end{outcome: postponed, wait: lag}
+		return result{outcome: postponed, wait: replicaLag}
 	case sequence > t.wantSequence || want == nil:
-		return end{outcome: superseded}
+		return result{outcome: superseded}
 	}
 	if t.untried() {
 		t.cause = want.GetCause()
@@ -47,10 +47,10 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) end {
 		want.Status, want.ReadFirst = "", true
 	}
 	t.want = want
-	return end{}
+	return result{}
 }
 
-// current tells whether the want of a trigger is still the last one, as far as
+// current reports whether the want of a trigger is still the last one, as far as
 // the replica knows that answers. Only a later message proves that it is not:
 // a replica that lags may not even have the message that is in work.
 func (e *Engine) current(ctx context.Context, t *trigger) error {
@@ -68,7 +68,7 @@ func (e *Engine) current(ctx context.Context, t *trigger) error {
 
 func (e *Engine) lastWant(ctx context.Context, key pipeline.Key) (want *v1.Want, sequence uint64, err error) {
 	var final error
-	err = e.persist(ctx, pipeline.Requests, func(ctx context.Context) error {
+	err = e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) error {
 		want, sequence, final = e.deps.Client.LastWant(ctx, key)
 		if errors.Is(final, pipeline.ErrNoMessage) || errors.Is(final, pipeline.ErrMalformed) {
 			return nil

@@ -13,10 +13,10 @@ import (
 )
 
 // failed decides what becomes of a key whose attempt has failed.
-func (e *Engine) failed(ctx context.Context, t *trigger, f failure) end {
+func (e *Engine) failed(ctx context.Context, t *trigger, f failure) result {
 	f.RetryAfter = min(f.RetryAfter, e.cfg.MaxRetryAfter)
 	if f.RetryAfter > 0 && (f.StatusCode == http.StatusTooManyRequests || f.StatusCode == http.StatusServiceUnavailable) {
-		e.deps.Limiter.SlowDown(authority(t.want.GetUrl()), e.deps.Now().Add(f.RetryAfter))
+		e.deps.Throttle.SlowDown(authority(t.want.GetUrl()), e.deps.Now().Add(f.RetryAfter))
 	}
 	if pipeline.Decide(f.Class, f.StatusCode, t.attempts+1, e.cfg.MaxAttempts) == pipeline.NextRetry {
 		return e.retry(ctx, t, f)
@@ -24,28 +24,28 @@ func (e *Engine) failed(ctx context.Context, t *trigger, f failure) end {
 	return e.giveUp(ctx, t, f)
 }
 
-// retry sets the timer of the next attempt, and tells the writer if the kind
-// of failure is news.
-func (e *Engine) retry(ctx context.Context, t *trigger, f failure) end {
+// retry sets the timer of the next attempt, and publishes the failure if its
+// class has changed.
+func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
 	now := e.deps.Now()
 	due := e.dueAfter(t, f, v1.Cause_CAUSE_RETRY, now)
 	due.Attempts = t.attempts + 1
 	wait := e.cfg.Retry.Delay(due.GetAttempts(), f.RetryAfter, e.deps.Random())
 	if err := e.setTimer(t.sameTrace(ctx), due, now.Add(wait)); err != nil {
-		return e.unpublished(ctx, t, err)
+		return e.afterPublishError(ctx, t, err)
 	}
 	if f.Class != t.reported {
-		if err := e.tell(ctx, t, f, now, false); err != nil {
-			return e.unpublished(ctx, t, err)
+		if err := e.publishFailure(ctx, t, f, now, false); err != nil {
+			return e.afterPublishError(ctx, t, err)
 		}
 	}
 	e.deps.Metrics.retries.Inc()
-	return end{outcome: retried, failure: f, wait: wait}
+	return result{outcome: retry, failure: f, wait: wait}
 }
 
-// giveUp keeps a dead letter, tells the writer, and sets the timer of the next
+// giveUp keeps a dead letter, publishes the failure, and sets the timer of the next
 // refresh, or of a slow recheck.
-func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) end {
+func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	now := e.deps.Now()
 	cause, at := v1.Cause_CAUSE_RECHECK, now.Add(schedule.Around(e.cfg.Recheck, e.deps.Random()))
 	if interval := t.want.GetRefresh().AsDuration(); interval > 0 {
@@ -57,19 +57,19 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) end {
 	due := e.dueAfter(t, f, cause, now)
 	due.Attempts, due.ReplayOf = 0, 0
 	if err := e.setTimer(newTrace(ctx), due, at); err != nil {
-		return e.unpublished(ctx, t, err)
+		return e.afterPublishError(ctx, t, err)
 	}
-	if err := e.keep(ctx, t, f, now); err != nil {
-		return e.unpublished(ctx, t, err)
+	if err := e.publishDeadLetter(ctx, t, f, now); err != nil {
+		return e.afterPublishError(ctx, t, err)
 	}
 	// A round that begins with the class it ends with follows one that was
 	// given up for the same: nothing has changed.
 	if f.Class != t.reported || t.attempts > 0 {
-		if err := e.tell(ctx, t, f, now, true); err != nil {
-			return e.unpublished(ctx, t, err)
+		if err := e.publishFailure(ctx, t, f, now, true); err != nil {
+			return e.afterPublishError(ctx, t, err)
 		}
 	}
-	return end{outcome: gaveUp, failure: f, wait: at.Sub(now)}
+	return result{outcome: gaveUp, failure: f, wait: at.Sub(now)}
 }
 
 // dueAfter returns a timer's payload after a failure.
@@ -90,13 +90,13 @@ func (t *trigger) failingSince(now time.Time) time.Time {
 	return t.firstFailed
 }
 
-// tell hands a change of the failure state to the writer.
-func (e *Engine) tell(ctx context.Context, t *trigger, f failure, now time.Time, final bool) error {
+// publishFailure hands a change of the failure state to the writer.
+func (e *Engine) publishFailure(ctx context.Context, t *trigger, f failure, now time.Time, final bool) error {
 	result := e.result(t, &v1.Result{Outcome: &v1.Result_Failure{Failure: e.describe(t, f, now, final)}})
 	if !e.fit(result) {
 		return errRefused
 	}
-	return e.hand(ctx, result)
+	return e.publishResult(ctx, result)
 }
 
 func (e *Engine) describe(t *trigger, f failure, now time.Time, final bool) *v1.Failure {

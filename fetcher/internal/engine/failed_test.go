@@ -101,12 +101,12 @@ var _ = Describe("A failed attempt", func() {
 
 		Expect(o.gets.Load()).To(BeEquivalentTo(3))
 		Expect(w.deadLetters()).To(HaveLen(1))
-		letter := w.deadLetters()[0]
-		Expect(letter.GetWant().GetUrl()).To(Equal(o.URL))
-		Expect(letter.GetFailure().GetAttempts()).To(BeEquivalentTo(3))
-		Expect(letter.GetFailure().GetFirstFailedAt().AsTime()).To(BeTemporally("==", began))
-		Expect(letter.GetLastFailedAt().AsTime()).To(BeTemporally("==", w.clock.Now()))
-		Expect(string(letter.GetSnippet())).To(ContainSubstring("secret of the server"))
+		deadLetter := w.deadLetters()[0]
+		Expect(deadLetter.GetWant().GetUrl()).To(Equal(o.URL))
+		Expect(deadLetter.GetFailure().GetAttempts()).To(BeEquivalentTo(3))
+		Expect(deadLetter.GetFailure().GetFirstFailedAt().AsTime()).To(BeTemporally("==", began))
+		Expect(deadLetter.GetLastFailedAt().AsTime()).To(BeTemporally("==", w.clock.Now()))
+		Expect(string(deadLetter.GetSnippet())).To(ContainSubstring("secret of the server"))
 		reason, host, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]any{reason, host, k}).To(Equal([]any{"BadStatus", "127.0.0.1", key}))

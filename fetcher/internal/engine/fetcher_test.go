@@ -12,12 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
-	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
@@ -26,7 +26,7 @@ import (
 // fetcherOptions are what a spec may change about a fetcher.
 type fetcherOptions struct {
 	config   engine.Config
-	limits   admission.Limits
+	limits   throttle.Config
 	get      get.Config
 	now      func() time.Time
 	log      io.Writer
@@ -52,10 +52,10 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 			MaxRetryAfter: time.Hour,
 			Refresh:       schedule.Refresh{Min: time.Second, Max: 24 * time.Hour},
 			Recheck:       time.Hour,
-			Sharing:       flight.Config{Window: time.Second, Patience: 250 * time.Millisecond, Entries: 100, Bytes: 1 << 20},
+			Sharing:       sharedcall.Config{Window: time.Second, Patience: 250 * time.Millisecond, Entries: 100, Bytes: 1 << 20},
 			Heartbeat:     10 * time.Second,
 		},
-		limits: admission.Limits{
+		limits: throttle.Config{
 			Slots: 64, PerHost: 8, Share: 0.5,
 			Patience: 250 * time.Millisecond, Pause: time.Second, MaxPause: 15 * time.Second,
 		},
@@ -71,21 +71,21 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	if o.js == nil {
 		o.js = w.connect()
 	}
-	gate, err := egress.New(egress.Config{AllowCIDRs: []string{"127.0.0.0/8"}}, egress.Options{})
+	gate, err := egress.New(egress.Config{AllowCIDRs: []string{"127.0.0.0/8"}}, egress.Deps{})
 	Expect(err).NotTo(HaveOccurred())
 	set := metric.New(o.registry, "fetcher")
 	metrics := engine.NewMetrics(set)
 	Expect(set.Err()).NotTo(HaveOccurred())
-	getter, err := get.New(o.get, gate, get.Dependencies{Observer: metrics})
+	getter, err := get.New(o.get, gate, get.Deps{Observer: metrics})
 	Expect(err).NotTo(HaveOccurred())
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = getter.Run(running) }()
 	DeferCleanup(func() { stop(); <-ended })
-	limiter, err := admission.New(o.limits, o.now)
+	limiter, err := throttle.New(o.limits, o.now)
 	Expect(err).NotTo(HaveOccurred())
-	e, err := engine.New(o.config, engine.Dependencies{
-		Client: pipeline.NewClient(o.js), Getter: getter, Limiter: limiter, Draining: o.draining,
+	e, err := engine.New(o.config, engine.Deps{
+		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: limiter, Draining: o.draining,
 		Now: o.now, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics, Tracer: o.tracer,
 	})
 	Expect(err).NotTo(HaveOccurred())

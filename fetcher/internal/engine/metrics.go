@@ -81,7 +81,7 @@ func (m *Metrics) ObservePhase(p get.Phase, d time.Duration) {
 }
 
 // got counts a GET.
-func (m *Metrics) got(r get.Response, err error) {
+func (m *Metrics) observeGet(r get.Response, err error) {
 	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {
 		m.denials.WithLabelValues(string(denied.Class)).Inc()
 	}
@@ -99,14 +99,14 @@ func (m *Metrics) got(r get.Response, err error) {
 
 // checked observes how long ago a regular fetch was due that is made now. A key
 // that was never found well is not stale but waits.
-func (m *Metrics) checked(t *trigger, now time.Time) {
+func (m *Metrics) observeStaleness(t *trigger, now time.Time) {
 	if !t.freshUntil.IsZero() {
 		m.staleness.Observe(max(0, now.Sub(t.freshUntil)).Seconds())
 	}
 }
 
 // blocked counts a try to reach the broker that failed.
-func (m *Metrics) blocked(err error) {
+func (m *Metrics) observePushback(err error) {
 	cause := "broker"
 	if errors.Is(err, pipeline.ErrFull) {
 		cause = "full"

@@ -23,30 +23,30 @@ var _ = Describe("Metrics", func() {
 			f.step()
 		}
 		for name, value := range map[string]float64{
-			"requests_total content":       2,
-			"requests_total gave_up":       1,
-			"requests_total retry":         1,
-			"requests_total parked":        0,
-			"gets_total ok":                1,
-			"gets_total BadStatus":         2,
-			"coalesced_total ":             1,
-			"retries_total ":               1,
-			"dead_letters_total BadStatus": 1,
-			"parked_total host_busy":       0,
-			"pushbacks_total full":         0,
-			"in_flight_messages ":          0,
-			"not_modified_total ":          0,
-			"requests_total malformed":     0,
-			"requests_total postponed":     0,
-			"parked_total namespace_share": 0,
-			"parked_total host_slowed":     0,
-			"parked_total flight_slow":     0,
-			"pushbacks_total broker":       0,
-			"requests_total superseded":    0,
-			"requests_total tombstone":     0,
-			"requests_total settled":       0,
-			"requests_total recovered":     0,
-			"requests_total unmodified":    0,
+			"requests_total content":        2,
+			"requests_total gave_up":        1,
+			"requests_total retry":          1,
+			"requests_total parked":         0,
+			"gets_total ok":                 1,
+			"gets_total BadStatus":          2,
+			"coalesced_total ":              1,
+			"retries_total ":                1,
+			"dead_letters_total BadStatus":  1,
+			"parked_total host_busy":        0,
+			"pushbacks_total full":          0,
+			"in_flight_messages ":           0,
+			"not_modified_total ":           0,
+			"requests_total malformed":      0,
+			"requests_total postponed":      0,
+			"parked_total namespace_share":  0,
+			"parked_total host_slowed":      0,
+			"parked_total shared_call_slow": 0,
+			"pushbacks_total broker":        0,
+			"requests_total superseded":     0,
+			"requests_total tombstone":      0,
+			"requests_total in_sync":        0,
+			"requests_total recovered":      0,
+			"requests_total unmodified":     0,
 		} {
 			name, label, _ := strings.Cut(name, " ")
 			Expect(f.metric("curlmethat_fetcher_"+name, label)).To(Equal(value), "%s %s", name, label)
@@ -73,13 +73,13 @@ var _ = Describe("Metrics", func() {
 
 var _ = Describe("An engine", func() {
 	It("needs a configuration that can work", func() {
-		_, err := engine.New(engine.Config{}, engine.Dependencies{})
+		_, err := engine.New(engine.Config{}, engine.Deps{})
 		Expect(err).To(MatchError(ContainSubstring("attempts")))
 	})
 
 	It("needs its dependencies", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
-		_, err := engine.New(w.fetcher().config, engine.Dependencies{})
+		_, err := engine.New(w.fetcher().config, engine.Deps{})
 		Expect(err).To(MatchError(ContainSubstring("dependency")))
 	})
 })

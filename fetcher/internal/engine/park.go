@@ -4,17 +4,17 @@ import (
 	"context"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // parkCause says why an attempt was put off, from a closed set.
 type parkCause string
 
-// flightSlow: a GET of the same is under way and takes long. The other causes
-// are those of package admission.
-const flightSlow parkCause = "flight_slow"
+// sharedCallSlow: a GET of the same is under way and takes long. The other causes
+// are those of package throttle.
+const sharedCallSlow parkCause = "shared_call_slow"
 
 // parkPause is after what time those come back who could not wait for a GET of
 // the same. They come at about the same time, to find its outcome.
@@ -23,17 +23,17 @@ const parkPause = time.Second
 // parkCauses are the values of the metric's label.
 func parkCauses() []parkCause {
 	return []parkCause{
-		flightSlow, parkCause(admission.HostBusy), parkCause(admission.HostSlowed), parkCause(admission.NamespaceShare),
+		sharedCallSlow, parkCause(throttle.HostBusy), parkCause(throttle.HostSlowed), parkCause(throttle.NamespaceShare),
 	}
 }
 
 // park puts an attempt off without having made it.
-func (e *Engine) park(ctx context.Context, t *trigger, cause parkCause, wait time.Duration) end {
+func (e *Engine) park(ctx context.Context, t *trigger, cause parkCause, wait time.Duration) result {
 	wait = max(wait, parkPause)
 	wait += schedule.Around(parkPause, e.deps.Random()) - parkPause
 	if err := e.setTimer(t.sameTrace(ctx), t.due(v1.Cause_CAUSE_PARKED), e.deps.Now().Add(wait)); err != nil {
-		return e.unpublished(ctx, t, err)
+		return e.afterPublishError(ctx, t, err)
 	}
 	e.deps.Metrics.parked.WithLabelValues(string(cause)).Inc()
-	return end{outcome: parked, wait: wait}
+	return result{outcome: parked, wait: wait}
 }

@@ -26,42 +26,42 @@ const (
 )
 
 var (
-	// errRefused tells that the broker will never take a message.
+	// errRefused means that the broker will never take a message.
 	errRefused = errors.New("broker refuses the message")
-	// errDraining tells that the process ends before the broker answered.
+	// errDraining means that the process ends before the broker answered.
 	errDraining = errors.New("process is draining")
 )
 
 // setTimer sets the timer of a key. The error wraps pipeline.ErrSuperseded,
 // errRefused or errDraining.
 func (e *Engine) setTimer(ctx context.Context, due *v1.Due, at time.Time) error {
-	return e.persist(ctx, pipeline.Requests, func(ctx context.Context) error {
+	return e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) error {
 		return e.deps.Client.PublishTimer(ctx, due, at)
 	})
 }
 
 // hand gives an outcome to the writer, with the errors of persist.
-func (e *Engine) hand(ctx context.Context, result *v1.Result) error {
-	return e.persist(ctx, pipeline.Results, func(ctx context.Context) error {
+func (e *Engine) publishResult(ctx context.Context, result *v1.Result) error {
+	return e.untilTaken(ctx, pipeline.Results, func(ctx context.Context) error {
 		return e.deps.Client.PublishResult(ctx, result)
 	})
 }
 
-// persist calls a stream until it answers: what was fetched is kept, and the
-// message with it, until it is in safe hands. It gives up when the process
-// drains, and returns answers that will not change.
-func (e *Engine) persist(ctx context.Context, stream string, call func(context.Context) error) error {
+// untilTaken repeats a call until the broker has done it, so that a body that
+// was fetched is not fetched again. It gives up when the process drains, and
+// returns errors that a repetition does not change.
+func (e *Engine) untilTaken(ctx context.Context, stream string, call func(context.Context) error) error {
 	for pause := publishFirst; ; pause = min(2*pause, publishMax) {
 		err := try(ctx, call)
 		switch {
 		case err == nil || errors.Is(err, pipeline.ErrSuperseded):
-			e.pressure.relieve(stream, e.deps.Now())
+			e.backpressure.accepted(stream, e.deps.Now())
 			return err
 		case refused(err):
 			return fmt.Errorf("%w: %w", errRefused, err)
 		}
-		e.pressure.feel(stream, err, e.deps.Now())
-		e.deps.Metrics.blocked(err)
+		e.backpressure.refused(stream, err, e.deps.Now())
+		e.deps.Metrics.observePushback(err)
 		if err := e.pause(pause); err != nil {
 			return err
 		}
@@ -90,13 +90,13 @@ func refused(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &api) && api.ErrorCode == codeTooLarge
 }
 
-// unpublished is the end of a message that could not be brought to its own.
-func (e *Engine) unpublished(ctx context.Context, t *trigger, err error) end {
+// afterPublishError is the end of a message that could not be brought to its own.
+func (e *Engine) afterPublishError(ctx context.Context, t *trigger, err error) result {
 	switch {
 	case errors.Is(err, pipeline.ErrSuperseded):
-		return end{outcome: superseded}
+		return result{outcome: superseded}
 	case errors.Is(err, errRefused):
-		return e.bury(ctx, t, err)
+		return e.deadLetterMalformed(ctx, t, err)
 	}
-	return end{outcome: postponed, wait: lag}
+	return result{outcome: postponed, wait: replicaLag}
 }

@@ -10,15 +10,15 @@ import (
 )
 
 // report counts and logs an outcome: one line, without the URL, which may hold
-// secrets, and without anything that the server said. In a flood, lines of one
+// secrets, and without any text of the server. When there are many, lines of one
 // outcome are counted instead.
-func (e *Engine) report(t *trigger, ended end) {
+func (e *Engine) report(t *trigger, ended result) {
 	e.deps.Metrics.requests.WithLabelValues(string(ended.outcome)).Inc()
 	level := zerolog.InfoLevel
 	switch ended.outcome {
-	case gaveUp, buried:
+	case gaveUp, malformed:
 		level = zerolog.WarnLevel
-	case parked, superseded, forgotten, alreadySettled, postponed:
+	case parked, superseded, tombstone, inSync, postponed:
 		level = zerolog.DebugLevel
 	default:
 	}
@@ -27,13 +27,13 @@ func (e *Engine) report(t *trigger, ended end) {
 		return
 	}
 	line = tracing.Stamp(line, t.span.SpanContext()).Str("namespace", t.key.Namespace).Str("configmap", t.key.Name).Str("key", t.key.Key).
-		Str("host", named(t.want.GetUrl())).Uint32("attempt", t.attempts+1).
+		Str("host", shownHost(t.want.GetUrl())).Uint32("attempt", t.attempts+1).
 		Stringer("cause", t.cause).Str("outcome", string(ended.outcome))
 	if ended.wait > 0 {
 		line = line.Dur("next_ms", ended.wait)
 	}
 	if ended.failure.Class != 0 {
-		line = line.Str("reason", pipeline.Reason(ended.failure.Class)).Str("error", ended.failure.said)
+		line = line.Str("reason", pipeline.Reason(ended.failure.Class)).Str("error", ended.failure.text)
 	}
 	if ended.failure.StatusCode != 0 {
 		line = line.Int("status", ended.failure.StatusCode)
@@ -41,9 +41,9 @@ func (e *Engine) report(t *trigger, ended end) {
 	line.Msg(message(ended.outcome))
 }
 
-// named returns the host of a URL if it has a name; an address is kept out of
+// shownHost returns the host of a URL if it has a name; an address is kept out of
 // the log.
-func named(raw string) string {
+func shownHost(raw string) string {
 	h := host(raw)
 	if _, err := netip.ParseAddr(h); err == nil {
 		return pipeline.HiddenHost
@@ -53,15 +53,15 @@ func named(raw string) string {
 
 func message(o outcome) string {
 	switch o {
-	case stored:
+	case content:
 		return "fetched"
 	case recovered:
 		return "recovered"
 	case unmodified:
 		return "unmodified"
-	case alreadySettled:
+	case inSync:
 		return "nothing to fetch yet"
-	case retried:
+	case retry:
 		return "failed, will try again"
 	case gaveUp:
 		return "failed, gave up"
@@ -69,9 +69,9 @@ func message(o outcome) string {
 		return "put off"
 	case superseded:
 		return "superseded"
-	case forgotten:
+	case tombstone:
 		return "no longer wanted"
-	case buried:
+	case malformed:
 		return "put aside a message that cannot be handled"
 	case postponed:
 		return "given back"

@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// named returns a change that makes a want one of many.
+// shownHost returns a change that makes a want one of many.
 func named(prefix string, n int) func(*v1.Want) {
 	return func(w *v1.Want) { w.Name = fmt.Sprintf("%s-%04d", prefix, n) }
 }
@@ -94,7 +94,7 @@ var _ = Describe("Objects with the same URL", func() {
 			w.publish(w.want(hanging.URL, named("hanging", i)))
 		}
 		f.run()
-		Eventually(func() int { return f.parked("flight_slow") }).Should(Equal(39))
+		Eventually(func() int { return f.parked("shared_call_slow") }).Should(Equal(39))
 		Expect(f.inFlight()).To(BeEquivalentTo(1))
 		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))
 		t := w.timerOf(pipeline.Key{Namespace: key.Namespace, Name: "hanging-0039", Key: key.Key})

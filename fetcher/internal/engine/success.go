@@ -17,28 +17,28 @@ import (
 // headroom is what the headers of a result take at most, in bytes.
 const headroom = 1 << 10
 
-// settled sets the timer of a want whose key already holds its body.
-func (e *Engine) settled(ctx context.Context, t *trigger) end {
+// keepInSync sets the timer of a want whose key already holds its body.
+func (e *Engine) keepInSync(ctx context.Context, t *trigger) result {
 	if t.want.GetRefresh().AsDuration() <= 0 {
-		return end{outcome: alreadySettled}
+		return result{outcome: inSync}
 	}
-	t.kept = t.want.GetSettled()
-	if err := e.schedule(ctx, t, t.kept, 0); err != nil {
-		return e.unpublished(ctx, t, err)
+	t.cached = t.want.GetSettled()
+	if err := e.schedule(ctx, t, t.cached, 0); err != nil {
+		return e.afterPublishError(ctx, t, err)
 	}
-	return end{outcome: alreadySettled}
+	return result{outcome: inSync}
 }
 
 // succeeded hands on what a good answer means for the key.
-func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) end {
-	body := settledBy(r, t.kept)
+func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) result {
+	body := cachedBodyAfter(r, t.cached)
 	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() {
 		return e.failed(ctx, t, mismatched())
 	}
-	ended := end{outcome: stored}
+	ended := result{outcome: content}
 	var result *v1.Result
 	switch {
-	case body.GetSha256() != t.kept.GetSha256():
+	case body.GetSha256() != t.cached.GetSha256():
 		result = e.content(t, r)
 	case t.reported != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
 		ended.outcome = recovered
@@ -50,17 +50,17 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) end 
 		return e.failed(ctx, t, tooLarge())
 	}
 	if err := e.schedule(ctx, t, body, r.MaxAge); err != nil {
-		return e.unpublished(ctx, t, err)
+		return e.afterPublishError(ctx, t, err)
 	}
 	if result == nil {
 		return ended
 	}
-	err := e.hand(ctx, result)
+	err := e.publishResult(ctx, result)
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
 		return e.failed(ctx, t, tooLarge())
 	case err != nil:
-		return e.unpublished(ctx, t, err)
+		return e.afterPublishError(ctx, t, err)
 	}
 	return ended
 }
@@ -77,26 +77,26 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, max
 	due := t.due(v1.Cause_CAUSE_REFRESH)
 	due.Attempts, due.FirstFailedAt, due.ReplayOf = 0, nil, 0
 	at := e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, maxAge)
-	if t.answered {
+	if t.gotResponse {
 		due.FreshUntil = timestamppb.New(at)
 	}
-	// What the writer may drop has to be told again.
+	// What the writer may drop has to be published again.
 	if !t.overtaken(now) {
 		due.Settled, due.Reported = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
 	}
 	return e.setTimer(newTrace(ctx), due, at)
 }
 
-// settledBy returns the body that the key holds after an answer. A 304 may
+// cachedBodyAfter returns the body that the key holds after an answer. A 304 may
 // bring new validators (RFC 9110 section 15.4.5).
-func settledBy(r get.Response, kept *v1.Settled) *v1.Settled {
+func cachedBodyAfter(r get.Response, cached *v1.Settled) *v1.Settled {
 	if r.Status != get.NotModified {
 		return &v1.Settled{Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified}
 	}
 	return &v1.Settled{
-		Sha256:       kept.GetSha256(),
-		Etag:         cmp.Or(r.ETag, kept.GetEtag()),
-		LastModified: cmp.Or(r.LastModified, kept.GetLastModified()),
+		Sha256:       cached.GetSha256(),
+		Etag:         cmp.Or(r.ETag, cached.GetEtag()),
+		LastModified: cmp.Or(r.LastModified, cached.GetLastModified()),
 	}
 }
 
@@ -109,11 +109,11 @@ func (e *Engine) content(t *trigger, r get.Response) *v1.Result {
 // result completes a result.
 func (e *Engine) result(t *trigger, r *v1.Result) *v1.Result {
 	r.Want, r.Sequence, r.Cause = t.want, t.sequence, t.cause
-	r.ObservedAt, r.Answered = timestamppb.New(e.deps.Now()), t.kept != nil
+	r.ObservedAt, r.Answered = timestamppb.New(e.deps.Now()), t.cached != nil
 	return r
 }
 
-// fit tells whether the broker takes a result. The status annotation, which
+// fit reports whether the broker takes a result. The status annotation, which
 // only saves the writer a read, gives way to a large body.
 func (e *Engine) fit(r *v1.Result) bool {
 	limit := int(e.deps.Client.JetStream().Conn().MaxPayload()) - headroom
@@ -127,13 +127,13 @@ func (e *Engine) fit(r *v1.Result) bool {
 func tooLarge() failure {
 	return failure{
 		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE},
-		said:  "body does not fit into a message of the broker (max_payload)",
+		text:  "body does not fit into a message of the broker (max_payload)",
 	}
 }
 
 func mismatched() failure {
 	return failure{
 		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
-		said:  "body does not have the digest that curl-sha256 names",
+		text:  "body does not have the digest that curl-sha256 names",
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
-// maxPath bounds how much of the path of a URL a span tells, in bytes.
+// maxPath bounds how much of the path of a URL a span has, in bytes.
 const maxPath = 256
 
 // begin begins the span of a trigger.
@@ -42,7 +42,7 @@ func (e *Engine) begin(ctx context.Context, t *trigger) context.Context {
 }
 
 // itself names the attempt to those that follow it.
-func (t *trigger) itself() string {
+func (t *trigger) traceparent() string {
 	if !t.span.IsRecording() {
 		return ""
 	}
@@ -65,8 +65,8 @@ func newTrace(ctx context.Context) context.Context {
 	return trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 }
 
-// traced completes the span of a trigger. Of the URL it tells host and path.
-func (t *trigger) traced(ended end) {
+// setSpanOutcome completes the span of a trigger. Of the URL it has host and path.
+func (t *trigger) setSpanOutcome(ended result) {
 	if !t.span.IsRecording() {
 		return
 	}
@@ -88,27 +88,27 @@ func (t *trigger) traced(ended end) {
 	t.span.End()
 }
 
-// target returns what a span tells of a URL.
+// target returns the attributes of a span that describe a URL.
 func target(raw string) []attribute.KeyValue {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
 		return nil
 	}
 	path := u.EscapedPath()
-	told := []attribute.KeyValue{
+	attributes := []attribute.KeyValue{
 		semconv.HTTPRequestMethodGet,
 		semconv.URLScheme(u.Scheme),
-		semconv.ServerAddress(named(raw)),
+		semconv.ServerAddress(shownHost(raw)),
 		semconv.URLPath(path[:min(len(path), maxPath)]),
 	}
 	if port, err := strconv.Atoi(u.Port()); err == nil {
-		told = append(told, semconv.ServerPort(port))
+		attributes = append(attributes, semconv.ServerPort(port))
 	}
-	return told
+	return attributes
 }
 
-// answered notes what a good answer was.
-func answered(span trace.Span, r get.Response) {
+// setSpanResponse records a good response.
+func setSpanResponse(span trace.Span, r get.Response) {
 	if !span.IsRecording() {
 		return
 	}

@@ -146,17 +146,17 @@ var _ = Describe("A trace", func() {
 		want := w.want(o.URL)
 		sequence := wanted(want)
 		f.step()
-		letter := w.deadLetters()[0]
-		Expect(letter.GetTraceparent()).To(Equal(pipeline.Traceparent(last().SpanContext)))
-		Expect(letter.GetTraceparent()).To(ContainSubstring("0af7651916cd43dd8448eb211c80319c"))
+		deadLetter := w.deadLetters()[0]
+		Expect(deadLetter.GetTraceparent()).To(Equal(pipeline.Traceparent(last().SpanContext)))
+		Expect(deadLetter.GetTraceparent()).To(ContainSubstring("0af7651916cd43dd8448eb211c80319c"))
 
 		w.clock.Advance(time.Second) // what was fetched is shared no more
-		w.fire(&v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REPLAY, ReplayOf: 1, Earlier: letter.GetTraceparent()})
+		w.fire(&v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REPLAY, ReplayOf: 1, Earlier: deadLetter.GetTraceparent()})
 		f.step()
 		replay := last()
 		Expect(replay.Parent.IsValid()).To(BeFalse())
 		Expect(replay.Links).To(HaveLen(1))
-		Expect(pipeline.Traceparent(replay.Links[0].SpanContext)).To(Equal(letter.GetTraceparent()))
+		Expect(pipeline.Traceparent(replay.Links[0].SpanContext)).To(Equal(deadLetter.GetTraceparent()))
 		Expect(replay.Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ToReplayed)))
 	})
 

@@ -27,7 +27,7 @@ type trigger struct {
 	stored   time.Time
 	// deliveries of the message, this one included.
 	deliveries uint64
-	// backlog tells that further messages wait.
+	// backlog reports whether further messages wait.
 	backlog bool
 	// began is when the handling began.
 	began time.Time
@@ -35,8 +35,8 @@ type trigger struct {
 	// the message, or of the span if the message has none.
 	span   trace.Span
 	origin trace.SpanContext
-	// answered tells that a GET has.
-	answered bool
+	// gotResponse reports whether a GET has got a good response.
+	gotResponse bool
 
 	// want is what the key asks for; nil: nothing any more.
 	want *v1.Want
@@ -47,10 +47,10 @@ type trigger struct {
 	attempts uint32
 	// firstFailed is when the unbroken row of failures began; zero: healthy.
 	firstFailed time.Time
-	// reported is the class of failure that the writer was last told of.
+	// reported is the class of failure that was last published to the writer.
 	reported v1.FailureClass
-	// kept is the body that the key already holds; nil: unknown.
-	kept *v1.Settled
+	// cached is the body that the key already holds; nil: unknown.
+	cached *v1.Settled
 	// freshUntil is when the fetch after the last good one was due; zero: there
 	// was none for this want.
 	freshUntil time.Time
@@ -93,7 +93,7 @@ func (t *trigger) take(due *v1.Due) {
 	due.GetWant().ReadFirst = true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
 	t.attempts, t.reported = due.GetAttempts(), due.GetReported()
-	t.kept, t.replayOf = due.GetSettled(), due.GetReplayOf()
+	t.cached, t.replayOf = due.GetSettled(), due.GetReplayOf()
 	t.earlier = pipeline.ParseTraceparent(due.GetEarlier())
 	if due.GetFreshUntil() != nil {
 		t.freshUntil = due.GetFreshUntil().AsTime()
@@ -105,15 +105,15 @@ func (t *trigger) take(due *v1.Due) {
 
 func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
 
-// untried tells that the message only repeats a want for which no attempt
+// untried reports whether the message only repeats a want for which no attempt
 // could be made.
 func (t *trigger) untried() bool {
-	return t.cause == v1.Cause_CAUSE_PARKED && t.attempts == 0 && t.firstFailed.IsZero() && t.kept == nil
+	return t.cause == v1.Cause_CAUSE_PARKED && t.attempts == 0 && t.firstFailed.IsZero() && t.cached == nil
 }
 
-// overtaken tells whether others may have worked on the key since the message
+// overtaken reports whether others may have worked on the key since the message
 // was first delivered. The writer then may drop the outcome, for an older
-// trigger, so that nobody may count on it.
+// trigger, so nothing may rely on it.
 func (t *trigger) overtaken(now time.Time) bool {
 	return t.deliveries > 1 || now.Sub(t.began) > pipeline.AckWait
 }
@@ -126,9 +126,9 @@ func (t *trigger) due(cause v1.Cause) *v1.Due {
 		Cause:        cause,
 		Attempts:     t.attempts,
 		Reported:     t.reported,
-		Settled:      t.kept,
+		Settled:      t.cached,
 		ReplayOf:     t.replayOf,
-		Earlier:      t.itself(),
+		Earlier:      t.traceparent(),
 	}
 	if !t.freshUntil.IsZero() {
 		due.FreshUntil = timestamppb.New(t.freshUntil)

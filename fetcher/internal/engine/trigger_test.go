@@ -31,10 +31,10 @@ var _ = Describe("A message", func() {
 
 			f.step()
 			Expect(w.deadLetters()).To(HaveLen(1))
-			letter := w.deadLetters()[0]
-			Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
-			Expect(letter.GetSubject()).To(Equal(subject))
-			Expect(letter.GetPayload()).To(BeEquivalentTo(data))
+			deadLetter := w.deadLetters()[0]
+			Expect(deadLetter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
+			Expect(deadLetter.GetSubject()).To(Equal(subject))
+			Expect(deadLetter.GetPayload()).To(BeEquivalentTo(data))
 			reason, _, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(reason).To(Equal("Malformed"))

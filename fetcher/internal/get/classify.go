@@ -32,36 +32,36 @@ func (e *handshakeError) Unwrap() error { return e.error }
 
 // failure turns the cause of a failed GET into an Error. This is the one place
 // where causes are told apart; the first rule that fits decides.
-func (f *flight) failure(cause error) *Error {
-	e := &Error{Host: f.host, StatusCode: f.status, RetryAfter: f.retryAfter, Snippet: f.snippet, cause: cause}
-	e.Class, e.phrase = f.classify(cause)
+func (x *exchange) failure(cause error) *Error {
+	e := &Error{Host: x.host, StatusCode: x.status, RetryAfter: x.retryAfter, Snippet: x.snippet, cause: cause}
+	e.Class, e.phrase = x.classify(cause)
 	return e
 }
 
-func (f *flight) classify(cause error) (curlmethatv1.FailureClass, string) {
+func (x *exchange) classify(cause error) (curlmethatv1.FailureClass, string) {
 	var denied *egress.DeniedError
 	var dns *net.DNSError
 	var timeout net.Error
 	switch {
 	case errors.As(cause, &denied):
-		if f.hops > 0 {
+		if x.hops > 0 {
 			return curlmethatv1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED,
 				"was redirected to a URL that the egress policy denies: " + denied.Error()
 		}
 		return curlmethatv1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, "is denied by the egress policy: " + denied.Error()
 	case errors.Is(cause, errRedirects):
 		return curlmethatv1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS,
-			fmt.Sprintf("was redirected more than %d times", f.client.cfg.MaxRedirects)
+			fmt.Sprintf("was redirected more than %d times", x.client.cfg.MaxRedirects)
 	case errors.Is(cause, errDowngrade):
 		return curlmethatv1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, "was redirected from https to http"
 	case errors.Is(cause, errLocation):
 		return curlmethatv1.FailureClass_FAILURE_CLASS_BAD_RESPONSE,
-			fmt.Sprintf("answered %d without a usable Location", f.status)
+			fmt.Sprintf("answered %d without a usable Location", x.status)
 	case errors.Is(cause, errStatus):
-		return curlmethatv1.FailureClass_FAILURE_CLASS_BAD_STATUS, fmt.Sprintf("answered %d", f.status)
+		return curlmethatv1.FailureClass_FAILURE_CLASS_BAD_STATUS, fmt.Sprintf("answered %d", x.status)
 	case errors.Is(cause, errTooLarge):
 		return curlmethatv1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE,
-			fmt.Sprintf("answered with a body of more than %d bytes", f.limit)
+			fmt.Sprintf("answered with a body of more than %d bytes", x.limit)
 	case errors.Is(cause, errCoding):
 		return curlmethatv1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, "answered with a Content-Encoding that was not asked for"
 	case errors.Is(cause, errProxyFailed):
@@ -72,9 +72,9 @@ func (f *flight) classify(cause error) (curlmethatv1.FailureClass, string) {
 		return curlmethatv1.FailureClass_FAILURE_CLASS_TIMEOUT, "did not finish in time"
 	case isTLS(cause):
 		return curlmethatv1.FailureClass_FAILURE_CLASS_TLS_FAILED, "failed: " + tlsPhrase(cause)
-	case !f.answered():
+	case !x.gotResponse():
 		return curlmethatv1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, "failed: no connection, or closed without an answer"
-	case isCut(cause), f.ended():
+	case isCut(cause), x.ended():
 		return curlmethatv1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, "broke off before the answer was complete"
 	}
 	return curlmethatv1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, "answered with something that is not valid HTTP"
@@ -108,7 +108,7 @@ func tlsPhrase(err error) string {
 	return "the TLS handshake did not succeed"
 }
 
-// isCut tells whether the connection ended in the middle of an answer.
+// isCut reports whether the connection ended in the middle of an answer.
 func isCut(err error) bool {
 	var operation *net.OpError
 	var errno syscall.Errno

@@ -14,15 +14,15 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/reload"
 )
 
-// Dependencies of a Client. The zero value is complete.
-type Dependencies struct {
-	// Observer hears how long each phase took; nil: nobody.
+// Deps of a Client. The zero value is complete.
+type Deps struct {
+	// Observer gets the duration of each phase; nil: none.
 	Observer Observer
 	// Now is the clock for dates in Retry-After; nil: time.Now.
 	Now func() time.Time
-	// OnReload hears of each new content of the CA bundle, the netrc file and
+	// OnReload is called for each new content of the CA bundle, the netrc file and
 	// the header file: nil if it is in force, else why the one before stays in
-	// force. It never hears what is in the file.
+	// force. It never gets the content.
 	OnReload func(path string, err error)
 	// Ticks say when to look at the files; nil: every reload.Interval.
 	Ticks <-chan time.Time
@@ -31,7 +31,7 @@ type Dependencies struct {
 // Client makes GETs. It is safe for concurrent use.
 type Client struct {
 	cfg   Config
-	deps  Dependencies
+	deps  Deps
 	gate  *egress.Gate
 	proxy *url.URL
 
@@ -44,7 +44,7 @@ type Client struct {
 }
 
 // New checks the configuration and reads the files that it names.
-func New(cfg Config, gate *egress.Gate, deps Dependencies) (*Client, error) {
+func New(cfg Config, gate *egress.Gate, deps Deps) (*Client, error) {
 	if gate == nil {
 		return nil, errors.New("set up GET: no egress policy")
 	}
@@ -55,7 +55,7 @@ func New(cfg Config, gate *egress.Gate, deps Dependencies) (*Client, error) {
 		deps.Now = time.Now
 	}
 	if deps.Observer == nil {
-		deps.Observer = nobody{}
+		deps.Observer = discard{}
 	}
 	c := &Client{cfg: cfg, deps: deps, gate: gate, transports: map[ground]*transport{}}
 	var errs [4]error
@@ -99,7 +99,7 @@ func follow[T any](c *Client, file *reload.File[T], path string) {
 	}
 }
 
-// Key tells which requests may share one GET: those with equal keys reach the
+// Key returns which requests may share one GET: those with equal keys reach the
 // same URL under the same policy with the same credentials.
 type Key struct {
 	url         string

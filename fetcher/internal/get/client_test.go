@@ -64,7 +64,7 @@ var _ = Describe("a client", func() {
 		ca := newAuthority()
 		cfg := impatience()
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
-		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{Observer: heard})
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Observer: heard})
 		port := serveTLS(ca, hello)
 
 		_, err := client.Do(ctx, get.Request{URL: httpsURL(port)})
@@ -94,11 +94,11 @@ var _ = Describe("a client", func() {
 		ticks := make(chan time.Time)
 		// Only the address rule stands between the namespaces and the server.
 		gate, err := egress.New(egress.Config{AllowPorts: []int{port}},
-			egress.Options{Resolver: startDNS().Resolver(), File: file, Ticks: ticks})
+			egress.Deps{Resolver: startDNS().Resolver(), File: file, Ticks: ticks})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(runGate(gate))
 		sweeps := make(chan time.Time)
-		client := newClient(impatience(), gate, get.Dependencies{Ticks: sweeps})
+		client := newClient(impatience(), gate, get.Deps{Ticks: sweeps})
 		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})
 		Expect(err).NotTo(HaveOccurred())
 
@@ -115,11 +115,11 @@ var _ = Describe("a client", func() {
 		Eventually(closed).Should(Receive())
 	})
 
-	It("keeps to itself what a server says before it is asked", func(ctx SpecContext) {
+	It("keeps to itself what a server sends before it is asked", func(ctx SpecContext) {
 		said := &buffer{}
 		log.SetOutput(said)
 		DeferCleanup(func() { log.SetOutput(io.Discard) })
-		client := newClient(impatience(), newGate(egress.Config{}), get.Dependencies{})
+		client := newClient(impatience(), newGate(egress.Config{}), get.Deps{})
 
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(unasked("SSH-2.0-"+secret+"\r\n")), "/")})
 
@@ -131,7 +131,7 @@ var _ = Describe("a client", func() {
 		func(spoil func(*get.Config), text string) {
 			cfg := get.Defaults()
 			spoil(&cfg)
-			_, err := get.New(cfg, newGate(egress.Config{}), get.Dependencies{})
+			_, err := get.New(cfg, newGate(egress.Config{}), get.Deps{})
 			Expect(err).To(MatchError("set up GET: " + text))
 		},
 		Entry(nil, func(c *get.Config) { c.MaxBody = 0 }, "body limit must be positive"),
@@ -150,7 +150,7 @@ var _ = Describe("a client", func() {
 	)
 
 	It("needs a policy", func() {
-		_, err := get.New(get.Defaults(), nil, get.Dependencies{})
+		_, err := get.New(get.Defaults(), nil, get.Deps{})
 		Expect(err).To(MatchError("set up GET: no egress policy"))
 	})
 })

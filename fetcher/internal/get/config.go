@@ -21,7 +21,7 @@ const (
 )
 
 // Config bounds a GET. Start from Defaults. The time for a dial is a matter of
-// egress.Options.
+// egress.Deps.
 type Config struct {
 	// Version of this program, for the User-Agent.
 	Version string

@@ -38,7 +38,7 @@ var _ = Describe("credentials", func() {
 
 	do := func(ctx context.Context, requests ...get.Request) {
 		GinkgoHelper()
-		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		for _, r := range requests {
 			_, err := client.Do(ctx, r)
 			Expect(err).NotTo(HaveOccurred())
@@ -122,7 +122,7 @@ var _ = Describe("credentials", func() {
 
 	It("appear in no error", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password "+secret+"\n")
-		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(say("HTTP/1.1 401 No\r\n"+length(0))), "/")})
 		Expect(fmt.Sprintf("%v %+v %#v", err, err, err)).NotTo(ContainSubstring(secret))
 	})
@@ -132,7 +132,7 @@ var _ = Describe("credentials", func() {
 		reports := make(chan error, 4)
 		cfg.Netrc = writeFile("netrc", "default login me password a")
 		cfg.HeaderFile = writeFile("headers.yaml", "- {host: x.example.com, headers: {X-A: b}}")
-		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{
 			Ticks:    ticks,
 			OnReload: func(_ string, err error) { reports <- err },
 		})
@@ -163,7 +163,7 @@ var _ = Describe("credentials", func() {
 
 	It("part requests that would otherwise share a GET", func() {
 		cfg.HeaderFile = writeFile("headers.yaml", "- {host: data.example.com, namespaces: [team-a], headers: {X-A: b}}")
-		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		key := func(namespace, url string) get.Key { return client.Key(get.Request{Namespace: namespace, URL: url}) }
 
 		Expect(key("team-a", at("data.example.com", "/"))).To(Equal(key("team-a", at("data.example.com", "/"))))

@@ -79,7 +79,7 @@ func seconds(s string) (time.Duration, bool) {
 	return time.Duration(n) * time.Second, true
 }
 
-// isUncoded tells whether a body is as it was asked for. The word identity
+// isUncoded reports whether a body is as it was asked for. The word identity
 // names no coding.
 func isUncoded(h http.Header) bool {
 	for _, coding := range h.Values("Content-Encoding") {

@@ -25,7 +25,7 @@ func FuzzLocation(f *testing.F) {
 		if secure {
 			from.Scheme = "https"
 		}
-		flight := &flight{client: &Client{cfg: Defaults()}, host: from.Host}
+		flight := &exchange{client: &Client{cfg: Defaults()}, host: from.Host}
 		next, err := flight.redirect(from, &http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {location}}})
 		if err != nil {
 			failure := flight.failure(err)

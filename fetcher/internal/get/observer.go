@@ -28,27 +28,27 @@ const (
 // Phases returns all phases.
 func Phases() []Phase { return []Phase{DNS, Connect, TLS, FirstByte, Transfer, Total} }
 
-// Observer hears how long the phases of GETs took. It is called from several
+// Observer gets the durations of the phases of GETs. It is called from several
 // goroutines. A phase that failed is not observed, except in Total.
 type Observer interface {
 	ObservePhase(Phase, time.Duration)
 }
 
-type nobody struct{}
+type discard struct{}
 
-func (nobody) ObservePhase(Phase, time.Duration) {}
+func (discard) ObservePhase(Phase, time.Duration) {}
 
 // stopwatch measures the phases of one hop. http.Transport calls its hooks
 // from the goroutines of its dials, which may outlive the hop.
 type stopwatch struct {
 	observer Observer
 
-	mu       sync.Mutex
-	dns      time.Time
-	connects map[string]time.Time
-	written  time.Time
-	answered bool
-	conn     *patient
+	mu        sync.Mutex
+	dns       time.Time
+	connects  map[string]time.Time
+	written   time.Time
+	responded bool
+	conn      *deferredConn
 }
 
 func (s *stopwatch) trace() *httptrace.ClientTrace {
@@ -68,27 +68,27 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 		GotConn: func(info httptrace.GotConnInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.conn, _ = info.Conn.(*patient)
+			s.conn, _ = info.Conn.(*deferredConn)
 		},
 		WroteRequest: func(httptrace.WroteRequestInfo) { s.set(&s.written) },
 		GotFirstResponseByte: func() {
 			s.observe(FirstByte, s.get(&s.written))
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.answered = true
+			s.responded = true
 		},
 	}
 }
 
-// hasAnswer tells whether a byte of an answer was received.
-func (s *stopwatch) hasAnswer() bool {
+// gotResponse reports whether a byte of an answer was received.
+func (s *stopwatch) gotResponse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.answered
+	return s.responded
 }
 
-// hasEnd tells whether the connection has come to its end.
-func (s *stopwatch) hasEnd() bool {
+// connectionEnded reports whether the connection has come to its end.
+func (s *stopwatch) connectionEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.conn != nil && s.conn.ended.Load()

@@ -44,9 +44,9 @@ var _ = Describe("an egress proxy", func() {
 			dns.Set(name, addrs...)
 		}
 		// The policy permits public addresses only; the proxy is the operator's.
-		gate, err := egress.New(egress.Config{}, egress.Options{Resolver: dns.Resolver()})
+		gate, err := egress.New(egress.Config{}, egress.Deps{Resolver: dns.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
-		return newClient(cfg, gate, get.Dependencies{})
+		return newClient(cfg, gate, get.Deps{})
 	}
 
 	It("is asked for what the policy permits", func(ctx SpecContext) {
@@ -92,7 +92,7 @@ var _ = Describe("an egress proxy", func() {
 
 	It("of the environment is not used", func(ctx SpecContext) {
 		GinkgoT().Setenv("HTTP_PROXY", cfg.Proxy)
-		client := newClient(impatience(), newGate(egress.Config{}), get.Dependencies{})
+		client := newClient(impatience(), newGate(egress.Config{}), get.Deps{})
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(say(ok+length(0))), "/")})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(seen.requests()).To(BeEmpty())

@@ -8,7 +8,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
-// isRedirect tells whether a status asks for the same GET elsewhere (RFC 9110
+// isRedirect reports whether a status asks for the same GET elsewhere (RFC 9110
 // section 15.4).
 func isRedirect(status int) bool {
 	switch status {
@@ -21,8 +21,8 @@ func isRedirect(status int) bool {
 
 // redirect returns where an answer points, if that may be followed; whether it
 // may be reached is asked at the next hop.
-func (f *flight) redirect(from *url.URL, answer *http.Response) (*url.URL, error) {
-	f.status = answer.StatusCode
+func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, error) {
+	x.status = answer.StatusCode
 	location := answer.Header.Get("Location")
 	if location == "" {
 		return nil, errLocation
@@ -31,18 +31,18 @@ func (f *flight) redirect(from *url.URL, answer *http.Response) (*url.URL, error
 	if err != nil {
 		return nil, errLocation
 	}
-	if f.hops == f.client.cfg.MaxRedirects {
+	if x.hops == x.client.cfg.MaxRedirects {
 		return nil, errRedirects
 	}
 	if from.Scheme == "https" && next.Scheme == "http" {
 		return nil, errDowngrade
 	}
-	f.hops++
-	f.status = 0
+	x.hops++
+	x.status = 0
 	return egress.ParseURL(next.String())
 }
 
-// sameOrigin tells whether credentials for one URL may go to another: the
+// sameOrigin reports whether credentials for one URL may go to another: the
 // same host, scheme and port, or the same host moving up from http to https
 // at the default ports.
 func sameOrigin(from, to *url.URL) bool {

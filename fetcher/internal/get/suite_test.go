@@ -31,7 +31,7 @@ func TestGet(t *testing.T) {
 }
 
 var _ = BeforeSuite(func() {
-	// As the services do: http.Transport prints what a server says unasked.
+	// As the services do: http.Transport prints what a server sends unasked.
 	log.SetOutput(io.Discard)
 	// The goroutines of Ginkgo are no concern of ours.
 	ignore := goleak.IgnoreCurrent()
@@ -65,13 +65,13 @@ func startDNS() *dnstest.Server {
 func newGate(cfg egress.Config) *egress.Gate {
 	GinkgoHelper()
 	cfg.AllowCIDRs = append(cfg.AllowCIDRs, "127.0.0.1/32")
-	gate, err := egress.New(cfg, egress.Options{Resolver: startDNS().Resolver(), DialTimeout: 2 * time.Second})
+	gate, err := egress.New(cfg, egress.Deps{Resolver: startDNS().Resolver(), DialTimeout: 2 * time.Second})
 	Expect(err).NotTo(HaveOccurred())
 	return gate
 }
 
 // newClient makes a client that stops with the spec.
-func newClient(cfg get.Config, gate *egress.Gate, deps get.Dependencies) *get.Client {
+func newClient(cfg get.Config, gate *egress.Gate, deps get.Deps) *get.Client {
 	GinkgoHelper()
 	client, err := get.New(cfg, gate, deps)
 	Expect(err).NotTo(HaveOccurred())

@@ -50,7 +50,7 @@ func (h hostile) check(response get.Response, err error) error {
 var _ = Describe("a hostile server", func() {
 	for _, h := range hostileServers() {
 		It("is survived: "+h.name, func(ctx SpecContext) {
-			client := newClient(impatience(), newGate(egress.Config{}), get.Dependencies{})
+			client := newClient(impatience(), newGate(egress.Config{}), get.Deps{})
 			port := serve(h.handle)
 
 			start := time.Now()
@@ -77,7 +77,7 @@ var _ = Describe("a hostile server", func() {
 		func(ctx SpecContext, handle func(context.Context, net.Conn)) {
 			cfg := get.Defaults()
 			cfg.HeaderTimeout = 200 * time.Millisecond
-			client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+			client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 
 			start := time.Now()
 			_, err := client.Do(ctx, get.Request{URL: urlOf(serve(handle), "/")})
@@ -95,7 +95,7 @@ var _ = Describe("a hostile server", func() {
 		// that is just slow must not look like a silent one.
 		cfg := impatience()
 		cfg.Timeout, cfg.HeaderTimeout = 6*time.Second, 4*time.Second
-		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		servers := hostileServers()
 		ports := make([]int, len(servers))
 		for i, h := range servers {
@@ -121,7 +121,7 @@ var _ = Describe("a hostile server", func() {
 	It("is survived with 32 bodies of 1,000,000 bytes at once within 64 MiB of heap", func(ctx SpecContext) {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
 		cfg := get.Defaults()
-		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		words := make([]byte, 10_000)
 		port := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
 			for range 100 {

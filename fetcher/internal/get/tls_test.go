@@ -101,7 +101,7 @@ var _ = Describe("TLS", func() {
 
 	do := func(ctx context.Context, handle func(context.Context, net.Conn)) (get.Response, *get.Error) {
 		GinkgoHelper()
-		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		response, err := client.Do(ctx, get.Request{URL: httpsURL(serve(handle))})
 		if err == nil {
 			return response, nil
@@ -194,7 +194,7 @@ var _ = Describe("TLS", func() {
 	It("follows a redirect from http to https, never the other way", func(ctx SpecContext) {
 		secure := serve(secured(server, say(ok+length(5)+"hello")))
 		plain := serve(redirectTo(httpsURL(secure)))
-		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{})
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		response, err := client.Do(ctx, get.Request{URL: urlOf(plain, "/")})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(response.Body)).To(Equal("hello"))
@@ -209,7 +209,7 @@ var _ = Describe("TLS", func() {
 		reports := make(chan error, 4)
 		other := newAuthority()
 		cfg.CABundle = writeFile("ca.pem", other.pem())
-		client := newClient(cfg, newGate(egress.Config{}), get.Dependencies{
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{
 			Ticks:    ticks,
 			OnReload: func(_ string, err error) { reports <- err },
 		})

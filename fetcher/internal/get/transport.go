@@ -94,7 +94,7 @@ func (c *Client) newTransport(g ground) *transport {
 		if err != nil {
 			return nil, err
 		}
-		return newPatient(conn), nil
+		return newDeferredConn(conn), nil
 	}
 	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := g.policy.DialContext(ctx, network, addr)
@@ -136,7 +136,7 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg 
 		return nil, &handshakeError{err}
 	}
 	c.deps.Observer.ObservePhase(TLS, time.Since(start))
-	return newPatient(secured), nil
+	return newDeferredConn(secured), nil
 }
 
 // useProxy sends requests to the operator's proxy, after the policy has

@@ -50,7 +50,7 @@ func Open[T any](path string, parse func([]byte) (T, error)) (*File[T], error) {
 // Value returns the last good value.
 func (f *File[T]) Value() T { return *f.value.Load() }
 
-// Poll looks at the file and tells whether a new value was taken. A file that
+// Poll looks at the file and reports whether a new value was taken. A file that
 // is missing or broken keeps the last good value and gives an error, once for
 // each state it is found in, not once for each look.
 func (f *File[T]) Poll() (changed bool, err error) {

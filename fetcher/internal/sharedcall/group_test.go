@@ -1,4 +1,4 @@
-package flight_test
+package sharedcall_test
 
 import (
 	"errors"
@@ -7,14 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/flight"
+	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 )
 
 const patience = 250 * time.Millisecond
 
-func group(t *testing.T) *flight.Group[string, int] {
+func group(t *testing.T) *sharedcall.Group[string, int] {
 	t.Helper()
-	g, err := flight.New[string, int](flight.Config{Window: time.Second, Patience: patience, Entries: 3, Bytes: 100}, time.Now)
+	g, err := sharedcall.New[string, int](sharedcall.Config{Window: time.Second, Patience: patience, Entries: 3, Bytes: 100}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,20 +22,20 @@ func group(t *testing.T) *flight.Group[string, int] {
 }
 
 // counter returns a call that takes a while and tells its number.
-func counter(takes time.Duration, size int64, keep bool) func() flight.Outcome[int] {
+func counter(takes time.Duration, size int64, keep bool) func() sharedcall.Outcome[int] {
 	var mu sync.Mutex
 	n := 0
-	return func() flight.Outcome[int] {
+	return func() sharedcall.Outcome[int] {
 		mu.Lock()
 		n++
 		number := n
 		mu.Unlock()
 		pass(takes)
-		return flight.Outcome[int]{Value: number, Size: size, Keep: keep}
+		return sharedcall.Outcome[int]{Value: number, Size: size, Keep: keep}
 	}
 }
 
-func expect(t *testing.T, g *flight.Group[string, int], key string, fn func() flight.Outcome[int], value int, shared bool) {
+func expect(t *testing.T, g *sharedcall.Group[string, int], key string, fn func() sharedcall.Outcome[int], value int, shared bool) {
 	t.Helper()
 	got, wasShared, err := g.Do(key, time.Time{}, fn)
 	if err != nil || got != value || wasShared != shared {
@@ -108,7 +108,7 @@ func TestNobodyWaitsLongForAnother(t *testing.T) {
 		synctest.Wait()
 		for _, waits := range []time.Duration{patience, 0} { // it has been under way for so long, then
 			began := time.Now()
-			if _, _, err := g.Do("a", time.Time{}, fn); !errors.Is(err, flight.ErrSlow) {
+			if _, _, err := g.Do("a", time.Time{}, fn); !errors.Is(err, sharedcall.ErrSlow) {
 				t.Errorf("Do() = %v, want ErrSlow", err)
 			}
 			if took := time.Since(began); took != waits {
@@ -142,13 +142,13 @@ func TestAPanicLeavesNobodyWaiting(t *testing.T) {
 	g := group(t)
 	func() {
 		defer func() { _ = recover() }()
-		_, _, _ = g.Do("a", time.Time{}, func() flight.Outcome[int] { panic("no") })
+		_, _, _ = g.Do("a", time.Time{}, func() sharedcall.Outcome[int] { panic("no") })
 	}()
 	expect(t, g, "a", counter(0, 1, true), 1, false)
 }
 
 func TestBoundsMustNotBeNegative(t *testing.T) {
-	if _, err := flight.New[string, int](flight.Config{Window: -1}, time.Now); err == nil {
+	if _, err := sharedcall.New[string, int](sharedcall.Config{Window: -1}, time.Now); err == nil {
 		t.Error("negative window accepted")
 	}
 }

@@ -15,19 +15,19 @@ import (
 const snippetTimeout = time.Second
 
 // content takes the body of a 200.
-func (f *flight) content(answer *http.Response) (Response, error) {
+func (x *exchange) content(answer *http.Response) (Response, error) {
 	if !isUncoded(answer.Header) {
 		return Response{}, errCoding
 	}
-	if answer.ContentLength > f.limit {
+	if answer.ContentLength > x.limit {
 		return Response{}, errTooLarge
 	}
 	start := time.Now()
-	body, err := readBody(answer.Body, answer.ContentLength, f.limit)
+	body, err := readBody(answer.Body, answer.ContentLength, x.limit)
 	if err != nil {
 		return Response{}, err
 	}
-	f.client.deps.Observer.ObservePhase(Transfer, time.Since(start))
+	x.client.deps.Observer.ObservePhase(Transfer, time.Since(start))
 	digest := sha256.Sum256(body)
 	return Response{
 		Status:       Content,
@@ -40,7 +40,7 @@ func (f *flight) content(answer *http.Response) (Response, error) {
 }
 
 // notModified takes a 304, which may renew the validators (RFC 9111 section 4.3.4).
-func (f *flight) notModified(answer *http.Response) Response {
+func (x *exchange) notModified(answer *http.Response) Response {
 	r := Response{
 		Status:       NotModified,
 		ETag:         validETag(answer.Header.Get("ETag")),
@@ -48,19 +48,19 @@ func (f *flight) notModified(answer *http.Response) Response {
 		MaxAge:       maxAge(answer.Header),
 	}
 	if r.ETag == "" {
-		r.ETag = f.request.ETag
+		r.ETag = x.request.ETag
 	}
 	if r.LastModified == "" {
-		r.LastModified = f.request.LastModified
+		r.LastModified = x.request.LastModified
 	}
 	return r
 }
 
 // refused keeps what an answer with a bad status says.
-func (f *flight) refused(answer *http.Response, cancel context.CancelFunc) {
-	f.decided = true
-	f.status = answer.StatusCode
-	f.retryAfter = retryAfter(answer.Header.Get("Retry-After"), f.client.deps.Now())
+func (x *exchange) refused(answer *http.Response, cancel context.CancelFunc) {
+	x.decided = true
+	x.status = answer.StatusCode
+	x.retryAfter = retryAfter(answer.Header.Get("Retry-After"), x.client.deps.Now())
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		return
 	}
@@ -69,6 +69,6 @@ func (f *flight) refused(answer *http.Response, cancel context.CancelFunc) {
 	snippet := make([]byte, MaxSnippet)
 	n, err := io.ReadFull(answer.Body, snippet)
 	if err == nil || n > 0 || errors.Is(err, io.EOF) {
-		f.snippet = snippet[:n]
+		x.snippet = snippet[:n]
 	}
 }

@@ -1,9 +1,9 @@
-package admission
+package throttle
 
 import "time"
 
-// lane is what is under way for one host or one namespace.
-type lane struct {
+// hostState is what is under way for one host or one namespace.
+type hostState struct {
 	held int
 	// taken is when the last slot was taken.
 	taken time.Time
@@ -27,17 +27,17 @@ type lane struct {
 // then on.
 type waiter struct {
 	granted   chan struct{}
-	namespace *lane
+	namespace *hostState
 }
 
-func (l *lane) take(now time.Time) {
+func (l *hostState) take(now time.Time) {
 	l.held++
 	l.taken = now
 }
 
 // observe takes the time into account for which a slot was held. A slow one
 // counts at once, a quick one little by little.
-func (l *lane) observe(held time.Duration) {
+func (l *hostState) observe(held time.Duration) {
 	l.vain = false
 	if held > l.mean {
 		l.mean = (l.mean + held) / 2
@@ -49,7 +49,7 @@ func (l *lane) observe(held time.Duration) {
 
 // pace is how far apart slots come free, as far as is known. Those that are
 // held now are held for at least as long as they have been.
-func (l *lane) pace(now time.Time, limit int) time.Duration {
+func (l *hostState) pace(now time.Time, limit int) time.Duration {
 	held := l.mean
 	if l.held >= limit {
 		held = max(held, now.Sub(l.taken))
@@ -57,15 +57,15 @@ func (l *lane) pace(now time.Time, limit int) time.Duration {
 	return held / time.Duration(limit)
 }
 
-// quick tells whether one more who wants a slot will probably have it within
-// patience. A lane that is not known yet is thought to be quick.
-func (l *lane) quick(now time.Time, limit int, patience time.Duration) bool {
+// quick reports whether one more who wants a slot will probably have it within
+// patience. A hostState that is not known yet is thought to be quick.
+func (l *hostState) quick(now time.Time, limit int, patience time.Duration) bool {
 	return !l.vain && l.pace(now, limit)*time.Duration(len(l.waiting)+1) < patience
 }
 
 // next returns when to come back: in the order of asking, as far apart as
 // slots come free, but not later than longest after the earliest time.
-func (l *lane) next(now time.Time, limit int, shortest, longest time.Duration) time.Duration {
+func (l *hostState) next(now time.Time, limit int, shortest, longest time.Duration) time.Duration {
 	earliest := now.Add(shortest)
 	if l.closed.After(earliest) {
 		earliest = l.closed
@@ -82,8 +82,8 @@ func (l *lane) next(now time.Time, limit int, shortest, longest time.Duration) t
 	return l.turn.Sub(now)
 }
 
-// idle tells whether nothing needs to be known of the lane.
-func (l *lane) idle(now time.Time) bool {
+// idle reports whether nothing needs to be known of the hostState.
+func (l *hostState) idle(now time.Time) bool {
 	return l.held == 0 && len(l.waiting) == 0 && l.elsewhere == 0 && !l.turn.After(now) && !l.closed.After(now)
 }
 
@@ -104,7 +104,7 @@ const (
 // States returns all states.
 func States() []State { return []State{Paused, Queued, Active} }
 
-func (l *lane) state(now time.Time) State {
+func (l *hostState) state(now time.Time) State {
 	switch {
 	case l.closed.After(now):
 		return Paused

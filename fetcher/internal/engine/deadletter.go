@@ -16,9 +16,9 @@ import (
 // maxPayload bounds what a dead letter keeps of a message, in bytes.
 const maxPayload = 64 << 10
 
-// keep publishes the dead letter of a trigger.
-func (e *Engine) keep(ctx context.Context, t *trigger, f failure, now time.Time) error {
-	letter := &v1.DeadLetter{
+// publishDeadLetter publishes the dead letter of a trigger.
+func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, f failure, now time.Time) error {
+	deadLetter := &v1.DeadLetter{
 		Want:         slim(t.want),
 		Failure:      e.describe(t, f, now, true),
 		Sequence:     t.sequence,
@@ -28,20 +28,20 @@ func (e *Engine) keep(ctx context.Context, t *trigger, f failure, now time.Time)
 		Traceparent:  pipeline.Traceparent(t.span.SpanContext()),
 	}
 	id := strconv.FormatInt(t.want.GetEpoch(), 10) + "." + strconv.FormatUint(t.sequence, 10) + ".dead"
-	return e.send(ctx, t.key, letter, id)
+	return e.sendDeadLetter(ctx, t.key, deadLetter, id)
 }
 
-// bury puts a message aside that cannot be handled.
-func (e *Engine) bury(ctx context.Context, t *trigger, why error) end {
+// deadLetterMalformed publishes the dead letter of a message that cannot be handled.
+func (e *Engine) deadLetterMalformed(ctx context.Context, t *trigger, why error) result {
 	now := e.deps.Now()
 	f := failure{
 		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		said:  "message cannot be decoded",
+		text:  "message cannot be decoded",
 	}
 	if errors.Is(why, errRefused) {
-		f.said = "broker refuses what the message leads to"
+		f.text = "broker refuses what the message leads to"
 	}
-	letter := &v1.DeadLetter{
+	deadLetter := &v1.DeadLetter{
 		Failure:      &v1.Failure{Class: f.Class, Attempts: 1, FirstFailedAt: timestamppb.New(now), GaveUp: true},
 		Sequence:     t.sequence,
 		LastFailedAt: timestamppb.New(now),
@@ -49,20 +49,20 @@ func (e *Engine) bury(ctx context.Context, t *trigger, why error) end {
 		Payload:      t.message.Data()[:min(len(t.message.Data()), maxPayload)],
 		Traceparent:  pipeline.Traceparent(t.span.SpanContext()),
 	}
-	// The time stands for the epoch, which only the message itself could tell.
+	// The time stands for the epoch, which only the payload has.
 	id := strconv.FormatInt(t.stored.UnixNano(), 10) + "." + strconv.FormatUint(t.sequence, 10) + ".malformed"
-	if err := e.send(ctx, t.key, letter, id); err != nil && !errors.Is(err, errRefused) {
-		return end{outcome: postponed, wait: lag}
+	if err := e.sendDeadLetter(ctx, t.key, deadLetter, id); err != nil && !errors.Is(err, errRefused) {
+		return result{outcome: postponed, wait: replicaLag}
 	}
-	return end{outcome: buried, failure: f}
+	return result{outcome: malformed, failure: f}
 }
 
-func (e *Engine) send(ctx context.Context, key pipeline.Key, letter *v1.DeadLetter, id string) error {
-	err := e.persist(ctx, pipeline.Failures, func(ctx context.Context) error {
-		return e.deps.Client.PublishDeadLetter(ctx, key, letter, id)
+func (e *Engine) sendDeadLetter(ctx context.Context, key pipeline.Key, deadLetter *v1.DeadLetter, id string) error {
+	err := e.untilTaken(ctx, pipeline.Failures, func(ctx context.Context) error {
+		return e.deps.Client.PublishDeadLetter(ctx, key, deadLetter, id)
 	})
 	if err == nil {
-		e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(letter.GetFailure().GetClass())).Inc()
+		e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(deadLetter.GetFailure().GetClass())).Inc()
 	}
 	return err
 }

@@ -11,26 +11,26 @@ import (
 type outcome string
 
 const (
-	// stored: a new body was handed to the writer.
-	stored outcome = "content"
+	// content: a new body was handed to the writer.
+	content outcome = "content"
 	// recovered: the key was failing and is well again with its old body.
 	recovered outcome = "recovered"
 	// unmodified: the key has this body already.
 	unmodified outcome = "unmodified"
-	// alreadySettled: there was nothing to fetch before the next refresh.
-	alreadySettled outcome = "settled"
-	// retried: the attempt failed, and another one is scheduled.
-	retried outcome = "retry"
-	// gaveUp: the attempt failed, and a dead letter tells of it.
+	// inSync: there was nothing to fetch before the next refresh.
+	inSync outcome = "in_sync"
+	// retry: the attempt failed, and another one is scheduled.
+	retry outcome = "retry"
+	// gaveUp: the attempt failed, and a dead letter keeps it.
 	gaveUp outcome = "gave_up"
 	// parked: no attempt could be made now.
 	parked outcome = "parked"
 	// superseded: the key wants something else by now, or nothing.
 	superseded outcome = "superseded"
-	// forgotten: the message was a tombstone.
-	forgotten outcome = "tombstone"
-	// buried: the message could not be handled; a dead letter has it.
-	buried outcome = "malformed"
+	// tombstone: the message was a tombstone.
+	tombstone outcome = "tombstone"
+	// malformed: the message could not be handled; a dead letter has it.
+	malformed outcome = "malformed"
 	// postponed: the broker did not take what came out before the process had
 	// to end, or does not know yet what it is asked for.
 	postponed outcome = "postponed"
@@ -38,13 +38,13 @@ const (
 
 func outcomes() []outcome {
 	return []outcome{
-		stored, recovered, unmodified, alreadySettled, retried, gaveUp,
-		parked, superseded, forgotten, buried, postponed,
+		content, recovered, unmodified, inSync, retry, gaveUp,
+		parked, superseded, tombstone, malformed, postponed,
 	}
 }
 
 // end is how the handling of a message ended.
-type end struct {
+type result struct {
 	outcome outcome
 	// failure of the attempt, if it failed.
 	failure failure
@@ -52,13 +52,12 @@ type end struct {
 	wait time.Duration
 }
 
-// settle tells the server what becomes of a message. All that was handled is
+// acknowledge ends the delivery of a message. All that was handled is
 // acknowledged, since a timer or a dead letter keeps what is left to do; only
-// what was not goes back. If the server does not hear of it, it delivers the
-// message again.
-func settle(m jetstream.Msg, e end) {
-	if e.outcome == postponed {
-		_ = m.NakWithDelay(e.wait)
+// what was not is given back. Without either the server delivers it again.
+func acknowledge(m jetstream.Msg, r result) {
+	if r.outcome == postponed {
+		_ = m.NakWithDelay(r.wait)
 		return
 	}
 	_ = m.Ack()

@@ -1,12 +1,12 @@
-package admission
+package throttle
 
 import (
 	"errors"
 	"time"
 )
 
-// Limits of admission.
-type Limits struct {
+// Config of throttle.
+type Config struct {
 	// Slots is the number of GETs at a time in all.
 	Slots int
 	// PerHost is the number of GETs at a time to one host.
@@ -24,7 +24,7 @@ type Limits struct {
 }
 
 // Validate checks the limits.
-func (l Limits) Validate() error {
+func (l Config) Validate() error {
 	switch {
 	case l.Slots < 1:
 		return errors.New("number of slots must be at least 1")
@@ -39,7 +39,7 @@ func (l Limits) Validate() error {
 }
 
 // perNamespace is the number of slots that a share comes to.
-func (l Limits) perNamespace() int { return max(1, int(float64(l.Slots)*l.Share)) }
+func (l Config) perNamespace() int { return max(1, int(float64(l.Slots)*l.Share)) }
 
 // Cause says why a GET may not be made now, from a closed set.
 type Cause string

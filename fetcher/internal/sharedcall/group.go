@@ -1,4 +1,4 @@
-package flight
+package sharedcall
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrSlow tells that the call took longer than the caller may wait. It goes
+// ErrSlow means that the call took longer than the caller may wait. It goes
 // on for those who have waited for less.
 var ErrSlow = errors.New("shared call takes longer than may be waited for")
 

@@ -1,4 +1,4 @@
-package admission_test
+package throttle_test
 
 import (
 	"fmt"
@@ -8,26 +8,26 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/admission"
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 )
 
-func limits() admission.Limits {
-	return admission.Limits{
+func limits() throttle.Config {
+	return throttle.Config{
 		Slots: 8, PerHost: 2, Share: 0.5,
 		Patience: 100 * time.Millisecond, Pause: time.Second, MaxPause: 15 * time.Second,
 	}
 }
 
-func limiter(t *testing.T, l admission.Limits) *admission.Limiter {
+func limiter(t *testing.T, l throttle.Config) *throttle.Throttle {
 	t.Helper()
-	limiter, err := admission.New(l, time.Now)
+	limiter, err := throttle.New(l, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return limiter
 }
 
-func admitted(t *testing.T, l *admission.Limiter, host, namespace string) (release func()) {
+func admitted(t *testing.T, l *throttle.Throttle, host, namespace string) (release func()) {
 	t.Helper()
 	release, busy := l.Acquire(host, namespace, false)
 	if busy != nil {
@@ -36,7 +36,7 @@ func admitted(t *testing.T, l *admission.Limiter, host, namespace string) (relea
 	return release
 }
 
-func refused(t *testing.T, l *admission.Limiter, host, namespace string, cause admission.Cause) time.Duration {
+func refused(t *testing.T, l *throttle.Throttle, host, namespace string, cause throttle.Cause) time.Duration {
 	t.Helper()
 	_, busy := l.Acquire(host, namespace, false)
 	if busy == nil {
@@ -53,14 +53,14 @@ func TestAHostHasSoManySlots(t *testing.T) {
 		l := limiter(t, limits())
 		first := admitted(t, l, "a", "ns")
 		admitted(t, l, "a", "ns")
-		if wait := refused(t, l, "a", "ns", admission.HostBusy); wait < time.Second {
+		if wait := refused(t, l, "a", "ns", throttle.HostBusy); wait < time.Second {
 			t.Errorf("may come back after %s already", wait)
 		}
 		admitted(t, l, "b", "ns")
 		first()
 		first() // a second call is no second release
 		admitted(t, l, "a", "ns")
-		refused(t, l, "a", "ns", admission.HostBusy)
+		refused(t, l, "a", "ns", throttle.HostBusy)
 	})
 }
 
@@ -70,13 +70,13 @@ func TestNobodyWaitsForAHangingHost(t *testing.T) {
 		admitted(t, l, "a", "ns")
 		admitted(t, l, "a", "ns")
 		began := time.Now()
-		refused(t, l, "a", "ns", admission.HostBusy)
+		refused(t, l, "a", "ns", throttle.HostBusy)
 		learnt := time.Since(began)
 		if learnt != limits().Patience/10 {
 			t.Errorf("waited for %s to learn that the host hangs", learnt)
 		}
 		for range 10 {
-			refused(t, l, "a", "ns", admission.HostBusy)
+			refused(t, l, "a", "ns", throttle.HostBusy)
 		}
 		if took := time.Since(began); took != learnt {
 			t.Errorf("waited for %s more", took-learnt)
@@ -121,7 +121,7 @@ func TestThoseTurnedAwayComeBackSpread(t *testing.T) {
 		admitted(t, l, "a", "ns")
 		perSecond := map[time.Duration]int{}
 		for range 200 {
-			wait := refused(t, l, "a", "ns", admission.HostBusy)
+			wait := refused(t, l, "a", "ns", throttle.HostBusy)
 			if wait < limits().Pause || wait > limits().MaxPause {
 				t.Fatalf("may come back after %s", wait)
 			}
@@ -138,7 +138,7 @@ func TestAHostThatAsksIsLeftAlone(t *testing.T) {
 		l := limiter(t, limits())
 		l.SlowDown("a", time.Now().Add(time.Minute))
 		l.SlowDown("a", time.Now().Add(time.Second)) // never shortens
-		if wait := refused(t, l, "a", "ns", admission.HostSlowed); wait < time.Minute {
+		if wait := refused(t, l, "a", "ns", throttle.HostSlowed); wait < time.Minute {
 			t.Errorf("may come back after %s already", wait)
 		}
 		admitted(t, l, "b", "ns")
@@ -162,11 +162,11 @@ func TestANamespaceHoldsItsShareWhileOthersWantSlots(t *testing.T) {
 		for i := range limits().Slots / 2 {
 			releases = append(releases, admitted(t, l, fmt.Sprint("host", i), "greedy"))
 		}
-		refused(t, l, "next", "greedy", admission.NamespaceShare)
+		refused(t, l, "next", "greedy", throttle.NamespaceShare)
 		admitted(t, l, "other", "modest")
 		releases[0]()
 		admitted(t, l, "next", "greedy")
-		refused(t, l, "one more", "greedy", admission.NamespaceShare)
+		refused(t, l, "one more", "greedy", throttle.NamespaceShare)
 		pass(11 * time.Second)
 		admitted(t, l, "one more", "greedy")
 	})
@@ -177,24 +177,24 @@ func TestABacklogCountsAsOthers(t *testing.T) {
 	for i := range limits().Slots / 2 {
 		admitted(t, l, fmt.Sprint("host", i), "greedy")
 	}
-	if _, busy := l.Acquire("next", "greedy", true); busy == nil || busy.Cause != admission.NamespaceShare {
+	if _, busy := l.Acquire("next", "greedy", true); busy == nil || busy.Cause != throttle.NamespaceShare {
 		t.Errorf("Acquire() = %v, want refused for the share", busy)
 	}
 }
 
 func TestLimitsValidate(t *testing.T) {
-	for name, change := range map[string]func(*admission.Limits){
-		"no slots":         func(l *admission.Limits) { l.Slots = 0 },
-		"none per host":    func(l *admission.Limits) { l.PerHost = 0 },
-		"no share":         func(l *admission.Limits) { l.Share = 0 },
-		"more than all":    func(l *admission.Limits) { l.Share = 1.1 },
-		"no pause":         func(l *admission.Limits) { l.Pause = 0 },
-		"longest too long": func(l *admission.Limits) { l.MaxPause = l.Pause - 1 },
+	for name, change := range map[string]func(*throttle.Config){
+		"no slots":         func(l *throttle.Config) { l.Slots = 0 },
+		"none per host":    func(l *throttle.Config) { l.PerHost = 0 },
+		"no share":         func(l *throttle.Config) { l.Share = 0 },
+		"more than all":    func(l *throttle.Config) { l.Share = 1.1 },
+		"no pause":         func(l *throttle.Config) { l.Pause = 0 },
+		"longest too long": func(l *throttle.Config) { l.MaxPause = l.Pause - 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := limits()
 			change(&l)
-			if _, err := admission.New(l, time.Now); err == nil {
+			if _, err := throttle.New(l, time.Now); err == nil {
 				t.Error("accepted")
 			}
 		})

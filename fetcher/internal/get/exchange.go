@@ -18,26 +18,26 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	defer func() { c.deps.Observer.ObservePhase(Total, time.Since(start)) }()
 	// A condition that is not sent must not make a 304 welcome.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
-	f := &flight{client: c, request: r, policy: c.gate.For(r.Namespace), limit: c.cfg.MaxBody}
+	x := &exchange{client: c, request: r, policy: c.gate.For(r.Namespace), limit: c.cfg.MaxBody}
 	if r.MaxBody > 0 {
-		f.limit = min(f.limit, r.MaxBody)
+		x.limit = min(x.limit, r.MaxBody)
 	}
 	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errDeadline)
 	defer cancel()
-	response, err := f.run(timed)
+	response, err := x.run(timed)
 	switch {
 	case err == nil:
 		return response, nil
 	case ctx.Err() != nil:
 		return Response{}, fmt.Errorf("stop GET: %w", context.Cause(ctx))
-	case timed.Err() != nil && !f.decided:
+	case timed.Err() != nil && !x.decided:
 		err = errDeadline
 	}
-	return Response{}, f.failure(err)
+	return Response{}, x.failure(err)
 }
 
-// flight is one GET under way, over all its hops.
-type flight struct {
+// exchange is one GET under way, over all its hops.
+type exchange struct {
 	client  *Client
 	request Request
 	policy  *egress.Policy
@@ -53,20 +53,20 @@ type flight struct {
 	decided    bool
 }
 
-func (f *flight) answered() bool { return f.watch != nil && f.watch.hasAnswer() }
+func (x *exchange) gotResponse() bool { return x.watch != nil && x.watch.gotResponse() }
 
-func (f *flight) ended() bool { return f.watch != nil && f.watch.hasEnd() }
+func (x *exchange) ended() bool { return x.watch != nil && x.watch.connectionEnded() }
 
-func (f *flight) run(ctx context.Context) (Response, error) {
-	u, err := egress.ParseURL(f.request.URL)
+func (x *exchange) run(ctx context.Context) (Response, error) {
+	u, err := egress.ParseURL(x.request.URL)
 	if err != nil {
-		f.host = hostOf(f.request.URL)
+		x.host = hostOf(x.request.URL)
 		return Response{}, err
 	}
-	f.host = u.Hostname()
-	secrets := f.client.credentials(f.request.Namespace, u.Hostname())
+	x.host = u.Hostname()
+	secrets := x.client.credentials(x.request.Namespace, u.Hostname())
 	for {
-		response, next, err := f.hop(ctx, u, secrets)
+		response, next, err := x.hop(ctx, u, secrets)
 		if err != nil || next == nil {
 			return response, err
 		}
@@ -78,44 +78,44 @@ func (f *flight) run(ctx context.Context) (Response, error) {
 }
 
 // hop makes one request; next is where a redirect points.
-func (f *flight) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
-	if err := f.policy.CheckURL(u); err != nil {
+func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
+	if err := x.policy.CheckURL(u); err != nil {
 		return Response{}, nil, err
 	}
-	f.watch = &stopwatch{observer: f.client.deps.Observer}
-	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, f.watch.trace()))
+	x.watch = &stopwatch{observer: x.client.deps.Observer}
+	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, x.watch.trace()))
 	defer cancel()
-	request := (&http.Request{Method: http.MethodGet, URL: u, Header: f.headers(secrets)}).WithContext(ctx)
-	answer, err := f.client.transport(f.policy).RoundTrip(request)
+	request := (&http.Request{Method: http.MethodGet, URL: u, Header: x.headers(secrets)}).WithContext(ctx)
+	answer, err := x.client.transport(x.policy).RoundTrip(request)
 	if err != nil {
 		return Response{}, nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	switch {
 	case answer.StatusCode == http.StatusOK:
-		response, err := f.content(answer)
+		response, err := x.content(answer)
 		return response, nil, err
-	case answer.StatusCode == http.StatusNotModified && f.request.conditional():
-		return f.notModified(answer), nil, nil
+	case answer.StatusCode == http.StatusNotModified && x.request.conditional():
+		return x.notModified(answer), nil, nil
 	case isRedirect(answer.StatusCode):
-		next, err := f.redirect(u, answer)
+		next, err := x.redirect(u, answer)
 		return Response{}, next, err
 	}
-	f.refused(answer, cancel)
+	x.refused(answer, cancel)
 	return Response{}, nil, errStatus
 }
 
-func (f *flight) headers(secrets credentials) http.Header {
+func (x *exchange) headers(secrets credentials) http.Header {
 	h := http.Header{
 		"Accept":          {"*/*"},
 		"Accept-Encoding": {"identity"},
-		"User-Agent":      {"curl-me-that/" + f.client.cfg.Version + " (+https://github.com/kv8s/curl-me-that)"},
+		"User-Agent":      {"curl-me-that/" + x.client.cfg.Version + " (+https://github.com/kv8s/curl-me-that)"},
 	}
-	if f.request.ETag != "" {
-		h.Set("If-None-Match", f.request.ETag)
+	if x.request.ETag != "" {
+		h.Set("If-None-Match", x.request.ETag)
 	}
-	if f.request.LastModified != "" {
-		h.Set("If-Modified-Since", f.request.LastModified)
+	if x.request.LastModified != "" {
+		h.Set("If-Modified-Since", x.request.LastModified)
 	}
 	secrets.apply(h)
 	return h

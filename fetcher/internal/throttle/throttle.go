@@ -1,4 +1,4 @@
-package admission
+package throttle
 
 import (
 	"slices"
@@ -21,14 +21,14 @@ const (
 	maxClosed = 16 * sweepAt
 )
 
-// Limiter admits GETs. It is safe for concurrent use.
-type Limiter struct {
-	limits Limits
+// Throttle admits GETs. It is safe for concurrent use.
+type Throttle struct {
+	limits Config
 	now    func() time.Time
 
 	mu         sync.Mutex
-	hosts      map[string]*lane
-	namespaces map[string]*lane
+	hosts      map[string]*hostState
+	namespaces map[string]*hostState
 	nextSweep  int
 	// last and other are the namespaces that asked last and, before it, another.
 	last, other asker
@@ -40,20 +40,20 @@ type asker struct {
 }
 
 // New returns a limiter; now is its clock.
-func New(limits Limits, now func() time.Time) (*Limiter, error) {
+func New(limits Config, now func() time.Time) (*Throttle, error) {
 	if err := limits.Validate(); err != nil {
 		return nil, err
 	}
-	return &Limiter{
+	return &Throttle{
 		limits: limits, now: now, nextSweep: sweepAt,
-		hosts: map[string]*lane{}, namespaces: map[string]*lane{},
+		hosts: map[string]*hostState{}, namespaces: map[string]*hostState{},
 	}, nil
 }
 
 // Acquire returns a function that gives the slot back, or else why there is
-// none now. backlog tells that further requests are waiting unseen, by
+// none now. backlog reports whether further requests are waiting unseen, by
 // whomever.
-func (l *Limiter) Acquire(host, namespace string, backlog bool) (release func(), busy *Busy) {
+func (l *Throttle) Acquire(host, namespace string, backlog bool) (release func(), busy *Busy) {
 	l.mu.Lock()
 	now := l.now()
 	l.sweep(now)
@@ -89,7 +89,7 @@ func (l *Limiter) Acquire(host, namespace string, backlog bool) (release func(),
 // await waits for the next free slot of a quick host: for a moment, to see if
 // any comes free at all, and then for the rest of the patience. returns is how
 // many have come free before.
-func (l *Limiter) await(h *lane, w *waiter, returns uint64) *Busy {
+func (l *Throttle) await(h *hostState, w *waiter, returns uint64) *Busy {
 	moment := l.limits.Patience / guess
 	if within(w, moment) {
 		return nil
@@ -112,7 +112,7 @@ func (l *Limiter) await(h *lane, w *waiter, returns uint64) *Busy {
 	return l.busy(HostBusy, h, l.limits.PerHost, l.now())
 }
 
-// within tells whether a waiter is given a slot in time.
+// within reports whether a waiter is given a slot in time.
 func within(w *waiter, patience time.Duration) bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -124,7 +124,7 @@ func within(w *waiter, patience time.Duration) bool {
 	}
 }
 
-func (l *Limiter) releaser(h, n *lane) func() {
+func (l *Throttle) releaser(h, n *hostState) func() {
 	began := l.now()
 	return sync.OnceFunc(func() {
 		l.mu.Lock()
@@ -147,7 +147,7 @@ func (l *Limiter) releaser(h, n *lane) func() {
 }
 
 // SlowDown leaves a host alone until the given time.
-func (l *Limiter) SlowDown(host string, until time.Time) {
+func (l *Throttle) SlowDown(host string, until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.hosts) >= maxClosed {
@@ -159,7 +159,7 @@ func (l *Limiter) SlowDown(host string, until time.Time) {
 }
 
 // Hosts counts the hosts in each state.
-func (l *Limiter) Hosts() map[State]int {
+func (l *Throttle) Hosts() map[State]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -172,24 +172,24 @@ func (l *Limiter) Hosts() map[State]int {
 	return counts
 }
 
-func (l *Limiter) busy(cause Cause, in *lane, limit int, now time.Time) *Busy {
+func (l *Throttle) busy(cause Cause, in *hostState, limit int, now time.Time) *Busy {
 	return &Busy{Cause: cause, Wait: in.next(now, limit, l.limits.Pause, l.limits.MaxPause)}
 }
 
-func (l *Limiter) asks(namespace string, now time.Time) {
+func (l *Throttle) asks(namespace string, now time.Time) {
 	if l.last.namespace != namespace {
 		l.other = l.last
 	}
 	l.last = asker{namespace: namespace, at: now}
 }
 
-// contended tells whether another namespace than the one that asks now has
+// contended reports whether another namespace than the one that asks now has
 // asked lately.
-func (l *Limiter) contended(now time.Time) bool {
+func (l *Throttle) contended(now time.Time) bool {
 	return !l.other.at.IsZero() && now.Sub(l.other.at) < contention
 }
 
-func (l *Limiter) sweep(now time.Time) {
+func (l *Throttle) sweep(now time.Time) {
 	if len(l.hosts) < l.nextSweep && len(l.namespaces) < l.nextSweep {
 		return
 	}
@@ -202,16 +202,16 @@ func (l *Limiter) sweep(now time.Time) {
 	l.nextSweep = max(sweepAt, 2*len(l.hosts), 2*len(l.namespaces))
 }
 
-func lookup(lanes map[string]*lane, name string) *lane {
+func lookup(lanes map[string]*hostState, name string) *hostState {
 	l, ok := lanes[name]
 	if !ok {
-		l = new(lane)
+		l = new(hostState)
 		lanes[name] = l
 	}
 	return l
 }
 
-func forget(lanes map[string]*lane, name string, now time.Time) {
+func forget(lanes map[string]*hostState, name string, now time.Time) {
 	if l, ok := lanes[name]; ok && l.idle(now) {
 		delete(lanes, name)
 	}

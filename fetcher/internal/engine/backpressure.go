@@ -14,26 +14,26 @@ import (
 // counts as well again: one that is full has room for a message now and then.
 const relief = 10 * time.Second
 
-// pressure says once when a stream stops taking messages, and once when it
+// backpressure logs once when a stream stops taking messages, and once when it
 // takes them again.
-type pressure struct {
+type backpressure struct {
 	log zerolog.Logger
 
 	mu sync.Mutex
 	// felt is when a stream last took no message.
-	felt map[string]time.Time
+	refusedAt map[string]time.Time
 }
 
-func newPressure(log zerolog.Logger) *pressure {
-	return &pressure{log: log, felt: map[string]time.Time{}}
+func newBackpressure(log zerolog.Logger) *backpressure {
+	return &backpressure{log: log, refusedAt: map[string]time.Time{}}
 }
 
 // feel notes that a stream took no message.
-func (p *pressure) feel(stream string, err error, now time.Time) {
+func (p *backpressure) refused(stream string, err error, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, known := p.felt[stream]
-	p.felt[stream] = now
+	_, known := p.refusedAt[stream]
+	p.refusedAt[stream] = now
 	if known {
 		return
 	}
@@ -48,11 +48,11 @@ func (p *pressure) feel(stream string, err error, now time.Time) {
 }
 
 // relieve notes that a stream took a message.
-func (p *pressure) relieve(stream string, now time.Time) {
+func (p *backpressure) accepted(stream string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if felt, ok := p.felt[stream]; ok && now.Sub(felt) >= relief {
-		delete(p.felt, stream)
+	if at, ok := p.refusedAt[stream]; ok && now.Sub(at) >= relief {
+		delete(p.refusedAt, stream)
 		p.log.Info().Str("stream", stream).Msg("the broker takes messages again")
 	}
 }

@@ -1,3 +1,0 @@
-// Package flight lets callers that ask for the same share one call, while it
-// runs and for a moment after.
-package flight
