@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
@@ -27,8 +27,8 @@ func auditCommand(o *options) *cobra.Command {
 		Short: "List who replayed, refetched, purged, paused and resumed, the newest first",
 		Args:  noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
-			n, err := s.out.List(show.Columns("AGE", "ACTION", "USER", "SELECTED", "DONE", "SKIPPED", "FILTER", "", "BEGAN"),
-				func(yield func(show.Row, error) bool) {
+			n, err := s.out.List(printer.Columns("AGE", "ACTION", "USER", "SELECTED", "DONE", "SKIPPED", "FILTER", "", "BEGAN"),
+				func(yield func(printer.Row, error) bool) {
 					for a, err := range s.Client.Audits(ctx) {
 						if !yield(s.auditRow(a), err) {
 							return
@@ -43,20 +43,20 @@ func auditCommand(o *options) *cobra.Command {
 	}
 }
 
-func (s *session) auditRow(a *v1.Audit) show.Row {
+func (s *session) auditRow(a *v1.Audit) printer.Row {
 	began := a.GetBeganAt().AsTime()
 	r := audited{
 		Action: a.GetAction(), User: a.GetUser(), Filter: a.GetFilter(),
-		Selected: a.GetSelected(), Done: a.GetDone(), Skipped: a.GetSkipped(), BeganAt: show.Clock(began),
+		Selected: a.GetSelected(), Done: a.GetDone(), Skipped: a.GetSkipped(), BeganAt: printer.Clock(began),
 	}
-	done := show.Number(r.Done)
+	done := printer.Number(r.Done)
 	if a.GetEndedAt() == nil {
-		done = show.In(show.Yellow, "broken off")
+		done = printer.In(printer.Yellow, "broken off")
 	} else {
-		r.EndedAt = show.Clock(a.GetEndedAt().AsTime())
+		r.EndedAt = printer.Clock(a.GetEndedAt().AsTime())
 	}
-	return show.Row{Name: "audit/" + r.Action, Object: r, Cells: []show.Cell{
-		show.Text(show.Age(s.now(), began)), show.Text(r.Action), show.Text(r.User), show.Number(r.Selected), done,
-		show.Number(r.Skipped), show.Text(r.Filter), show.Text(r.BeganAt),
+	return printer.Row{Name: "audit/" + r.Action, Object: r, Cells: []printer.Cell{
+		printer.Text(printer.Age(s.now(), began)), printer.Text(r.Action), printer.Text(r.User), printer.Number(r.Selected), done,
+		printer.Number(r.Skipped), printer.Text(r.Filter), printer.Text(r.BeganAt),
 	}}
 }

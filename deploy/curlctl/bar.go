@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 )
 
 // bar shows progress on a terminal; elsewhere nothing.
@@ -28,7 +28,7 @@ const (
 )
 
 func newBar(out io.Writer, verb string, all int) *bar {
-	return &bar{out: out, verb: verb, all: all, live: show.Terminal(out)}
+	return &bar{out: out, verb: verb, all: all, live: printer.Terminal(out)}
 }
 
 // set draws the bar, unless it was drawn a moment ago.

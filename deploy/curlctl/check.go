@@ -15,12 +15,14 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// checking is what the flags of check say.
+// checking holds the flags of check.
 type checking struct {
 	*options
 	kube      cluster.Options
@@ -29,7 +31,7 @@ type checking struct {
 	fetch     bool
 	protected []string
 
-	out *show.Printer
+	out *printer.Printer
 }
 
 func checkCommand(o *options) *cobra.Command {
@@ -44,10 +46,10 @@ func checkCommand(o *options) *cobra.Command {
 		ValidArgsFunction: o.completeObjects,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.show.Validate(); err != nil {
+		if err := o.print.Validate(); err != nil {
 			return usagef("%w", err)
 		}
-		c.out = show.New(cmd.OutOrStdout(), o.show)
+		c.out = printer.New(cmd.OutOrStdout(), o.print)
 		objects, err := c.objects(cmd.Context(), cmd.InOrStdin(), args)
 		if err == nil {
 			err = c.run(cmd.Context(), objects)
@@ -143,14 +145,14 @@ func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap) error {
 		}
 		found = append(found, all...)
 	}
-	_, err = c.out.List(show.Columns("CONFIGMAP", "KEY", "VERDICT", "DETAIL", "", "URL"), func(yield func(show.Row, error) bool) {
+	_, err = c.out.List(printer.Columns("CONFIGMAP", "KEY", "VERDICT", "DETAIL", "", "URL"), func(yield func(printer.Row, error) bool) {
 		for _, f := range found {
-			colour := show.Green
+			colour := printer.Green
 			if !f.OK {
-				colour = show.Red
+				colour = printer.Red
 			}
-			row := show.Row{Name: "configmap/" + f.ConfigMap, Object: f, Cells: []show.Cell{
-				show.Text(f.ConfigMap), show.Text(f.Key), show.In(colour, f.Verdict), show.Text(f.Detail), show.Text(f.URL),
+			row := printer.Row{Name: "configmap/" + f.ConfigMap, Object: f, Cells: []printer.Cell{
+				printer.Text(f.ConfigMap), printer.Text(f.Key), printer.In(colour, f.Verdict), printer.Text(f.Detail), printer.Text(f.URL),
 			}}
 			if !yield(row, nil) {
 				return
@@ -163,14 +165,14 @@ func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap) error {
 	return err
 }
 
-// check says what would become of one object.
+// check returns what would become of one object.
 func (c *checking) check(ctx context.Context, grammar *annotation.Grammar, object *corev1.ConfigMap) ([]checked, error) {
 	whole := checked{ConfigMap: object.Namespace + "/" + object.Name}
 	request, err := grammar.Parse(object.Annotations)
 	immutable := object.Immutable != nil && *object.Immutable
 	switch {
 	case err != nil:
-		whole.Verdict, whole.Detail = "InvalidAnnotation", err.Error()
+		whole.Verdict, whole.Detail = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), err.Error()
 	case !request.Present:
 		whole.OK, whole.Verdict, whole.Detail = true, "left alone", "it has no annotation "+annotation.DefaultKey
 	case request.Suspended:
@@ -180,7 +182,7 @@ func (c *checking) check(ctx context.Context, grammar *annotation.Grammar, objec
 	case slices.Contains(c.protected, object.Namespace) || object.Name == "kube-root-ca.crt":
 		whole.Verdict, whole.Detail = "left alone", "it is protected"
 	case immutable:
-		whole.Verdict, whole.Detail = "Immutable", "it is immutable: nothing can be written to it"
+		whole.Verdict, whole.Detail = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE), "it is immutable: nothing can be written to it"
 	default:
 		return c.pairs(ctx, whole, request, object)
 	}
@@ -203,11 +205,11 @@ func (c *checking) pairs(ctx context.Context, whole checked, request annotation.
 		case preview.Failure != "":
 			f.Verdict = preview.Failure
 		case !preview.Allowed:
-			f.Verdict = "AddressDenied"
+			f.Verdict = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
 		case c.file != "" && (inData || inBinary):
-			f.Verdict, f.Detail = "KeyExists", "the manifest holds the key itself, which is then never overwritten"
+			f.Verdict, f.Detail = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS), "the manifest holds the key itself, which is then never overwritten"
 		case c.fetch && request.SHA256[pair.Key] != "" && request.SHA256[pair.Key] != preview.SHA256:
-			f.Verdict, f.Detail = "DigestMismatch", "the body does not have the digest that curl-sha256 names"
+			f.Verdict, f.Detail = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH), "the body does not have the digest that curl-sha256 names"
 		case c.fetch:
 			f.OK, f.Verdict, f.Detail = true, "fetched", fmt.Sprintf("%d bytes, sha256 %s", preview.Size, preview.SHA256)
 		default:

@@ -36,7 +36,7 @@ func clustered(ctx context.Context) *cluster {
 	DeferCleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	Expect(err).NotTo(HaveOccurred())
-	w := &world{server: servers[0], js: js, client: pipeline.NewClient(js), connect: []string{"--server", addresses}}
+	w := &world{server: servers[0], js: js, client: pipeline.NewClient(js), connect: []string{"--nats-url", addresses}}
 	w.epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
 	Expect(err).NotTo(HaveOccurred())
 	return &cluster{world: w, servers: servers}

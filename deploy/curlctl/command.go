@@ -1,6 +1,6 @@
 // Package curlctl is the operator's tool: it shows what the pipeline does and
-// what has failed, and replays that. It speaks to NATS, and to Kubernetes only
-// where a command says so.
+// what has failed, and replays that. It uses NATS, and Kubernetes only
+// where the help of a command names it.
 package curlctl
 
 import (
@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
@@ -51,8 +52,8 @@ func command(program string, now func() time.Time) *cobra.Command {
 // bindFlags adds the flags that all commands have.
 func (o *options) bindFlags(cmd *cobra.Command) {
 	fs := cmd.PersistentFlags()
-	o.link.BindFlags(fs)
-	o.show.BindFlags(fs)
+	o.nats.BindFlags(fs)
+	o.print.BindFlags(fs)
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "only this namespace; without it all")
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, as without --namespace")
 	complete(cmd, "output", o.completeFormats)
@@ -79,9 +80,9 @@ func noArgs(cmd *cobra.Command, args []string) error {
 // environment sets flags from their twins for completion, which runs before
 // anything else does.
 func environment(cmd *cobra.Command) {
-	for _, name := range []string{"server", "context", "creds", "nkey", "ca", "cert", "key"} {
+	for _, name := range natsconn.Names() {
 		if value := os.Getenv(service.EnvName(name)); value != "" && !cmd.Flags().Changed(name) {
-			_ = cmd.Flags().Set(name, value) // completion has nobody to tell
+			_ = cmd.Flags().Set(name, value) // an error has no place in completion
 		}
 	}
 }

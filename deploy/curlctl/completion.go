@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/link"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -26,7 +26,7 @@ const (
 const silently = cobra.ShellCompDirectiveNoFileComp
 
 func (*options) completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return show.Formats(), silently
+	return printer.Formats(), silently
 }
 
 func completeReasons(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -54,24 +54,24 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 }
 
 // live completes with what NATS knows; without an answer, with nothing.
-func (o *options) live(cmd *cobra.Command, read func(context.Context, *link.Link) []string) ([]string, cobra.ShellCompDirective) {
+func (o *options) live(cmd *cobra.Command, read func(context.Context, *natsconn.Connection) []string) ([]string, cobra.ShellCompDirective) {
 	environment(cmd)
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 	defer cancel()
-	l, ctx, err := o.link.Open(ctx)
+	conn, ctx, err := o.nats.Open(ctx)
 	if err != nil {
 		return nil, silently
 	}
-	defer l.Close()
-	return read(ctx, l), silently
+	defer conn.Close()
+	return read(ctx, conn), silently
 }
 
 func (o *options) completeFailures(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if cmd.Name() == "show" && len(args) > 0 {
 		return nil, silently
 	}
-	return o.live(cmd, func(ctx context.Context, l *link.Link) (ids []string) {
-		for f, err := range l.Client.Failures(ctx, pipeline.FailureFilter{Namespace: o.namespace}) {
+	return o.live(cmd, func(ctx context.Context, conn *natsconn.Connection) (ids []string) {
+		for f, err := range conn.Client.Failures(ctx, pipeline.FailureFilter{Namespace: o.namespace}) {
 			if err != nil && pipeline.Unreadable(err) {
 				continue
 			}
@@ -85,9 +85,9 @@ func (o *options) completeFailures(cmd *cobra.Command, args []string, _ string) 
 }
 
 func (o *options) completeHosts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return o.live(cmd, func(ctx context.Context, l *link.Link) []string {
+	return o.live(cmd, func(ctx context.Context, conn *natsconn.Connection) []string {
 		hosts := map[string]bool{}
-		counts, err := l.Client.CountFailures(ctx, pipeline.FailureFilter{Namespace: o.namespace})
+		counts, err := conn.Client.CountFailures(ctx, pipeline.FailureFilter{Namespace: o.namespace})
 		if err != nil {
 			return nil
 		}
@@ -116,9 +116,9 @@ func (o *options) completeObjects(cmd *cobra.Command, args []string, _ string) (
 }
 
 func (o *options) wanted(cmd *cobra.Command, name func(pipeline.Key) string) ([]string, cobra.ShellCompDirective) {
-	return o.live(cmd, func(ctx context.Context, l *link.Link) []string {
+	return o.live(cmd, func(ctx context.Context, conn *natsconn.Connection) []string {
 		names := map[string]bool{}
-		for w, err := range l.Client.Wants(ctx, o.namespace, "") {
+		for w, err := range conn.Client.Wants(ctx, o.namespace, "") {
 			if err != nil && pipeline.Unreadable(err) {
 				continue
 			}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 )
 
 // confirm asks a question. Without a terminal to ask at, the answer is no.
 func (s *session) confirm(question string, args ...any) error {
-	if !show.Terminal(s.in) {
+	if !printer.Terminal(s.in) {
 		return fmt.Errorf("%w: there is no terminal to confirm at; give --yes", errRefused)
 	}
 	fmt.Fprintf(s.aside, question+" [y/N] ", args...)

@@ -12,13 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/link"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 func doctorCommand(o *options) *cobra.Command {
-	system := link.Options{Timeout: 5 * time.Second}
+	system := natsconn.Options{Timeout: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Test connection, permissions, clock, streams, consumers and timers, and say how to mend each",
@@ -58,22 +58,22 @@ const (
 
 type diagnosis struct {
 	*session
-	system   link.Options
+	system   natsconn.Options
 	findings []finding
 }
 
-func (d *diagnosis) say(check, state, mend, format string, args ...any) {
+func (d *diagnosis) add(check, state, mend, format string, args ...any) {
 	d.findings = append(d.findings, finding{Check: check, State: state, Mend: mend, Detail: fmt.Sprintf(format, args...)})
 }
 
 func (d *diagnosis) print() error {
-	colours := map[string]show.Colour{stateOK: show.Green, stateWarning: show.Yellow, stateBad: show.Red, stateUnknown: show.Grey}
+	colours := map[string]printer.Colour{stateOK: printer.Green, stateWarning: printer.Yellow, stateBad: printer.Red, stateUnknown: printer.Grey}
 	bad := false
-	_, err := d.out.List(show.Columns("CHECK", "STATE", "DETAIL", "TO MEND IT"), func(yield func(show.Row, error) bool) {
+	_, err := d.out.List(printer.Columns("CHECK", "STATE", "DETAIL", "TO MEND IT"), func(yield func(printer.Row, error) bool) {
 		for _, f := range d.findings {
 			bad = bad || f.State == stateBad
-			if !yield(show.Row{Name: "check/" + f.Check, Object: f, Cells: []show.Cell{
-				show.Text(f.Check), show.In(colours[f.State], f.State), show.Text(f.Detail), show.Text(f.Mend),
+			if !yield(printer.Row{Name: "check/" + f.Check, Object: f, Cells: []printer.Cell{
+				printer.Text(f.Check), printer.In(colours[f.State], f.State), printer.Text(f.Detail), printer.Text(f.Mend),
 			}}, nil) {
 				return
 			}
@@ -96,29 +96,29 @@ func (d *diagnosis) server(ctx context.Context) {
 	trip, err := d.Conn.RTT()
 	switch {
 	case err != nil:
-		d.say("connection", stateBad, "look after the network and the server", "%s does not answer: %s", d.Where, err)
+		d.add("connection", stateBad, "look after the network and the server", "%s does not answer: %s", d.Where, err)
 		return
 	case trip > slowLink:
-		d.say("connection", stateWarning, "run curlctl nearer to the server", "%s answers after %s", d.Where, trip.Round(time.Millisecond))
+		d.add("connection", stateWarning, "run curlctl nearer to the server", "%s answers after %s", d.Where, trip.Round(time.Millisecond))
 	default:
-		d.say("connection", stateOK, "", "%s answers within %s", d.Where, slowLink)
+		d.add("connection", stateOK, "", "%s answers within %s", d.Where, slowLink)
 	}
 	if !d.Conn.HeadersSupported() || older(d.Conn.ConnectedServerVersion(), 2, 12) {
-		d.say("version", stateBad, "upgrade NATS to 2.12 or newer, which schedules messages", "NATS %s", d.Conn.ConnectedServerVersion())
+		d.add("version", stateBad, "upgrade NATS to 2.12 or newer, which schedules messages", "NATS %s", d.Conn.ConnectedServerVersion())
 	} else {
-		d.say("version", stateOK, "", "NATS schedules messages")
+		d.add("version", stateOK, "", "NATS schedules messages")
 	}
 	before := time.Now()
 	stream, err := d.JetStream.Stream(ctx, pipeline.Requests)
 	if err != nil {
-		return // told by streams
+		return // reported by streams
 	}
 	off := stream.CachedInfo().TimeStamp.Sub(before.Add(time.Since(before) / 2))
 	if off.Abs() > wrongClock {
-		d.say("clock", stateWarning, "synchronize the clocks (NTP); timers follow the server's", "the server's clock is off by %s from this one", off.Round(time.Millisecond))
+		d.add("clock", stateWarning, "synchronize the clocks (NTP); timers follow the server's", "the server's clock is off by %s from this one", off.Round(time.Millisecond))
 		return
 	}
-	d.say("clock", stateOK, "", "the server's clock agrees with this one")
+	d.add("clock", stateOK, "", "the server's clock agrees with this one")
 }
 
 // older compares the first two numbers of a version.
@@ -132,11 +132,11 @@ func older(version string, major, minor int) bool {
 	return errA != nil || errB != nil || a < major || a == major && b < minor
 }
 
-// permissions tells what this identity may do, as far as the server tells.
+// permissions checks what this identity may do, as far as the server reports it.
 func (d *diagnosis) permissions(ctx context.Context) {
 	user, err := d.User(ctx)
 	if err != nil {
-		d.say("permissions", stateUnknown, "let this user publish $SYS.REQ.USER.INFO", "%s", err)
+		d.add("permissions", stateUnknown, "let this user publish $SYS.REQ.USER.INFO", "%s", err)
 		return
 	}
 	var may []string
@@ -147,25 +147,25 @@ func (d *diagnosis) permissions(ctx context.Context) {
 			continue
 		}
 		if identity.Name == doctor.Viewer {
-			d.say("permissions", stateBad, "give it what README.md lists for "+doctor.Viewer, "user %s may not use %s", user.Name, strings.Join(missing, ", "))
+			d.add("permissions", stateBad, "give it what README.md lists for "+doctor.Viewer, "user %s may not use %s", user.Name, strings.Join(missing, ", "))
 			return
 		}
 	}
-	d.say("permissions", stateOK, "", "user %s has what these identities need: %s", user.Name, strings.Join(may, ", "))
+	d.add("permissions", stateOK, "", "user %s has what these identities need: %s", user.Name, strings.Join(may, ", "))
 }
 
 // streams compares streams and consumers with what this version needs.
 func (d *diagnosis) streams(ctx context.Context) {
 	differ, err := pipeline.Compare(ctx, d.JetStream, pipeline.Topology{})
 	if err != nil {
-		d.say("streams", stateUnknown, "", "%s", err)
+		d.add("streams", stateUnknown, "", "%s", err)
 		return
 	}
-	for _, said := range differ {
-		d.say("streams", stateBad, "run `curlctl setup`", "%s", said)
+	for _, difference := range differ {
+		d.add("streams", stateBad, "run `curlctl setup`", "%s", difference)
 	}
 	if len(differ) == 0 {
-		d.say("streams", stateOK, "", "streams and consumers are as this version needs them")
+		d.add("streams", stateOK, "", "streams and consumers are as this version needs them")
 	}
 }
 
@@ -177,18 +177,18 @@ func (d *diagnosis) replicas(ctx context.Context) {
 		}
 		info := stream.CachedInfo()
 		if info.Config.Replicas == 1 {
-			d.say("replicas", stateWarning, "on a cluster, run `curlctl setup --replicas 3`", "%s has one replica: a lost server loses it", name)
+			d.add("replicas", stateWarning, "on a cluster, run `curlctl setup --replicas 3`", "%s has one replica: a lost server loses it", name)
 			continue
 		}
 		state := stateOK
 		for _, peer := range info.Cluster.Replicas {
 			if peer.Offline || !peer.Current {
 				state = stateBad
-				d.say("replicas", state, "look after that server", "replica of %s on %s is behind or away", name, peer.Name)
+				d.add("replicas", state, "look after that server", "replica of %s on %s is behind or away", name, peer.Name)
 			}
 		}
 		if state == stateOK {
-			d.say("replicas", stateOK, "", "%s has %d replicas", name, info.Config.Replicas)
+			d.add("replicas", stateOK, "", "%s has %d replicas", name, info.Config.Replicas)
 		}
 	}
 }
@@ -197,24 +197,24 @@ func (d *diagnosis) replicas(ctx context.Context) {
 // may know.
 func (d *diagnosis) sync(ctx context.Context) {
 	if d.system.Context == "" {
-		d.say("sync_interval", stateUnknown, "give --system-context, or see that jetstream.sync_interval is always where replicas may lose power together",
+		d.add("sync_interval", stateUnknown, "give --system-context, or see that jetstream.sync_interval is always where replicas may lose power together",
 			"only the system account may read it")
 		return
 	}
-	l, _, err := d.system.Open(ctx)
+	conn, _, err := d.system.Open(ctx)
 	if err != nil {
-		d.say("sync_interval", stateUnknown, "", "%s", err)
+		d.add("sync_interval", stateUnknown, "", "%s", err)
 		return
 	}
-	defer l.Close()
-	always, interval, err := doctor.SyncInterval(ctx, l.Conn)
+	defer conn.Close()
+	always, interval, err := doctor.SyncInterval(ctx, conn.Conn)
 	switch {
 	case err != nil:
-		d.say("sync_interval", stateUnknown, "give a context of the system account", "%s", err)
+		d.add("sync_interval", stateUnknown, "give a context of the system account", "%s", err)
 	case always:
-		d.say("sync_interval", stateOK, "", "every write is on disk before it is acknowledged")
+		d.add("sync_interval", stateOK, "", "every write is on disk before it is acknowledged")
 	default:
-		d.say("sync_interval", stateWarning, "set jetstream.sync_interval to always, or keep three replicas in different zones",
+		d.add("sync_interval", stateWarning, "set jetstream.sync_interval to always, or keep three replicas in different zones",
 			"writes reach the disk after up to %s: a power failure may lose the history of failures", interval)
 	}
 }
@@ -225,22 +225,22 @@ func (d *diagnosis) consumers(ctx context.Context) {
 	} {
 		consumer, err := d.JetStream.Consumer(ctx, c.stream, c.name)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // told by streams
+			continue // reported by streams
 		}
 		if err != nil {
-			d.say("consumer "+c.name, stateUnknown, "", "%s", err)
+			d.add("consumer "+c.name, stateUnknown, "", "%s", err)
 			continue
 		}
 		info := consumer.CachedInfo()
 		switch {
 		case info.Paused:
-			d.say("consumer "+c.name, stateWarning, "run `curlctl resume` when fetching may go on", "it is paused, %s waiting", plural(int(info.NumPending), "message"))
+			d.add("consumer "+c.name, stateWarning, "run `curlctl resume` when fetching may go on", "it is paused, %s waiting", plural(int(info.NumPending), "message"))
 		case info.NumWaiting == 0 && info.NumAckPending == 0:
-			d.say("consumer "+c.name, stateBad, "start a "+c.service+", or look at its log", "no %s reads from it, %s waiting", c.service, plural(int(info.NumPending), "message"))
+			d.add("consumer "+c.name, stateBad, "start a "+c.service+", or look at its log", "no %s reads from it, %s waiting", c.service, plural(int(info.NumPending), "message"))
 		case info.NumAckPending >= info.Config.MaxAckPending:
-			d.say("consumer "+c.name, stateBad, "look at the log of the "+c.service, "%s are in work, which is all that may be", grouped(info.NumAckPending))
+			d.add("consumer "+c.name, stateBad, "look at the log of the "+c.service, "%s are in work, which is all that may be", grouped(info.NumAckPending))
 		default:
-			d.say("consumer "+c.name, stateOK, "", "%s waiting, %s in work", plural(int(info.NumPending), "message"), grouped(info.NumAckPending))
+			d.add("consumer "+c.name, stateOK, "", "%s waiting, %s in work", plural(int(info.NumPending), "message"), grouped(info.NumAckPending))
 		}
 	}
 }
@@ -254,7 +254,7 @@ func (d *diagnosis) timers(ctx context.Context) {
 		}
 		if err != nil {
 			if !errors.Is(err, jetstream.ErrStreamNotFound) {
-				d.say("timers", stateUnknown, "", "%s", err)
+				d.add("timers", stateUnknown, "", "%s", err)
 			}
 			return
 		}
@@ -264,18 +264,18 @@ func (d *diagnosis) timers(ctx context.Context) {
 		}
 	}
 	if unread > 0 {
-		d.say("timers", stateBad, "find out who else publishes to CURL_REQUESTS; `curlctl refetch --all` replaces the timers", "%s cannot be read", plural(unread, "timer"))
+		d.add("timers", stateBad, "find out who else publishes to CURL_REQUESTS; `curlctl refetch --all` replaces the timers", "%s cannot be read", plural(unread, "timer"))
 		return
 	}
 	if late > 0 {
-		d.say("timers", stateBad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`); `curlctl refetch --all` replaces the timers",
+		d.add("timers", stateBad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`); `curlctl refetch --all` replaces the timers",
 			"%s of %d should have fired", plural(late, "timer"), pending)
 		return
 	}
-	d.say("timers", stateOK, "", "%s, none overdue", plural(pending, "timer"))
+	d.add("timers", stateOK, "", "%s, none overdue", plural(pending, "timer"))
 }
 
-// wants looks for those that nobody can read, and so nobody acts on.
+// wants looks for those that cannot be read, so that no service acts on them.
 func (d *diagnosis) wants(ctx context.Context) {
 	wanted, unread := 0, 0
 	for _, err := range d.Client.Wants(ctx, "", "") {
@@ -286,14 +286,14 @@ func (d *diagnosis) wants(ctx context.Context) {
 			unread++
 		default:
 			if !errors.Is(err, jetstream.ErrStreamNotFound) {
-				d.say("wants", stateUnknown, "", "%s", err)
+				d.add("wants", stateUnknown, "", "%s", err)
 			}
 			return
 		}
 	}
 	if unread > 0 {
-		d.say("wants", stateBad, "find out who else publishes to CURL_REQUESTS; restart the watcher, which replaces them", "%s cannot be read", plural(unread, "want"))
+		d.add("wants", stateBad, "find out who else publishes to CURL_REQUESTS; restart the watcher, which replaces them", "%s cannot be read", plural(unread, "want"))
 		return
 	}
-	d.say("wants", stateOK, "", "%s", plural(wanted, "key"))
+	d.add("wants", stateOK, "", "%s", plural(wanted, "key"))
 }

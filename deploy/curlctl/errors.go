@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/link"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
@@ -37,9 +37,9 @@ var (
 	errUsage    = errors.New("wrong usage")
 	errNotFound = errors.New("not found")
 	errRefused  = errors.New("nothing was done")
-	// errInterrupted tells that a signal ended a replay.
+	// errInterrupted: a signal ended a replay.
 	errInterrupted = errors.New("interrupted")
-	// errNoCluster tells that Kubernetes cannot be reached.
+	// errNoCluster: Kubernetes cannot be reached.
 	errNoCluster = errors.New("cannot reach Kubernetes")
 )
 
@@ -48,20 +48,20 @@ func usagef(format string, args ...any) error {
 	return service.ExitError{Err: fmt.Errorf(format, args...), Code: exitUsage}
 }
 
-// silent returns an exit code for a command that has said everything.
+// silent returns an exit code for a command that has printed everything.
 func silent(code int) error { return service.ExitError{Code: code, Silent: true} }
 
 // coded gives an error its exit code, and its sentence where the one that it
-// has says too little.
+// has is too short.
 func coded(ctx context.Context, err error) error {
 	var exit service.ExitError
-	var refused *link.PermissionError
+	var refused *natsconn.PermissionError
 	switch {
 	case err == nil, errors.As(err, &exit):
 		return err
 	case errors.As(context.Cause(ctx), &refused), errors.As(err, &refused):
 		return service.ExitError{Err: refused, Code: exitPermission}
-	case errors.Is(err, link.ErrNoConnection), errors.Is(err, errNoCluster):
+	case errors.Is(err, natsconn.ErrNoConnection), errors.Is(err, errNoCluster):
 		return service.ExitError{Err: err, Code: exitNoConnection}
 	case errors.Is(err, errUsage):
 		return service.ExitError{Err: err, Code: exitUsage}
@@ -77,7 +77,7 @@ func coded(ctx context.Context, err error) error {
 	return service.ExitError{Err: err, Code: exitFailed}
 }
 
-// wrapNotFound says that what was named does not exist.
+// wrapNotFound returns the error for what does not exist.
 func wrapNotFound(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), errNotFound)
 }

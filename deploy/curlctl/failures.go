@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// firstPage is how many failures are listed when nobody says how many.
+// firstPage is how many failures are listed without --limit.
 const firstPage = 50
 
 func failuresCommand(o *options) *cobra.Command {
@@ -63,11 +63,11 @@ func failuresListCommand(o *options) *cobra.Command {
 
 func (s *session) listFailures(ctx context.Context, filter pipeline.FailureFilter, limit int) error {
 	more := false
-	rows := func(yield func(show.Row, error) bool) {
+	rows := func(yield func(printer.Row, error) bool) {
 		n := 0
 		for f, err := range readable(s, s.Client.Failures(ctx, filter)) {
 			if err != nil {
-				yield(show.Row{}, err)
+				yield(printer.Row{}, err)
 				return
 			}
 			if n++; limit > 0 && n > limit {
@@ -108,11 +108,11 @@ func (s *session) summarize(ctx context.Context, filter pipeline.FailureFilter) 
 		Host   string `json:"host"`
 		Count  uint64 `json:"count"`
 	}
-	n, err := s.out.List(show.Columns("REASON", "HOST", "FAILURES"), func(yield func(show.Row, error) bool) {
+	n, err := s.out.List(printer.Columns("REASON", "HOST", "FAILURES"), func(yield func(printer.Row, error) bool) {
 		for _, k := range keys {
-			row := show.Row{
+			row := printer.Row{
 				Name: k.Reason + "/" + k.Host, Object: line{k.Reason, k.Host, counts[k]},
-				Cells: []show.Cell{show.In(show.Red, k.Reason), show.Text(k.Host), show.Number(counts[k])},
+				Cells: []printer.Cell{printer.In(printer.Red, k.Reason), printer.Text(k.Host), printer.Number(counts[k])},
 			}
 			if !yield(row, nil) {
 				return
@@ -178,7 +178,7 @@ func only(f pipeline.StoredFailure) iter.Seq2[pipeline.StoredFailure, error] {
 	return func(yield func(pipeline.StoredFailure, error) bool) { yield(f, nil) }
 }
 
-// failure reads one failure, or says that there is none.
+// failure reads one failure; the error names what to do when there is none.
 func (s *session) failure(ctx context.Context, id uint64) (pipeline.StoredFailure, error) {
 	f, err := s.Client.Failure(ctx, id)
 	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
@@ -197,33 +197,33 @@ func (s *session) showFailure(f pipeline.StoredFailure, verdict replay.Verdict) 
 			Wanted  string `json:"wanted"`
 		}{r, snippet, string(verdict)})
 	}
-	wanted := show.In(show.Green, "yes")
+	wanted := printer.In(printer.Green, "yes")
 	if verdict != replay.Wanted {
-		wanted = show.In(show.Yellow, "no: "+string(verdict))
+		wanted = printer.In(printer.Yellow, "no: "+string(verdict))
 	}
-	reason := show.In(show.Red, r.Reason)
+	reason := printer.In(printer.Red, r.Reason)
 	if r.Status != 0 {
 		reason.Text += " (status " + strconv.Itoa(int(r.Status)) + ")"
 	}
-	s.out.Fields([]show.Field{
-		{Name: "Failure", Value: show.Number(r.ID)},
-		{Name: "ConfigMap", Value: show.Text(r.Namespace + "/" + r.ConfigMap)},
-		{Name: "UID", Value: show.Text(r.UID)},
-		{Name: "Key", Value: show.Text(r.Key)},
-		{Name: "URL", Value: show.Text(r.URL)},
-		{Name: "Refresh", Value: show.Text(r.Refresh)},
+	s.out.Fields([]printer.Field{
+		{Name: "Failure", Value: printer.Number(r.ID)},
+		{Name: "ConfigMap", Value: printer.Text(r.Namespace + "/" + r.ConfigMap)},
+		{Name: "UID", Value: printer.Text(r.UID)},
+		{Name: "Key", Value: printer.Text(r.Key)},
+		{Name: "URL", Value: printer.Text(r.URL)},
+		{Name: "Refresh", Value: printer.Text(r.Refresh)},
 		{Name: "Reason", Value: reason},
-		{Name: "Attempts", Value: show.Number(r.Attempts)},
-		{Name: "First failure", Value: show.Text(clock(r.FirstFailedAt))},
-		{Name: "Last failure", Value: show.Text(clock(r.LastFailedAt))},
-		{Name: "Kept", Value: show.Text(show.Clock(r.KeptAt) + ", " + show.Age(s.now(), r.KeptAt) + " ago")},
+		{Name: "Attempts", Value: printer.Number(r.Attempts)},
+		{Name: "First failure", Value: printer.Text(clock(r.FirstFailedAt))},
+		{Name: "Last failure", Value: printer.Text(clock(r.LastFailedAt))},
+		{Name: "Kept", Value: printer.Text(printer.Clock(r.KeptAt) + ", " + printer.Age(s.now(), r.KeptAt) + " ago")},
 		{Name: "Replay of", Value: failureLink(r.ReplayOf)},
-		{Name: "Trace", Value: show.Text(r.TraceID)},
-		{Name: "Message", Value: show.Text(r.Subject)},
+		{Name: "Trace", Value: printer.Text(r.TraceID)},
+		{Name: "Message", Value: printer.Text(r.Subject)},
 		{Name: "Still wanted", Value: wanted},
 	})
 	if snippet != "" {
-		s.out.Linef("Answer:\n%s", s.out.Paint(show.Grey, "  ")+indent(snippet))
+		s.out.Linef("Answer:\n%s", s.out.Paint(printer.Grey, "  ")+indent(snippet))
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (f *failureFilter) bindFlags(cmd *cobra.Command) {
 	complete(cmd, "name", f.completeNames)
 }
 
-// any tells whether the flags select at all.
+// any reports whether the flags select at all.
 func (f *failureFilter) any() bool {
 	return f.reason+f.host+f.name+f.key+f.since+f.until+f.namespace != ""
 }

@@ -15,11 +15,11 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/identity"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
-// identities is what the flags of the command say.
+// identities holds the flags of the command.
 type identities struct {
 	kube      cluster.Options
 	dir, mode string
@@ -41,7 +41,7 @@ func identitiesCommand(o *options) *cobra.Command {
 		Args: noArgs,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := o.show.Validate(); err != nil {
+		if err := o.print.Validate(); err != nil {
 			return usagef("%w", err)
 		}
 		if err := identity.ValidateHosts(c.hosts); err != nil {
@@ -56,7 +56,7 @@ func identitiesCommand(o *options) *cobra.Command {
 		if err != nil {
 			return coded(cmd.Context(), c.explained(err))
 		}
-		return printIdentities(show.New(cmd.OutOrStdout(), o.show), items)
+		return printIdentities(printer.New(cmd.OutOrStdout(), o.print), items)
 	}
 	fs := cmd.Flags()
 	c.kube.BindFlags(fs)
@@ -98,7 +98,7 @@ func (c *identities) store() (identity.Store, func(), error) {
 	return store, func() { utilnet.CloseIdleConnectionsFor(web.Transport) }, nil
 }
 
-// explained gives what the API server, or its absence, says an exit code.
+// explained gives the error of the API server, or of its absence, an exit code.
 func (c *identities) explained(err error) error {
 	_, answered := errors.AsType[*apierrors.StatusError](err)
 	switch {
@@ -112,16 +112,16 @@ func (c *identities) explained(err error) error {
 	return err
 }
 
-func printIdentities(out *show.Printer, items []identity.Item) error {
-	columns := show.Columns("IDENTITY", "STATE", "PUBLIC KEY OR VALID UNTIL", "WHERE")
-	_, err := out.List(columns, func(yield func(show.Row, error) bool) {
+func printIdentities(out *printer.Printer, items []identity.Item) error {
+	columns := printer.Columns("IDENTITY", "STATE", "PUBLIC KEY OR VALID UNTIL", "WHERE")
+	_, err := out.List(columns, func(yield func(printer.Row, error) bool) {
 		for _, i := range items {
 			detail := i.PublicKey
 			if i.NotAfter != nil {
 				detail = i.NotAfter.UTC().Format(time.DateOnly)
 			}
-			row := show.Row{Name: "identity/" + i.Name, Object: i, Cells: []show.Cell{
-				show.Text(i.Name), show.Text(i.State), show.Text(detail), show.Text(i.Where),
+			row := printer.Row{Name: "identity/" + i.Name, Object: i, Cells: []printer.Cell{
+				printer.Text(i.Name), printer.Text(i.State), printer.Text(detail), printer.Text(i.Where),
 			}}
 			if !yield(row, nil) {
 				return

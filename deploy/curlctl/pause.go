@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -26,15 +26,15 @@ func pauseCommand(o *options) *cobra.Command {
 		if limit < 0 {
 			return usagef("--for must not be negative")
 		}
-		said := words(c.Flags(), nil)
-		return o.run(func(ctx context.Context, s *session, _ []string) error { return s.pause(ctx, limit, said) })(c, args)
+		line := words(c.Flags(), nil)
+		return o.run(func(ctx context.Context, s *session, _ []string) error { return s.pause(ctx, limit, line) })(c, args)
 	}
 	cmd.Flags().DurationVar(&limit, "for", 0, "go on by itself after so long; 0: when `curlctl resume` says so")
 	return cmd
 }
 
-func (s *session) pause(ctx context.Context, limit time.Duration, said string) error {
-	end, err := s.audit(ctx, "pause", said, 0)
+func (s *session) pause(ctx context.Context, limit time.Duration, line string) error {
+	end, err := s.audit(ctx, "pause", line, 0)
 	if err != nil {
 		return err
 	}
@@ -46,9 +46,9 @@ func (s *session) pause(ctx context.Context, limit time.Duration, said string) e
 		return err
 	}
 	if limit > 0 {
-		s.out.Linef("Fetching is %s for %s.", s.out.Paint(show.Yellow, "paused"), brief(limit))
+		s.out.Linef("Fetching is %s for %s.", s.out.Paint(printer.Yellow, "paused"), brief(limit))
 	} else {
-		s.out.Linef("Fetching is %s until `curlctl resume`.", s.out.Paint(show.Yellow, "paused"))
+		s.out.Linef("Fetching is %s until `curlctl resume`.", s.out.Paint(printer.Yellow, "paused"))
 	}
 	return end(ctx, 1, 0)
 }
@@ -70,7 +70,7 @@ func resumeCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s.out.Linef("Fetching goes %s; %s.", s.out.Paint(show.Green, "on"), plural(int(consumer.CachedInfo().NumPending), "request")+" waiting")
+			s.out.Linef("Fetching goes %s; %s.", s.out.Paint(printer.Green, "on"), plural(int(consumer.CachedInfo().NumPending), "request")+" waiting")
 			return end(ctx, 1, 0)
 		}),
 	}

@@ -48,7 +48,7 @@ func guarded(ctx context.Context) *world {
 
 func (w *world) as(user string) *world {
 	as := *w
-	as.connect = []string{"--server", strings.Replace(w.server.URL(), "://", "://"+user+":p@", 1)}
+	as.connect = []string{"--nats-url", strings.Replace(w.server.URL(), "://", "://"+user+":p@", 1)}
 	return &as
 }
 
@@ -147,7 +147,7 @@ var _ = Describe("An identity", func() {
 	})
 
 	It("that is wrong gets no connection, and no password is printed", func(ctx SpecContext) {
-		r := runAs(ctx, "curlctl", time.Now, "failures", "--server", strings.Replace(w.server.URL(), "://", "://viewer:wrong@", 1))
+		r := runAs(ctx, "curlctl", time.Now, "failures", "--nats-url", strings.Replace(w.server.URL(), "://", "://viewer:wrong@", 1))
 		Expect(r.code).To(Equal(3))
 		Expect(r.err).NotTo(ContainSubstring("wrong"))
 	})

@@ -53,7 +53,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(strings.Fields(r.out)).To(ConsistOf("want/default/cm-001/my.data", "want/default/cm-002/my.data", "want/shop/prices/k"))
 		Expect(r.err).To(MatchRegexp("^Left out what cannot be read: 2 messages, the first: .*malformed.*\n$"))
 		Expect(w.run(ctx, "refetch", "--all").out).To(Equal("Asked for 3 fetches.\n"))
-		GinkgoT().Setenv("CURLMETHAT_SERVER", w.server.URL())
+		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())
 		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "wants", "--name", "").out).To(ContainSubstring("prices\n"))
 
 		r = w.run(ctx, "doctor")

@@ -20,13 +20,13 @@ func failuresPurgeCommand(o *options) *cobra.Command {
 		if !selected.any() && !all {
 			return usagef("purge needs filters such as --host, or --all")
 		}
-		said := words(c.Flags(), nil)
+		line := words(c.Flags(), nil)
 		return o.run(func(ctx context.Context, s *session, _ []string) error {
 			filter, err := selected.filter(s.now())
 			if err != nil {
 				return err
 			}
-			return s.purge(ctx, filter, said, yes)
+			return s.purge(ctx, filter, line, yes)
 		})(c, args)
 	}
 	selected.bindFlags(cmd)
@@ -35,7 +35,7 @@ func failuresPurgeCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-func (s *session) purge(ctx context.Context, filter pipeline.FailureFilter, said string, yes bool) error {
+func (s *session) purge(ctx context.Context, filter pipeline.FailureFilter, line string, yes bool) error {
 	counts, err := s.countFailures(ctx, filter)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (s *session) purge(ctx context.Context, filter pipeline.FailureFilter, said
 			return err
 		}
 	}
-	end, err := s.audit(ctx, "purge", said, n)
+	end, err := s.audit(ctx, "purge", line, n)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *session) remove(ctx context.Context, filter pipeline.FailureFilter) (re
 	}
 	for f, err := range s.Client.Failures(ctx, filter) {
 		if err != nil && pipeline.Unreadable(err) {
-			continue // which was said when they were counted
+			continue // which was reported when they were counted
 		}
 		if err == nil {
 			err = s.Client.DeleteFailure(ctx, f.ID)

@@ -12,8 +12,8 @@ type unread struct {
 	first    error
 }
 
-// readable leaves out the messages that cannot be read: what anybody else may
-// have put on a subject must not hide all the others. The session says in the
+// readable leaves out the messages that cannot be read: what another client may
+// have put on a subject must not hide all the others. The session reports at the
 // end how many there were.
 func readable[T any](s *session, all iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -35,8 +35,8 @@ func (u *unread) add(err error) {
 	}
 }
 
-// tellUnread says what was left out.
-func (s *session) tellUnread() {
+// hintUnread reports what was left out.
+func (s *session) hintUnread() {
 	if s.unread.messages > 0 {
 		s.hint("Left out what cannot be read: %s, the first: %s.", plural(s.unread.messages, "message"), s.unread.first)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// refetchRate is how many fetches are asked for in a second when nobody says.
+// refetchRate is how many fetches are asked for in a second without --rate.
 const refetchRate = 50
 
 func refetchCommand(o *options) *cobra.Command {
@@ -34,9 +34,9 @@ func refetchCommand(o *options) *cobra.Command {
 				return err
 			}
 		}
-		said := words(c.Flags(), args)
+		line := words(c.Flags(), args)
 		return o.run(func(ctx context.Context, s *session, _ []string) error {
-			return s.refetch(ctx, namespace, name, pace, said, yes)
+			return s.refetch(ctx, namespace, name, pace, line, yes)
 		})(c, args)
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "fetch everything, or everything of --namespace")
@@ -57,7 +57,7 @@ func (o *options) object(arg string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-func (s *session) refetch(ctx context.Context, namespace, name string, pace replay.Pace, said string, yes bool) error {
+func (s *session) refetch(ctx context.Context, namespace, name string, pace replay.Pace, line string, yes bool) error {
 	var wants []pipeline.StoredWant
 	for w, err := range readable(s, s.Client.Wants(ctx, namespace, name)) {
 		if err != nil {
@@ -74,8 +74,8 @@ func (s *session) refetch(ctx context.Context, namespace, name string, pace repl
 			return err
 		}
 	}
-	s.tellLoss()
-	end, err := s.audit(ctx, "refetch", said, len(wants))
+	s.hintLoss()
+	end, err := s.audit(ctx, "refetch", line, len(wants))
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ const askAbove = 100
 // writerTimeout bounds the wait for the writer once all is fetched.
 const writerTimeout = 30 * time.Second
 
-// replaying is what the flags of replay say.
+// replaying holds the flags of replay.
 type replaying struct {
 	selected failureFilter
 	all      bool
@@ -118,10 +118,10 @@ func (r *replaying) plan(ctx context.Context, s *session, filter pipeline.Failur
 	return replay.Plan(ctx, s.Client, failures)
 }
 
-// ask publishes, follows if that is wanted, and reports. The audit says what
+// ask publishes, follows if that is wanted, and reports. The audit records what
 // was done even when that is broken off.
 func (r *replaying) ask(ctx context.Context, s *session, items []*replay.Item, report *report) (err error) {
-	s.tellLoss()
+	s.hintLoss()
 	var follower *replay.Follower
 	if r.wait {
 		if follower, err = replay.Follow(ctx, s.Client, items); err != nil {
@@ -135,7 +135,7 @@ func (r *replaying) ask(ctx context.Context, s *session, items []*replay.Item, r
 		return err
 	}
 	bar := newBar(s.aside, "asked", n)
-	asked := replay.Ask(ctx, s.Client, items, r.pace, func(done int) { bar.set(done, "") })
+	asked := replay.Request(ctx, s.Client, items, r.pace, func(done int) { bar.set(done, "") })
 	bar.end()
 	counts := replay.Count(items)
 	done := counts[replay.Replayed]
@@ -188,7 +188,7 @@ func (r *replaying) follow(ctx context.Context, s *session, items []*replay.Item
 	return report.print(follower, written)
 }
 
-// warnPaused says that nothing will be fetched.
+// warnPaused prints a hint when nothing will be fetched.
 func (s *session) warnPaused(ctx context.Context) {
 	consumer, err := s.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	if err == nil && consumer.CachedInfo().Paused {

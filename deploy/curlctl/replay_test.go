@@ -216,7 +216,7 @@ var _ = Describe("replay", func() {
 	})
 })
 
-// lastSequences tells whether anything was published.
+// lastSequences reports whether anything was published.
 func (w *world) lastSequences(ctx context.Context) (all []uint64) {
 	GinkgoHelper()
 	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {

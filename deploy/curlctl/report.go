@@ -3,11 +3,11 @@ package curlctl
 import (
 	"strings"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
 )
 
-// report says how a replay ended.
+// report prints how a replay ended.
 type report struct {
 	s     *session
 	r     *replaying
@@ -60,7 +60,7 @@ func (p *report) print(follower *replay.Follower, written bool) error {
 	return p.code(follower)
 }
 
-// of says "97 of 100 failures", or "100 failures" when it is all.
+// of returns "97 of 100 failures", or "100 failures" when it is all.
 func of(n, all int, noun string) string {
 	if n == all {
 		return plural(n, noun)
@@ -88,7 +88,7 @@ func (p *report) skipped() {
 			p.s.out.Linef("… and %s more are skipped; -o json names all.", grouped(len(t)-i))
 			break
 		}
-		p.s.out.Linef("Skipped %d (%s): %s.", item.ID, item.Key, p.s.out.Paint(show.Yellow, string(item.Verdict)))
+		p.s.out.Linef("Skipped %d (%s): %s.", item.ID, item.Key, p.s.out.Paint(printer.Yellow, string(item.Verdict)))
 	}
 	if older := replay.Count(p.items)[replay.Older]; older > 0 {
 		p.s.out.Linef("Left out %s: a newer one of the same key counts.", plural(older, "older failure"))
@@ -100,13 +100,13 @@ func (p *report) outcomes(follower *replay.Follower, written bool) {
 	var parts []string
 	for _, o := range []struct {
 		outcome replay.Outcome
-		colour  show.Colour
+		colour  printer.Colour
 		text    string
 	}{
-		{replay.Fetched, show.Green, "fetched"},
-		{replay.FailedAgain, show.Red, "failed again"},
-		{replay.Superseded, show.Yellow, "superseded by a change"},
-		{replay.Pending, show.Yellow, "not known yet"},
+		{replay.Fetched, printer.Green, "fetched"},
+		{replay.FailedAgain, printer.Red, "failed again"},
+		{replay.Superseded, printer.Yellow, "superseded by a change"},
+		{replay.Pending, printer.Yellow, "not known yet"},
 	} {
 		if n := counts[o.outcome]; n > 0 {
 			parts = append(parts, p.s.out.Paint(o.colour, grouped(n)+" "+o.text))
@@ -130,7 +130,7 @@ func (p *report) outcomes(follower *replay.Follower, written bool) {
 			p.s.out.Linef("… and more; `curlctl failures` lists them.")
 			return
 		}
-		p.s.out.Linef("Failed again: %s (%s), failure %d before.", item.Key, p.s.out.Paint(show.Red, end.Failure.Reason), item.ID)
+		p.s.out.Linef("Failed again: %s (%s), failure %d before.", item.Key, p.s.out.Paint(printer.Red, end.Failure.Reason), item.ID)
 	}
 }
 
@@ -148,7 +148,7 @@ func (p *report) code(follower *replay.Follower) error {
 
 // rows prints each item for programs.
 func (p *report) rows(follower *replay.Follower) error {
-	_, err := p.s.out.List(nil, func(yield func(show.Row, error) bool) {
+	_, err := p.s.out.List(nil, func(yield func(printer.Row, error) bool) {
 		for _, item := range p.items {
 			r := replayed{
 				ID: item.ID, Namespace: item.Key.Namespace, ConfigMap: item.Key.Name, Key: item.Key.Key, Verdict: string(item.Verdict),
@@ -160,7 +160,7 @@ func (p *report) rows(follower *replay.Follower) error {
 					r.Reason = end.Failure.Reason
 				}
 			}
-			if !yield(show.Row{Name: failureName(item.ID), Object: r}, nil) {
+			if !yield(printer.Row{Name: failureName(item.ID), Object: r}, nil) {
 				return
 			}
 		}

@@ -171,7 +171,7 @@ func BenchmarkFirstPage(b *testing.B) {
 	for _, args := range [][]string{{"failures"}, {"failures", "--host=slow.example.com"}, {"failures", "--summary"}} {
 		b.Run(strings.Join(args, " "), func(b *testing.B) {
 			for b.Loop() {
-				if r := runAs(b.Context(), "curlctl", time.Now, append(args, "--server", s.URL())...); r.code != 0 {
+				if r := runAs(b.Context(), "curlctl", time.Now, append(args, "--nats-url", s.URL())...); r.code != 0 {
 					b.Fatal(r.err)
 				}
 			}

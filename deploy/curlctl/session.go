@@ -11,16 +11,16 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/link"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // options are the flags that all commands have.
 type options struct {
-	link      link.Options
-	show      show.Options
+	nats      natsconn.Options
+	print     printer.Options
 	namespace string
 	all       bool
 	// now is the clock.
@@ -29,9 +29,9 @@ type options struct {
 
 // session is one run of a command with a connection to NATS.
 type session struct {
-	*link.Link
+	*natsconn.Connection
 	*options
-	out *show.Printer
+	out *printer.Printer
 	// aside is for what is not the result: questions, progress and hints.
 	aside io.Writer
 	in    io.Reader
@@ -44,29 +44,29 @@ type session struct {
 // run returns what runs a command in a session.
 func (o *options) run(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := o.show.Validate(); err != nil {
+		if err := o.print.Validate(); err != nil {
 			return usagef("%w", err)
 		}
 		if o.namespace != "" && o.all {
 			return usagef("give either --namespace or --all-namespaces")
 		}
-		l, ctx, err := o.link.Open(cmd.Context())
+		conn, ctx, err := o.nats.Open(cmd.Context())
 		if err != nil {
 			return coded(cmd.Context(), err)
 		}
-		defer l.Close()
+		defer conn.Close()
 		s := &session{
-			Link: l, options: o, out: show.New(cmd.OutOrStdout(), o.show),
+			Connection: conn, options: o, out: printer.New(cmd.OutOrStdout(), o.print),
 			aside: cmd.ErrOrStderr(), in: cmd.InOrStdin(),
 		}
-		defer s.tellUnread()
+		defer s.hintUnread()
 		return coded(ctx, do(ctx, s, args))
 	}
 }
 
-// tellLoss says when the connection is lost while something is asked for
+// hintLoss reports when the connection is lost while something is asked for
 // again and again until there is an answer.
-func (s *session) tellLoss() {
+func (s *session) hintLoss() {
 	s.Conn.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
 		if err != nil { // and not closed by us
 			s.hint("The connection to NATS is lost; waiting for it to come back.")
@@ -74,7 +74,7 @@ func (s *session) tellLoss() {
 	})
 }
 
-// hint says something beside the result.
+// hint prints a line beside the result.
 func (s *session) hint(format string, args ...any) {
 	s.hinting.Lock()
 	defer s.hinting.Unlock()
@@ -95,12 +95,12 @@ func (s *session) audit(ctx context.Context, action, filter string, selected int
 		return nil, err
 	}
 	return func(ctx context.Context, done, skipped int) error {
-		if ctx.Err() != nil { // who broke it off does not wait
+		if ctx.Err() != nil { // an interrupted command does not wait long
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer cancel()
 		}
 		record.Done, record.Skipped, record.EndedAt = uint64(done), uint64(skipped), timestamppb.New(s.now())
-		return replay.Insist(ctx, func(ctx context.Context) error { return s.Client.PublishAudit(ctx, record) })
+		return replay.Retry(ctx, func(ctx context.Context) error { return s.Client.PublishAudit(ctx, record) })
 	}, nil
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -22,7 +22,7 @@ func setupCommand(o *options) *cobra.Command {
 				return err
 			}
 			for _, d := range differ {
-				s.out.Linef("%s %s", s.out.Paint(show.Yellow, "differs:"), d)
+				s.out.Linef("%s %s", s.out.Paint(printer.Yellow, "differs:"), d)
 			}
 			switch {
 			case len(differ) == 0:

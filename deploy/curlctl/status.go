@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -78,37 +78,37 @@ func (s *session) overview(ctx context.Context) error {
 	if s.out.ForPrograms() {
 		return s.out.Object("pipeline", view)
 	}
-	fetching := show.In(show.Green, "running")
+	fetching := printer.In(printer.Green, "running")
 	if view.Paused {
-		fetching = show.In(show.Yellow, "paused until `curlctl resume`")
+		fetching = printer.In(printer.Yellow, "paused until `curlctl resume`")
 		if view.Resumes != nil {
-			fetching.Text = "paused, goes on in " + show.Until(s.now(), *view.Resumes)
+			fetching.Text = "paused, goes on in " + printer.Until(s.now(), *view.Resumes)
 		}
 	}
 	timers := plural(view.Timers.Pending, "timer")
 	if view.Timers.Next != nil {
-		timers += ", the next in " + show.Until(s.now(), *view.Timers.Next) + ", " + grouped(view.Timers.Minute) + " within a minute"
+		timers += ", the next in " + printer.Until(s.now(), *view.Timers.Next) + ", " + grouped(view.Timers.Minute) + " within a minute"
 	}
-	failures := show.Text(grouped(view.LastHour) + " in the last hour, " + grouped(view.Failures) + " kept")
+	failures := printer.Text(grouped(view.LastHour) + " in the last hour, " + grouped(view.Failures) + " kept")
 	if view.LastHour > 0 {
-		failures.Colour = show.Red
+		failures.Colour = printer.Red
 	}
-	fields := []show.Field{
-		{Name: "NATS", Value: show.Text(view.Server)},
+	fields := []printer.Field{
+		{Name: "NATS", Value: printer.Text(view.Server)},
 		{Name: "Fetching", Value: fetching},
-		{Name: "Wanted", Value: show.Text(plural(view.Wants, "key"))},
-		{Name: "Scheduled", Value: show.Text(timers)},
+		{Name: "Wanted", Value: printer.Text(plural(view.Wants, "key"))},
+		{Name: "Scheduled", Value: printer.Text(timers)},
 		{Name: "Failures", Value: failures},
 	}
 	if view.Timers.Overdue > 0 {
-		fields = append(fields, show.Field{Name: "Overdue", Value: show.In(show.Red, plural(view.Timers.Overdue, "timer")+"; see `curlctl doctor`")})
+		fields = append(fields, printer.Field{Name: "Overdue", Value: printer.In(printer.Red, plural(view.Timers.Overdue, "timer")+"; see `curlctl doctor`")})
 	}
 	s.out.Fields(fields)
 	s.out.Linef("")
-	_, err = s.out.List(show.Columns("CONSUMER", "STREAM", "BACKLOG", "IN FLIGHT", "REDELIVERED", "OLDEST", "READERS", "", "LAG"),
-		func(yield func(show.Row, error) bool) {
+	_, err = s.out.List(printer.Columns("CONSUMER", "STREAM", "BACKLOG", "IN FLIGHT", "REDELIVERED", "OLDEST", "READERS", "", "LAG"),
+		func(yield func(printer.Row, error) bool) {
 			for _, c := range view.Consumers {
-				if !yield(show.Row{Cells: c.cells(s.now())}, nil) {
+				if !yield(printer.Row{Cells: c.cells(s.now())}, nil) {
 					return
 				}
 			}
@@ -116,16 +116,16 @@ func (s *session) overview(ctx context.Context) error {
 	return err
 }
 
-func (c consumerState) cells(now time.Time) []show.Cell {
-	oldest, readers := show.Text(""), show.Number(c.Readers)
+func (c consumerState) cells(now time.Time) []printer.Cell {
+	oldest, readers := printer.Text(""), printer.Number(c.Readers)
 	if c.Oldest != nil {
-		oldest = show.Text(show.Age(now, *c.Oldest))
+		oldest = printer.Text(printer.Age(now, *c.Oldest))
 	}
 	if c.Readers == 0 {
-		readers.Colour = show.Red
+		readers.Colour = printer.Red
 	}
-	return []show.Cell{
-		show.Text(c.Name), show.Text(c.Stream), show.Number(c.Backlog), show.Number(c.InFlight), show.Number(c.Again), oldest, readers, show.Number(c.Lag),
+	return []printer.Cell{
+		printer.Text(c.Name), printer.Text(c.Stream), printer.Number(c.Backlog), printer.Number(c.InFlight), printer.Number(c.Again), oldest, readers, printer.Number(c.Lag),
 	}
 }
 

@@ -7,22 +7,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 )
 
 func clock(at *time.Time) string {
 	if at == nil {
 		return ""
 	}
-	return show.Clock(*at)
+	return printer.Clock(*at)
 }
 
 // failureLink returns the id of another failure, or nothing.
-func failureLink(id uint64) show.Cell {
+func failureLink(id uint64) printer.Cell {
 	if id == 0 {
-		return show.Text("")
+		return printer.Text("")
 	}
-	return show.Text("failure " + strconv.FormatUint(id, 10))
+	return printer.Text("failure " + strconv.FormatUint(id, 10))
 }
 
 func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }

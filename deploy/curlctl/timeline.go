@@ -13,7 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	keys "github.com/kv8s/curl-me-that/proto/status"
@@ -26,7 +26,7 @@ type occasion struct {
 	Key    string    `json:"key,omitempty"`
 	Detail string    `json:"detail,omitempty"`
 
-	colour show.Colour
+	colour printer.Colour
 }
 
 // objectView is an object as programs read it.
@@ -65,10 +65,10 @@ func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namesp
 		return s.out.Object("configmap/"+name, view)
 	}
 	s.printObject(view)
-	_, err = s.out.List(show.Columns("TIME", "AGE", "WHAT", "KEY", "DETAIL"), func(yield func(show.Row, error) bool) {
+	_, err = s.out.List(printer.Columns("TIME", "AGE", "WHAT", "KEY", "DETAIL"), func(yield func(printer.Row, error) bool) {
 		for _, o := range view.Timeline {
-			if !yield(show.Row{Cells: []show.Cell{
-				show.Text(show.Clock(o.At)), show.Text(s.relative(o.At)), show.In(o.colour, o.What), show.Text(o.Key), show.Text(o.Detail),
+			if !yield(printer.Row{Cells: []printer.Cell{
+				printer.Text(printer.Clock(o.At)), printer.Text(s.relative(o.At)), printer.In(o.colour, o.What), printer.Text(o.Key), printer.Text(o.Detail),
 			}}, nil) {
 				return
 			}
@@ -79,28 +79,28 @@ func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namesp
 
 func (s *session) relative(at time.Time) string {
 	if at.After(s.now()) {
-		return "in " + show.Until(s.now(), at)
+		return "in " + printer.Until(s.now(), at)
 	}
-	return show.Age(s.now(), at)
+	return printer.Age(s.now(), at)
 }
 
 func (s *session) printObject(view objectView) {
-	exists := show.Text(view.Namespace + "/" + view.ConfigMap)
+	exists := printer.Text(view.Namespace + "/" + view.ConfigMap)
 	if !view.Exists {
-		exists = show.In(show.Yellow, exists.Text+" (does not exist any more)")
+		exists = printer.In(printer.Yellow, exists.Text+" (does not exist any more)")
 	}
-	fields := []show.Field{{Name: "ConfigMap", Value: exists}, {Name: "UID", Value: show.Text(view.UID)}, {Name: "Annotation", Value: show.Text(view.Annotation)}}
+	fields := []printer.Field{{Name: "ConfigMap", Value: exists}, {Name: "UID", Value: printer.Text(view.UID)}, {Name: "Annotation", Value: printer.Text(view.Annotation)}}
 	for _, ask := range view.Asks {
-		fields = append(fields, show.Field{Name: "Asks for", Value: show.Text(ask)})
+		fields = append(fields, printer.Field{Name: "Asks for", Value: printer.Text(ask)})
 	}
 	if view.Suspended {
-		fields = append(fields, show.Field{Name: "Suspended", Value: show.In(show.Yellow, "yes")})
+		fields = append(fields, printer.Field{Name: "Suspended", Value: printer.In(printer.Yellow, "yes")})
 	}
-	s.out.Fields(append(fields, show.Field{Name: "Problem", Value: show.In(show.Red, view.Problem)}))
+	s.out.Fields(append(fields, printer.Field{Name: "Problem", Value: printer.In(printer.Red, view.Problem)}))
 	s.out.Linef("")
 }
 
-// read takes what Kubernetes tells.
+// read adds what Kubernetes holds.
 func (v *objectView) read(object *metav1.PartialObjectMetadata) error {
 	v.Exists, v.UID = true, string(object.UID)
 	v.add(object.CreationTimestamp.Time, "created", "", "", 0)
@@ -123,32 +123,32 @@ func (v *objectView) read(object *metav1.PartialObjectMetadata) error {
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
 		if e.Written() {
-			v.add(e.FetchedAt, "written", key, fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], failure.WithoutQuery(e.URL)), show.Green)
+			v.add(e.FetchedAt, "written", key, fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], failure.WithoutQuery(e.URL)), printer.Green)
 		}
 		if e.Failing() {
-			v.add(e.Since, "failing since", key, e.Error+", "+plural(int(e.Attempts), "attempt")+" when it was reported", show.Red)
+			v.add(e.Since, "failing since", key, e.Error+", "+plural(int(e.Attempts), "attempt")+" when it was reported", printer.Red)
 		}
 	}
 	return nil
 }
 
-func (v *objectView) add(at time.Time, what, key, detail string, colour show.Colour) {
+func (v *objectView) add(at time.Time, what, key, detail string, colour printer.Colour) {
 	v.Timeline = append(v.Timeline, occasion{At: at.UTC(), What: what, Key: key, Detail: detail, colour: colour})
 }
 
-// readObject takes what NATS tells.
+// readObject adds what NATS holds.
 func (s *session) readObject(ctx context.Context, v *objectView) error {
 	for w, err := range readable(s, s.Client.Wants(ctx, v.Namespace, v.ConfigMap)) {
 		if err != nil {
 			return err
 		}
-		v.add(w.At, "wanted", w.Key.Key, causeName(w.Want.GetCause())+": "+failure.WithoutQuery(w.Want.GetUrl()), show.Cyan)
+		v.add(w.At, "wanted", w.Key.Key, causeName(w.Want.GetCause())+": "+failure.WithoutQuery(w.Want.GetUrl()), printer.Cyan)
 	}
 	for t, err := range readable(s, s.Client.Timers(ctx, v.Namespace, v.ConfigMap)) {
 		if err != nil {
 			return err
 		}
-		v.add(t.At, "scheduled", t.Key.Key, causeName(t.Due.GetCause()), show.Cyan)
+		v.add(t.At, "scheduled", t.Key.Key, causeName(t.Due.GetCause()), printer.Cyan)
 	}
 	for f, err := range readable(s, s.Client.Failures(ctx, pipeline.FailureFilter{Namespace: v.Namespace, Name: v.ConfigMap})) {
 		if errors.Is(err, context.Canceled) || err != nil {
@@ -158,7 +158,7 @@ func (s *session) readObject(ctx context.Context, v *objectView) error {
 		if of := f.Letter.GetReplayOf(); of > 0 {
 			detail += fmt.Sprintf(", replay of %d", of)
 		}
-		v.add(f.At, "gave up", f.Key.Key, detail, show.Red)
+		v.add(f.At, "gave up", f.Key.Key, detail, printer.Red)
 	}
 	return nil
 }

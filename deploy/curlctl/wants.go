@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -35,8 +35,8 @@ func wantsCommand(o *options) *cobra.Command {
 		Short: "List what is wanted: each key of each ConfigMap with its URL",
 		Args:  noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
-			columns := show.Columns("NAMESPACE", "CONFIGMAP", "KEY", "URL", "REFRESH", "SINCE", "", "CAUSE", "SEQUENCE", "UID")
-			n, err := s.out.List(columns, func(yield func(show.Row, error) bool) {
+			columns := printer.Columns("NAMESPACE", "CONFIGMAP", "KEY", "URL", "REFRESH", "SINCE", "", "CAUSE", "SEQUENCE", "UID")
+			n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
 				for w, err := range readable(s, s.Client.Wants(ctx, o.namespace, name)) {
 					if !yield(s.wantRow(w), err) {
 						return
@@ -54,15 +54,15 @@ func wantsCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-func (s *session) wantRow(w pipeline.StoredWant) show.Row {
+func (s *session) wantRow(w pipeline.StoredWant) printer.Row {
 	r := wanted{
 		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, UID: w.Want.GetUid(),
 		URL: failure.WithoutQuery(w.Want.GetUrl()), Refresh: interval(w.Want), Cause: causeName(w.Want.GetCause()),
 		Sequence: w.Sequence, Since: w.At,
 	}
-	return show.Row{Name: "want/" + w.Key.String(), Object: r, Cells: []show.Cell{
-		show.Text(r.Namespace), show.Text(r.ConfigMap), show.Text(r.Key), show.Text(r.URL), show.Text(r.Refresh),
-		show.Text(show.Age(s.now(), w.At)), show.Text(r.Cause), show.Number(r.Sequence), show.Text(r.UID),
+	return printer.Row{Name: "want/" + w.Key.String(), Object: r, Cells: []printer.Cell{
+		printer.Text(r.Namespace), printer.Text(r.ConfigMap), printer.Text(r.Key), printer.Text(r.URL), printer.Text(r.Refresh),
+		printer.Text(printer.Age(s.now(), w.At)), printer.Text(r.Cause), printer.Number(r.Sequence), printer.Text(r.UID),
 	}}
 }
 
@@ -114,8 +114,8 @@ func timersCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			columns := show.Columns("FIRES IN", "CAUSE", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS", "", "FIRES AT", "REPLAY OF", "URL")
-			n, err := s.out.List(columns, func(yield func(show.Row, error) bool) {
+			columns := printer.Columns("FIRES IN", "CAUSE", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS", "", "FIRES AT", "REPLAY OF", "URL")
+			n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
 				for _, row := range rows {
 					if !yield(row, nil) {
 						return
@@ -134,7 +134,7 @@ func timersCommand(o *options) *cobra.Command {
 }
 
 // timerRows reads timers, the next to fire first.
-func (s *session) timerRows(ctx context.Context, name string) ([]show.Row, error) {
+func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, error) {
 	var all []scheduled
 	for t, err := range readable(s, s.Client.Timers(ctx, s.namespace, name)) {
 		if err != nil {
@@ -149,15 +149,15 @@ func (s *session) timerRows(ctx context.Context, name string) ([]show.Row, error
 	slices.SortFunc(all, func(a, b scheduled) int {
 		return cmp.Or(a.FiresAt.Compare(b.FiresAt), cmp.Compare(a.Namespace+"/"+a.ConfigMap+"/"+a.Key, b.Namespace+"/"+b.ConfigMap+"/"+b.Key))
 	})
-	rows := make([]show.Row, len(all))
+	rows := make([]printer.Row, len(all))
 	for i, t := range all {
-		in := show.Text(show.Until(s.now(), t.FiresAt))
+		in := printer.Text(printer.Until(s.now(), t.FiresAt))
 		if overdue(s.now(), t.FiresAt) {
-			in = show.In(show.Red, "overdue")
+			in = printer.In(printer.Red, "overdue")
 		}
-		rows[i] = show.Row{Name: "timer/" + t.Namespace + "/" + t.ConfigMap + "/" + t.Key, Object: t, Cells: []show.Cell{
-			in, show.Text(t.Cause), show.Text(t.Namespace), show.Text(t.ConfigMap), show.Text(t.Key), show.Number(t.Attempts),
-			show.Text(show.Clock(t.FiresAt)), failureLink(t.ReplayOf), show.Text(t.URL),
+		rows[i] = printer.Row{Name: "timer/" + t.Namespace + "/" + t.ConfigMap + "/" + t.Key, Object: t, Cells: []printer.Cell{
+			in, printer.Text(t.Cause), printer.Text(t.Namespace), printer.Text(t.ConfigMap), printer.Text(t.Key), printer.Number(t.Attempts),
+			printer.Text(printer.Clock(t.FiresAt)), failureLink(t.ReplayOf), printer.Text(t.URL),
 		}}
 	}
 	return rows, nil

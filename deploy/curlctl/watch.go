@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -28,7 +28,7 @@ type passing struct {
 	Detail    string    `json:"detail,omitempty"`
 	Host      string    `json:"host,omitempty"`
 
-	colour show.Colour
+	colour printer.Colour
 	url    string
 }
 
@@ -102,7 +102,7 @@ func (s *session) printPassing(p passing) error {
 		return err
 	}
 	s.out.Linef("%s  %s%s  %s  %s", p.At.Format(time.TimeOnly), s.out.Paint(p.colour, p.What),
-		strings.Repeat(" ", max(0, 9-len(p.What))), show.Printable(p.Namespace+"/"+p.ConfigMap+"/"+p.Key), show.Printable(p.Detail))
+		strings.Repeat(" ", max(0, 9-len(p.What))), printer.Printable(p.Namespace+"/"+p.ConfigMap+"/"+p.Key), printer.Printable(p.Detail))
 	return nil
 }
 
@@ -110,12 +110,12 @@ func (s *session) printPassing(p passing) error {
 func describe(m *nats.Msg, now time.Time) (passing, bool) {
 	p := passing{At: now.UTC()}
 	if reason, host, key, err := pipeline.ParseDeadLetter(m.Subject); err == nil {
-		letter := new(v1.DeadLetter)
-		if proto.Unmarshal(m.Data, letter) == nil && letter.GetReplayOf() > 0 {
-			reason += fmt.Sprintf(", replay of %d", letter.GetReplayOf())
+		dead := new(v1.DeadLetter)
+		if proto.Unmarshal(m.Data, dead) == nil && dead.GetReplayOf() > 0 {
+			reason += fmt.Sprintf(", replay of %d", dead.GetReplayOf())
 		}
-		p.set("failed", key, reason, host, show.Red)
-		p.url = letter.GetWant().GetUrl()
+		p.set("failed", key, reason, host, printer.Red)
+		p.url = dead.GetWant().GetUrl()
 		return p, true
 	}
 	kind, key, err := pipeline.ParseSubject(m.Subject)
@@ -126,24 +126,24 @@ func describe(m *nats.Msg, now time.Time) (passing, bool) {
 	case pipeline.KindWant:
 		w, err := pipeline.DecodeWant(key, m.Data)
 		if err == nil && w == nil {
-			p.set("forgotten", key, "", "", show.Yellow)
+			p.set("forgotten", key, "", "", printer.Yellow)
 			return p, true
 		}
-		p.set("wanted", key, causeName(w.GetCause())+" "+failure.WithoutQuery(w.GetUrl()), failure.Host(w.GetUrl()), show.Cyan)
+		p.set("wanted", key, causeName(w.GetCause())+" "+failure.WithoutQuery(w.GetUrl()), failure.Host(w.GetUrl()), printer.Cyan)
 	case pipeline.KindTimer, pipeline.KindDue:
 		due, _ := pipeline.DecodeDue(key, m.Data) // what cannot be read is shown without detail
 		what, detail := "due", causeName(due.GetCause())
 		if kind == pipeline.KindTimer {
 			what, detail = "scheduled", detail+" "+m.Header.Get("Nats-Schedule")
 		}
-		p.set(what, key, detail, failure.Host(due.GetWant().GetUrl()), show.Grey)
+		p.set(what, key, detail, failure.Host(due.GetWant().GetUrl()), printer.Grey)
 	default:
 		p.result(key, m.Data)
 	}
 	return p, true
 }
 
-func (p *passing) set(what string, key pipeline.Key, detail, host string, colour show.Colour) {
+func (p *passing) set(what string, key pipeline.Key, detail, host string, colour printer.Colour) {
 	p.What, p.Namespace, p.ConfigMap, p.Key, p.Detail, p.Host, p.colour = what, key.Namespace, key.Name, key.Key, detail, host, colour
 }
 
@@ -152,18 +152,18 @@ func (p *passing) result(key pipeline.Key, data []byte) {
 	host := failure.Host(r.GetWant().GetUrl())
 	switch out := r.GetOutcome().(type) {
 	case *v1.Result_Content:
-		p.set("fetched", key, fmt.Sprintf("%d bytes", len(out.Content.GetBody())), host, show.Green)
+		p.set("fetched", key, fmt.Sprintf("%d bytes", len(out.Content.GetBody())), host, printer.Green)
 	case *v1.Result_Unmodified:
-		p.set("recovered", key, "unmodified", host, show.Green)
+		p.set("recovered", key, "unmodified", host, printer.Green)
 	case *v1.Result_Removed:
-		p.set("removed", key, "", host, show.Yellow)
+		p.set("removed", key, "", host, printer.Yellow)
 	case *v1.Result_Failure:
 		detail := fmt.Sprintf("%s, attempt %d", pipeline.Reason(out.Failure.GetClass()), out.Failure.GetAttempts())
 		if out.Failure.GetGaveUp() {
 			detail += ", gave up"
 		}
-		p.set("failing", key, detail, host, show.Red)
+		p.set("failing", key, detail, host, printer.Red)
 	default:
-		p.set("result", key, fmt.Sprint(err), "", show.Red)
+		p.set("result", key, fmt.Sprint(err), "", printer.Red)
 	}
 }

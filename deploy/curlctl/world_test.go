@@ -46,7 +46,7 @@ func newWorld(ctx context.Context) *world {
 	s, err := natstest.Run(natstest.Options{Listen: true})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(s.Close)
-	w := &world{server: s, connect: []string{"--server", s.URL()}}
+	w := &world{server: s, connect: []string{"--nats-url", s.URL()}}
 	js, closeConn, err := s.JetStream()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(closeConn)

@@ -102,7 +102,7 @@ func withSignals(parent context.Context) (context.Context, func()) {
 // environment twin.
 func applyEnv(flags *pflag.FlagSet) error {
 	var first error
-	flags.VisitAll(func(f *pflag.Flag) {
+	apply := func(f *pflag.Flag) {
 		value, set := os.LookupEnv(EnvName(f.Name))
 		if f.Changed || !set || first != nil {
 			return
@@ -110,7 +110,15 @@ func applyEnv(flags *pflag.FlagSet) error {
 		if err := flags.Set(f.Name, value); err != nil {
 			first = fmt.Errorf("environment variable %s: %q is not valid for --%s", EnvName(f.Name), value, f.Name)
 		}
-	})
+	}
+	// Hidden flags are former names, which set a flag that is not set yet.
+	for _, hidden := range []bool{false, true} {
+		flags.VisitAll(func(f *pflag.Flag) {
+			if f.Hidden == hidden {
+				apply(f)
+			}
+		})
+	}
 	return first
 }
 

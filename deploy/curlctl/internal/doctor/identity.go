@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/link"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -66,7 +66,7 @@ func Identities() []Identity {
 // Missing returns the subjects that a user may not use. The JetStream API is
 // asked under a prefix, usually pipeline.DefaultAPIPrefix; the server of a domain
 // looks at the permissions for that one, whatever the domain.
-func (i Identity) Missing(user link.User, api string) []string {
+func (i Identity) Missing(user natsconn.User, api string) []string {
 	var missing []string
 	for _, subject := range i.Publish {
 		if subject == auditOfUser {
@@ -87,7 +87,7 @@ func (i Identity) Missing(user link.User, api string) []string {
 	return missing
 }
 
-func allowed(rules *link.Rules, subject string) bool {
+func allowed(rules *natsconn.Rules, subject string) bool {
 	if rules == nil {
 		return true
 	}
@@ -98,7 +98,7 @@ func allowed(rules *link.Rules, subject string) bool {
 	return len(rules.Allow) == 0 || slices.ContainsFunc(rules.Allow, covers)
 }
 
-// covers tells whether all that subject matches is matched by pattern.
+// covers reports whether all that subject matches is matched by pattern.
 func covers(pattern, subject string) bool {
 	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
 	for i, token := range p {

@@ -34,11 +34,11 @@ func SyncInterval(ctx context.Context, nc *nats.Conn) (always bool, interval tim
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return false, 0, fmt.Errorf("read what the server says: %w", err)
+		return false, 0, fmt.Errorf("read the answer of the server: %w", err)
 	}
 	config := answer.Data.JetStream.Config
 	if config == nil {
-		return false, 0, errors.New("the server does not tell about its JetStream")
+		return false, 0, errors.New("the server reports nothing about its JetStream")
 	}
 	return config.Always, config.Interval, nil
 }

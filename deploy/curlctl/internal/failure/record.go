@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/show"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -73,30 +73,30 @@ func NewRecord(f pipeline.StoredFailure) Record {
 func (r Record) Name() string { return "failure/" + strconv.FormatUint(r.ID, 10) }
 
 // Columns of a listing of failures.
-func Columns() []show.Column {
-	return show.Columns("ID", "AGE", "REASON", "HOST", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS",
+func Columns() []printer.Column {
+	return printer.Columns("ID", "AGE", "REASON", "HOST", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS",
 		"", "STATUS", "FAILING SINCE", "REPLAY OF", "URL")
 }
 
 // Row of a listing of failures.
-func Row(now time.Time, f pipeline.StoredFailure) show.Row {
+func Row(now time.Time, f pipeline.StoredFailure) printer.Row {
 	r := NewRecord(f)
-	row := show.Row{Name: r.Name(), Object: r, Cells: []show.Cell{
-		show.Number(r.ID), show.Text(show.Age(now, r.KeptAt)), show.In(show.Red, r.Reason), show.Text(r.Host),
-		show.Text(r.Namespace), show.Text(r.ConfigMap), show.Text(r.Key), show.Number(r.Attempts),
-		optional(r.Status), show.Text(""), optional(r.ReplayOf), show.Text(r.URL),
+	row := printer.Row{Name: r.Name(), Object: r, Cells: []printer.Cell{
+		printer.Number(r.ID), printer.Text(printer.Age(now, r.KeptAt)), printer.In(printer.Red, r.Reason), printer.Text(r.Host),
+		printer.Text(r.Namespace), printer.Text(r.ConfigMap), printer.Text(r.Key), printer.Number(r.Attempts),
+		optional(r.Status), printer.Text(""), optional(r.ReplayOf), printer.Text(r.URL),
 	}}
 	if r.FirstFailedAt != nil {
-		row.Cells[9] = show.Text(show.Age(now, *r.FirstFailedAt))
+		row.Cells[9] = printer.Text(printer.Age(now, *r.FirstFailedAt))
 	}
 	return row
 }
 
-func optional[T int32 | uint64](n T) show.Cell {
+func optional[T int32 | uint64](n T) printer.Cell {
 	if n == 0 {
-		return show.Text("")
+		return printer.Text("")
 	}
-	return show.Number(n)
+	return printer.Number(n)
 }
 
 // Snippet returns what the server answered, so that it can be printed: the
@@ -111,7 +111,7 @@ func Snippet(raw []byte) string {
 		lines = append(lines[:most], "…")
 	}
 	for i, line := range lines {
-		lines[i] = show.Printable(strings.TrimRight(line, "\r"))
+		lines[i] = printer.Printable(strings.TrimRight(line, "\r"))
 	}
 	return strings.Join(lines, "\n")
 }

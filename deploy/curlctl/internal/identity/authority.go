@@ -146,7 +146,7 @@ func parseKey(key []byte) (*ecdsa.PrivateKey, error) {
 	return private, nil
 }
 
-// fits tells whether a certificate of a server, by this authority and for these
+// fits reports whether a certificate of a server, by this authority and for these
 // hosts, may be used for a good while.
 func (a *authority) fits(cert, key []byte, hosts []string, now time.Time) bool {
 	have, err := parse(cert, key)

@@ -23,7 +23,7 @@ type Store interface {
 	// Save writes what after has and before, which Load has returned, has not.
 	// It returns errRaced when something else is there by now.
 	Save(ctx context.Context, before, after Files) error
-	// Where tells people where a file is.
+	// Where is where a file is, for people.
 	Where(file string) string
 }
 

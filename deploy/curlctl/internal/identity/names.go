@@ -10,7 +10,7 @@ const (
 	Writer  = "writer"
 	// Setup creates and updates streams and consumers.
 	Setup = "setup"
-	// System is of the system account, which tells about the servers.
+	// System is of the system account, which reports about the servers.
 	System = "sys"
 )
 
@@ -26,7 +26,7 @@ const (
 	// CACert and CAKey are the certificate authority of the NATS servers.
 	CACert = "ca.crt"
 	CAKey  = "ca.key"
-	// ServerCert and ServerKey are what the NATS servers show.
+	// ServerCert and ServerKey are what the NATS servers printer.
 	ServerCert = "tls.crt"
 	ServerKey  = "tls.key"
 )
@@ -34,7 +34,7 @@ const (
 // SeedFile returns the name of the file with the seed of an identity.
 func SeedFile(name string) string { return name + ".nk" }
 
-// isSecret tells whether a file must be hidden from others.
+// isSecret reports whether a file must be hidden from others.
 func isSecret(file string) bool {
 	return strings.HasSuffix(file, ".nk") || file == CAKey || file == ServerKey
 }

@@ -37,7 +37,7 @@ func publicKey(seed []byte) (string, error) {
 }
 
 // variables returns the file that accounts.conf includes: the public key of
-// each identity, and for operators the subject under which they, and nobody
+// each identity, and for operators the subject under which only they
 // else, go on record.
 func variables(keys map[string]string) []byte {
 	var b bytes.Buffer

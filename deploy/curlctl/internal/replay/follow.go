@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Outcome says what became of a replay.
+// Outcome is what became of a replay.
 type Outcome string
 
 // The outcomes.
@@ -52,7 +52,7 @@ type Follower struct {
 	news chan struct{}
 }
 
-// Follow begins to listen; call it before Ask. It subscribes to
+// Follow begins to listen; call it before Request. It subscribes to
 // curl.result.content.>, curl.failure.> and curl.want.>.
 func Follow(ctx context.Context, client *pipeline.Client, items []*Item) (*Follower, error) {
 	failures, err := client.JetStream().Stream(ctx, pipeline.Failures)
@@ -133,9 +133,9 @@ func (f *Follower) failure(m *nats.Msg) {
 	if err != nil || item == nil {
 		return
 	}
-	letter := new(v1.DeadLetter)
-	if proto.Unmarshal(m.Data, letter) == nil && letter.GetReplayOf() == item.ID {
-		f.set(key, End{Outcome: FailedAgain, Failure: &pipeline.StoredFailure{Reason: reason, Host: host, Key: key, Letter: letter}})
+	dead := new(v1.DeadLetter)
+	if proto.Unmarshal(m.Data, dead) == nil && dead.GetReplayOf() == item.ID {
+		f.set(key, End{Outcome: FailedAgain, Failure: &pipeline.StoredFailure{Reason: reason, Host: host, Key: key, Letter: dead}})
 	}
 }
 
@@ -157,7 +157,7 @@ const (
 )
 
 // Wait returns when the outcome of every replayed item is known, or ctx ends.
-// Progress is told of each change.
+// Progress is called at each change.
 func (f *Follower) Wait(ctx context.Context, items []*Item, progress func(map[Outcome]int)) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -200,7 +200,7 @@ func (f *Follower) Count(items []*Item) map[Outcome]int {
 	return counts
 }
 
-// Followed tells whether an outcome will come.
+// Followed reports whether an outcome will come.
 func (i *Item) Followed() bool {
 	return i.Verdict == Replayed || i.Verdict == Already || i.Verdict == Sooner
 }
@@ -208,7 +208,7 @@ func (i *Item) Followed() bool {
 // look reads from the streams what became of pending items.
 func (f *Follower) look(ctx context.Context, items []*Item) error {
 	var consumer jetstream.Consumer
-	err := Insist(ctx, func(ctx context.Context) (err error) {
+	err := Retry(ctx, func(ctx context.Context) (err error) {
 		consumer, err = f.client.JetStream().Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 		return err
 	})
@@ -225,7 +225,7 @@ func (f *Follower) look(ctx context.Context, items []*Item) error {
 			return nil
 		}
 		var end End
-		err := Insist(ctx, func(ctx context.Context) (err error) {
+		err := Retry(ctx, func(ctx context.Context) (err error) {
 			end, err = f.state(ctx, item, handled)
 			return err
 		})
@@ -239,7 +239,7 @@ func (f *Follower) look(ctx context.Context, items []*Item) error {
 	return nil
 }
 
-// state reads what the streams tell of one key. Up to handled, the fetchers
+// state reads what the streams hold of one key. Up to handled, the fetchers
 // have dealt with all requests.
 func (f *Follower) state(ctx context.Context, item *Item, handled uint64) (End, error) {
 	_, _, verdict, err := current(ctx, f.client, item)
@@ -258,18 +258,18 @@ func (f *Follower) state(ctx context.Context, item *Item, handled uint64) (End, 
 	case err != nil:
 		return End{}, err
 	case timer.Due == nil:
-		return f.settled(ctx, item)
+		return f.ended(ctx, item)
 	}
 	switch timer.Due.GetCause() {
 	case v1.Cause_CAUSE_REFRESH, v1.Cause_CAUSE_RECHECK:
-		return f.settled(ctx, item)
+		return f.ended(ctx, item)
 	default: // it is tried again
 		return End{Outcome: Pending}, nil
 	}
 }
 
-// settled tells a good end from a bad one when nothing more will come.
-func (f *Follower) settled(ctx context.Context, item *Item) (End, error) {
+// ended distinguishes a good end from a bad one when nothing more will come.
+func (f *Follower) ended(ctx context.Context, item *Item) (End, error) {
 	filter := pipeline.FailureFilter{Namespace: item.Key.Namespace, Name: item.Key.Name, Key: item.Key.Key}
 	for failure, err := range f.client.Failures(ctx, filter) {
 		if err != nil {
@@ -284,11 +284,11 @@ func (f *Follower) settled(ctx context.Context, item *Item) (End, error) {
 }
 
 // Written waits until the writer has dealt with all that was handed to it so
-// far, and tells whether it has.
+// far, and reports whether it has.
 func (f *Follower) Written(ctx context.Context) (bool, error) {
 	js := f.client.JetStream()
 	var stream jetstream.Stream
-	err := Insist(ctx, func(ctx context.Context) (err error) {
+	err := Retry(ctx, func(ctx context.Context) (err error) {
 		stream, err = js.Stream(ctx, pipeline.Results)
 		return err
 	})
@@ -300,7 +300,7 @@ func (f *Follower) Written(ctx context.Context) (bool, error) {
 	defer tick.Stop()
 	for {
 		var consumer jetstream.Consumer
-		err := Insist(ctx, func(ctx context.Context) (err error) {
+		err := Retry(ctx, func(ctx context.Context) (err error) {
 			consumer, err = js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer)
 			return err
 		})

@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Verdict says what becomes of a failure that was selected.
+// Verdict is what becomes of a failure that was selected.
 type Verdict string
 
 // The verdicts.
@@ -84,7 +84,7 @@ func Plan(ctx context.Context, client *pipeline.Client, failures iter.Seq2[pipel
 		items = append(items, item)
 	}
 	err := each(ctx, items, func(ctx context.Context, item *Item) error {
-		return Insist(ctx, func(ctx context.Context) (err error) {
+		return Retry(ctx, func(ctx context.Context) (err error) {
 			_, _, item.Verdict, err = current(ctx, client, item)
 			return err
 		})
@@ -147,16 +147,16 @@ func One(ctx context.Context, client *pipeline.Client, ids []uint64) iter.Seq2[p
 
 // tally counts from several goroutines.
 type tally struct {
-	mu   sync.Mutex
-	n    int
-	tell func(int)
+	mu     sync.Mutex
+	n      int
+	report func(int)
 }
 
 func (t *tally) add() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.n++
-	if t.tell != nil {
-		t.tell(t.n)
+	if t.report != nil {
+		t.report(t.n)
 	}
 }

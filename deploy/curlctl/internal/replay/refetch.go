@@ -21,7 +21,7 @@ func Refetch(ctx context.Context, client *pipeline.Client, wants []pipeline.Stor
 			return done, context.Cause(ctx)
 		}
 		asked := false
-		err := Insist(ctx, func(ctx context.Context) (err error) {
+		err := Retry(ctx, func(ctx context.Context) (err error) {
 			asked, err = refetch(ctx, client, w.Key, begun)
 			return err
 		})
@@ -50,7 +50,7 @@ func refetch(ctx context.Context, client *pipeline.Client, key pipeline.Key, beg
 		if err != nil {
 			return false, err
 		}
-		due.Settled = timer.settled
+		due.Settled = timer.cached
 		_, err = client.PublishDue(ctx, due, fmt.Sprintf("refetch.%d.%d", begun, sequence))
 		if !errors.Is(err, pipeline.ErrSuperseded) { // a newer want is fetched anyway
 			return err == nil, err

@@ -50,7 +50,7 @@ func run(variables []string, args ...string) *gexec.Session {
 	return session
 }
 
-// running tells whether a process has the text in its command line.
+// running reports whether a process has the text in its command line.
 func running(text string) bool {
 	GinkgoHelper()
 	output, err := exec.Command("ps", "-axww", "-o", "command=").Output()

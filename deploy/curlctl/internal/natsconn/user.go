@@ -1,4 +1,4 @@
-package link
+package natsconn
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 // userInfo is answered by the server itself with what it knows of the user.
 const userInfo = "$SYS.REQ.USER.INFO"
 
-// userTimeout bounds that; a user who may not ask gets no answer.
+// userTimeout bounds that; a user without the right to ask gets no answer.
 const userTimeout = 2 * time.Second
 
 // Anonymous is the name of a user whom the server does not know by name.
 const Anonymous = "anonymous"
 
-// User is who the server takes us for.
+// User is the user that the server knows this connection by.
 type User struct {
 	// Name of the user: a name, a public key, or Anonymous.
 	Name string
@@ -34,20 +34,20 @@ type Rules struct {
 	Deny []string `json:"deny"`
 }
 
-// errUser tells that the server does not say.
-var errUser = errors.New("the server does not tell who this user is")
+// errUser: the server does not answer.
+var errUser = errors.New("the server does not report which user this is")
 
-// User asks the server who we are. It needs the right to publish
+// User asks the server for the user of this connection. It needs the right to publish
 // $SYS.REQ.USER.INFO; without it, the name is what the connection was made
-// with, and the error says so.
-func (l *Link) User(ctx context.Context) (User, error) {
+// with, and the error is errUser.
+func (c *Connection) User(ctx context.Context) (User, error) {
 	fallback := User{Name: Anonymous}
-	if name := l.Conn.Opts.User; name != "" {
+	if name := c.Conn.Opts.User; name != "" {
 		fallback.Name = name
 	}
 	ctx, cancel := context.WithTimeout(ctx, userTimeout)
 	defer cancel()
-	m, err := l.Conn.RequestWithContext(ctx, userInfo, nil)
+	m, err := c.Conn.RequestWithContext(ctx, userInfo, nil)
 	if err != nil {
 		return fallback, errUser
 	}

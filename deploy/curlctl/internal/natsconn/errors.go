@@ -1,4 +1,4 @@
-package link
+package natsconn
 
 import (
 	"errors"
@@ -8,10 +8,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrNoConnection tells that no server took the connection.
+// ErrNoConnection: no server took the connection.
 var ErrNoConnection = errors.New("cannot connect to NATS")
 
-// PermissionError tells what the server does not let the user do.
+// PermissionError is what the server does not let the user do.
 type PermissionError struct {
 	// Operation is "publish to" or "subscribe to".
 	Operation string
@@ -19,15 +19,15 @@ type PermissionError struct {
 	Subject string
 }
 
-// Error says what was refused and what to do.
+// Error returns what was refused and what to do.
 func (e *PermissionError) Error() string {
 	return "this NATS user may not " + e.Operation + " " + e.Subject +
-		"; use an identity that may (--context or --creds), or ask for that permission"
+		"; use an identity that may (--context or --nats-creds), or ask for that permission"
 }
 
 var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
 
-// refusal reads the server's answer. What only serves to tell the name of the
+// refusal reads the server's answer. The request that only asks for the name of the
 // user is no reason to stop.
 func refusal(err error) *PermissionError {
 	if !errors.Is(err, nats.ErrPermissionViolation) {

@@ -1,4 +1,4 @@
-package show
+package printer
 
 import (
 	"fmt"
@@ -65,7 +65,7 @@ func Printable(text string) string {
 type Column struct {
 	// Name in the first line.
 	Name string
-	// Wide tells that only -o wide shows it.
+	// Wide: only -o wide shows it.
 	Wide bool
 }
 
@@ -134,7 +134,7 @@ func (t *table) print(out io.Writer) {
 	t.rows = t.rows[:0]
 }
 
-// Age returns how long ago a time was, as kubectl says it; nothing for none.
+// Age returns how long ago a time was, as kubectl writes it; nothing for none.
 func Age(now, at time.Time) string {
 	if at.IsZero() || at.Unix() == 0 {
 		return ""

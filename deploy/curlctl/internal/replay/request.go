@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Pace says how fast to ask.
+// Pace is how fast to ask.
 type Pace struct {
 	// Over spreads the fetches evenly over so long; 0: now.
 	Over time.Duration
@@ -29,9 +29,9 @@ func (p Pace) limiter() *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(p.Rate), 1)
 }
 
-// Ask asks for the fetch of each item that is wanted, and gives it its verdict.
-// Progress, if set, is told how many are done.
-func Ask(ctx context.Context, client *pipeline.Client, items []*Item, pace Pace, progress func(int)) error {
+// Request asks for the fetch of each item that is wanted, and gives it its verdict.
+// Progress, if set, is called with how many are done.
+func Request(ctx context.Context, client *pipeline.Client, items []*Item, pace Pace, progress func(int)) error {
 	limiter := pace.limiter()
 	n := Count(items)[Wanted]
 	begun := time.Now()
@@ -41,13 +41,13 @@ func Ask(ctx context.Context, client *pipeline.Client, items []*Item, pace Pace,
 			slots[item] = begun.Add(pace.Over * time.Duration(len(slots)+1) / time.Duration(n))
 		}
 	}
-	done := &tally{tell: progress}
+	done := &tally{report: progress}
 	return each(ctx, items, func(ctx context.Context, item *Item) error {
 		if err := limiter.Wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
 		verdict, tried := Wanted, 0
-		err := Insist(ctx, func(ctx context.Context) (err error) {
+		err := Retry(ctx, func(ctx context.Context) (err error) {
 			verdict, err = ask(ctx, client, item, slots[item])
 			tried++
 			return err
@@ -103,12 +103,12 @@ func Due(want *v1.Want, sequence uint64, cause v1.Cause) *v1.Due {
 	return &v1.Due{Want: want, WantSequence: sequence, Cause: cause}
 }
 
-// pending is what the key's timer tells.
+// pending is what the key's timer holds.
 type pending struct {
 	// at is when it fires; zero: there is none.
 	at time.Time
-	// settled is the body that the key holds, if that is known.
-	settled *v1.Settled
+	// cached is the body that the key holds, if that is known.
+	cached *v1.Settled
 }
 
 // inherit takes over what the key's pending timer knows of its failures, so
@@ -126,5 +126,5 @@ func inherit(ctx context.Context, client *pipeline.Client, key pipeline.Key, due
 		return pending{}, nil
 	}
 	due.Reported, due.FirstFailedAt = timer.Due.GetReported(), timer.Due.GetFirstFailedAt()
-	return pending{at: timer.At, settled: timer.Due.GetSettled()}, nil
+	return pending{at: timer.At, cached: timer.Due.GetSettled()}, nil
 }

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// patience is how long one request waits for a broker that is away: longer
+	// retryFor is how long one request is tried while the broker is unavailable: longer
 	// than a server takes to restart, or a stream to find a new leader.
-	patience = time.Minute
+	retryFor = time.Minute
 	// answerTimeout bounds one try.
 	answerTimeout = 5 * time.Second
-	// againFirst and againMax bound the pauses between tries.
-	againFirst = 100 * time.Millisecond
-	againMax   = 2 * time.Second
+	// pauseFirst and pauseMax bound the pauses between tries.
+	pauseFirst = 100 * time.Millisecond
+	pauseMax   = 2 * time.Second
 )
 
-// Insist makes a request until the broker answers, or patience ends. A publish
+// Retry makes a request until the broker answers, or retryFor has passed. A publish
 // whose answer was lost may have been taken, so do must be safe to repeat.
-func Insist(ctx context.Context, do func(context.Context) error) error {
+func Retry(ctx context.Context, do func(context.Context) error) error {
 	began := time.Now()
-	for pause := againFirst; ; pause = min(2*pause, againMax) {
+	for pause := pauseFirst; ; pause = min(2*pause, pauseMax) {
 		err := try(ctx, do)
-		if !away(err) || ctx.Err() != nil || time.Since(began) > patience {
+		if !unavailable(err) || ctx.Err() != nil || time.Since(began) > retryFor {
 			return err
 		}
 		timer := time.NewTimer(pause)
@@ -45,10 +45,10 @@ func try(ctx context.Context, do func(context.Context) error) error {
 	return do(ctx)
 }
 
-// away tells whether the broker, or the leader of a stream, is not there now.
+// unavailable reports whether the broker, or the leader of a stream, is not there now.
 // That the streams exist was seen before, so one that is not found is on its
 // way.
-func away(err error) bool {
+func unavailable(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return api.Code == 503 || api.ErrorCode == jetstream.JSErrCodeStreamNotFound || api.ErrorCode == jetstream.JSErrCodeConsumerNotFound
 	}

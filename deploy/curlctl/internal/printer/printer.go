@@ -1,5 +1,5 @@
-// Package show prints for people and for programs, in the habits of kubectl.
-package show
+// Package printer prints for people and for programs, in the habits of kubectl.
+package printer
 
 import (
 	"encoding/json"
@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Options say how to print.
+// Options are how to print.
 type Options struct {
 	// Format is table, wide, json, yaml or name.
 	Format string
@@ -42,26 +42,26 @@ func (o *Options) Validate() error {
 
 // Printer prints.
 type Printer struct {
-	Options
-	out    io.Writer
-	colour bool
+	options Options
+	out     io.Writer
+	colour  bool
 }
 
 // New returns a printer; colours are used on a terminal unless NO_COLOR is set
 // (no-color.org).
 func New(out io.Writer, o Options) *Printer {
-	return &Printer{Options: o, out: out, colour: Terminal(out) && os.Getenv("NO_COLOR") == ""}
+	return &Printer{options: o, out: out, colour: Terminal(out) && os.Getenv("NO_COLOR") == ""}
 }
 
-// Terminal tells whether w is one.
+// Terminal reports whether w is one.
 func Terminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// ForPrograms tells whether the output is json, yaml or names.
+// ForPrograms reports whether the output is json, yaml or names.
 func (p *Printer) ForPrograms() bool {
-	return p.Format == "json" || p.Format == "yaml" || p.Format == "name"
+	return p.options.Format == "json" || p.options.Format == "yaml" || p.options.Format == "name"
 }
 
 // Writer returns where the printer prints.
@@ -87,7 +87,7 @@ const tableRows = 1000
 // List prints items. For programs they are printed one by one as they come; a
 // table is printed when all are known, or in parts if it is long. It returns how many there were.
 func (p *Printer) List(columns []Column, rows iter.Seq2[Row, error]) (n int, err error) {
-	switch p.Format {
+	switch p.options.Format {
 	case "json", "yaml":
 		return p.stream(rows)
 	case "name":
@@ -100,7 +100,7 @@ func (p *Printer) List(columns []Column, rows iter.Seq2[Row, error]) (n int, err
 		}
 		return n, nil
 	}
-	t := table{columns: columns, wide: p.Format == "wide", headers: !p.NoHeaders, colour: p.colour}
+	t := table{columns: columns, wide: p.options.Format == "wide", headers: !p.options.NoHeaders, colour: p.colour}
 	for row, err := range rows {
 		if err != nil {
 			return n, err
@@ -119,7 +119,7 @@ func (p *Printer) List(columns []Column, rows iter.Seq2[Row, error]) (n int, err
 // stream prints {"items": […]} without holding all items.
 func (p *Printer) stream(rows iter.Seq2[Row, error]) (n int, err error) {
 	begin, before, end := "{\"items\": [", "\n  ", "\n]}\n"
-	if p.Format == "yaml" {
+	if p.options.Format == "yaml" {
 		begin, before, end = "items:\n", "- ", ""
 	}
 	fmt.Fprint(p.out, begin)
@@ -131,12 +131,12 @@ func (p *Printer) stream(rows iter.Seq2[Row, error]) (n int, err error) {
 		if err != nil {
 			return n, err
 		}
-		if n > 0 && p.Format == "json" {
+		if n > 0 && p.options.Format == "json" {
 			fmt.Fprint(p.out, ",")
 		}
 		n++
 		fmt.Fprint(p.out, before, strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  "))
-		if p.Format == "yaml" {
+		if p.options.Format == "yaml" {
 			fmt.Fprintln(p.out)
 		}
 	}
@@ -146,7 +146,7 @@ func (p *Printer) stream(rows iter.Seq2[Row, error]) (n int, err error) {
 
 // Object prints one object for programs.
 func (p *Printer) Object(name string, object any) error {
-	if p.Format == "name" {
+	if p.options.Format == "name" {
 		p.Linef("%s", name)
 		return nil
 	}
@@ -159,7 +159,7 @@ func (p *Printer) Object(name string, object any) error {
 }
 
 func (p *Printer) encode(object any) (string, error) {
-	if p.Format == "yaml" {
+	if p.options.Format == "yaml" {
 		text, err := yaml.Marshal(object)
 		return string(text), err
 	}

@@ -1,6 +1,6 @@
-// Package link connects to NATS as an operator does: by flags, or by a context
+// Package natsconn connects to NATS as an operator does: by flags, or by a context
 // of the nats command.
-package link
+package natsconn
 
 import (
 	"context"
@@ -17,15 +17,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// inboxPrefix names the inboxes, so that permissions can tell them apart.
+// inboxPrefix names the inboxes, so that permissions can distinguish them.
 const inboxPrefix = "_INBOX_curlctl"
 
-// Options say how to reach the broker.
+// Options are how to reach the broker.
 type Options struct {
-	// Server addresses, separated by commas; empty: those of the context.
-	Server string
+	// URL is one or more server addresses, separated by commas; empty: those of
+	// the context.
+	URL string
 	// Context is the name of a context of the nats command; empty: the selected
-	// one, unless Server is given.
+	// one, unless URL is given.
 	Context string
 	// Creds is a file with a user JWT and NKey seed, NKey one with a seed.
 	Creds, NKey string
@@ -39,23 +40,27 @@ type Options struct {
 
 // BindFlags adds the flags of the options.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Server, "server", "", "addresses of the NATS servers, separated by commas; without it those of the context")
+	fs.StringVar(&o.URL, "nats-url", "", "addresses of the NATS servers, separated by commas; without it those of the context")
 	fs.StringVar(&o.Context, "context", "", "context of the nats command; without it the selected one")
-	fs.StringVar(&o.Creds, "creds", "", "file with a NATS user JWT and NKey seed")
-	fs.StringVar(&o.NKey, "nkey", "", "file with a NATS NKey seed")
-	fs.StringVar(&o.CA, "ca", "", "file with the certificates to trust for NATS")
-	fs.StringVar(&o.Cert, "cert", "", "file with the client certificate for NATS")
-	fs.StringVar(&o.Key, "key", "", "file with the key of the client certificate for NATS")
+	fs.StringVar(&o.Creds, "nats-creds", "", "file with a NATS user JWT and NKey seed")
+	fs.StringVar(&o.NKey, "nats-nkey", "", "file with a NATS NKey seed")
+	fs.StringVar(&o.CA, "nats-ca", "", "file with the certificates to trust for NATS")
+	fs.StringVar(&o.Cert, "nats-cert", "", "file with the client certificate for NATS")
+	fs.StringVar(&o.Key, "nats-key", "", "file with the key of the client certificate for NATS")
+	for alias, name := range aliases() {
+		fs.Var(&aliasValue{target: fs.Lookup(name)}, alias, "former name of --"+name)
+		fs.Lookup(alias).Hidden = true
+	}
 	fs.DurationVar(&o.Timeout, "connect-timeout", 5*time.Second, "time to connect to NATS")
 }
 
-// Link is a connection. Close must be called.
-type Link struct {
+// Connection to NATS with what is used on it. Close must be called.
+type Connection struct {
 	// Conn is the connection itself.
 	Conn *nats.Conn
 	// JetStream is the context on it.
 	JetStream jetstream.JetStream
-	// Client speaks the pipeline's protocol.
+	// Client uses the pipeline's protocol.
 	Client *pipeline.Client
 	// Where the servers are, without credentials.
 	Where string
@@ -66,7 +71,7 @@ type Link struct {
 // Open connects once; it does not wait for a server that is away. The returned
 // context ends, with a *PermissionError as its cause, when the server refuses
 // something. Errors wrap ErrNoConnection.
-func (o *Options) Open(ctx context.Context) (*Link, context.Context, error) {
+func (o *Options) Open(ctx context.Context) (*Connection, context.Context, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	nc, settings, err := o.connect(stop)
 	if err != nil {
@@ -79,13 +84,13 @@ func (o *Options) Open(ctx context.Context) (*Link, context.Context, error) {
 		stop(nil)
 		return nil, nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	return &Link{Conn: nc, JetStream: js, Client: pipeline.NewClient(js), Where: nc.ConnectedUrlRedacted(), stop: stop}, ctx, nil
+	return &Connection{Conn: nc, JetStream: js, Client: pipeline.NewClient(js), Where: nc.ConnectedUrlRedacted(), stop: stop}, ctx, nil
 }
 
 // Close ends the connection.
-func (l *Link) Close() {
-	l.stop(nil)
-	l.Conn.Close()
+func (c *Connection) Close() {
+	c.stop(nil)
+	c.Conn.Close()
 }
 
 // jetStream returns the JetStream that a context of the nats command names: by
@@ -124,7 +129,7 @@ func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, natscontext
 	if o.NKey != "" {
 		key, err := nats.NkeyOptionFromSeed(o.NKey)
 		if err != nil {
-			return nil, natscontext.Settings{}, fmt.Errorf("--nkey: %w", err)
+			return nil, natscontext.Settings{}, fmt.Errorf("--nats-nkey: %w", err)
 		}
 		opts = append(opts, key)
 	}
@@ -132,18 +137,18 @@ func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, natscontext
 		opts = append(opts, nats.RootCAs(o.CA))
 	}
 	if (o.Cert == "") != (o.Key == "") {
-		return nil, natscontext.Settings{}, errors.New("--cert and --key: one is given without the other")
+		return nil, natscontext.Settings{}, errors.New("--nats-cert and --nats-key: one is given without the other")
 	}
 	if o.Cert != "" {
 		opts = append(opts, nats.ClientCert(o.Cert, o.Key))
 	}
-	if o.Server != "" && o.Context == "" {
-		nc, err := nats.Connect(o.Server, opts...)
+	if o.URL != "" && o.Context == "" {
+		nc, err := nats.Connect(o.URL, opts...)
 		return nc, natscontext.Settings{}, err
 	}
-	if o.Server != "" {
+	if o.URL != "" {
 		opts = append(opts, func(n *nats.Options) error {
-			n.Servers = strings.Split(o.Server, ",")
+			n.Servers = strings.Split(o.URL, ",")
 			return nil
 		})
 	}
@@ -152,12 +157,12 @@ func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, natscontext
 
 func (o *Options) from() string {
 	switch {
-	case o.Server != "":
-		return " at " + redacted(o.Server)
+	case o.URL != "":
+		return " at " + redacted(o.URL)
 	case o.Context != "":
 		return " by context " + o.Context
 	}
-	return " by the selected context, or at " + nats.DefaultURL + " without one (give --server or --context)"
+	return " by the selected context, or at " + nats.DefaultURL + " without one (give --nats-url or --context)"
 }
 
 // plain returns an error without what its text repeats of a URL.
