@@ -12,15 +12,15 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/observe"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 )
 
 // cleanTimeout is for deleting all objects, which goes at the pace of the
 // creation.
 const cleanTimeout = 5 * time.Minute
 
-// Progress tells people what is being done.
+// Progress prints what is being done.
 type Progress func(format string, arguments ...any)
 
 // Run measures. It returns an error when something did not work, and none for
@@ -58,6 +58,7 @@ type bench struct {
 	dir        string
 	cluster    *cluster.Cluster
 	origin     *origin.Server
+	meter      meter
 	system     *system.System
 	bare       *cluster.Namespace // for bare patches
 	namespaces []*cluster.Namespace
@@ -74,9 +75,7 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 	if b.dir, err = os.MkdirTemp("", "curl-me-that-bench-"); err != nil {
 		return fmt.Errorf("make a folder for the streams: %w", err)
 	}
-	if b.origin, err = origin.Start(b.config.Size); err != nil {
-		return err
-	}
+	b.origin = origin.Start(b.meter.before)
 	if b.bare, err = b.newNamespace(ctx); err != nil {
 		return err
 	}
@@ -149,7 +148,7 @@ func (b *bench) clean(ctx context.Context) error {
 		errs = append(errs, b.system.Stop(ctx))
 	}
 	if b.origin != nil {
-		errs = append(errs, b.origin.Stop())
+		b.origin.Close()
 	}
 	b.say("deleting the ConfigMaps")
 	for _, n := range b.namespaces {

@@ -40,11 +40,11 @@ func (b *bench) idle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		get := b.origin.Answer(b.path(name("idle", i)))
+		get := b.meter.response(b.path(name("idle", i)))
 		total = append(total, filled.Sub(answered))
-		above = append(above, filled.Sub(answered)-get.Took)
-		toGet = append(toGet, get.Began.Sub(answered))
-		toFill = append(toFill, filled.Sub(get.Began.Add(get.Took)))
+		above = append(above, filled.Sub(answered)-get.took)
+		toGet = append(toGet, get.began.Sub(answered))
+		toFill = append(toFill, filled.Sub(get.began.Add(get.took)))
 		step()
 	}
 	after, err := b.reading(ctx)

@@ -22,7 +22,7 @@ const (
 )
 
 // sharedPath is the path at the origin that all ask for with -shared.
-const sharedPath = "shared"
+const sharedPath = "/shared"
 
 // name returns the name of a ConfigMap.
 func name(kind string, i int) string { return fmt.Sprintf("%s-%06d", kind, i) }
@@ -46,18 +46,25 @@ func (b *bench) annotated(i int) *corev1.ConfigMap {
 	return object
 }
 
-// wish returns the value of the annotation of a ConfigMap.
-func (b *bench) wish(name string) string { return dataKey + "=" + b.origin.URL(b.path(name)) }
+// wish returns the value of the annotation of a ConfigMap, whose page it makes.
+func (b *bench) wish(name string) string {
+	path := b.path(name)
+	b.origin.Page(path).Says(b.body(name))
+	return dataKey + "=http://" + b.origin.PageByAddress(path)
+}
+
+// body returns what a ConfigMap is filled with.
+func (b *bench) body(name string) string { return body(b.path(name), b.config.Size) }
 
 // path returns the path at the origin that a ConfigMap asks for.
 func (b *bench) path(name string) string {
 	if b.config.Shared {
 		return sharedPath
 	}
-	return name
+	return "/" + name
 }
 
-// step returns a function that says how far it is each time that a quarter of
+// step returns a function that prints how far it is each time that a quarter of
 // total is done.
 func (b *bench) step(total int) func() {
 	var done atomic.Int64

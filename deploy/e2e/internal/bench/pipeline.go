@@ -9,7 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/observe"
 )
 
-// ErrWrong says that the system did something else than it should.
+// ErrWrong: the system did something else than it should.
 var ErrWrong = errors.New("wrong result")
 
 const (
@@ -28,7 +28,7 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 	if b.watch, err = observe.Start(ctx, b.cluster.Metadata, b.piped.Name, version); err != nil {
 		return p, err
 	}
-	b.origin.Forget()
+	b.meter.reset()
 	before, err := b.reading(ctx)
 	if err != nil {
 		return p, err
@@ -45,7 +45,7 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 	if err != nil {
 		return p, err
 	}
-	gets, firstGet, lastGet := b.origin.Requests()
+	gets, firstGet, lastGet := b.meter.count()
 	p = Pipeline{
 		Seconds:          last.Sub(began).Seconds(),
 		FirstGetSeconds:  firstGet.Sub(began).Seconds(),

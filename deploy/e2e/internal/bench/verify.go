@@ -13,14 +13,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// filled tells by the metadata whether a ConfigMap holds its body: the status
+// filled reports, by the metadata, whether a ConfigMap holds its body: the status
 // is written with the body in one patch.
 func (b *bench) filled(object *metav1.PartialObjectMetadata) bool {
 	s, err := status.Parse(object.Annotations[annotation.StatusKey])
 	if err != nil {
 		return false
 	}
-	sum := sha256.Sum256([]byte(b.origin.Body(b.path(object.Name))))
+	sum := sha256.Sum256([]byte(b.body(object.Name)))
 	return s.Keys[dataKey].SHA256 == hex.EncodeToString(sum[:])
 }
 
@@ -37,7 +37,7 @@ func (b *bench) verify(ctx context.Context, kind string, count int) error {
 			continue
 		}
 		seen++
-		want := b.origin.Body(b.path(object.Name))
+		want := b.body(object.Name)
 		if object.Data[dataKey] != want {
 			return fmt.Errorf("%w: ConfigMap %s does not hold the body of its URL", ErrWrong, object.Name)
 		}

@@ -17,6 +17,7 @@ type Page struct {
 	mu          sync.Mutex
 	status      int
 	body        []byte
+	sum         [sha256.Size]byte // of body
 	tagged      bool
 	held        *held
 	hits        int
@@ -25,7 +26,7 @@ type Page struct {
 	good        map[[sha256.Size]byte]struct{}
 }
 
-// ServerText is what pages say beside an error. It must show up nowhere.
+// ServerText is the body of an error. It must show up nowhere.
 const ServerText = "the server's own words"
 
 func newPage(s *Site, path string) *Page {
@@ -54,7 +55,7 @@ func (p *Page) Says(text string) *Page { return p.Serves([]byte(text)) }
 func (p *Page) Serves(body []byte) *Page {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.status, p.body = http.StatusOK, body
+	p.status, p.body, p.sum = http.StatusOK, body, sha256.Sum256(body)
 	return p
 }
 
@@ -63,10 +64,11 @@ func (p *Page) Fails(status int) *Page {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status, p.body = status, []byte(ServerText)
+	p.sum = sha256.Sum256(p.body)
 	return p
 }
 
-// Tagged lets the page send an ETag, and answer 304 to who knows it (RFC 9110
+// Tagged lets the page send an ETag, and answer 304 to a request that names it (RFC 9110
 // section 13.1.2).
 func (p *Page) Tagged() *Page {
 	p.mu.Lock()
@@ -128,7 +130,7 @@ func (p *Page) served(body []byte) bool {
 	return ok
 }
 
-// ServeHTTP counts the request and answers it as the page was told.
+// ServeHTTP counts the request and answers it.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.hits++
@@ -151,8 +153,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
-	status, body := p.status, p.body
-	sum := sha256.Sum256(body)
+	status, body, sum := p.status, p.body, p.sum
 	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
 	known := p.tagged && status == http.StatusOK && r.Header.Get("If-None-Match") == tag
 	if known {

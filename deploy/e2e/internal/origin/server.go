@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strconv"
@@ -17,15 +18,22 @@ type Server struct {
 	server *httptest.Server
 }
 
-// Start runs a server that speaks plain HTTP.
-func Start() *Server { return start("http://", (*httptest.Server).Start) }
+// Start runs a server that speaks plain HTTP, behind handlers that are put
+// before its site.
+func Start(before ...func(http.Handler) http.Handler) *Server {
+	return start("http://", (*httptest.Server).Start, before...)
+}
 
 // StartTLS runs a server that speaks HTTPS with a certificate of its own.
 func StartTLS() *Server { return start("https://", (*httptest.Server).StartTLS) }
 
-func start(scheme string, run func(*httptest.Server)) *Server {
+func start(scheme string, run func(*httptest.Server), before ...func(http.Handler) http.Handler) *Server {
 	s := &Server{Site: NewSite("")}
-	s.server = httptest.NewUnstartedServer(s)
+	handler := http.Handler(s)
+	for _, put := range before {
+		handler = put(handler)
+	}
+	s.server = httptest.NewUnstartedServer(handler)
 	s.base = scheme + "localhost:" + portOf(s.server.Listener.Addr().String())
 	run(s.server)
 	return s
@@ -58,7 +66,7 @@ func (s *Server) Port() int {
 	return port
 }
 
-// Served tells whether the server has ever answered a GET of that URL with 200
+// Served reports whether the server has ever answered a GET of that URL with 200
 // and that body.
 func (s *Server) Served(rawURL string, body []byte) bool {
 	u, err := url.Parse(rawURL)
@@ -73,7 +81,7 @@ func (s *Server) Served(rawURL string, body []byte) bool {
 	return p != nil && p.served(body)
 }
 
-// held tells when a held request may go on.
+// held is closed when a held request may go on.
 type held struct {
 	released chan struct{}
 	once     sync.Once

@@ -79,6 +79,15 @@ func (l *Log) Lines() []string {
 	return lines
 }
 
+// Last returns the last line.
+func (l *Log) Last() string {
+	lines := l.Lines()
+	if len(lines) == 0 {
+		return "(empty log)"
+	}
+	return lines[len(lines)-1]
+}
+
 // Matching returns the kept lines that contain text.
 func (l *Log) Matching(text string) []string {
 	var found []string

@@ -110,7 +110,7 @@ func (p *Process) Wait(ctx context.Context) (code int, err error) {
 	}
 }
 
-// Running tells whether the process runs.
+// Running reports whether the process runs.
 func (p *Process) Running() bool { return !p.current().ended() }
 
 // PID of the process.

@@ -64,7 +64,7 @@ func (s *Service) ShouldStop(ctx context.Context) {
 	defer cancel()
 	code, err := s.Stop(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(code).To(BeZero(), "exit code of %s, which said last: %s", s.Name, lastLine(s.Log.Lines()))
+	Expect(code).To(BeZero(), "exit code of %s, which said last: %s", s.Name, s.Log.Last())
 }
 
 // checkWords looks for what must not be said in Events or logs: the server's

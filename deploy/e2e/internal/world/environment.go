@@ -8,6 +8,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 )
 
 // Names of the services.
@@ -26,7 +28,7 @@ type Environment struct {
 	Cluster *Cluster
 
 	bin   string
-	ports *ports
+	ports *process.Ports
 }
 
 const (
@@ -72,7 +74,7 @@ func Open() *Environment {
 	}
 	bin, err = filepath.Abs(bin)
 	Expect(err).NotTo(HaveOccurred())
-	e := &Environment{Cluster: cluster, bin: bin, ports: newPorts()}
+	e := &Environment{Cluster: cluster, bin: bin, ports: process.NewPorts()}
 	for _, name := range Services() {
 		if _, err := os.Stat(e.Program(name)); err != nil {
 			Fail("there is no " + e.Program(name) + ": run `make build`, or let CURLMETHAT_BIN name the folder of the programs")

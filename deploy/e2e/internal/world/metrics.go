@@ -9,13 +9,15 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 )
 
 // Metric returns the sum of all series of a metric of the service whose labels
 // contain what is given, such as `outcome="ok"`.
 func (s *Service) Metric(ctx context.Context, name string, labels ...string) float64 {
 	GinkgoHelper()
-	text, code, err := get(ctx, "http://"+s.Address+"/metrics")
+	text, code, err := process.Get(ctx, "http://"+s.Address+"/metrics")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(code).To(Equal(http.StatusOK))
 	sum := 0.0

@@ -3,9 +3,6 @@ package world
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -79,19 +76,15 @@ func (s *Service) EventuallyReady(ctx context.Context) {
 
 func (s *Service) ready(ctx context.Context) error {
 	if !s.Running() {
-		return StopTrying(fmt.Sprintf("%s has ended: %s", s.Name, lastLine(s.Log.Lines())))
+		return StopTrying(fmt.Sprintf("%s has ended: %s", s.Name, s.Log.Last()))
 	}
 	return Ready(ctx, s.Address)
 }
 
 // Ready returns nil when the process that serves health at the address is
-// ready, and else what it says.
+// ready, and else its answer.
 func Ready(ctx context.Context, address string) error {
-	body, code, err := get(ctx, "http://"+address+"/readyz")
-	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("not ready: %s", strings.TrimSpace(body))
-	}
-	return err
+	return process.Ready(ctx, "http://"+address+"/readyz")
 }
 
 // Restart starts the service again after it has ended, and waits until it is
@@ -100,27 +93,4 @@ func (s *Service) Restart(ctx context.Context) {
 	GinkgoHelper()
 	Expect(s.Again()).To(Succeed())
 	s.EventuallyReady(ctx)
-}
-
-func get(ctx context.Context, url string) (body string, code int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return "", 0, err
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", 0, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	return string(text), answer.StatusCode, err
-}
-
-func lastLine(lines []string) string {
-	if len(lines) == 0 {
-		return "it said nothing"
-	}
-	return lines[len(lines)-1]
 }

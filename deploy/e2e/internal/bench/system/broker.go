@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 )
 
 // brokerModule is the program of NATS itself, in the version that go.mod names
@@ -25,42 +26,31 @@ jetstream { store_dir: %q }
 
 // startBroker runs a NATS server as a process of its own. It returns when the
 // server takes connections, and with it the address for them.
-func startBroker(ctx context.Context, dir string) (broker *program, address string, err error) {
+func startBroker(ctx context.Context, ports *process.Ports, dir string) (broker *program, address string, err error) {
 	path := filepath.Join(dir, "nats-server")
 	build := exec.CommandContext(ctx, "go", "build", "-o", path, brokerModule)
 	if text, err := build.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("build %s, which works in the checkout only: %w: %s", brokerModule, err, text)
 	}
-	addresses, err := freeAddresses(2)
+	address, err = ports.Free()
+	if err != nil {
+		return nil, "", err
+	}
+	monitor, err := ports.Free()
 	if err != nil {
 		return nil, "", err
 	}
 	file := filepath.Join(dir, "nats.conf")
-	config := fmt.Sprintf(brokerConfig, addresses[0], addresses[1], filepath.Join(dir, "streams"))
+	config := fmt.Sprintf(brokerConfig, address, monitor, filepath.Join(dir, "streams"))
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, "", fmt.Errorf("configure nats: %w", err)
 	}
-	broker, err = launch("nats", path, "http://"+addresses[1]+"/healthz", "--config", file)
+	broker, err = launch("nats", path, "http://"+monitor+"/healthz", "--config", file)
 	if err != nil {
 		return nil, "", err
 	}
 	if err := broker.ready(ctx); err != nil {
 		return nil, "", errors.Join(err, broker.end(ctx))
 	}
-	return broker, addresses[0], nil
-}
-
-// freeAddresses returns addresses on loopback that nobody listens on. All are
-// held until the last one is found, so that no two are the same.
-func freeAddresses(count int) ([]string, error) {
-	var addresses []string
-	for range count {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		defer listener.Close()
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses, nil
+	return broker, address, nil
 }

@@ -2,10 +2,7 @@ package system
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"time"
 
@@ -18,11 +15,9 @@ const (
 	stopTimeout  = 30 * time.Second
 
 	probeInterval = 20 * time.Millisecond
-	// maxAnswer is how much of an answer is read, in bytes.
-	maxAnswer = 4 << 10
 )
 
-// program is a process with an address that tells whether it is ready.
+// program is a process with a URL of its health.
 type program struct {
 	*process.Process
 	health string
@@ -40,63 +35,37 @@ func launch(name, path, health string, args ...string) (*program, error) {
 	return &program{Process: p, health: health}, nil
 }
 
-// err says that the program has ended; nil while it runs.
+// err is about the end of the program; nil while it runs.
 func (p *program) err() error {
 	if p.Running() {
 		return nil
 	}
-	return fmt.Errorf("%s has ended; %s", p.Name, p.lastWords())
+	return fmt.Errorf("%s has ended; its last line: %s", p.Name, p.Log.Last())
 }
 
-func (p *program) lastWords() string {
-	lines := p.Log.Lines()
-	if len(lines) == 0 {
-		return "it has said nothing"
-	}
-	return "its last words: " + lines[len(lines)-1]
-}
-
-// ready waits until the program says that it is ready. The error tells what it
-// said instead.
+// ready waits until the program is ready. The error has its last answer.
 func (p *program) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
-	for last := ""; ; {
-		ok, answer := probe(ctx, p.health)
-		if ok {
+	for last := error(nil); ; {
+		err := process.Ready(ctx, p.health)
+		if err == nil {
 			return nil
 		}
 		if ctx.Err() == nil {
-			last = answer
+			last = err
 		}
 		if err := p.err(); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w; its last answer: %s", p.Name, context.Cause(ctx), last)
+			return fmt.Errorf("wait for %s: %w; its last answer: %w", p.Name, context.Cause(ctx), last)
 		case <-ticker.C:
 		}
 	}
-}
-
-func probe(ctx context.Context, url string) (ok bool, answer string) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return false, err.Error()
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false, err.Error()
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err != nil {
-		return false, err.Error()
-	}
-	return response.StatusCode == http.StatusOK, string(text)
 }
 
 // end stops the program, if it runs; one that ends in another way than it should
@@ -112,7 +81,7 @@ func (p *program) end(ctx context.Context) error {
 	defer cancel()
 	code, err := p.Stop(ctx)
 	if err == nil && code > 0 {
-		err = errors.New(p.lastWords())
+		err = fmt.Errorf("exit code %d; last line: %s", code, p.Log.Last())
 	}
 	if err != nil {
 		return fmt.Errorf("stop %s: %w", p.Name, err)

@@ -31,7 +31,8 @@ func (p *program) scrape(ctx context.Context, url string, every time.Duration) {
 	p.unscrape = func() { cancel(); <-ended }
 }
 
-// read reads metrics once. That the program does not listen yet is no matter.
+// read reads metrics once; a program that does not listen yet is left for the
+// next time.
 func read(ctx context.Context, url string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 )
 
 // Options say how to run the system.
@@ -27,6 +28,7 @@ type Options struct {
 // System runs. It is not safe for concurrent use.
 type System struct {
 	options Options
+	ports   *process.Ports
 	// address where NATS takes connections.
 	address                          string
 	broker, watcher, fetcher, writer *program
@@ -35,7 +37,7 @@ type System struct {
 // Start starts NATS and the services, and returns when all of them are ready.
 // On an error, what was started is stopped.
 func Start(ctx context.Context, o Options) (*System, error) {
-	s := &System{options: o}
+	s := &System{options: o, ports: process.NewPorts()}
 	if err := s.startAll(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
 	}
@@ -45,7 +47,7 @@ func Start(ctx context.Context, o Options) (*System, error) {
 // startAll lets the fetcher do as many GETs at a time from the one server that
 // there is as it may do in all.
 func (s *System) startAll(ctx context.Context) (err error) {
-	if s.broker, s.address, err = startBroker(ctx, s.options.Dir); err != nil {
+	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir); err != nil {
 		return err
 	}
 	if err = s.StartWatcher(ctx, s.options.Namespace); err != nil {
@@ -66,14 +68,14 @@ func (s *System) startAll(ctx context.Context) (err error) {
 }
 
 func (s *System) service(ctx context.Context, name string, args ...string) (*program, error) {
-	addresses, err := freeAddresses(1)
+	address, err := s.ports.Free()
 	if err != nil {
 		return nil, err
 	}
-	args = append(args, "--nats-url=nats://"+s.address, "--listen="+addresses[0])
-	p, err := launch(name, filepath.Join(s.options.Bin, name), "http://"+addresses[0]+"/readyz", args...)
+	args = append(args, "--nats-url=nats://"+s.address, "--listen="+address)
+	p, err := launch(name, filepath.Join(s.options.Bin, name), "http://"+address+"/readyz", args...)
 	if err == nil && s.options.Scrape > 0 {
-		p.scrape(ctx, "http://"+addresses[0]+"/metrics", s.options.Scrape)
+		p.scrape(ctx, "http://"+address+"/metrics", s.options.Scrape)
 	}
 	return p, err
 }
@@ -98,7 +100,7 @@ func (s *System) StopWatcher(ctx context.Context) error {
 	return err
 }
 
-// Err says that a program has ended by itself; nil while all run.
+// Err is about a program that has ended by itself; nil while all run.
 func (s *System) Err() error {
 	for _, p := range s.running() {
 		if err := p.err(); err != nil {
@@ -109,7 +111,7 @@ func (s *System) Err() error {
 }
 
 // Usage returns what each program has used, by name. The error wraps
-// usage.ErrUnknown where the operating system does not tell.
+// usage.ErrUnknown where the operating system has no figures.
 func (s *System) Usage() (map[string]usage.Usage, error) {
 	used := map[string]usage.Usage{}
 	for _, p := range s.running() {

@@ -1,0 +1,47 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// getTimeout bounds one question to a program, maxAnswer what is read of the
+	// answer, in bytes.
+	getTimeout = 5 * time.Second
+	maxAnswer  = 16 << 20
+)
+
+// Get returns the body and the status of an answer to a GET.
+func Get(ctx context.Context, url string) (body string, code int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, getTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", 0, fmt.Errorf("ask %s: %w", url, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", 0, fmt.Errorf("ask a program: %w", err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return "", 0, fmt.Errorf("ask %s: %w", url, err)
+	}
+	return string(text), response.StatusCode, nil
+}
+
+// Ready returns nil when the program with that URL of its health is ready, and
+// else its answer.
+func Ready(ctx context.Context, url string) error {
+	body, code, err := Get(ctx, url)
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("not ready: %s", strings.TrimSpace(body))
+	}
+	return err
+}
