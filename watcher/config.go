@@ -42,7 +42,8 @@ type Config struct {
 	// its first edit was published.
 	Coalesce time.Duration
 	// Audit is the interval at which wants are looked for that nothing is on
-	// its way for; at least a minute.
+	// its way for; at least a second. The streams are looked at as often, where
+	// that is more often than usual.
 	Audit time.Duration
 	// ManageStreams says what the watcher does to the streams and consumers:
 	// update (create them, and bring existing ones up to date), create (only
@@ -111,8 +112,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Coalesce < 0:
 		return errors.New("--coalesce: a negative duration makes no sense")
-	case c.Audit < time.Minute:
-		return fmt.Errorf("--audit-interval: %s is shorter than a minute", c.Audit)
+	case c.Audit < time.Second:
+		return fmt.Errorf("--audit-interval: %s is shorter than a second", c.Audit)
 	case c.Workers < 1:
 		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
 	}

@@ -21,7 +21,7 @@ func TestConfigRefusesWithOneSentence(t *testing.T) {
 		{"--default-scheme=ftp", `--default-scheme: invalid annotation settings: default scheme "ftp" is neither http nor https`},
 		{"--min-refresh=-1s", `--min-refresh: invalid annotation settings: minimum refresh -1s is not between 0 and 8760h0m0s`},
 		{"--coalesce=-1s", `--coalesce: a negative duration makes no sense`},
-		{"--audit-interval=59s", `--audit-interval: 59s is shorter than a minute`},
+		{"--audit-interval=999ms", `--audit-interval: 999ms is shorter than a second`},
 		{"--manage-streams=yes", `--manage-streams: "yes" is not update, create or off`},
 		{"--workers=0", `--workers: 0, at least 1 is needed`},
 		{"--stream-replicas=2", `--stream-replicas: 2 is not 0, 1, 3 or 5`},
@@ -48,7 +48,7 @@ func TestConfigAccepts(t *testing.T) {
 		{"--namespaces=a,b", "--selector="},
 		{"--namespaces=kube-system", "--protected-namespaces="},
 		{"--annotation-keys=example.com/fetch", "--default-scheme=http", "--min-refresh=0"},
-		{"--coalesce=0", "--audit-interval=1m", "--workers=1"},
+		{"--coalesce=0", "--audit-interval=1s", "--workers=1"},
 		{"--leader-elect-lease-duration=1ms"}, // no election, no Lease
 	} {
 		config := parse(t, flags...)

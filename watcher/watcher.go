@@ -54,6 +54,7 @@ func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	}
 	if at.audit == 0 {
 		at.audit = c.Audit
+		at.check = min(at.check, at.audit)
 	}
 	metrics := newMetrics(rt.Metrics, c)
 	clients, err := connect(metrics.calls.Of(cluster))
