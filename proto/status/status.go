@@ -73,6 +73,20 @@ func (s Status) String() string {
 	return string(bytes.TrimRight(text.Bytes(), "\n"))
 }
 
+// Own returns what a want of a key carries of the status annotation, of which
+// text is the value: all of it if no other key has an entry. Else it carries
+// nothing, and readFirst reports that the writer has to read the object before
+// it writes the annotation: the wants of an object with many keys would repeat
+// the entries of all of them.
+func (s Status) Own(key, text string) (own string, readFirst bool) {
+	for other := range s.Keys {
+		if other != key {
+			return "", true
+		}
+	}
+	return text, false
+}
+
 // Clone returns a copy that can be changed without changing s.
 func (s Status) Clone() Status {
 	clone := Status{Keys: maps.Clone(s.Keys)}

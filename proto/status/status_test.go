@@ -54,6 +54,31 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+func TestOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		keys      []string
+		readFirst bool
+	}{
+		"no entry":             {},
+		"the key's entry":      {keys: []string{"a"}},
+		"an entry of another":  {keys: []string{"b"}, readFirst: true},
+		"its own and another":  {keys: []string{"a", "b"}, readFirst: true},
+		"those of many others": {keys: []string{"b", "c", "d"}, readFirst: true},
+	} {
+		s := status.Status{Keys: map[string]status.Entry{}}
+		for _, key := range c.keys {
+			s.Keys[key] = full()
+		}
+		want := s.String()
+		if c.readFirst {
+			want = ""
+		}
+		if own, readFirst := s.Own("a", s.String()); own != want || readFirst != c.readFirst {
+			t.Errorf("%s: got %d bytes, %t", name, len(own), readFirst)
+		}
+	}
+}
+
 func TestStringNormalises(t *testing.T) {
 	local := time.FixedZone("somewhere", 3600)
 	s := status.Status{Keys: map[string]status.Entry{"a": {

@@ -248,7 +248,8 @@ type Want struct {
 	// Creation time of the stream CURL_REQUESTS in Unix milliseconds; orders
 	// results across a recreation of the stream.
 	Epoch int64 `protobuf:"varint,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// Value of the status annotation at resource_version.
+	// Value of the status annotation at resource_version, unless another key has
+	// an entry in it: then it is empty, and read_first is set.
 	Status string `protobuf:"bytes,11,opt,name=status,proto3" json:"status,omitempty"`
 	// Ownership of the key cannot be told from metadata, or the write would
 	// surely conflict: the writer reads the object before it writes.
