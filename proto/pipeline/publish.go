@@ -189,8 +189,12 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	key := KeyOf(r.GetWant())
 	var subject, kind string
 	switch r.GetOutcome().(type) {
-	case *v1.Result_Content, *v1.Result_Unmodified:
+	case *v1.Result_Content:
 		subject, kind = key.Content(), "content"
+	case *v1.Result_Unmodified:
+		// It ends a failure, so it belongs among the changes of that state. On
+		// the subject of bodies it would push one out that is not yet written.
+		subject, kind = key.Failure(), "unmodified"
 	case *v1.Result_Removed:
 		subject, kind = key.Removed(), "removed"
 	default:

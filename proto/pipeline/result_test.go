@@ -35,7 +35,7 @@ var _ = Describe("A result", func() {
 			Expect(got.GetSequence()).To(BeEquivalentTo(1))
 		},
 		Entry("content", &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{}}}, key.Content()),
-		Entry("unmodified", &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}}}, key.Content()),
+		Entry("unmodified", &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}}}, key.Failure()),
 		Entry("failure", &v1.Result{Outcome: &v1.Result_Failure{Failure: &v1.Failure{}}}, key.Failure()),
 		Entry("removed", &v1.Result{Outcome: &v1.Result_Removed{Removed: &v1.Removed{}}}, key.Removed()),
 	)
@@ -66,6 +66,28 @@ var _ = Describe("A result", func() {
 		ackNext(ctx, js)
 		Expect(c.PublishResult(ctx, content(key, 7, 10))).To(Succeed())
 		Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeZero())
+	})
+
+	It("keeps a body that is not yet written through any number of failures and recoveries", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		Expect(c.PublishResult(ctx, content(key, 1, 10))).To(Succeed())
+		for n := range uint64(10) {
+			Expect(c.PublishResult(ctx, &v1.Result{
+				Want: want(key, "https://a.example"), Sequence: 2*n + 2, Outcome: &v1.Result_Failure{Failure: &v1.Failure{}},
+			})).To(Succeed())
+			Expect(c.PublishResult(ctx, &v1.Result{
+				Want: want(key, "https://a.example"), Sequence: 2*n + 3, Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}},
+			})).To(Succeed())
+		}
+		first, err := stream(ctx, js, pipeline.Results).GetMsg(ctx, 1)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(first.Subject).To(Equal(key.Content()))
+		last, err := stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, key.Failure())
+		Expect(err).NotTo(HaveOccurred())
+		r, err := pipeline.DecodeResult(key, last.Data)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.GetUnmodified()).NotTo(BeNil(), "the newest state is the one that counts")
 	})
 
 	It("is refused when the stream is full, and nothing is lost", func(ctx SpecContext) {

@@ -46,7 +46,8 @@ func (k Key) Timer() string { return timerPrefix + k.tokens() }
 // Content is the subject of fetched bodies.
 func (k Key) Content() string { return contentPrefix + k.tokens() }
 
-// Failure is the subject of changes of the failure state.
+// Failure is the subject of changes of the failure state, the end of a failure
+// included.
 func (k Key) Failure() string { return failurePrefix + k.tokens() }
 
 // Removed is the subject of pairs taken out of the annotation.
