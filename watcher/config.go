@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 )
 
 // What --manage-streams may be.
@@ -41,9 +42,9 @@ type Config struct {
 	// Coalesce is how long a burst of edits of one object is gathered after
 	// its first edit was published.
 	Coalesce time.Duration
-	// Audit is the interval at which wants are looked for that nothing is on
-	// its way for; at least a second. The streams are looked at as often, where
-	// that is more often than usual.
+	// Audit is the interval at which wants are looked for that nothing is
+	// under way for; at least a second. The streams are looked at as often,
+	// where that is more often than usual.
 	Audit time.Duration
 	// ManageStreams says what the watcher does to the streams and consumers:
 	// update (create them, and bring existing ones up to date), create (only
@@ -52,7 +53,7 @@ type Config struct {
 	// Streams says how.
 	Streams pipeline.Topology
 	// Election lets one of several watchers publish.
-	Election ElectionConfig
+	Election leader.Config
 	// Monitors are the addresses of the monitoring ports of the NATS servers,
 	// such as http://nats:8222. They are asked how soon the servers write to
 	// disk, for the metrics; none: that stays unknown.
@@ -85,7 +86,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&c.Streams.MaxFailureBytes, "max-failures-bytes", 1<<30, "bytes of failures that are kept")
 	fs.DurationVar(&c.Streams.FailureAge, "failures-max-age", 14*24*time.Hour, "how long failures are kept")
 	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil, "addresses of the monitoring ports of all NATS servers, such as http://nats:8222, to show in metrics how soon they write to disk")
-	c.Election.bindFlags(fs)
+	c.Election.BindFlags(fs)
 }
 
 // Validate returns the first thing that is wrong, as a sentence.
@@ -128,7 +129,7 @@ func (c *Config) Validate() error {
 	if err := validateStreams(c.Streams); err != nil {
 		return err
 	}
-	return c.Election.validate()
+	return c.Election.Validate()
 }
 
 // validateGrammar names the flag that package annotation refuses.
@@ -174,12 +175,12 @@ func (c *Config) scopes() []string {
 	return slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
 }
 
-// protects tells whether an object is left alone whatever it asks for.
+// protects reports whether an object is left alone whatever it asks for.
 func (c *Config) protects(namespace, name string) bool {
 	return name == "kube-root-ca.crt" || slices.Contains(c.Protected, namespace)
 }
 
-// watches tells whether a namespace is in scope.
+// watches reports whether a namespace is in scope.
 func (c *Config) watches(namespace string) bool {
 	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
 }

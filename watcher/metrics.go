@@ -8,18 +8,20 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
-	"github.com/kv8s/curl-me-that/watcher/internal/known"
-	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/internal/session"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 // Metrics returns what the metrics of a watcher are, and those of the pipeline,
 // which the watcher shows that leads.
 func Metrics() (own, pipeline []metric.Definition) {
 	var c Config
-	c.Election.Enabled, c.Election.Name = true, DefaultLease
+	c.Election.Enabled, c.Election.Name = true, leader.DefaultName
 	m := newMetrics(prometheus.NewRegistry(), c)
-	m.measure(observe.NewStore(&observe.Reader{}, nil, nil), known.NewIndex(), exporter.New(exporter.Options{}))
+	m.measure(informer.New(&informer.Reader{}, nil, nil), wantindex.NewIndex(), exporter.New(exporter.Config{}, exporter.Deps{}))
 	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()
 }
 
@@ -42,12 +44,12 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	}
 	m.reconciler = reconcile.NewMetrics(m.own)
 	m.events = m.own.Counters("watch_events_total", "What the watch of ConfigMaps has delivered, by kind; list: all objects at once.",
-		metric.Of("kind", observe.Events()...))
+		metric.Of("kind", informer.Events()...))
 	m.sessions = m.own.Counter("sessions_total", "How often the stream of requests was read anew.")
 	m.leader = m.own.Gauge("leader", "Whether this watcher publishes: 0 or 1. It does so always when there is no election.")
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT")
-	m.queue = kube.NewQueueMetrics(m.standard, queueName)
-	m.lease = prometheus.NewGauge(prometheus.GaugeOpts{}) // no election: nobody sees it
+	m.queue = kube.NewQueueMetrics(m.standard, session.QueueName)
+	m.lease = prometheus.NewGauge(prometheus.GaugeOpts{}) // without an election it is not shown
 	if c.Election.Enabled {
 		m.lease = kube.NewLeaseMetric(m.standard, c.Election.Name)
 	}
@@ -55,7 +57,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 }
 
 // measure makes the metrics that are read when they are asked for.
-func (m *metrics) measure(objects *observe.Store, index *known.Index, e *exporter.Exporter) {
+func (m *metrics) measure(objects *informer.Informer, index *wantindex.Index, e *exporter.Exporter) {
 	gauge := func(name, help string, count func() int) {
 		m.own.GaugeFunc(name, help, func() float64 { return float64(count()) })
 	}
@@ -69,6 +71,6 @@ func (m *metrics) measure(objects *observe.Store, index *known.Index, e *exporte
 }
 
 // event counts what a watch delivers.
-func (m *metrics) event(e observe.Event) { m.events.WithLabelValues(string(e)).Inc() }
+func (m *metrics) event(e informer.Event) { m.events.WithLabelValues(string(e)).Inc() }
 
 func (m *metrics) err() error { return errors.Join(m.own.Err(), m.pipeline.Err(), m.standard.Err()) }

@@ -30,7 +30,7 @@ func (w *world) url(ctx context.Context, key pipeline.Key) func() string {
 	return func() string { return w.want(ctx, key)().GetUrl() }
 }
 
-// retracted tells whether the subject of a key holds a tombstone.
+// retracted reports whether the subject of a key holds a tombstone.
 func (w *world) retracted(ctx context.Context, key pipeline.Key) func() bool {
 	return func() bool {
 		want, seq, err := w.pipeline.LastWant(ctx, key)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -20,10 +21,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
-	"github.com/kv8s/curl-me-that/watcher/internal/known"
-	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/internal/session"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 // Run is the watcher: it runs until ctx is done, and returns an error only for
@@ -37,7 +41,7 @@ type pace struct {
 	// check is how often the streams are looked at: deleted, created anew,
 	// purged?
 	check time.Duration
-	// audit is how often wants are looked for that nothing is on its way for;
+	// audit is how often wants are looked for that nothing is under way for;
 	// 0: as configured.
 	audit time.Duration
 	// export is how often the state of the pipeline is read; 0: as always.
@@ -46,7 +50,7 @@ type pace struct {
 	stall time.Duration
 }
 
-func defaultPace() pace { return pace{check: 15 * time.Second, stall: observe.StallAfter} }
+func defaultPace() pace { return pace{check: 15 * time.Second, stall: informer.StallAfter} }
 
 func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config, at pace) error {
 	if err := c.Validate(); err != nil {
@@ -62,19 +66,19 @@ func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 		return fmt.Errorf("use the cluster: %w", err)
 	}
 	defer clients.close()
-	p, err := newPublisher(rt, c, clients, at, metrics)
+	p, err := newParts(rt, c, at, clients, metrics)
 	if err != nil {
 		return err
 	}
-	source := observe.Source{
+	source := informer.Source{
 		Client: clients.configMaps, Redial: clients.redial,
 		Selector: c.Selector, StallAfter: at.stall, Log: rt.Log,
 	}
 	rt.Started()
 	group, ctx := errgroup.WithContext(ctx)
-	for _, scope := range c.scopes() {
+	for _, namespace := range c.scopes() {
 		group.Go(func() error {
-			p.objects.Watch(ctx, source, scope)
+			p.objects.Watch(ctx, source, namespace)
 			return nil
 		})
 	}
@@ -86,57 +90,62 @@ func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 		case <-ctx.Done():
 			return nil
 		}
-		if c.Election.Enabled {
-			return p.elect(ctx, clients.leases)
-		}
-		return p.publish(ctx)
+		return p.elector.Run(ctx)
 	})
 	return group.Wait()
 }
 
-// publisher is what the parts of the watcher share.
-type publisher struct {
-	config     Config
-	pace       pace
-	rt         *service.Runtime
-	objects    *observe.Store
-	client     *pipeline.Client
-	index      *known.Index
-	reconciler *reconcile.Reconciler
-	exporter   *exporter.Exporter
-	metrics    *metrics
-	clock      clock.WithTicker
-	cache      *service.Part
-	streams    *service.Part
-	feed       feed
+// parts are what runs; newParts wires them.
+type parts struct {
+	objects *informer.Informer
+	elector *leader.Elector
+	cache   *service.Part
 }
 
-func newPublisher(rt *service.Runtime, c Config, clients *clients, at pace, metrics *metrics) (*publisher, error) {
+func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics *metrics) (*parts, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err
 	}
-	p := &publisher{
-		config:  c,
-		pace:    at,
-		rt:      rt,
-		client:  pipeline.NewClient(rt.JetStream),
-		index:   known.NewIndex(),
-		metrics: metrics,
-		clock:   clock.RealClock{},
-		cache:   rt.Health.Part("configmaps"),
-		streams: rt.Health.Part("streams"),
+	wall, client, index := clock.RealClock{}, pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
+	var sessions *session.Runner
+	reader := &informer.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now, Count: metrics.event}
+	objects := informer.New(reader, c.scopes(), func(name types.NamespacedName, live bool) { sessions.Changed(name, live) })
+	health := rt.Health.Part("streams")
+	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches}, session.Deps{
+		Client: client, Conn: rt.NATS, Epoch: streams{rt.JetStream, c}.epoch, Index: index, Objects: objects,
+		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit}, reconcile.Deps{
+			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.events, "watcher", wall.Now),
+			Clock: wall, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
+		}),
+		Auditor: audit.New(at.audit, audit.Deps{Client: client, Index: index, Objects: objects, Clock: wall, Log: rt.Log}),
+		Health:  health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions,
+	})
+	export := exporter.New(exporter.Config{Monitors: c.Monitors, Interval: at.export},
+		exporter.Deps{Client: client, Clock: wall, Log: rt.Log})
+	metrics.measure(objects, index, export)
+	elector := leader.New(c.Election, leader.Deps{
+		Leases: clients.leases, Lead: lead(sessions, export, metrics), Health: health, Holding: metrics.lease, Log: rt.Log,
+	})
+	return &parts{objects: objects, elector: elector, cache: rt.Health.Part("configmaps")}, metrics.err()
+}
+
+// lead returns what only the watcher does that publishes: one of all watchers
+// shows the state of the pipeline.
+func lead(sessions *session.Runner, export *exporter.Exporter, metrics *metrics) func(context.Context) error {
+	return func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		exporting, stop := context.WithCancel(ctx)
+		metrics.leader.Set(1)
+		defer metrics.leader.Set(0)
+		group.Go(func() error {
+			export.Run(exporting)
+			return nil
+		})
+		group.Go(func() error {
+			defer stop()
+			return sessions.Run(ctx)
+		})
+		return group.Wait()
 	}
-	reader := &observe.Reader{Grammar: grammar, Protected: c.protects, Now: p.clock.Now, Count: metrics.event}
-	p.objects = observe.NewStore(reader, c.scopes(), p.feed.changed)
-	p.reconciler = reconcile.New(reconcile.Config{
-		Objects: p.objects, Index: p.index, Client: p.client,
-		Recorder: kube.NewRecorder(clients.events, "watcher", p.clock.Now),
-		Coalesce: c.Coalesce, Repeat: at.audit, Clock: p.clock, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
-	})
-	p.exporter = exporter.New(exporter.Options{
-		Client: p.client, Monitors: c.Monitors, Interval: at.export, Clock: p.clock, Log: rt.Log,
-	})
-	metrics.measure(p.objects, p.index, p.exporter)
-	return p, metrics.err()
 }

@@ -15,24 +15,24 @@ const maxAnswer = 1 << 20
 
 // disk is how soon what was acknowledged is on the disk of every server.
 type disk struct {
-	// always tells that it is before it is acknowledged.
+	// always reports that it is before it is acknowledged.
 	always bool
 	// interval is the longest time that it takes else.
 	interval time.Duration
 }
 
-// disk asks all servers; nil unless all of them have told. Only the system
-// account and the monitoring port tell, and the watcher has no business in the
+// disk asks all servers; nil unless all of them answer. Only the system
+// account and the monitoring port show it, and the watcher has no right in the
 // system account.
 func (e *Exporter) disk(ctx context.Context) *disk {
-	if len(e.options.Monitors) == 0 {
+	if len(e.config.Monitors) == 0 {
 		return nil
 	}
 	all := &disk{always: true}
-	for _, address := range e.options.Monitors {
+	for _, address := range e.config.Monitors {
 		one, err := varz(ctx, address)
 		if err != nil {
-			e.options.Log.Debug().Err(err).Msg("a NATS server does not tell how soon it writes to disk")
+			e.deps.Log.Debug().Err(err).Msg("a NATS server does not show how soon it writes to disk")
 			return nil
 		}
 		all.always = all.always && one.always
@@ -61,10 +61,10 @@ func varz(ctx context.Context, address string) (disk, error) {
 		} `json:"jetstream"`
 	}
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(&answer); err != nil {
-		return disk{}, fmt.Errorf("read what the monitoring port tells: %w", err)
+		return disk{}, fmt.Errorf("read what the monitoring port answers: %w", err)
 	}
 	if answer.JetStream.Config == nil {
-		return disk{}, fmt.Errorf("%s tells nothing about JetStream", address)
+		return disk{}, fmt.Errorf("%s shows nothing about JetStream", address)
 	}
 	return disk{always: answer.JetStream.Config.Always, interval: answer.JetStream.Config.Interval}, nil
 }

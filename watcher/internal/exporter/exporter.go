@@ -22,40 +22,43 @@ const (
 	lookTimeout = 5 * time.Second
 )
 
-// Options of an Exporter.
-type Options struct {
-	// Client reads the streams.
-	Client *pipeline.Client
+// Config of an Exporter.
+type Config struct {
 	// Monitors are the addresses of the monitoring ports of NATS servers, by
 	// which it is seen how soon they write to disk; none: that stays unknown.
 	Monitors []string
-	// Interval between questions; 0: Interval.
+	// Interval between requests to the broker; 0: Interval.
 	Interval time.Duration
-	// Clock tells when to ask.
-	Clock clock.WithTicker
-	// Log is told when the broker stops answering, and when it does again.
-	Log zerolog.Logger
+}
+
+// Deps are what an Exporter works with.
+type Deps struct {
+	// Client reads the streams.
+	Client *pipeline.Client
+	Clock  clock.WithTicker
+	Log    zerolog.Logger
 }
 
 // Exporter looks at the pipeline while it runs.
 type Exporter struct {
-	options Options
-	last    atomic.Pointer[snapshot]
+	config Config
+	deps   Deps
+	last   atomic.Pointer[snapshot]
 }
 
 // New returns an exporter that does not run.
-func New(o Options) *Exporter {
-	if o.Interval == 0 {
-		o.Interval = Interval
+func New(c Config, d Deps) *Exporter {
+	if c.Interval == 0 {
+		c.Interval = Interval
 	}
-	return &Exporter{options: o}
+	return &Exporter{config: c, deps: d}
 }
 
 // Run looks at the pipeline until ctx is done. After that the metrics have no
 // series: another watcher has them.
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.last.Store(nil)
-	ticker := e.options.Clock.NewTicker(e.options.Interval)
+	ticker := e.deps.Clock.NewTicker(e.config.Interval)
 	defer ticker.Stop()
 	for failing := false; ; {
 		s, err := e.look(ctx)
@@ -64,9 +67,9 @@ func (e *Exporter) Run(ctx context.Context) {
 		}
 		switch {
 		case err != nil && !failing:
-			e.options.Log.Warn().Err(err).Msg("the state of the pipeline cannot be read; its metrics are absent until it can")
+			e.deps.Log.Warn().Err(err).Msg("the state of the pipeline cannot be read; its metrics are absent until it can")
 		case err == nil && failing:
-			e.options.Log.Info().Msg("the state of the pipeline can be read again")
+			e.deps.Log.Info().Msg("the state of the pipeline can be read again")
 		}
 		failing = err != nil
 		e.last.Store(s)

@@ -58,9 +58,8 @@ func (b *bench) run(monitors ...string) *bench {
 	var err error
 	b.epoch, err = pipeline.Ensure(b.t.Context(), b.js, pipeline.Topology{})
 	b.Expect(err).NotTo(gomega.HaveOccurred())
-	e := exporter.New(exporter.Options{
-		Client: b.client, Monitors: monitors, Interval: 20 * time.Millisecond, Clock: clock.RealClock{}, Log: zerolog.Nop(),
-	})
+	e := exporter.New(exporter.Config{Monitors: monitors, Interval: 20 * time.Millisecond},
+		exporter.Deps{Client: b.client, Clock: clock.RealClock{}, Log: zerolog.Nop()})
 	e.Measure(b.set)
 	b.Expect(b.set.Err()).NotTo(gomega.HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())

@@ -11,12 +11,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// errDisconnected tells that there is nobody to ask.
+// errDisconnected reports that there is no broker to ask.
 var errDisconnected = errors.New("no connection to NATS")
 
 // snapshot is what was seen in one round.
 type snapshot struct {
-	// up tells that all was answered; else the rest is empty.
+	// up reports that all was answered; else the rest is empty.
 	up        bool
 	streams   map[string]*jetstream.StreamInfo
 	consumers map[string]consumer
@@ -40,7 +40,7 @@ func readers() map[string]string {
 
 // look asks the broker about everything. The snapshot is never nil.
 func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
-	if !e.options.Client.JetStream().Conn().IsConnected() {
+	if !e.deps.Client.JetStream().Conn().IsConnected() {
 		return &snapshot{}, errDisconnected
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -57,7 +57,7 @@ func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
 		}
 	}
 	if s.streams[pipeline.Requests] != nil {
-		timers, err := e.options.Client.CountTimers(ctx)
+		timers, err := e.deps.Client.CountTimers(ctx)
 		if err != nil {
 			return &snapshot{}, err
 		}
@@ -69,7 +69,7 @@ func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
 
 // stream reads the state of a stream. One that is missing is no error.
 func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
-	stream, err := e.options.Client.JetStream().Stream(ctx, name)
+	stream, err := e.deps.Client.JetStream().Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
 
 // consumer reads the state of a consumer. One that is missing is no error.
 func (e *Exporter) consumer(ctx context.Context, s *snapshot, stream, name string) error {
-	found, err := e.options.Client.JetStream().Consumer(ctx, stream, name)
+	found, err := e.deps.Client.JetStream().Consumer(ctx, stream, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *je
 		}
 		return max(0, of.TimeStamp.Sub(of.State.FirstTime)), nil
 	}
-	at, err := e.options.Client.Waiting(ctx, c.AckFloor.Stream+1)
+	at, err := e.deps.Client.Waiting(ctx, c.AckFloor.Stream+1)
 	if errors.Is(err, pipeline.ErrNoMessage) { // it was acknowledged meanwhile
 		return 0, nil
 	}

@@ -14,8 +14,8 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/known"
-	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 // Plan is what is to be done about one object.
@@ -26,14 +26,14 @@ type Plan struct {
 	Retract []string
 	// Remove are keys to be taken out of the object, after their tombstone.
 	Remove []string
-	// Answered are keys whose known want was seen to be answered.
-	Answered []string
-	// Settled are keys whose known want is as good as answered, and repairs
+	// Resolved are keys whose known want was seen to be answered.
+	Resolved []string
+	// InSync are keys whose known want is as good as answered, and repairs
 	// nothing any more, since the object is as it should be.
-	Settled []string
-	// Notices are what the owner of the object should know, for as long as it
+	InSync []string
+	// Conditions are what the owner of the object should know, for as long as it
 	// is so.
-	Notices []Notice
+	Conditions []Condition
 }
 
 // Want is a want to publish, and the one that it replaces.
@@ -46,15 +46,15 @@ type Want struct {
 	Held status.Fence
 }
 
-// Notice is a state that the owner of the object should know of.
-type Notice struct {
+// Condition is a state that the owner of the object should know of.
+type Condition struct {
 	// Reason of the Event.
 	Reason string
 	// Key that it is about; empty: the whole object.
 	Key string
 	// Note is a sentence for people.
 	Note string
-	// Occurrence tells it from another one with the same reason.
+	// Occurrence distinguishes it from another one with the same reason.
 	Occurrence string
 }
 
@@ -64,7 +64,7 @@ const maxStatusBytes = 32 << 10
 
 // Make compares an object (nil: gone, or it asks for nothing and never did)
 // with the wants in the stream and returns what is to be done.
-func Make(o *observe.Object, wants map[string]known.Want, epoch int64) Plan {
+func Make(o *informer.Object, wants map[string]wantindex.Want, epoch int64) Plan {
 	m := &maker{object: o, wants: wants, epoch: epoch}
 	switch {
 	case o == nil || o.Request.Suspended:
@@ -72,7 +72,7 @@ func Make(o *observe.Object, wants map[string]known.Want, epoch int64) Plan {
 	case o.Invalid != nil:
 		// Nothing is asked for in a way that can be understood, so nothing is
 		// fetched; but a slip of the pen is no reason to remove data.
-		m.plan.Notices = append(m.plan.Notices, Notice{
+		m.plan.Conditions = append(m.plan.Conditions, Condition{
 			Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
 			Note:       o.Invalid.Error(),
 			Occurrence: o.Invalid.Error(),
@@ -89,8 +89,8 @@ func Make(o *observe.Object, wants map[string]known.Want, epoch int64) Plan {
 }
 
 type maker struct {
-	object *observe.Object
-	wants  map[string]known.Want
+	object *informer.Object
+	wants  map[string]wantindex.Want
 	epoch  int64
 	plan   Plan
 }
@@ -132,8 +132,8 @@ func (m *maker) key(pair annotation.Pair) {
 	// A fence of another epoch says nothing: the object was restored from a
 	// backup, or the stream was created anew.
 	answered := have && entry.Fence.Epoch == last.Fence.Epoch && entry.Fence.Seq >= last.Fence.Seq
-	if answered && !last.Answered {
-		m.plan.Answered = append(m.plan.Answered, pair.Key)
+	if answered && !last.Resolved {
+		m.plan.Resolved = append(m.plan.Resolved, pair.Key)
 	}
 	holds := entry.Written() && entry.URL == pair.URL && (w.GetSha256() == "" || w.GetSha256() == entry.SHA256)
 	intact := owner.State == annotation.Ours || owner.Fingerprint == entry.Drift
@@ -142,8 +142,8 @@ func (m *maker) key(pair annotation.Pair) {
 		m.drifted(w, entry, owner, last, have && !(answered && !entry.Failing()))
 	case holds && !entry.Failing():
 		m.satisfied(w, entry, last, have)
-	case last.Answered && entry == status.Entry{} && last.Sum == known.Sum(w):
-		m.erased(w, owner, last)
+	case last.Resolved && entry == status.Entry{} && last.Sum == wantindex.Sum(w):
+		m.replaced(w, owner, last)
 	default:
 		m.unsatisfied(w, entry, last, have)
 	}
@@ -151,11 +151,11 @@ func (m *maker) key(pair annotation.Pair) {
 
 // unsatisfied handles a key that does not hold what is asked for, or that
 // holds it while later attempts fail.
-func (m *maker) unsatisfied(w *v1.Want, entry status.Entry, last known.Want, have bool) {
+func (m *maker) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
 	switch {
 	case !have:
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
-	case last.Sum != known.Sum(w):
+	case last.Sum != wantindex.Sum(w):
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
@@ -165,11 +165,11 @@ func (m *maker) unsatisfied(w *v1.Want, entry status.Entry, last known.Want, hav
 }
 
 // copied handles a key whose status was written on another object, as after a
-// restore from a backup. Whose value is there only its digest tells, so the
+// restore from a backup. Only its digest can show whose value is there, so the
 // writer looks.
-func (m *maker) copied(w *v1.Want, last known.Want, have bool) {
+func (m *maker) copied(w *v1.Want, last wantindex.Want, have bool) {
 	w.ReadFirst = true
-	if have && last.Answered && last.Sum == known.Sum(w) { // it was put over our status
+	if have && last.Resolved && last.Sum == wantindex.Sum(w) { // it was put over our status
 		m.publish(w, v1.Cause_CAUSE_HEALED, last)
 		return
 	}
@@ -178,7 +178,7 @@ func (m *maker) copied(w *v1.Want, last known.Want, have bool) {
 
 // occupied handles a key that exists and that we never wrote.
 func (m *maker) occupied(key string, have bool) {
-	m.plan.Notices = append(m.plan.Notices, Notice{
+	m.plan.Conditions = append(m.plan.Conditions, Condition{
 		Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
 		Key:        key,
 		Note:       "key " + key + " exists already and was not written by curl-me-that; it is left as it is until somebody removes it",
@@ -191,7 +191,7 @@ func (m *maker) occupied(key string, have bool) {
 
 // satisfied handles a key that holds what is asked for. A want that the stream
 // does not have is published as settled: it only starts the refresh timer.
-func (m *maker) satisfied(w *v1.Want, entry status.Entry, last known.Want, have bool) {
+func (m *maker) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
 	settled := &v1.Settled{Sha256: entry.SHA256, Etag: entry.ETag, LastModified: entry.LastModified}
 	switch {
 	case !have:
@@ -199,28 +199,28 @@ func (m *maker) satisfied(w *v1.Want, entry status.Entry, last known.Want, have 
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
 	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
-	case last.Sum != known.Sum(w):
+	case last.Sum != wantindex.Sum(w):
 		w.Settled = settled
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Lost && last.Refreshes:
 		w.Settled = settled
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
-	case last.Drift != "" || !last.Answered:
-		m.plan.Settled = append(m.plan.Settled, w.GetKey())
+	case last.Drift != "" || !last.Resolved:
+		m.plan.InSync = append(m.plan.InSync, w.GetKey())
 	}
 }
 
 // drifted handles a key that we wrote and that is gone, or that somebody else
-// has written since. asked tells that the known want has no answer yet.
-func (m *maker) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last known.Want, asked bool) {
+// has written since. asked reports that the known want has no answer yet.
+func (m *maker) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last wantindex.Want, asked bool) {
 	// The writer looks at the live object, so one repair is enough however the
 	// key changes before it is made.
-	repairing := asked && last.Sum == known.Sum(w) && last.Drift != ""
+	repairing := asked && last.Sum == wantindex.Sum(w) && last.Drift != ""
 	w.Drift = owner.Fingerprint
 	// What is there now may be what the next fetch brings. Then nothing is to
 	// be written but the finding, which only a reader can make.
 	w.ReadFirst = w.GetReadFirst() || owner.State == annotation.Foreign
-	m.noticeDrift(w.GetKey(), entry.Fence, owner)
+	m.reportDrift(w.GetKey(), entry.Fence, owner)
 	switch {
 	case repairing && last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
@@ -232,17 +232,17 @@ func (m *maker) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownersh
 	}
 }
 
-// erased handles a key whose want was answered and that has lost all trace of
+// replaced handles a key whose want was answered and that has lost all trace of
 // it: somebody replaced the object by one without our status.
-func (m *maker) erased(w *v1.Want, owner annotation.Ownership, last known.Want) {
+func (m *maker) replaced(w *v1.Want, owner annotation.Ownership, last wantindex.Want) {
 	w.Drift = owner.Fingerprint
-	m.noticeDrift(w.GetKey(), last.Fence, owner)
+	m.reportDrift(w.GetKey(), last.Fence, owner)
 	m.publish(w, v1.Cause_CAUSE_HEALED, last)
 }
 
-// noticeDrift tells that a key is no longer as we wrote it. However often it
+// reportDrift reports that a key is no longer as we wrote it. However often it
 // is changed before it is repaired, that is one change of state.
-func (m *maker) noticeDrift(key string, written status.Fence, owner annotation.Ownership) {
+func (m *maker) reportDrift(key string, written status.Fence, owner annotation.Ownership) {
 	var note string
 	switch owner.State {
 	case annotation.None:
@@ -252,7 +252,7 @@ func (m *maker) noticeDrift(key string, written status.Fence, owner annotation.O
 	case annotation.Ours, annotation.Unknown: // nothing is known to have happened to it
 		return
 	}
-	m.plan.Notices = append(m.plan.Notices, Notice{
+	m.plan.Conditions = append(m.plan.Conditions, Condition{
 		Reason:     pipeline.ReasonDrifted,
 		Key:        key,
 		Note:       note,
@@ -273,7 +273,7 @@ func (m *maker) want(pair annotation.Pair) *v1.Want {
 		Sha256:          o.Request.SHA256[pair.Key],
 		Epoch:           max(m.epoch, m.fence(pair.Key).Epoch),
 		Status:          o.StatusText,
-		ReadFirst:       m.untold(pair.Key),
+		ReadFirst:       m.ownerUnknown(pair.Key),
 		ObservedAt:      timestamppb.New(o.SeenAt),
 	}
 	if o.Request.Refresh > 0 {
@@ -285,10 +285,10 @@ func (m *maker) want(pair annotation.Pair) *v1.Want {
 	return w
 }
 
-// untold tells whether metadata cannot say whose a key is: there is no record,
+// ownerUnknown reports whether metadata does not record whose a key is: there is no record,
 // or one in which not even the annotation has an owner, so that entries must
 // have been taken out.
-func (m *maker) untold(key string) bool {
+func (m *maker) ownerUnknown(key string) bool {
 	switch m.object.Owner(key).State {
 	case annotation.Unknown:
 		return true
@@ -299,12 +299,12 @@ func (m *maker) untold(key string) bool {
 	}
 }
 
-func (m *maker) publish(w *v1.Want, cause v1.Cause, last known.Want) {
+func (m *maker) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
 	w.Cause = cause
 	switch cause {
 	case v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_CHANGED, v1.Cause_CAUSE_NOW:
 		w.AskedAt = timestamppb.New(m.object.AskedAt())
-	default: // nobody has asked for it
+	default: // no person has asked for it
 	}
 	m.plan.Publish = append(m.plan.Publish, Want{Want: w, Last: last.Fence.Seq, Held: m.fence(w.GetKey())})
 }
@@ -318,8 +318,8 @@ func (m *maker) fence(key string) status.Fence {
 	return entry.Fence
 }
 
-// Removed returns the result that tells the writer to take a key out.
-func Removed(o *observe.Object, key string, epoch int64, seq uint64) *v1.Result {
+// Removed returns the result by which the writer takes a key out.
+func Removed(o *informer.Object, key string, epoch int64, seq uint64) *v1.Result {
 	m := &maker{object: o, epoch: epoch}
 	m.epoch = m.fence(key).EpochAfter(epoch, seq)
 	return &v1.Result{

@@ -13,9 +13,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/known"
-	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 const (
@@ -50,31 +50,31 @@ func on(uid string) func(*status.Entry) { return func(e *status.Entry) { e.Objec
 func fails(reason string) func(*status.Entry) { return func(e *status.Entry) { e.Error = reason } }
 
 // wanted is a want for url that the stream has at the sequence 7.
-func wanted(change ...func(*known.Want)) *known.Want {
-	w := known.Of(&v1.Want{Uid: "uid", Url: url, Epoch: epoch}, epoch, 7, time.Unix(0, 0))
+func wanted(change ...func(*wantindex.Want)) *wantindex.Want {
+	w := wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: epoch}, epoch, 7, time.Unix(0, 0))
 	for _, c := range change {
 		c(&w)
 	}
 	return &w
 }
 
-func at(seq uint64) func(*known.Want)         { return func(w *known.Want) { w.Fence.Seq = seq } }
-func drift(f string) func(*known.Want)        { return func(w *known.Want) { w.Drift = f } }
-func lost(w *known.Want)                      { w.Lost = true }
-func answered(w *known.Want)                  { w.Answered = true }
-func refreshes(w *known.Want)                 { w.Refreshes = true }
-func now(value string) func(*known.Want)      { return func(w *known.Want) { w.Now = value } }
-func asksElse(w *known.Want)                  { w.Sum = [16]byte{1} }
+func at(seq uint64) func(*wantindex.Want)     { return func(w *wantindex.Want) { w.Fence.Seq = seq } }
+func drift(f string) func(*wantindex.Want)    { return func(w *wantindex.Want) { w.Drift = f } }
+func lost(w *wantindex.Want)                  { w.Lost = true }
+func answered(w *wantindex.Want)              { w.Resolved = true }
+func refreshes(w *wantindex.Want)             { w.Refreshes = true }
+func now(value string) func(*wantindex.Want)  { return func(w *wantindex.Want) { w.Now = value } }
+func asksElse(w *wantindex.Want)              { w.Sum = [16]byte{1} }
 func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.Request = r } }
 
 // call is an object with the one key k.
 type call struct {
-	object *observe.Object
-	wants  map[string]known.Want
+	object *informer.Object
+	wants  map[string]wantindex.Want
 }
 
-func about(owner annotation.Ownership, entry *status.Entry, want *known.Want, change ...func(*call)) call {
-	c := call{wants: map[string]known.Want{}, object: &observe.Object{
+func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want, change ...func(*call)) call {
+	c := call{wants: map[string]wantindex.Want{}, object: &informer.Object{
 		NamespacedName:  types.NamespacedName{Namespace: "ns", Name: "cm"},
 		UID:             "uid",
 		ResourceVersion: "5",
@@ -102,7 +102,7 @@ type decision struct {
 	settled, readFirst        bool
 	drift                     string
 	last                      uint64
-	notices                   []string
+	conditions                []string
 	retract, remove           []string
 	markSettled, markAnswered []string
 }
@@ -110,9 +110,9 @@ type decision struct {
 func (c call) decide(t *testing.T) decision {
 	t.Helper()
 	p := plan.Make(c.object, c.wants, epoch)
-	d := decision{retract: p.Retract, remove: p.Remove, markSettled: p.Settled, markAnswered: p.Answered}
-	for _, n := range p.Notices {
-		d.notices = append(d.notices, n.Reason+" "+n.Key)
+	d := decision{retract: p.Retract, remove: p.Remove, markSettled: p.InSync, markAnswered: p.Resolved}
+	for _, n := range p.Conditions {
+		d.conditions = append(d.conditions, n.Reason+" "+n.Key)
 	}
 	if len(p.Publish) > 1 {
 		t.Fatalf("%d wants for one key", len(p.Publish))
@@ -165,30 +165,30 @@ func TestMakeOneKey(t *testing.T) {
 		"as it should be, to be fetched now":       {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Now = "1" })), decision{cause: v1.Cause_CAUSE_NOW, last: 7}},
 		"refreshed, but no timer":                  {about(ours, written(), wanted(answered, lost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, settled: true, last: 7}},
 		"fetched once, no timer":                   {about(ours, written(), wanted(answered, lost)), decision{}},
-		"want of another epoch":                    {about(ours, written(), new(known.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, settled: true, last: 3, markAnswered: k}},
-		"want of another epoch, unanswered":        {about(none, nil, new(known.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},
-		"garbage":                                  {about(none, nil, new(known.Unreadable(epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},
+		"want of another epoch":                    {about(ours, written(), new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, settled: true, last: 3, markAnswered: k}},
+		"want of another epoch, unanswered":        {about(none, nil, new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},
+		"garbage":                                  {about(none, nil, new(wantindex.Unreadable(epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},
 
-		"deleted":                                            {about(none, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, notices: drifted}},
-		"deleted, forgotten by the stream":                   {about(none, written(), nil), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", notices: drifted}},
-		"deleted, being repaired":                            {about(none, written(), wanted(at(8), drift("none"))), decision{notices: drifted}},
-		"deleted again after a repair":                       {about(none, written(), wanted(answered, drift("none"))), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, notices: drifted}},
-		"deleted, the repair fails":                          {about(none, written(fails("Timeout")), wanted(answered, drift("none"))), decision{notices: drifted}},
-		"deleted, the repair got lost":                       {about(none, written(), wanted(at(8), drift("none"), lost)), decision{cause: v1.Cause_CAUSE_AUDIT, drift: "none", last: 8, notices: drifted}},
-		"deleted, to be fetched now":                         {about(none, written(), wanted(at(8), drift("none"), now("1"))), decision{cause: v1.Cause_CAUSE_NOW, drift: "none", last: 8, notices: drifted}},
-		"deleted, another fetch under way":                   {about(none, written(), wanted(at(8))), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 8, notices: drifted}},
-		"deleted, no trace of who did":                       {about(none, written(), wanted(answered), func(c *call) { c.object.Written = time.Time{} }), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", readFirst: true, last: 7, notices: drifted}},
-		"edited":                                             {about(foreign, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: foreign.Fingerprint, readFirst: true, last: 7, notices: drifted}},
-		"edited, being repaired":                             {about(foreign, written(), wanted(at(8), drift(foreign.Fingerprint))), decision{notices: drifted}},
-		"edited again, being repaired":                       {about(later, written(), wanted(at(8), drift(foreign.Fingerprint))), decision{notices: drifted}},
+		"deleted":                                            {about(none, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, conditions: drifted}},
+		"deleted, forgotten by the stream":                   {about(none, written(), nil), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", conditions: drifted}},
+		"deleted, being repaired":                            {about(none, written(), wanted(at(8), drift("none"))), decision{conditions: drifted}},
+		"deleted again after a repair":                       {about(none, written(), wanted(answered, drift("none"))), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, conditions: drifted}},
+		"deleted, the repair fails":                          {about(none, written(fails("Timeout")), wanted(answered, drift("none"))), decision{conditions: drifted}},
+		"deleted, the repair got lost":                       {about(none, written(), wanted(at(8), drift("none"), lost)), decision{cause: v1.Cause_CAUSE_AUDIT, drift: "none", last: 8, conditions: drifted}},
+		"deleted, to be fetched now":                         {about(none, written(), wanted(at(8), drift("none"), now("1"))), decision{cause: v1.Cause_CAUSE_NOW, drift: "none", last: 8, conditions: drifted}},
+		"deleted, another fetch under way":                   {about(none, written(), wanted(at(8))), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 8, conditions: drifted}},
+		"deleted, no trace of who did":                       {about(none, written(), wanted(answered), func(c *call) { c.object.Written = time.Time{} }), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", readFirst: true, last: 7, conditions: drifted}},
+		"edited":                                             {about(foreign, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: foreign.Fingerprint, readFirst: true, last: 7, conditions: drifted}},
+		"edited, being repaired":                             {about(foreign, written(), wanted(at(8), drift(foreign.Fingerprint))), decision{conditions: drifted}},
+		"edited again, being repaired":                       {about(later, written(), wanted(at(8), drift(foreign.Fingerprint))), decision{conditions: drifted}},
 		"edited to what is right":                            {about(foreign, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered, drift(foreign.Fingerprint))), decision{markSettled: k}},
-		"edited again after that":                            {about(later, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: later.Fingerprint, readFirst: true, last: 7, notices: drifted}},
+		"edited again after that":                            {about(later, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: later.Fingerprint, readFirst: true, last: 7, conditions: drifted}},
 		"edited while it asked for another url":              {about(foreign, written(func(e *status.Entry) { e.URL = "https://old" }), wanted(asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7, markAnswered: k}},
 		"record of owners emptied":                           {about(unknown, written(), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "unknown", readFirst: true, last: 7}},
 		"record of owners emptied, found to be right":        {about(unknown, written(func(e *status.Entry) { e.Drift = "unknown" }), wanted(answered)), decision{}},
 		"never a record of owners":                           {about(unknown, nil, nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
-		"backup restored":                                    {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), nil), decision{cause: v1.Cause_CAUSE_HEALED, drift: foreign.Fingerprint, readFirst: true, notices: drifted}},
-		"backup of another cluster restored, being repaired": {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), wanted(drift(foreign.Fingerprint))), decision{notices: drifted}},
+		"backup restored":                                    {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), nil), decision{cause: v1.Cause_CAUSE_HEALED, drift: foreign.Fingerprint, readFirst: true, conditions: drifted}},
+		"backup of another cluster restored, being repaired": {about(foreign, written(func(e *status.Entry) { e.Fence = status.Fence{Epoch: 5000, Seq: 99} }), wanted(drift(foreign.Fingerprint))), decision{conditions: drifted}},
 
 		"copied with its status":                              {about(foreign, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
 		"copied without its value":                            {about(none, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
@@ -196,22 +196,22 @@ func TestMakeOneKey(t *testing.T) {
 		"copied, being fetched":                               {about(foreign, written(on("another")), wanted()), decision{}},
 		"copied, the fetch got lost":                          {about(foreign, written(on("another")), wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, readFirst: true, last: 7}},
 		"a copy put over our status":                          {about(foreign, written(on("another")), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, readFirst: true, last: 7}},
-		"a copy of a failure, not ours":                       {about(foreign, &status.Entry{Error: "Timeout", Object: "another"}, nil), decision{notices: []string{"KeyExists k"}}},
+		"a copy of a failure, not ours":                       {about(foreign, &status.Entry{Error: "Timeout", Object: "another"}, nil), decision{conditions: []string{"KeyExists k"}}},
 		"not copied":                                          {about(ours, written(on("uid")), wanted(answered)), decision{}},
 
-		"replaced without our status":             {about(none, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, notices: drifted}},
+		"replaced without our status":             {about(none, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, drift: "none", last: 7, conditions: drifted}},
 		"status removed, value kept":              {about(ours, nil, wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, last: 7}},
 		"replaced and asking for another url":     {about(none, nil, wanted(answered, asksElse)), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
 		"status removed, forgotten by the stream": {about(ours, nil, nil), decision{cause: v1.Cause_CAUSE_NEW}},
 
-		"exists, not ours":         {about(foreign, nil, nil), decision{notices: []string{"KeyExists k"}}},
-		"exists, was wanted":       {about(foreign, nil, wanted()), decision{notices: []string{"KeyExists k"}, retract: k}},
-		"exists, fetch had failed": {about(foreign, &status.Entry{Error: "Timeout"}, nil), decision{notices: []string{"KeyExists k"}}},
+		"exists, not ours":         {about(foreign, nil, nil), decision{conditions: []string{"KeyExists k"}}},
+		"exists, was wanted":       {about(foreign, nil, wanted()), decision{conditions: []string{"KeyExists k"}, retract: k}},
+		"exists, fetch had failed": {about(foreign, &status.Entry{Error: "Timeout"}, nil), decision{conditions: []string{"KeyExists k"}}},
 
 		"suspended":             {about(none, nil, wanted(), with(func(r *annotation.Request) { r.Suspended = true })), decision{retract: k}},
 		"suspended and invalid": {about(none, nil, nil, func(c *call) { c.object.Request.Suspended, c.object.Invalid = true, errors.New("bad") }), decision{}},
 		"suspended and drifted": {about(none, written(), nil, with(func(r *annotation.Request) { r.Suspended = true })), decision{}},
-		"invalid":               {about(ours, written(), wanted(answered), asking(annotation.Request{}), func(c *call) { c.object.Invalid = errors.New("bad") }), decision{notices: []string{"InvalidAnnotation "}, retract: k}},
+		"invalid":               {about(ours, written(), wanted(answered), asking(annotation.Request{}), func(c *call) { c.object.Invalid = errors.New("bad") }), decision{conditions: []string{"InvalidAnnotation "}, retract: k}},
 		"pair taken out":        {about(ours, written(), wanted(answered), asking(annotation.Request{Present: true})), decision{retract: k, remove: k}},
 		"pair taken out, forgotten by the stream": {about(ours, written(), nil, asking(annotation.Request{})), decision{remove: k}},
 		"pair taken out before it was written":    {about(none, nil, wanted(), asking(annotation.Request{})), decision{retract: k}},
@@ -250,7 +250,7 @@ func TestMakeManyKeys(t *testing.T) {
 
 func TestMakeOfNothingRetractsAll(t *testing.T) {
 	t.Parallel()
-	p := plan.Make(nil, map[string]known.Want{"b": *wanted(), "a": *wanted()}, epoch)
+	p := plan.Make(nil, map[string]wantindex.Want{"b": *wanted(), "a": *wanted()}, epoch)
 	if want := (plan.Plan{Retract: []string{"a", "b"}}); !reflect.DeepEqual(p, want) {
 		t.Errorf("got %+v, want %+v", p, want)
 	}
@@ -279,27 +279,27 @@ func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
 
 func TestNoticesKeepTheirNameWhileTheStateLasts(t *testing.T) {
 	t.Parallel()
-	notice := func(c call) plan.Notice {
+	condition := func(c call) plan.Condition {
 		t.Helper()
 		p := plan.Make(c.object, c.wants, epoch)
-		if len(p.Notices) != 1 {
-			t.Fatalf("%d notices", len(p.Notices))
+		if len(p.Conditions) != 1 {
+			t.Fatalf("%d conditions", len(p.Conditions))
 		}
-		return p.Notices[0]
+		return p.Conditions[0]
 	}
 	invalid := func(text string, changed int64) call {
 		return about(none, nil, nil, func(c *call) { c.object.Invalid, c.object.Written = errors.New(text), time.Unix(changed, 0) })
 	}
 	next := func(e *status.Entry) { e.Fence.Seq = 9 }
 	for name, c := range map[string]struct {
-		a, b plan.Notice
+		a, b plan.Condition
 		same bool
 	}{
-		"invalid, edited elsewhere":    {notice(invalid("bad", 1)), notice(invalid("bad", 2)), true},
-		"invalid in another way":       {notice(invalid("bad", 1)), notice(invalid("worse", 1)), false},
-		"taken, written again":         {notice(about(foreign, nil, nil)), notice(about(later, nil, nil)), true},
-		"drifted, written again":       {notice(about(foreign, written(), nil)), notice(about(later, written(), nil)), true},
-		"drifted again after a repair": {notice(about(none, written(), nil)), notice(about(none, written(next), nil)), false},
+		"invalid, edited elsewhere":    {condition(invalid("bad", 1)), condition(invalid("bad", 2)), true},
+		"invalid in another way":       {condition(invalid("bad", 1)), condition(invalid("worse", 1)), false},
+		"taken, written again":         {condition(about(foreign, nil, nil)), condition(about(later, nil, nil)), true},
+		"drifted, written again":       {condition(about(foreign, written(), nil)), condition(about(later, written(), nil)), true},
+		"drifted again after a repair": {condition(about(none, written(), nil)), condition(about(none, written(next), nil)), false},
 	} {
 		if same := c.a.Occurrence == c.b.Occurrence; same != c.same {
 			t.Errorf("%s: the same is %t, want %t", name, same, c.same)

@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
 func TestTenThousandObjectsMakeNoSeriesMore(t *testing.T) {
@@ -23,7 +23,7 @@ func TestTenThousandObjectsMakeNoSeriesMore(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	for i := range objects {
 		name := types.NamespacedName{Namespace: fmt.Sprint("ns-", i%100), Name: fmt.Sprint("cm-", i)}
-		b.object = &observe.Object{
+		b.object = &informer.Object{
 			NamespacedName: name, UID: types.UID(fmt.Sprint("uid-", i)), ResourceVersion: "1",
 			Written: b.clock.Now(), SeenAt: b.clock.Now(),
 			Request: annotation.Request{Present: true, Pairs: []annotation.Pair{

@@ -15,18 +15,18 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
-	"github.com/kv8s/curl-me-that/watcher/internal/known"
-	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 // Objects is where the reconciler finds the annotated ConfigMaps.
 type Objects interface {
 	// Get returns an object, or nil when it is gone or does not concern us.
-	Get(name types.NamespacedName) *observe.Object
+	Get(name types.NamespacedName) *informer.Object
 }
 
 // Recorder writes Events.
@@ -35,21 +35,25 @@ type Recorder interface {
 	Record(ctx context.Context, e kube.Event) error
 }
 
-// Config of a reconciler.
+// Config of a Reconciler.
 type Config struct {
-	// Objects, Index, Client and Recorder are what it works with.
-	Objects  Objects
-	Index    *known.Index
-	Client   *pipeline.Client
-	Recorder Recorder
 	// Coalesce is how long after something was done about an object the next
 	// thing waits, so that a burst of edits becomes few publishes.
 	Coalesce time.Duration
-	// Repeat is how long a removal waits for the writer before it is said again.
-	Repeat  time.Duration
-	Clock   clock.PassiveClock
-	Log     zerolog.Logger
-	Metrics *Metrics
+	// Repeat is how long a removal waits for the writer before it is published
+	// again.
+	Repeat time.Duration
+}
+
+// Deps are what a Reconciler works with.
+type Deps struct {
+	Objects  Objects
+	Index    *wantindex.Index
+	Client   *pipeline.Client
+	Recorder Recorder
+	Clock    clock.PassiveClock
+	Log      zerolog.Logger
+	Metrics  *Metrics
 	// Tracer makes a span for each publish; nil: none.
 	Tracer *tracing.Tracer
 }
@@ -61,66 +65,68 @@ const maxMemory = 4096
 // Reconciler publishes the differences between objects and the stream. It may
 // be called for different objects at once, not for the same.
 type Reconciler struct {
-	Config
+	config Config
+	deps   Deps
 
 	lines *logsample.Log
 
-	mu        sync.Mutex
-	published map[types.NamespacedName]time.Time
-	notices   map[types.NamespacedName]*notices
-	removals  map[pipeline.Key]removal
-	fights    map[pipeline.Key]*fight
+	mu         sync.Mutex
+	published  map[types.NamespacedName]time.Time
+	conditions map[types.NamespacedName]*conditions
+	removals   map[pipeline.Key]removal
+	repairs    map[pipeline.Key]*repairBackoff
 }
 
 // New returns a reconciler.
-func New(c Config) *Reconciler {
+func New(c Config, d Deps) *Reconciler {
 	return &Reconciler{
-		Config:    c,
-		lines:     logsample.New(c.Log),
-		published: map[types.NamespacedName]time.Time{},
-		notices:   map[types.NamespacedName]*notices{},
-		removals:  map[pipeline.Key]removal{},
-		fights:    map[pipeline.Key]*fight{},
+		config:     c,
+		deps:       d,
+		lines:      logsample.New(d.Log),
+		published:  map[types.NamespacedName]time.Time{},
+		conditions: map[types.NamespacedName]*conditions{},
+		removals:   map[pipeline.Key]removal{},
+		repairs:    map[pipeline.Key]*repairBackoff{},
 	}
 }
 
 // Reconcile looks at one object. It returns when to look at it again (0: when
 // it changes), and an error when another try soon is worth it.
 func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
-	o := r.Objects.Get(name)
-	p := plan.Make(o, r.Index.Object(name), r.Index.Epoch())
+	o := r.deps.Objects.Get(name)
+	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.learn(name, p)
-	again = r.dropSaid(o, &p)
-	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 {
+	again = r.dropSent(o, &p)
+	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 {
 		if wait := r.tooSoon(name); wait > 0 {
-			return soonest(again, wait), r.say(ctx, name)
+			return soonest(again, wait), r.emitEvents(ctx, name)
 		}
 	}
-	again = soonest(again, r.damp(name, &p))
-	news := r.note(name, o, p.Notices)
+	again = soonest(again, r.limitRepairs(name, &p))
+	changed := r.note(name, o, p.Conditions)
 	done, err := r.carryOut(ctx, name, o, p)
-	if news || done {
+	if changed || done {
 		r.acted(name)
 	}
-	return again, errors.Join(err, r.say(ctx, name))
+	return again, errors.Join(err, r.emitEvents(ctx, name))
 }
 
-// learn takes over what the object tells about the wants in the stream.
+// learn takes over what the object shows about the wants in the stream.
 func (r *Reconciler) learn(name types.NamespacedName, p plan.Plan) {
 	key := func(k string) pipeline.Key {
 		return pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: k}
 	}
-	for _, k := range p.Answered {
-		r.Index.Update(key(k), func(w *known.Want) { w.Answered = true })
+	for _, k := range p.Resolved {
+		r.deps.Index.Update(key(k), func(w *wantindex.Want) { w.Resolved = true })
 	}
-	for _, k := range p.Settled { // the next drift is a new one
-		r.Index.Update(key(k), func(w *known.Want) { w.Answered, w.Drift = true, "" })
+	for _, k := range p.InSync { // the next drift is a new one
+		r.deps.Index.Update(key(k), func(w *wantindex.Want) { w.Resolved, w.Drift = true, "" })
 	}
 }
 
-// carryOut publishes what the plan says, and tells whether it published
+// carryOut publishes what the plan says, and reports whether it published
 // anything. One key that fails does not hold up the others.
-func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o *observe.Object, p plan.Plan) (done bool, err error) {
+func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o *informer.Object, p plan.Plan) (done bool, err error) {
 	var errs []error
 	note := func(err error) {
 		done = done || err == nil
@@ -150,16 +156,16 @@ func (r *Reconciler) tooSoon(name types.NamespacedName) time.Duration {
 	if !ok {
 		return 0
 	}
-	return max(0, r.Coalesce-r.Clock.Since(last))
+	return max(0, r.config.Coalesce-r.deps.Clock.Since(last))
 }
 
 // acted notes that something was done about the object.
 func (r *Reconciler) acted(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.Clock.Now()
+	now := r.deps.Clock.Now()
 	if len(r.published) > maxMemory {
-		maps.DeleteFunc(r.published, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) > r.Coalesce })
+		maps.DeleteFunc(r.published, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) > r.config.Coalesce })
 	}
 	r.published[name] = now
 }
@@ -178,21 +184,21 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	r.mu.Lock()
 	delete(r.removals, key)
 	r.mu.Unlock()
-	began := r.Clock.Now()
-	ctx, span := r.Tracer.Publish(ctx, pipeline.KindWant, key)
+	began := r.deps.Clock.Now()
+	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindWant, key)
 	defer span.End()
 	cause := pipeline.CauseName(w.Cause)
-	tell(span, cause)
+	setSpanCause(span, cause)
 	seq, err := r.put(ctx, key, w)
 	if err != nil {
-		failed(span, err)
+		setSpanError(span, err)
 		return err
 	}
-	r.Index.Put(key, known.Of(w.Want, r.Index.Epoch(), seq, r.Clock.Now()))
+	r.deps.Index.Put(key, wantindex.Of(w.Want, r.deps.Index.Epoch(), seq, r.deps.Clock.Now()))
 	if isRepair(w) {
 		r.repaired(key)
 	}
-	r.Metrics.published(w.Want, r.Clock.Since(began))
+	r.deps.Metrics.published(w.Want, r.deps.Clock.Since(began))
 	r.report(span, key, cause, seq)
 	return nil
 }
@@ -201,13 +207,13 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 // holds. That the stream gives it a sequence which the object has already
 // answered happens when the stream was brought back to an earlier state.
 func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (uint64, error) {
-	publish := func(last uint64) (uint64, error) { return r.Client.PublishWant(ctx, w.Want, last) }
+	publish := func(last uint64) (uint64, error) { return r.deps.Client.PublishWant(ctx, w.Want, last) }
 	seq, err := r.overwrite(ctx, key, w.Last, publish)
 	if err != nil {
 		return 0, err
 	}
 	if epoch := w.Held.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
-		r.Log.Warn().Str("namespace", key.Namespace).Str("configmap", key.Name).Str("key", key.Key).
+		r.deps.Log.Warn().Str("namespace", key.Namespace).Str("configmap", key.Name).Str("key", key.Key).
 			Msg("the stream of requests is younger than what the object holds; it was restored, or a clock is wrong")
 		w.Epoch = epoch
 		return r.overwrite(ctx, key, seq, publish)
@@ -217,20 +223,20 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 
 // retract publishes a tombstone over the known want and returns its sequence.
 func (r *Reconciler) retract(ctx context.Context, key pipeline.Key) (uint64, error) {
-	last := r.Index.Object(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})[key.Key].Fence.Seq
-	ctx, span := r.Tracer.Publish(ctx, pipeline.KindWant, key)
+	last := r.deps.Index.Object(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})[key.Key].Fence.Seq
+	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindWant, key)
 	defer span.End()
-	tell(span, tombstone)
+	setSpanCause(span, tombstone)
 	seq, err := r.overwrite(ctx, key, last, func(last uint64) (uint64, error) {
-		return r.Client.PublishTombstone(ctx, key, last)
+		return r.deps.Client.PublishTombstone(ctx, key, last)
 	})
 	if err != nil {
-		failed(span, err)
+		setSpanError(span, err)
 		return 0, err
 	}
 	r.report(span, key, tombstone, seq)
-	r.Index.Drop(key)
-	r.Metrics.retracted()
+	r.deps.Index.Drop(key)
+	r.deps.Metrics.retracted()
 	return seq, nil
 }
 
@@ -243,18 +249,18 @@ func (r *Reconciler) overwrite(ctx context.Context, key pipeline.Key, last uint6
 		if !errors.Is(err, pipeline.ErrSuperseded) {
 			return seq, err
 		}
-		r.Metrics.conflict()
-		have, at, err := r.Client.LastWant(ctx, key)
+		r.deps.Metrics.conflict()
+		have, at, err := r.deps.Client.LastWant(ctx, key)
 		switch {
 		case errors.Is(err, pipeline.ErrNoMessage):
 			at = 0
 		case err != nil && !errors.Is(err, pipeline.ErrMalformed):
 			return 0, err
 		case have != nil:
-			r.Index.Put(key, known.Of(have, r.Index.Epoch(), at, r.Clock.Now()))
+			r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.Clock.Now()))
 			return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
 		}
-		r.Index.Drop(key)
+		r.deps.Index.Drop(key)
 		last = at
 	}
 	// Not superseded: nothing came in between that would explain it.

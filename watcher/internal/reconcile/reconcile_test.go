@@ -9,7 +9,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/watcher/internal/known"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 func TestTheFirstEditIsPublishedAtOnceAndABurstIsGathered(t *testing.T) {
@@ -49,7 +49,7 @@ func TestAnotherWatcherWasFaster(t *testing.T) {
 	other := func(url string, last uint64) {
 		t.Helper()
 		w := &v1.Want{Namespace: cm.Namespace, Name: cm.Name, Key: "k", Uid: "uid", Url: url, Epoch: b.index.Epoch()}
-		if _, err := b.Client.PublishWant(t.Context(), w, last); err != nil {
+		if _, err := b.client.PublishWant(t.Context(), w, last); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,10 +73,10 @@ func TestGarbageAndTombstonesAreOverwritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ask("https://example.com", "garbage", "tombstone")
-	if _, err := b.Client.JetStream().Publish(t.Context(), key("garbage").Want(), []byte("garbage")); err != nil {
+	if _, err := b.client.JetStream().Publish(t.Context(), key("garbage").Want(), []byte("garbage")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Client.PublishTombstone(t.Context(), key("tombstone"), 0); err != nil {
+	if _, err := b.client.PublishTombstone(t.Context(), key("tombstone"), 0); err != nil {
 		t.Fatal(err)
 	}
 	if b.look(); b.published() != 4 {
@@ -102,7 +102,7 @@ func TestARemovalIsSaidOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
 	b := newBench(t)
 	results := func() uint64 {
 		t.Helper()
-		stream, err := b.Client.JetStream().Stream(t.Context(), pipeline.Results)
+		stream, err := b.client.JetStream().Stream(t.Context(), pipeline.Results)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestARemovalIsSaidOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
 	}
 
 	// The broker drops a second one for the same tombstone, for a while.
-	if _, err := b.Client.PublishTombstone(t.Context(), key("k"), b.published()); err != nil {
+	if _, err := b.client.PublishTombstone(t.Context(), key("k"), b.published()); err != nil {
 		t.Fatal(err)
 	}
 	b.clock.Step(repeat)
@@ -145,16 +145,16 @@ func TestAnAnswerIsRemembered(t *testing.T) {
 	b.ask("https://example.com", "k")
 	b.look()
 	b.answer("k")
-	if b.lookFresh(); !b.index.Object(cm)["k"].Answered {
+	if b.lookFresh(); !b.index.Object(cm)["k"].Resolved {
 		t.Fatal("not remembered")
 	}
-	b.index.Update(key("k"), func(w *known.Want) { w.Drift = "none" })
+	b.index.Update(key("k"), func(w *wantindex.Want) { w.Drift = "none" })
 	if b.lookFresh(); b.index.Object(cm)["k"].Drift != "" {
 		t.Error("the next drift would be taken for this one")
 	}
 	clear(b.object.Status.Keys) // replaced by an object without our status
 	b.lose("k")
 	if b.lookFresh(); b.cause("k") != v1.Cause_CAUSE_HEALED || !slices.Equal(b.reasons(), []string{"Drifted"}) {
-		t.Errorf("%s, told %v", b.cause("k"), b.reasons())
+		t.Errorf("%s, emitted %v", b.cause("k"), b.reasons())
 	}
 }

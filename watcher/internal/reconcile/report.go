@@ -27,15 +27,15 @@ func (r *Reconciler) report(span trace.Span, key pipeline.Key, cause string, seq
 		Str("cause", cause).Uint64("sequence", seq).Msg("published what is wanted")
 }
 
-// tell notes in a span why something is published.
-func tell(span trace.Span, cause string) {
+// setSpanCause notes in a span why something is published.
+func setSpanCause(span trace.Span, cause string) {
 	if span.IsRecording() {
 		span.SetAttributes(tracing.Cause.String(cause))
 	}
 }
 
-// failed notes in a span that nothing was published.
-func failed(span trace.Span, err error) {
+// setSpanError notes in a span that nothing was published.
+func setSpanError(span trace.Span, err error) {
 	if errors.Is(err, pipeline.ErrSuperseded) {
 		tracing.Fail(span, "superseded")
 		return

@@ -20,9 +20,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/known"
-	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,12 +42,13 @@ func key(k string) pipeline.Key {
 type bench struct {
 	*reconcile.Reconciler
 	t        *testing.T
+	client   *pipeline.Client
 	registry *prometheus.Registry
 	broker   *natstest.Server
-	index    *known.Index
+	index    *wantindex.Index
 	clock    *clocktesting.FakeClock
-	object   *observe.Object
-	told     []kube.Event
+	object   *informer.Object
+	emitted  []kube.Event
 	refuse   error
 }
 
@@ -69,28 +70,29 @@ func newBench(t *testing.T) *bench {
 	}
 	registry := prometheus.NewRegistry()
 	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
-	b := &bench{t: t, registry: registry, broker: broker, index: known.NewIndex(), clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
+	b := &bench{t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
 	b.index.Reset(epoch, nil)
-	b.object = &observe.Object{
+	b.object = &informer.Object{
 		NamespacedName: cm, UID: "uid", ResourceVersion: "1", Written: b.clock.Now(),
 		Request: annotation.Request{Present: true},
 		Status:  status.Status{Keys: map[string]status.Entry{}},
 		Owners:  map[string]annotation.Ownership{},
 	}
-	b.Reconciler = reconcile.New(reconcile.Config{
-		Objects: b, Index: b.index, Client: pipeline.NewClient(js), Recorder: b,
-		Coalesce: coalesce, Repeat: repeat, Clock: b.clock, Log: zerolog.Nop(), Metrics: metrics,
+	b.client = pipeline.NewClient(js)
+	b.Reconciler = reconcile.New(reconcile.Config{Coalesce: coalesce, Repeat: repeat}, reconcile.Deps{
+		Objects: b, Index: b.index, Client: b.client, Recorder: b,
+		Clock: b.clock, Log: zerolog.Nop(), Metrics: metrics,
 	})
 	return b
 }
 
 // Get returns the object.
-func (b *bench) Get(types.NamespacedName) *observe.Object { return b.object }
+func (b *bench) Get(types.NamespacedName) *informer.Object { return b.object }
 
 // Record takes an Event, unless it is to refuse.
 func (b *bench) Record(_ context.Context, e kube.Event) error {
 	if b.refuse == nil {
-		b.told = append(b.told, e)
+		b.emitted = append(b.emitted, e)
 	}
 	return b.refuse
 }
@@ -107,7 +109,7 @@ func (b *bench) ask(url string, keys ...string) {
 // answer lets the object hold what the stream has as wanted for a key.
 func (b *bench) answer(k string) {
 	b.t.Helper()
-	want, seq, err := b.Client.LastWant(b.t.Context(), key(k))
+	want, seq, err := b.client.LastWant(b.t.Context(), key(k))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func (b *bench) lookFresh() time.Duration {
 // published returns the last sequence of the stream of requests.
 func (b *bench) published() uint64 {
 	b.t.Helper()
-	stream, err := b.Client.JetStream().Stream(b.t.Context(), pipeline.Requests)
+	stream, err := b.client.JetStream().Stream(b.t.Context(), pipeline.Requests)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -151,7 +153,7 @@ func (b *bench) published() uint64 {
 
 func (b *bench) cause(k string) v1.Cause {
 	b.t.Helper()
-	want, _, err := b.Client.LastWant(b.t.Context(), key(k))
+	want, _, err := b.client.LastWant(b.t.Context(), key(k))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -161,7 +163,7 @@ func (b *bench) cause(k string) v1.Cause {
 // reasons returns the reasons of the Events so far.
 func (b *bench) reasons() []string {
 	reasons := []string{}
-	for _, e := range b.told {
+	for _, e := range b.emitted {
 		reasons = append(reasons, e.Reason)
 	}
 	return reasons

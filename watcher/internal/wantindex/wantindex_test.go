@@ -1,4 +1,4 @@
-package known_test
+package wantindex_test
 
 import (
 	"maps"
@@ -11,7 +11,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/watcher/internal/known"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 func key(name, key string) pipeline.Key {
@@ -25,7 +25,7 @@ func TestSumTellsWhatIsAskedForApart(t *testing.T) {
 		change(w)
 		return w
 	}
-	same := known.Sum(want(func(*v1.Want) {}))
+	same := wantindex.Sum(want(func(*v1.Want) {}))
 	for name, c := range map[string]struct {
 		change func(*v1.Want)
 		same   bool
@@ -40,11 +40,11 @@ func TestSumTellsWhatIsAskedForApart(t *testing.T) {
 		"interval":          {func(w *v1.Want) { w.Refresh = nil }, false},
 		"shifted by a byte": {func(w *v1.Want) { w.Uid, w.Url = "uidh", "ttps://example.com" }, false},
 	} {
-		if got := known.Sum(want(c.change)) == same; got != c.same {
+		if got := wantindex.Sum(want(c.change)) == same; got != c.same {
 			t.Errorf("another %s: the same is %t, want %t", name, got, c.same)
 		}
 	}
-	if known.Sum(want(func(w *v1.Want) { w.Refresh = nil })) != known.Sum(want(func(w *v1.Want) { w.Refresh = durationpb.New(0) })) {
+	if wantindex.Sum(want(func(w *v1.Want) { w.Refresh = nil })) != wantindex.Sum(want(func(w *v1.Want) { w.Refresh = durationpb.New(0) })) {
 		t.Error("no interval and an interval of zero are not the same")
 	}
 }
@@ -53,23 +53,23 @@ func TestOf(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(5, 0)
 	w := &v1.Want{Uid: "uid", Now: "1", Drift: "none", Epoch: 10, Refresh: durationpb.New(time.Minute)}
-	got := known.Of(w, 10, 3, now)
-	if got.Fence.Epoch != 10 || got.Fence.Seq != 3 || got.Sum != known.Sum(w) || got.Now != "1" || got.Drift != "none" ||
-		!got.Refreshes || !got.At.Equal(now) || got.Lost || got.Answered {
+	got := wantindex.Of(w, 10, 3, now)
+	if got.Fence.Epoch != 10 || got.Fence.Seq != 3 || got.Sum != wantindex.Sum(w) || got.Now != "1" || got.Drift != "none" ||
+		!got.Refreshes || !got.At.Equal(now) || got.Lost || got.Resolved {
 		t.Errorf("got %+v", got)
 	}
-	if got := known.Of(w, 11, 3, now); got != known.Unreadable(11, 3, now) {
+	if got := wantindex.Of(w, 11, 3, now); got != wantindex.Unreadable(11, 3, now) {
 		t.Errorf("a want of another epoch is %+v", got)
 	}
 }
 
 func TestIndex(t *testing.T) {
 	t.Parallel()
-	x := known.NewIndex()
-	x.Reset(10, map[pipeline.Key]known.Want{
-		key("a", "1"): known.Unreadable(10, 5, time.Time{}),
-		key("a", "2"): known.Unreadable(10, 3, time.Time{}),
-		key("b", "1"): known.Unreadable(10, 4, time.Time{}),
+	x := wantindex.NewIndex()
+	x.Reset(10, map[pipeline.Key]wantindex.Want{
+		key("a", "1"): wantindex.Unreadable(10, 5, time.Time{}),
+		key("a", "2"): wantindex.Unreadable(10, 3, time.Time{}),
+		key("b", "1"): wantindex.Unreadable(10, 4, time.Time{}),
 	})
 	a := types.NamespacedName{Namespace: "ns", Name: "a"}
 	if x.Epoch() != 10 || len(x.Names()) != 2 || len(x.Object(a)) != 2 {
@@ -81,20 +81,20 @@ func TestIndex(t *testing.T) {
 
 	copied := x.Object(a)
 	x.Drop(key("a", "2"))
-	x.Update(key("a", "1"), func(w *known.Want) { w.Answered = true })
-	x.Update(key("a", "none"), func(w *known.Want) { w.Answered = true })
-	if len(copied) != 2 || copied["1"].Answered {
+	x.Update(key("a", "1"), func(w *wantindex.Want) { w.Resolved = true })
+	x.Update(key("a", "none"), func(w *wantindex.Want) { w.Resolved = true })
+	if len(copied) != 2 || copied["1"].Resolved {
 		t.Error("a copy changed with the index")
 	}
-	if now := x.Object(a); len(now) != 1 || !now["1"].Answered {
+	if now := x.Object(a); len(now) != 1 || !now["1"].Resolved {
 		t.Errorf("a has %v", now)
 	}
 
-	names := x.MarkLost(func(k pipeline.Key, _ known.Want) bool { return k.Name == "b" })
+	names := x.MarkLost(func(k pipeline.Key, _ wantindex.Want) bool { return k.Name == "b" })
 	if len(names) != 1 || names[0].Name != "b" || !x.Object(names[0])["1"].Lost || x.Object(a)["1"].Lost {
 		t.Errorf("lost %v", names)
 	}
-	x.Put(key("b", "1"), known.Want{})
+	x.Put(key("b", "1"), wantindex.Want{})
 	if x.Object(names[0])["1"].Lost {
 		t.Error("what was published again is still lost")
 	}

@@ -1,4 +1,4 @@
-package observe
+package informer
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Store holds the annotated objects of all namespaces that are watched. It is
+// Informer holds the annotated objects of all namespaces that are watched. It is
 // safe for concurrent use.
-type Store struct {
+type Informer struct {
 	reader *Reader
 	notify func(name types.NamespacedName, live bool)
 
@@ -21,16 +21,16 @@ type Store struct {
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]*Object
-	watched map[string]int      // by scope: objects in its sight, whether annotated or not
+	watched map[string]int      // by scope: objects that its watch delivers, whether annotated or not
 	waiting map[string]struct{} // scopes without a first list
 	synced  chan struct{}
 }
 
-// NewStore returns a store for the given scopes (namespaces, or one "" for all).
+// New returns an informer for the given scopes (namespaces, or one "" for all).
 // Each change calls notify: live for one that the watch delivered, not live
 // for one found in a list.
-func NewStore(reader *Reader, scopes []string, notify func(name types.NamespacedName, live bool)) *Store {
-	s := &Store{
+func New(reader *Reader, scopes []string, notify func(name types.NamespacedName, live bool)) *Informer {
+	s := &Informer{
 		reader:  reader,
 		notify:  notify,
 		objects: map[types.NamespacedName]*Object{},
@@ -47,14 +47,14 @@ func NewStore(reader *Reader, scopes []string, notify func(name types.Namespaced
 }
 
 // Get returns an object, or nil when it is gone or does not concern us.
-func (s *Store) Get(name types.NamespacedName) *Object {
+func (s *Informer) Get(name types.NamespacedName) *Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.objects[name]
 }
 
 // Names returns the names of all objects.
-func (s *Store) Names() []types.NamespacedName {
+func (s *Informer) Names() []types.NamespacedName {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	names := make([]types.NamespacedName, 0, len(s.objects))
@@ -65,7 +65,7 @@ func (s *Store) Names() []types.NamespacedName {
 }
 
 // Len returns the number of objects.
-func (s *Store) Len() int {
+func (s *Informer) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return len(s.objects)
@@ -73,7 +73,7 @@ func (s *Store) Len() int {
 
 // Watched returns the number of objects in the sight of all watches, those that
 // do not concern us included.
-func (s *Store) Watched() int {
+func (s *Informer) Watched() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	n := 0
@@ -84,7 +84,7 @@ func (s *Store) Watched() int {
 }
 
 // Invalid returns the number of objects whose annotations cannot be read.
-func (s *Store) Invalid() int {
+func (s *Informer) Invalid() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	n := 0
@@ -98,7 +98,7 @@ func (s *Store) Invalid() int {
 
 // Silence returns how long ago the watches have given a sign of life: the
 // longest of all scopes; 0 before they begin.
-func (s *Store) Silence() time.Duration {
+func (s *Informer) Silence() time.Duration {
 	now, longest := s.reader.Now(), time.Duration(0)
 	for _, seen := range s.seen {
 		if at := seen.Load(); at > 0 {
@@ -109,18 +109,18 @@ func (s *Store) Silence() time.Duration {
 }
 
 // Synced is closed when every scope has been listed once.
-func (s *Store) Synced() <-chan struct{} { return s.synced }
+func (s *Informer) Synced() <-chan struct{} { return s.synced }
 
 // LastSeen returns when the watch of a scope last gave a sign of life.
-func (s *Store) LastSeen(scope string) time.Time { return time.Unix(0, s.seen[scope].Load()) }
+func (s *Informer) LastSeen(scope string) time.Time { return time.Unix(0, s.seen[scope].Load()) }
 
-// alive notes a sign of life of the watch of a scope.
-func (s *Store) alive(scope string) { s.seen[scope].Store(s.reader.Now().UnixNano()) }
+// noteLife notes a sign of life of the watch of a scope.
+func (s *Informer) noteLife(scope string) { s.seen[scope].Store(s.reader.Now().UnixNano()) }
 
-// put stores an object, or removes it when it does not concern us, and tells
+// put stores an object, or removes it when it does not concern us, and reports
 // whether that was a change. Resource versions that are equal are the same
 // version: a watch that comes back may deliver thousands of them again.
-func (s *Store) put(name types.NamespacedName, o *Object) bool {
+func (s *Informer) put(name types.NamespacedName, o *Object) bool {
 	old := s.objects[name]
 	switch {
 	case o == nil && old == nil:
@@ -136,34 +136,34 @@ func (s *Store) put(name types.NamespacedName, o *Object) bool {
 }
 
 // scope is the part of the store that one reflector fills.
-type scope struct {
-	*Store
+type reflectorStore struct {
+	*Informer
 	namespace string
 }
 
 var (
-	_ cache.ReflectorStore         = scope{}
-	_ cache.ReflectorBookmarkStore = scope{}
-	_ cache.TransformingStore      = scope{}
+	_ cache.ReflectorStore         = reflectorStore{}
+	_ cache.ReflectorBookmarkStore = reflectorStore{}
+	_ cache.TransformingStore      = reflectorStore{}
 )
 
 // Transformer trims objects before a list of them piles up. Each is a sign of
 // life: a long list may take its time.
-func (s scope) Transformer() cache.TransformFunc {
-	trim := s.reader.Trimmer()
+func (s reflectorStore) Transformer() cache.TransformFunc {
+	trim := s.reader.Transform()
 	return func(obj any) (any, error) {
-		s.alive(s.namespace)
+		s.noteLife(s.namespace)
 		return trim(obj)
 	}
 }
 
 // Add takes an object that is new to the watch.
-func (s scope) Add(obj any) error { return s.take(obj, Added, 1) }
+func (s reflectorStore) Add(obj any) error { return s.take(obj, Added, 1) }
 
 // Update takes an object that the watch knows.
-func (s scope) Update(obj any) error { return s.take(obj, Modified, 0) }
+func (s reflectorStore) Update(obj any) error { return s.take(obj, Modified, 0) }
 
-func (s scope) take(obj any, e Event, more int) error {
+func (s reflectorStore) take(obj any, e Event, more int) error {
 	s.count(e, more)
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -173,7 +173,7 @@ func (s scope) take(obj any, e Event, more int) error {
 }
 
 // Delete takes an object that is gone, or that the selector no longer matches.
-func (s scope) Delete(obj any) error {
+func (s reflectorStore) Delete(obj any) error {
 	s.count(Deleted, -1)
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -183,7 +183,7 @@ func (s scope) Delete(obj any) error {
 }
 
 // count takes note of an event that brings objects into sight, or out of it.
-func (s scope) count(e Event, more int) {
+func (s reflectorStore) count(e Event, more int) {
 	if s.reader.Count != nil {
 		s.reader.Count(e)
 	}
@@ -192,8 +192,8 @@ func (s scope) count(e Event, more int) {
 	s.watched[s.namespace] = max(0, s.watched[s.namespace]+more)
 }
 
-func (s scope) apply(name types.NamespacedName, o *Object) error {
-	s.alive(s.namespace)
+func (s reflectorStore) apply(name types.NamespacedName, o *Object) error {
+	s.noteLife(s.namespace)
 	s.mu.Lock()
 	changed := s.put(name, o)
 	s.mu.Unlock()
@@ -204,11 +204,11 @@ func (s scope) apply(name types.NamespacedName, o *Object) error {
 }
 
 // Replace takes a whole list; what is missing from it is gone.
-func (s scope) Replace(list []any, _ string) error {
+func (s reflectorStore) Replace(list []any, _ string) error {
 	listed := map[types.NamespacedName]*Object{}
 	for _, obj := range list {
 		switch m := obj.(type) {
-		case stranger:
+		case unannotated:
 		case *metav1.PartialObjectMetadata:
 			if o := s.reader.Read(m); o != nil {
 				o.Listed = true
@@ -219,7 +219,7 @@ func (s scope) Replace(list []any, _ string) error {
 		}
 	}
 	var changed []types.NamespacedName
-	s.alive(s.namespace)
+	s.noteLife(s.namespace)
 	s.count(List, 0)
 	s.mu.Lock()
 	s.watched[s.namespace] = len(list)
@@ -248,11 +248,11 @@ func (s scope) Replace(list []any, _ string) error {
 }
 
 // Bookmark is a sign of life.
-func (s scope) Bookmark(string) error {
+func (s reflectorStore) Bookmark(string) error {
 	s.count(Bookmark, 0)
-	s.alive(s.namespace)
+	s.noteLife(s.namespace)
 	return nil
 }
 
 // Resync does nothing: there is no resync period.
-func (s scope) Resync() error { return nil }
+func (s reflectorStore) Resync() error { return nil }

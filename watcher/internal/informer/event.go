@@ -1,4 +1,4 @@
-package observe
+package informer
 
 // Event is what a watch delivers, from a closed set.
 type Event string

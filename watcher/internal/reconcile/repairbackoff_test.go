@@ -48,7 +48,7 @@ func TestRepairsOfAContestedKeySlowDown(t *testing.T) {
 		b.lookFresh()
 	}
 	if want := []string{"Drifted", "Drifted", "Drifted", "Contested"}; !slices.Equal(b.reasons(), want) {
-		t.Errorf("told %v, want %v", b.reasons(), want)
+		t.Errorf("emitted %v, want %v", b.reasons(), want)
 	}
 }
 
@@ -78,12 +78,12 @@ func TestARepairThatCannotBePublishedIsNone(t *testing.T) {
 	if err := b.broker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	before := b.told
+	before := b.emitted
 	if again := b.awaitBroker(); again != 0 || b.cause("k") != v1.Cause_CAUSE_HEALED {
 		t.Errorf("repair waits %s", again)
 	}
-	if len(b.told) != len(before) || slices.Contains(b.reasons(), "Contested") {
-		t.Errorf("told %v", b.reasons())
+	if len(b.emitted) != len(before) || slices.Contains(b.reasons(), "Contested") {
+		t.Errorf("emitted %v", b.reasons())
 	}
 }
 

@@ -1,4 +1,4 @@
-package observe
+package informer
 
 import (
 	"cmp"
@@ -48,22 +48,22 @@ type Source struct {
 	// Redial closes the connections of the client, so that what comes next
 	// goes over new ones.
 	Redial func()
-	// Log is told of each change between watching and not watching, once.
+	// Log gets one line for each change between watching and not watching.
 	Log zerolog.Logger
 }
 
 // Watch fills the store from one namespace ("" for all) until ctx is done.
-func (s *Store) Watch(ctx context.Context, from Source, namespace string) {
-	w := &watching{Source: from, store: s, namespace: namespace}
+func (s *Informer) Watch(ctx context.Context, from Source, namespace string) {
+	w := &namespaceWatch{Source: from, informer: s, namespace: namespace}
 	for ctx.Err() == nil {
 		w.untilStall(ctx)
 	}
 }
 
 // watching is the watch of one namespace.
-type watching struct {
+type namespaceWatch struct {
 	Source
-	store     *Store
+	informer  *Informer
 	namespace string
 
 	mu      sync.Mutex
@@ -71,13 +71,13 @@ type watching struct {
 }
 
 // untilStall watches until ctx is done or the watch has fallen silent.
-func (w *watching) untilStall(ctx context.Context) {
+func (w *namespaceWatch) untilStall(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var monitor wait.Group
 	defer monitor.Wait()
 	defer cancel()
 	monitor.StartWithContext(ctx, func(ctx context.Context) {
-		w.store.alive(w.namespace)
+		w.informer.noteLife(w.namespace)
 		wait.JitterUntilWithContext(ctx, func(context.Context) {
 			if w.stalled() {
 				cancel()
@@ -88,9 +88,9 @@ func (w *watching) untilStall(ctx context.Context) {
 
 	log := logr.Discard()
 	if w.Log.GetLevel() <= zerolog.DebugLevel {
-		log = kube.Logr(w.Log) // it speaks of every try
+		log = kube.Logr(w.Log) // it logs every try
 	}
-	cache.NewReflectorWithOptions(w.listWatch(), &metav1.PartialObjectMetadata{}, scope{w.store, w.namespace}, cache.ReflectorOptions{
+	cache.NewReflectorWithOptions(w.listWatch(), &metav1.PartialObjectMetadata{}, reflectorStore{w.informer, w.namespace}, cache.ReflectorOptions{
 		Logger:          &log,
 		Name:            "configmaps",
 		TypeDescription: "ConfigMap metadata",
@@ -101,38 +101,38 @@ func (w *watching) untilStall(ctx context.Context) {
 	}).RunWithContext(klog.NewContext(ctx, log))
 }
 
-// stalled tells whether nothing comes through a watch that is believed to work.
-func (w *watching) stalled() bool {
+// stalled reports whether nothing comes through a watch that is believed to work.
+func (w *namespaceWatch) stalled() bool {
 	w.mu.Lock()
 	failing := w.failing
 	w.mu.Unlock()
-	last := w.store.LastSeen(w.namespace)
-	if failing || w.store.reader.Now().Sub(last) <= w.StallAfter {
+	last := w.informer.LastSeen(w.namespace)
+	if failing || w.informer.reader.Now().Sub(last) <= w.StallAfter {
 		return false
 	}
 	w.Log.Warn().Str("namespace", w.namespace).Time("since", last).Msg("the watch of ConfigMaps is silent, starting it anew")
 	return true
 }
 
-func (w *watching) listWatch() *cache.ListWatch {
+func (w *namespaceWatch) listWatch() *cache.ListWatch {
 	resource := w.Client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(w.namespace)
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = w.Selector
 			list, err := resource.List(ctx, o)
-			w.tell(ctx, err)
+			w.logTransition(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = w.Selector
 			stream, err := resource.Watch(ctx, o)
-			w.tell(ctx, cmp.Or(err, closed(stream)))
+			w.logTransition(ctx, cmp.Or(err, closed(stream)))
 			return stream, err
 		},
 	}
 }
 
-// closed tells what the client passes over in silence: that the connection was
+// closed returns what the client passes over in silence: that the connection was
 // closed before an answer came, at all of its tries.
 func closed(stream watch.Interface) error {
 	if reflect.TypeOf(stream) == reflect.TypeOf(watch.NewEmptyWatch()) {
@@ -141,9 +141,9 @@ func closed(stream watch.Interface) error {
 	return nil
 }
 
-// tell logs a change of state. That a version is gone from the API server's
+// logTransition logs a change of state. That a version is gone from the API server's
 // history, or that it cannot stream a list, is none: the reflector lists then.
-func (w *watching) tell(ctx context.Context, err error) {
+func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) {
 		return
 	}

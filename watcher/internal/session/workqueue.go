@@ -1,7 +1,6 @@
-package watcher
+package session
 
 import (
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,43 +15,29 @@ const (
 	retryMax   = 15 * time.Second
 )
 
-// queueName tells the queue in metrics.
-const queueName = "watcher"
+// QueueName is the name of the queue in metrics.
+const QueueName = "watcher"
 
-// work is the queue of one session of publishing.
-type work struct {
+// workQueue holds the objects that one session has to look at.
+type workQueue struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
 	order *queue.Queue
 }
 
-func newWork(metrics workqueue.MetricsProvider) *work {
+func newWorkQueue(metrics workqueue.MetricsProvider) *workQueue {
 	order := queue.New()
-	return &work{
+	return &workQueue{
 		order: order,
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{
 				DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
-					Name: queueName, MetricsProvider: metrics,
+					Name: QueueName, MetricsProvider: metrics,
 					Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{
-						Name: queueName, MetricsProvider: metrics, Queue: order,
+						Name: QueueName, MetricsProvider: metrics, Queue: order,
 					}),
 				}),
 			}),
 	}
-}
-
-// feed passes changes of objects to the session that publishes, if there is
-// one. A session looks at all objects when it begins.
-type feed struct{ session atomic.Pointer[work] }
-
-func (f *feed) changed(name types.NamespacedName, live bool) {
-	w := f.session.Load()
-	if w == nil {
-		return
-	}
-	if live {
-		w.order.Urgent(name)
-	}
-	w.Add(name)
 }

@@ -1,6 +1,6 @@
-// Package observe keeps what the watcher knows of the cluster's ConfigMaps:
-// metadata only, and of that only what concerns annotated objects.
-package observe
+// Package informer keeps the metadata of annotated ConfigMaps, filled by one
+// reflector for each namespace that is watched.
+package informer
 
 import (
 	"strings"
@@ -28,12 +28,12 @@ type Object struct {
 	Status     status.Status
 	// Owners of the keys that are asked for or have a status.
 	Owners map[string]annotation.Ownership
-	// Written is when the annotation was last written, as far as it is known.
+	// Written is when the annotation was last written, as far as it is wantindex.
 	Written time.Time
 	// Asked is when an annotation that asks for something was last written, to
 	// the second, as far as the API server has a record.
 	Asked time.Time
-	// SeenAt is when the watcher saw this version, and Listed tells that it was
+	// SeenAt is when the watcher saw this version, and Listed reports that it was
 	// found in a list, so that it may be older than that.
 	SeenAt time.Time
 	Listed bool
@@ -49,7 +49,7 @@ func (o *Object) AskedAt() time.Time {
 	return o.SeenAt
 }
 
-// Owner tells whose a key is.
+// Owner returns the ownership of a key.
 func (o *Object) Owner(key string) annotation.Ownership {
 	if owner, ok := o.Owners[key]; ok {
 		return owner
@@ -61,15 +61,15 @@ func (o *Object) Owner(key string) annotation.Ownership {
 type Reader struct {
 	// Grammar reads the annotations.
 	Grammar *annotation.Grammar
-	// Protected tells which objects are left alone.
+	// Protected reports which objects are left alone.
 	Protected func(namespace, name string) bool
 	// Now is the clock.
 	Now func() time.Time
-	// Count, if set, is told of all that a watch delivers.
+	// Count, if set, is called for all that a watch delivers.
 	Count func(Event)
 }
 
-// relevant tells whether an object concerns us: it asks for something, or we
+// relevant reports whether an object concerns us: it asks for something, or we
 // once wrote to it.
 func (r *Reader) relevant(m *metav1.PartialObjectMetadata) bool {
 	if r.Protected != nil && r.Protected(m.Namespace, m.Name) {
@@ -82,24 +82,24 @@ func (r *Reader) relevant(m *metav1.PartialObjectMetadata) bool {
 	return found
 }
 
-// stranger is what is left of an object that does not concern us. Most do not,
+// unannotated is what is left of an object that does not concern us. Most do not,
 // and while they are listed each of them waits in memory.
-type stranger struct {
+type unannotated struct {
 	metav1.Object // empty, shared by all
 
 	namespace, name string
 }
 
 // GetNamespace is half of what the cache keeps a list under.
-func (s stranger) GetNamespace() string { return s.namespace }
+func (s unannotated) GetNamespace() string { return s.namespace }
 
 // GetName is the other half.
-func (s stranger) GetName() string { return s.name }
+func (s unannotated) GetName() string { return s.name }
 
-// Trimmer returns a function that drops what is never looked at, before a list
+// Transform returns a function that drops what is never looked at, before a list
 // of objects piles up in memory: for objects that do not concern us all but
 // the name.
-func (r *Reader) Trimmer() cache.TransformFunc {
+func (r *Reader) Transform() cache.TransformFunc {
 	nothing := &metav1.ObjectMeta{}
 	return func(obj any) (any, error) {
 		m, ok := obj.(*metav1.PartialObjectMetadata)
@@ -107,7 +107,7 @@ func (r *Reader) Trimmer() cache.TransformFunc {
 			return obj, nil
 		}
 		if !r.relevant(m) {
-			return stranger{nothing, m.Namespace, m.Name}, nil
+			return unannotated{nothing, m.Namespace, m.Name}, nil
 		}
 		delete(m.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -130,8 +130,8 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 		SeenAt:          r.Now(),
 	}
 	o.Request, o.Invalid = r.Grammar.Parse(m.Annotations)
-	// A status that somebody has garbled is as good as none: ownership of the
-	// keys is told by managedFields, and the writer writes a new one.
+	// A status that cannot be read counts as none: ownership of the
+	// keys is read from managedFields, and the writer writes a new one.
 	o.Status, _ = status.Parse(o.StatusText)
 	owners, _ := annotation.ParseOwners(m.ManagedFields) // unreadable: unknown
 	o.Owners = make(map[string]annotation.Ownership, len(o.Request.Pairs))

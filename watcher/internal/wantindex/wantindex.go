@@ -1,6 +1,6 @@
-// Package known is what the watcher knows of the wants in the stream: which
+// Package wantindex holds the wants that the stream of requests has: which
 // message each key has, and what it asks for.
-package known
+package wantindex
 
 import (
 	"crypto/sha256"
@@ -27,14 +27,14 @@ type Want struct {
 	Now string
 	// Drift is the fingerprint of the drift that it is to repair.
 	Drift string
-	// Refreshes tells whether it has an interval.
+	// Refreshes reports whether it has an interval.
 	Refreshes bool
 	// At is when it was published.
 	At time.Time
-	// Lost tells that the audit found nothing on its way for it.
+	// Lost reports that the audit found nothing on its way for it.
 	Lost bool
-	// Answered tells that the object was once seen with an answer to it.
-	Answered bool
+	// Resolved reports that the object was once seen with an answer to it.
+	Resolved bool
 }
 
 // Of returns what is to be known of a want that the stream of the given epoch
@@ -199,4 +199,16 @@ func (x *Index) Update(key pipeline.Key, change func(*Want)) {
 		change(&w)
 		x.objects[name][key.Key] = w
 	}
+}
+
+// Newest returns the highest sequence of all wants.
+func (x *Index) Newest() (seq uint64) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, wants := range x.objects {
+		for _, w := range wants {
+			seq = max(seq, w.Fence.Seq)
+		}
+	}
+	return seq
 }

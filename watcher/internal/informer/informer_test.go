@@ -1,4 +1,4 @@
-package observe_test
+package informer_test
 
 import (
 	"reflect"
@@ -12,18 +12,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/watcher/internal/observe"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-func reader(t *testing.T) *observe.Reader {
+func reader(t *testing.T) *informer.Reader {
 	t.Helper()
 	grammar, err := annotation.New(annotation.Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &observe.Reader{
+	return &informer.Reader{
 		Grammar:   grammar,
 		Protected: func(namespace, _ string) bool { return namespace == "kube-system" },
 		Now:       func() time.Time { return time.Unix(1000, 0) },
@@ -46,7 +46,7 @@ func meta(name, version string, annotations map[string]string) *metav1.PartialOb
 
 func asks(value string) map[string]string { return map[string]string{annotation.DefaultKey: value} }
 
-func TestTrimmerKeepsWhatConcernsUs(t *testing.T) {
+func TestTransformKeepsWhatConcernsUs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		object *metav1.PartialObjectMetadata
@@ -62,7 +62,7 @@ func TestTrimmerKeepsWhatConcernsUs(t *testing.T) {
 			c.object.Annotations[lastApplied] = "much"
 		}
 		wanted := reader(t).Read(c.object)
-		trimmed, err := reader(t).Trimmer()(c.object)
+		trimmed, err := reader(t).Transform()(c.object)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestTrimmerKeepsWhatConcernsUs(t *testing.T) {
 			t.Errorf("%s: trimmed to %+v", name, m)
 		}
 	}
-	if other, err := reader(t).Trimmer()(cache.DeletedFinalStateUnknown{}); err != nil || other != (cache.DeletedFinalStateUnknown{}) {
+	if other, err := reader(t).Transform()(cache.DeletedFinalStateUnknown{}); err != nil || other != (cache.DeletedFinalStateUnknown{}) {
 		t.Errorf("got %v, %v", other, err)
 	}
 }
@@ -127,7 +127,7 @@ func (c changes) take() []string {
 func TestStoreTellsOfChangesOnly(t *testing.T) {
 	t.Parallel()
 	said := changes{}
-	s := observe.NewStore(reader(t), []string{""}, said.note)
+	s := informer.New(reader(t), []string{""}, said.note)
 	scope := s.Scope("")
 	trimmed, err := scope.Transformer()(meta("d/cm", "1", nil))
 	if err != nil {
@@ -174,7 +174,7 @@ func TestStoreTellsOfChangesOnly(t *testing.T) {
 
 func TestStoreOfSeveralNamespaces(t *testing.T) {
 	t.Parallel()
-	s := observe.NewStore(reader(t), []string{"a", "b"}, changes{}.note)
+	s := informer.New(reader(t), []string{"a", "b"}, changes{}.note)
 	a, b := s.Scope("a"), s.Scope("b")
 	synced := func() bool {
 		select {

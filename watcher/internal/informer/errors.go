@@ -1,7 +1,7 @@
-package observe
+package informer
 
 import "errors"
 
-// errClosed tells that the API server, or what stands before it, closes
+// errClosed reports that the API server, or what stands before it, closes
 // connections before it has answered.
 var errClosed = errors.New("connection closed before an answer came")

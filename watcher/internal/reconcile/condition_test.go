@@ -28,8 +28,8 @@ func TestAStateIsSaidOnceWhileItLasts(t *testing.T) {
 	}
 	b.invalid("worse")
 	b.lookFresh()
-	if len(b.told) != 2 || b.told[0].Note != "bad" || b.told[1].Note != "worse" || !b.told[0].Warning || b.told[0].UID != "uid" {
-		t.Errorf("told %+v", b.told)
+	if len(b.emitted) != 2 || b.emitted[0].Note != "bad" || b.emitted[1].Note != "worse" || !b.emitted[0].Warning || b.emitted[0].UID != "uid" {
+		t.Errorf("emitted %+v", b.emitted)
 	}
 }
 
@@ -43,8 +43,8 @@ func TestAStateThatCameBackIsSaidUnderAnotherName(t *testing.T) {
 		b.valid()
 		b.lookFresh()
 	}
-	if len(b.told) != 2 || b.told[0].Occurrence == b.told[1].Occurrence {
-		t.Errorf("told %+v", b.told)
+	if len(b.emitted) != 2 || b.emitted[0].Occurrence == b.emitted[1].Occurrence {
+		t.Errorf("emitted %+v", b.emitted)
 	}
 }
 
@@ -56,8 +56,8 @@ func TestARestartNamesAStateAsBefore(t *testing.T) {
 	two.clock.Step(time.Hour) // the object was edited elsewhere
 	two.invalid("bad")
 	two.look()
-	if one.told[0].Occurrence != two.told[0].Occurrence {
-		t.Errorf("%q, then %q", one.told[0].Occurrence, two.told[0].Occurrence)
+	if one.emitted[0].Occurrence != two.emitted[0].Occurrence {
+		t.Errorf("%q, then %q", one.emitted[0].Occurrence, two.emitted[0].Occurrence)
 	}
 }
 
@@ -68,15 +68,15 @@ func TestManyStatesOfOneObjectAreSaidInTime(t *testing.T) {
 		b.invalid(fmt.Sprint("bad ", n))
 		b.look()
 	}
-	if len(b.told) != 1 {
-		t.Fatalf("told %d times within one burst", len(b.told))
+	if len(b.emitted) != 1 {
+		t.Fatalf("emitted %d times within one burst", len(b.emitted))
 	}
 	for n := range 200 {
 		b.invalid(fmt.Sprint("worse ", n))
 		b.lookFresh()
 	}
-	if len(b.told) != 201 {
-		t.Errorf("told %d times", len(b.told))
+	if len(b.emitted) != 201 {
+		t.Errorf("emitted %d times", len(b.emitted))
 	}
 }
 
@@ -92,7 +92,7 @@ func TestWhatCannotBeSaidIsSaidLater(t *testing.T) {
 	}
 	b.refuse = nil
 	if b.lookFresh(); !slices.Equal(b.reasons(), []string{"InvalidAnnotation"}) {
-		t.Errorf("told %v", b.reasons())
+		t.Errorf("emitted %v", b.reasons())
 	}
 }
 
@@ -118,7 +118,7 @@ func TestWhatIsOverIsNotSaidLaterButWhatHappenedIs(t *testing.T) {
 	reconcile()
 	b.refuse = nil
 	if b.lookFresh(); !slices.Equal(b.reasons(), []string{"Drifted"}) {
-		t.Errorf("told %v", b.reasons())
+		t.Errorf("emitted %v", b.reasons())
 	}
 }
 
@@ -129,7 +129,7 @@ func TestNothingIsSaidAboutWhatIsGone(t *testing.T) {
 	b.invalid("bad")
 	_, _ = b.Reconcile(t.Context(), cm)
 	b.refuse, b.object = nil, nil
-	if b.lookFresh(); len(b.told) != 0 {
-		t.Errorf("told %+v", b.told)
+	if b.lookFresh(); len(b.emitted) != 0 {
+		t.Errorf("emitted %+v", b.emitted)
 	}
 }

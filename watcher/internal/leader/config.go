@@ -1,0 +1,55 @@
+// Package leader lets one of several watchers publish.
+package leader
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// DefaultName is the name of the Lease unless another one is given.
+const DefaultName = "curl-me-that-watcher"
+
+// Config says how several watchers agree on the one that publishes.
+// Two that publish at once do no harm; it only saves work.
+type Config struct {
+	// Enabled turns the election on.
+	Enabled bool
+	// Namespace and Name of the Lease.
+	Namespace, Name string
+	// Identity of this watcher; empty: the host name and a random part.
+	Identity string
+	// Lease, Renew and Retry are the durations of client-go's leader election.
+	Lease, Renew, Retry time.Duration
+}
+
+// BindFlags adds the flags of the election.
+func (c *Config) BindFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&c.Enabled, "leader-elect", false, "let one of several watchers publish; the others keep their cache warm")
+	fs.StringVar(&c.Namespace, "leader-elect-namespace", "default", "namespace of the Lease")
+	fs.StringVar(&c.Name, "leader-elect-name", DefaultName, "name of the Lease")
+	fs.StringVar(&c.Identity, "leader-elect-identity", "", "name of this watcher in the Lease; empty: the host name and a random part")
+	fs.DurationVar(&c.Lease, "leader-elect-lease-duration", 15*time.Second, "how long others wait for a leader that is silent")
+	fs.DurationVar(&c.Renew, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
+	fs.DurationVar(&c.Retry, "leader-elect-retry-period", 2*time.Second, "pause between tries")
+}
+
+// Validate returns the first thing that is wrong, as a sentence.
+func (c *Config) Validate() error {
+	switch {
+	case !c.Enabled:
+		return nil
+	case len(validation.IsDNS1123Label(c.Namespace)) > 0:
+		return fmt.Errorf("--leader-elect-namespace: %q is not the name of a namespace", c.Namespace)
+	case len(validation.IsDNS1123Subdomain(c.Name)) > 0:
+		return fmt.Errorf("--leader-elect-name: %q is not the name of a Lease", c.Name)
+	case c.Lease < time.Second:
+		return fmt.Errorf("--leader-elect-lease-duration: %s is shorter than a second", c.Lease)
+	case c.Retry <= 0 || c.Renew <= c.Retry*12/10 || c.Lease <= c.Renew:
+		return errors.New("--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that at least 1.2 times --leader-elect-retry-period")
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
+)
+
+// session is what is published on top of one reading of the stream.
+type session struct {
+	epoch    int64
+	queue    *workQueue
+	failures failureLog
+}
+
+// begin makes sure that the streams exist and reads the wants in them.
+func (r *Runner) begin(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, 6*requestTimeout)
+	defer cancel()
+	limited, cancelEpoch := context.WithTimeout(ctx, requestTimeout)
+	defer cancelEpoch()
+	epoch, err := r.deps.Epoch(limited)
+	if err != nil {
+		return nil, err
+	}
+	wants := map[pipeline.Key]wantindex.Want{}
+	err = r.deps.Client.LoadWants(ctx, func(e pipeline.Entry) error {
+		_, key, err := pipeline.ParseSubject(e.Subject)
+		if err != nil || !r.config.InScope(key.Namespace) {
+			return nil //nolint:nilerr // not a want that this watcher could have published
+		}
+		w, err := pipeline.DecodeWant(key, e.Data)
+		switch {
+		case err != nil:
+			wants[key] = wantindex.Unreadable(epoch, e.Sequence, e.Time)
+		case w != nil:
+			wants[key] = wantindex.Of(w, epoch, e.Sequence, e.Time)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.deps.Index.Reset(epoch, wants)
+	r.deps.Started.Inc()
+	return &session{
+		epoch:    epoch,
+		queue:    newWorkQueue(r.deps.Queue),
+		failures: failureLog{log: r.deps.Log, clock: r.deps.Clock},
+	}, nil
+}
+
+// run works on all objects, and after that on those that change. What it
+// returns is never nil before ctx is done.
+func (r *Runner) run(ctx context.Context, s *session) error {
+	r.current.Store(s.queue)
+	defer r.deps.Queue.Reset()
+	defer r.current.Store(nil)
+	r.enqueueAll(s)
+	group, groupCtx := errgroup.WithContext(ctx)
+	// What was begun is finished: a want without its Event, or a tombstone
+	// without its removal, would have to be found again. Only when the
+	// connection is broken is it abandoned, as no answer will come.
+	workCtx, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	defer context.AfterFunc(groupCtx, func() {
+		if errors.Is(context.Cause(groupCtx), errDisconnected) {
+			abandon()
+		}
+	})()
+	for range r.config.Workers {
+		group.Go(func() error {
+			for r.next(workCtx, s) {
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		<-groupCtx.Done()
+		s.queue.ShutDown()
+		return nil
+	})
+	group.Go(func() error { return r.check(groupCtx, s) })
+	group.Go(func() error {
+		r.deps.Auditor.Run(groupCtx, func(name types.NamespacedName) { s.queue.Add(name) })
+		return nil
+	})
+	return group.Wait()
+}
+
+// enqueueAll adds all objects, and those that are gone and still have wants.
+func (r *Runner) enqueueAll(s *session) {
+	objects, wanted := r.deps.Objects.Names(), r.deps.Index.Names()
+	r.deps.Log.Info().Int("objects", len(objects)).Int("wanted", len(wanted)).Msg("publishing what is wanted")
+	for _, name := range objects {
+		s.queue.Add(name)
+	}
+	for _, name := range wanted {
+		s.queue.Add(name)
+	}
+}
+
+// next works on the next object; false: there will be none.
+func (r *Runner) next(ctx context.Context, s *session) bool {
+	name, shutdown := s.queue.Get()
+	if shutdown || s.queue.ShuttingDown() {
+		return false
+	}
+	defer s.queue.Done(name)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	again, err := r.deps.Reconciler.Reconcile(ctx, name)
+	if again > 0 {
+		s.queue.order.Urgent(name)
+		s.queue.AddAfter(name, again)
+	}
+	switch {
+	case err == nil:
+		s.queue.Forget(name)
+		return true
+	case ctx.Err() != nil && s.queue.ShuttingDown():
+		return false
+	case errors.Is(err, pipeline.ErrSuperseded): // the index has the newer want now
+		s.queue.order.Urgent(name)
+	default:
+		s.failures.add(name, err)
+	}
+	s.queue.AddRateLimited(name)
+	return true
+}
+
+// failureLog logs what goes wrong with single objects: the first at once, then
+// one line a minute, so that an outage with a backlog does not flood the log.
+type failureLog struct {
+	log   zerolog.Logger
+	clock clock.PassiveClock
+
+	mu      sync.Mutex
+	last    time.Time
+	skipped int
+}
+
+const failureInterval = time.Minute
+
+func (f *failureLog) add(name types.NamespacedName, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.last.IsZero() && f.clock.Since(f.last) < failureInterval {
+		f.skipped++
+		return
+	}
+	f.log.Warn().Err(err).Str("namespace", name.Namespace).Str("configmap", name.Name).Int("more", f.skipped).Msg("trying again")
+	f.last, f.skipped = f.clock.Now(), 0
+}
