@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Page is one URL of a site. Its methods may be called from several
@@ -20,7 +22,7 @@ type Page struct {
 	sum         [sha256.Size]byte // of body
 	tagged      bool
 	held        *held
-	hits        int
+	arrivals    []time.Time
 	waiting     int
 	notModified int
 	good        map[[sha256.Size]byte]struct{}
@@ -106,7 +108,14 @@ func (p *Page) release() {
 func (p *Page) Hits() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.hits
+	return len(p.arrivals)
+}
+
+// Arrivals returns when each request came.
+func (p *Page) Arrivals() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.arrivals)
 }
 
 // Waiting returns how many requests are being held.
@@ -133,7 +142,7 @@ func (p *Page) served(body []byte) bool {
 // ServeHTTP counts the request and answers it.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
-	p.hits++
+	p.arrivals = append(p.arrivals, time.Now())
 	h := p.held
 	if h != nil {
 		p.waiting++
