@@ -106,10 +106,18 @@ test-rules: $(PROMTOOL) ## Test the alerts
 test-chart: $(HELM_UNITTEST) ## Test the templates of the chart
 	$(HELM_UNITTEST) --strict deploy/chart
 
+SPEC_TIMES := $(CURDIR)/.cache/spec-times
+
 # The chart's manifests among them, rendered by helm.
 .PHONY: test-acceptance
 test-acceptance: build $(HELM) ## Test the built binaries as processes (uses KUBECONFIG if it is set)
-	HELM='$(CURDIR)/$(HELM)' $(WITH_CLUSTER) $(GO_TEST) -count=1 -timeout=30m $(ACCEPTANCE)
+	@rm -f '$(SPEC_TIMES)'
+	HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(WITH_CLUSTER) $(GO_TEST) -count=1 -timeout=30m $(ACCEPTANCE)
+	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
+
+.PHONY: test-random
+test-random: build ## Edit, break and mend at random for ROUNDS (1000) from SEED (a new one); for a night
+	ROUNDS='$(or $(ROUNDS),1000)' SEED='$(SEED)' $(WITH_CLUSTER) go test -count=1 -timeout=0 -v ./deploy/e2e/random
 
 .PHONY: test-manifests
 test-manifests: build $(HELM) ## Test only what the chart renders, on a real API server

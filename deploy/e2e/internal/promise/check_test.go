@@ -117,12 +117,48 @@ func TestCheckEnds(t *testing.T) {
 
 func check(t *testing.T, versions ...history.Version) []string {
 	t.Helper()
+	return checker(t).Check([]history.Life{{UID: "uid", Name: "cm", Versions: versions}})
+}
+
+func checker(t *testing.T) promise.Checker {
+	t.Helper()
 	grammar, err := annotation.New(annotation.Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := promise.Checker{Grammar: grammar, Served: func(u string, body []byte) bool {
+	return promise.Checker{Grammar: grammar, Served: func(u string, body []byte) bool {
 		return strings.HasPrefix(u, url) && (string(body) == "good" || string(body) == "old")
 	}}
-	return c.Check([]history.Life{{UID: "uid", Name: "cm", Versions: versions}})
+}
+
+func TestRight(t *testing.T) {
+	t.Parallel()
+	type change = func(*corev1.ConfigMap)
+	never := func(o *corev1.ConfigMap) { delete(o.Annotations, annotation.DefaultKey) }
+	failing := func(o *corev1.ConfigMap) {
+		s := status.Status{Keys: map[string]status.Entry{"k": {URL: url, Error: "Timeout"}}}
+		o.Annotations[annotation.StatusKey] = s.String()
+	}
+	for name, c := range map[string]struct {
+		is   []change
+		want string
+	}{
+		"right":                    {[]change{wrote("k", url, "good")}, ""},
+		"suspended":                {[]change{annotated("x-kv8s.io/curl-suspend", "true")}, ""},
+		"empty":                    {nil, "key k is not there"},
+		"of another URL":           {[]change{wrote("k", url+"b", "good")}, "key k holds what another URL gave"},
+		"edited":                   {[]change{wrote("k", url, "good"), holds("k", "theirs")}, "key k has another digest than its status"},
+		"never served":             {[]change{wrote("k", url, "not found")}, "key k holds what its URL never gave"},
+		"failing":                  {[]change{failing}, "key k reports Timeout"},
+		"not asked for":            {[]change{wrote("k", url, "good"), never}, "key k is there and not asked for any more"},
+		"not asked for and theirs": {[]change{wrote("k", url, "good"), holds("k", "theirs"), never}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := strings.Join(checker(t).Right(promise.Heals, object(c.is...)), "\n")
+			if c.want == "" && got != "" || !strings.HasSuffix(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
 }

@@ -7,4 +7,9 @@
 //	S4 a key that was never ours is never overwritten
 //	S5 the last good value stays on failure, and no error body is stored
 //	W1 nothing is written that changes nothing
+//
+// and what there is in the end against
+//
+//	L4 a key comes right within the audit interval once its cause is gone
+//	T1 no object, namespace or host stops or starves another
 package promise

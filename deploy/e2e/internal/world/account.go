@@ -58,9 +58,10 @@ type Account struct {
 	Config *rest.Config
 	Client kubernetes.Interface
 
-	cluster         *Cluster
-	namespace, name string
-	probe           authorizationv1.ResourceAttributes
+	cluster *Cluster
+	// namespace that the rights are for, home that of the account.
+	namespace, home, name string
+	probe                 authorizationv1.ResourceAttributes
 }
 
 // Account creates a service account, and returns when it has its rights.
@@ -69,13 +70,21 @@ func (c *Cluster) Account(ctx context.Context, namespace, name string, rules ...
 	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
 	_, err := c.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	_, err = c.Client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	return c.ExistingAccount(ctx, namespace, name).In(ctx, namespace, rules...)
+}
 
-	a := c.ExistingAccount(ctx, namespace, name)
-	a.probe = authorizationv1.ResourceAttributes{Namespace: namespace, Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0]}
-	a.Grant(ctx)
-	return a
+// In gives the account rights in a namespace, and returns when they are in
+// force. Grant and Revoke of what is returned are about that namespace.
+func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) *Account {
+	GinkgoHelper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: a.name}, Rules: rules}
+	_, err := a.cluster.Client.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	there := *a
+	there.namespace = namespace
+	there.probe = authorizationv1.ResourceAttributes{Namespace: namespace, Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0]}
+	there.Grant(ctx)
+	return &there
 }
 
 // ExistingAccount returns a service account that exists, whatever its rights.
@@ -84,7 +93,7 @@ func (c *Cluster) ExistingAccount(ctx context.Context, namespace, name string) *
 	token, err := c.Client.CoreV1().ServiceAccounts(namespace).
 		CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	a := &Account{cluster: c, namespace: namespace, name: name}
+	a := &Account{cluster: c, namespace: namespace, home: namespace, name: name}
 	a.Config = rest.AnonymousClientConfig(c.Config)
 	a.Config.BearerToken = token.Status.Token
 	a.Client, err = kubernetes.NewForConfig(a.Config)
@@ -118,7 +127,7 @@ func (a *Account) Grant(ctx context.Context) {
 	_, err := a.cluster.Client.RbacV1().RoleBindings(a.namespace).Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: a.name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: a.name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: a.name, Namespace: a.namespace}},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: a.name, Namespace: a.home}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(ctx, func() bool { return a.may(ctx) }).WithPolling(eventPolling).Should(BeTrue(), "rights of %s", a.name)

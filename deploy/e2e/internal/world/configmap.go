@@ -120,7 +120,17 @@ func (c *ConfigMap) Patch(ctx context.Context, patch map[string]any) {
 	c.world.wrote(ctx, patched)
 }
 
-// wrote tells the history of a write, and waits until it shows there: what a
+// Replace puts another object in place of the ConfigMap, whatever version it
+// has.
+func (c *ConfigMap) Replace(ctx context.Context, object *corev1.ConfigMap) {
+	GinkgoHelper()
+	replaced, err := c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).
+		Update(ctx, object, metav1.UpdateOptions{FieldManager: manager})
+	Expect(err).NotTo(HaveOccurred())
+	c.world.wrote(ctx, replaced)
+}
+
+// wrote notes a write in the history, and waits until it shows there: what a
 // spec looks for next comes after it.
 func (w *World) wrote(ctx context.Context, object *corev1.ConfigMap) {
 	GinkgoHelper()

@@ -30,10 +30,16 @@ func (w *World) check(ctx SpecContext) {
 		w.EventuallyQuiet(ctx)
 	}
 	w.stopAll(ctx)
-	Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())
-	checker := promise.Checker{Grammar: w.grammar(), Served: w.served}
-	Expect(checker.Check(w.History.Lives())).To(BeEmpty(), "broken promises")
-	w.checkWords(ctx)
+	for _, home := range append([]*World{w}, w.Tenants...) {
+		Eventually(ctx, func() error { return home.History.CaughtUp(ctx) }).Should(Succeed())
+		Expect(w.Checker().Check(home.History.Lives())).To(BeEmpty(), "broken promises")
+		home.checkWords(ctx)
+	}
+}
+
+// Checker of the promises in this world.
+func (w *World) Checker() promise.Checker {
+	return promise.Checker{Grammar: w.grammar(), Served: w.served}
 }
 
 // Unfinished tells that the spec ends with work under way, which cannot be

@@ -47,13 +47,20 @@ const (
 // unless they say so, and the suite ends some time, whatever hangs.
 func Run(t *testing.T, suite string) {
 	t.Helper()
+	RunWithin(t, suite, suiteTimeout)
+}
+
+// RunWithin is Run with a limit of its own for the suite.
+func RunWithin(t *testing.T, suite string, limit time.Duration) {
+	t.Helper()
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(polling)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	config, reporter := GinkgoConfiguration()
-	config.Timeout = suiteTimeout
+	config.Timeout = limit
 	config.PollProgressAfter = hangs
+	ReportAfterSuite("time of each spec", func(r Report) { Expect(noteTimes(os.Getenv(timesFile), r)).To(Succeed()) })
 	RunSpecs(t, suite, config, reporter)
 }
 

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -44,7 +45,7 @@ func (w *World) flags(ctx context.Context, name string) []string {
 	}
 	switch name {
 	case Watcher:
-		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+w.Namespace, "--min-refresh=1s")
+		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+strings.Join(w.namespaces(), ","), "--min-refresh=1s")
 		if w.options.AckWait > 0 {
 			flags = append(flags, "--manage-streams=off")
 		}

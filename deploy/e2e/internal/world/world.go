@@ -35,6 +35,8 @@ type Options struct {
 	// how the spec's own connection to it is made.
 	Broker  string
 	Connect []nats.Option
+	// Tenants is how many further namespaces the services work on.
+	Tenants int
 	// Without are services that are not started.
 	Without []string
 }
@@ -45,8 +47,12 @@ type World struct {
 	*Environment
 	// Cluster of the services.
 	Cluster *Cluster
-	// Namespace of the spec, the only one that the services know.
+	// Namespace of the spec, the only one that the services know beside those of
+	// the tenants.
 	Namespace string
+	// Tenants are the same world seen from further namespaces, each with a web
+	// server and a history of its own.
+	Tenants []*World
 	// Origin is the web server to fetch from.
 	Origin *origin.Server
 	// NATS is the broker, unless the spec has one of its own.
@@ -77,17 +83,15 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 	if o.Cluster != nil {
 		w.Cluster = o.Cluster
 	}
-	w.Namespace = w.Cluster.Namespace(ctx)
-	w.Origin = origin.Start()
-	w.Trust(w.Origin)
-	DeferCleanup(w.Origin.Close)
-
-	var err error
-	w.History, err = history.Follow(ctx, w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(w.History.Stop)
-
+	w.inhabit(ctx)
 	w.connect()
+	for range o.Tenants {
+		tenant := *w
+		tenant.origins = nil
+		tenant.inhabit(ctx)
+		w.Trust(tenant.Origin)
+		w.Tenants = append(w.Tenants, &tenant)
+	}
 	if o.AckWait > 0 {
 		w.setAckWait(ctx)
 	}
@@ -99,13 +103,36 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 			w.services[name] = w.Launch(ctx, name)
 		}
 	}
-	if !slices.Contains(o.Without, Watcher) { // who makes the streams that the others wait for
+	if !slices.Contains(o.Without, Watcher) { // it makes the streams that the others wait for
 		for _, s := range w.all {
 			s.EventuallyReady(ctx)
 		}
 	}
 	DeferCleanup(w.check)
 	return w
+}
+
+// inhabit gives the world a namespace, its history and a web server.
+func (w *World) inhabit(ctx context.Context) {
+	GinkgoHelper()
+	w.Namespace = w.Cluster.Namespace(ctx)
+	w.Origin = origin.Start()
+	w.Trust(w.Origin)
+	DeferCleanup(w.Origin.Close)
+
+	var err error
+	w.History, err = history.Follow(ctx, w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(w.History.Stop)
+}
+
+// namespaces that the services work on.
+func (w *World) namespaces() []string {
+	all := []string{w.Namespace}
+	for _, tenant := range w.Tenants {
+		all = append(all, tenant.Namespace)
+	}
+	return all
 }
 
 // connect runs the broker, unless there is one, and connects to it.

@@ -1,0 +1,71 @@
+package promise
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// Promises about what there must be in the end, which Right is asked for.
+const (
+	// Heals: a key comes right within the audit interval once its cause is gone.
+	Heals = "L4"
+	// Apart: no object, namespace or host stops or starves another.
+	Apart = "T1"
+)
+
+// Right returns a sentence for each key of an object that does not hold what
+// the annotation asks for, and for each of ours that is not asked for any more.
+// The promise that it breaks is the caller's to name. A suspended object and an
+// annotation that cannot be read ask for nothing.
+func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
+	request, err := c.Grammar.Parse(object.Annotations)
+	if err != nil || request.Suspended {
+		return nil
+	}
+	var wrong []string
+	held, entries := values(object), statusOf(object)
+	keys := union(entries, nil)
+	for _, pair := range request.Pairs {
+		keys[pair.Key] = struct{}{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		url, asked := request.URL(key)
+		if what := c.wrong(url, asked, held[key], entries[key]); what != "" {
+			wrong = append(wrong, fmt.Sprintf("%s: ConfigMap %s/%s: key %s %s", promise, object.Namespace, object.Name, key, what))
+		}
+	}
+	return wrong
+}
+
+// wrong is what is the matter with a key; empty: nothing.
+func (c Checker) wrong(url string, asked bool, held *value, entry status.Entry) string {
+	switch {
+	case !asked && held != nil && entry.Written() && entry.SHA256 == digestOf(held.body):
+		return "is there and not asked for any more"
+	case !asked:
+		return ""
+	case entry.Failing():
+		return "reports " + entry.Error
+	case held == nil:
+		return "is not there"
+	case entry.URL != url:
+		return "holds what another URL gave"
+	case entry.SHA256 != digestOf(held.body):
+		return "has another digest than its status"
+	case !c.Served(url, []byte(held.body)):
+		return "holds what its URL never gave"
+	}
+	return ""
+}
+
+func digestOf(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(sum[:])
+}

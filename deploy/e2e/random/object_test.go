@@ -1,0 +1,118 @@
+package random_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// maxRepairs is how often a round makes the watcher repair one object: further
+// repairs have to wait for long.
+const maxRepairs = 2
+
+// Annotations beside those that package annotation names.
+const (
+	refreshKey = "x-kv8s.io/curl-refresh"
+	nowKey     = "x-kv8s.io/curl-now"
+	suspendKey = "x-kv8s.io/curl-suspend"
+)
+
+// object is a ConfigMap with what it asks for.
+type object struct {
+	*world.ConfigMap
+	round *round
+	// pages that are asked for, by key, and spare ones for edits.
+	pages   map[string]*origin.Page
+	repairs int
+}
+
+// newObject creates a ConfigMap with one or two keys, some with a refresh. The
+// traits come last.
+func (r *round) newObject(ctx context.Context, traits ...world.Trait) *object {
+	GinkgoHelper()
+	o := r.unborn()
+	all := []world.Trait{world.Asking(o.pairs())}
+	if r.rng.IntN(2) == 0 {
+		all = append(all, world.Annotated(refreshKey, "1s"))
+	}
+	o.ConfigMap = r.Create(ctx, r.name(), append(all, traits...)...)
+	return o
+}
+
+// unborn returns an object that Create was not called for.
+func (r *round) unborn() *object {
+	o := &object{round: r, pages: map[string]*origin.Page{}}
+	for i := range 1 + r.rng.IntN(2) {
+		o.pages[fmt.Sprintf("key%d", i)] = r.page()
+	}
+	return o
+}
+
+// page returns a new page with a text of its own, and an ETag by chance.
+func (r *round) page() *origin.Page {
+	r.named++
+	path := fmt.Sprintf("/%d/%d", r.seed, r.named)
+	page := r.Origin.Page(path).Says("body of " + path)
+	if r.rng.IntN(2) == 0 {
+		page.Tagged()
+	}
+	return page
+}
+
+// pairs is the annotation.
+func (o *object) pairs() string {
+	var all []string
+	for _, key := range o.keys() {
+		all = append(all, key+"="+o.pages[key].URL())
+	}
+	return strings.Join(all, " ")
+}
+
+func (o *object) keys() []string { return slices.Sorted(maps.Keys(o.pages)) }
+
+// key is one of the keys by chance.
+func (o *object) key() string {
+	keys := o.keys()
+	return keys[o.round.rng.IntN(len(keys))]
+}
+
+// ask writes what the object asks for by now.
+func (o *object) ask(ctx context.Context) { o.Ask(ctx, o.pairs()) }
+
+// mayRepair counts a repair, and reports whether there may be one more.
+func (o *object) mayRepair() bool {
+	o.repairs++
+	return o.repairs <= maxRepairs
+}
+
+// replace puts another content in place of the object, as kubectl replace does.
+func (o *object) replace(ctx context.Context, change func(*corev1.ConfigMap)) {
+	GinkgoHelper()
+	now := o.Get(ctx)
+	next := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: o.Name, Annotations: maps.Clone(now.Annotations)},
+		Data:       maps.Clone(now.Data), BinaryData: now.BinaryData,
+	}
+	change(next)
+	o.Replace(ctx, next)
+}
+
+// version is one of those that the object has had, by chance.
+func (o *object) version() *corev1.ConfigMap {
+	latest := o.round.History.Latest(o.Name)
+	for _, life := range o.round.History.Lives() {
+		if latest != nil && life.UID == latest.UID {
+			return life.Versions[o.round.rng.IntN(len(life.Versions))].Object
+		}
+	}
+	return latest
+}

@@ -1,0 +1,168 @@
+package random_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/promise"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+const (
+	// minSteps and maxSteps are how much happens in a round.
+	minSteps, maxSteps = 4, 12
+	// maxPause is the longest time between two steps.
+	maxPause = 150 * time.Millisecond
+	// healLimit is how long a key may take to come right when all causes are
+	// gone: some audits, on a machine that is busy with other tests.
+	healLimit = 30 * time.Second
+	// apartLimit is how long a key of another tenant may take meanwhile.
+	apartLimit = 20 * time.Second
+	// ordinaryObjects is how many ConfigMaps a round begins with.
+	ordinaryObjects = 3
+)
+
+// round is one history of steps. All its ConfigMaps are its own.
+type round struct {
+	*system
+	seed    uint64
+	rng     *rand.Rand
+	objects []*object
+	named   int
+	// lifts end what stands in the way.
+	lifts []func(context.Context)
+	done  []string
+}
+
+// round does what chance decides, and returns the promises that were broken.
+func (s *system) round(ctx context.Context, seed uint64) []string {
+	GinkgoHelper()
+	began := time.Now()
+	r := &round{system: s, seed: seed, rng: chance(seed)}
+	for range ordinaryObjects {
+		r.objects = append(r.objects, r.newObject(ctx))
+	}
+	steps := r.choose()
+	for _, step := range steps {
+		if step.prepare != nil {
+			step.prepare(ctx, r)
+		}
+	}
+	for _, step := range steps {
+		r.pause(ctx)
+		r.done = append(r.done, step.name)
+		step.do(ctx, r)
+	}
+	broken := r.apart(ctx)
+	for _, lift := range r.lifts {
+		lift(ctx)
+	}
+	broken = append(broken, r.heals(ctx)...)
+	r.clear(ctx)
+	GinkgoWriter.Printf("SEED=%d %.1fs %s\n", seed, time.Since(began).Seconds(), strings.Join(r.done, ", "))
+	for i := range broken {
+		broken[i] += fmt.Sprintf(" (SEED=%d ROUNDS=1; %s)", seed, strings.Join(r.done, ", "))
+		GinkgoWriter.Println(broken[i])
+	}
+	return broken
+}
+
+func (r *round) choose() []step {
+	var chosen []step
+	all := steps()
+	for range minSteps + r.rng.IntN(maxSteps-minSteps+1) {
+		one := all[r.rng.IntN(len(all))]
+		if !one.once || !contains(chosen, one.name) {
+			chosen = append(chosen, one)
+		}
+	}
+	return chosen
+}
+
+func contains(steps []step, name string) bool {
+	for _, s := range steps {
+		if s.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// pause is part of what chance decides.
+func (r *round) pause(ctx context.Context) {
+	timer := time.NewTimer(time.Duration(r.rng.Int64N(int64(maxPause))))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// apart creates a ConfigMap of another tenant while all obstacles stand.
+func (r *round) apart(ctx context.Context) []string {
+	GinkgoHelper()
+	tenant := r.Tenants[0]
+	page := tenant.Origin.Page(fmt.Sprintf("/%d", r.seed)).Says("ordinary")
+	cm := tenant.Create(ctx, r.name(), world.Asking("mydata="+page.URL()))
+	defer cm.Delete(ctx)
+	return await(ctx, apartLimit, func() []string {
+		return r.Checker().Right(promise.Apart, tenant.History.Latest(cm.Name))
+	})
+}
+
+// heals waits until all is right, and returns what is not.
+func (r *round) heals(ctx context.Context) []string {
+	return await(ctx, healLimit, func() []string {
+		var wrong []string
+		for _, o := range r.objects {
+			if object := r.History.Latest(o.Name); object != nil {
+				wrong = append(wrong, r.Checker().Right(promise.Heals, object)...)
+			}
+		}
+		return wrong
+	})
+}
+
+// await waits until nothing is wrong, and returns what is wrong at the end.
+func await(ctx context.Context, limit time.Duration, look func() []string) []string {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		wrong := look()
+		if len(wrong) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return wrong
+		case <-ticker.C:
+		}
+	}
+}
+
+// clear removes what the round has made.
+func (r *round) clear(ctx context.Context) {
+	GinkgoHelper()
+	for _, o := range r.objects {
+		o.Delete(ctx)
+	}
+	for _, home := range []*world.World{r.World, r.Tenants[0]} {
+		list, err := r.Cluster.Client.CoreV1().ConfigMaps(home.Namespace).List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list.Items).To(BeEmpty(), "ConfigMaps that the round did not make")
+	}
+}
+
+func (r *round) name() string {
+	r.named++
+	return fmt.Sprintf("r%d-%d", r.seed, r.named)
+}

@@ -1,0 +1,68 @@
+// Package random edits, breaks and mends at random, and holds the system to its
+// promises after each round. SEED chooses what happens and ROUNDS how often; a
+// round that fails prints the SEED that begins with it.
+package random_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+const (
+	// usualRounds are those of `make test`.
+	usualRounds = 50
+	// startLimit and roundLimit bound the suite. A round takes some two seconds
+	// on a quiet machine.
+	startLimit = 5 * time.Minute
+	roundLimit = 30 * time.Second
+)
+
+func TestRandom(t *testing.T) {
+	world.RunWithin(t, "Random", startLimit+time.Duration(number("ROUNDS", usualRounds))*roundLimit)
+}
+
+var env *world.Environment
+
+var _ = BeforeSuite(func() { env = world.Open() })
+
+// number is that of a variable of the environment, or a default.
+func number(variable string, usual uint64) uint64 {
+	text := os.Getenv(variable)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		panic(variable + " is not a number: " + text)
+	}
+	return n
+}
+
+// chance returns the source of all that is random in a round.
+func chance(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+var _ = Describe("Whatever happens in an order that chance decides", func() {
+	It("each annotated key comes right once its cause is gone, and another tenant's at once", func(ctx SpecContext) {
+		seed := number("SEED", uint64(rand.Uint32()))
+		rounds := number("ROUNDS", usualRounds)
+		GinkgoWriter.Printf("SEED=%d ROUNDS=%d\n", seed, rounds)
+		AddReportEntry("random", ReportEntryVisibilityFailureOrVerbose, "SEED="+strconv.FormatUint(seed, 10))
+		s := begin(ctx)
+		var broken []string
+		for n := range rounds {
+			broken = append(broken, s.round(ctx, seed+n)...)
+			if len(broken) > maxBroken {
+				break
+			}
+		}
+		Expect(broken).To(BeEmpty(), "broken promises")
+	})
+})
