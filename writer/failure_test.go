@@ -109,7 +109,7 @@ var _ = Describe("A failed fetch", func() {
 		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
 		r.GetFailure().Host = "2001:db8::1"
 		w.apply(r)
-		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: the address in the URL may not be visited; key mydata has no value yet"))
+		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: (address) may not be visited; key mydata has no value yet"))
 		Expect(w.log).NotTo(gbytesSay("2001:db8"))
 	})
 

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -50,10 +52,10 @@ var _ = Describe("failures", func() {
 		Expect(w.run(ctx, "failures", "--reason=Timeout", "--host=c.example.com").err).To(Equal("No failures found.\n"))
 	})
 
-	It("of a host that is an address are found by it, which the server does not know", func(ctx SpecContext) {
+	It("of a host that is an address are found by it, whose subject does not hold it", func(ctx SpecContext) {
 		for i, url := range []string{"http://192.0.2.7:8080/a", "http://192.0.2.8/b", "http://[2001:db8::7]/c"} {
 			want, _ := w.want(ctx, cm(10+i), url)
-			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, pipeline.HiddenHost)
+			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, pipeline.HostOf(url))
 		}
 		Expect(names(ctx, "--host=192.0.2.7")).To(Equal([]string{"failure/4"}))
 		Expect(names(ctx, "--host=2001:DB8:0::7")).To(Equal([]string{"failure/6"}))
@@ -63,6 +65,27 @@ var _ = Describe("failures", func() {
 		Expect(w.ok(ctx, "replay", "--host=192.0.2.8")).To(Equal("Replayed 1 failure.\n"))
 		Expect(w.ok(ctx, "failures", "purge", "--host=192.0.2.7", "--yes")).To(Equal("Removed 1 failure.\n"))
 		Expect(names(ctx)).To(Equal([]string{"failure/6", "failure/5", "failure/3", "failure/2", "failure/1"}))
+	})
+
+	It("of an address that a fetcher has met are listed and found by one rule", func(ctx SpecContext) {
+		site := newOrigin()
+		w.fetch()
+		w.want(ctx, cm(10), strings.Replace(site.URL, "localhost", "127.0.0.1", 1)+"/page")
+		Eventually(func() []string { return names(ctx, "--host=127.0.0.1") }).Should(HaveLen(1))
+		Expect(names(ctx, "--host=(address)")).To(HaveLen(1))
+		Expect(w.ok(ctx, "failures", "--name=cm-010")).To(MatchRegexp(`BadStatus.* \(address\) `))
+		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())
+		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "failures", "--host", "").out).To(ContainSubstring("(address)\n"))
+		Expect(w.ok(ctx, "failures", "purge", "--host=127.0.0.1", "--yes")).To(Equal("Removed 1 failure.\n"))
+	})
+
+	It("that an older version kept by their address are found by it, too", func(ctx SpecContext) {
+		want, _ := w.want(ctx, cm(10), "http://192.0.2.7:8080/a")
+		letter, err := proto.Marshal(&v1.DeadLetter{Want: want})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = w.js.Publish(ctx, "curl.failure.Timeout.192%2E0%2E2%2E7.default.cm-010.my%2Edata", letter)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(names(ctx, "--host=192.0.2.7")).To(Equal([]string{"failure/4"}))
 	})
 
 	It("are counted by reason and host", func(ctx SpecContext) {

@@ -163,6 +163,12 @@ var _ = Describe("The pipeline", func() {
 		Expect(seen).To(ContainElements("wanted", "scheduled", "failing", "failed", "forgotten"))
 	})
 
+	It("refuses to watch for what does not exist, and names what does", func(ctx SpecContext) {
+		r := w.run(ctx, "watch", "--only", "wanted,fetchd")
+		Expect(r.code).To(Equal(2))
+		Expect(r.err).To(ContainSubstring(`--only: "fetchd" is not one of wanted, forgotten, scheduled, due, fetched, recovered, failing, removed, failed`))
+	})
+
 	It("is set up, compared and examined", func(ctx SpecContext) {
 		Expect(w.ok(ctx, "setup")).To(ContainSubstring("as they must be."))
 		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())

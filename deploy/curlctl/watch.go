@@ -28,8 +28,42 @@ type passing struct {
 	Detail    string    `json:"detail,omitempty"`
 	Host      string    `json:"host,omitempty"`
 
+	url string
+}
+
+// passed is a kind of what passes and its colour.
+type passed struct {
+	what   string
 	colour printer.Colour
-	url    string
+}
+
+// passedKinds are the kinds of what passes, which --only selects from.
+func passedKinds() []passed {
+	return []passed{
+		{"wanted", printer.Cyan}, {"forgotten", printer.Yellow}, {"scheduled", printer.Grey}, {"due", printer.Grey},
+		{"fetched", printer.Green}, {"recovered", printer.Green}, {"failing", printer.Red}, {"removed", printer.Yellow},
+		{"failed", printer.Red}, {unreadableResult, printer.Red},
+	}
+}
+
+// unreadableResult is the kind of a result that cannot be read.
+const unreadableResult = "unreadable"
+
+func passedNames() []string {
+	var names []string
+	for _, k := range passedKinds() {
+		names = append(names, k.what)
+	}
+	return names
+}
+
+func (p passing) colour() printer.Colour {
+	for _, k := range passedKinds() {
+		if k.what == p.What {
+			return k.colour
+		}
+	}
+	return 0
 }
 
 func watchCommand(o *options) *cobra.Command {
@@ -42,16 +76,26 @@ func watchCommand(o *options) *cobra.Command {
 			"missing after a lost connection, and timers that fire are not seen, only what they\n" +
 			"lead to; `curlctl failures` and `curlctl timers` show what is kept.",
 		Args: noArgs,
-		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
+	}
+	cmd.RunE = func(c *cobra.Command, args []string) error {
+		for _, w := range what {
+			if !slices.Contains(passedNames(), w) {
+				return usagef("--only: %q is not one of %s", w, strings.Join(passedNames(), ", "))
+			}
+		}
+		return o.run(func(ctx context.Context, s *session, _ []string) error {
 			return s.watch(ctx, func(p passing) bool {
 				return (o.namespace == "" || p.Namespace == o.namespace) && (name == "" || p.ConfigMap == name) &&
-					(host == "" || p.Host == strings.ToLower(host) || failure.Host(p.url) == strings.ToLower(host)) && (len(what) == 0 || slices.Contains(what, p.What))
+					(host == "" || pipeline.HostIs(p.url, host)) && (len(what) == 0 || slices.Contains(what, p.What))
 			})
-		}),
+		})(c, args)
 	}
 	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
 	cmd.Flags().StringVar(&host, "host", "", "only this host")
-	cmd.Flags().StringSliceVar(&what, "only", nil, "only these: wanted, forgotten, scheduled, due, fetched, recovered, failing, removed, failed")
+	cmd.Flags().StringSliceVar(&what, "only", nil, "only these: "+strings.Join(passedNames(), ", "))
+	complete(cmd, "only", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return passedNames(), silently
+	})
 	complete(cmd, "name", o.completeNames)
 	return cmd
 }
@@ -101,21 +145,20 @@ func (s *session) printPassing(p passing) error {
 		}
 		return err
 	}
-	s.out.Linef("%s  %s%s  %s  %s", p.At.Format(time.TimeOnly), s.out.Paint(p.colour, p.What),
-		strings.Repeat(" ", max(0, 9-len(p.What))), printer.Printable(p.Namespace+"/"+p.ConfigMap+"/"+p.Key), printer.Printable(p.Detail))
+	s.out.Linef("%s  %s%s  %s  %s", p.At.Format(time.TimeOnly), s.out.Paint(p.colour(), p.What),
+		strings.Repeat(" ", max(0, 10-len(p.What))), printer.Printable(p.Namespace+"/"+p.ConfigMap+"/"+p.Key), printer.Printable(p.Detail))
 	return nil
 }
 
 // describe reads a message as it passes.
 func describe(m *nats.Msg, now time.Time) (passing, bool) {
 	p := passing{At: now.UTC()}
-	if reason, host, key, err := pipeline.ParseDeadLetter(m.Subject); err == nil {
+	if reason, _, key, err := pipeline.ParseDeadLetter(m.Subject); err == nil {
 		dead := new(v1.DeadLetter)
 		if proto.Unmarshal(m.Data, dead) == nil && dead.GetReplayOf() > 0 {
 			reason += fmt.Sprintf(", replay of %d", dead.GetReplayOf())
 		}
-		p.set("failed", key, reason, host, printer.Red)
-		p.url = dead.GetWant().GetUrl()
+		p.set("failed", key, reason, dead.GetWant().GetUrl())
 		return p, true
 	}
 	kind, key, err := pipeline.ParseSubject(m.Subject)
@@ -126,44 +169,44 @@ func describe(m *nats.Msg, now time.Time) (passing, bool) {
 	case pipeline.KindWant:
 		w, err := pipeline.DecodeWant(key, m.Data)
 		if err == nil && w == nil {
-			p.set("forgotten", key, "", "", printer.Yellow)
+			p.set("forgotten", key, "", "")
 			return p, true
 		}
-		p.set("wanted", key, causeName(w.GetCause())+" "+failure.WithoutQuery(w.GetUrl()), failure.Host(w.GetUrl()), printer.Cyan)
+		p.set("wanted", key, causeName(w.GetCause())+" "+failure.WithoutQuery(w.GetUrl()), w.GetUrl())
 	case pipeline.KindTimer, pipeline.KindDue:
 		due, _ := pipeline.DecodeDue(key, m.Data) // what cannot be read is shown without detail
 		what, detail := "due", causeName(due.GetCause())
 		if kind == pipeline.KindTimer {
 			what, detail = "scheduled", detail+" "+m.Header.Get("Nats-Schedule")
 		}
-		p.set(what, key, detail, failure.Host(due.GetWant().GetUrl()), printer.Grey)
+		p.set(what, key, detail, due.GetWant().GetUrl())
 	default:
 		p.result(key, m.Data)
 	}
 	return p, true
 }
 
-func (p *passing) set(what string, key pipeline.Key, detail, host string, colour printer.Colour) {
-	p.What, p.Namespace, p.ConfigMap, p.Key, p.Detail, p.Host, p.colour = what, key.Namespace, key.Name, key.Key, detail, host, colour
+func (p *passing) set(what string, key pipeline.Key, detail, url string) {
+	p.What, p.Namespace, p.ConfigMap, p.Key, p.Detail, p.Host, p.url = what, key.Namespace, key.Name, key.Key, detail, pipeline.HostOf(url), url
 }
 
 func (p *passing) result(key pipeline.Key, data []byte) {
 	r, err := pipeline.DecodeResult(key, data)
-	host := failure.Host(r.GetWant().GetUrl())
+	url := r.GetWant().GetUrl()
 	switch out := r.GetOutcome().(type) {
 	case *v1.Result_Content:
-		p.set("fetched", key, fmt.Sprintf("%d bytes", len(out.Content.GetBody())), host, printer.Green)
+		p.set("fetched", key, fmt.Sprintf("%d bytes", len(out.Content.GetBody())), url)
 	case *v1.Result_Unmodified:
-		p.set("recovered", key, "unmodified", host, printer.Green)
+		p.set("recovered", key, "unmodified", url)
 	case *v1.Result_Removed:
-		p.set("removed", key, "", host, printer.Yellow)
+		p.set("removed", key, "", url)
 	case *v1.Result_Failure:
 		detail := fmt.Sprintf("%s, attempt %d", pipeline.Reason(out.Failure.GetClass()), out.Failure.GetAttempts())
 		if out.Failure.GetGaveUp() {
 			detail += ", gave up"
 		}
-		p.set("failing", key, detail, host, printer.Red)
+		p.set("failing", key, detail, url)
 	default:
-		p.set("result", key, fmt.Sprint(err), "", printer.Red)
+		p.set(unreadableResult, key, fmt.Sprint(err), "")
 	}
 }

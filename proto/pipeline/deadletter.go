@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"net/netip"
-	"net/url"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -66,7 +64,7 @@ func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
 	if proto.Size(want) > maxDeadLetterPayload {
 		return key, letter
 	}
-	letter.Want, letter.Failure.Host = want, namedHost(want.GetUrl())
+	letter.Want, letter.Failure.Host = want, HostOf(want.GetUrl())
 	if sequence > 0 {
 		letter.Sequence = sequence
 	}
@@ -87,17 +85,4 @@ func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64) {
 		want, sequence = result.GetWant(), result.GetSequence()
 	}
 	return want, sequence
-}
-
-// namedHost returns the host of a URL as it stands in subjects: without port,
-// and HiddenHost for an address.
-func namedHost(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return HiddenHost
-	}
-	return u.Hostname()
 }

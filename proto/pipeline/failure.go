@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -25,8 +23,8 @@ var errInexact = errors.New("the server cannot select by time or address")
 type FailureFilter struct {
 	// Reason is the name of a failure class, as in Events.
 	Reason string
-	// Host of the URL, without port. All that are addresses are HiddenHost to
-	// the server; given one of them, Failures looks into the URLs.
+	// Host of the URL as HostOf returns it, or an address, for which Failures
+	// looks into the URLs.
 	Host string
 	// Namespace, Name and Key of the ConfigMap.
 	Namespace, Name, Key string
@@ -38,9 +36,9 @@ type FailureFilter struct {
 // Subject returns the subject filter for all but the times, which the server
 // applies.
 func (f FailureFilter) Subject() string {
-	host := f.Host[:min(len(f.Host), maxHostBytes)]
+	host := hostName(f.Host)
 	if f.address() {
-		host = HiddenHost
+		host = "" // older entries have the address itself in their subjects
 	}
 	return deadPrefix + strings.Join([]string{
 		anyOr(f.Reason), anyOr(host), anyOr(f.Namespace), anyOr(f.Name), anyOr(f.Key),
@@ -53,23 +51,14 @@ func (f FailureFilter) Exact() bool { return f.Since.IsZero() && f.Until.IsZero(
 
 // address tells whether Host is one.
 func (f FailureFilter) address() bool {
-	_, err := netip.ParseAddr(f.Host)
-	return err == nil
+	_, isAddress := address(f.Host)
+	return isAddress
 }
 
-// elsewhere tells whether the filter asks for an address that a failure is not
-// of.
+// elsewhere reports whether the filter asks for an address that a failure is
+// not of.
 func (f FailureFilter) elsewhere(letter *v1.DeadLetter) bool {
-	wanted, err := netip.ParseAddr(f.Host)
-	if err != nil {
-		return false
-	}
-	u, err := url.Parse(letter.GetWant().GetUrl())
-	if err != nil {
-		return true
-	}
-	have, err := netip.ParseAddr(u.Hostname())
-	return err != nil || have.Unmap() != wanted.Unmap()
+	return f.address() && !HostIs(letter.GetWant().GetUrl(), f.Host)
 }
 
 // anyOr returns the token of a value, or the wildcard when there is none.

@@ -53,20 +53,11 @@ func (k Key) Failure() string { return failurePrefix + k.tokens() }
 // Removed is the subject of pairs taken out of the annotation.
 func (k Key) Removed() string { return removedPrefix + k.tokens() }
 
-// maxHostBytes is the longest name that DNS can carry (RFC 1035 section 2.3.4).
-const maxHostBytes = 253
-
-// HiddenHost stands for the host of a URL where that is an address: those are
-// kept out of logs and subjects.
-const HiddenHost = "(address)"
-
 // DeadLetter is the subject of a failure that is kept, for its reason (an
-// Event reason) and host. A host that is longer than a name can be is cut:
-// it comes from a URL, and the server closes the connection of a client whose
-// subject exceeds 4 KiB.
+// Event reason) and host, which HostOf gives; an address becomes HiddenHost here
+// at the latest.
 func (k Key) DeadLetter(reason, host string) string {
-	host = host[:min(len(host), maxHostBytes)]
-	return deadPrefix + token(reason) + "." + token(host) + "." + k.tokens()
+	return deadPrefix + token(reason) + "." + token(hostName(host)) + "." + k.tokens()
 }
 
 // Kind is what a subject carries.

@@ -20,7 +20,7 @@ func TestSubjects(t *testing.T) {
 		"curl.result.failure." + tokens:                                   k.Failure(),
 		"curl.result.removed." + tokens:                                   k.Removed(),
 		"curl.failure.Timeout.data%2Eexample%2Ecom." + tokens:             k.DeadLetter("Timeout", "data.example.com"),
-		"curl.failure.AddressDenied.fe80::1%25eth0." + tokens:             k.DeadLetter("AddressDenied", "fe80::1%eth0"),
+		"curl.failure.AddressDenied.%28address%29." + tokens:              k.DeadLetter("AddressDenied", "fe80::1%eth0"),
 		"curl.failure.Malformed.%." + tokens:                              k.DeadLetter("Malformed", ""),
 		"curl.failure.Malformed.%.%.%.%":                                  pipeline.Key{}.DeadLetter("Malformed", ""),
 		"curl.want.a.b%2Ec." + strings.Repeat("x", 253):                   pipeline.Key{Namespace: "a", Name: "b.c", Key: strings.Repeat("x", 253)}.Want(),

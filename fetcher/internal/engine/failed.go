@@ -102,7 +102,7 @@ func (e *Engine) publishFailure(ctx context.Context, t *trigger, f failure, now 
 func (e *Engine) describe(t *trigger, f failure, now time.Time, final bool) *v1.Failure {
 	return &v1.Failure{
 		Class:         f.Class,
-		Host:          host(t.want.GetUrl()),
+		Host:          pipeline.HostOf(t.want.GetUrl()),
 		StatusCode:    int32(f.StatusCode),
 		Attempts:      t.attempts + 1,
 		FirstFailedAt: timestamppb.New(t.failingSince(now)),

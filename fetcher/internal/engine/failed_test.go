@@ -59,7 +59,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(told.GetWant().GetStatus()).NotTo(BeEmpty(), "the writer's fast path needs it")
 		Expect(told.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
 		Expect(told.GetFailure().GetStatusCode()).To(BeEquivalentTo(500))
-		Expect(told.GetFailure().GetHost()).To(Equal("127.0.0.1"))
+		Expect(told.GetFailure().GetHost()).To(Equal(pipeline.HiddenHost))
 		Expect(told.GetFailure().GetGaveUp()).To(BeFalse())
 		Eventually(w.pending).Should(BeZero())
 
@@ -109,7 +109,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(string(deadLetter.GetSnippet())).To(ContainSubstring("secret of the server"))
 		reason, host, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
 		Expect(err).NotTo(HaveOccurred())
-		Expect([]any{reason, host, k}).To(Equal([]any{"BadStatus", "127.0.0.1", key}))
+		Expect([]any{reason, host, k}).To(Equal([]any{"BadStatus", pipeline.HiddenHost, key}))
 		Expect(failures()).To(HaveLen(2))
 		Expect(failures()[1].GetGaveUp()).To(BeTrue())
 		t := w.timer()

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"net/netip"
-
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -27,7 +25,7 @@ func (e *Engine) report(t *trigger, ended result) {
 		return
 	}
 	line = tracing.Stamp(line, t.span.SpanContext()).Str("namespace", t.key.Namespace).Str("configmap", t.key.Name).Str("key", t.key.Key).
-		Str("host", shownHost(t.want.GetUrl())).Uint32("attempt", t.attempts+1).
+		Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.attempts+1).
 		Stringer("cause", t.cause).Str("outcome", string(ended.outcome))
 	if ended.wait > 0 {
 		line = line.Dur("next_ms", ended.wait)
@@ -39,16 +37,6 @@ func (e *Engine) report(t *trigger, ended result) {
 		line = line.Int("status", ended.failure.StatusCode)
 	}
 	line.Msg(message(ended.outcome))
-}
-
-// shownHost returns the host of a URL if it has a name; an address is kept out of
-// the log.
-func shownHost(raw string) string {
-	h := host(raw)
-	if _, err := netip.ParseAddr(h); err == nil {
-		return pipeline.HiddenHost
-	}
-	return h
 }
 
 func message(o outcome) string {

@@ -98,7 +98,7 @@ func target(raw string) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{
 		semconv.HTTPRequestMethodGet,
 		semconv.URLScheme(u.Scheme),
-		semconv.ServerAddress(shownHost(raw)),
+		semconv.ServerAddress(pipeline.HostOf(raw)),
 		semconv.URLPath(path[:min(len(path), maxPath)]),
 	}
 	if port, err := strconv.Atoi(u.Port()); err == nil {

@@ -157,15 +157,6 @@ func slim(w *v1.Want) *v1.Want {
 	return w
 }
 
-// host returns the host of a URL without port, in lower case, or nothing.
-func host(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(u.Hostname())
-}
-
 // authority returns host and port of a URL: what stands for one server.
 func authority(raw string) string {
 	u, err := url.Parse(raw)

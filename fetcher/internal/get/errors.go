@@ -6,6 +6,7 @@ import (
 	"time"
 
 	curlmethatv1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // MaxSnippet is the largest size in bytes of Error.Snippet.
@@ -34,7 +35,9 @@ type Error struct {
 // Error says what failed.
 func (e *Error) Error() string {
 	host := e.Host
-	if _, err := netip.ParseAddr(host); err == nil || host == "" {
+	if _, err := netip.ParseAddr(host); err == nil {
+		host = pipeline.HiddenHost
+	} else if host == "" {
 		host = "the host of the URL"
 	}
 	return fmt.Sprintf("GET from %s %s", host, e.phrase)

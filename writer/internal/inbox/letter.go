@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"fmt"
-	"net/url"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
@@ -28,9 +27,7 @@ func letter(m jetstream.Msg, item judge.Item, why error) *v1.DeadLetter {
 	}
 	if want := item.Result.GetWant(); want != nil && proto.Size(want) <= maxLetter {
 		d.Want = want
-		if u, err := url.Parse(want.GetUrl()); err == nil {
-			d.Failure.Host = u.Hostname()
-		}
+		d.Failure.Host = pipeline.HostOf(want.GetUrl())
 	}
 	return d
 }

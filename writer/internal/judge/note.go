@@ -1,10 +1,7 @@
 package judge
 
 import (
-	"net/netip"
-	"net/url"
 	"strconv"
-	"strings"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -145,16 +142,11 @@ func Denial(i Item) Event {
 // which the status could not tell of.
 func Restoration(i Item) Event { return recovered(i) }
 
-// Host returns how to speak of the host of a URL: by its name, but never by
-// its address.
+// Host returns the name of the host of a URL as pipeline.HostOf does, for a
+// sentence.
 func Host(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil || u.Hostname() == "" {
-		return "the host in the URL"
+	if host := pipeline.HostOf(raw); host != "" {
+		return host
 	}
-	name, _, _ := strings.Cut(u.Hostname(), "%")
-	if _, err := netip.ParseAddr(name); err == nil {
-		return "the address in the URL"
-	}
-	return u.Hostname()
+	return "the host in the URL"
 }

@@ -139,12 +139,3 @@ func when(t *timestamppb.Timestamp) *time.Time {
 	at := t.AsTime()
 	return &at
 }
-
-// Host returns the host of a URL without port, in lower case.
-func Host(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	return strings.ToLower(u.Hostname())
-}
