@@ -32,7 +32,7 @@ func run(words string) error {
 		problems, err = docs.Check(tree, files)
 	} else {
 		var list []byte
-		if list, err = os.ReadFile(words); err == nil { //nolint:gosec // the list that the person names
+		if list, err = os.ReadFile(words); err == nil {
 			problems, err = docs.Words(tree, files, list)
 		}
 	}

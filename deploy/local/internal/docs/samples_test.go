@@ -1,0 +1,84 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+const samples = "../../../samples"
+
+var _ = Describe("The samples", func() {
+	var files []string
+	BeforeEach(func() {
+		var err error
+		files, err = filepath.Glob(filepath.Join(samples, "*.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(files)).To(BeNumerically(">", 5))
+	})
+
+	It("are each accepted by the API server, with no field that it does not know", func(ctx SpecContext) {
+		path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		Expect(path).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
+		config, err := clientcmd.BuildConfigFromFlags("", path)
+		Expect(err).NotTo(HaveOccurred())
+		client, err := kubernetes.NewForConfig(config)
+		Expect(err).NotTo(HaveOccurred())
+		for _, file := range files {
+			err := client.CoreV1().RESTClient().Post().Namespace("default").Resource("configmaps").
+				Param("dryRun", "All").Param("fieldValidation", "Strict").
+				SetHeader("Content-Type", "application/yaml").Body(text(file)).Do(ctx).Error()
+			Expect(err).NotTo(HaveOccurred(), file)
+		}
+	})
+
+	It("ask for what their names say, and each annotation has one", func() {
+		grammar, err := annotation.New(annotation.Defaults())
+		Expect(err).NotTo(HaveOccurred())
+		used := map[string]bool{}
+		for _, file := range files {
+			var object corev1.ConfigMap
+			Expect(yaml.UnmarshalStrict(text(file), &object)).To(Succeed(), file)
+			for name := range object.Annotations {
+				used[name] = true
+			}
+			request, err := grammar.Parse(object.Annotations)
+			if strings.Contains(file, "invalid") {
+				Expect(err).To(MatchError(ContainSubstring("does not match expected format key=url")), file)
+				continue
+			}
+			Expect(err).NotTo(HaveOccurred(), file)
+			Expect(request.Pairs).NotTo(BeEmpty(), file)
+		}
+		Expect(used).To(And(
+			HaveKey(annotation.DefaultKey), HaveKey(annotation.LegacyKey),
+			HaveKey("x-kv8s.io/"+annotation.RefreshName), HaveKey("x-kv8s.io/"+annotation.NowName),
+			HaveKey("x-kv8s.io/"+annotation.SuspendName), HaveKey("x-kv8s.io/"+annotation.SHA256Name),
+		))
+	})
+
+	It("each begin with a comment, and are listed in the README", func() {
+		readme := string(text(filepath.Join(samples, "README.md")))
+		for _, file := range files {
+			Expect(string(text(file))).To(HavePrefix("# "), file)
+			Expect(readme).To(ContainSubstring("(" + filepath.Base(file) + ")"))
+		}
+	})
+})
+
+// text returns the content of a file.
+func text(file string) []byte {
+	GinkgoHelper()
+	content, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	return content
+}
