@@ -16,6 +16,9 @@ var (
 	// filePath is code such as `writer/run.go`. It counts when its first folder
 	// exists: others are paths somewhere else. What has no folder may be anything.
 	filePath = regexp.MustCompile(`^([\w.-]+)(?:/[\w.-]+)+/?$`)
+	// record is a decision record. It speaks of what was, so only its links must
+	// lead somewhere.
+	record = regexp.MustCompile(`(?:^|/)decisions/\d{4}-[^/]+\.md$`)
 	// packageAndSymbol is code such as `pipeline.Key.Want` or `apply.New()`.
 	packageAndSymbol = regexp.MustCompile(`^([a-z]\w*)\.([A-Z]\w*(?:\.\w+)?)(?:\(\))?$`)
 )
@@ -48,7 +51,9 @@ func Check(tree fs.FS, files []string) ([]Problem, error) {
 			c.link(name, l)
 		}
 		for _, code := range p.codes {
-			c.code(name, code)
+			if !record.MatchString(name) {
+				c.code(name, code)
+			}
 		}
 	}
 	slices.SortFunc(c.problems, func(a, b Problem) int {

@@ -50,6 +50,13 @@ var _ = Describe("The check of pages", func() {
 		Entry("a file that is made at run time", "`writer/made/kubeconfig`"),
 	)
 
+	It("lets a decision record name what is no more, and holds its links", func() {
+		t, names := tree(map[string]string{"x/a.go": "package x\n", "x/decisions/0001-a.md": "`x/old.go`\n\n[b](b.md)"})
+		problems, err := docs.Check(t, names)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(texts(problems)).To(ConsistOf("x/decisions/0001-a.md:3: link leads to x/decisions/b.md, which does not exist"))
+	})
+
 	DescribeTable("names what does not exist, and where it is claimed",
 		func(page, problem string) { Expect(check(page)).To(ConsistOf(problem)) },
 		Entry("a file", "a\n\nb [top](../REDME.md)", "writer/README.md:3: link leads to REDME.md, which does not exist"),

@@ -1,0 +1,83 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var (
+	// eventRow is an Event as `kubectl describe` shows it.
+	eventRow = regexp.MustCompile(`(?m)^(?:Warning|Normal)  (\w+)  \S+  x-kv8s\.io/curl-me-that  (.+)$`)
+	// variable parts of a sentence: those of the page, and verbs of fmt.
+	variable = regexp.MustCompile(`example\.com|\bpage\b|\b404\b|'not correct'|; |%[a-z]`)
+)
+
+var _ = Describe("The page about empty keys", func() {
+	It("quotes Events in the words of the code", func() {
+		rows := eventRow.FindAllStringSubmatch(string(text("../../../why-empty.md")), -1)
+		Expect(len(rows)).To(BeNumerically(">=", 10))
+		known := map[string]bool{}
+		for _, root := range []string{"watcher", "writer", "proto/annotation"} {
+			for _, literal := range literals(filepath.Join("../../../..", root)) {
+				for _, part := range parts(literal) {
+					known[part] = true
+				}
+			}
+		}
+		for _, row := range rows {
+			Expect(pipeline.ClassOf(row[1])).NotTo(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED), row[1])
+			for _, part := range parts(row[2]) {
+				Expect(known).To(HaveKey(part), row[2])
+			}
+		}
+	})
+})
+
+// parts returns what stays the same of a sentence.
+func parts(sentence string) []string {
+	var fixed []string
+	for _, part := range variable.Split(sentence, -1) {
+		if part = strings.Trim(part, " ';"); part != "" {
+			fixed = append(fixed, part)
+		}
+	}
+	return fixed
+}
+
+// literals returns the strings in the Go files below a folder, without specs.
+func literals(root string) []string {
+	GinkgoHelper()
+	var found []string
+	Expect(fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				if value, err := strconv.Unquote(literal.Value); err == nil {
+					found = append(found, value)
+				}
+			}
+			return true
+		})
+		return nil
+	})).To(Succeed())
+	return found
+}
