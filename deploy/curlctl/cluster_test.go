@@ -12,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // cluster is a world on three servers that replicate the streams.
@@ -36,7 +37,7 @@ func clustered(ctx context.Context) *cluster {
 	DeferCleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	Expect(err).NotTo(HaveOccurred())
-	w := &world{server: servers[0], js: js, client: pipeline.NewClient(js), connect: []string{"--nats-url", addresses}}
+	w := &world{server: servers[0], js: js, client: operate.NewClient(js), connect: []string{"--nats-url", addresses}}
 	w.epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
 	Expect(err).NotTo(HaveOccurred())
 	return &cluster{world: w, servers: servers}

@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Bounds of what completion reads: it must not make the shell wait.
@@ -71,7 +72,7 @@ func (o *options) completeFailures(cmd *cobra.Command, args []string, _ string) 
 		return nil, silently
 	}
 	return o.live(cmd, func(ctx context.Context, conn *natsconn.Connection) (ids []string) {
-		for f, err := range conn.Client.Failures(ctx, pipeline.FailureFilter{Namespace: o.namespace}) {
+		for f, err := range conn.Client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: o.namespace}) {
 			if err != nil && pipeline.Unreadable(err) {
 				continue
 			}
@@ -87,7 +88,7 @@ func (o *options) completeFailures(cmd *cobra.Command, args []string, _ string) 
 func (o *options) completeHosts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return o.live(cmd, func(ctx context.Context, conn *natsconn.Connection) []string {
 		hosts := map[string]bool{}
-		counts, err := conn.Client.CountFailures(ctx, pipeline.FailureFilter{Namespace: o.namespace})
+		counts, err := conn.Client.CountDeadLetters(ctx, operate.DeadLetterFilter{Namespace: o.namespace})
 		if err != nil {
 			return nil
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // firstPage is how many failures are listed without --limit.
@@ -61,11 +62,11 @@ func failuresListCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-func (s *session) listFailures(ctx context.Context, filter pipeline.FailureFilter, limit int) error {
+func (s *session) listFailures(ctx context.Context, filter operate.DeadLetterFilter, limit int) error {
 	more := false
 	rows := func(yield func(printer.Row, error) bool) {
 		n := 0
-		for f, err := range readable(s, s.Client.Failures(ctx, filter)) {
+		for f, err := range readable(s, s.Client.DeadLetters(ctx, filter)) {
 			if err != nil {
 				yield(printer.Row{}, err)
 				return
@@ -92,12 +93,12 @@ func (s *session) listFailures(ctx context.Context, filter pipeline.FailureFilte
 }
 
 // summarize counts failures by reason and host.
-func (s *session) summarize(ctx context.Context, filter pipeline.FailureFilter) error {
+func (s *session) summarize(ctx context.Context, filter operate.DeadLetterFilter) error {
 	counts, err := s.countFailures(ctx, filter)
 	if err != nil {
 		return err
 	}
-	keys := slices.SortedFunc(maps.Keys(counts), func(a, b pipeline.ReasonHost) int {
+	keys := slices.SortedFunc(maps.Keys(counts), func(a, b operate.ReasonHost) int {
 		if counts[a] != counts[b] {
 			return int(counts[b]) - int(counts[a])
 		}
@@ -136,16 +137,16 @@ func compare(a, b string) int {
 }
 
 // countFailures lets the server count, if it can select what was asked for.
-func (s *session) countFailures(ctx context.Context, filter pipeline.FailureFilter) (map[pipeline.ReasonHost]uint64, error) {
+func (s *session) countFailures(ctx context.Context, filter operate.DeadLetterFilter) (map[operate.ReasonHost]uint64, error) {
 	if filter.Exact() {
-		return s.Client.CountFailures(ctx, filter)
+		return s.Client.CountDeadLetters(ctx, filter)
 	}
-	counts := map[pipeline.ReasonHost]uint64{}
-	for f, err := range readable(s, s.Client.Failures(ctx, filter)) {
+	counts := map[operate.ReasonHost]uint64{}
+	for f, err := range readable(s, s.Client.DeadLetters(ctx, filter)) {
 		if err != nil {
 			return nil, err
 		}
-		counts[pipeline.ReasonHost{Reason: f.Reason, Host: f.Host}]++
+		counts[operate.ReasonHost{Reason: f.Reason, Host: f.Host}]++
 	}
 	return counts, nil
 }
@@ -174,22 +175,22 @@ func failuresShowCommand(o *options) *cobra.Command {
 	}
 }
 
-func only(f pipeline.StoredFailure) iter.Seq2[pipeline.StoredFailure, error] {
-	return func(yield func(pipeline.StoredFailure, error) bool) { yield(f, nil) }
+func only(f operate.DeadLetter) iter.Seq2[operate.DeadLetter, error] {
+	return func(yield func(operate.DeadLetter, error) bool) { yield(f, nil) }
 }
 
 // failure reads one failure; the error names what to do when there is none.
-func (s *session) failure(ctx context.Context, id uint64) (pipeline.StoredFailure, error) {
-	f, err := s.Client.Failure(ctx, id)
+func (s *session) failure(ctx context.Context, id uint64) (operate.DeadLetter, error) {
+	f, err := s.Client.DeadLetter(ctx, id)
 	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
 		return f, fmt.Errorf("failure %d %w: it never was one, or has been removed; `curlctl failures` lists what is there", id, errNotFound)
 	}
 	return f, err
 }
 
-func (s *session) showFailure(f pipeline.StoredFailure, verdict replay.Verdict) error {
+func (s *session) showFailure(f operate.DeadLetter, verdict replay.Verdict) error {
 	r := failure.NewRecord(f)
-	snippet := failure.Snippet(f.Letter.GetSnippet())
+	snippet := failure.Snippet(f.Message.GetSnippet())
 	if s.out.ForPrograms() {
 		return s.out.Object(r.Name(), struct {
 			failure.Record

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // failureFilter is what selects failures on the command line.
@@ -38,8 +39,8 @@ func (f *failureFilter) any() bool {
 }
 
 // filter reads the flags.
-func (f *failureFilter) filter(now time.Time) (pipeline.FailureFilter, error) {
-	filter := pipeline.FailureFilter{
+func (f *failureFilter) filter(now time.Time) (operate.DeadLetterFilter, error) {
+	filter := operate.DeadLetterFilter{
 		Reason: f.reason, Host: strings.ToLower(f.host), Namespace: f.namespace, Name: f.name, Key: f.key,
 	}
 	if f.reason != "" && pipeline.ClassOf(f.reason) == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 func failuresPurgeCommand(o *options) *cobra.Command {
@@ -35,7 +36,7 @@ func failuresPurgeCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-func (s *session) purge(ctx context.Context, filter pipeline.FailureFilter, line string, yes bool) error {
+func (s *session) purge(ctx context.Context, filter operate.DeadLetterFilter, line string, yes bool) error {
 	counts, err := s.countFailures(ctx, filter)
 	if err != nil {
 		return err
@@ -68,17 +69,17 @@ func (s *session) purge(ctx context.Context, filter pipeline.FailureFilter, line
 }
 
 // remove lets the server purge, if it can select what was asked for.
-func (s *session) remove(ctx context.Context, filter pipeline.FailureFilter) (removed int, err error) {
+func (s *session) remove(ctx context.Context, filter operate.DeadLetterFilter) (removed int, err error) {
 	if filter.Exact() {
-		n, err := s.Client.PurgeFailures(ctx, filter)
+		n, err := s.Client.PurgeDeadLetters(ctx, filter)
 		return int(n), err
 	}
-	for f, err := range s.Client.Failures(ctx, filter) {
+	for f, err := range s.Client.DeadLetters(ctx, filter) {
 		if err != nil && pipeline.Unreadable(err) {
 			continue // which was reported when they were counted
 		}
 		if err == nil {
-			err = s.Client.DeleteFailure(ctx, f.ID)
+			err = s.Client.DeleteDeadLetter(ctx, f.ID)
 		}
 		if err != nil {
 			return removed, err

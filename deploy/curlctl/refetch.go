@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // refetchRate is how many fetches are asked for in a second without --rate.
@@ -58,7 +58,7 @@ func (o *options) object(arg string) (namespace, name string, err error) {
 }
 
 func (s *session) refetch(ctx context.Context, namespace, name string, pace replay.Pace, line string, yes bool) error {
-	var wants []pipeline.StoredWant
+	var wants []operate.Want
 	for w, err := range readable(s, s.Client.Wants(ctx, namespace, name)) {
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
@@ -102,10 +103,10 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) error {
 	return r.ask(ctx, s, items, report)
 }
 
-func (r *replaying) plan(ctx context.Context, s *session, filter pipeline.FailureFilter) ([]*replay.Item, error) {
-	var failures iter.Seq2[pipeline.StoredFailure, error]
+func (r *replaying) plan(ctx context.Context, s *session, filter operate.DeadLetterFilter) ([]*replay.Item, error) {
+	var failures iter.Seq2[operate.DeadLetter, error]
 	if len(r.ids) > 0 {
-		failures = func(yield func(pipeline.StoredFailure, error) bool) {
+		failures = func(yield func(operate.DeadLetter, error) bool) {
 			for _, id := range r.ids {
 				if f, err := s.failure(ctx, id); !yield(f, err) || err != nil {
 					return
@@ -113,7 +114,7 @@ func (r *replaying) plan(ctx context.Context, s *session, filter pipeline.Failur
 			}
 		}
 	} else {
-		failures = readable(s, s.Client.Failures(ctx, filter))
+		failures = readable(s, s.Client.DeadLetters(ctx, filter))
 	}
 	return replay.Plan(ctx, s.Client, failures)
 }

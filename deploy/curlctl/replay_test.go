@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 var _ = Describe("replay", func() {
@@ -91,9 +92,9 @@ var _ = Describe("replay", func() {
 		Expect(r.out).To(ContainSubstring("2 failed again"))
 		Expect(r.out).To(ContainSubstring("Failed again: default/cm-001/my.data (BadStatus)"))
 		var links []uint64
-		for f, err := range w.client.Failures(ctx, pipeline.FailureFilter{}) {
+		for f, err := range w.client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
 			Expect(err).NotTo(HaveOccurred())
-			links = append(links, f.Letter.GetReplayOf())
+			links = append(links, f.Message.GetReplayOf())
 		}
 		Expect(links).To(ConsistOf(BeEquivalentTo(1), BeEquivalentTo(2), BeZero(), BeZero()))
 

@@ -11,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 func statusCommand(o *options) *cobra.Command {
@@ -143,14 +144,14 @@ func (s *session) readOverview(ctx context.Context) (overview, error) {
 		}
 		view.Timers.see(t.At, time.Now())
 	}
-	counts, err := s.Client.CountFailures(ctx, pipeline.FailureFilter{})
+	counts, err := s.Client.CountDeadLetters(ctx, operate.DeadLetterFilter{})
 	if err != nil {
 		return view, err
 	}
 	for _, n := range counts {
 		view.Failures += int(n)
 	}
-	for _, err := range readable(s, s.Client.Failures(ctx, pipeline.FailureFilter{Since: s.now().Add(-time.Hour)})) {
+	for _, err := range readable(s, s.Client.DeadLetters(ctx, operate.DeadLetterFilter{Since: s.now().Add(-time.Hour)})) {
 		if err != nil {
 			return view, err
 		}

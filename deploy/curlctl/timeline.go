@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	keys "github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -150,12 +150,12 @@ func (s *session) readObject(ctx context.Context, v *objectView) error {
 		}
 		v.add(t.At, "scheduled", t.Key.Key, causeName(t.Due.GetCause()), printer.Cyan)
 	}
-	for f, err := range readable(s, s.Client.Failures(ctx, pipeline.FailureFilter{Namespace: v.Namespace, Name: v.ConfigMap})) {
+	for f, err := range readable(s, s.Client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: v.Namespace, Name: v.ConfigMap})) {
 		if errors.Is(err, context.Canceled) || err != nil {
 			return err
 		}
-		detail := fmt.Sprintf("failure %d: %s after %s", f.ID, f.Reason, plural(int(f.Letter.GetFailure().GetAttempts()), "attempt"))
-		if of := f.Letter.GetReplayOf(); of > 0 {
+		detail := fmt.Sprintf("failure %d: %s after %s", f.ID, f.Reason, plural(int(f.Message.GetFailure().GetAttempts()), "attempt"))
+		if of := f.Message.GetReplayOf(); of > 0 {
 			detail += fmt.Sprintf(", replay of %d", of)
 		}
 		v.add(f.At, "gave up", f.Key.Key, detail, printer.Red)

@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // wanted is a want as programs read it.
@@ -54,7 +54,7 @@ func wantsCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-func (s *session) wantRow(w pipeline.StoredWant) printer.Row {
+func (s *session) wantRow(w operate.Want) printer.Row {
 	r := wanted{
 		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, UID: w.Want.GetUid(),
 		URL: failure.WithoutQuery(w.Want.GetUrl()), Refresh: interval(w.Want), Cause: causeName(w.Want.GetCause()),

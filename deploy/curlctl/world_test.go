@@ -28,6 +28,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
@@ -35,7 +36,7 @@ import (
 type world struct {
 	server *natstest.Server
 	js     jetstream.JetStream
-	client *pipeline.Client
+	client *operate.Client
 	epoch  int64
 	// connect is what tells curlctl where the broker is.
 	connect []string
@@ -57,7 +58,7 @@ func newWorld(ctx context.Context) *world {
 func (w *world) use(ctx context.Context, js jetstream.JetStream) {
 	GinkgoHelper()
 	var err error
-	w.js, w.client = js, pipeline.NewClient(js)
+	w.js, w.client = js, operate.NewClient(js)
 	w.epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{})
 	Expect(err).NotTo(HaveOccurred())
 }
@@ -158,7 +159,7 @@ func (w *world) fail(ctx context.Context, want *v1.Want, class v1.FailureClass, 
 func (w *world) failed(ctx context.Context) int {
 	GinkgoHelper()
 	n := 0
-	for _, err := range w.client.Failures(ctx, pipeline.FailureFilter{}) {
+	for _, err := range w.client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
 		Expect(err).NotTo(HaveOccurred())
 		n++
 	}

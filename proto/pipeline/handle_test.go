@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -74,8 +75,8 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(kept[0].Reason).To(Equal("WriteFailed"))
 		Expect(kept[0].Host).To(Equal("a.example"))
 		Expect(kept[0].Key).To(Equal(key))
-		Expect(kept[0].Letter.GetWant().GetUrl()).To(Equal("https://a.example/x?token=secret"), "it can be replayed")
-		Expect(kept[0].Letter.GetSubject()).To(Equal(key.Want()))
+		Expect(kept[0].Message.GetWant().GetUrl()).To(Equal("https://a.example/x?token=secret"), "it can be replayed")
+		Expect(kept[0].Message.GetSubject()).To(Equal(key.Want()))
 	})
 
 	It("keeps a message that names no key, and one that cannot be decoded", func(ctx SpecContext) {
@@ -89,7 +90,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Eventually(r.ended).Should(HaveExactElements("dead_letter", "dead_letter"))
 		for _, kept := range deadLetters(ctx, c) {
 			Expect(kept.Reason).To(Equal("Malformed"))
-			Expect(kept.Letter.GetPayload()).To(BeEquivalentTo("garbage"))
+			Expect(kept.Message.GetPayload()).To(BeEquivalentTo("garbage"))
 		}
 		Expect(deadLetters(ctx, c)).To(HaveLen(2))
 	})
@@ -275,14 +276,26 @@ func handleWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeO
 	return h
 }
 
-// deadLetters returns all that were kept, the newest first.
-func deadLetters(ctx context.Context, c *pipeline.Client) (all []pipeline.StoredFailure) {
+// deadLetters returns all that were kept.
+func deadLetters(ctx context.Context, c *pipeline.Client) (all []keptMessage) {
 	GinkgoHelper()
-	for f, err := range c.Failures(ctx, pipeline.FailureFilter{}) {
+	filter := pipeline.DeadLetterSubjects("", "", pipeline.Key{})
+	for m, err := range c.Scan(ctx, pipeline.Range{Stream: pipeline.Failures, Subject: filter}) {
 		Expect(err).NotTo(HaveOccurred())
-		all = append(all, f)
+		kept := keptMessage{Message: new(v1.DeadLetter)}
+		kept.Reason, kept.Host, kept.Key, err = pipeline.ParseDeadLetter(m.Subject)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(proto.Unmarshal(m.Data, kept.Message)).To(Succeed())
+		all = append(all, kept)
 	}
 	return all
+}
+
+// keptMessage is a dead letter and what its subject says.
+type keptMessage struct {
+	Reason, Host string
+	Key          pipeline.Key
+	Message      *v1.DeadLetter
 }
 
 // unacknowledged is a message of which the server hears nothing.

@@ -38,6 +38,12 @@ func HostIs(raw, host string) bool {
 	return HostOf(raw) == strings.ToLower(host)
 }
 
+// IsAddress reports whether a host is an address, and no name.
+func IsAddress(host string) bool {
+	_, isAddress := address(host)
+	return isAddress
+}
+
 // hostName returns what stands for a host in a subject. A host that is longer
 // than a name can be is cut: it comes from a URL, and the server closes the
 // connection of a client whose subject exceeds 4 KiB.

@@ -10,26 +10,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Entry is a message of Requests as Load hands it out.
-type Entry struct {
-	// Subject of the message.
-	Subject string
-	// Sequence in the stream.
-	Sequence uint64
-	// Time at which the stream stored it.
-	Time time.Time
-	// Data is the payload; nil when only headers were asked for.
-	Data []byte
-}
-
 // LoadWants calls each with the last message of every want subject, tombstones
 // included, in stream order.
-func (c *Client) LoadWants(ctx context.Context, each func(Entry) error) error {
+func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error {
 	return c.load(ctx, wantPrefix+">", false, each)
 }
 
 // LoadTimers calls each with every pending timer, without its payload.
-func (c *Client) LoadTimers(ctx context.Context, each func(Entry) error) error {
+func (c *Client) LoadTimers(ctx context.Context, each func(Message) error) error {
 	return c.load(ctx, timerPrefix+">", true, each)
 }
 
@@ -57,7 +45,7 @@ func (c *Client) CountTimers(ctx context.Context) (uint64, error) {
 // connection, so that the reader needs no right to pull from other consumers.
 // It publishes to $JS.API.CONSUMER.CREATE.CURL_REQUESTS.*.<filter> and, beyond
 // 1 MiB, to $JS.FC.CURL_REQUESTS.> for flow control.
-func (c *Client) load(ctx context.Context, filter string, headersOnly bool, each func(Entry) error) error {
+func (c *Client) load(ctx context.Context, filter string, headersOnly bool, each func(Message) error) error {
 	fail := func(err error) error { return fmt.Errorf("read %s: %w", filter, err) }
 	config := jetstream.ConsumerConfig{
 		DeliverSubject:    c.js.Conn().NewInbox(),
@@ -133,7 +121,7 @@ var errLoaded = errors.New("loaded")
 
 // loading is one run through all messages of a filter.
 type loading struct {
-	each        func(Entry) error
+	each        func(Message) error
 	headersOnly bool
 	stop        context.CancelCauseFunc
 
@@ -158,7 +146,7 @@ func (l *loading) take(ctx context.Context, m jetstream.Msg) {
 		return
 	}
 	l.received++
-	e := Entry{Subject: m.Subject(), Sequence: meta.Sequence.Stream, Time: meta.Timestamp}
+	e := Message{Subject: m.Subject(), Sequence: meta.Sequence.Stream, Time: meta.Timestamp, Header: m.Headers()}
 	if !l.headersOnly {
 		e.Data = m.Data()
 	}

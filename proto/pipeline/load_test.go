@@ -28,7 +28,7 @@ var _ = Describe("Loading", func() {
 
 	It("fails when there is no stream", func(ctx SpecContext) {
 		c := pipeline.NewClient(connect(broker(natstest.Options{})))
-		Expect(c.LoadWants(ctx, func(pipeline.Entry) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
+		Expect(c.LoadWants(ctx, func(pipeline.Message) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
 	})
 
 	It("hands out the last of each of 5,000 wants, tombstones included, in stream order", func(ctx SpecContext) {
@@ -89,7 +89,7 @@ var _ = Describe("Loading", func() {
 		publishWants(ctx, c, 100, 60<<10) // more than the server sends ahead
 		requests := stream(ctx, js, pipeline.Requests)
 		loaded := 0
-		Expect(c.LoadWants(ctx, func(pipeline.Entry) error {
+		Expect(c.LoadWants(ctx, func(pipeline.Message) error {
 			if loaded++; loaded == 1 {
 				return requests.Purge(ctx)
 			}
@@ -103,7 +103,7 @@ var _ = Describe("Loading", func() {
 		c := pipeline.NewClient(js)
 		publishWants(ctx, c, 2, 10)
 		var subjects []string
-		Expect(c.LoadWants(ctx, func(e pipeline.Entry) error {
+		Expect(c.LoadWants(ctx, func(e pipeline.Message) error {
 			if len(subjects) == 0 {
 				_, err := c.PublishWant(ctx, want(numbered(9), "https://a.example"), 0)
 				Expect(err).NotTo(HaveOccurred())
@@ -120,12 +120,12 @@ var _ = Describe("Loading", func() {
 		publishWants(ctx, c, 50, 10)
 		broken := errors.New("broken")
 		calls := 0
-		Expect(c.LoadWants(ctx, func(pipeline.Entry) error { calls++; return broken })).To(MatchError(broken))
+		Expect(c.LoadWants(ctx, func(pipeline.Message) error { calls++; return broken })).To(MatchError(broken))
 		Expect(calls).To(Equal(1))
 
 		cancelled, cancel := context.WithCancel(ctx)
 		var inside, late atomic.Int32
-		Expect(c.LoadWants(cancelled, func(pipeline.Entry) error {
+		Expect(c.LoadWants(cancelled, func(pipeline.Message) error {
 			inside.Add(1)
 			defer inside.Add(-1)
 			if cancelled.Err() != nil {
@@ -166,10 +166,10 @@ var _ = Describe("Loading", func() {
 })
 
 // entries returns what a loader hands out.
-func entries(ctx context.Context, load func(context.Context, func(pipeline.Entry) error) error) []pipeline.Entry {
+func entries(ctx context.Context, load func(context.Context, func(pipeline.Message) error) error) []pipeline.Message {
 	GinkgoHelper()
-	var all []pipeline.Entry
-	Expect(load(ctx, func(e pipeline.Entry) error {
+	var all []pipeline.Message
+	Expect(load(ctx, func(e pipeline.Message) error {
 		all = append(all, e)
 		return nil
 	})).To(Succeed())

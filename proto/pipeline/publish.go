@@ -146,6 +146,29 @@ func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) er
 	return nil
 }
 
+// PublishDue asks for a fetch now, in place of the key's pending timer, which
+// is cancelled by the same publish. A second one with the same id within two
+// minutes is dropped by the server and told as a duplicate. The error wraps
+// ErrSuperseded when the want that due belongs to has been replaced, and
+// ErrInFlight when that cannot be told yet.
+func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplicate bool, err error) {
+	key := KeyOf(due.GetWant())
+	data, err := proto.Marshal(due)
+	if err != nil {
+		return false, fmt.Errorf("encode due of %s: %w", key, err)
+	}
+	m := nats.NewMsg(key.Due())
+	m.Data = data
+	inject(ctx, m.Header)
+	m.Header.Set(headerScheduleNext, "purge")
+	m.Header.Set(headerScheduler, key.Timer())
+	ack, err := c.publishFor(ctx, m, key, due.GetWantSequence(), jetstream.WithMsgID(id), jetstream.WithMsgTTL(DueTTL))
+	if err != nil {
+		return false, fmt.Errorf("publish due of %s: %w", key, err)
+	}
+	return ack.Duplicate, nil
+}
+
 // publishFor publishes m if the want of the key still has a sequence. The
 // server does not say while another publish with such a condition is in flight,
 // which after a change of the leader may be one of ours without its answer; so

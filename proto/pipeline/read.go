@@ -2,11 +2,13 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
@@ -17,28 +19,95 @@ import (
 // is a nil want. The error wraps ErrNoMessage when there is none, and
 // ErrMalformed when it cannot be decoded; the sequence is valid then.
 //
-// It is one direct get (ADR-31), which any replica of the stream may answer:
-// in a cluster the answer may be a little older than the last write.
+// In a cluster the answer may be a little older than the last write.
 func (c *Client) LastWant(ctx context.Context, key Key) (*v1.Want, uint64, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	m, err := c.js.Conn().RequestWithContext(ctx, c.directGet()+Requests+"."+key.Want(), nil)
+	m, err := c.LastMessage(ctx, Requests, key.Want())
 	if err != nil {
 		return nil, 0, fmt.Errorf("read want of %s: %w", key, err)
 	}
+	w, err := DecodeWant(key, m.Data)
+	return w, m.Sequence, err
+}
+
+// LastMessage returns the last message on a subject by one direct get (ADR-31),
+// which any replica of the stream may answer. The error wraps ErrNoMessage, or
+// jetstream.ErrStreamNotFound.
+func (c *Client) LastMessage(ctx context.Context, stream, subject string) (Message, error) {
+	return c.get(ctx, c.directGet()+stream+"."+subject, nil)
+}
+
+// MessageAt returns the message with a sequence, as LastMessage does.
+func (c *Client) MessageAt(ctx context.Context, stream string, sequence uint64) (Message, error) {
+	return c.ask(ctx, stream, map[string]any{"seq": sequence})
+}
+
+// NextMessage returns the first message at or after a sequence that a subject
+// filter selects, as LastMessage does.
+func (c *Client) NextMessage(ctx context.Context, stream, filter string, from uint64) (Message, error) {
+	return c.ask(ctx, stream, map[string]any{"seq": from, "next_by_subj": filter})
+}
+
+func (c *Client) ask(ctx context.Context, stream string, request map[string]any) (Message, error) {
+	data, err := json.Marshal(request)
+	if err != nil {
+		return Message{}, err
+	}
+	return c.get(ctx, c.directGet()+stream, data)
+}
+
+// get reads one message by a direct get. The error wraps ErrNoMessage, or
+// jetstream.ErrStreamNotFound.
+func (c *Client) get(ctx context.Context, subject string, request []byte) (Message, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	m, err := c.js.Conn().RequestWithContext(ctx, subject, request)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return Message{}, jetstream.ErrStreamNotFound
+	case err != nil && ctx.Err() != nil:
+		return Message{}, context.Cause(ctx)
+	case err != nil:
+		return Message{}, err
+	}
 	switch status := m.Header.Get("Status"); status {
 	case "":
+		return stored(m)
 	case "404":
-		return nil, 0, fmt.Errorf("read want of %s: %w", key, ErrNoMessage)
+		return Message{}, ErrNoMessage
 	default:
-		return nil, 0, fmt.Errorf("read want of %s: server answered %s %s", key, status, m.Header.Get("Description"))
+		return Message{}, fmt.Errorf("server answered %s %s", status, m.Header.Get("Description"))
 	}
-	seq, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+}
+
+// FiresAt returns when the timer that a message sets fires. The error wraps
+// ErrMalformed.
+func FiresAt(m Message) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get(headerSchedule), "@at "))
 	if err != nil {
-		return nil, 0, fmt.Errorf("read want of %s: sequence: %w", key, err)
+		return time.Time{}, fmt.Errorf("read timer %d: %w: when it fires", m.Sequence, ErrMalformed)
 	}
-	w, err := DecodeWant(key, m.Data)
-	return w, seq, err
+	return at, nil
+}
+
+// Waiting returns the oldest message at or after a sequence that asks for a
+// fetch, and when it was stored. The error wraps ErrNoMessage when there is
+// none.
+func (c *Client) Waiting(ctx context.Context, from uint64) (at time.Time, err error) {
+	none := true
+	for _, prefix := range []string{wantPrefix, duePrefix} {
+		m, err := c.NextMessage(ctx, Requests, prefix+">", from)
+		switch {
+		case errors.Is(err, ErrNoMessage):
+		case err != nil:
+			return time.Time{}, fmt.Errorf("read the oldest request: %w", err)
+		case none || m.Time.Before(at):
+			at, none = m.Time, false
+		}
+	}
+	if none {
+		return time.Time{}, fmt.Errorf("read the oldest request: %w", ErrNoMessage)
+	}
+	return at, nil
 }
 
 // DefaultAPIPrefix begins the subjects of the JetStream API (ADR-19) outside of

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"strconv"
@@ -23,7 +22,7 @@ const (
 // scanTimeout bounds the wait for the next message of a batch.
 const scanTimeout = 10 * time.Second
 
-// Message is a stored message as Scan hands it out.
+// Message is a message as a stream keeps it.
 type Message struct {
 	// Subject of the message.
 	Subject string
@@ -154,28 +153,4 @@ func stored(m *nats.Msg) (Message, error) {
 	return Message{
 		Subject: m.Header.Get(jetstream.SubjectHeader), Sequence: sequence, Time: at, Header: m.Header, Data: m.Data,
 	}, nil
-}
-
-// get reads one message by a direct get. The error wraps ErrNoMessage, or
-// jetstream.ErrStreamNotFound.
-func (c *Client) get(ctx context.Context, subject string, request []byte) (Message, error) {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	m, err := c.js.Conn().RequestWithContext(ctx, subject, request)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return Message{}, jetstream.ErrStreamNotFound
-	case err != nil && ctx.Err() != nil:
-		return Message{}, context.Cause(ctx)
-	case err != nil:
-		return Message{}, err
-	}
-	switch status := m.Header.Get("Status"); status {
-	case "":
-		return stored(m)
-	case "404":
-		return Message{}, ErrNoMessage
-	default:
-		return Message{}, fmt.Errorf("server answered %s %s", status, m.Header.Get("Description"))
-	}
 }

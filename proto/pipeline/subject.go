@@ -60,6 +60,42 @@ func (k Key) DeadLetter(reason, host string) string {
 	return deadPrefix + token(reason) + "." + token(hostName(host)) + "." + k.tokens()
 }
 
+// DeadLetterSubjects is the filter for the dead letters of a reason and host, of
+// the key in a ConfigMap; empty: any.
+func DeadLetterSubjects(reason, host string, key Key) string {
+	return deadPrefix + strings.Join([]string{
+		tokenOrAny(reason), tokenOrAny(hostName(host)), tokenOrAny(key.Namespace), tokenOrAny(key.Name), tokenOrAny(key.Key),
+	}, ".")
+}
+
+// AuditSubject is the subject of what a user did, with an id among all that the
+// user ever did; empty: any.
+func AuditSubject(action, user, id string) string {
+	return auditPrefix + tokenOrAny(action) + "." + tokenOrAny(user) + "." + tokenOrAny(id)
+}
+
+// ParseAudit returns action and user of a subject of AuditSubject, or ErrSubject.
+func ParseAudit(subject string) (action, user string, err error) {
+	rest, ok := strings.CutPrefix(subject, auditPrefix)
+	parts := strings.Split(rest, ".")
+	if !ok || len(parts) != 3 {
+		return "", "", fmt.Errorf("%w: %q", ErrSubject, subject)
+	}
+	if action, err = untoken(parts[0]); err != nil {
+		return "", "", err
+	}
+	user, err = untoken(parts[1])
+	return action, user, err
+}
+
+// tokenOrAny returns the token of a value, or the wildcard when there is none.
+func tokenOrAny(value string) string {
+	if value == "" {
+		return "*"
+	}
+	return token(value)
+}
+
 // Kind is what a subject carries.
 type Kind int
 
@@ -81,6 +117,11 @@ func (k Kind) Template() string {
 		return ""
 	}
 	return prefix + "{namespace}.{name}.{key}"
+}
+
+// Subjects is the filter for all keys of a namespace and name; empty: of all.
+func (k Kind) Subjects(namespace, name string) string {
+	return k.prefix() + tokenOrAny(namespace) + "." + tokenOrAny(name) + ".*"
 }
 
 // String returns the constant tokens of the subjects of a kind, such as

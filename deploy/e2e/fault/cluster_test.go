@@ -170,7 +170,7 @@ var _ = Describe("One of three brokers", func() {
 				ctx, cancel := context.WithTimeout(ctx, 25*time.Second)
 				defer cancel()
 				found := 0
-				Expect(c.LoadWants(ctx, func(pipeline.Entry) error { found++; return nil })).To(Succeed())
+				Expect(c.LoadWants(ctx, func(pipeline.Message) error { found++; return nil })).To(Succeed())
 				Expect(found).To(Equal(1))
 			})
 		}

@@ -34,9 +34,9 @@ func read(ctx context.Context, b *broker) {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(fetcher.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence}, time.Now().Add(time.Hour))).To(Succeed())
 	}
-	for _, load := range []func(context.Context, func(pipeline.Entry) error) error{watcher.LoadWants, watcher.LoadTimers} {
+	for _, load := range []func(context.Context, func(pipeline.Message) error) error{watcher.LoadWants, watcher.LoadTimers} {
 		found := 0
-		Expect(load(ctx, func(pipeline.Entry) error { found++; return nil })).To(Succeed())
+		Expect(load(ctx, func(pipeline.Message) error { found++; return nil })).To(Succeed())
 		Expect(found).To(Equal(n))
 	}
 }

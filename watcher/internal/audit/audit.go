@@ -65,7 +65,7 @@ func (a *Auditor) findLost(ctx context.Context, enqueue func(types.NamespacedNam
 	}
 	now := a.deps.Clock.Now()
 	timers := map[pipeline.Key]struct{}{}
-	err = a.deps.Client.LoadTimers(ctx, func(e pipeline.Entry) error {
+	err = a.deps.Client.LoadTimers(ctx, func(e pipeline.Message) error {
 		if _, key, err := pipeline.ParseSubject(e.Subject); err == nil {
 			timers[key] = struct{}{}
 		}

@@ -17,6 +17,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
@@ -134,7 +135,7 @@ func movements() map[string]struct {
 			b.Expect(b.js.DeleteConsumer(b.t.Context(), pipeline.Requests, pipeline.FetcherConsumer)).To(gomega.Succeed())
 		}, 0.0},
 		"consumer_paused": {`consumer_paused{consumer="fetcher"}`, func(b *bench) {
-			b.Expect(b.client.PauseFetching(b.t.Context(), time.Now().Add(time.Hour))).To(gomega.Succeed())
+			b.Expect(operate.NewClient(b.js).PauseFetching(b.t.Context(), time.Now().Add(time.Hour))).To(gomega.Succeed())
 		}, 1.0},
 		"timers_messages": {"timers_messages", func(b *bench) {
 			seq := b.want("cm")

@@ -33,7 +33,7 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	wants := map[pipeline.Key]wantindex.Want{}
-	err = r.deps.Client.LoadWants(ctx, func(e pipeline.Entry) error {
+	err = r.deps.Client.LoadWants(ctx, func(e pipeline.Message) error {
 		_, key, err := pipeline.ParseSubject(e.Subject)
 		if err != nil || !r.config.InScope(key.Namespace) {
 			return nil //nolint:nilerr // not a want that this watcher could have published

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Names of the identities.
@@ -70,7 +71,7 @@ func (i Identity) Missing(user natsconn.User, api string) []string {
 	var missing []string
 	for _, subject := range i.Publish {
 		if subject == auditOfUser {
-			subject = pipeline.AuditSubject(user.Name)
+			subject = operate.AuditSubjects(user.Name)
 		}
 		if rest, found := strings.CutPrefix(subject, pipeline.DefaultAPIPrefix); found && allowed(user.Publish, api+rest) {
 			continue

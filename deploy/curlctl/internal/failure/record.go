@@ -12,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Record is a failure as programs read it.
@@ -51,16 +52,16 @@ type Record struct {
 }
 
 // NewRecord returns what programs read of a failure.
-func NewRecord(f pipeline.StoredFailure) Record {
-	want, detail := f.Letter.GetWant(), f.Letter.GetFailure()
+func NewRecord(f operate.DeadLetter) Record {
+	want, detail := f.Message.GetWant(), f.Message.GetFailure()
 	r := Record{
 		ID: f.ID, Reason: f.Reason, Host: f.Host,
 		Namespace: f.Key.Namespace, ConfigMap: f.Key.Name, Key: f.Key.Key, UID: want.GetUid(),
 		URL: WithoutQuery(want.GetUrl()), Status: detail.GetStatusCode(), Attempts: detail.GetAttempts(),
-		FirstFailedAt: when(detail.GetFirstFailedAt()), LastFailedAt: when(f.Letter.GetLastFailedAt()), KeptAt: f.At.UTC(),
-		ReplayOf: f.Letter.GetReplayOf(), Subject: f.Letter.GetSubject(),
+		FirstFailedAt: when(detail.GetFirstFailedAt()), LastFailedAt: when(f.Message.GetLastFailedAt()), KeptAt: f.At.UTC(),
+		ReplayOf: f.Message.GetReplayOf(), Subject: f.Message.GetSubject(),
 	}
-	if span := pipeline.ParseTraceparent(f.Letter.GetTraceparent()); span.IsValid() {
+	if span := pipeline.ParseTraceparent(f.Message.GetTraceparent()); span.IsValid() {
 		r.TraceID = span.TraceID().String()
 	}
 	if refresh := want.GetRefresh().AsDuration(); refresh > 0 {
@@ -79,7 +80,7 @@ func Columns() []printer.Column {
 }
 
 // Row of a listing of failures.
-func Row(now time.Time, f pipeline.StoredFailure) printer.Row {
+func Row(now time.Time, f operate.DeadLetter) printer.Row {
 	r := NewRecord(f)
 	row := printer.Row{Name: r.Name(), Object: r, Cells: []printer.Cell{
 		printer.Number(r.ID), printer.Text(printer.Age(now, r.KeptAt)), printer.In(printer.Red, r.Reason), printer.Text(r.Host),

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/synadia-io/orbit.go/natscontext"
 
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // inboxPrefix names the inboxes, so that permissions can distinguish them.
@@ -61,7 +61,7 @@ type Connection struct {
 	// JetStream is the context on it.
 	JetStream jetstream.JetStream
 	// Client uses the pipeline's protocol.
-	Client *pipeline.Client
+	Client *operate.Client
 	// Where the servers are, without credentials.
 	Where string
 
@@ -84,7 +84,7 @@ func (o *Options) Open(ctx context.Context) (*Connection, context.Context, error
 		stop(nil)
 		return nil, nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	return &Connection{Conn: nc, JetStream: js, Client: pipeline.NewClient(js), Where: nc.ConnectedUrlRedacted(), stop: stop}, ctx, nil
+	return &Connection{Conn: nc, JetStream: js, Client: operate.NewClient(js), Where: nc.ConnectedUrlRedacted(), stop: stop}, ctx, nil
 }
 
 // Close ends the connection.

@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Outcome is what became of a replay.
@@ -34,14 +35,14 @@ type End struct {
 	// Outcome of the replay.
 	Outcome Outcome
 	// Failure is the new one when it failed again.
-	Failure *pipeline.StoredFailure
+	Failure *operate.DeadLetter
 }
 
 // Follower learns what becomes of replays: at once from the messages as they
 // pass, and, since such a message may be lost on the way to this process, now
 // and then from what the streams keep.
 type Follower struct {
-	client *pipeline.Client
+	client *operate.Client
 	subs   []*nats.Subscription
 	// last sequence in Failures before the first replay.
 	last uint64
@@ -54,7 +55,7 @@ type Follower struct {
 
 // Follow begins to listen; call it before Request. It subscribes to
 // curl.result.content.>, curl.failure.> and curl.want.>.
-func Follow(ctx context.Context, client *pipeline.Client, items []*Item) (*Follower, error) {
+func Follow(ctx context.Context, client *operate.Client, items []*Item) (*Follower, error) {
 	failures, err := client.JetStream().Stream(ctx, pipeline.Failures)
 	if err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func (f *Follower) failure(m *nats.Msg) {
 	}
 	dead := new(v1.DeadLetter)
 	if proto.Unmarshal(m.Data, dead) == nil && dead.GetReplayOf() == item.ID {
-		f.set(key, End{Outcome: FailedAgain, Failure: &pipeline.StoredFailure{Reason: reason, Host: host, Key: key, Letter: dead}})
+		f.set(key, End{Outcome: FailedAgain, Failure: &operate.DeadLetter{Reason: reason, Host: host, Key: key, Message: dead}})
 	}
 }
 
@@ -270,8 +271,8 @@ func (f *Follower) state(ctx context.Context, item *Item, handled uint64) (End, 
 
 // ended distinguishes a good end from a bad one when nothing more will come.
 func (f *Follower) ended(ctx context.Context, item *Item) (End, error) {
-	filter := pipeline.FailureFilter{Namespace: item.Key.Namespace, Name: item.Key.Name, Key: item.Key.Key}
-	for failure, err := range f.client.Failures(ctx, filter) {
+	filter := operate.DeadLetterFilter{Namespace: item.Key.Namespace, Name: item.Key.Name, Key: item.Key.Key}
+	for failure, err := range f.client.DeadLetters(ctx, filter) {
 		if err != nil {
 			return End{}, err
 		}

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Verdict is what becomes of a failure that was selected.
@@ -66,16 +67,16 @@ const concurrency = 16
 
 // Plan checks each failure against what is wanted now. Failures come newest
 // first; of one key only the first counts.
-func Plan(ctx context.Context, client *pipeline.Client, failures iter.Seq2[pipeline.StoredFailure, error]) ([]*Item, error) {
+func Plan(ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error]) ([]*Item, error) {
 	var items []*Item
 	seen := map[pipeline.Key]bool{}
 	for f, err := range failures {
 		if err != nil {
 			return nil, err
 		}
-		item := &Item{ID: f.ID, Traceparent: f.Letter.GetTraceparent(), Key: f.Key, Reason: f.Reason, Host: f.Host, Verdict: Wanted, request: requestOf(f.Letter.GetWant())}
+		item := &Item{ID: f.ID, Traceparent: f.Message.GetTraceparent(), Key: f.Key, Reason: f.Reason, Host: f.Host, Verdict: Wanted, request: requestOf(f.Message.GetWant())}
 		switch {
-		case f.Letter.GetWant() == nil:
+		case f.Message.GetWant() == nil:
 			item.Verdict = Unreadable
 		case seen[f.Key]:
 			item.Verdict = Older
@@ -109,7 +110,7 @@ func each(ctx context.Context, items []*Item, do func(context.Context, *Item) er
 }
 
 // current reads what is wanted for a key and compares it with what failed.
-func current(ctx context.Context, client *pipeline.Client, item *Item) (*v1.Want, uint64, Verdict, error) {
+func current(ctx context.Context, client *operate.Client, item *Item) (*v1.Want, uint64, Verdict, error) {
 	want, sequence, err := client.LastWant(ctx, item.Key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage), err == nil && want == nil:
@@ -134,10 +135,10 @@ func Count(items []*Item) map[Verdict]int {
 }
 
 // One returns the failures with ids, in their order.
-func One(ctx context.Context, client *pipeline.Client, ids []uint64) iter.Seq2[pipeline.StoredFailure, error] {
-	return func(yield func(pipeline.StoredFailure, error) bool) {
+func One(ctx context.Context, client *operate.Client, ids []uint64) iter.Seq2[operate.DeadLetter, error] {
+	return func(yield func(operate.DeadLetter, error) bool) {
 		for _, id := range ids {
-			f, err := client.Failure(ctx, id)
+			f, err := client.DeadLetter(ctx, id)
 			if !yield(f, err) || err != nil {
 				return
 			}

@@ -8,11 +8,12 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Refetch asks for the fetch of what is wanted, and returns for how many. What
 // body a key holds is handed on, so that the fetch may be conditional.
-func Refetch(ctx context.Context, client *pipeline.Client, wants []pipeline.StoredWant, pace Pace, progress func(int)) (int, error) {
+func Refetch(ctx context.Context, client *operate.Client, wants []operate.Want, pace Pace, progress func(int)) (int, error) {
 	limiter := pace.limiter()
 	begun := time.Now().UnixNano()
 	done := 0
@@ -36,7 +37,7 @@ func Refetch(ctx context.Context, client *pipeline.Client, wants []pipeline.Stor
 	return done, nil
 }
 
-func refetch(ctx context.Context, client *pipeline.Client, key pipeline.Key, begun int64) (bool, error) {
+func refetch(ctx context.Context, client *operate.Client, key pipeline.Key, begun int64) (bool, error) {
 	for range 3 {
 		want, sequence, err := client.LastWant(ctx, key)
 		if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrMalformed) || err == nil && want == nil {

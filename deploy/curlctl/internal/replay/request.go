@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Pace is how fast to ask.
@@ -31,7 +32,7 @@ func (p Pace) limiter() *rate.Limiter {
 
 // Request asks for the fetch of each item that is wanted, and gives it its verdict.
 // Progress, if set, is called with how many are done.
-func Request(ctx context.Context, client *pipeline.Client, items []*Item, pace Pace, progress func(int)) error {
+func Request(ctx context.Context, client *operate.Client, items []*Item, pace Pace, progress func(int)) error {
 	limiter := pace.limiter()
 	n := Count(items)[Wanted]
 	begun := time.Now()
@@ -65,7 +66,7 @@ func Request(ctx context.Context, client *pipeline.Client, items []*Item, pace P
 }
 
 // ask publishes one due, or one timer if there is a time for it.
-func ask(ctx context.Context, client *pipeline.Client, item *Item, at time.Time) (Verdict, error) {
+func ask(ctx context.Context, client *operate.Client, item *Item, at time.Time) (Verdict, error) {
 	for range 3 {
 		want, sequence, verdict, err := current(ctx, client, item)
 		if err != nil || verdict != Wanted {
@@ -115,7 +116,7 @@ type pending struct {
 // that a failure of the same kind is no news. What body the key holds is for
 // the caller to hand on: without it, a good answer is always handed to the
 // writer, which writes only what differs.
-func inherit(ctx context.Context, client *pipeline.Client, key pipeline.Key, due *v1.Due) (pending, error) {
+func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due *v1.Due) (pending, error) {
 	timer, err := client.PendingTimer(ctx, key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):

@@ -1,4 +1,4 @@
-package pipeline_test
+package operate_test
 
 import (
 	"context"
@@ -8,20 +8,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 var _ = Describe("What an operator asks for", func() {
 	var (
 		js     jetstream.JetStream
-		client *pipeline.Client
+		client *operate.Client
 	)
 	BeforeEach(func(ctx SpecContext) {
 		_, js, _ = ensured(ctx, pipeline.Topology{})
-		client = pipeline.NewClient(js)
+		client = operate.NewClient(js)
 	})
 
 	wanted := func(ctx context.Context, k pipeline.Key) *v1.Due {
@@ -102,6 +104,30 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(paused()).To(BeTrue(), "a service that starts must not end the pause")
 		Expect(client.ResumeFetching(ctx)).To(Succeed())
 		Expect(paused()).To(BeFalse())
+	})
+
+	It("lists what operators did by the user and action of the subject, and passes over records that cannot be read", func(ctx SpecContext) {
+		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "purge", User: "alice", BeganAt: timestamppb.Now()})).To(Succeed())
+		forged, err := proto.Marshal(&v1.Audit{Action: "refetch", User: "alice", Selected: 7})
+		Expect(err).NotTo(HaveOccurred())
+		for subject, data := range map[string][]byte{
+			"curl.audit.replay.mallory.1": forged, "curl.audit.replay.mallory.2": []byte("garbage"), "curl.audit.replay.mallory.3.4": forged,
+		} {
+			_, err := client.JetStream().Publish(ctx, subject, data)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		var signed []string
+		unreadable := 0
+		for a, err := range client.Audits(ctx) {
+			if err != nil {
+				Expect(pipeline.Unreadable(err)).To(BeTrue(), "%v", err)
+				unreadable++
+				continue
+			}
+			signed = append(signed, a.GetUser()+" "+a.GetAction())
+		}
+		Expect(signed).To(ConsistOf("alice purge", "mallory replay"))
+		Expect(unreadable).To(Equal(2))
 	})
 
 	It("is on record, with how it ended", func(ctx SpecContext) {

@@ -1,4 +1,4 @@
-package pipeline_test
+package operate_test
 
 import (
 	"context"
@@ -11,17 +11,18 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-var _ = Describe("Failures", func() {
+var _ = Describe("Dead letters", func() {
 	const many = 1500 // more than one window
 	var (
 		js     jetstream.JetStream
-		client *pipeline.Client
+		client *operate.Client
 	)
 	BeforeEach(func(ctx SpecContext) {
 		_, js, _ = ensured(ctx, pipeline.Topology{})
-		client = pipeline.NewClient(js)
+		client = operate.NewClient(js)
 		for i := range many {
 			letter := &v1.DeadLetter{Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "a.example.com"}}
 			if i%300 == 7 {
@@ -31,9 +32,9 @@ var _ = Describe("Failures", func() {
 		}
 	})
 
-	ids := func(ctx context.Context, f pipeline.FailureFilter) (all []uint64) {
+	ids := func(ctx context.Context, f operate.DeadLetterFilter) (all []uint64) {
 		GinkgoHelper()
-		for failure, err := range client.Failures(ctx, f) {
+		for failure, err := range client.DeadLetters(ctx, f) {
 			Expect(err).NotTo(HaveOccurred())
 			all = append(all, failure.ID)
 		}
@@ -41,52 +42,52 @@ var _ = Describe("Failures", func() {
 	}
 
 	It("are read from the newest on, each once", func(ctx SpecContext) {
-		Expect(client.DeleteFailure(ctx, 1000)).To(Succeed())
-		Expect(client.DeleteFailure(ctx, 1000)).To(Succeed())
-		all := ids(ctx, pipeline.FailureFilter{})
+		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
+		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
+		all := ids(ctx, operate.DeadLetterFilter{})
 		Expect(all).To(HaveLen(many - 1))
 		for i := 1; i < len(all); i++ {
 			Expect(all[i]).To(BeNumerically("<", all[i-1]))
 		}
-		_, err := client.Failure(ctx, 1000)
+		_, err := client.DeadLetter(ctx, 1000)
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
-		one, err := client.Failure(ctx, 8)
+		one, err := client.DeadLetter(ctx, 8)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(one.Host).To(Equal("b.example.com"))
 	})
 
 	It("are selected by what their subject says", func(ctx SpecContext) {
 		rare := []uint64{1208, 908, 608, 308, 8}
-		Expect(ids(ctx, pipeline.FailureFilter{Host: "b.example.com"})).To(Equal(rare))
-		Expect(ids(ctx, pipeline.FailureFilter{Reason: "BadStatus", Namespace: "default"})).To(Equal(rare))
-		Expect(ids(ctx, pipeline.FailureFilter{Name: "cm-00042"})).To(Equal([]uint64{43}))
-		Expect(ids(ctx, pipeline.FailureFilter{Host: "*"})).To(BeEmpty(), "a value is no pattern")
-		Expect(client.CountFailures(ctx, pipeline.FailureFilter{})).To(Equal(map[pipeline.ReasonHost]uint64{
+		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com"})).To(Equal(rare))
+		Expect(ids(ctx, operate.DeadLetterFilter{Reason: "BadStatus", Namespace: "default"})).To(Equal(rare))
+		Expect(ids(ctx, operate.DeadLetterFilter{Name: "cm-00042"})).To(Equal([]uint64{43}))
+		Expect(ids(ctx, operate.DeadLetterFilter{Host: "*"})).To(BeEmpty(), "a value is no pattern")
+		Expect(client.CountDeadLetters(ctx, operate.DeadLetterFilter{})).To(Equal(map[operate.ReasonHost]uint64{
 			{Reason: "Timeout", Host: "a.example.com"}: many - 5, {Reason: "BadStatus", Host: "b.example.com"}: 5,
 		}))
 	})
 
 	It("are selected by time", func(ctx SpecContext) {
-		middle, err := client.Failure(ctx, 700)
+		middle, err := client.DeadLetter(ctx, 700)
 		Expect(err).NotTo(HaveOccurred())
-		newer, older := ids(ctx, pipeline.FailureFilter{Since: middle.At}), ids(ctx, pipeline.FailureFilter{Until: middle.At})
+		newer, older := ids(ctx, operate.DeadLetterFilter{Since: middle.At}), ids(ctx, operate.DeadLetterFilter{Until: middle.At})
 		Expect(newer).To(ContainElement(BeEquivalentTo(700)))
 		Expect(older).NotTo(ContainElement(BeEquivalentTo(700)))
 		Expect(len(newer) + len(older)).To(Equal(many))
-		Expect(ids(ctx, pipeline.FailureFilter{Since: time.Now().Add(time.Hour)})).To(BeEmpty())
+		Expect(ids(ctx, operate.DeadLetterFilter{Since: time.Now().Add(time.Hour)})).To(BeEmpty())
 	})
 
 	It("are removed by filter", func(ctx SpecContext) {
-		Expect(client.PurgeFailures(ctx, pipeline.FailureFilter{Reason: "Timeout"})).To(BeEquivalentTo(many - 5))
-		Expect(ids(ctx, pipeline.FailureFilter{})).To(HaveLen(5))
+		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Reason: "Timeout"})).To(BeEquivalentTo(many - 5))
+		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(5))
 	})
 
 	It("that cannot be read are an error", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
-		for _, err := range client.Failures(ctx, pipeline.FailureFilter{}) {
+		for _, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
 			Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
 		}
-		_, err := client.Failure(ctx, 1)
+		_, err := client.DeadLetter(ctx, 1)
 		Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
 	})
 })
