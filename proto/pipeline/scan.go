@@ -13,9 +13,11 @@ import (
 )
 
 // scanBatch is how many messages one request of a scan asks for, and
-// scanBatchBytes how many bytes.
+// scanBatchBytes how many bytes. For each request the server counts what is left,
+// so that many small ones take a time that is quadratic in the stream: 50,000
+// wants took 6.7 s by 256, and take 0.34 s (BenchmarkScan).
 const (
-	scanBatch      = 256
+	scanBatch      = 16384
 	scanBatchBytes = 8 << 20
 )
 
