@@ -1,9 +1,8 @@
 package acceptance_test
 
 import (
-	"time"
-
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
