@@ -117,7 +117,7 @@ test-acceptance: build $(HELM) ## Test the built binaries as processes (uses KUB
 
 .PHONY: test-random
 test-random: build ## Edit, break and mend at random for ROUNDS (1000) from SEED (a new one); for a night
-	ROUNDS='$(or $(ROUNDS),1000)' SEED='$(SEED)' $(WITH_CLUSTER) go test -count=1 -timeout=0 -v ./deploy/e2e/random
+	ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(WITH_CLUSTER) go test -count=1 -timeout=0 -v ./deploy/e2e/random
 
 .PHONY: test-manifests
 test-manifests: build $(HELM) ## Test only what the chart renders, on a real API server

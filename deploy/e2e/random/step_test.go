@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,8 +32,8 @@ const (
 // step is one thing that can happen.
 type step struct {
 	name string
-	// hole is the number of a hole in issue 11 that is not mended yet: the step
-	// happens with HOLES=all, or HOLES with its number, only. 0: mended.
+	// hole is the number of the known fault that the step runs into; it is not
+	// taken while that has no mend. 0: none.
 	hole int
 	// once in a round at most.
 	once bool
@@ -45,14 +44,12 @@ type step struct {
 
 // steps returns those that can happen.
 func steps() []step {
-	all := slices.Concat(edits(), hands(), obstacles(), losses(), kills())
-	return slices.DeleteFunc(all, func(s step) bool { return s.hole > 0 && !open(s.hole) })
+	return mended(slices.Concat(edits(), hands(), obstacles(), losses(), kills()))
 }
 
-// open reports whether a hole that is not mended is to be tried.
-func open(hole int) bool {
-	holes := os.Getenv("HOLES")
-	return holes == "all" || slices.Contains(strings.Split(holes, ","), strconv.Itoa(hole))
+// mended leaves out the steps that a known fault stands in the way of.
+func mended(all []step) []step {
+	return slices.DeleteFunc(all, func(s step) bool { return s.hole > 0 && !world.Mended(s.hole) })
 }
 
 // onObject is a step on one of the ordinary ConfigMaps.
@@ -189,7 +186,7 @@ func (r *round) stand(o *object, lift func(context.Context)) {
 // losses are what a broker, or its operator, can lose.
 func losses() []step {
 	return append(purges(), step{
-		name: "the broker restored from a copy", once: true,
+		name: "the broker restored from a copy", hole: 1, once: true,
 		prepare: func(_ context.Context, r *round) { r.broker.save() },
 		do:      func(_ context.Context, r *round) { r.broker.restore() },
 	})
@@ -205,7 +202,7 @@ func purges() []step {
 		}
 	}
 	return []step{
-		{name: "results purged", do: purge(pipeline.Results, ">")},
+		{name: "results purged", hole: 1, do: purge(pipeline.Results, ">")},
 		{name: "timers purged", do: purge(pipeline.Requests, "curl.timer.>")},
 		{name: "requests purged", do: purge(pipeline.Requests, ">")},
 		{name: "failures purged", do: purge(pipeline.Failures, ">")},
@@ -234,7 +231,7 @@ func kills() []step {
 // meanwhile does up to three steps that need no program of ours.
 func (r *round) meanwhile(ctx context.Context) {
 	GinkgoHelper()
-	all := slices.Concat(edits(), hands(), purges())
+	all := mended(slices.Concat(edits(), hands(), purges()))
 	r.pause(ctx)
 	for range r.rng.IntN(4) {
 		step := all[r.rng.IntN(len(all))]

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// usualRounds are those of `make test`.
+	// usualRounds and usualSeed are those of `make test`; a night takes others.
 	usualRounds = 50
+	usualSeed   = 1
 	// startLimit and roundLimit bound the suite. A round takes some two seconds
 	// on a quiet machine.
 	startLimit = 5 * time.Minute
@@ -51,7 +52,7 @@ func chance(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 var _ = Describe("Whatever happens in an order that chance decides", func() {
 	It("each annotated key comes right once its cause is gone, and another tenant's at once", func(ctx SpecContext) {
-		seed := number("SEED", uint64(rand.Uint32()))
+		seed := number("SEED", usualSeed)
 		rounds := number("ROUNDS", usualRounds)
 		GinkgoWriter.Printf("SEED=%d ROUNDS=%d\n", seed, rounds)
 		AddReportEntry("random", ReportEntryVisibilityFailureOrVerbose, "SEED="+strconv.FormatUint(seed, 10))

@@ -3,6 +3,7 @@ package origin
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ type Page struct {
 	status      int
 	body        []byte
 	sum         [sha256.Size]byte // of body
+	header      http.Header       // of its own
 	tagged      bool
 	held        *held
 	arrivals    []time.Time
@@ -32,7 +34,7 @@ type Page struct {
 const ServerText = "the server's own words"
 
 func newPage(s *Site, path string) *Page {
-	return &Page{site: s, path: path, status: http.StatusNotFound, good: map[[sha256.Size]byte]struct{}{}}
+	return &Page{site: s, path: path, status: http.StatusNotFound, header: http.Header{}, good: map[[sha256.Size]byte]struct{}{}}
 }
 
 // URL of the page.
@@ -67,6 +69,14 @@ func (p *Page) Fails(status int) *Page {
 	defer p.mu.Unlock()
 	p.status, p.body = status, []byte(ServerText)
 	p.sum = sha256.Sum256(p.body)
+	return p
+}
+
+// With lets the page send a header.
+func (p *Page) With(name, value string) *Page {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.header.Set(name, value)
 	return p
 }
 
@@ -173,6 +183,7 @@ func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
 		p.good[sum] = struct{}{}
 	}
 	tagged := p.tagged
+	maps.Copy(w.Header(), p.header.Clone())
 	p.mu.Unlock()
 	if tagged && status < http.StatusBadRequest {
 		w.Header().Set("ETag", tag)

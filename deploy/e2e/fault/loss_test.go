@@ -1,0 +1,146 @@
+package fault_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+const (
+	refreshKey = "x-kv8s.io/curl-refresh"
+	// healLimit is how long a key may take to come right with an audit each
+	// second, on a machine that is busy with other tests.
+	healLimit = 20 * time.Second
+	// overdueLimit is the same after a timer that did not fire: it counts as
+	// lost when it is overdue for a minute.
+	overdueLimit = 100 * time.Second
+)
+
+// audited are options of a world with an audit each second.
+func audited(o world.Options) world.Options {
+	o.Flags = map[string][]string{world.Watcher: {"--audit-interval=1s"}, world.Fetcher: {"--refresh-jitter=0"}}
+	return o
+}
+
+var _ = Describe("A key that is fetched regularly comes right after", func() {
+	It("results that were purged before the writer had them", func(ctx SpecContext) {
+		world.NeedsMend(1)
+		w := env.World(ctx, audited(world.Options{Without: []string{world.Writer}}))
+		page := w.Origin.Page("/lost").Tagged().Says("lost once")
+		cm := w.Create(ctx, "lost", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
+		Eventually(page.NotModified).Should(BeNumerically(">=", 1), "refreshes that find the same body")
+		purge(ctx, w, pipeline.Results)
+		w.Launch(ctx, world.Writer).EventuallyReady(ctx)
+		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "lost once")
+	})
+
+	It("a restored backup of etcd, with an older body, while no watcher ran", func(ctx SpecContext) {
+		w := env.World(ctx, audited(world.Options{}))
+		page := w.Origin.Page("/restored").Tagged().Says("older")
+		cm := w.Create(ctx, "restored", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
+		cm.EventuallyHasData(ctx, "mydata", "older")
+		backup := cm.Get(ctx)
+		page.Says("newer")
+		cm.EventuallyHasData(ctx, "mydata", "newer")
+		Expect(w.Watcher().Kill()).To(Succeed())
+		backup.ResourceVersion = ""
+		cm.Replace(ctx, backup)
+		w.Watcher().Restart(ctx)
+		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "newer")
+	})
+
+	It("kubectl replace without our status, while no watcher ran", func(ctx SpecContext) {
+		world.NeedsMend(1)
+		w := env.World(ctx, audited(world.Options{}))
+		page := w.Origin.Page("/replaced").Tagged().Says("ours")
+		cm := w.Create(ctx, "replaced", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
+		manifest := cm.Get(ctx).Annotations
+		cm.EventuallyHasData(ctx, "mydata", "ours")
+		Expect(w.Watcher().Kill()).To(Succeed())
+		replaced := &corev1.ConfigMap{}
+		replaced.Name, replaced.Annotations = cm.Name, manifest
+		cm.Replace(ctx, replaced)
+		w.Watcher().Restart(ctx)
+		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "ours")
+	})
+
+	It("a timer that fired while the disk of the broker was full", func(ctx SpecContext) {
+		world.NeedsMend(2)
+		o := audited(world.Options{Broker: runSmallBroker()})
+		o.Flags[world.Watcher] = append(o.Flags[world.Watcher], "--max-results-bytes=16777216", "--max-failures-bytes=1048576")
+		w := env.World(ctx, o)
+		page := w.Origin.Page("/due").Says("in time")
+		cm := w.Create(ctx, "due", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "2s"))
+		cm.EventuallyHasData(ctx, "mydata", "in time")
+		empty := fill(ctx, w)
+		Eventually(func() bool { return time.Since(page.Arrivals()[page.Hits()-1]) > 4*time.Second }).
+			Should(BeTrue(), "a refresh is overdue")
+		empty(ctx)
+		hits := page.Hits()
+		Eventually(page.Hits).WithTimeout(overdueLimit).Should(BeNumerically(">", hits))
+	})
+
+	It("more failures and recoveries than results of one key are kept, while no writer ran", func(ctx SpecContext) {
+		world.NeedsMend(3)
+		w := env.World(ctx, audited(world.Options{Without: []string{world.Writer}}))
+		page := w.Origin.Page("/flapping").Tagged().Says("the one body")
+		cm := w.Create(ctx, "flapping", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
+		const cycles = 9 // one more than results of a subject are kept
+		Eventually(page.NotModified).Should(BeNumerically(">=", 1))
+		for range cycles {
+			hits := page.Hits()
+			page.Fails(http.StatusServiceUnavailable)
+			Eventually(page.Hits).Should(BeNumerically(">", hits), "a fetch that fails")
+			same := page.NotModified()
+			page.Says("the one body")
+			Eventually(page.NotModified).Should(BeNumerically(">", same), "a fetch that finds the same body")
+		}
+		w.Launch(ctx, world.Writer).EventuallyReady(ctx)
+		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "the one body")
+	})
+})
+
+// purge removes all messages of a stream.
+func purge(ctx context.Context, w *world.World, name string) {
+	GinkgoHelper()
+	stream, err := w.JetStream.Stream(ctx, name)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(stream.Purge(ctx)).To(Succeed())
+}
+
+// runSmallBroker runs a NATS server with a disk of 32 MiB.
+func runSmallBroker() (url string) {
+	GinkgoHelper()
+	file := filepath.Join(GinkgoT().TempDir(), "nats.conf")
+	Expect(os.WriteFile(file, []byte("jetstream { max_file_store: 32MB }"), 0o600)).To(Succeed())
+	server, err := natstest.Run(natstest.Options{Listen: true, ConfigFile: file})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(server.Close)
+	return server.URL()
+}
+
+// fill takes all of the broker's disk that is left, until empty is called.
+func fill(ctx context.Context, w *world.World) (empty func(context.Context)) {
+	GinkgoHelper()
+	const others = "others"
+	_, err := w.JetStream.CreateStream(ctx, jetstream.StreamConfig{Name: others, Subjects: []string{others}})
+	Expect(err).NotTo(HaveOccurred())
+	for err == nil {
+		_, err = w.JetStream.Publish(ctx, others, make([]byte, 900_000))
+	}
+	return func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(w.JetStream.DeleteStream(ctx, others)).To(Succeed())
+	}
+}

@@ -1,0 +1,97 @@
+package fault_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// apartLimit is how long an ordinary key of another tenant may wait, on a
+// machine that is busy with other tests.
+const apartLimit = 15 * time.Second
+
+var _ = Describe("An ordinary key of another tenant is filled", func() {
+	It("while a namespace without the writer's rights has more results than the writer may have in hand", func(ctx SpecContext) {
+		world.NeedsMend(8)
+		const inHand = 16
+		var rights *world.Account
+		w := env.World(ctx, world.Options{
+			Tenants: 1, AckWait: shortAckWait,
+			Kubeconfigs: map[string]func(context.Context, string) string{
+				world.Writer: func(ctx context.Context, namespace string) string {
+					rights = env.Cluster.Account(ctx, namespace, world.Writer, world.WriterRules()...)
+					return rights.Kubeconfig
+				},
+			},
+		})
+		rights.In(ctx, w.Tenants[0].Namespace, world.WriterRules()...)
+		consumer, err := w.JetStream.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer)
+		Expect(err).NotTo(HaveOccurred())
+		config := consumer.CachedInfo().Config
+		config.MaxAckPending = inHand
+		_, err = w.JetStream.UpdateConsumer(ctx, pipeline.Results, config)
+		Expect(err).NotTo(HaveOccurred())
+
+		rights.Revoke(ctx)
+		pages := w.Origin.Pages(2 * inHand)
+		for i, page := range pages {
+			w.Create(ctx, fmt.Sprintf("refused-%d", i), world.Asking("mydata="+page.URL()))
+		}
+		Eventually(w.Origin.Hits).Should(BeNumerically(">=", len(pages)))
+		expectOrdinary(ctx, w.Tenants[0], w.Tenants[0].Origin.Page("/ordinary"))
+		rights.Grant(ctx)
+		w.Unfinished()
+	})
+
+	It("from a host that hangs for the many keys of a namespace", func(ctx SpecContext) {
+		world.NeedsMend(9)
+		w := env.World(ctx, world.Options{Tenants: 1})
+		const keys = 100
+		for i, page := range w.Origin.Pages(keys) {
+			page.Hold()
+			w.Create(ctx, fmt.Sprintf("hangs-%d", i), world.Asking("mydata="+page.URL()))
+		}
+		Eventually(func() float64 { return w.Fetcher().Metric(ctx, "curlmethat_fetcher_parked_total") }).WithTimeout(healLimit).Should(BeNumerically(">", keys/2), "keys that wait for the host")
+		expectOrdinary(ctx, w.Tenants[0], w.Origin.Page("/ordinary"))
+		w.Unfinished()
+	})
+
+	It("from a host that redirected one to another host that asks for an hour of rest", func(ctx SpecContext) {
+		world.NeedsMend(11)
+		w := env.World(ctx, world.Options{Tenants: 1})
+		other := origin.Start()
+		DeferCleanup(other.Close)
+		busy := other.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "3600")
+		// Another name is another host, though it is the same machine.
+		page := w.Origin.Page("/moved").Fails(http.StatusFound).With("Location", "http://"+other.PageByAddress("/busy"))
+		w.Create(ctx, "moved", world.Asking("mydata="+page.URL()))
+		Eventually(busy.Hits).Should(Equal(1))
+		w.EventuallyQuiet(ctx)
+		expectOrdinary(ctx, w.Tenants[0], w.Origin.Page("/ordinary"))
+	})
+
+	It("from a host of which one URL asks for an hour of rest", func(ctx SpecContext) {
+		world.NeedsMend(11)
+		w := env.World(ctx, world.Options{Tenants: 1})
+		busy := w.Origin.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "3600")
+		w.Create(ctx, "busy", world.Asking("mydata="+busy.URL()))
+		Eventually(busy.Hits).Should(Equal(1))
+		w.EventuallyQuiet(ctx)
+		expectOrdinary(ctx, w.Tenants[0], w.Origin.Page("/ordinary"))
+	})
+})
+
+// expectOrdinary lets a tenant ask for one page.
+func expectOrdinary(ctx context.Context, tenant *world.World, page *origin.Page) {
+	GinkgoHelper()
+	cm := tenant.Create(ctx, "ordinary", world.Asking("mydata="+page.Says("ordinary").URL()))
+	cm.EventuallyHasDataWithin(ctx, apartLimit, "mydata", "ordinary")
+}

@@ -1,0 +1,30 @@
+package world
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+)
+
+// unmended are the numbers of known faults for which there is a spec, and no
+// mend yet. Take a number out with the mend.
+func unmended() []int { return []int{1, 2, 3, 8, 9, 11} }
+
+// Mended reports whether what a known fault broke is held to the promises.
+// HOLES=all, or HOLES with numbers such as 1,8, tries those without a mend.
+func Mended(hole int) bool {
+	tried := os.Getenv("HOLES")
+	return tried == "all" || !slices.Contains(unmended(), hole) || slices.Contains(strings.Split(tried, ","), strconv.Itoa(hole))
+}
+
+// NeedsMend skips the spec while a known fault has no mend.
+func NeedsMend(hole int) {
+	GinkgoHelper()
+	if !Mended(hole) {
+		Skip(fmt.Sprintf("hole %d is not mended yet; HOLES=%d tries it", hole, hole))
+	}
+}
