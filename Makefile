@@ -170,7 +170,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	$(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-metrics verify-docs verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, pages, modules, imports, chart, format, lint
+verify: verify-proto verify-metrics verify-docs verify-workflows verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, pages, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
@@ -185,6 +185,10 @@ verify-metrics:
 .PHONY: verify-docs
 verify-docs: ## Check that the files, headings, symbols and specs exist that any page names
 	@go run ./deploy/local/cmd/verify-docs
+
+.PHONY: verify-workflows
+verify-workflows: $(ACTIONLINT)
+	$(ACTIONLINT) -shellcheck= -pyflakes=
 
 .PHONY: verify-words
 verify-words: ## Check that Go files use no word of deploy/tools/retired-words

@@ -11,6 +11,7 @@ GOLANGCI_VERSION := $(shell sed -n 's|.*github.com/golangci/golangci-lint/v2 \(v
 HELM_VERSION     := $(shell sed -n 's|.*helm.sh/helm/v4 \(v[^ ]*\).*|\1|p' deploy/tools/helm/go.mod)
 UNITTEST_VERSION := $(shell sed -n 's|.*github.com/helm-unittest/helm-unittest \(v[^ ]*\).*|\1|p' deploy/tools/helm-unittest/go.mod)
 PROMETHEUS_VERSION := $(shell sed -n 's|.*github.com/prometheus/prometheus \(v[^ ]*\).*|\1|p' deploy/tools/prometheus/go.mod)
+ACTIONLINT_VERSION := $(shell sed -n 's|.*github.com/rhysd/actionlint \(v[^ ]*\).*|\1|p' deploy/tools/actionlint/go.mod)
 PROTOBUF_VERSION := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
 
 BUF           := $(TOOLS)/buf-$(BUF_VERSION)-$(GO_VERSION)/buf
@@ -18,6 +19,7 @@ GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_VERSION)-$(GO_VERSION)/golang
 HELM          := $(TOOLS)/helm-$(HELM_VERSION)-$(GO_VERSION)/helm
 HELM_UNITTEST := $(TOOLS)/helm-unittest-$(UNITTEST_VERSION)-$(GO_VERSION)/helm-unittest
 PROMTOOL      := $(TOOLS)/promtool-$(PROMETHEUS_VERSION)-$(GO_VERSION)/promtool
+ACTIONLINT    := $(TOOLS)/actionlint-$(ACTIONLINT_VERSION)-$(GO_VERSION)/actionlint
 PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc-gen-go
 
 # buf starts the generator by name.
@@ -51,6 +53,10 @@ $(HELM_UNITTEST):
 $(PROMTOOL):
 	@echo "building promtool $(PROMETHEUS_VERSION) (two minutes the first time)…"
 	@$(call build-tool,deploy/tools/prometheus,github.com/prometheus/prometheus/cmd/promtool,-tags remove_all_sd$(comma)enable_dns_sd)
+
+$(ACTIONLINT):
+	@echo "building actionlint $(ACTIONLINT_VERSION)…"
+	@$(call build-tool,deploy/tools/actionlint,github.com/rhysd/actionlint/cmd/actionlint)
 
 # The generator comes from the protobuf module that the services link.
 $(PROTOC_GEN_GO):

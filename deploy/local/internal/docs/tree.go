@@ -17,6 +17,7 @@ func Files(tree fs.FS) ([]string, error) {
 			return err
 		case slices.Contains(left, name) && d.IsDir():
 			return fs.SkipDir
+		case slices.Contains(left, name): // a link to a folder somewhere else
 		case !d.IsDir() && !strings.HasSuffix(name, "~"):
 			files = append(files, name)
 		}
