@@ -135,6 +135,10 @@ test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG; IMAG
 fuzz: ## Fuzz each target for FUZZTIME (10s)
 	deploy/tools/fuzz $(FUZZTIME) $(MODULES)
 
+.PHONY: nightly
+nightly: test-random ## Run what is too long for each change: the random test, and each fuzz target for 10 minutes
+	$(MAKE) fuzz FUZZTIME=10m
+
 .PHONY: bench
 bench: build ## Measure the pipeline over N ConfigMaps (2000) against the API server's own ceiling
 	$(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench -n $(N) $(BENCHFLAGS)
