@@ -2,6 +2,7 @@ package curlctl
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,8 +18,9 @@ type audited struct {
 	Selected uint64 `json:"selected"`
 	Done     uint64 `json:"done"`
 	Skipped  uint64 `json:"skipped"`
-	BeganAt  string `json:"beganAt"`
-	EndedAt  string `json:"endedAt,omitempty"`
+	// BeganAt and EndedAt are written as RFC 3339 has them.
+	BeganAt time.Time  `json:"beganAt"`
+	EndedAt *time.Time `json:"endedAt,omitempty"`
 }
 
 func auditCommand(o *options) *cobra.Command {
@@ -47,16 +49,17 @@ func (s *session) auditRow(a *v1.Audit) printer.Row {
 	began := a.GetBeganAt().AsTime()
 	r := audited{
 		Action: a.GetAction(), User: a.GetUser(), Filter: a.GetFilter(),
-		Selected: a.GetSelected(), Done: a.GetDone(), Skipped: a.GetSkipped(), BeganAt: printer.Clock(began),
+		Selected: a.GetSelected(), Done: a.GetDone(), Skipped: a.GetSkipped(), BeganAt: began,
 	}
 	done := printer.Number(r.Done)
 	if a.GetEndedAt() == nil {
 		done = printer.In(printer.Yellow, "broken off")
 	} else {
-		r.EndedAt = printer.Clock(a.GetEndedAt().AsTime())
+		ended := a.GetEndedAt().AsTime()
+		r.EndedAt = &ended
 	}
 	return printer.Row{Name: "audit/" + r.Action, Object: r, Cells: []printer.Cell{
 		printer.Text(printer.Age(s.now(), began)), printer.Text(r.Action), printer.Text(r.User), printer.Number(r.Selected), done,
-		printer.Number(r.Skipped), printer.Text(r.Filter), printer.Text(r.BeganAt),
+		printer.Number(r.Skipped), printer.Text(r.Filter), printer.Text(printer.Clock(r.BeganAt)),
 	}}
 }

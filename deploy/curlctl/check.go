@@ -215,7 +215,7 @@ func (c *checking) pairs(ctx context.Context, whole checked, request annotation.
 		default:
 			f.OK, f.Verdict = true, "would be fetched"
 			if request.Refresh > 0 {
-				f.Verdict += " every " + brief(request.Refresh)
+				f.Verdict += " every " + annotation.FormatDuration(request.Refresh)
 			}
 		}
 		found = append(found, f)

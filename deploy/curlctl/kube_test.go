@@ -2,6 +2,7 @@ package curlctl_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,6 +65,7 @@ var _ = Describe("A ConfigMap", func() {
 	It("is shown as one timeline", func(ctx SpecContext) {
 		create(ctx, "cool", map[string]string{
 			"x-kv8s.io/curl-me-that": "my.data=https://a.example.com/x?token=secret",
+			"x-kv8s.io/curl-refresh": "1d",
 			"x-kv8s.io/curl-status": `{"my.data":{"url":"https://a.example.com/x","sha256":"` + strings.Repeat("ab", 32) +
 				`","size":12,"fetchedAt":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}}`,
 		})
@@ -78,6 +80,14 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(strings.Index(out, "written")).To(BeNumerically("<", strings.Index(out, "gave up")))
 		Expect(strings.Index(out, "gave up")).To(BeNumerically("<", strings.Index(out, "recheck")))
 		Expect(out).NotTo(ContainSubstring("secret"))
+		var view struct {
+			Asks []struct{ Key, URL, Refresh string }
+		}
+		Expect(json.Unmarshal([]byte(w.ok(ctx, "status", namespace+"/cool", "-o", "json")), &view)).To(Succeed())
+		Expect(view.Asks).To(HaveLen(1))
+		Expect(view.Asks[0].Key).To(Equal("my.data"))
+		Expect(view.Asks[0].URL).To(Equal("https://a.example.com/x?…"))
+		Expect(view.Asks[0].Refresh).To(Equal("1d"))
 		Expect(w.run(ctx, "status", namespace+"/none").code).To(Equal(5))
 		Expect(w.run(ctx, "status", namespace+"/cool", "--kubeconfig=/nonexistent").code).To(Equal(3))
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -14,7 +15,7 @@ import (
 const forever = 100 * 365 * 24 * time.Hour
 
 func pauseCommand(o *options) *cobra.Command {
-	var limit time.Duration
+	limit := annotation.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "pause",
 		Short: "Stop fetching; nothing is lost",
@@ -27,9 +28,11 @@ func pauseCommand(o *options) *cobra.Command {
 			return usagef("--for must not be negative")
 		}
 		line := words(c.Flags(), nil)
-		return o.run(func(ctx context.Context, s *session, _ []string) error { return s.pause(ctx, limit, line) })(c, args)
+		return o.run(func(ctx context.Context, s *session, _ []string) error {
+			return s.pause(ctx, time.Duration(limit), line)
+		})(c, args)
 	}
-	cmd.Flags().DurationVar(&limit, "for", 0, "go on by itself after so long; 0: when `curlctl resume` says so")
+	cmd.Flags().Var(&limit, "for", "go on by itself after so long; 0: when `curlctl resume` says so")
 	return cmd
 }
 
@@ -46,7 +49,7 @@ func (s *session) pause(ctx context.Context, limit time.Duration, line string) e
 		return err
 	}
 	if limit > 0 {
-		s.out.Linef("Fetching is %s for %s.", s.out.Paint(printer.Yellow, "paused"), brief(limit))
+		s.out.Linef("Fetching is %s for %s.", s.out.Paint(printer.Yellow, "paused"), annotation.FormatDuration(limit))
 	} else {
 		s.out.Linef("Fetching is %s until `curlctl resume`.", s.out.Paint(printer.Yellow, "paused"))
 	}

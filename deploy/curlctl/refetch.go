@@ -41,7 +41,7 @@ func refetchCommand(o *options) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "fetch everything, or everything of --namespace")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask back, however many there are")
-	cmd.Flags().Float64Var(&pace.Rate, "rate", pace.Rate, "ask for so many fetches in a second at most; 0: no bound")
+	cmd.Flags().Var((*rateValue)(&pace.Rate), "rate", rateUsage)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	"github.com/kv8s/curl-me-that/proto/service"
@@ -59,12 +60,13 @@ func replayCommand(o *options) *cobra.Command {
 	r.selected.bindFlags(cmd)
 	fs := cmd.Flags()
 	fs.BoolVar(&r.all, "all", false, "replay all failures that are kept")
-	fs.DurationVar(&r.pace.Over, "over", 0, "spread the fetches over so long, by timers in NATS")
-	fs.Float64Var(&r.pace.Rate, "rate", 0, "ask for so many fetches in a second at most; 0: no bound")
+	fs.Var((*annotation.Duration)(&r.pace.Over), "over", "spread the fetches over so long, by timers in NATS")
+	fs.Var((*rateValue)(&r.pace.Rate), "rate", rateUsage)
 	fs.BoolVar(&r.dryRun, "dry-run", false, "only say what would be done")
 	fs.BoolVarP(&r.yes, "yes", "y", false, "do not ask back, however many there are")
 	fs.BoolVar(&r.wait, "wait", false, "wait until the outcome of each is known")
-	fs.DurationVar(&r.timeout, "timeout", 15*time.Minute, "how long to wait, beside --over")
+	r.timeout = 15 * time.Minute
+	fs.Var((*annotation.Duration)(&r.timeout), "timeout", "how long to wait, beside --over")
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
 // report prints how a replay ended.
@@ -70,7 +71,7 @@ func of(n, all int, noun string) string {
 
 func (p *report) how() string {
 	if p.r.pace.Over > 0 {
-		return ", spread over " + brief(p.r.pace.Over)
+		return ", spread over " + annotation.FormatDuration(p.r.pace.Over)
 	}
 	return ""
 }
@@ -123,7 +124,7 @@ func (p *report) outcomes(follower *replay.Follower, written bool) {
 	n := 0
 	for _, item := range p.items {
 		end := follower.End(item)
-		if end.Outcome != replay.FailedAgain {
+		if !item.Followed() || end.Outcome != replay.FailedAgain {
 			continue
 		}
 		if n++; n > shownItems {

@@ -137,7 +137,7 @@ var _ = Describe("A long history", Ordered, func() {
 		}
 		Expect(strings.Count(run("failures", "--limit=0"), "\n")).To(Equal(manyFailures + 1))
 		Expect(strings.Count(run("failures", "--limit=0", "-o", "json"), `"id"`)).To(Equal(manyFailures))
-		Expect(run("replay", "--host=slow.example.com", "--over=24h", "--yes")).To(Equal("Replayed 2,000 failures, spread over 24h.\n"))
+		Expect(run("replay", "--host=slow.example.com", "--over=24h", "--yes")).To(Equal("Replayed 2,000 failures, spread over 1d.\n"))
 		Expect(run("replay", "--host=fast.example.com", "--yes")).To(Equal("Replayed 18,000 failures.\n"))
 		n := 0
 		for t, err := range w.client.Timers(ctx, "", "") {

@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	keys "github.com/kv8s/curl-me-that/proto/status"
 )
@@ -29,6 +30,23 @@ type occasion struct {
 	colour printer.Colour
 }
 
+// asked is one pair of the annotation as programs read it.
+type asked struct {
+	Key     string `json:"key"`
+	URL     string `json:"url"`
+	Refresh string `json:"refresh,omitempty"`
+	SHA256  string `json:"sha256,omitempty"`
+}
+
+// String writes a pair for people.
+func (a asked) String() string {
+	text := a.Key + " = " + a.URL
+	if a.Refresh != "" {
+		text += ", every " + a.Refresh
+	}
+	return text
+}
+
 // objectView is an object as programs read it.
 type objectView struct {
 	Namespace  string     `json:"namespace"`
@@ -36,7 +54,7 @@ type objectView struct {
 	Exists     bool       `json:"exists"`
 	UID        string     `json:"uid,omitempty"`
 	Annotation string     `json:"annotation,omitempty"`
-	Asks       []string   `json:"asks,omitempty"`
+	Asks       []asked    `json:"asks,omitempty"`
 	Problem    string     `json:"problem,omitempty"`
 	Suspended  bool       `json:"suspended,omitempty"`
 	Timeline   []occasion `json:"timeline"`
@@ -91,7 +109,7 @@ func (s *session) printObject(view objectView) {
 	}
 	fields := []printer.Field{{Name: "ConfigMap", Value: exists}, {Name: "UID", Value: printer.Text(view.UID)}, {Name: "Annotation", Value: printer.Text(view.Annotation)}}
 	for _, ask := range view.Asks {
-		fields = append(fields, printer.Field{Name: "Asks for", Value: printer.Text(ask)})
+		fields = append(fields, printer.Field{Name: "Asks for", Value: printer.Text(ask.String())})
 	}
 	if view.Suspended {
 		fields = append(fields, printer.Field{Name: "Suspended", Value: printer.In(printer.Yellow, "yes")})
@@ -114,7 +132,11 @@ func (v *objectView) read(object *metav1.PartialObjectMetadata) error {
 		v.Problem = err.Error()
 	}
 	for _, pair := range request.Pairs {
-		v.Asks = append(v.Asks, pair.Key+" = "+failure.WithoutQuery(pair.URL))
+		ask := asked{Key: pair.Key, URL: failure.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
+		if request.Refresh > 0 {
+			ask.Refresh = annotation.FormatDuration(request.Refresh)
+		}
+		v.Asks = append(v.Asks, ask)
 	}
 	state, err := keys.Parse(object.Annotations[annotation.StatusKey])
 	if err != nil {
@@ -142,13 +164,13 @@ func (s *session) readObject(ctx context.Context, v *objectView) error {
 		if err != nil {
 			return err
 		}
-		v.add(w.At, "wanted", w.Key.Key, causeName(w.Want.GetCause())+": "+failure.WithoutQuery(w.Want.GetUrl()), printer.Cyan)
+		v.add(w.At, "wanted", w.Key.Key, pipeline.CauseName(w.Want.GetCause())+": "+failure.WithoutQuery(w.Want.GetUrl()), printer.Cyan)
 	}
 	for t, err := range readable(s, s.Client.Timers(ctx, v.Namespace, v.ConfigMap)) {
 		if err != nil {
 			return err
 		}
-		v.add(t.At, "scheduled", t.Key.Key, causeName(t.Due.GetCause()), printer.Cyan)
+		v.add(t.At, "scheduled", t.Key.Key, pipeline.CauseName(t.Due.GetCause()), printer.Cyan)
 	}
 	for f, err := range readable(s, s.Client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: v.Namespace, Name: v.ConfigMap})) {
 		if errors.Is(err, context.Canceled) || err != nil {

@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
@@ -57,7 +58,7 @@ func wantsCommand(o *options) *cobra.Command {
 func (s *session) wantRow(w operate.Want) printer.Row {
 	r := wanted{
 		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, UID: w.Want.GetUid(),
-		URL: failure.WithoutQuery(w.Want.GetUrl()), Refresh: interval(w.Want), Cause: causeName(w.Want.GetCause()),
+		URL: failure.WithoutQuery(w.Want.GetUrl()), Refresh: interval(w.Want), Cause: pipeline.CauseName(w.Want.GetCause()),
 		Sequence: w.Sequence, Since: w.At,
 	}
 	return printer.Row{Name: "want/" + w.Key.String(), Object: r, Cells: []printer.Cell{
@@ -68,26 +69,9 @@ func (s *session) wantRow(w operate.Want) printer.Row {
 
 func interval(w *v1.Want) string {
 	if d := w.GetRefresh().AsDuration(); d > 0 {
-		return brief(d)
+		return annotation.FormatDuration(d)
 	}
 	return ""
-}
-
-// brief writes 10m0s as 10m.
-func brief(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-// causeName writes CAUSE_NEW as new.
-func causeName(c v1.Cause) string {
-	return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_"))
 }
 
 // scheduled is a timer as programs read it.
@@ -141,7 +125,7 @@ func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, er
 			return nil, err
 		}
 		all = append(all, scheduled{
-			Namespace: t.Key.Namespace, ConfigMap: t.Key.Name, Key: t.Key.Key, Cause: causeName(t.Due.GetCause()),
+			Namespace: t.Key.Namespace, ConfigMap: t.Key.Name, Key: t.Key.Key, Cause: pipeline.CauseName(t.Due.GetCause()),
 			FiresAt: t.At, SetAt: t.SetAt, Attempts: t.Due.GetAttempts(), ReplayOf: t.Due.GetReplayOf(),
 			URL: failure.WithoutQuery(t.Due.GetWant().GetUrl()),
 		})

@@ -172,10 +172,10 @@ func describe(m *nats.Msg, now time.Time) (passing, bool) {
 			p.set("forgotten", key, "", "")
 			return p, true
 		}
-		p.set("wanted", key, causeName(w.GetCause())+" "+failure.WithoutQuery(w.GetUrl()), w.GetUrl())
+		p.set("wanted", key, pipeline.CauseName(w.GetCause())+" "+failure.WithoutQuery(w.GetUrl()), w.GetUrl())
 	case pipeline.KindTimer, pipeline.KindDue:
 		due, _ := pipeline.DecodeDue(key, m.Data) // what cannot be read is shown without detail
-		what, detail := "due", causeName(due.GetCause())
+		what, detail := "due", pipeline.CauseName(due.GetCause())
 		if kind == pipeline.KindTimer {
 			what, detail = "scheduled", detail+" "+m.Header.Get("Nats-Schedule")
 		}

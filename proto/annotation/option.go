@@ -32,7 +32,7 @@ func (g *Grammar) refresh(annotations map[string]string) (time.Duration, error) 
 	if trimmed == "" {
 		return 0, nil
 	}
-	interval, err := time.ParseDuration(trimmed)
+	interval, err := ParseDuration(trimmed)
 	if err != nil || interval < 0 {
 		return 0, invalidOption(key, RefreshName, value, "is not a duration such as 10m", "not a positive Go duration")
 	}

@@ -26,6 +26,8 @@ func TestRefresh(t *testing.T) {
 		"10m":     10 * time.Minute,
 		" 1h30m ": 90 * time.Minute,
 		"10s":     10 * time.Second,
+		"1d":      24 * time.Hour,
+		"1d12h":   36 * time.Hour,
 		"1ns":     10 * time.Second,
 		"9000h":   annotation.MaxRefresh,
 	} {
@@ -82,6 +84,7 @@ func TestSHA256(t *testing.T) {
 func TestOptionRefused(t *testing.T) {
 	for _, c := range []struct{ name, value, text, cause string }{
 		{annotation.RefreshName, "abc", "annotation curl-refresh value 'abc' is not a duration such as 10m", "not a positive Go duration"},
+		{annotation.RefreshName, "1d2d", "annotation curl-refresh value '1d2d' is not a duration such as 10m", "not a positive Go duration"},
 		{annotation.RefreshName, "10", "annotation curl-refresh value '10' is not a duration such as 10m", "not a positive Go duration"},
 		{annotation.RefreshName, "-10m", "annotation curl-refresh value '-10m' is not a duration such as 10m", "not a positive Go duration"},
 		{annotation.SuspendName, "maybe", "annotation curl-suspend value 'maybe' is not true or false", "not a boolean"},

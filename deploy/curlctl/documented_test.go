@@ -1,0 +1,116 @@
+package curlctl_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl"
+)
+
+// Commands in the pages: behind a prompt, and as code within a sentence.
+var (
+	behindPrompt = regexp.MustCompile("(?m)^\\s*(?:\\$ )?((?:kubectl curl-me-that|(?:bin/)?curlctl) [^\\n]*)$")
+	inSentence   = regexp.MustCompile("`((?:kubectl curl-me-that|(?:bin/)?curlctl) [^`\\n]+)`")
+)
+
+// TestEveryDocumentedCommandIsUnderstood parses each command of curlctl that a
+// page, a runbook or an alert names, with its flags and arguments.
+func TestEveryDocumentedCommandIsUnderstood(t *testing.T) {
+	root := filepath.Join("..", "..")
+	n := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && (name == ".git" || name == ".cache" || name == "testdata" || name == "bin") {
+			return filepath.SkipDir
+		}
+		switch filepath.Ext(path) {
+		case ".md", ".yaml", ".txt", ".tmpl", ".json":
+		default:
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for line, whole := range documented(string(text)) {
+			n++
+			if wrong := understood(line, whole); wrong != "" {
+				t.Errorf("%s: %s\n\t%s", path, line, wrong)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 80 {
+		t.Errorf("found %d commands only", n)
+	}
+}
+
+// documented returns the commands of a text, and whether each is a whole line.
+func documented(text string) map[string]bool {
+	lines := map[string]bool{}
+	for _, match := range inSentence.FindAllStringSubmatch(text, -1) {
+		lines[match[1]] = false
+	}
+	for _, match := range behindPrompt.FindAllStringSubmatch(text, -1) {
+		lines[match[1]] = true
+	}
+	return lines
+}
+
+// understood returns what is wrong with a command line; nothing: it is
+// understood. One within a sentence may leave out what it is about.
+func understood(line string, whole bool) string {
+	line, _, _ = strings.Cut(line, " #")
+	for _, end := range []string{" | ", " & ", "; ", " > ", " && ", " …", ")"} {
+		line, _, _ = strings.Cut(line, end)
+	}
+	line = strings.TrimPrefix(strings.TrimPrefix(line, "kubectl curl-me-that"), "bin/")
+	args := strings.Fields(strings.TrimPrefix(line, "curlctl"))
+	for i, arg := range args {
+		args[i] = placeholder(strings.Trim(arg, `"'\\`))
+	}
+	root := curlctl.Command("curlctl")
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		return err.Error()
+	}
+	if cmd == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return "there is no such command"
+	}
+	if err := cmd.ParseFlags(rest); err != nil && (whole || !strings.Contains(err.Error(), "needs an argument")) {
+		return err.Error()
+	}
+	if !whole && len(cmd.Flags().Args()) == 0 {
+		return ""
+	}
+	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// placeholder returns a value of the form that a capital word stands for.
+func placeholder(arg string) string {
+	name, value, found := strings.Cut(arg, "=")
+	if !found {
+		name, value = "", arg
+	} else {
+		name += "="
+	}
+	switch value {
+	case "ID", "[ID…]":
+		value = "1"
+	case "N":
+		value = "3"
+	}
+	return name + value
+}

@@ -1,0 +1,39 @@
+package curlctl
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+const rateUsage = "ask for so many fetches at most: 20 or 20/s in a second, 600/m in a minute, 1000/h in an hour; 0: no bound"
+
+// rateValue is a flag for a number in a second.
+type rateValue float64
+
+// Set implements pflag.Value.
+func (r *rateValue) Set(text string) error {
+	number, unit, found := strings.Cut(text, "/")
+	if !found {
+		unit = "s"
+	}
+	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600}[unit]
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || seconds == 0 || n < 0 || math.IsNaN(n) || math.IsInf(n, 0) {
+		return fmt.Errorf("%q is not a rate such as 20/s or 600/m", text)
+	}
+	*r = rateValue(n / seconds)
+	return nil
+}
+
+// String implements pflag.Value.
+func (r *rateValue) String() string {
+	if *r == 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(float64(*r), 'g', -1, 64) + "/s"
+}
+
+// Type implements pflag.Value.
+func (r *rateValue) Type() string { return "rate" }

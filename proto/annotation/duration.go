@@ -1,0 +1,83 @@
+package annotation
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// day is always 24 hours: an interval knows no calendar.
+const day = 24 * time.Hour
+
+// ParseDuration reads a duration as Go writes it, and with days in front: 10m,
+// 1h30m, 2d, 1d12h. It is what annotations and flags take.
+func ParseDuration(text string) (time.Duration, error) {
+	days, rest, found := strings.Cut(text, "d")
+	if !found {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, durationError(text)
+		}
+		return d, nil
+	}
+	n, err := strconv.ParseFloat(days, 64)
+	if err != nil || strings.ContainsAny(days, "eExXiInN_+") || math.Abs(n) > float64(math.MaxInt64/day) {
+		return 0, durationError(text)
+	}
+	whole := time.Duration(n * float64(day))
+	if rest == "" {
+		return whole, nil
+	}
+	part, err := time.ParseDuration(rest)
+	if err != nil || part < 0 || strings.ContainsAny(rest[:1], "+-") || whole < 0 || whole > math.MaxInt64-part {
+		return 0, durationError(text)
+	}
+	return whole + part, nil
+}
+
+func durationError(text string) error {
+	return fmt.Errorf("%q is not a duration such as 10m, 1h30m or 2d", text)
+}
+
+// FormatDuration writes a duration as ParseDuration reads it, without units
+// that are zero: 10m, 1h30m, 2d, 1d12h.
+func FormatDuration(d time.Duration) string {
+	if d < 0 {
+		return "-" + FormatDuration(-d)
+	}
+	text := ""
+	if days := d / day; days > 0 {
+		text, d = strconv.FormatInt(int64(days), 10)+"d", d%day
+		if d == 0 {
+			return text
+		}
+	}
+	rest := d.String()
+	if strings.HasSuffix(rest, "m0s") {
+		rest = strings.TrimSuffix(rest, "0s")
+	}
+	if strings.HasSuffix(rest, "h0m") {
+		rest = strings.TrimSuffix(rest, "0m")
+	}
+	return text + rest
+}
+
+// Duration is a flag that ParseDuration reads.
+type Duration time.Duration
+
+// Set implements pflag.Value.
+func (d *Duration) Set(text string) error {
+	parsed, err := ParseDuration(text)
+	if err == nil {
+		*d = Duration(parsed)
+	}
+	return err
+}
+
+// String implements pflag.Value.
+func (d *Duration) String() string { return FormatDuration(time.Duration(*d)) }
+
+// Type implements pflag.Value.
+func (d *Duration) Type() string { return "duration" }
