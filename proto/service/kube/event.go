@@ -15,11 +15,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	client "k8s.io/client-go/kubernetes/typed/events/v1"
 )
 
 // Controller is the reporting controller of our Events.
 const Controller = "x-kv8s.io/curl-me-that"
+
+const (
+	// recordedSize and recordedTTL bound what a Recorder remembers of what it
+	// has written. The API server keeps Events for an hour.
+	recordedSize = 4096
+	recordedTTL  = time.Hour
+)
 
 // maxNote is the limit of the API for the note of an Event, in bytes.
 const maxNote = 1024
@@ -47,12 +55,20 @@ type Event struct {
 // The stock recorder merges the Events of one life of the process. Here the
 // name of an Event is derived from its content, so that the API server itself
 // keeps a change of state from being written twice, also after a restart, a
-// redelivered message, or by two replicas.
+// redelivered message, or by two replicas. Names that were written lately are
+// remembered, which saves the request.
 type Recorder struct {
 	client   client.EventsV1Interface
 	instance string
-	now      func() time.Time
+	now      clock
+	recorded *cache.LRUExpireCache
 }
+
+// clock is the clock of the names that are remembered.
+type clock func() time.Time
+
+// Now implements cache.Clock.
+func (c clock) Now() time.Time { return c() }
 
 // NewRecorder returns a recorder for a service.
 func NewRecorder(c client.EventsV1Interface, name string, now func() time.Time) *Recorder {
@@ -60,12 +76,27 @@ func NewRecorder(c client.EventsV1Interface, name string, now func() time.Time) 
 	if err != nil {
 		host = "unknown"
 	}
-	return &Recorder{client: c, instance: cut(name+"/"+host, 128), now: now}
+	return &Recorder{
+		client: c, instance: cut(name+"/"+host, 128), now: now,
+		recorded: cache.NewLRUExpireCacheWithClock(recordedSize, clock(now)),
+	}
 }
+
+// Recorded reports whether this recorder has lately written an Event.
+func (r *Recorder) Recorded(e Event) bool {
+	_, recorded := r.recorded.Get(recordedKey(e))
+	return recorded
+}
+
+// recordedKey names an Event among those of all namespaces.
+func recordedKey(e Event) string { return e.Namespace + "/" + e.name() }
 
 // Record writes an Event, unless it was written before or its namespace is
 // going away. Errors are worth another try.
 func (r *Recorder) Record(ctx context.Context, e Event) error {
+	if r.Recorded(e) {
+		return nil
+	}
 	kind := corev1.EventTypeNormal
 	if e.Warning {
 		kind = corev1.EventTypeWarning
@@ -87,6 +118,7 @@ func (r *Recorder) Record(ctx context.Context, e Event) error {
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err),
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		r.recorded.Add(recordedKey(e), struct{}{}, recordedTTL)
 		return nil
 	}
 	return fmt.Errorf("record Event %s for ConfigMap %s/%s: %w", e.Reason, e.Namespace, e.Name, err)

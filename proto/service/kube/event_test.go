@@ -40,6 +40,10 @@ var _ = Describe("Events", func() {
 		for _, r := range []*kube.Recorder{first, second, first} {
 			Expect(r.Record(ctx, event)).To(Succeed())
 		}
+		Expect(first.Recorded(event)).To(BeTrue(), "the request is saved")
+		other := event
+		other.Namespace = "other"
+		Expect(first.Recorded(other)).To(BeFalse(), "an Event of the same name in another namespace")
 		Expect(notes(ctx, cluster, namespace.Name)).To(ConsistOf(strings.Repeat("ü", 512)))
 		event.Occurrence, event.Note = "another", "short"
 		Expect(second.Record(ctx, event)).To(Succeed())
