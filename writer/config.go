@@ -35,7 +35,7 @@ type Config struct {
 	// Linger is how long the first result for a ConfigMap waits for others, to
 	// become one patch with them.
 	Linger time.Duration
-	// Prune tells whether a key is removed when it is no longer asked for.
+	// Prune: a key is removed when it is no longer asked for.
 	Prune bool
 	// Grammar says how annotations are read. The writer does not need its
 	// MinRefresh.

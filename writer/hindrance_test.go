@@ -135,7 +135,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Warning BadStatus: ")))
 	})
 
-	It("because its own messages contradict themselves is put aside", func() {
+	It("because its own messages contradict themselves becomes a dead letter", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		bad := w.content(w.want(cm, "mydata", url), "body")
 		bad.GetContent().Sha256 = sum("another body")
@@ -143,7 +143,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		other.Sha256 = sum("another body")
 		w.apply(bad, w.content(other, "body"))
 		Expect(w.get("cm").ResourceVersion).To(Equal(cm.ResourceVersion))
-		Expect(w.letters()).To(ConsistOf(
+		Expect(w.deadLetters()).To(ConsistOf(
 			HaveField("Failure.Class", v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
 			HaveField("Failure.Class", v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
 		))

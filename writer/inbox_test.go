@@ -30,7 +30,7 @@ var _ = Describe("A message that cannot be meant", func() {
 		Expect(err).NotTo(HaveOccurred())
 	}
 
-	It("is put aside with all that is known of it, and holds up nobody", func() {
+	It("becomes a dead letter with all that is known of it, and holds up no other", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		good := w.content(w.want(cm, "mydata", url), "body")
 		raw("curl.result.content.ns.name", []byte("too few tokens"))
@@ -41,14 +41,14 @@ var _ = Describe("A message that cannot be meant", func() {
 		w.publish(good)
 		w.settled()
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
-		letters := w.letters()
-		Expect(letters).To(HaveLen(5))
-		for _, letter := range letters {
+		deadLetters := w.deadLetters()
+		Expect(deadLetters).To(HaveLen(5))
+		for _, letter := range deadLetters {
 			Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
 			Expect(len(letter.GetPayload())).To(BeNumerically("<=", 64<<10))
 		}
 		// They are handled at the same time, so they come in any order.
-		Expect(letters).To(ContainElement(And(HaveField("Subject", "curl.result.content.ns.name"), HaveField("Payload", []byte("too few tokens")))))
+		Expect(deadLetters).To(ContainElement(And(HaveField("Subject", "curl.result.content.ns.name"), HaveField("Payload", []byte("too few tokens")))))
 	})
 
 	DescribeTable("because of", func(spoil func(r *v1.Result), class v1.FailureClass) {
@@ -56,7 +56,7 @@ var _ = Describe("A message that cannot be meant", func() {
 		r := w.content(w.want(cm, "mydata", url), "body")
 		spoil(r)
 		w.apply(r)
-		Expect(w.letters()).To(ConsistOf(HaveField("Failure.Class", class)))
+		Expect(w.deadLetters()).To(ConsistOf(HaveField("Failure.Class", class)))
 		Expect(w.get("cm").ResourceVersion).To(Equal(cm.ResourceVersion))
 		Expect(w.calls.all()).To(BeEmpty())
 	},
@@ -71,15 +71,15 @@ var _ = Describe("A message that cannot be meant", func() {
 		Entry("a protected name", func(r *v1.Result) { r.GetWant().Name = "kube-root-ca.crt" }, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
 	)
 
-	It("waits if it cannot be put aside", func() {
+	It("waits while its dead letter cannot be kept", func() {
 		Expect(w.js.DeleteStream(w.ctx(), pipeline.Failures)).To(Succeed())
 		raw("curl.result.content.x.y.z", []byte("garbage"))
-		Eventually(func() string { return string(w.log.Contents()) }).WithTimeout(10 * time.Second).Should(ContainSubstring("was not put aside"))
+		Eventually(func() string { return string(w.log.Contents()) }).WithTimeout(10 * time.Second).Should(ContainSubstring("its dead letter was not kept"))
 		Expect(w.waiting()).To(BeEquivalentTo(1))
 		_, err := pipeline.Ensure(w.ctx(), w.js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 		w.settled()
-		Expect(w.letters()).To(HaveLen(1))
+		Expect(w.deadLetters()).To(HaveLen(1))
 	})
 })
 

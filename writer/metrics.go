@@ -8,13 +8,15 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
+	"github.com/kv8s/curl-me-that/writer/internal/breaker"
+	"github.com/kv8s/curl-me-that/writer/internal/event"
 	"github.com/kv8s/curl-me-that/writer/internal/inbox"
 )
 
 // Metrics returns what the metrics of a writer are.
 func Metrics() []metric.Definition {
 	m := newMetrics(prometheus.NewRegistry())
-	m.measure(new(apply.Gate))
+	m.measure(new(breaker.Breaker))
 	return append(m.own.Definitions(), m.standard.Definitions()...)
 }
 
@@ -24,6 +26,7 @@ type metrics struct {
 
 	applier *apply.Metrics
 	inbox   *inbox.Metrics
+	events  *prometheus.CounterVec
 	calls   *kube.Calls
 }
 
@@ -31,21 +34,22 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{own: metric.New(registry, "writer"), standard: metric.Standard(registry)}
 	m.inbox = inbox.NewMetrics(m.own)
 	m.applier = apply.NewMetrics(m.own)
+	m.events = event.NewMetric(m.own)
 	m.own.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.", func() float64 { return messages })
 	m.calls = kube.NewCalls(m.standard, "GET", "PATCH", "POST")
 	return m
 }
 
 // measure makes the metrics of what is known of the API server.
-func (m *metrics) measure(gate *apply.Gate) {
+func (m *metrics) measure(b *breaker.Breaker) {
 	m.own.GaugeFunc("api_server_available", "Whether the Kubernetes API server serves the writer: 0 or 1.", func() float64 {
-		if gate.Up() {
+		if b.Available() {
 			return 1
 		}
 		return 0
 	})
 	m.own.GaugeFunc("denied_namespaces", "Namespaces in which the writer lately lacked a permission.",
-		func() float64 { return float64(gate.Denied()) })
+		func() float64 { return float64(b.Denied()) })
 }
 
 func (m *metrics) err() error { return errors.Join(m.own.Err(), m.standard.Err()) }

@@ -14,10 +14,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 	"github.com/kv8s/curl-me-that/writer/internal/batch"
+	"github.com/kv8s/curl-me-that/writer/internal/breaker"
+	"github.com/kv8s/curl-me-that/writer/internal/cache"
+	"github.com/kv8s/curl-me-that/writer/internal/event"
 	"github.com/kv8s/curl-me-that/writer/internal/inbox"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 const (
@@ -31,17 +35,17 @@ const (
 // it has begun, gives the rest back to the server, and returns nil.
 func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config) error {
 	metrics := newMetrics(rt.Metrics)
-	client, err := apply.NewClient(metrics.calls.Of(cluster))
+	client, err := apiserver.NewClient(metrics.calls.Of(cluster))
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
 	defer client.Close()
-	gate := apply.NewGate(client.Probe, clock.RealClock{}, rt.Log, rt.Health.Part("kubernetes"))
-	metrics.measure(gate)
+	breaking := breaker.New(client.Probe, clock.RealClock{}, rt.Log, rt.Health.Part("kubernetes"))
+	metrics.measure(breaking)
 	if err := metrics.err(); err != nil {
 		return err
 	}
-	in, drained, err := assemble(rt, c, client, gate, metrics)
+	in, drained, err := assemble(rt, c, client, breaking, metrics)
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
@@ -50,7 +54,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		gate.Run(ctx)
+		breaking.Run(ctx)
 		return nil
 	})
 	group.Go(func() error {
@@ -68,7 +72,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 
 // assemble puts the parts of the writer together. It returns what handles
 // messages, and what waits for all of them to be handled.
-func assemble(rt *service.Runtime, c Config, client *apply.Client, gate *apply.Gate, metrics *metrics) (*inbox.Inbox, func(), error) {
+func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking *breaker.Breaker, metrics *metrics) (*inbox.Inbox, func(), error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, nil, err
@@ -77,23 +81,32 @@ func assemble(rt *service.Runtime, c Config, client *apply.Client, gate *apply.G
 	if err != nil {
 		return nil, nil, fmt.Errorf("parse selector: %w", err)
 	}
-	applier, err := apply.New(apply.Options{
-		Client:   client,
-		Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),
-		Judge:    judge.Judge{Prune: c.Prune},
-		View:     judge.Viewer{Grammar: grammar, Selector: selector},
-		Gate:     gate,
-		Metrics:  metrics.applier,
-		Log:      rt.Log,
-		Clock:    clock.RealClock{},
+	applier, err := apply.New(apply.Config{
+		Planner: plan.Planner{Prune: c.Prune},
+		Viewer:  plan.Viewer{Grammar: grammar, Selector: selector},
+	}, apply.Deps{
+		Client:    client,
+		Breaker:   breaking,
+		Objects:   cache.NewObjects(clock.RealClock{}),
+		Confirmed: cache.NewConfirmed(clock.RealClock{}),
+		Emitter:   event.New(kube.NewRecorder(client.Events(), "writer", time.Now), metrics.events),
+		Metrics:   metrics.applier,
+		Log:       rt.Log,
+		Clock:     clock.RealClock{},
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	queue, err := batch.New(batch.Options{Linger: c.Linger, Concurrency: c.Concurrency, Clock: clock.RealClock{}}, applier.Apply)
+	queue, err := batch.New(batch.Config{Linger: c.Linger, Concurrency: c.Concurrency}, clock.RealClock{}, applier.Apply)
 	if err != nil {
 		return nil, nil, err
 	}
-	letters := pipeline.NewClient(rt.JetStream)
-	return inbox.New(inbox.Reader{Protected: c.Protected}, gate, queue, letters, metrics.inbox, rt.Tracer, rt.Log), queue.Wait, nil
+	return inbox.New(inbox.Reader{Protected: c.Protected}, inbox.Deps{
+		Breaker:     breaking,
+		Queue:       queue,
+		DeadLetters: pipeline.NewClient(rt.JetStream),
+		Metrics:     metrics.inbox,
+		Tracer:      rt.Tracer,
+		Log:         rt.Log,
+	}), queue.Wait, nil
 }

@@ -36,8 +36,8 @@ func containsSegment(path, segment string) bool {
 	return slices.Contains(strings.Split(path, "/"), segment)
 }
 
-// letters returns what was put aside, oldest first.
-func (w *world) letters() []*v1.DeadLetter {
+// deadLetters returns the dead letters, oldest first.
+func (w *world) deadLetters() []*v1.DeadLetter {
 	GinkgoHelper()
 	stream, err := w.js.Stream(w.ctx(), pipeline.Failures)
 	Expect(err).NotTo(HaveOccurred())

@@ -7,10 +7,15 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
+	"github.com/kv8s/curl-me-that/writer/internal/breaker"
+	"github.com/kv8s/curl-me-that/writer/internal/cache"
+	"github.com/kv8s/curl-me-that/writer/internal/event"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 const (
@@ -24,70 +29,85 @@ const (
 	applyTimeout = 22 * time.Second
 )
 
-// Options of an Applier.
-type Options struct {
+// Config is what may be chosen about an Applier.
+type Config struct {
+	// Planner decides.
+	Planner plan.Planner
+	// Viewer reads objects.
+	Viewer plan.Viewer
+}
+
+// Deps is what an Applier works with.
+type Deps struct {
 	// Client makes the requests.
-	Client *Client
-	// Recorder writes the Events.
-	Recorder Recorder
-	// View reads objects.
-	View judge.Viewer
-	// Judge decides.
-	Judge judge.Judge
-	// Gate knows whether the API server is there.
-	Gate *Gate
+	Client *apiserver.Client
+	// Breaker holds work back while the API server is unavailable.
+	Breaker *breaker.Breaker
+	// Objects and Confirmed are what is known from earlier batches.
+	Objects   cache.Objects
+	Confirmed cache.Confirmed
+	// Emitter writes the Events.
+	Emitter *event.Emitter
 	// Metrics are moved by what is applied.
 	Metrics *Metrics
 	// Log takes one line per outcome.
 	Log zerolog.Logger
-	// Clock tells time.
+	// Clock is the source of time.
 	Clock clock.Clock
 }
 
 // Applier applies results to ConfigMaps.
 type Applier struct {
-	Options
-	memory  memory
-	confirm confirmations
-	speaker *speaker
-	lines   *logsample.Log
+	executor *executor
+}
+
+// executor carries out plans.
+type executor struct {
+	Config
+	Deps
+	lines *logsample.Log
 }
 
 // New returns an applier.
-func New(o Options) (*Applier, error) {
-	if o.Client == nil || o.Recorder == nil || o.View.Grammar == nil || o.View.Selector == nil || o.Gate == nil || o.Metrics == nil || o.Clock == nil {
+func New(c Config, d Deps) (*Applier, error) {
+	if c.Viewer.Grammar == nil || c.Viewer.Selector == nil {
+		return nil, errors.New("make applier: the viewer is incomplete")
+	}
+	if d.Client == nil || d.Breaker == nil || d.Emitter == nil || d.Metrics == nil || d.Clock == nil {
 		return nil, errors.New("make applier: a dependency is missing")
 	}
-	return &Applier{
-		Options: o, memory: newMemory(o.Clock), confirm: newConfirmations(o.Clock),
-		speaker: newSpeaker(o.Recorder, o.Clock, o.Metrics), lines: logsample.New(o.Log),
-	}, nil
+	return &Applier{executor: &executor{Config: c, Deps: d, lines: logsample.New(d.Log)}}, nil
 }
 
 // Apply applies results, all of one ConfigMap, and returns what became of
 // each. Only one call at a time may work on an object.
-func (a *Applier) Apply(ctx context.Context, ref Ref, items []judge.Item) []Outcome {
+func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
+	return a.executor.run(ctx, ref, items)
+}
+
+// run applies a batch and measures it.
+func (e *executor) run(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	a.Metrics.batch.Observe(float64(len(items)))
-	if !a.Gate.Open() {
+	e.Metrics.batch.Observe(float64(len(items)))
+	if !e.Breaker.Allows() {
 		return all(len(items), Outcome{Retry: Soon})
 	}
-	began := a.Clock.Now()
-	outcomes := a.apply(ctx, ref, items)
-	a.Metrics.seconds.Observe(a.Clock.Since(began).Seconds())
+	began := e.Clock.Now()
+	outcomes := e.apply(ctx, ref, items)
+	e.Metrics.seconds.Observe(e.Clock.Since(began).Seconds())
 	for i, o := range outcomes {
 		outcomes[i].Together = len(items)
 		if o.Retry == Done {
-			a.settled(o.Verdict, items[i].Result)
+			e.observe(o.Verdict, items[i].Result)
 		}
 	}
 	return outcomes
 }
 
 // apply carries out plans until one is accepted.
-func (a *Applier) apply(ctx context.Context, ref Ref, items []judge.Item) []Outcome {
-	t := &task{Applier: a, ref: ref, items: items}
+func (e *executor) apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
+	t := &task{executor: e, ref: ref, items: items}
 	t.start()
 	for range maxTries {
 		outcomes, done := t.try(ctx)
@@ -97,24 +117,24 @@ func (a *Applier) apply(ctx context.Context, ref Ref, items []judge.Item) []Outc
 		if t.known {
 			continue
 		}
-		select { // somebody else writes this object, too
+		select { // there is another writer of this object
 		case <-ctx.Done():
 			return all(len(items), Outcome{Retry: Soon})
-		case <-a.Clock.After(rand.N(conflictPause)):
+		case <-e.Clock.After(rand.N(conflictPause)):
 		}
 	}
-	a.Metrics.exhausted.Inc()
-	a.lines.Line(zerolog.WarnLevel, "contention").Str("namespace", ref.Namespace).Str("configmap", ref.Name).
+	e.Metrics.exhausted.Inc()
+	e.lines.Line(zerolog.WarnLevel, "contention").Str("namespace", ref.Namespace).Str("configmap", ref.Name).
 		Msg("object changes faster than it can be patched; trying again later")
 	return all(len(items), Outcome{Retry: Soon})
 }
 
 // apart applies items one by one, so that one which is refused does not hold
 // up the others.
-func (a *Applier) apart(ctx context.Context, ref Ref, items []judge.Item) []Outcome {
+func (e *executor) apart(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
 	outcomes := make([]Outcome, 0, len(items))
 	for _, item := range items {
-		outcomes = append(outcomes, a.apply(ctx, ref, []judge.Item{item})...)
+		outcomes = append(outcomes, e.apply(ctx, ref, []plan.Item{item})...)
 	}
 	return outcomes
 }

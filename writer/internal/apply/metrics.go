@@ -5,7 +5,8 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 // Metrics of applying results.
@@ -13,7 +14,6 @@ type Metrics struct {
 	results   *prometheus.CounterVec
 	patches   *prometheus.CounterVec
 	reads     *prometheus.CounterVec
-	events    *prometheus.CounterVec
 	exhausted prometheus.Counter
 	batch     prometheus.Histogram
 	seconds   prometheus.Histogram
@@ -25,10 +25,9 @@ type Metrics struct {
 func NewMetrics(set *metric.Set) *Metrics {
 	latency := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	return &Metrics{
-		results: set.Counters("results_total", "Results settled, by what became of them.", metric.Of("verdict", names(judge.Verdicts())...)),
-		patches: set.Counters("patches_total", "Patches sent, by their outcome.", metric.Of("outcome", names(faults())...)),
+		results: set.Counters("results_total", "Results settled, by what became of them.", metric.Of("verdict", names(plan.Verdicts())...)),
+		patches: set.Counters("patches_total", "Patches sent, by their outcome.", metric.Of("outcome", names(apiserver.Outcomes())...)),
 		reads:   set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.", metric.Of("kind", readMetadata, readObject)),
-		events:  set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.", metric.Of("reason", judge.Reasons()...)),
 		exhausted: set.Counter("conflicts_exhausted_total",
 			"Batches put back because their object changed faster than it could be patched."),
 		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
@@ -55,14 +54,14 @@ func names[T interface{ String() string }](values []T) []string {
 	return list
 }
 
-// settled observes a result that will not come back.
-func (a *Applier) settled(v judge.Verdict, r *v1.Result) {
-	a.Metrics.results.WithLabelValues(v.String()).Inc()
+// observe counts a result that will not come back.
+func (e *executor) observe(v plan.Verdict, r *v1.Result) {
+	e.Metrics.results.WithLabelValues(v.String()).Inc()
 	if at := r.GetObservedAt(); at != nil {
-		a.Metrics.age.Observe(max(0, a.Clock.Since(at.AsTime()).Seconds()))
+		e.Metrics.age.Observe(max(0, e.Clock.Since(at.AsTime()).Seconds()))
 	}
 	asked := r.GetWant().GetAskedAt()
-	if v == judge.Written && r.GetContent() != nil && !r.GetAnswered() && asked != nil {
-		a.Metrics.delivery.Observe(max(0, a.Clock.Since(asked.AsTime()).Seconds()))
+	if v == plan.Written && r.GetContent() != nil && !r.GetAnswered() && asked != nil {
+		e.Metrics.delivery.Observe(max(0, e.Clock.Since(asked.AsTime()).Seconds()))
 	}
 }

@@ -1,7 +1,6 @@
 package apply_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -10,22 +9,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/types/known/timestamppb"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
-	"github.com/kv8s/curl-me-that/writer/internal/apply"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 // crowd is an API server that takes every patch, of whatever object, but for
@@ -50,20 +44,10 @@ func TestTenThousandObjectsMakeNoSeriesMore(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	own, standard := metric.New(registry, "writer"), metric.Standard(registry)
 	calls := kube.NewCalls(standard, "GET", "PATCH", "POST")
-	client, err := apply.NewClient(calls.Of(&rest.Config{Host: "http://model", Transport: crowd{}, QPS: -1}))
-	must(t, err)
-	grammar, err := annotation.New(annotation.Defaults())
-	must(t, err)
-	applier, err := apply.New(apply.Options{
-		Client: client, Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),
-		View: judge.Viewer{Grammar: grammar, Selector: labels.Everything()}, Judge: judge.Judge{Prune: true},
-		Gate:    apply.NewGate(func(context.Context) error { return nil }, clock.RealClock{}, zerolog.Nop(), nil),
-		Metrics: apply.NewMetrics(own), Log: zerolog.Nop(), Clock: clock.RealClock{},
-	})
-	must(t, err)
-	settle := func(i int) {
+	applier := newApplier(t, calls.Of(&rest.Config{Host: "http://model", Transport: crowd{}, QPS: -1}), own)
+	handle := func(i int) {
 		name := fmt.Sprint("cm-", i)
-		applier.Apply(t.Context(), apply.Ref{Namespace: "ns", Name: name}, []judge.Item{judge.NewItem(&v1.Result{
+		applier.Apply(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, []plan.Item{plan.NewItem(&v1.Result{
 			Want: &v1.Want{
 				Namespace: "ns", Name: name, Key: "k", Uid: "uid-of-" + name, ResourceVersion: "1", Epoch: 1,
 				Url: fmt.Sprintf("https://host-%d.example.com/%d", i%hosts, i),
@@ -72,17 +56,17 @@ func TestTenThousandObjectsMakeNoSeriesMore(t *testing.T) {
 			Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("x"), Sha256: strings.Repeat("0", 64)}},
 		})})
 	}
-	settle(1)
-	settle(10)
+	handle(1)
+	handle(10)
 	before, err := metrictest.Read(registry)
 	must(t, err)
 	for i := range objects {
-		settle(i)
+		handle(i)
 	}
 	after, err := metrictest.Read(registry)
 	must(t, err)
-	if settled := after["curlmethat_writer_apply_duration_seconds"]; settled != objects+2 {
-		t.Fatalf("%v batches were applied", settled)
+	if handled := after["curlmethat_writer_apply_duration_seconds"]; handled != objects+2 {
+		t.Fatalf("%v batches were applied", handled)
 	}
 	if a, b := slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)); !slices.Equal(a, b) {
 		t.Fatalf("series before:\n%s\nafter:\n%s", strings.Join(b, "\n"), strings.Join(a, "\n"))

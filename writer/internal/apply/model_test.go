@@ -31,8 +31,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/breaker"
+	"github.com/kv8s/curl-me-that/writer/internal/cache"
+	"github.com/kv8s/curl-me-that/writer/internal/event"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 // FuzzPromises runs people, watcher, fetcher and writer against a small API
@@ -61,7 +65,7 @@ const (
 )
 
 var (
-	modelRef  = apply.Ref{Namespace: modelNamespace, Name: modelName}
+	modelRef  = types.NamespacedName{Namespace: modelNamespace, Name: modelName}
 	modelKeys = []string{"a", "b"}
 	modelURLs = []string{"https://one.example.com", "https://two.example.com/x?y=z"}
 )
@@ -100,25 +104,38 @@ func newModel(t *testing.T, seed uint64) *model {
 		applied: map[string]status.Fence{}, transitions: map[string]bool{}, failed: map[string]bool{},
 	}
 	m.server = &modelServer{events: map[string]eventsv1.Event{}, before: m.interfere, fault: m.fault, patched: m.check}
-	client, err := apply.NewClient(&rest.Config{Host: "http://model", Transport: m.server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	m.applier = newApplier(t, &rest.Config{Host: "http://model", Transport: m.server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
+		metric.New(prometheus.NewRegistry(), "writer"))
+	m.recreate()
+	return m
+}
+
+// newApplier returns an applier as the writer has it, for a cluster.
+func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) *apply.Applier {
+	t.Helper()
+	client, err := apiserver.NewClient(cluster)
 	must(t, err)
 	grammar, err := annotation.New(annotation.Defaults())
 	must(t, err)
-	gate := apply.NewGate(func(context.Context) error { return nil }, clock.RealClock{}, zerolog.Nop(), nil)
+	b := breaker.New(func(context.Context) error { return nil }, clock.RealClock{}, zerolog.Nop(), nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	go gate.Run(ctx)
+	go b.Run(ctx)
 	t.Cleanup(cancel)
-	m.applier, err = apply.New(apply.Options{
-		Client:   client,
-		Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),
-		View:     judge.Viewer{Grammar: grammar, Selector: labels.Everything()},
-		Judge:    judge.Judge{Prune: true},
-		Gate:     gate,
-		Metrics:  apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer")), Log: zerolog.Nop(), Clock: clock.RealClock{},
+	applier, err := apply.New(apply.Config{
+		Planner: plan.Planner{Prune: true},
+		Viewer:  plan.Viewer{Grammar: grammar, Selector: labels.Everything()},
+	}, apply.Deps{
+		Client:    client,
+		Breaker:   b,
+		Objects:   cache.NewObjects(clock.RealClock{}),
+		Confirmed: cache.NewConfirmed(clock.RealClock{}),
+		Emitter:   event.New(kube.NewRecorder(client.Events(), "writer", time.Now), event.NewMetric(own)),
+		Metrics:   apply.NewMetrics(own),
+		Log:       zerolog.Nop(),
+		Clock:     clock.RealClock{},
 	})
 	must(t, err)
-	m.recreate()
-	return m
+	return applier
 }
 
 func must(t *testing.T, err error) {
@@ -376,9 +393,9 @@ func (m *model) write() {
 	n := 1 + m.rand.IntN(min(len(m.queue), 4))
 	batch := m.queue[:n:n]
 	m.queue = append([]*v1.Result(nil), m.queue[n:]...)
-	items := make([]judge.Item, n)
+	items := make([]plan.Item, n)
 	for i, r := range batch {
-		items[i] = judge.NewItem(proto.CloneOf(r))
+		items[i] = plan.NewItem(proto.CloneOf(r))
 	}
 	outcomes := m.applier.Apply(context.Background(), modelRef, items)
 	if len(outcomes) != n {

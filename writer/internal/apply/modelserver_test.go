@@ -3,6 +3,7 @@ package apply_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -20,6 +21,9 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
+
+// errRefused is what a dial of a server that is away leads to.
+var errRefused = errors.New("connection refused")
 
 // modelServer is an API server with one ConfigMap, small enough to be checked
 // at every step. What it does is what the specs of package writer see a real
@@ -54,11 +58,11 @@ func (s *modelServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.before()
 	lost, refused := s.fault(r)
 	if refused {
-		return nil, errAway
+		return nil, errRefused
 	}
 	response, err := s.serve(r)
 	if lost {
-		return nil, errAway
+		return nil, errRefused
 	}
 	return response, err
 }

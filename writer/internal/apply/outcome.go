@@ -3,7 +3,7 @@ package apply
 import (
 	"time"
 
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 // Retry says when a result that could not be applied comes back.
@@ -21,7 +21,7 @@ const (
 // Outcome is what became of a result.
 type Outcome struct {
 	// Verdict on it, when it is Done.
-	Verdict judge.Verdict
+	Verdict plan.Verdict
 	// Retry says whether and when it comes back.
 	Retry Retry
 	// After is how long the API server asks to be left alone.

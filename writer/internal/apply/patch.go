@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// mergePatch is a strategic merge patch of plain maps: null removes a member. A
+// strategicPatch is a strategic merge patch of plain maps: null removes a member. A
 // key such as $patch would be a directive in it that empties the whole map; no
 // key of a ConfigMap contains that character, and the inbox lets no other pass.
-type mergePatch struct {
+type strategicPatch struct {
 	Metadata   patchMetadata      `json:"metadata"`
 	Data       map[string]*string `json:"data,omitempty"`
 	BinaryData map[string][]byte  `json:"binaryData,omitempty"`
@@ -28,9 +28,9 @@ type patchMetadata struct {
 }
 
 // encode returns the patch that carries out a plan on the object that was
-// judged, and on no other version of it.
-func encode(o *judge.Object, p judge.Plan) ([]byte, error) {
-	patch := mergePatch{Metadata: patchMetadata{UID: o.UID, ResourceVersion: o.ResourceVersion}}
+// planned for, and on no other version of it.
+func encode(o *plan.Object, p plan.Plan) ([]byte, error) {
+	patch := strategicPatch{Metadata: patchMetadata{UID: o.UID, ResourceVersion: o.ResourceVersion}}
 	if p.SetStatus {
 		patch.Metadata.Annotations = map[string]*string{annotation.StatusKey: nil}
 		if p.Status != "" {
@@ -73,10 +73,10 @@ type applyMetadata struct {
 	Annotations     map[string]string `json:"annotations,omitempty"`
 }
 
-// beginsRecord tells whether a plan is to be carried out by an apply, so that
+// beginsRecord reports whether a plan is to be carried out by an apply, so that
 // the API server begins a record of owners and a later change of the keys can
 // be seen in metadata. It must only add keys: an apply takes nothing out.
-func beginsRecord(o *judge.Object, p judge.Plan) bool {
+func beginsRecord(o *plan.Object, p plan.Plan) bool {
 	if !o.Unrecorded() || o.Values == nil || len(p.Values) == 0 || p.Status == "" {
 		return false
 	}
@@ -89,7 +89,7 @@ func beginsRecord(o *judge.Object, p judge.Plan) bool {
 }
 
 // encodeApply returns the same as encode in the form of an apply.
-func encodeApply(ref Ref, o *judge.Object, p judge.Plan) ([]byte, error) {
+func encodeApply(ref types.NamespacedName, o *plan.Object, p plan.Plan) ([]byte, error) {
 	patch := applyPatch{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		Metadata: applyMetadata{

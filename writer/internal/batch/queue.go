@@ -11,55 +11,55 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrOptions tells that a queue cannot be made from its options.
-var ErrOptions = errors.New("invalid options")
+// ErrConfig means that a queue cannot be made from its config.
+var ErrConfig = errors.New("invalid config")
 
-// Options of a Queue.
-type Options struct {
+// Config of a Queue.
+type Config struct {
 	// Linger is how long the first piece of work for an object waits for more.
 	Linger time.Duration
 	// Concurrency is how many objects are worked on at a time.
 	Concurrency int
-	// Clock tells time.
-	Clock clock.Clock
 }
 
 // Queue gathers work of type W by a key of type K. How much waits in it is
 // bounded by its callers, who wait for the outcome.
 type Queue[K comparable, W, O any] struct {
-	options Options
-	slots   *semaphore.Weighted
-	work    func(context.Context, K, []W) []O
+	config Config
+	clock  clock.Clock
+	slots  *semaphore.Weighted
+	work   func(context.Context, K, []W) []O
 
-	mu    sync.Mutex
-	lanes map[K]*lane[W, O]
-	open  sync.WaitGroup
+	mu     sync.Mutex
+	groups map[K]*group[W, O]
+	open   sync.WaitGroup
 }
 
-// lane is the work that waits for one key. It exists as long as a goroutine
-// looks after it.
-type lane[W, O any] struct {
+// group is the work that waits for one key. It exists as long as a goroutine
+// works on it.
+type group[W, O any] struct {
 	works []W
 	done  []chan<- O
 }
 
 // New returns a queue that hands work to a function, which returns one outcome
 // for each piece, in the same order.
-func New[K comparable, W, O any](o Options, work func(context.Context, K, []W) []O) (*Queue[K, W, O], error) {
-	if o.Linger < 0 {
-		return nil, fmt.Errorf("%w: linger %v is negative", ErrOptions, o.Linger)
+func New[K comparable, W, O any](c Config, clock clock.Clock, work func(context.Context, K, []W) []O) (*Queue[K, W, O], error) {
+	if c.Linger < 0 {
+		return nil, fmt.Errorf("%w: linger %v is negative", ErrConfig, c.Linger)
 	}
-	if o.Concurrency < 1 {
-		return nil, fmt.Errorf("%w: concurrency %d is less than 1", ErrOptions, o.Concurrency)
+	if c.Concurrency < 1 {
+		return nil, fmt.Errorf("%w: concurrency %d is less than 1", ErrConfig, c.Concurrency)
 	}
-	if o.Clock == nil {
-		return nil, fmt.Errorf("%w: no clock", ErrOptions)
+	if clock == nil {
+		return nil, fmt.Errorf("%w: no clock", ErrConfig)
 	}
 	return &Queue[K, W, O]{
-		options: o,
-		slots:   semaphore.NewWeighted(int64(o.Concurrency)),
-		work:    work,
-		lanes:   map[K]*lane[W, O]{},
+		config: c,
+		clock:  clock,
+		slots:  semaphore.NewWeighted(int64(c.Concurrency)),
+		work:   work,
+		groups: map[K]*group[W, O]{},
 	}, nil
 }
 
@@ -69,15 +69,15 @@ func (q *Queue[K, W, O]) Add(ctx context.Context, key K, w W) <-chan O {
 	done := make(chan O, 1)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l, exists := q.lanes[key]
+	g, exists := q.groups[key]
 	if !exists {
-		l = &lane[W, O]{}
-		q.lanes[key] = l
+		g = &group[W, O]{}
+		q.groups[key] = g
 		ctx = context.WithoutCancel(ctx)
-		q.open.Go(func() { q.drive(ctx, key, l) })
+		q.open.Go(func() { q.drive(ctx, key, g) })
 	}
-	l.works = append(l.works, w)
-	l.done = append(l.done, done)
+	g.works = append(g.works, w)
+	g.done = append(g.done, done)
 	return done
 }
 
@@ -86,37 +86,37 @@ func (q *Queue[K, W, O]) Wait() { q.open.Wait() }
 
 // drive works on one key until nothing waits for it. What arrives during the
 // work has waited long enough and lingers no more.
-func (q *Queue[K, W, O]) drive(ctx context.Context, key K, l *lane[W, O]) {
-	if q.options.Linger > 0 {
-		<-q.options.Clock.After(q.options.Linger)
+func (q *Queue[K, W, O]) drive(ctx context.Context, key K, g *group[W, O]) {
+	if q.config.Linger > 0 {
+		<-q.clock.After(q.config.Linger)
 	}
-	for q.waiting(key, l) {
+	for q.waiting(key, g) {
 		_ = q.slots.Acquire(ctx, 1) // the context is never cancelled
-		works, done := q.take(l)
+		works, done := q.take(g)
 		outcomes := q.work(ctx, key, works)
 		q.slots.Release(1)
-		for i, c := range done {
-			c <- outcomes[i]
+		for i, d := range done {
+			d <- outcomes[i]
 		}
 	}
 }
 
-// waiting tells whether work waits in the lane, and closes it if not.
-func (q *Queue[K, W, O]) waiting(key K, l *lane[W, O]) bool {
+// waiting reports whether work waits in the group, and removes it if not.
+func (q *Queue[K, W, O]) waiting(key K, g *group[W, O]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(l.works) == 0 {
-		delete(q.lanes, key)
+	if len(g.works) == 0 {
+		delete(q.groups, key)
 		return false
 	}
 	return true
 }
 
-// take empties the lane.
-func (q *Queue[K, W, O]) take(l *lane[W, O]) (works []W, done []chan<- O) {
+// take empties the group.
+func (q *Queue[K, W, O]) take(g *group[W, O]) (works []W, done []chan<- O) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	works, done = l.works, l.done
-	l.works, l.done = nil, nil
+	works, done = g.works, g.done
+	g.works, g.done = nil, nil
 	return works, done
 }

@@ -53,7 +53,7 @@ func (r *recorder) work(t *testing.T) func(context.Context, string, []int) []int
 func newQueue(t *testing.T, concurrency int) (*batch.Queue[string, int, int], *recorder) {
 	t.Helper()
 	r := &recorder{each: map[string]*atomic.Int32{}}
-	q, err := batch.New(batch.Options{Linger: linger, Concurrency: concurrency, Clock: clock.RealClock{}}, r.work(t))
+	q, err := batch.New(batch.Config{Linger: linger, Concurrency: concurrency}, clock.RealClock{}, r.work(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,14 +121,17 @@ func TestKeyCanBeUsedAgain(t *testing.T) {
 	})
 }
 
-func TestOptions(t *testing.T) {
-	for name, o := range map[string]batch.Options{
-		"no clock":       {Concurrency: 1},
-		"no concurrency": {Clock: clock.RealClock{}},
-		"back in time":   {Concurrency: 1, Linger: -1, Clock: clock.RealClock{}},
+func TestConfig(t *testing.T) {
+	for name, tt := range map[string]struct {
+		config batch.Config
+		clock  clock.Clock
+	}{
+		"no clock":       {batch.Config{Concurrency: 1}, nil},
+		"no concurrency": {batch.Config{}, clock.RealClock{}},
+		"back in time":   {batch.Config{Concurrency: 1, Linger: -1}, clock.RealClock{}},
 	} {
-		_, err := batch.New(o, func(context.Context, string, []int) []int { return nil })
-		if !errors.Is(err, batch.ErrOptions) {
+		_, err := batch.New(tt.config, tt.clock, func(context.Context, string, []int) []int { return nil })
+		if !errors.Is(err, batch.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 const (
@@ -30,65 +31,76 @@ const (
 
 // Queue takes items for a ConfigMap and returns where their outcome will come.
 type Queue interface {
-	Add(ctx context.Context, ref apply.Ref, item judge.Item) <-chan apply.Outcome
+	Add(ctx context.Context, ref types.NamespacedName, item plan.Item) <-chan apply.Outcome
 }
 
-// Gate knows whether work may begin. It waits a while if not.
-type Gate interface {
+// Breaker reports whether work may begin. It waits for a while if not.
+type Breaker interface {
 	Pass(ctx context.Context) bool
 }
 
-// Letters keeps what could not be done.
-type Letters interface {
+// DeadLetters keeps what could not be done.
+type DeadLetters interface {
 	PublishDeadLetter(ctx context.Context, key pipeline.Key, d *v1.DeadLetter, id string) error
+}
+
+// Deps is what an Inbox works with.
+type Deps struct {
+	// Breaker holds work back while the API server is unavailable.
+	Breaker Breaker
+	// Queue applies what was read.
+	Queue Queue
+	// DeadLetters keeps what cannot be applied.
+	DeadLetters DeadLetters
+	// Metrics are moved by what is taken.
+	Metrics *Metrics
+	// Tracer makes a span for each message; nil: none.
+	Tracer *tracing.Tracer
+	// Log takes a line for each dead letter.
+	Log zerolog.Logger
 }
 
 // Inbox handles messages.
 type Inbox struct {
-	reader  Reader
-	gate    Gate
-	queue   Queue
-	letters Letters
-	tracer  *tracing.Tracer
-	log     zerolog.Logger
-	lines   *logsample.Log
-	metrics *Metrics
+	deps
+	reader Reader
+	lines  *logsample.Log
 }
 
-// New returns an inbox that hands what it reads to a queue while the gate is
-// open. A nil tracer makes no spans.
-func New(r Reader, g Gate, q Queue, l Letters, m *Metrics, tracer *tracing.Tracer, log zerolog.Logger) *Inbox {
-	return &Inbox{reader: r, gate: g, queue: q, letters: l, tracer: tracer, log: log, lines: logsample.New(log), metrics: m}
-}
+type deps = Deps
 
-// Handle reads a message, waits for what becomes of it, and settles it. Each
+// New returns an inbox that hands what it reads to a queue while the breaker
+// lets work pass.
+func New(r Reader, d Deps) *Inbox { return &Inbox{deps: d, reader: r, lines: logsample.New(d.Log)} }
+
+// Handle reads a message, waits for what becomes of it, and acknowledges it. Each
 // message has a span of its own, also when several are applied together: each
 // belongs to another trace.
 func (b *Inbox) Handle(ctx context.Context, m jetstream.Msg) {
-	b.metrics.inFlight.Inc()
-	defer b.metrics.inFlight.Dec()
-	ctx, span := b.tracer.Consume(ctx, "apply", pipeline.WriterConsumer, m)
+	b.Metrics.inFlight.Inc()
+	defer b.Metrics.inFlight.Dec()
+	ctx, span := b.Tracer.Consume(ctx, "apply", pipeline.WriterConsumer, m)
 	defer span.End()
 	item, err := b.reader.Read(m.Subject(), m.Data())
 	item.Trace = span.SpanContext()
 	if err != nil {
-		refused(span, err)
-		b.putAside(ctx, m, item, err)
+		setSpanDeadLetter(span, err)
+		b.deadLetter(ctx, m, item, err)
 		return
 	}
-	if !b.gate.Pass(ctx) {
-		b.settle(m, apply.Outcome{Retry: apply.Soon})
-		tell(span, apply.Outcome{Retry: apply.Soon})
+	if !b.Breaker.Pass(ctx) {
+		b.finish(m, apply.Outcome{Retry: apply.Soon})
+		setSpanOutcome(span, apply.Outcome{Retry: apply.Soon})
 		return
 	}
-	done := b.queue.Add(ctx, apply.Ref{Namespace: item.Key.Namespace, Name: item.Key.Name}, item)
+	done := b.Queue.Add(ctx, types.NamespacedName{Namespace: item.Key.Namespace, Name: item.Key.Name}, item)
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
 	for {
 		select {
 		case outcome := <-done:
-			b.settle(m, outcome)
-			tell(span, outcome)
+			b.finish(m, outcome)
+			setSpanOutcome(span, outcome)
 			return
 		case <-alive.C:
 			_ = m.InProgress() // without it the message only comes twice
@@ -96,47 +108,47 @@ func (b *Inbox) Handle(ctx context.Context, m jetstream.Msg) {
 	}
 }
 
-// settle acknowledges a message, or has it come back.
-func (b *Inbox) settle(m jetstream.Msg, o apply.Outcome) {
+// finish acknowledges a message, or returns it.
+func (b *Inbox) finish(m jetstream.Msg, o apply.Outcome) {
 	switch o.Retry {
 	case apply.Done:
 		b.ack(m)
 	case apply.Soon:
-		b.back(m, max(o.After, delay(deliveries(m), maxSoon)))
+		b.nak(m, max(o.After, delay(deliveries(m), maxSoon)))
 	default:
-		b.back(m, delay(deliveries(m), maxLater))
+		b.nak(m, delay(deliveries(m), maxLater))
 	}
 }
 
 func (b *Inbox) ack(m jetstream.Msg) {
-	b.metrics.settled.WithLabelValues(acked).Inc()
+	b.Metrics.messages.WithLabelValues(ack).Inc()
 	if err := m.Ack(); err != nil {
-		b.log.Debug().Err(err).Msg("message was not acknowledged and comes again")
+		b.Log.Debug().Err(err).Msg("message was not acknowledged and comes again")
 	}
 }
 
-func (b *Inbox) back(m jetstream.Msg, after time.Duration) {
-	b.metrics.settled.WithLabelValues(givenBack).Inc()
+func (b *Inbox) nak(m jetstream.Msg, after time.Duration) {
+	b.Metrics.messages.WithLabelValues(nak).Inc()
 	if err := m.NakWithDelay(after); err != nil {
-		b.log.Debug().Err(err).Msg("message was not given back and comes when its time is out")
+		b.Log.Debug().Err(err).Msg("message was not returned and comes again when its time is out")
 	}
 }
 
-// putAside keeps a message that cannot be applied among the failures.
-func (b *Inbox) putAside(ctx context.Context, m jetstream.Msg, item judge.Item, why error) {
+// deadLetter keeps a message that cannot be applied among the failures.
+func (b *Inbox) deadLetter(ctx context.Context, m jetstream.Msg, item plan.Item, why error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	if err := b.letters.PublishDeadLetter(ctx, item.Key, letter(m, item, why), letterID(m)); err != nil {
-		b.lines.Line(zerolog.WarnLevel, "not_put_aside").Err(err).Msg("message that cannot be applied was not put aside; trying again")
-		b.back(m, delay(deliveries(m), maxSoon))
+	if err := b.DeadLetters.PublishDeadLetter(ctx, item.Key, newDeadLetter(m, item, why), deadLetterID(m)); err != nil {
+		b.lines.Line(zerolog.WarnLevel, "dead_letter_failed").Err(err).Msg("message cannot be applied, and its dead letter was not kept; trying again")
+		b.nak(m, delay(deliveries(m), maxSoon))
 		return
 	}
-	if line := b.lines.Line(zerolog.WarnLevel, "put_aside"); line != nil {
-		tracing.Stamp(line, item.Trace).Err(why).Str("subject", m.Subject()).Msg("message cannot be applied and was put aside")
+	if line := b.lines.Line(zerolog.WarnLevel, "dead_letter"); line != nil {
+		tracing.Stamp(line, item.Trace).Err(why).Str("subject", m.Subject()).Msg("message cannot be applied and is kept as a dead letter")
 	}
-	b.metrics.settled.WithLabelValues(putAside).Inc()
+	b.Metrics.messages.WithLabelValues(deadLetter).Inc()
 	if err := m.Ack(); err != nil {
-		b.log.Debug().Err(err).Msg("message was not acknowledged and comes again")
+		b.Log.Debug().Err(err).Msg("message was not acknowledged and comes again")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 // rootCA is in every namespace, and every pod trusts it.
@@ -27,16 +27,16 @@ type Reader struct {
 // and name what may exist in Kubernetes: the names go into the path of a
 // request and the key into a patch. Errors wrap one of this package; the item
 // then holds what could be read.
-func (r Reader) Read(subject string, data []byte) (judge.Item, error) {
+func (r Reader) Read(subject string, data []byte) (plan.Item, error) {
 	_, key, err := pipeline.ParseSubject(subject)
 	if err != nil {
-		return judge.Item{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return plan.Item{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	result, err := pipeline.DecodeResult(key, data)
 	if err != nil {
-		return judge.Item{Key: key}, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return plan.Item{Key: key}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	item := judge.NewItem(result)
+	item := plan.NewItem(result)
 	if err := check(key, result); err != nil {
 		return item, err
 	}
@@ -85,7 +85,7 @@ func checkDigest(c *v1.Content, demanded string) error {
 	return nil
 }
 
-// classOf returns the failure class under which a message is put aside.
+// classOf returns the failure class under which a message becomes a dead letter.
 func classOf(err error) v1.FailureClass {
 	switch {
 	case errors.Is(err, ErrDigest):

@@ -9,8 +9,8 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 )
 
-// tell notes in a span what became of a message.
-func tell(span trace.Span, o apply.Outcome) {
+// setSpanOutcome records in a span what became of a message.
+func setSpanOutcome(span trace.Span, o apply.Outcome) {
 	if !span.IsRecording() {
 		return
 	}
@@ -18,17 +18,17 @@ func tell(span trace.Span, o apply.Outcome) {
 		span.SetAttributes(semconv.MessagingBatchMessageCount(o.Together))
 	}
 	if o.Retry != apply.Done {
-		span.SetAttributes(tracing.Outcome.String("given_back"))
-		tracing.Fail(span, "given_back")
+		span.SetAttributes(tracing.Outcome.String(nak))
+		tracing.Fail(span, nak)
 		return
 	}
 	span.SetAttributes(tracing.Outcome.String(o.Verdict.String()))
 }
 
-// refused notes in a span that a message is put aside.
-func refused(span trace.Span, why error) {
+// setSpanDeadLetter records in a span that a message becomes a dead letter.
+func setSpanDeadLetter(span trace.Span, why error) {
 	if span.IsRecording() {
-		span.SetAttributes(tracing.Outcome.String("put_aside"))
+		span.SetAttributes(tracing.Outcome.String(deadLetter))
 		tracing.Fail(span, pipeline.Reason(classOf(why)))
 	}
 }

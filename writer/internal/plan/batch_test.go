@@ -1,4 +1,4 @@
-package judge_test
+package plan_test
 
 import (
 	"fmt"
@@ -7,27 +7,27 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 // A row of results for one key ends as if they had come one by one, whatever
 // the order in which they stand.
 func TestPlanOfSeveral(t *testing.T) {
-	items := []judge.Item{failure(9, timeout), content(8, "c"), failure(7, badStatus), content(6, "b")}
-	plan := judge.Judge{Prune: true}.Plan(asking().object(t), items)
-	if got := string(plan.Values[theKey].Body); got != "c" {
+	items := []plan.Item{failure(9, timeout), content(8, "c"), failure(7, badStatus), content(6, "b")}
+	p := plan.Planner{Prune: true}.Plan(asking().object(t), items)
+	if got := string(p.Values[theKey].Body); got != "c" {
 		t.Errorf("value %q, want that of the newest body", got)
 	}
-	s, err := status.Parse(plan.Status)
+	s, err := status.Parse(p.Status)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if e := s.Keys[theKey]; e.Error != "Timeout" || e.SHA256 != digest("c") || e.Fence != fence(9) {
-		t.Errorf("entry %s", plan.Status)
+		t.Errorf("entry %s", p.Status)
 	}
 	var said []string
 	for _, i := range []int{3, 2, 1, 0} { // in the order of their triggers
-		for _, e := range plan.Decisions[i].Events {
+		for _, e := range p.Decisions[i].Events {
 			said = append(said, e.Reason)
 		}
 	}
@@ -39,21 +39,21 @@ func TestPlanOfSeveral(t *testing.T) {
 func TestPlanKeepsOtherEntries(t *testing.T) {
 	object := asking()
 	object.status = map[string]status.Entry{"other": wrote("x")}
-	plan := judge.Judge{}.Plan(object.object(t), []judge.Item{content(6, "b")})
-	s, err := status.Parse(plan.Status)
+	p := plan.Planner{}.Plan(object.object(t), []plan.Item{content(6, "b")})
+	s, err := status.Parse(p.Status)
 	if err != nil || s.Keys["other"] != wrote("x") {
-		t.Errorf("status %s, %v", plan.Status, err)
+		t.Errorf("status %s, %v", p.Status, err)
 	}
 }
 
 func TestPlanForMissingObject(t *testing.T) {
-	plan := judge.Judge{}.Plan(nil, []judge.Item{content(6, "b"), removed(7)})
-	for _, d := range plan.Decisions {
-		if d.Verdict != judge.Gone || len(d.Events) > 0 {
+	p := plan.Planner{}.Plan(nil, []plan.Item{content(6, "b"), removed(7)})
+	for _, d := range p.Decisions {
+		if d.Verdict != plan.Gone || len(d.Events) > 0 {
 			t.Errorf("decision %+v", d)
 		}
 	}
-	if !plan.Empty() {
+	if !p.Empty() {
 		t.Error("something is written")
 	}
 }
@@ -61,7 +61,7 @@ func TestPlanForMissingObject(t *testing.T) {
 // An Event that is said again, by a process that does not know of the first
 // time, is the same Event.
 func TestEventsAreTheSameAgain(t *testing.T) {
-	for name, item := range map[string]judge.Item{
+	for name, item := range map[string]plan.Item{
 		"failure":  failure(6, badStatus),
 		"recovery": content(6, "b"),
 		"foreign":  content(6, "b"),
@@ -74,12 +74,12 @@ func TestEventsAreTheSameAgain(t *testing.T) {
 			case "foreign":
 				object = object.ownedBy("person")
 			}
-			first := judge.Judge{}.Plan(object.object(t), []judge.Item{item})
+			first := plan.Planner{}.Plan(object.object(t), []plan.Item{item})
 			s, err := status.Parse(first.Status)
 			if err != nil {
 				t.Fatal(err)
 			}
-			again := judge.Judge{}.Plan(object.noted(s.Keys[theKey]).object(t), []judge.Item{item})
+			again := plan.Planner{}.Plan(object.noted(s.Keys[theKey]).object(t), []plan.Item{item})
 			if !again.Empty() {
 				t.Errorf("written twice: %+v", again)
 			}
@@ -95,11 +95,11 @@ func TestEventsAreTheSameAgain(t *testing.T) {
 }
 
 func TestAssume(t *testing.T) {
-	second := func(change func(*v1.Want)) []judge.Item {
+	second := func(change func(*v1.Want)) []plan.Item {
 		a, b := content(6, "a"), content(7, "b")
 		b.Key.Key, b.Result.Want.Key = "second", "second"
 		change(b.Result.GetWant())
-		return []judge.Item{a, judge.NewItem(b.Result)}
+		return []plan.Item{a, plan.NewItem(b.Result)}
 	}
 	for name, tt := range map[string]struct {
 		change func(*v1.Want)
@@ -116,11 +116,11 @@ func TestAssume(t *testing.T) {
 		"same key":                {func(w *v1.Want) { w.Key = theKey }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, ok := judge.Assume(second(tt.change))
+			o, ok := plan.Assume(second(tt.change))
 			if ok != tt.want {
 				t.Fatalf("assumed %v, want %v", ok, tt.want)
 			}
-			if ok && (o.UID != "uid-1" || o.ResourceVersion != "7" || o.Source != judge.Assumed) {
+			if ok && (o.UID != "uid-1" || o.ResourceVersion != "7" || o.Source != plan.Assumed) {
 				t.Errorf("object %+v", o)
 			}
 		})
@@ -132,7 +132,7 @@ func TestAssume(t *testing.T) {
 	} {
 		item := content(6, "a")
 		change(item.Result)
-		if _, ok := judge.Assume([]judge.Item{item}); ok {
+		if _, ok := plan.Assume([]plan.Item{item}); ok {
 			t.Errorf("%s: assumed", name)
 		}
 	}
@@ -141,13 +141,13 @@ func TestAssume(t *testing.T) {
 func TestAssumedObject(t *testing.T) {
 	item := content(6, "a")
 	item.Result.Want.Status = (status.Status{Keys: map[string]status.Entry{theKey: wrote("a")}}).String()
-	o, _ := judge.Assume([]judge.Item{item})
-	if d := (judge.Judge{}).Plan(o, []judge.Item{item}).Decisions[0]; d.Verdict != judge.Unchanged {
+	o, _ := plan.Assume([]plan.Item{item})
+	if d := (plan.Planner{}).Plan(o, []plan.Item{item}).Decisions[0]; d.Verdict != plan.Unchanged {
 		t.Errorf("same body of a key that is ours: %v", d.Verdict)
 	}
 	item.Result.Want.Drift = "none"
-	o, _ = judge.Assume([]judge.Item{item})
-	if plan := (judge.Judge{}).Plan(o, []judge.Item{item}); plan.Values[theKey] == nil {
+	o, _ = plan.Assume([]plan.Item{item})
+	if p := (plan.Planner{}).Plan(o, []plan.Item{item}); p.Values[theKey] == nil {
 		t.Error("same body of a key that is gone is not written")
 	}
 }
@@ -162,7 +162,7 @@ func TestHost(t *testing.T) {
 		"":                                             "the host in the URL",
 		"://":                                          "the host in the URL",
 	} {
-		if got := judge.Host(url); got != want {
+		if got := plan.Host(url); got != want {
 			t.Errorf("Host(%q) = %q, want %q", url, got, want)
 		}
 	}
@@ -177,10 +177,10 @@ func TestStatusFits(t *testing.T) {
 		e.ETag, e.LastModified = strings.Repeat("e", 256), strings.Repeat("m", 256)
 		object.status[fmt.Sprintf("key-%d", i)] = e
 	}
-	plan := judge.Judge{}.Plan(object.object(t), []judge.Item{content(6, "b")})
-	s, err := status.Parse(plan.Status)
+	p := plan.Planner{}.Plan(object.object(t), []plan.Item{content(6, "b")})
+	s, err := status.Parse(p.Status)
 	if err != nil || len(s.Keys) != 5 {
-		t.Fatalf("status %s, %v", plan.Status, err)
+		t.Fatalf("status %s, %v", p.Status, err)
 	}
 	for key, e := range s.Keys {
 		if e.ETag != "" || e.SHA256 == "" || e.URL == "" || e.Fence.IsZero() {

@@ -1,4 +1,4 @@
-package judge_test
+package plan_test
 
 import (
 	"crypto/sha256"
@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 const (
@@ -35,16 +35,16 @@ type fixture struct {
 	// values, when the whole object was read.
 	values map[string]string
 	status map[string]status.Entry
-	source judge.Source
+	source plan.Source
 	// obstacle that the API server has named.
-	obstacle judge.Obstacle
+	obstacle plan.Obstacle
 }
 
 // asking is an object that asks for the key and does not have it.
 func asking() fixture {
 	return fixture{
 		annotations: map[string]string{annotation.DefaultKey: theKey + "=" + theURL},
-		owners:      map[string]bool{}, source: judge.Live,
+		owners:      map[string]bool{}, source: plan.Live,
 	}
 }
 
@@ -95,18 +95,18 @@ func (f fixture) labelled(name, value string) fixture {
 	return f
 }
 
-func (f fixture) seen(source judge.Source) fixture {
+func (f fixture) seen(source plan.Source) fixture {
 	f.source = source
 	return f
 }
 
-func (f fixture) behind(obstacle judge.Obstacle) fixture {
+func (f fixture) behind(obstacle plan.Obstacle) fixture {
 	f.obstacle = obstacle
 	return f
 }
 
 // object returns the object as the judge sees it.
-func (f fixture) object(t *testing.T) *judge.Object {
+func (f fixture) object(t *testing.T) *plan.Object {
 	t.Helper()
 	if s := (status.Status{Keys: f.status}).String(); s != "" {
 		f = f.annotated(annotation.StatusKey, s)
@@ -147,7 +147,7 @@ func records(t *testing.T, owners map[string]bool) []metav1.ManagedFieldsEntry {
 	return list
 }
 
-func viewer(t *testing.T) judge.Viewer {
+func viewer(t *testing.T) plan.Viewer {
 	t.Helper()
 	grammar, err := annotation.New(annotation.Defaults())
 	if err != nil {
@@ -157,7 +157,7 @@ func viewer(t *testing.T) judge.Viewer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return judge.Viewer{Grammar: grammar, Selector: selector}
+	return plan.Viewer{Grammar: grammar, Selector: selector}
 }
 
 // fence returns the fence of a trigger.
@@ -190,25 +190,25 @@ func want() *v1.Want {
 }
 
 // result returns an item for the trigger with a sequence.
-func result(seq uint64, change func(*v1.Result)) judge.Item {
+func result(seq uint64, change func(*v1.Result)) plan.Item {
 	r := &v1.Result{Want: want(), Sequence: seq, Cause: v1.Cause_CAUSE_NEW, ObservedAt: timestamppb.New(noon)}
 	change(r)
-	return judge.NewItem(r)
+	return plan.NewItem(r)
 }
 
-func content(seq uint64, body string) judge.Item {
+func content(seq uint64, body string) plan.Item {
 	return result(seq, func(r *v1.Result) {
 		r.Outcome = &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: digest(body), Etag: `"tag"`}}
 	})
 }
 
-func unmodified(seq uint64, body string) judge.Item {
+func unmodified(seq uint64, body string) plan.Item {
 	return result(seq, func(r *v1.Result) {
 		r.Outcome = &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: digest(body)}}
 	})
 }
 
-func failure(seq uint64, class v1.FailureClass, change ...func(*v1.Result)) judge.Item {
+func failure(seq uint64, class v1.FailureClass, change ...func(*v1.Result)) plan.Item {
 	return result(seq, func(r *v1.Result) {
 		r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{
 			Class: class, StatusCode: 503, Attempts: 1, FirstFailedAt: timestamppb.New(noon),
@@ -219,7 +219,7 @@ func failure(seq uint64, class v1.FailureClass, change ...func(*v1.Result)) judg
 	})
 }
 
-func removed(seq uint64) judge.Item {
+func removed(seq uint64) plan.Item {
 	return result(seq, func(r *v1.Result) {
 		r.Want.Url = ""
 		r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}}

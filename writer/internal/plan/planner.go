@@ -1,4 +1,4 @@
-package judge
+package plan
 
 import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -7,15 +7,15 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Judge decides by the settings of the writer.
-type Judge struct {
-	// Prune tells whether a key that is no longer asked for is removed.
+// Planner makes plans by the settings of the writer.
+type Planner struct {
+	// Prune: a key that is no longer asked for is removed.
 	Prune bool
 }
 
-// Plan decides what becomes of items, all of the same ConfigMap. A nil object
+// Plan returns what is to be done for items, all of the same ConfigMap. A nil object
 // does not exist.
-func (j Judge) Plan(object *Object, items []Item) Plan {
+func (planner Planner) Plan(object *Object, items []Item) Plan {
 	p := Plan{Decisions: make([]Decision, len(items))}
 	if object == nil {
 		for i := range items {
@@ -23,7 +23,7 @@ func (j Judge) Plan(object *Object, items []Item) Plan {
 		}
 		return p
 	}
-	d := &draft{judge: j, object: object, status: object.Status.Clone(), values: map[string]*Value{}}
+	d := &draft{planner: planner, object: object, status: object.Status.Clone(), values: map[string]*Value{}}
 	for _, i := range order(items) {
 		p.Decisions[i] = d.decide(items[i])
 		if object.Source != Live && p.Decisions[i].final() {
@@ -41,14 +41,14 @@ func (j Judge) Plan(object *Object, items []Item) Plan {
 	return p
 }
 
-// final tells whether the decision gives a result up.
+// final reports whether the decision gives a result up.
 func (d Decision) final() bool {
 	return !d.sure && (d.Verdict == Stale || d.Verdict == Gone || d.Verdict == NotOurs)
 }
 
 // draft is the object as it will be when the plan is carried out.
 type draft struct {
-	judge      Judge
+	planner    Planner
 	object     *Object
 	status     status.Status
 	values     map[string]*Value
@@ -60,7 +60,7 @@ func (d *draft) decide(i Item) Decision {
 	if string(d.object.UID) != i.Result.GetWant().GetUid() {
 		return Decision{Verdict: Gone}
 	}
-	if d.vouch(i); d.needValues {
+	if d.adoptCopied(i); d.needValues {
 		return Decision{}
 	}
 	entry := d.status.Keys[i.Key.Key]
@@ -72,7 +72,7 @@ func (d *draft) decide(i Item) Decision {
 		return Decision{Verdict: Stale, sure: true}
 	case 0:
 		if i.Result.GetFailure() != nil || !fetchFailing(entry) {
-			return Decision{Verdict: Unchanged, Events: d.told(i, entry)}
+			return Decision{Verdict: Unchanged, Events: d.eventsOf(i, entry)}
 		}
 		// The trigger came to its fetcher twice, and the second fetch went well.
 	}
@@ -89,10 +89,10 @@ func (d *draft) decide(i Item) Decision {
 	return Decision{Verdict: Refused}
 }
 
-// vouch makes the entry of a key our own that came with a copy of another
-// object: a value that we wrote there is known by its digest, and is ours here.
-// Of anything else we know nothing, so it is its owner's.
-func (d *draft) vouch(i Item) {
+// adoptCopied settles whose the value of a key is whose entry was written on
+// another object: the digest shows whether it is the one that we wrote there,
+// which is then ours here. Any other value belongs to its owner.
+func (d *draft) adoptCopied(i Item) {
 	key := i.Key.Key
 	entry := d.status.Keys[key]
 	if !entry.Copied(d.object.UID) {
@@ -106,18 +106,18 @@ func (d *draft) vouch(i Item) {
 	}
 }
 
-// told returns the Events that the item led to when it was applied. They are
-// said again, as the process may have ended before it could; the recorder says
-// each only once.
-func (d *draft) told(i Item, entry status.Entry) []Event {
+// eventsOf returns the Events that the item led to when it was applied. They are
+// emitted again, as the process may have ended before it could; the recorder
+// writes each only once.
+func (d *draft) eventsOf(i Item, entry status.Entry) []Event {
 	switch {
 	case entry.Failing():
 		if f := i.Result.GetFailure(); f != nil && pipeline.Reason(f.GetClass()) == entry.Error {
 			return []Event{failed(i, entry, actionFetch, failureNote(i, f, entry))}
 		}
 		event := failed(i, entry, actionWrite, obstacleNote(i, entry))
-		if entry.Error == reasonKeyExists {
-			event.Occurrence = occupation(i)
+		if pipeline.ClassOf(entry.Error) == keyExists {
+			event.Occurrence = keyExistsOccurrence(i)
 		}
 		return []Event{event}
 	case !entry.Since.IsZero() && entry.Since.Equal(i.observed()):
@@ -126,7 +126,7 @@ func (d *draft) told(i Item, entry status.Entry) []Event {
 	return nil
 }
 
-// owner tells whose key will be.
+// owner returns the owner that key will have.
 func (d *draft) owner(key string) annotation.Ownership {
 	value, planned := d.values[key]
 	switch {

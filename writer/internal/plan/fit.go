@@ -1,4 +1,4 @@
-package judge
+package plan
 
 import (
 	"github.com/kv8s/curl-me-that/proto/status"

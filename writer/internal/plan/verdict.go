@@ -1,4 +1,4 @@
-package judge
+package plan
 
 // Verdict is what became of a result.
 type Verdict int

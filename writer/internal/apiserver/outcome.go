@@ -1,4 +1,4 @@
-package apply
+package apiserver
 
 import (
 	"errors"
@@ -13,86 +13,87 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// fault is what an answer of the API server means for a request.
-type fault int
+// Outcome is what an answer of the API server means for a request.
+type Outcome int
 
+// The outcomes. The text of each is its name in snake case.
 const (
-	// none: the request was done.
-	none fault = iota
-	// conflict: the object has changed; read it and try again.
-	conflict
-	// gone: the object does not exist, or not for long.
-	gone
-	// immutable: its values cannot be changed.
-	immutable
-	// tooLarge: the values exceed a limit.
-	tooLarge
-	// statusTooLarge: the annotations exceed their limit.
-	statusTooLarge
-	// rejected: this change is refused, such as by an admission webhook.
-	rejected
-	// forbidden: the writer lacks a permission.
-	forbidden
-	// away: the API server cannot serve anybody now.
-	away
+	// OK: the request was done.
+	OK Outcome = iota
+	// Conflict: the object has changed; read it and try again.
+	Conflict
+	// Gone: the object does not exist, or not for long.
+	Gone
+	// Immutable: its values cannot be changed.
+	Immutable
+	// TooLarge: the values exceed a limit.
+	TooLarge
+	// StatusTooLarge: the annotations exceed their limit.
+	StatusTooLarge
+	// Rejected: this change is refused, such as by an admission webhook.
+	Rejected
+	// Forbidden: the writer lacks a permission.
+	Forbidden
+	// Unavailable: the API server cannot serve any request now.
+	Unavailable
 )
 
-// String returns the fault as it stands in metric labels.
-func (f fault) String() string {
+// String returns the outcome as it stands in metric labels and logs.
+func (o Outcome) String() string {
 	return [...]string{
 		"ok", "conflict", "gone", "immutable", "too_large", "status_too_large",
 		"rejected", "forbidden", "unavailable",
-	}[f]
+	}[o]
 }
 
-// faults returns all faults.
-func faults() []fault {
-	return []fault{none, conflict, gone, immutable, tooLarge, statusTooLarge, rejected, forbidden, away}
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome {
+	return []Outcome{OK, Conflict, Gone, Immutable, TooLarge, StatusTooLarge, Rejected, Forbidden, Unavailable}
 }
 
-// classify is the one table of what can come back from the API server.
-func classify(err error) fault {
+// Classify is the one table of what can come back from the API server.
+func Classify(err error) Outcome {
 	if err == nil {
-		return none
+		return OK
 	}
 	answer, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
-		return away // no answer, or one that asks to come back later
+		return Unavailable // no answer, or one that asks to come back later
 	}
 	s := answer.Status()
 	if admission(s.Message) {
-		return rejected // whatever status the webhook has chosen
+		return Rejected // whatever status the webhook has chosen
 	}
 	switch s.Code {
 	case http.StatusConflict:
-		return conflict
+		return Conflict
 	case http.StatusNotFound:
 		if byProxy(s) {
-			return away
+			return Unavailable
 		}
-		return gone
+		return Gone
 	case http.StatusUnauthorized:
-		return forbidden
+		return Forbidden
 	case http.StatusForbidden:
 		return classifyForbidden(s)
 	case http.StatusUnprocessableEntity:
 		return classifyInvalid(s)
 	case http.StatusRequestEntityTooLarge:
-		return tooLarge
+		return TooLarge
 	case http.StatusTooManyRequests, http.StatusRequestTimeout:
-		return away
+		return Unavailable
 	}
 	switch {
 	case strings.Contains(s.Message, "etcdserver: request is too large"):
-		return tooLarge
+		return TooLarge
 	case s.Code >= http.StatusInternalServerError:
-		return away
+		return Unavailable
 	}
-	return rejected
+	return Rejected
 }
 
-// answered tells whether a request that failed was answered at all.
-func answered(err error) bool {
+// gotResponse reports whether a request that failed was answered at all.
+func gotResponse(err error) bool {
 	if _, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return true
 	}
@@ -100,7 +101,7 @@ func answered(err error) bool {
 	return ok
 }
 
-// admission tells whether a webhook or policy refused the request, or the
+// admission reports whether a webhook or policy refused the request, or the
 // webhook could not be asked. It concerns the objects that it is for, not the
 // API server.
 func admission(message string) bool {
@@ -109,47 +110,47 @@ func admission(message string) bool {
 		strings.Contains(message, "failed calling webhook ")
 }
 
-// classifyForbidden tells the refusal by an authorizer, which is about who
-// asks, from that by an admission plugin, which is about what is asked for.
-func classifyForbidden(s metav1.Status) fault {
+// classifyForbidden distinguishes the refusal by an authorizer, which is about
+// the identity, from that by an admission plugin, which is about the change.
+func classifyForbidden(s metav1.Status) Outcome {
 	switch {
 	case hasCause(s, corev1.NamespaceTerminatingCause):
-		return gone
+		return Gone
 	case strings.Contains(s.Message, " cannot patch resource ") || strings.Contains(s.Message, " cannot get resource ") ||
 		strings.Contains(s.Message, " cannot create resource "), byProxy(s):
-		return forbidden
+		return Forbidden
 	}
-	return rejected
+	return Rejected
 }
 
 // classifyInvalid reads which field of the object was refused, and why.
-func classifyInvalid(s metav1.Status) fault {
+func classifyInvalid(s metav1.Status) Outcome {
 	if s.Details == nil {
-		return rejected
+		return Rejected
 	}
 	for _, cause := range s.Details.Causes {
 		tooLong := string(cause.Type) == string(field.ErrorTypeTooLong)
 		switch cause.Field {
 		case "metadata.uid":
-			return conflict // another object has the name now
+			return Conflict // another object has the name now
 		case "metadata.annotations":
 			if tooLong {
-				return statusTooLarge
+				return StatusTooLarge
 			}
 		case "data", "binaryData":
 			if strings.Contains(cause.Message, "field is immutable") {
-				return immutable
+				return Immutable
 			}
 		case "[]": // all values together
 			if tooLong {
-				return tooLarge
+				return TooLarge
 			}
 		}
 	}
-	return rejected
+	return Rejected
 }
 
-// byProxy tells whether something else than an API server has answered, such
+// byProxy reports whether something else than an API server has answered, such
 // as a proxy in front of it.
 func byProxy(s metav1.Status) bool { return hasCause(s, metav1.CauseTypeUnexpectedServerResponse) }
 
@@ -157,8 +158,8 @@ func hasCause(s metav1.Status, cause metav1.CauseType) bool {
 	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
 }
 
-// retryAfter returns how long the API server asks to be left alone.
-func retryAfter(err error) time.Duration {
+// RetryAfter returns for how long the API server asks for no more requests.
+func RetryAfter(err error) time.Duration {
 	if busy, ok := errors.AsType[*busyError](err); ok {
 		return busy.after
 	}

@@ -1,4 +1,4 @@
-package apply
+package apiserver
 
 import (
 	"context"
@@ -23,20 +23,14 @@ import (
 )
 
 const (
-	// callTimeout bounds one request to the API server, probeTimeout one probe
+	// CallTimeout bounds one request to the API server, probeTimeout one probe
 	// and dialTimeout one attempt to connect.
-	callTimeout  = 10 * time.Second
+	CallTimeout  = 10 * time.Second
 	probeTimeout = 3 * time.Second
 	dialTimeout  = 5 * time.Second
 	// keepAlive is the interval of the probes of TCP.
 	keepAlive = 15 * time.Second
 )
-
-// Ref names a ConfigMap.
-type Ref struct {
-	// Namespace and Name of the ConfigMap.
-	Namespace, Name string
-}
 
 // Client makes the requests of the writer. Those for metadata are answered
 // with less than a kilobyte instead of the object.
@@ -56,7 +50,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 	}
 	c := &Client{connections: connrotation.NewDialer(dial)}
 	config.Dial = c.connections.DialContext
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hasty{next: next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryAfterErrors{next: next} })
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	shared, err := rest.HTTPClientFor(config)
@@ -81,62 +75,63 @@ func (c *Client) Events() eventsv1client.EventsV1Interface { return c.events }
 // Close closes all connections.
 func (c *Client) Close() { c.connections.CloseAll() }
 
-// Probe asks whether the API server and its store are ready. An answer that
-// refuses to tell is an answer. When there is none, the connections are given
-// up: after an outage of the network they may be dead without anybody having
-// been told, and HTTP/2 would go on using them for most of a minute.
+// Probe asks whether the API server and its store are ready. A refusal is an
+// answer. When there is none, the connections are closed: after an outage of the
+// network they may be dead without a sign of it, and HTTP/2 would go on using
+// them for most of a minute.
 func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := c.objects.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
-	if classify(err) != away {
+	if Classify(err) != Unavailable {
 		return nil
 	}
-	if !answered(err) {
+	if !gotResponse(err) {
 		c.connections.CloseAll()
 	}
 	return fmt.Errorf("probe API server: %w", err)
 }
 
-// patch sends a strategic merge patch, which costs the API server a tenth less
-// than a JSON merge patch (RFC 7386) of the same text, and returns the metadata that it led to.
-func (c *Client) patch(ctx context.Context, ref Ref, body []byte) (*metav1.PartialObjectMetadata, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// Patch sends a strategic merge patch, which costs the API server a tenth less
+// than a JSON merge patch (RFC 7386) of the
+// same text, and returns the metadata that it led to.
+func (c *Client) Patch(ctx context.Context, ref types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	return c.configMaps(ref).Patch(ctx, ref.Name, types.StrategicMergePatchType, body,
 		metav1.PatchOptions{FieldManager: annotation.FieldManager})
 }
 
-// apply sends a server-side apply and returns the metadata that it led to. That
-// a key is already owned by somebody else cannot be: it does not exist.
-func (c *Client) apply(ctx context.Context, ref Ref, body []byte) (*metav1.PartialObjectMetadata, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// Apply sends a server-side apply and returns the metadata that it led to. No key
+// in it can have another owner: none of them exists.
+func (c *Client) Apply(ctx context.Context, ref types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	force := true // the status is owned by before-first-apply
 	return c.configMaps(ref).Patch(ctx, ref.Name, types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: annotation.FieldManager, Force: &force})
 }
 
-// readMetadata returns the metadata as it is now.
-func (c *Client) readMetadata(ctx context.Context, ref Ref) (*metav1.PartialObjectMetadata, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// Metadata returns the metadata as it is now.
+func (c *Client) Metadata(ctx context.Context, ref types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	return c.configMaps(ref).Get(ctx, ref.Name, metav1.GetOptions{})
 }
 
-// readObject returns the whole object as it is now.
-func (c *Client) readObject(ctx context.Context, ref Ref) (*corev1.ConfigMap, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// ConfigMap returns the whole object as it is now.
+func (c *Client) ConfigMap(ctx context.Context, ref types.NamespacedName) (*corev1.ConfigMap, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	return c.objects.ConfigMaps(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 }
 
-func (c *Client) configMaps(ref Ref) metadata.ResourceInterface {
+func (c *Client) configMaps(ref types.NamespacedName) metadata.ResourceInterface {
 	return c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(ref.Namespace)
 }
 
-// digests returns the digest of each value of a ConfigMap.
-func digests(object *corev1.ConfigMap) map[string]string {
+// Digests returns the digest of each value of a ConfigMap.
+func Digests(object *corev1.ConfigMap) map[string]string {
 	values := make(map[string]string, len(object.Data)+len(object.BinaryData))
 	for key, value := range object.Data {
 		sum := sha256.Sum256([]byte(value))

@@ -1,4 +1,4 @@
-package judge
+package plan
 
 import (
 	"time"
@@ -8,21 +8,21 @@ import (
 type Value struct {
 	// Body as received.
 	Body []byte
-	// Binary tells that it is not valid UTF-8 and belongs to binaryData.
+	// Binary: it is not valid UTF-8 and belongs to binaryData.
 	Binary bool
 }
 
-// Event is something to say about an object.
+// Event is a change of state of an object, for its owner.
 type Event struct {
 	// Reason from the closed set.
 	Reason string
-	// Warning tells whether something is wrong.
+	// Warning: something is wrong.
 	Warning bool
 	// Action that was taken, or not taken.
 	Action string
 	// Note is a sentence for people.
 	Note string
-	// Occurrence tells this change of state from others with the same reason.
+	// Occurrence distinguishes this change of state from others with the same reason.
 	Occurrence string
 }
 
@@ -30,13 +30,12 @@ type Event struct {
 type Decision struct {
 	// Verdict on it, once the plan is carried out.
 	Verdict Verdict
-	// Events to say then.
+	// Events to emit then.
 	Events []Event
-	// Again tells that the item must come back: it waits for an obstacle to
-	// go away.
+	// Again: the item must come back, as it waits for an obstacle to go away.
 	Again bool
-	// Confirmed tells that the item found what the key holds already, which is
-	// not written down anywhere.
+	// Confirmed: the item found what the key holds already, which is not
+	// written down anywhere.
 	Confirmed bool
 
 	// sure: it stands, however well the object is known.
@@ -58,15 +57,15 @@ type Plan struct {
 	NeedLive bool
 }
 
-// Empty tells whether there is nothing to write.
+// Empty reports whether there is nothing to write.
 func (p Plan) Empty() bool { return len(p.Values) == 0 && !p.SetStatus }
 
 // occurrence names a row of failures: it stays the same however often, and by
-// whom, it is told.
+// which replica, it is reported.
 func occurrence(key, url string, since time.Time) string {
 	return key + "\x00" + url + "\x00" + since.Format(time.RFC3339)
 }
 
-// occupation names the state of a key that somebody else owns. The watcher, who
-// usually sees it first, calls it the same.
-func occupation(i Item) string { return i.Key.Key }
+// keyExistsOccurrence names the state of a key that another field manager owns.
+// The watcher, which usually sees it first, uses the same name.
+func keyExistsOccurrence(i Item) string { return i.Key.Key }

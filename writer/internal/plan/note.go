@@ -1,4 +1,4 @@
-package judge
+package plan
 
 import (
 	"strconv"
@@ -11,12 +11,12 @@ import (
 // reasonRecovered is the one reason that is no failure.
 const reasonRecovered = pipeline.ReasonRecovered
 
-// Reasons of failures that the writer itself meets.
+// Classes of failures that the writer itself meets.
 const (
-	reasonKeyExists   = "KeyExists"
-	reasonImmutable   = "Immutable"
-	reasonTooLarge    = "BodyTooLarge"
-	reasonWriteFailed = "WriteFailed"
+	keyExists    = v1.FailureClass_FAILURE_CLASS_KEY_EXISTS
+	immutable    = v1.FailureClass_FAILURE_CLASS_IMMUTABLE
+	bodyTooLarge = v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE
+	writeFailed  = v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
 )
 
 // Reasons returns the reasons of all Events of the writer.
@@ -30,13 +30,14 @@ func Reasons() []string {
 	return reasons
 }
 
-// fetchFailing tells whether entry fails for what a fetcher met.
+// fetchFailing reports whether entry fails for what a fetcher met.
 func fetchFailing(entry status.Entry) bool {
-	switch entry.Error {
-	case "", reasonKeyExists, reasonImmutable, reasonTooLarge, reasonWriteFailed:
+	switch pipeline.ClassOf(entry.Error) {
+	case keyExists, immutable, bodyTooLarge, writeFailed:
 		return false
+	default:
+		return entry.Failing()
 	}
-	return true
 }
 
 // Actions of Events.
@@ -45,7 +46,7 @@ const (
 	actionWrite = "Write"
 )
 
-// failed returns the Event that says that entry now fails.
+// failed returns the Event for an entry that now fails.
 func failed(i Item, entry status.Entry, action, note string) Event {
 	return Event{
 		Reason: entry.Error, Warning: true, Action: action, Note: note,
@@ -53,7 +54,7 @@ func failed(i Item, entry status.Entry, action, note string) Event {
 	}
 }
 
-// recovered returns the Event that says that the key is well again.
+// recovered returns the Event for a key that is well again.
 func recovered(i Item) Event {
 	return Event{
 		Reason:     reasonRecovered,
@@ -63,14 +64,14 @@ func recovered(i Item) Event {
 	}
 }
 
-// failureNote says what went wrong with a fetch, and what that means for the
+// failureNote states what went wrong with a fetch, and what that means for the
 // key. It carries no address, no query and nothing that the server sent but
 // its status.
 func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
-	return what(Host(i.url()), f) + "; " + remains(i.Key.Key, entry)
+	return failureSentence(Host(i.url()), f) + "; " + valueSentence(i.Key.Key, entry)
 }
 
-func what(host string, f *v1.Failure) string {
+func failureSentence(host string, f *v1.Failure) string {
 	switch f.GetClass() {
 	case v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:
 		return host + " may not be visited"
@@ -99,8 +100,8 @@ func what(host string, f *v1.Failure) string {
 	}
 }
 
-// remains says what the key holds while it fails.
-func remains(key string, entry status.Entry) string {
+// valueSentence says what the key holds while it fails.
+func valueSentence(key string, entry status.Entry) string {
 	if entry.Written() {
 		return "key " + key + " keeps its last good value"
 	}
@@ -110,36 +111,36 @@ func remains(key string, entry status.Entry) string {
 // obstacleNote says why a body was not written.
 func obstacleNote(i Item, entry status.Entry) string {
 	key := i.Key.Key
-	switch entry.Error {
-	case reasonKeyExists:
+	switch pipeline.ClassOf(entry.Error) {
+	case keyExists:
 		return "key " + key + " exists and was not written by curl-me-that; it stays as it is until it is removed"
-	case reasonImmutable:
+	case immutable:
 		return "the ConfigMap is immutable; key " + key + " cannot be written"
-	case reasonTooLarge:
-		return "with the answer of " + Host(i.url()) + " the ConfigMap would be larger than the API server allows; " + remains(key, entry)
-	case reasonWriteFailed:
-		return "the API server refuses to write the answer of " + Host(i.url()) + "; " + remains(key, entry) + "; trying again"
+	case bodyTooLarge:
+		return "with the answer of " + Host(i.url()) + " the ConfigMap would be larger than the API server allows; " + valueSentence(key, entry)
+	case writeFailed:
+		return "the API server refuses to write the answer of " + Host(i.url()) + "; " + valueSentence(key, entry) + "; trying again"
 	}
-	return what(Host(i.url()), &v1.Failure{Class: pipeline.ClassOf(entry.Error)}) + "; " + remains(key, entry)
+	return failureSentence(Host(i.url()), &v1.Failure{Class: pipeline.ClassOf(entry.Error)}) + "; " + valueSentence(key, entry)
 }
 
 // Refusal returns the Event for an item that the API server will not let into
 // the object, not even as a report in its status.
 func Refusal(o *Object, i Item) Event {
-	entry := failing(o.Status.Keys[i.Key.Key], i.url(), reasonWriteFailed, i.observed())
+	entry := failing(o.Status.Keys[i.Key.Key], i.url(), pipeline.Reason(writeFailed), i.observed())
 	return failed(i, entry, actionWrite, obstacleNote(i, entry))
 }
 
 // Denial returns the Event for an item that the writer lacks the permission to
 // apply.
 func Denial(i Item) Event {
-	entry := failing(status.Entry{}, i.url(), reasonWriteFailed, i.observed())
+	entry := failing(status.Entry{}, i.url(), pipeline.Reason(writeFailed), i.observed())
 	return failed(i, entry, actionWrite,
 		"curl-me-that may not write ConfigMaps in this namespace; key "+i.Key.Key+" waits until it may")
 }
 
 // Restoration returns the Event for an item that was applied after a Denial,
-// which the status could not tell of.
+// which could not be recorded in the status.
 func Restoration(i Item) Event { return recovered(i) }
 
 // Host returns the name of the host of a URL as pipeline.HostOf does, for a

@@ -1,4 +1,4 @@
-package apply_test
+package breaker_test
 
 import (
 	"bytes"
@@ -14,14 +14,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/service"
-	"github.com/kv8s/curl-me-that/writer/internal/apply"
+	"github.com/kv8s/curl-me-that/writer/internal/breaker"
 )
 
-var errAway = errors.New("connection refused")
+var errRefused = errors.New("connection refused")
 
-// guarded is a gate in front of an API server that may be away.
+// guarded is a breaker in front of an API server that may be away.
 type guarded struct {
-	*apply.Gate
+	*breaker.Breaker
 	health *service.Health
 	log    *bytes.Buffer
 	away   atomic.Bool
@@ -32,10 +32,10 @@ func newGuarded(t *testing.T, away bool) *guarded {
 	t.Helper()
 	g := &guarded{health: service.NewHealth(), log: &bytes.Buffer{}}
 	g.away.Store(away)
-	g.Gate = apply.NewGate(func(context.Context) error {
+	g.Breaker = breaker.New(func(context.Context) error {
 		g.probes.Add(1)
 		if g.away.Load() {
-			return errAway
+			return errRefused
 		}
 		return nil
 	}, clock.RealClock{}, zerolog.New(g.log), g.health.Part("kubernetes"))
@@ -56,19 +56,19 @@ func newGuarded(t *testing.T, away bool) *guarded {
 // lines returns how many lines of the log there are.
 func (g *guarded) lines() int { return strings.Count(g.log.String(), "\n") }
 
-func TestGateIsReadyWithoutWork(t *testing.T) {
+func TestBreakerIsReadyWithoutWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, false)
-		if !g.Open() || !g.health.Ready() || g.lines() != 0 {
-			t.Errorf("open %v, ready %v, log %s", g.Open(), g.health.Ready(), g.log)
+		if !g.Allows() || !g.health.Ready() || g.lines() != 0 {
+			t.Errorf("open %v, ready %v, log %s", g.Allows(), g.health.Ready(), g.log)
 		}
 	})
 }
 
-func TestGateOpensWhenTheServerIsBack(t *testing.T) {
+func TestBreakerOpensWhenTheServerIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, true)
-		if g.Open() || g.health.Ready() {
+		if g.Allows() || g.health.Ready() {
 			t.Fatal("open although the server is away")
 		}
 		<-time.After(time.Minute)
@@ -92,40 +92,40 @@ func TestGateOpensWhenTheServerIsBack(t *testing.T) {
 	})
 }
 
-func TestGateBearsSingleFaults(t *testing.T) {
+func TestBreakerBearsSingleFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, false)
 		for range 5 {
-			g.Fault(errAway, 0)
-			g.Fault(errAway, 0)
+			g.Failure(errRefused, 0)
+			g.Failure(errRefused, 0)
 			g.Success("ns")
 		}
-		if !g.Open() || g.lines() != 0 {
-			t.Errorf("open %v, log %s", g.Open(), g.log)
+		if !g.Allows() || g.lines() != 0 {
+			t.Errorf("open %v, log %s", g.Allows(), g.log)
 		}
 		for range 3 {
-			g.Fault(errAway, 0)
+			g.Failure(errRefused, 0)
 		}
-		if g.Open() || g.health.Ready() || g.lines() != 1 {
-			t.Errorf("open %v, log %s", g.Open(), g.log)
+		if g.Allows() || g.health.Ready() || g.lines() != 1 {
+			t.Errorf("open %v, log %s", g.Allows(), g.log)
 		}
 	})
 }
 
 // A server whose probe is well and which yet serves nothing is tried again and
 // again, and neither called well nor complained of each time.
-func TestGateOnTrial(t *testing.T) {
+func TestBreakerOnTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, false)
 		for range 3 {
-			g.Fault(errAway, 0)
+			g.Failure(errRefused, 0)
 		}
 		for range 20 {
 			if !g.Pass(t.Context()) {
 				t.Fatal("no trial")
 			}
-			g.Fault(errAway, 0)
-			if g.Open() || g.health.Ready() {
+			g.Failure(errRefused, 0)
+			if g.Allows() || g.health.Ready() {
 				t.Fatal("one fault is enough when on trial")
 			}
 		}
@@ -140,14 +140,14 @@ func TestGateOnTrial(t *testing.T) {
 	})
 }
 
-func TestGateLeavesTheServerAlone(t *testing.T) {
+func TestBreakerLeavesTheServerAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, false)
 		probed := g.probes.Load()
-		g.Fault(errAway, 7*time.Second)
+		g.Failure(errRefused, 7*time.Second)
 		<-time.After(6900 * time.Millisecond)
 		synctest.Wait()
-		if g.Open() || g.probes.Load() != probed {
+		if g.Allows() || g.probes.Load() != probed {
 			t.Error("not left alone")
 		}
 		begun := time.Now()
@@ -157,7 +157,7 @@ func TestGateLeavesTheServerAlone(t *testing.T) {
 	})
 }
 
-func TestGateDoesNotHoldWorkForEver(t *testing.T) {
+func TestBreakerDoesNotHoldWorkForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, true)
 		begun := time.Now()
@@ -172,9 +172,9 @@ func TestGateDoesNotHoldWorkForEver(t *testing.T) {
 	})
 }
 
-func TestGateIsGivenUpAtTheEnd(t *testing.T) {
+func TestBreakerIsGivenUpAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := apply.NewGate(func(context.Context) error { return errAway }, clock.RealClock{}, zerolog.Nop(), nil)
+		g := breaker.New(func(context.Context) error { return errRefused }, clock.RealClock{}, zerolog.Nop(), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		go g.Run(ctx)
 		synctest.Wait()
@@ -194,8 +194,8 @@ func TestDenialsAreCountedByNamespace(t *testing.T) {
 			g.Deny("b", errors.New("forbidden"))
 			g.Success("c")
 		}
-		if !g.Open() || g.health.Ready() || g.lines() != 1 {
-			t.Errorf("open %v, ready %v, log %s", g.Open(), g.health.Ready(), g.log)
+		if !g.Allows() || g.health.Ready() || g.lines() != 1 {
+			t.Errorf("open %v, ready %v, log %s", g.Allows(), g.health.Ready(), g.log)
 		}
 		g.Success("a")
 		if g.health.Ready() || g.lines() != 1 {

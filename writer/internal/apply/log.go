@@ -5,29 +5,28 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
-	"github.com/kv8s/curl-me-that/writer/internal/judge"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// about begins a line that names an item; nil if there are too many of its kind.
-// It never tells the query of the URL, nor anything of the body.
-func (t *task) about(i judge.Item, level zerolog.Level, kind string) *zerolog.Event {
+// line begins a line about an item; nil if there are too many of its kind. It
+// has neither the query of the URL nor anything of the body.
+func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Event {
 	line := t.lines.Line(level, kind)
 	if line == nil {
 		return nil
 	}
 	return tracing.Stamp(line, i.Trace).
 		Str("namespace", i.Key.Namespace).Str("configmap", i.Key.Name).Str("key", i.Key.Key).
-		Str("host", judge.Host(i.Result.GetWant().GetUrl()))
+		Str("host", plan.Host(i.Result.GetWant().GetUrl()))
 }
 
-// report logs what became of an item: what changes something is worth knowing,
-// the rest is for whoever looks for it.
-func (t *task) report(i judge.Item, d judge.Decision) {
+// logResult logs what became of an item: on level info what changes something.
+func (t *task) logResult(i plan.Item, d plan.Decision) {
 	level := zerolog.DebugLevel
-	if d.Verdict == judge.Written || d.Verdict == judge.Refused || d.Verdict == judge.NotOurs {
+	if d.Verdict == plan.Written || d.Verdict == plan.Refused || d.Verdict == plan.NotOurs {
 		level = zerolog.InfoLevel
 	}
-	line := t.about(i, level, d.Verdict.String())
+	line := t.line(i, level, d.Verdict.String())
 	if line == nil {
 		return
 	}

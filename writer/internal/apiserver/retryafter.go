@@ -1,4 +1,4 @@
-package apply
+package apiserver
 
 import (
 	"fmt"
@@ -17,21 +17,21 @@ type busyError struct {
 	after time.Duration
 }
 
-// Error tells the status and the delay.
+// Error returns the status and the delay.
 func (e *busyError) Error() string {
 	return fmt.Sprintf("API server answered %d, asks to come back in %v", e.code, e.after)
 }
 
-// hasty turns answers with Retry-After into errors. client-go would wait inside
-// the request and hold its place; we hand the message back instead and wait
-// for the API server in one place.
-type hasty struct {
+// retryAfterErrors turns answers with Retry-After into errors. client-go would
+// wait inside the request and hold its place; the writer waits for the API
+// server in one place, the circuit breaker.
+type retryAfterErrors struct {
 	next http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (h hasty) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := h.next.RoundTrip(r)
+func (e retryAfterErrors) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := e.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
@@ -52,5 +52,5 @@ func delaySeconds(value string) (time.Duration, bool) {
 	return time.Duration(seconds) * time.Second, err == nil
 }
 
-// WrappedRoundTripper lets client-go look inside.
-func (h hasty) WrappedRoundTripper() http.RoundTripper { return h.next }
+// WrappedRoundTripper gives client-go access to what is wrapped.
+func (e retryAfterErrors) WrappedRoundTripper() http.RoundTripper { return e.next }

@@ -1,4 +1,4 @@
-package judge
+package plan
 
 import (
 	"time"
@@ -22,20 +22,20 @@ func (d *draft) content(i Item, c *v1.Content) Decision {
 		return Decision{}
 	}
 	if foreign {
-		return d.occupied(i)
+		return d.keyExists(i)
 	}
 	// A value that we write is ours, if there is a record of owners. Where there
 	// is none, one can be begun with a key that does not exist yet.
 	drift := ""
-	if _, exists := d.object.Values[key]; holds || owner.Fingerprint == untold && exists {
+	if _, exists := d.object.Values[key]; holds || owner.Fingerprint == unrecorded && exists {
 		drift = owner.Fingerprint
 	}
-	noted := entry.Drift == drift || owner.State == annotation.Ours // a mark from before does no harm
-	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && noted && !entry.Failing() {
+	recorded := entry.Drift == drift || owner.State == annotation.Ours // a mark from before does no harm
+	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && recorded && !entry.Failing() {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
 	if !holds && d.object.Obstacle != NoObstacle {
-		return d.obstructed(i)
+		return d.refuseBody(i)
 	}
 	body := c.GetBody()
 	binary := !utf8.Valid(body)
@@ -50,16 +50,16 @@ func (d *draft) content(i Item, c *v1.Content) Decision {
 	if entry.SHA256 == next.SHA256 && !entry.FetchedAt.IsZero() {
 		next.FetchedAt = entry.FetchedAt
 	}
-	return d.well(i, entry, next)
+	return d.healthy(i, entry, next)
 }
 
-// holds tells whether key already has the body with that digest, and whether
-// it belongs to somebody else without our ever having written it.
+// holds reports whether key already has the body with that digest, and whether
+// it belongs to another field manager without our ever having written it.
 func (d *draft) holds(key, digest string, owner annotation.Ownership, entry status.Entry) (holds, foreign bool) {
 	if value, planned := d.values[key]; planned {
 		return value != nil && entry.SHA256 == digest, false
 	}
-	if !entry.Written() && d.taken(key, owner) {
+	if !entry.Written() && d.isForeign(key, owner) {
 		return false, true
 	}
 	switch owner.State {
@@ -73,7 +73,7 @@ func (d *draft) holds(key, digest string, owner annotation.Ownership, entry stat
 	}
 }
 
-// unmodified decides on the news that a failing key is well again.
+// unmodified decides on the recovery of a key that keeps its body.
 func (d *draft) unmodified(i Item, u *v1.Unmodified) Decision {
 	key := i.Key.Key
 	entry := d.status.Keys[key]
@@ -86,15 +86,15 @@ func (d *draft) unmodified(i Item, u *v1.Unmodified) Decision {
 	next := entry
 	next.URL, next.Fence = i.url(), i.Fence
 	next.Error, next.ErrorURL, next.Attempts, next.GaveUp = "", "", 0, false
-	return d.well(i, entry, next)
+	return d.healthy(i, entry, next)
 }
 
-// well records that the key is as it should be.
-func (d *draft) well(i Item, was, next status.Entry) Decision {
+// healthy records that the key is as it should be.
+func (d *draft) healthy(i Item, was, next status.Entry) Decision {
 	decision := Decision{Verdict: Written}
 	next.Since = time.Time{}
 	if was.Failing() {
-		next.Since = i.observed() // by this it is told that a recovery was said
+		next.Since = i.observed() // by this eventsOf knows that there was a recovery
 		decision.Events = []Event{recovered(i)}
 	}
 	d.set(i.Key.Key, next)

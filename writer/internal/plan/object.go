@@ -1,4 +1,4 @@
-package judge
+package plan
 
 import (
 	"cmp"
@@ -16,14 +16,14 @@ import (
 // object, names and values together, in bytes.
 const maxAnnotations = 256 << 10
 
-// missing is the fingerprint of a key that nobody owns, as it does not exist.
+// missing is the fingerprint of a key that does not exist and has no owner.
 const missing = "none"
 
-// untold is the fingerprint of a key in an object without a record of owners,
+// unrecorded is the fingerprint of a key in an object without a record of owners,
 // which stays without one when it is written.
-const untold = "unknown"
+const unrecorded = "unknown"
 
-// Source tells how well an object is known.
+// Source is how well an object is known.
 type Source int
 
 const (
@@ -46,12 +46,12 @@ type Object struct {
 	ResourceVersion string
 	// Request is what the annotations ask for.
 	Request annotation.Request
-	// Unreadable tells that the annotations cannot be parsed, Ignored that the
-	// labels say to leave the object alone.
+	// Unreadable: the annotations cannot be parsed. Ignored: the labels exclude
+	// the object.
 	Unreadable, Ignored bool
 	// Status that the object carries.
 	Status status.Status
-	// HasStatus tells whether it carries one at all, readable or not.
+	// HasStatus: it carries one, readable or not.
 	HasStatus bool
 	// Owners of its keys.
 	Owners annotation.Owners
@@ -63,10 +63,10 @@ type Object struct {
 	// Obstacle is what the API server has refused this object before.
 	Obstacle Obstacle
 	// Confirmed holds the newest fence by key of a fetch that found what the
-	// key holds already. The status does not tell it, as nothing was written.
+	// key holds already. The status does not have it, as nothing was written.
 	Confirmed map[string]status.Fence
 
-	// untraced tells that entries are missing in the record of owners: not even
+	// untraced: entries are missing in the record of owners: not even
 	// the annotation has one.
 	untraced bool
 	// drift is what Assumed knows instead of Owners.
@@ -74,7 +74,7 @@ type Object struct {
 }
 
 // Obstacle is why values of an object cannot be written. What remains possible
-// is to say so in its status.
+// is to record that in its status.
 type Obstacle int
 
 const (
@@ -88,7 +88,7 @@ const (
 	Rejected
 )
 
-// Viewer knows how to read objects.
+// Viewer reads objects.
 type Viewer struct {
 	// Grammar reads annotations.
 	Grammar *annotation.Grammar
@@ -96,7 +96,7 @@ type Viewer struct {
 	Selector labels.Selector
 }
 
-// Of returns what the metadata of a ConfigMap tells.
+// Of returns what is known from the metadata of a ConfigMap.
 func (v Viewer) Of(m *metav1.ObjectMeta, source Source) *Object {
 	o := &Object{
 		Source: source, UID: m.UID, ResourceVersion: m.ResourceVersion,
@@ -120,7 +120,7 @@ func (v Viewer) Of(m *metav1.ObjectMeta, source Source) *Object {
 	return o
 }
 
-// Assume returns what the wants of items tell of their object, if that is
+// Assume returns what is known of an object from the wants of items, if that is
 // enough to write without reading: they were all seen at the same version, and
 // the watcher had no doubt about who owns the keys.
 func Assume(items []Item) (*Object, bool) {
@@ -159,15 +159,15 @@ func Assume(items []Item) (*Object, bool) {
 	return o, err == nil
 }
 
-// Unrecorded tells that the API server keeps no record of owners for the object
+// Unrecorded reports whether the API server keeps no record of owners for the object
 // and would not begin one at a patch: it never had a field to record, or
-// somebody emptied the record.
+// the record was emptied.
 func (o *Object) Unrecorded() bool {
 	return o.Source == Live && o.Owners.Of("").State == annotation.Unknown
 }
 
-// owner tells whose key is. An assumed object has no record of owners: the
-// watcher, who has, promises that the key is ours or does not exist.
+// owner returns the owner of key. An assumed object has no record of owners: the
+// watcher, which has one, asserts that the key is ours or does not exist.
 func (o *Object) owner(key string) annotation.Ownership {
 	if o.Source != Assumed {
 		owner := o.Owners.Of(key)
@@ -182,15 +182,15 @@ func (o *Object) owner(key string) annotation.Ownership {
 	return annotation.Ownership{State: annotation.Ours}
 }
 
-// cares tells whether the object wants to be looked after at all, and says how
-// in a way that can be understood.
-func (o *Object) cares() bool { return !o.Unreadable && !o.Ignored && !o.Request.Suspended }
+// managed reports whether the object asks for anything in a way that can be
+// understood, and is not suspended or excluded.
+func (o *Object) managed() bool { return !o.Unreadable && !o.Ignored && !o.Request.Suspended }
 
-// asks tells whether the object asks for that URL in key, and for no other
+// asks reports whether the object asks for that URL in key, and for no other
 // digest.
 func (o *Object) asks(key, url, digest string) bool {
 	asked, found := o.Request.URL(key)
-	if !found || asked != url || !o.cares() {
+	if !found || asked != url || !o.managed() {
 		return false
 	}
 	demanded := o.Request.SHA256[key]

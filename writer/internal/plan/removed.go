@@ -1,16 +1,16 @@
-package judge
+package plan
 
 import "github.com/kv8s/curl-me-that/proto/annotation"
 
 // removed decides on a pair that was taken out of the annotation. A value that
-// somebody else has taken over stays.
+// another field manager owns stays.
 func (d *draft) removed(i Item) Decision {
 	key := i.Key.Key
-	if _, asked := d.object.Request.URL(key); asked || !d.object.cares() {
+	if _, asked := d.object.Request.URL(key); asked || !d.object.managed() {
 		return Decision{Verdict: Stale}
 	}
 	entry, known := d.status.Keys[key]
-	remove := d.judge.Prune && d.object.Obstacle == NoObstacle
+	remove := d.planner.Prune && d.object.Obstacle == NoObstacle
 	if remove {
 		switch d.owner(key).State {
 		case annotation.Ours:

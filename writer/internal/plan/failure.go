@@ -1,4 +1,4 @@
-package judge
+package plan
 
 import (
 	"time"
@@ -16,8 +16,8 @@ func (d *draft) failure(i Item, f *v1.Failure) Decision {
 		return Decision{Verdict: Stale}
 	}
 	entry := d.status.Keys[key]
-	if owner := d.owner(key); !entry.Written() && d.taken(key, owner) {
-		return d.occupied(i)
+	if owner := d.owner(key); !entry.Written() && d.isForeign(key, owner) {
+		return d.keyExists(i)
 	}
 	if d.needValues {
 		return Decision{}
@@ -43,8 +43,9 @@ func (d *draft) failure(i Item, f *v1.Failure) Decision {
 	return decision
 }
 
-// taken tells whether a key that we never wrote holds somebody else's value.
-func (d *draft) taken(key string, owner annotation.Ownership) bool {
+// isForeign reports whether a key that we never wrote holds a value of another
+// field manager.
+func (d *draft) isForeign(key string, owner annotation.Ownership) bool {
 	switch owner.State {
 	case annotation.Foreign:
 		return true
@@ -56,35 +57,35 @@ func (d *draft) taken(key string, owner annotation.Ownership) bool {
 	}
 }
 
-// occupied decides on a key that belongs to somebody else and that we never
-// wrote.
-func (d *draft) occupied(i Item) Decision {
-	decision := d.obstacle(i, NotOurs, reasonKeyExists)
+// keyExists decides on a key that belongs to another field manager and that we
+// never wrote.
+func (d *draft) keyExists(i Item) Decision {
+	decision := d.obstacle(i, NotOurs, keyExists)
 	for n := range decision.Events {
-		decision.Events[n].Occurrence = occupation(i)
+		decision.Events[n].Occurrence = keyExistsOccurrence(i)
 	}
 	return decision
 }
 
-// obstructed decides on a body that the object cannot take.
-func (d *draft) obstructed(i Item) Decision {
+// refuseBody decides on a body that the object cannot take.
+func (d *draft) refuseBody(i Item) Decision {
 	switch d.object.Obstacle {
 	case Immutable:
-		return d.obstacle(i, Refused, reasonImmutable)
+		return d.obstacle(i, Refused, immutable)
 	case TooLarge:
-		return d.obstacle(i, Refused, reasonTooLarge)
+		return d.obstacle(i, Refused, bodyTooLarge)
 	default:
-		return d.obstacle(i, Refused, reasonWriteFailed)
+		return d.obstacle(i, Refused, writeFailed)
 	}
 }
 
 // obstacle records why a body was not written. Of a write that the API server
 // rejects the fence is not recorded: the item comes back until the server
 // takes it.
-func (d *draft) obstacle(i Item, verdict Verdict, reason string) Decision {
+func (d *draft) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decision {
 	entry := d.status.Keys[i.Key.Key]
-	next := failing(entry, i.url(), reason, i.observed())
-	again := reason == reasonWriteFailed
+	next := failing(entry, i.url(), pipeline.Reason(class), i.observed())
+	again := class == writeFailed
 	if !again {
 		next.GaveUp, next.Fence = true, i.Fence
 	}
@@ -113,7 +114,7 @@ func failing(entry status.Entry, url, reason string, since time.Time) status.Ent
 	return entry
 }
 
-// sameFailure tells whether two entries fail alike.
+// sameFailure reports whether two entries fail alike.
 func sameFailure(a, b status.Entry) bool {
 	return a.Error == b.Error && a.FailingURL() == b.FailingURL()
 }

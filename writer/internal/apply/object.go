@@ -1,0 +1,91 @@
+package apply
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+// learn replaces what is known of the object; nil: it does not exist.
+func (t *task) learn(o *plan.Object) {
+	t.object, t.known = o, true
+	if o == nil {
+		t.Objects.Drop(t.ref)
+		return
+	}
+	if o.Obstacle == plan.NoObstacle {
+		o.Obstacle = t.obstacle
+	}
+}
+
+// forget makes the next try read the object.
+func (t *task) forget() {
+	t.Objects.Drop(t.ref)
+	t.object, t.known = nil, false
+}
+
+// readMetadata learns the object from its metadata.
+func (t *task) readMetadata(ctx context.Context) error {
+	t.Metrics.reads.WithLabelValues(readMetadata).Inc()
+	read, err := t.Client.Metadata(ctx, t.ref)
+	if err != nil {
+		return t.missing(err)
+	}
+	t.learn(t.Viewer.Of(&read.ObjectMeta, plan.Live))
+	return nil
+}
+
+// readObject learns the object with its values.
+func (t *task) readObject(ctx context.Context) error {
+	t.Metrics.reads.WithLabelValues(readObject).Inc()
+	read, err := t.Client.ConfigMap(ctx, t.ref)
+	if err != nil {
+		return t.missing(err)
+	}
+	o := t.Viewer.Of(&read.ObjectMeta, plan.Live)
+	o.Values = apiserver.Digests(read)
+	if read.Immutable != nil && *read.Immutable {
+		o.Obstacle = plan.Immutable
+	}
+	t.learn(o)
+	return nil
+}
+
+// missing learns from an error that there is no object, or returns the error.
+func (t *task) missing(err error) error {
+	if apiserver.Classify(err) != apiserver.Gone {
+		return err
+	}
+	t.learn(nil)
+	return nil
+}
+
+// patch sends a plan and caches what the object is like then.
+func (t *task) patch(ctx context.Context, p plan.Plan) error {
+	written, err := t.send(ctx, p)
+	t.Metrics.patches.WithLabelValues(apiserver.Classify(err).String()).Inc()
+	if err != nil {
+		return err
+	}
+	t.Objects.Put(t.ref, t.Viewer.Of(&written.ObjectMeta, plan.Remembered))
+	return nil
+}
+
+// send encodes a plan and sends it.
+func (t *task) send(ctx context.Context, p plan.Plan) (*metav1.PartialObjectMetadata, error) {
+	if beginsRecord(t.object, p) {
+		body, err := encodeApply(t.ref, t.object, p)
+		if err != nil {
+			return nil, err
+		}
+		return t.Client.Apply(ctx, t.ref, body)
+	}
+	body, err := encode(t.object, p)
+	if err != nil {
+		return nil, err
+	}
+	return t.Client.Patch(ctx, t.ref, body)
+}

@@ -1,0 +1,94 @@
+// Package cache keeps what the writer knows beyond one batch: what objects were
+// like after its last patch, and which fetches found nothing new. Both only save
+// requests: without them every promise holds as well.
+package cache
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
+
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+const (
+	// objectsSize is how many objects are kept, and objectsTTL how long: it only
+	// has to span the results of one object that come one after the other.
+	objectsSize = 4096
+	objectsTTL  = 30 * time.Second
+	// confirmedSize and confirmedTTL bound the confirmed fences: enough for
+	// results that come back after an outage.
+	confirmedSize = 16384
+	confirmedTTL  = 10 * time.Minute
+)
+
+// Objects is what objects were like after our own last patch. An object in it
+// may be out of date; a patch that is made from it is refused then.
+type Objects struct {
+	objects *cache.LRUExpireCache
+}
+
+// NewObjects returns an empty cache.
+func NewObjects(clock clock.Clock) Objects {
+	return Objects{objects: cache.NewLRUExpireCacheWithClock(objectsSize, clock)}
+}
+
+// Put keeps an object.
+func (c Objects) Put(ref types.NamespacedName, o *plan.Object) { c.objects.Add(ref, o, objectsTTL) }
+
+// Drop removes an object.
+func (c Objects) Drop(ref types.NamespacedName) { c.objects.Remove(ref) }
+
+// Get returns a copy of an object.
+func (c Objects) Get(ref types.NamespacedName) (*plan.Object, bool) {
+	value, _ := c.objects.Get(ref)
+	o, ok := value.(*plan.Object)
+	if !ok {
+		return nil, false
+	}
+	object := *o
+	return &object, true
+}
+
+// Confirmed holds the newest fences of fetches that found what was there
+// already. A failure from before that comes late must not be taken for a new
+// one: the fetcher, for which all is well, would never report its end.
+type Confirmed struct {
+	fences *cache.LRUExpireCache
+}
+
+// objectKey is a key of an object.
+type objectKey struct {
+	uid types.UID
+	key string
+}
+
+// NewConfirmed returns an empty cache.
+func NewConfirmed(clock clock.Clock) Confirmed {
+	return Confirmed{fences: cache.NewLRUExpireCacheWithClock(confirmedSize, clock)}
+}
+
+// Get returns the newest fence for a key; zero: none.
+func (c Confirmed) Get(uid types.UID, key string) status.Fence {
+	value, _ := c.fences.Get(objectKey{uid: uid, key: key})
+	fence, _ := value.(status.Fence)
+	return fence
+}
+
+// Put keeps a fence if it is newer than the one that is known.
+func (c Confirmed) Put(uid types.UID, key string, f status.Fence) {
+	if f.Newer(c.Get(uid, key)) {
+		c.fences.Add(objectKey{uid: uid, key: key}, f, confirmedTTL)
+	}
+}
+
+// Newer reports whether resource version a is newer than b, as far as that can
+// be known (KEP-5504).
+func Newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
+}
