@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -22,7 +23,7 @@ type delivery struct {
 }
 
 // deliveryOf returns the delivery of a message; false: it is none of JetStream.
-func deliveryOf(m jetstream.Msg) (delivery, bool) {
+func deliveryOf(m Message) (delivery, bool) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return delivery{}, false
@@ -103,3 +104,12 @@ func randomSpan() (id trace.SpanID) {
 
 // nonzero returns a random number other than zero, which no id may be.
 func nonzero() uint64 { return max(rand.Uint64(), 1) }
+
+// Message is what a span needs of a message; a jetstream.Msg and a
+// pipeline.Delivery both have it.
+type Message interface {
+	Subject() string
+	Data() []byte
+	Headers() nats.Header
+	Metadata() (*jetstream.MsgMetadata, error)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -63,7 +62,7 @@ func (t *Tracer) Publish(ctx context.Context, kind pipeline.Kind, key pipeline.K
 // Consume begins the span of handling a message, in the trace whose context
 // the message carries, or in a new one. It links to the delivery before, if
 // there was one. The caller ends the span.
-func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m jetstream.Msg) (context.Context, trace.Span) {
+func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m Message) (context.Context, trace.Span) {
 	ctx = pipeline.ContextWithTrace(ctx, m.Headers())
 	if t == nil {
 		return ctx, trace.SpanFromContext(ctx)
