@@ -39,7 +39,7 @@ var _ = Describe("A message that cannot be meant", func() {
 		raw(resultSubject(good), nil)
 		raw(resultSubject(good), []byte(strings.Repeat("long ", 50_000)))
 		w.publish(good)
-		w.settled()
+		w.acknowledged()
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
 		deadLetters := w.deadLetters()
 		Expect(deadLetters).To(HaveLen(5))
@@ -78,7 +78,7 @@ var _ = Describe("A message that cannot be meant", func() {
 		Expect(w.waiting()).To(BeEquivalentTo(1))
 		_, err := pipeline.Ensure(w.ctx(), w.js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
-		w.settled()
+		w.acknowledged()
 		Expect(w.deadLetters()).To(HaveLen(1))
 	})
 })
@@ -117,7 +117,7 @@ var _ = Describe("The end of the writer", func() {
 
 		w.start()
 		begun := time.Now()
-		w.settled()
+		w.acknowledged()
 		Expect(time.Since(begun)).To(BeNumerically("<", pipeline.AckWait/3))
 		list, err := w.kube.CoreV1().ConfigMaps(w.namespace).List(ctx, metav1.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -155,7 +155,7 @@ var _ = Describe("The metrics", func() {
 		for series, value := range map[string]float64{
 			`results_total{verdict="gone"}`: 0, `results_total{verdict="not_ours"}`: 0, `results_total{verdict="refused"}`: 0,
 			`results_total{verdict="stale"}`: 1, `results_total{verdict="unchanged"}`: 0, `results_total{verdict="written"}`: 2,
-			`messages_total{settlement="ack"}`: 3, `messages_total{settlement="nak"}`: 0, `messages_total{settlement="dead_letter"}`: 0,
+			`messages_total{settlement="ack"}`: 3, `messages_total{settlement="retry"}`: 0, `messages_total{settlement="dead_letter"}`: 0,
 			`events_emitted_total{reason="BadStatus"}`: 1, `events_emitted_total{reason="Recovered"}`: 0,
 		} {
 			Expect(metrictest.Value(w.metrics, "curlmethat_writer_"+series)).To(Equal(value), series)

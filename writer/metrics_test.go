@@ -68,7 +68,7 @@ func moves() []move {
 		{own + "conflicts_exhausted_total", contend, nil},
 		{own + `reads_total{kind="metadata"}`, conflict, nil},
 		{own + `messages_total{settlement="ack"}`, write, nil},
-		{own + `messages_total{settlement="nak"}`, away, nil},
+		{own + `messages_total{settlement="retry"}`, away, nil},
 		{own + `messages_total{settlement="dead_letter"}`, garbage, nil},
 		{own + `events_emitted_total{reason="BadStatus"}`, fail, nil},
 		{own + "batch_messages", write, nil},

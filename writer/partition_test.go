@@ -107,7 +107,7 @@ var _ = Describe("A network that swallows everything", func() {
 		Eventually(w.health.Ready).WithTimeout(15 * time.Second).Should(BeFalse())
 		network.heal()
 		healed := time.Now()
-		w.settled()
+		w.acknowledged()
 		Expect(time.Since(healed)).To(BeNumerically("<", 15*time.Second))
 		for _, name := range names {
 			Expect(w.get(name).Data).To(HaveKeyWithValue("mydata", "after"))

@@ -117,7 +117,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		version := w.get("cm").ResourceVersion
 		w.apply(late)
 		w.again(r)
-		w.settled()
+		w.acknowledged()
 		Expect(w.get("cm").ResourceVersion).To(Equal(version))
 	})
 })

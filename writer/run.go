@@ -3,6 +3,7 @@ package writer
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -59,12 +60,16 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	})
 	group.Go(func() error {
 		defer drained()
-		return pipeline.ConsumeMessages(ctx, rt.JetStream, pipeline.ConsumeOptions{
+		return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
 			Stream:      pipeline.Results,
 			Consumer:    pipeline.WriterConsumer,
 			Concurrency: messages,
 			MaxBytes:    messageBytes,
 			State:       state,
+			// An outage of the API server delivers a message many times, so that
+			// the number of deliveries says nothing about the message.
+			MaxUnended: math.MaxUint64,
+			Observe:    in.Observe,
 		}, in.Handle)
 	})
 	return group.Wait()
@@ -89,6 +94,8 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 		Breaker:   breaking,
 		Objects:   cache.NewObjects(clock.RealClock{}),
 		Confirmed: cache.NewConfirmed(clock.RealClock{}),
+		Refused:   cache.NewRefused(clock.RealClock{}),
+		Faults:    cache.NewFaults(clock.RealClock{}),
 		Emitter:   event.New(kube.NewRecorder(client.Events(), "writer", time.Now), metrics.events),
 		Metrics:   metrics.applier,
 		Log:       rt.Log,
@@ -102,11 +109,10 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 		return nil, nil, err
 	}
 	return inbox.New(inbox.Reader{Protected: c.Protected}, inbox.Deps{
-		Breaker:     breaking,
-		Queue:       queue,
-		DeadLetters: pipeline.NewClient(rt.JetStream),
-		Metrics:     metrics.inbox,
-		Tracer:      rt.Tracer,
-		Log:         rt.Log,
+		Breaker: breaking,
+		Queue:   queue,
+		Metrics: metrics.inbox,
+		Tracer:  rt.Tracer,
+		Log:     rt.Log,
 	}), queue.Wait, nil
 }

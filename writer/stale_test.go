@@ -113,7 +113,7 @@ var _ = Describe("A result that came too late", func() {
 		w.publish(failed, newer, older)
 		w.config.Linger = 300 * time.Millisecond
 		w.start()
-		w.settled()
+		w.acknowledged()
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "newer"}))
 		Expect(entry(got, "mydata").Error).To(Equal("BadStatus"), "its trigger was the last")

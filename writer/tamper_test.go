@@ -49,18 +49,24 @@ func (c *calls) answering(method string, code int, header http.Header, body stri
 		if r.Method != method {
 			return next(r)
 		}
-		if header == nil {
-			header = http.Header{}
-		}
-		header.Set("Content-Type", "text/plain")
-		if strings.HasPrefix(body, "{") {
-			header.Set("Content-Type", "application/json")
-		}
-		return &http.Response{
-			StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-			Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r,
-		}, nil
+		return reply(r, code, header, body), nil
 	})
+}
+
+// reply returns an answer that no server gave.
+func reply(r *http.Request, code int, header http.Header, body string) *http.Response {
+	header = header.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set("Content-Type", "text/plain")
+	if strings.HasPrefix(body, "{") {
+		header.Set("Content-Type", "application/json")
+	}
+	return &http.Response{
+		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}
 }
 
 // gbytesSay matches anywhere in what was logged.

@@ -225,6 +225,13 @@ func (w *world) publish(results ...*v1.Result) {
 	}
 }
 
+// publishAsync is publish without waiting for the server.
+func (w *world) publishAsync(r *v1.Result) {
+	GinkgoHelper()
+	_, err := w.js.PublishAsync(resultSubject(r), marshal(r))
+	Expect(err).NotTo(HaveOccurred())
+}
+
 // again delivers a result once more, which the server would normally refuse.
 func (w *world) again(r *v1.Result) {
 	GinkgoHelper()
@@ -234,20 +241,30 @@ func (w *world) again(r *v1.Result) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// apply hands results to the writer and waits until they are settled.
+// apply hands results to the writer and waits until they are acknowledged.
 func (w *world) apply(results ...*v1.Result) {
 	GinkgoHelper()
 	w.publish(results...)
-	w.settled()
+	w.acknowledged()
 }
 
-// settled waits until no message is queued or in work.
-func (w *world) settled() {
+// acknowledged waits until no message is queued or in work.
+func (w *world) acknowledged() {
 	GinkgoHelper()
 	Eventually(w.waiting).WithTimeout(20 * time.Second).WithPolling(5 * time.Millisecond).Should(BeZero())
 }
 
-// waiting returns the number of messages that are not settled.
+// await does what the watcher does about a key that its object does not hold: it
+// asks again, until that has an effect.
+func (w *world) await(ask func(), done func() bool) {
+	GinkgoHelper()
+	Eventually(func() bool {
+		ask()
+		return done()
+	}).WithTimeout(20 * time.Second).WithPolling(100 * time.Millisecond).Should(BeTrue())
+}
+
+// waiting returns the number of messages that are not acknowledged.
 func (w *world) waiting() (uint64, error) {
 	stream, err := w.js.Stream(w.ctx(), pipeline.Results)
 	if err != nil {
@@ -256,7 +273,7 @@ func (w *world) waiting() (uint64, error) {
 	return stream.CachedInfo().State.Msgs, nil
 }
 
-// begun returns the number of messages that were delivered and not settled.
+// begun returns the number of messages that were delivered and not acknowledged.
 func (w *world) begun() (int, error) {
 	consumer, err := w.js.Consumer(w.ctx(), pipeline.Results, pipeline.WriterConsumer)
 	if err != nil {

@@ -86,7 +86,7 @@ var _ = Describe("A fetched body", func() {
 		)
 		w.config.Linger = 300 * time.Millisecond
 		w.start()
-		w.settled()
+		w.acknowledged()
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"a": "A", "b": "B", "c": "C"}))
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps"}))
 	})
@@ -133,7 +133,7 @@ var _ = Describe("A fetched body", func() {
 		for range 9 {
 			w.again(r)
 		}
-		w.settled()
+		w.acknowledged()
 		Expect(w.get("cm").ResourceVersion).To(Equal(version))
 	})
 

@@ -20,8 +20,11 @@ import (
 
 const (
 	// maxTries is how often an object that changes all the time is patched
-	// before its results are put back.
+	// before its results are deferred.
 	maxTries = 10
+	// maxFaults is how often in a row requests for one object may fail, while
+	// those for others do not, before its results are deferred.
+	maxFaults = 5
 	// conflictPause is the longest pause before a further try.
 	conflictPause = 40 * time.Millisecond
 	// applyTimeout bounds all requests for one batch. It is well below the
@@ -46,6 +49,10 @@ type Deps struct {
 	// Objects and Confirmed are what is known from earlier batches.
 	Objects   cache.Objects
 	Confirmed cache.Confirmed
+	// Refused holds keys that cannot be written.
+	Refused cache.Refused
+	// Faults counts requests that failed in a row, by object.
+	Faults cache.Faults
 	// Emitter writes the Events.
 	Emitter *event.Emitter
 	// Metrics are moved by what is applied.
@@ -91,14 +98,14 @@ func (e *executor) run(ctx context.Context, ref types.NamespacedName, items []pl
 	defer cancel()
 	e.Metrics.batch.Observe(float64(len(items)))
 	if !e.Breaker.Allows() {
-		return all(len(items), Outcome{Retry: Soon})
+		return all(len(items), Outcome{Unavailable: true})
 	}
 	began := e.Clock.Now()
 	outcomes := e.apply(ctx, ref, items)
 	e.Metrics.seconds.Observe(e.Clock.Since(began).Seconds())
 	for i, o := range outcomes {
 		outcomes[i].Together = len(items)
-		if o.Retry == Done {
+		if !o.Unavailable {
 			e.observe(o.Verdict, items[i].Result)
 		}
 	}
@@ -119,22 +126,20 @@ func (e *executor) apply(ctx context.Context, ref types.NamespacedName, items []
 		}
 		select { // there is another writer of this object
 		case <-ctx.Done():
-			return all(len(items), Outcome{Retry: Soon})
+			return t.deferred("contention", "object changes faster than it can be patched; later")
 		case <-e.Clock.After(rand.N(conflictPause)):
 		}
 	}
 	e.Metrics.exhausted.Inc()
-	e.lines.Line(zerolog.WarnLevel, "contention").Str("namespace", ref.Namespace).Str("configmap", ref.Name).
-		Msg("object changes faster than it can be patched; trying again later")
-	return all(len(items), Outcome{Retry: Soon})
+	return t.deferred("contention", "object changes faster than it can be patched; later")
 }
 
-// apart applies items one by one, so that one which is refused does not hold
-// up the others.
+// apart applies items one by one, the oldest trigger first, so that one which is
+// refused does not hold up the others.
 func (e *executor) apart(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
-	outcomes := make([]Outcome, 0, len(items))
-	for _, item := range items {
-		outcomes = append(outcomes, e.apply(ctx, ref, []plan.Item{item})...)
+	outcomes := make([]Outcome, len(items))
+	for _, i := range plan.Order(items) {
+		outcomes[i] = e.apply(ctx, ref, []plan.Item{items[i]})[0]
 	}
 	return outcomes
 }

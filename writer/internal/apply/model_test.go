@@ -129,6 +129,8 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) *apply.Appl
 		Breaker:   b,
 		Objects:   cache.NewObjects(clock.RealClock{}),
 		Confirmed: cache.NewConfirmed(clock.RealClock{}),
+		Refused:   cache.NewRefused(clock.RealClock{}),
+		Faults:    cache.NewFaults(clock.RealClock{}),
 		Emitter:   event.New(kube.NewRecorder(client.Events(), "writer", time.Now), event.NewMetric(own)),
 		Metrics:   apply.NewMetrics(own),
 		Log:       zerolog.Nop(),
@@ -402,8 +404,8 @@ func (m *model) write() {
 		m.broken("%d outcomes for %d results", len(outcomes), n)
 	}
 	for i, o := range outcomes {
-		m.log("  applied %d %s: %v retry %d", batch[i].GetSequence(), batch[i].GetWant().GetKey(), o.Verdict, o.Retry)
-		if o.Retry == apply.Done {
+		m.log("  applied %d %s: %v unavailable %v", batch[i].GetSequence(), batch[i].GetWant().GetKey(), o.Verdict, o.Unavailable)
+		if !o.Unavailable && o.Verdict != plan.Deferred { // what is deferred, the watcher wants again
 			m.done = append(m.done, batch[i])
 		} else {
 			m.queue = append(m.queue, batch[i])

@@ -6,25 +6,14 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Retry says when a result that could not be applied comes back.
-type Retry int
-
-const (
-	// Done: it does not come back.
-	Done Retry = iota
-	// Soon: only the moment was wrong.
-	Soon
-	// Later: something must change first that concerns this object only.
-	Later
-)
-
 // Outcome is what became of a result.
 type Outcome struct {
-	// Verdict on it, when it is Done.
+	// Verdict on it, unless the API server was Unavailable.
 	Verdict plan.Verdict
-	// Retry says whether and when it comes back.
-	Retry Retry
-	// After is how long the API server asks to be left alone.
+	// Unavailable: the API server was, and the result was not applied. All that
+	// is refused for reasons of its own object has a verdict instead.
+	Unavailable bool
+	// After is for how long the API server asks for no requests.
 	After time.Duration
 	// Together is how many results were applied at once.
 	Together int

@@ -132,11 +132,29 @@ func (t *task) refused(ctx context.Context, p plan.Plan, obstacle plan.Obstacle,
 		return nil, false
 	}
 	t.Breaker.Success(t.ref.Namespace)
-	item := t.items[0]
-	if t.emitEvents(ctx, item, t.object.UID, []plan.Event{plan.Refusal(t.object, item)}) == event.Emitted {
-		t.line(item, zerolog.WarnLevel, "refused").Err(err).Msg("API server refuses the change; trying again")
+	return t.refuse(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item) }), true
+}
+
+// refuse gives results up that cannot even be recorded in the status. The owner
+// is told by an Event once. The results are acknowledged: what the object does not
+// hold is wanted again by the watcher.
+func (t *task) refuse(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
+	for _, item := range t.items {
+		uid := types.UID(item.Result.GetWant().GetUid())
+		t.Refused.Put(uid, item.Key.Key)
+		// Where even Events are forbidden, the log has to do.
+		if t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}) == event.Emitted {
+			t.line(item, zerolog.WarnLevel, plan.Refused.String()).Err(err).Msg("API server refuses the change")
+		}
 	}
-	return all(1, Outcome{Retry: Later}), true
+	return all(len(t.items), Outcome{Verdict: plan.Refused})
+}
+
+// deferred gives results up for now, for a reason that has nothing to do with
+// them. The watcher wants again what the object does not hold.
+func (t *task) deferred(kind, why string) []Outcome {
+	t.line(t.items[0], zerolog.WarnLevel, kind).Int("results", len(t.items)).Msg(why)
+	return all(len(t.items), Outcome{Verdict: plan.Deferred})
 }
 
 // failed deals with a request that the API server did not serve.
@@ -144,24 +162,24 @@ func (t *task) failed(ctx context.Context, err error) []Outcome {
 	switch apiserver.Classify(err) {
 	case apiserver.Forbidden:
 		t.Breaker.Deny(t.ref.Namespace, err)
-		for _, item := range t.items {
-			// Where even Events are forbidden, the log has to do.
-			t.emitEvents(ctx, item, types.UID(item.Result.GetWant().GetUid()), []plan.Event{plan.Denial(item)})
-		}
-		return all(len(t.items), Outcome{Retry: Soon})
+		return t.refuse(ctx, err, plan.Denial)
 	case apiserver.Unavailable:
 		after := apiserver.RetryAfter(err)
 		t.Breaker.Failure(err, after)
-		return all(len(t.items), Outcome{Retry: Soon, After: after})
+		if t.Breaker.Allows() && t.Faults.Add(t.ref) > maxFaults {
+			return t.deferred("unavailable", "requests for this object fail again and again, and others do not; later")
+		}
+		return all(len(t.items), Outcome{Unavailable: true, After: after})
 	default:
-		t.line(t.items[0], zerolog.WarnLevel, "unreadable").Err(err).Msg("object cannot be read; trying again")
-		return all(len(t.items), Outcome{Retry: Later})
+		t.line(t.items[0], zerolog.WarnLevel, "unreadable").Err(err).Msg("object cannot be read")
+		return all(len(t.items), Outcome{Verdict: plan.Refused})
 	}
 }
 
 // finish emits the Events of a plan that has been carried out, and logs it.
 func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 	t.Breaker.Success(t.ref.Namespace)
+	t.Faults.Drop(t.ref)
 	outcomes := make([]Outcome, len(t.items))
 	for i, d := range p.Decisions {
 		outcomes[i] = Outcome{Verdict: d.Verdict}
@@ -170,11 +188,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 			events = []plan.Event{plan.Restoration(t.items[i])}
 		}
 		if len(events) > 0 && t.emitEvents(ctx, t.items[i], t.object.UID, events) == event.Failed {
-			outcomes[i] = Outcome{Retry: Soon}
-			continue
-		}
-		if d.Again {
-			outcomes[i] = Outcome{Retry: Later}
+			outcomes[i] = Outcome{Unavailable: true}
 			continue
 		}
 		if d.Confirmed {
@@ -185,12 +199,11 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 	return outcomes
 }
 
-// restored reports whether an item has brought a value that this process was not
-// permitted to write before. While the permission lacked, only Events could
-// be written, so the status has nothing of it.
+// restored reports whether an item has brought a value of which this process had
+// said that it cannot be written. The status has nothing of that.
 func (t *task) restored(item plan.Item, d plan.Decision) bool {
 	good := item.Result.GetContent() != nil || item.Result.GetUnmodified() != nil
-	return good && d.Verdict == plan.Written && len(d.Events) == 0 && t.Emitter.Emitted(t.ref, t.object.UID, plan.Denial(item))
+	return good && d.Verdict == plan.Written && t.Refused.Take(t.object.UID, item.Key.Key) && len(d.Events) == 0
 }
 
 // emitEvents emits events about an item. An Event that is refused is given up:

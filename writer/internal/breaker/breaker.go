@@ -27,7 +27,7 @@ const (
 	// waitMax is how long work is held back before its messages are returned.
 	waitMax = 10 * time.Second
 	// denialLasts is how long a denial counts that is not repeated.
-	denialLasts = 30 * time.Second
+	denialLasts = 10 * time.Minute
 )
 
 // Breaker holds work back while the API server is unavailable. Each change is
@@ -45,6 +45,7 @@ type Breaker struct {
 	failures int                  // in a row
 	after    time.Duration        // for how long the API server asked for no requests
 	denied   map[string]time.Time // when, by namespace
+	servedAt time.Time            // when a request for any namespace was
 	ended    chan struct{}        // closed when Run has returned
 }
 
@@ -107,6 +108,7 @@ func (b *Breaker) Available() bool {
 func (b *Breaker) Success(namespace string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.servedAt = b.clock.Now()
 	b.restore()
 	if _, denied := b.denied[namespace]; denied {
 		delete(b.denied, namespace)
@@ -122,9 +124,7 @@ func (b *Breaker) restore() {
 		b.up = true
 		b.log.Info().Msg("Kubernetes API server serves us again")
 	}
-	if len(b.denied) == 0 {
-		b.part.Ready()
-	}
+	b.part.Ready()
 }
 
 // permitted notes that one denial less holds. The caller holds the lock.
@@ -156,7 +156,8 @@ func (b *Breaker) Failure(err error, after time.Duration) {
 }
 
 // Deny notes that the API server does not permit what the writer does in a
-// namespace. It may in others, so work goes on.
+// namespace. It may in others, so work goes on; only while no namespace is served
+// the process is not ready.
 func (b *Breaker) Deny(namespace string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +165,9 @@ func (b *Breaker) Deny(namespace string, err error) {
 		b.log.Error().Err(err).Msg("the writer lacks a permission; grant get and patch of configmaps to its service account")
 	}
 	b.denied[namespace] = b.clock.Now()
-	b.part.NotReady("the Kubernetes API server refuses the writer")
+	if b.clock.Since(b.servedAt) >= denialLasts {
+		b.part.NotReady("the Kubernetes API server refuses the writer")
+	}
 }
 
 // Run probes the API server while it is unavailable, until ctx is done.

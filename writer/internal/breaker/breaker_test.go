@@ -189,26 +189,34 @@ func TestBreakerIsGivenUpAtTheEnd(t *testing.T) {
 func TestDenialsAreCountedByNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, false)
+		g.Deny("a", errors.New("forbidden"))
+		if g.health.Ready() {
+			t.Error("ready although nothing is permitted")
+		}
 		for range 10 {
+			g.Success("c")
 			g.Deny("a", errors.New("forbidden"))
 			g.Deny("b", errors.New("forbidden"))
-			g.Success("c")
 		}
-		if !g.Allows() || g.health.Ready() || g.lines() != 1 {
-			t.Errorf("open %v, ready %v, log %s", g.Allows(), g.health.Ready(), g.log)
+		if !g.Allows() || !g.health.Ready() || g.Denied() != 2 || g.lines() != 1 {
+			t.Errorf("allows %v, ready %v, denied %d, log %s", g.Allows(), g.health.Ready(), g.Denied(), g.log)
 		}
 		g.Success("a")
-		if g.health.Ready() || g.lines() != 1 {
+		if g.Denied() != 1 || g.lines() != 1 {
 			t.Error("b is still denied")
 		}
 		g.Success("b")
-		if !g.health.Ready() || g.lines() != 2 {
-			t.Errorf("ready %v, log %s", g.health.Ready(), g.log)
+		if g.Denied() != 0 || g.lines() != 2 {
+			t.Errorf("denied %d, log %s", g.Denied(), g.log)
 		}
+		<-time.After(11 * time.Minute)
 		g.Deny("a", errors.New("forbidden"))
-		<-time.After(70 * time.Second)
+		if g.health.Ready() {
+			t.Error("ready although nothing was served for long")
+		}
+		<-time.After(30 * time.Minute)
 		synctest.Wait()
-		if !g.health.Ready() || g.lines() != 4 {
+		if !g.health.Ready() || g.Denied() != 0 || g.lines() != 4 {
 			t.Errorf("a denial that is not repeated holds: ready %v, log %s", g.health.Ready(), g.log)
 		}
 	})

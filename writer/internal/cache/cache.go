@@ -24,6 +24,10 @@ const (
 	// results that come back after an outage.
 	confirmedSize = 16384
 	confirmedTTL  = 10 * time.Minute
+	// refusedSize and refusedTTL bound the refused keys: for about as long as the
+	// Events about them are kept.
+	refusedSize = 4096
+	refusedTTL  = time.Hour
 )
 
 // Objects is what objects were like after our own last patch. An object in it
@@ -85,6 +89,58 @@ func (c Confirmed) Put(uid types.UID, key string, f status.Fence) {
 		c.fences.Add(objectKey{uid: uid, key: key}, f, confirmedTTL)
 	}
 }
+
+// Refused holds the keys of which it was said that they cannot be written, where
+// that could not be recorded in the status.
+type Refused struct {
+	keys *cache.LRUExpireCache
+}
+
+// NewRefused returns an empty cache.
+func NewRefused(clock clock.Clock) Refused {
+	return Refused{keys: cache.NewLRUExpireCacheWithClock(refusedSize, clock)}
+}
+
+// Put adds a key.
+func (c Refused) Put(uid types.UID, key string) {
+	c.keys.Add(objectKey{uid: uid, key: key}, struct{}{}, refusedTTL)
+}
+
+// Take removes a key and reports whether it was there.
+func (c Refused) Take(uid types.UID, key string) bool {
+	_, found := c.keys.Get(objectKey{uid: uid, key: key})
+	c.keys.Remove(objectKey{uid: uid, key: key})
+	return found
+}
+
+// Faults counts, by object, the requests that the API server failed to serve in
+// a row.
+type Faults struct {
+	counts *cache.LRUExpireCache
+}
+
+const (
+	// faultsSize and faultsTTL bound what is counted: enough for an object whose
+	// results come back every few seconds.
+	faultsSize = 1024
+	faultsTTL  = 2 * time.Minute
+)
+
+// NewFaults returns an empty cache.
+func NewFaults(clock clock.Clock) Faults {
+	return Faults{counts: cache.NewLRUExpireCacheWithClock(faultsSize, clock)}
+}
+
+// Add counts one more and returns how many there are.
+func (c Faults) Add(ref types.NamespacedName) int {
+	value, _ := c.counts.Get(ref)
+	n, _ := value.(int)
+	c.counts.Add(ref, n+1, faultsTTL)
+	return n + 1
+}
+
+// Drop forgets those of an object.
+func (c Faults) Drop(ref types.NamespacedName) { c.counts.Remove(ref) }
 
 // Newer reports whether resource version a is newer than b, as far as that can
 // be known (KEP-5504).

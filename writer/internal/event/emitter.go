@@ -69,11 +69,6 @@ func (e *Emitter) Emit(ctx context.Context, ref types.NamespacedName, uid types.
 	return result, nil
 }
 
-// Emitted reports whether this process has lately emitted an Event.
-func (e *Emitter) Emitted(ref types.NamespacedName, uid types.UID, event plan.Event) bool {
-	return e.recorder.Recorded(of(ref, uid, event))
-}
-
 // Refused notes that Events are refused, and reports whether that is a change.
 func (e *Emitter) Refused() bool { return !e.refused.Swap(true) }
 

@@ -3,14 +3,8 @@ package inbox
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
-)
-
-// What is done with a message.
-const (
-	ack        = "ack"
-	nak        = "nak"
-	deadLetter = "dead_letter"
 )
 
 // Metrics of taking messages off the queue.
@@ -22,8 +16,8 @@ type Metrics struct {
 // NewMetrics makes the metrics in the set of the writer.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
-		messages: set.Counters("messages_total", "Messages taken off the queue, by how they were settled.",
-			metric.Of("settlement", ack, nak, deadLetter)),
+		messages: set.Counters("messages_total", "Messages taken off the queue, by what became of them.",
+			metric.Of("settlement", pipeline.Dispositions()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in work."),
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -104,17 +103,4 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("read %+v", item)
 		}
 	})
-}
-
-func TestDelay(t *testing.T) {
-	for n, want := range map[uint64]time.Duration{0: retryFirst, 1: retryFirst, 2: 2 * retryFirst, 4: maxSoon, 5: maxSoon, 63: maxSoon, 1 << 40: maxSoon} {
-		for range 100 {
-			if d := delay(n, maxSoon); d < want*8/10 || d >= want*12/10 {
-				t.Errorf("delay(%d) = %v, want about %v", n, d, want)
-			}
-		}
-	}
-	if d := delay(20, maxLater); d < maxLater*8/10 {
-		t.Errorf("delay(20) = %v", d)
-	}
 }

@@ -10,16 +10,16 @@ import (
 )
 
 // setSpanOutcome records in a span what became of a message.
-func setSpanOutcome(span trace.Span, o apply.Outcome) {
+func setSpanOutcome(span trace.Span, o apply.Outcome, d pipeline.Disposition) {
 	if !span.IsRecording() {
 		return
 	}
 	if o.Together > 1 {
 		span.SetAttributes(semconv.MessagingBatchMessageCount(o.Together))
 	}
-	if o.Retry != apply.Done {
-		span.SetAttributes(tracing.Outcome.String(nak))
-		tracing.Fail(span, nak)
+	if o.Unavailable {
+		span.SetAttributes(tracing.Outcome.String(d.String()))
+		tracing.Fail(span, d.String())
 		return
 	}
 	span.SetAttributes(tracing.Outcome.String(o.Verdict.String()))
@@ -29,6 +29,6 @@ func setSpanOutcome(span trace.Span, o apply.Outcome) {
 func setSpanDeadLetter(span trace.Span, why error) {
 	if span.IsRecording() {
 		span.SetAttributes(tracing.Outcome.String(deadLetter))
-		tracing.Fail(span, pipeline.Reason(classOf(why)))
+		tracing.Fail(span, pipeline.Reason(pipeline.FailureClass(why)))
 	}
 }

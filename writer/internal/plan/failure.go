@@ -80,18 +80,18 @@ func (d *draft) refuseBody(i Item) Decision {
 }
 
 // obstacle records why a body was not written. Of a write that the API server
-// rejects the fence is not recorded: the item comes back until the server
-// takes it.
+// rejects the fence is not recorded, so that the same result may be applied once
+// the server takes it. Its Event is emitted with each result: the recorder writes
+// it again only when the one before has expired.
 func (d *draft) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decision {
 	entry := d.status.Keys[i.Key.Key]
 	next := failing(entry, i.url(), pipeline.Reason(class), i.observed())
-	again := class == writeFailed
-	if !again {
+	if class != writeFailed {
 		next.GaveUp, next.Fence = true, i.Fence
 	}
-	decision := Decision{Verdict: verdict, Again: again}
+	decision := Decision{Verdict: verdict}
 	changed := !sameFailure(entry, next)
-	if changed || again {
+	if changed || class == writeFailed {
 		decision.Events = []Event{failed(i, next, actionWrite, obstacleNote(i, next))}
 	}
 	if changed {

@@ -45,9 +45,9 @@ func (i Item) observed() time.Time {
 	return at.AsTime().UTC().Truncate(time.Second)
 }
 
-// order returns the positions of items, oldest trigger first, so that what is
+// Order returns the positions of items, oldest trigger first, so that what is
 // newest has the last word.
-func order(items []Item) []int {
+func Order(items []Item) []int {
 	positions := make([]int, len(items))
 	for i := range positions {
 		positions[i] = i

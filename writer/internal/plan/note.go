@@ -2,6 +2,7 @@ package plan
 
 import (
 	"strconv"
+	"time"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -125,16 +126,21 @@ func obstacleNote(i Item, entry status.Entry) string {
 }
 
 // Refusal returns the Event for an item that the API server will not let into
-// the object, not even as a report in its status.
+// the object, not even as a report in its status. Without one there is no time
+// since when it lasts; until the status changes it is the same change of state.
 func Refusal(o *Object, i Item) Event {
-	entry := failing(o.Status.Keys[i.Key.Key], i.url(), pipeline.Reason(writeFailed), i.observed())
-	return failed(i, entry, actionWrite, obstacleNote(i, entry))
+	held := o.Status.Keys[i.Key.Key]
+	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
+	event := failed(i, entry, actionWrite, obstacleNote(i, entry))
+	event.Occurrence = "refused\x00" + i.Key.Key + "\x00" + i.url() + "\x00" + held.Fence.String()
+	return event
 }
 
 // Denial returns the Event for an item that the writer lacks the permission to
-// apply.
+// apply. Nothing is known of the object then, so that it is the same change of
+// state for as long as the Event is kept.
 func Denial(i Item) Event {
-	entry := failing(status.Entry{}, i.url(), pipeline.Reason(writeFailed), i.observed())
+	entry := failing(status.Entry{}, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	return failed(i, entry, actionWrite,
 		"curl-me-that may not write ConfigMaps in this namespace; key "+i.Key.Key+" waits until it may")
 }

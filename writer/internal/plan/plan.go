@@ -32,8 +32,6 @@ type Decision struct {
 	Verdict Verdict
 	// Events to emit then.
 	Events []Event
-	// Again: the item must come back, as it waits for an obstacle to go away.
-	Again bool
 	// Confirmed: the item found what the key holds already, which is not
 	// written down anywhere.
 	Confirmed bool

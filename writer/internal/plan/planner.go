@@ -24,7 +24,7 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 		return p
 	}
 	d := &draft{planner: planner, object: object, status: object.Status.Clone(), values: map[string]*Value{}}
-	for _, i := range order(items) {
+	for _, i := range Order(items) {
 		p.Decisions[i] = d.decide(items[i])
 		if object.Source != Live && p.Decisions[i].final() {
 			p.NeedLive = true

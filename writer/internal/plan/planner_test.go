@@ -28,7 +28,6 @@ type expectation struct {
 	events []string
 	// entry checks the entry of the key that is written; nil: no status is.
 	entry func(e status.Entry, exists bool) string
-	again bool
 	// needs: "values", "live", or nothing.
 	needs string
 }
@@ -202,8 +201,8 @@ func TestPlan(t *testing.T) {
 		"immutable, same body":     {asking().ownedBy(ours).noted(wrote("a")).behind(plan.Immutable), content(6, "a"), false, expectation{verdict: plan.Unchanged}},
 		"immutable, failure":       {asking().behind(plan.Immutable), failure(6, badStatus), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
 		"too large":                {asking().ownedBy(ours).noted(wrote("a")).behind(plan.TooLarge), content(6, "b"), false, expectation{verdict: plan.Refused, entry: ill("a", "BodyTooLarge", 6), events: []string{"BodyTooLarge"}}},
-		"rejected":                 {asking().ownedBy(ours).noted(wrote("a")).behind(plan.Rejected), content(6, "b"), false, expectation{verdict: plan.Refused, again: true, entry: ill("a", "WriteFailed", 5), events: []string{"WriteFailed"}}},
-		"rejected, known":          {asking().ownedBy(ours).noted(failing(wrote("a"), "WriteFailed")).behind(plan.Rejected), content(6, "b"), false, expectation{verdict: plan.Refused, again: true, events: []string{"WriteFailed"}}},
+		"rejected":                 {asking().ownedBy(ours).noted(wrote("a")).behind(plan.Rejected), content(6, "b"), false, expectation{verdict: plan.Refused, entry: ill("a", "WriteFailed", 5), events: []string{"WriteFailed"}}},
+		"rejected, known":          {asking().ownedBy(ours).noted(failing(wrote("a"), "WriteFailed")).behind(plan.Rejected), content(6, "b"), false, expectation{verdict: plan.Refused, events: []string{"WriteFailed"}}},
 		"accepted after rejection": {asking().ownedBy(ours).noted(failing(wrote("a"), "WriteFailed")), content(6, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 6, ""), events: []string{"Recovered"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,8 +242,8 @@ func check(t *testing.T, p plan.Plan, want expectation) {
 		t.Fatalf("needs values %v, live %v", p.NeedValues, p.NeedLive)
 	}
 	d := p.Decisions[0]
-	if d.Verdict != want.verdict || d.Again != want.again {
-		t.Errorf("verdict %v, again %v; want %v, %v", d.Verdict, d.Again, want.verdict, want.again)
+	if d.Verdict != want.verdict {
+		t.Errorf("verdict %v; want %v", d.Verdict, want.verdict)
 	}
 	var reasons []string
 	for _, e := range d.Events {

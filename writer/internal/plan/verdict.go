@@ -13,10 +13,13 @@ const (
 	Stale
 	// Gone: the object does not exist any more.
 	Gone
-	// NotOurs: the key belongs to somebody else.
+	// NotOurs: another field manager owns the key.
 	NotOurs
 	// Refused: it may not, or cannot, be written.
 	Refused
+	// Deferred: it was not written now, for a reason that has nothing to do with
+	// it. It is wanted again.
+	Deferred
 )
 
 // String returns the verdict as it stands in logs and metric labels.
@@ -34,9 +37,13 @@ func (v Verdict) String() string {
 		return "not_ours"
 	case Refused:
 		return "refused"
+	case Deferred:
+		return "deferred"
 	}
 	return "unknown"
 }
 
 // Verdicts returns all verdicts.
-func Verdicts() []Verdict { return []Verdict{Written, Unchanged, Stale, Gone, NotOurs, Refused} }
+func Verdicts() []Verdict {
+	return []Verdict{Written, Unchanged, Stale, Gone, NotOurs, Refused, Deferred}
+}
