@@ -78,7 +78,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		b.shows(ctx, "stat", "API server", "", Equal(no))
 		b.shows(ctx, "timeseries", "Available, and denied", "available", Equal(no))
 		b.shows(ctx, "timeseries", "Answers of the API server", "writer 503", BeNumerically(">", 0))
-		b.shows(ctx, "timeseries", "How messages are settled", "nak", BeNumerically(">", 0))
+		b.shows(ctx, "timeseries", "How messages are settled", "retry", BeNumerically(">", 0))
 		b.alerts(ctx, "CurlMeThatAPIServerUnavailable")
 		tells(w.Writer(), "CurlMeThatAPIServerUnavailable", "Kubernetes API server does not serve us", "Service Unavailable")
 		g.Heal()
