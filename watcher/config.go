@@ -62,17 +62,13 @@ type Config struct {
 	Workers int
 }
 
-// DefaultProtected are the namespaces that the control plane itself keeps
-// ConfigMaps in.
-func DefaultProtected() []string { return []string{"kube-system", "kube-public", "kube-node-lease"} }
-
 // BindFlags adds the flags of the watcher.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Service.BindFlags(fs, ":8081")
 	c.Kube.BindFlags(fs)
 	defaults := annotation.Defaults()
 	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces to watch; empty: all")
-	fs.StringSliceVar(&c.Protected, "protected-namespaces", DefaultProtected(), "namespaces that are left alone")
+	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces that are left alone")
 	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector, applied by the API server, for the ConfigMaps to watch")
 	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys, "annotations that ask for data, in order of precedence")
 	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme, "scheme of URLs that have none: http or https")
@@ -177,7 +173,7 @@ func (c *Config) scopes() []string {
 
 // protects reports whether an object is left alone whatever it asks for.
 func (c *Config) protects(namespace, name string) bool {
-	return name == "kube-root-ca.crt" || slices.Contains(c.Protected, namespace)
+	return annotation.Protects(c.Protected, namespace, name)
 }
 
 // watches reports whether a namespace is in scope.

@@ -57,7 +57,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Prune, "prune", true, "remove a key that is no longer asked for")
 	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", c.Grammar.Keys, "annotations that ask for data, in order of precedence; the same as the watcher's")
 	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", c.Grammar.DefaultScheme, "scheme of URLs that have none: http or https; the same as the watcher's")
-	fs.StringSliceVar(&c.Protected, "protected-namespaces", []string{"kube-system", "kube-public", "kube-node-lease"}, "namespaces that are left alone")
+	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces that are left alone")
 	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector for the ConfigMaps that may be written; the same as the watcher's")
 }
 

@@ -61,7 +61,7 @@ func checkCommand(o *options) *cobra.Command {
 	c.fetcher.BindPolicyFlags(fs)
 	fs.StringVarP(&c.file, "filename", "f", "", "file with ConfigMaps; -: standard input")
 	fs.BoolVar(&c.fetch, "fetch", false, "make one GET of each URL that is allowed, from this machine")
-	fs.StringSliceVar(&c.protected, "protected-namespaces", []string{"kube-system", "kube-public", "kube-node-lease"}, "namespaces that are left alone")
+	fs.StringSliceVar(&c.protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces that are left alone")
 	return cmd
 }
 
@@ -177,9 +177,9 @@ func (c *checking) check(ctx context.Context, grammar *annotation.Grammar, objec
 		whole.OK, whole.Verdict, whole.Detail = true, "left alone", "it has no annotation "+annotation.DefaultKey
 	case request.Suspended:
 		whole.OK, whole.Verdict, whole.Detail = true, "left alone", "it is suspended"
-	case object.Labels["reconciler"] == "ignore":
+	case object.Labels[annotation.IgnoreLabel] == annotation.IgnoreValue:
 		whole.OK, whole.Verdict, whole.Detail = true, "left alone", "it is labelled reconciler=ignore"
-	case slices.Contains(c.protected, object.Namespace) || object.Name == "kube-root-ca.crt":
+	case annotation.Protects(c.protected, object.Namespace, object.Name):
 		whole.Verdict, whole.Detail = "left alone", "it is protected"
 	case immutable:
 		whole.Verdict, whole.Detail = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE), "it is immutable: nothing can be written to it"

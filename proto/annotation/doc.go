@@ -23,7 +23,7 @@ const (
 	FieldManager = "curl-me-that"
 	// Selector is the label selector that leaves out objects labelled
 	// reconciler=ignore. The API server applies it.
-	Selector = "reconciler!=ignore"
+	Selector = IgnoreLabel + "!=" + IgnoreValue
 )
 
 // Names of the options. Each is looked up under the prefix of every accepted
