@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -55,9 +54,7 @@ func compareConsumer(ctx context.Context, js jetstream.JetStream, stream string,
 		return nil, fmt.Errorf("look up consumer %s of stream %s: %w", want.Durable, stream, err)
 	}
 	c := consumer.CachedInfo().Config
-	if slices.Equal(c.FilterSubjects, want.FilterSubjects) && c.FilterSubject == "" && c.AckPolicy == want.AckPolicy &&
-		c.DeliverPolicy == want.DeliverPolicy && c.AckWait == want.AckWait && c.MaxDeliver == want.MaxDeliver &&
-		c.MaxAckPending == want.MaxAckPending && len(c.BackOff) == 0 && !c.HeadersOnly {
+	if sameDelivery(c, want) && sameConsumer(c, want) {
 		return nil, nil
 	}
 	return []string{"consumer " + want.Durable + " of stream " + stream + " is not configured as this version needs it"}, nil

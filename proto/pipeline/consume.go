@@ -13,9 +13,9 @@ import (
 type ConsumeOptions struct {
 	// Stream and Consumer to read from. They need not exist yet.
 	Stream, Consumer string
-	// Concurrency is the number of messages handled at a time, and also how
-	// many more wait in the client's buffer: AckWait runs there too. Messages
-	// of more than 16 MiB together do not wait there.
+	// Concurrency is the number of messages handled at a time. At most 16 more,
+	// and of 16 MiB together, wait in the client's buffer: AckWait runs there
+	// too.
 	Concurrency int
 	// MaxBytes bounds the payload bytes handled at a time; 0: no bound. A
 	// single message above it is handled alone.

@@ -109,6 +109,23 @@ var _ = Describe("Consume", func() {
 		Expect(most.Load()).To(BeEquivalentTo(4))
 	})
 
+	It("lets more fetchers be busy than 4,096 messages in flight would", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		publishWants(ctx, pipeline.NewClient(js), 5300, 10) // more than 36 times 128 slots and a buffer
+		finish := make(chan struct{})
+		o := fetcher
+		o.Concurrency = 128
+		var busy atomic.Int32
+		for range 36 {
+			consumeWith(ctx, js, o, func(context.Context, jetstream.Msg) {
+				busy.Add(1)
+				<-finish
+			})
+		}
+		defer close(finish)
+		Eventually(busy.Load, "60s").Should(BeEquivalentTo(36 * 128))
+	})
+
 	It("handles so many bytes at a time, and a larger message alone", func(ctx SpecContext) {
 		_, js, _ := ensured(ctx, pipeline.Topology{})
 		c := pipeline.NewClient(js)

@@ -142,13 +142,12 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 		return fmt.Errorf("look up consumer %s of stream %s: %w", want.Durable, stream, err)
 	}
 	c := have.CachedInfo().Config
-	if c.AckPolicy != want.AckPolicy || c.DeliverPolicy != want.DeliverPolicy {
+	if !sameDelivery(c, want) {
 		return fmt.Errorf("consumer %s of stream %s exists with acknowledgement %s and delivery %s, which cannot be changed; "+
 			"remove it with `nats consumer rm %s %s`: %w",
 			want.Durable, stream, c.AckPolicy, c.DeliverPolicy, stream, want.Durable, ErrIncompatible)
 	}
-	if keep || slices.Equal(c.FilterSubjects, want.FilterSubjects) && c.FilterSubject == "" && c.AckWait == want.AckWait &&
-		c.MaxDeliver == want.MaxDeliver && c.MaxAckPending == want.MaxAckPending && len(c.BackOff) == 0 && !c.HeadersOnly {
+	if keep || sameConsumer(c, want) {
 		return nil
 	}
 	c.Description, c.FilterSubject, c.FilterSubjects = want.Description, "", want.FilterSubjects
@@ -158,6 +157,20 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 		return fmt.Errorf("update consumer %s of stream %s: %w", want.Durable, stream, err)
 	}
 	return nil
+}
+
+// sameDelivery reports whether two consumers agree in what the server does not
+// change.
+func sameDelivery(a, b jetstream.ConsumerConfig) bool {
+	return a.AckPolicy == b.AckPolicy && a.DeliverPolicy == b.DeliverPolicy
+}
+
+// sameConsumer reports whether a consumer has what the pipeline stands on, apart
+// from what the server does not change.
+func sameConsumer(have, want jetstream.ConsumerConfig) bool {
+	return slices.Equal(have.FilterSubjects, want.FilterSubjects) && have.FilterSubject == "" &&
+		have.AckWait == want.AckWait && have.MaxDeliver == want.MaxDeliver && have.MaxAckPending == want.MaxAckPending &&
+		len(have.BackOff) == 0 && !have.HeadersOnly
 }
 
 // Epoch returns the creation time of Requests in Unix milliseconds and the

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -52,8 +53,8 @@ type Topology struct {
 	MaxFailureBytes int64
 	// FailureAge is how long failures are kept. 0: 14 days.
 	FailureAge time.Duration
-	// MaxPending bounds the messages in work at all replicas of one service
-	// together. 0: 4,096.
+	// MaxPending bounds the messages that all replicas of one service hold
+	// together. 0: 65,536 for the fetchers, 4,096 for the writers.
 	MaxPending int
 	// KeepExisting creates what is missing and leaves what exists as it is,
 	// for who may not change streams.
@@ -70,11 +71,17 @@ func (t Topology) withDefaults() Topology {
 	if t.FailureAge == 0 {
 		t.FailureAge = 14 * 24 * time.Hour
 	}
-	if t.MaxPending == 0 {
-		t.MaxPending = 4096
-	}
 	return t
 }
+
+const (
+	// maxFetching is above what fetchers pull: each holds its slots and a small
+	// buffer (bufferMessages), so that 800 of them with 64 slots are busy at
+	// once. What bounds the fetching is their number and their slots.
+	maxFetching = 64 << 10
+	// maxWriting is what may wait for an API server that is away.
+	maxWriting = 4 << 10
+)
 
 // streams returns the configurations that the pipeline needs.
 func (t Topology) streams() []jetstream.StreamConfig {
@@ -140,7 +147,7 @@ func (t Topology) consumers() map[string]jetstream.ConsumerConfig {
 			// Without a limit: the fetcher itself puts a message aside that
 			// comes again and again; the server would only stop delivering.
 			MaxDeliver:    -1,
-			MaxAckPending: t.MaxPending,
+			MaxAckPending: cmp.Or(t.MaxPending, maxFetching),
 		},
 		Results: {
 			Durable:       WriterConsumer,
@@ -148,7 +155,7 @@ func (t Topology) consumers() map[string]jetstream.ConsumerConfig {
 			AckPolicy:     jetstream.AckExplicitPolicy,
 			AckWait:       AckWait,
 			MaxDeliver:    -1,
-			MaxAckPending: t.MaxPending,
+			MaxAckPending: cmp.Or(t.MaxPending, maxWriting),
 		},
 	}
 }
