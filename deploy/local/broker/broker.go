@@ -90,12 +90,12 @@ func run(o Options) (*server.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up NATS in %s: %w", o.Dir, err)
 	}
-	said := &logger{log: o.Log}
-	s.SetLoggerV2(said, false, false, false)
+	serverLog := &logger{log: o.Log}
+	s.SetLoggerV2(serverLog, false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(readyTimeout) {
 		s.Shutdown()
-		if fatal := said.fatal(); fatal != "" {
+		if fatal := serverLog.fatal(); fatal != "" {
 			return nil, fmt.Errorf("start NATS in %s: %s", o.Dir, fatal)
 		}
 		return nil, fmt.Errorf("start NATS in %s: not ready after %s", o.Dir, readyTimeout)

@@ -22,11 +22,11 @@ func jokes() []string {
 
 // Handler answers every request with the next joke, as text.
 func Handler() http.Handler {
-	told := new(atomic.Int64)
-	told.Store(time.Now().Unix())
+	count := new(atomic.Int64)
+	count.Store(time.Now().Unix())
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		list := jokes()
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprintln(w, list[int(told.Add(1))%len(list)])
+		fmt.Fprintln(w, list[int(count.Add(1))%len(list)])
 	})
 }

@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"go/scanner"
+	"go/token"
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -15,21 +18,24 @@ type retired struct {
 	word *regexp.Regexp
 	// instead is what the code calls it now.
 	instead string
+	// identifiers reports whether comments and texts may use the word.
+	identifiers bool
 	// except are texts around the word that mean something else.
 	except []*regexp.Regexp
-	// files are patterns of paths that may use the word.
+	// files are patterns of paths, or folders, that may use the word.
 	files []string
 }
 
 // Words returns where Go files other than specs and generated code use a word
-// of a list. A line of the list is
+// of a list, in an identifier, a comment or a string. A line of the list is
 //
 //	WORD -> INSTEAD
 //
-// where WORD is a regular expression for a whole word, upper or lower case. Lines
-// below it that begin with a space name what is excepted: "except REGEXP" for a
-// text around the word, "in PATTERN" for a path. Empty lines and those that begin
-// with # are comments.
+// where WORD is a regular expression for a whole word, upper or lower case. The
+// words of an identifier such as putAside are put and aside. Lines below it that
+// begin with a space restrict it: "identifiers" to these, "except REGEXP" by a text
+// around the word, "in PATTERN" by a path. Empty lines and those that begin with #
+// are comments.
 func Words(tree fs.FS, files []string, list []byte) ([]Problem, error) {
 	words, err := parseWords(list)
 	if err != nil {
@@ -44,32 +50,62 @@ func Words(tree fs.FS, files []string, list []byte) ([]Problem, error) {
 		if err != nil {
 			return nil, err
 		}
-		for i, line := range bytes.Split(content, []byte("\n")) {
-			for _, w := range words {
-				if found := w.in(name, line); found != "" {
-					problems = append(problems, Problem{File: name, Line: i + 1, Text: fmt.Sprintf("the word %q is retired: %s", found, w.instead)})
-				}
-			}
-		}
+		problems = append(problems, wordsIn(name, content, words)...)
 	}
 	return problems, nil
 }
 
-// in returns the word as a line of a file has it, or nothing.
-func (r retired) in(file string, line []byte) string {
-	found := r.word.Find(line)
-	if found == nil {
-		return ""
-	}
-	for _, pattern := range r.files {
-		if ok, _ := path.Match(pattern, file); ok || strings.HasPrefix(file, pattern+"/") {
-			return ""
+// wordsIn returns the retired words in one file.
+func wordsIn(name string, content []byte, words []retired) []Problem {
+	words = slices.DeleteFunc(slices.Clone(words), func(r retired) bool { return r.allows(name) })
+	var problems []Problem
+	file := token.NewFileSet().AddFile(name, -1, len(content))
+	var s scanner.Scanner
+	s.Init(file, content, nil, scanner.ScanComments)
+	for {
+		at, kind, text := s.Scan()
+		switch kind {
+		case token.EOF:
+			return problems
+		case token.IDENT:
+			text = strings.Join(camelCase.FindAllString(text, -1), " ")
+		case token.COMMENT, token.STRING:
+		default:
+			continue
+		}
+		for _, w := range words {
+			if kind != token.IDENT && w.identifiers {
+				continue
+			}
+			if found, offset := w.find(text); found != "" {
+				line := file.Line(at) + strings.Count(text[:offset], "\n")
+				problems = append(problems, Problem{File: name, Line: line, Text: fmt.Sprintf("the word %q is retired: %s", found, w.instead)})
+			}
 		}
 	}
-	for _, text := range r.except {
-		line = text.ReplaceAll(line, nil)
+}
+
+// camelCase finds the words of an identifier.
+var camelCase = regexp.MustCompile(`[A-Z]?[a-z0-9]+|[A-Z]+`)
+
+// allows reports whether a file may use the word.
+func (r retired) allows(file string) bool {
+	return slices.ContainsFunc(r.files, func(pattern string) bool {
+		matched, _ := path.Match(pattern, file)
+		return matched || strings.HasPrefix(file, pattern+"/")
+	})
+}
+
+// find returns the first use of the word outside its exceptions, and where it is.
+func (r retired) find(text string) (found string, offset int) {
+	for _, e := range r.except {
+		text = e.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("-", len(s)) })
 	}
-	return string(r.word.Find(line))
+	at := r.word.FindStringIndex(text)
+	if at == nil {
+		return "", 0
+	}
+	return text[at[0]:at[1]], at[0]
 }
 
 func parseWords(list []byte) ([]retired, error) {
@@ -80,7 +116,12 @@ func parseWords(list []byte) ([]retired, error) {
 		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		err := parseWord(&words, line)
+		var err error
+		if strings.HasPrefix(line, " ") {
+			err = restrict(words, strings.TrimSpace(line))
+		} else {
+			words, err = addWord(words, line)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d of the list of words: %w", n, err)
 		}
@@ -88,30 +129,35 @@ func parseWords(list []byte) ([]retired, error) {
 	return words, lines.Err()
 }
 
-// parseWord adds a word, or an exception to the last one.
-func parseWord(words *[]retired, line string) error {
-	if !strings.HasPrefix(line, " ") {
-		word, instead, ok := strings.Cut(line, " -> ")
-		if !ok {
-			return fmt.Errorf("%q has no arrow", line)
-		}
-		re, err := regexp.Compile(`(?i)\b(?:` + strings.TrimSpace(word) + `)\b`)
-		*words = append(*words, retired{word: re, instead: strings.TrimSpace(instead)})
-		return err
+func addWord(words []retired, line string) ([]retired, error) {
+	word, instead, ok := strings.Cut(line, " -> ")
+	if !ok {
+		return nil, fmt.Errorf("%q has no arrow", line)
 	}
-	kind, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-	if len(*words) == 0 {
-		return fmt.Errorf("exception %q belongs to no word", value)
+	re, err := regexp.Compile(`(?i)\b(?:` + strings.TrimSpace(word) + `)\b`)
+	return append(words, retired{word: re, instead: strings.TrimSpace(instead)}), err
+}
+
+// restrict adds a restriction to the last word.
+func restrict(words []retired, line string) error {
+	kind, value, _ := strings.Cut(line, " ")
+	if len(words) == 0 {
+		return fmt.Errorf("%q belongs to no word", line)
 	}
-	last := &(*words)[len(*words)-1]
+	last := &words[len(words)-1]
 	switch kind {
+	case "identifiers":
+		last.identifiers = true
 	case "in":
 		last.files = append(last.files, value)
-		return nil
 	case "except":
 		re, err := regexp.Compile("(?i)" + value)
+		if err != nil {
+			return err
+		}
 		last.except = append(last.except, re)
-		return err
+	default:
+		return fmt.Errorf("%q is neither identifiers, except nor in", kind)
 	}
-	return fmt.Errorf("%q is neither except nor in", kind)
+	return nil
 }

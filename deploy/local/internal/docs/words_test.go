@@ -17,6 +17,8 @@ letters? -> dead letter
 notice -> condition
   in watcher/old.go
   in third
+tell|told -> reports whether
+  identifiers
 `
 	words := func(files map[string]string) []string {
 		GinkgoHelper()
@@ -31,13 +33,26 @@ notice -> condition
 			ConsistOf(`watcher/a.go:3: the word "Letter" is retired: dead letter`))
 	})
 
+	It("finds it among the words of an identifier, and in a string", func() {
+		Expect(words(map[string]string{"watcher/a.go": "package a\n\nvar oldNotice = `\nno letter`\n"})).To(ConsistOf(
+			`watcher/a.go:3: the word "Notice" is retired: condition`,
+			`watcher/a.go:4: the word "letter" is retired: dead letter`,
+		))
+	})
+
+	It("finds what is retired as an identifier there alone", func() {
+		Expect(words(map[string]string{"watcher/a.go": "package a\n\n// Once told, never again.\nfunc tellOnce() {}\n"})).To(ConsistOf(
+			`watcher/a.go:4: the word "tell" is retired: reports whether`,
+		))
+	})
+
 	It("finds it beside its exception", func() {
 		Expect(words(map[string]string{"watcher/a.go": "// a dead letter is a letter"})).To(HaveLen(1))
 	})
 
 	It("accepts exceptions, parts of words, and files that may use the word", func() {
 		Expect(words(map[string]string{
-			"watcher/a.go":    "// A dead letter has capital_letters and noticed.",
+			"watcher/a.go":    "// A dead letter is noticed.\nvar deadLetter = newsletter",
 			"watcher/old.go":  "// a notice",
 			"third/deep/b.go": "// a notice",
 		})).To(BeEmpty())
@@ -54,8 +69,8 @@ notice -> condition
 			Expect(err).To(MatchError(problem))
 		},
 		Entry("a line without arrow", "letter", `line 1 of the list of words: "letter" has no arrow`),
-		Entry("an exception of nothing", "# a\n  in b.go", `line 2 of the list of words: exception "b.go" belongs to no word`),
-		Entry("an exception of another kind", "a -> b\n  on c", `line 2 of the list of words: "on" is neither except nor in`),
+		Entry("an exception of nothing", "# a\n  in b.go", `line 2 of the list of words: "in b.go" belongs to no word`),
+		Entry("an exception of another kind", "a -> b\n  on c", `line 2 of the list of words: "on" is neither identifiers, except nor in`),
 	)
 
 	It("finds each word of the repository's own list", func() {
