@@ -126,7 +126,7 @@ func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) 
 		}
 		r.deps.Metrics.eventEmitted(p.reason)
 		r.deps.Log.Info().Str("namespace", name.Namespace).Str("configmap", name.Name).
-			Str("reason", p.reason).Msg("emitted the owner")
+			Str("reason", p.reason).Msg("emitted an Event")
 	}
 	if len(failed) > 0 {
 		r.mu.Lock()

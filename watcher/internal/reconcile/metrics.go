@@ -25,7 +25,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		wants: set.Counters("wants_published_total", "Wants published to the stream of requests, by cause.", metric.Of("cause",
 			pipeline.CauseName(v1.Cause_CAUSE_NEW), pipeline.CauseName(v1.Cause_CAUSE_CHANGED), pipeline.CauseName(v1.Cause_CAUSE_NOW),
 			pipeline.CauseName(v1.Cause_CAUSE_HEALED), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
-		removals: set.Counter("removals_published_total", "Keys that the writer was emitted to take out, as their pair is gone from the annotation."),
+		removals: set.Counter("removals_published_total", "Keys that the writer was asked to take out, as their pair is gone from the annotation."),
 		latency: set.Histogram("publish_duration_seconds", "Time from the decision to publish a want to the acknowledgement of the stream.",
 			prometheus.ExponentialBuckets(0.0005, 2, 14)),
 		conflicts: set.Counter("publish_conflicts_total", "Publishes refused because the subject held another message than expected."),

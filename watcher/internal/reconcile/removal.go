@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
 
-// removal is a key that the writer was emitted to take out.
+// removal is a key that the writer was asked to take out.
 type removal struct {
 	uid   types.UID
 	epoch int64
@@ -48,7 +48,7 @@ func (r *Reconciler) remove(ctx context.Context, o *informer.Object, key string,
 	return nil
 }
 
-// dropSent takes removals out of the plan that the writer was emitted of a short
+// dropSent takes removals out of the plan that the writer was asked for a short
 // while ago. It returns when to look whether the writer has made them.
 func (r *Reconciler) dropSent(o *informer.Object, p *plan.Plan) (again time.Duration) {
 	if len(p.Remove) == 0 {

@@ -43,7 +43,7 @@ func (f *repairBackoff) pause(now time.Time) time.Duration {
 
 // limitRepairs takes repairs out of the plan that come too soon after the last ones of
 // the same key: another controller writes it, and it would go on for ever at
-// full speed. Its owner is emitted that once, in place of each drift. It returns
+// full speed. One Event says so, in place of each drift. It returns
 // when to look again.
 func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (again time.Duration) {
 	r.mu.Lock()
