@@ -29,7 +29,7 @@ func auditCommand(o *options) *cobra.Command {
 		Short: "List who replayed, refetched, purged, paused and resumed, the newest first",
 		Args:  noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
-			n, err := s.out.List(printer.Columns("AGE", "ACTION", "USER", "SELECTED", "DONE", "SKIPPED", "FILTER", "", "BEGAN"),
+			n, err := s.out.List(printer.Dropping(printer.Columns("AGE", "ACTION", "USER", "SELECTED", "DONE", "SKIPPED", "FILTER", "", "BEGAN"), "SKIPPED", "SELECTED", "FILTER"),
 				func(yield func(printer.Row, error) bool) {
 					for a, err := range readable(s, s.Client.Audits(ctx)) {
 						if !yield(s.auditRow(a), err) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,23 +67,48 @@ func (d *diagnosis) add(check, state, mend, format string, args ...any) {
 	d.findings = append(d.findings, finding{Check: check, State: state, Mend: mend, Detail: fmt.Sprintf(format, args...)})
 }
 
+// doctorWidth is the width of the text where there is no terminal.
+const doctorWidth = 100
+
 func (d *diagnosis) print() error {
-	colours := map[string]printer.Colour{stateOK: printer.Green, stateWarning: printer.Yellow, stateBad: printer.Red, stateUnknown: printer.Grey}
-	bad := false
-	_, err := d.out.List(printer.Columns("CHECK", "STATE", "DETAIL", "TO MEND IT"), func(yield func(printer.Row, error) bool) {
-		for _, f := range d.findings {
-			bad = bad || f.State == stateBad
-			if !yield(printer.Row{Name: "check/" + f.Check, Object: f, Cells: []printer.Cell{
-				printer.Text(f.Check), printer.In(colours[f.State], f.State), printer.Text(f.Detail), printer.Text(f.Mend),
-			}}, nil) {
-				return
+	var err error
+	if d.out.ForPrograms() {
+		_, err = d.out.List(nil, func(yield func(printer.Row, error) bool) {
+			for _, f := range d.findings {
+				if !yield(printer.Row{Name: "check/" + f.Check, Object: f}, nil) {
+					return
+				}
 			}
-		}
-	})
-	if err == nil && bad {
+		})
+	} else {
+		d.printText()
+	}
+	if err == nil && slices.ContainsFunc(d.findings, func(f finding) bool { return f.State == stateBad }) {
 		return silent(exitFound)
 	}
 	return err
+}
+
+// printText prints the findings in lines of a bounded width: what was found
+// and, below it, what to do.
+func (d *diagnosis) printText() {
+	colours := map[string]printer.Colour{stateOK: printer.Green, stateWarning: printer.Yellow, stateBad: printer.Red, stateUnknown: printer.Grey}
+	const name, state = 16, 7
+	width := doctorWidth
+	if terminal := d.out.Width(); terminal > 0 {
+		width = min(width, terminal)
+	}
+	margin := strings.Repeat(" ", name+state+4)
+	for _, f := range d.findings {
+		lines := printer.Wrap(f.Detail, width-len(margin))
+		if f.Mend != "" {
+			lines = append(lines, printer.Wrap("To mend it: "+f.Mend, width-len(margin))...)
+		}
+		d.out.Linef("%-*s  %s%s  %s", name, f.Check, d.out.Paint(colours[f.State], f.State), strings.Repeat(" ", state-len(f.State)), lines[0])
+		for _, line := range lines[1:] {
+			d.out.Linef("%s%s", margin, line)
+		}
+	}
 }
 
 // slowLink and wrongClock are what an operator should know of.

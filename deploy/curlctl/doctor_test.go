@@ -63,10 +63,10 @@ var _ = Describe("doctor", func() {
 			"app":   `{"url":"` + w.server.URL() + `","user":"app","password":"p"}`,
 			"wrong": `{"url":"` + w.server.URL() + `","user":"sys","password":"wrong"}`,
 		})
-		Expect(w.run(ctx, "doctor", "--system-context=sys").out).To(MatchRegexp(says))
-		Expect(w.run(ctx, "doctor", "--system-context=app").out).To(MatchRegexp("sync_interval +unknown .* give a context of the system account"))
-		Expect(w.run(ctx, "doctor", "--system-context=wrong").out).To(MatchRegexp("sync_interval +unknown +cannot connect to NATS by context wrong"))
-		Expect(w.run(ctx, "doctor", "--system-context=none").out).To(MatchRegexp(`sync_interval +unknown .*unknown context "none"`))
+		Expect(flat(w.run(ctx, "doctor", "--system-context=sys").out)).To(MatchRegexp(says))
+		Expect(flat(w.run(ctx, "doctor", "--system-context=app").out)).To(MatchRegexp("sync_interval +unknown .* give a context of the system account"))
+		Expect(flat(w.run(ctx, "doctor", "--system-context=wrong").out)).To(MatchRegexp("sync_interval +unknown +cannot connect to NATS by context wrong"))
+		Expect(flat(w.run(ctx, "doctor", "--system-context=none").out)).To(MatchRegexp(`sync_interval +unknown .*unknown context "none"`))
 	},
 		Entry("at once", "sync_interval: always", "sync_interval +ok +every write is on disk"),
 		Entry("some time later", "sync_interval: 10s", "sync_interval +warning +writes reach the disk after up to 10s: .* set jetstream.sync_interval to always"),
@@ -82,25 +82,25 @@ var _ = Describe("doctor", func() {
 		}
 		r := w.run(ctx, "doctor")
 		Expect(r.code).To(Equal(7))
-		Expect(r.out).To(MatchRegexp("timers +bad +1 timer of 2 should have fired +restart the leader"))
+		Expect(flat(r.out)).To(MatchRegexp("timers +bad +1 timer of 2 should have fired To mend it: restart the leader"))
 		Expect(w.ok(ctx, "timers")).To(ContainSubstring("overdue"))
 	})
 
 	It("finds a replica that is behind or away", func(ctx SpecContext) {
 		c := clustered(ctx)
-		Eventually(func() string { return c.run(ctx, "doctor").out }).Should(MatchRegexp("replicas +ok +CURL_REQUESTS has 3 replicas"))
+		Eventually(func() string { return flat(c.run(ctx, "doctor").out) }).Should(MatchRegexp("replicas +ok +CURL_REQUESTS has 3 replicas"))
 		c.servers[2].Stop()
-		Eventually(func() string { return c.run(ctx, "doctor").out }).
-			Should(MatchRegexp("replicas +bad +replica of CURL_REQUESTS on natstest-2 is behind or away +look after that server"))
+		Eventually(func() string { return flat(c.run(ctx, "doctor").out) }).
+			Should(MatchRegexp("replicas +bad +replica of CURL_REQUESTS on natstest-2 is behind or away To mend it: look after that server"))
 		Expect(c.run(ctx, "doctor").code).To(Equal(7))
 	})
 
 	It("finds a consumer that is paused, or that is gone", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.ok(ctx, "pause")
-		Expect(w.run(ctx, "doctor").out).To(MatchRegexp("consumer fetcher +warning +it is paused, 0 messages waiting +run `curlctl resume`"))
+		Expect(flat(w.run(ctx, "doctor").out)).To(MatchRegexp("consumer fetcher +warning +it is paused, 0 messages waiting To mend it: run `curlctl resume`"))
 		Expect(w.js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).To(Succeed())
-		Expect(w.run(ctx, "doctor").out).To(MatchRegexp("streams +bad +.*fetcher.* +run `curlctl setup`"))
+		Expect(flat(w.run(ctx, "doctor").out)).To(MatchRegexp("streams +bad +.*fetcher.* To mend it: run `curlctl setup`"))
 	})
 })
 
@@ -124,7 +124,7 @@ var _ = Describe("A JetStream domain", func() {
 				r := run(append(args, "--context="+name)...)
 				Expect(r.code).To(BeZero(), "%v by %s: %s", args, name, r.err)
 			}
-			Expect(run("doctor", "--context="+name).out).To(MatchRegexp("permissions +ok"))
+			Expect(flat(run("doctor", "--context="+name).out)).To(MatchRegexp("permissions +ok"))
 		}
 		By("asking nobody else when that does not answer")
 		r := run("failures", "--context=wrong")

@@ -141,9 +141,9 @@ var _ = Describe("An identity", func() {
 	})
 
 	It("is recognized by the doctor", func(ctx SpecContext) {
-		Expect(w.as(doctor.Viewer).run(ctx, "doctor").out).To(ContainSubstring("user viewer has what these identities need: viewer  "))
-		Expect(w.as(doctor.Replayer).run(ctx, "doctor").out).To(ContainSubstring("user replayer has what these identities need: viewer, replayer  "))
-		Expect(w.as(doctor.Admin).run(ctx, "doctor").out).To(ContainSubstring("user admin has what these identities need: viewer, replayer, admin  "))
+		Expect(flat(w.as(doctor.Viewer).run(ctx, "doctor").out)).To(ContainSubstring("user viewer has what these identities need: viewer streams "))
+		Expect(flat(w.as(doctor.Replayer).run(ctx, "doctor").out)).To(ContainSubstring("user replayer has what these identities need: viewer, replayer streams "))
+		Expect(flat(w.as(doctor.Admin).run(ctx, "doctor").out)).To(ContainSubstring("user admin has what these identities need: viewer, replayer, admin streams "))
 	})
 
 	It("that is wrong gets no connection, and no password is printed", func(ctx SpecContext) {

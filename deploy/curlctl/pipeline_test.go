@@ -58,7 +58,7 @@ var _ = Describe("The pipeline", func() {
 
 		r = w.run(ctx, "doctor")
 		Expect(r.code).To(Equal(7))
-		Expect(r.out).To(MatchRegexp("wants +bad +2 wants cannot be read +.*restart the watcher"))
+		Expect(flat(r.out)).To(MatchRegexp("wants +bad +2 wants cannot be read To mend it: .*restart the watcher"))
 	})
 
 	It("is seen at a glance", func(ctx SpecContext) {
@@ -182,7 +182,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(r.out).To(ContainSubstring("stream CURL_FAILURES does not exist"))
 		r = w.run(ctx, "doctor")
 		Expect(r.code).To(Equal(7))
-		Expect(r.out).To(MatchRegexp("streams +bad +stream CURL_FAILURES does not exist +run `curlctl setup`"))
+		Expect(flat(r.out)).To(MatchRegexp("streams +bad +stream CURL_FAILURES does not exist To mend it: run `curlctl setup`"))
 		Expect(r.out).To(MatchRegexp("consumer fetcher +bad +no fetcher reads from it"))
 		Expect(w.ok(ctx, "setup")).To(ContainSubstring("as they must be now"))
 		golden("doctor", w.run(ctx, "doctor").out)

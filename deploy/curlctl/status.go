@@ -106,7 +106,7 @@ func (s *session) overview(ctx context.Context) error {
 	}
 	s.out.Fields(fields)
 	s.out.Linef("")
-	_, err = s.out.List(printer.Columns("CONSUMER", "STREAM", "BACKLOG", "IN FLIGHT", "REDELIVERED", "OLDEST", "READERS", "", "LAG"),
+	_, err = s.out.List(printer.Dropping(printer.Columns("CONSUMER", "STREAM", "BACKLOG", "IN FLIGHT", "REDELIVERED", "OLDEST", "READERS", "", "LAG"), "REDELIVERED", "STREAM", "OLDEST"),
 		func(yield func(printer.Row, error) bool) {
 			for _, c := range view.Consumers {
 				if !yield(printer.Row{Cells: c.cells(s.now())}, nil) {

@@ -83,7 +83,7 @@ func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namesp
 		return s.out.Object("configmap/"+name, view)
 	}
 	s.printObject(view)
-	_, err = s.out.List(printer.Columns("TIME", "AGE", "WHAT", "KEY", "DETAIL"), func(yield func(printer.Row, error) bool) {
+	_, err = s.out.List(printer.Dropping(printer.Columns("TIME", "AGE", "WHAT", "KEY", "DETAIL"), "TIME", "KEY"), func(yield func(printer.Row, error) bool) {
 		for _, o := range view.Timeline {
 			if !yield(printer.Row{Cells: []printer.Cell{
 				printer.Text(printer.Clock(o.At)), printer.Text(s.relative(o.At)), printer.In(o.colour, o.What), printer.Text(o.Key), printer.Text(o.Detail),

@@ -36,7 +36,7 @@ func wantsCommand(o *options) *cobra.Command {
 		Short: "List what is wanted: each key of each ConfigMap with its URL",
 		Args:  noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
-			columns := printer.Columns("NAMESPACE", "CONFIGMAP", "KEY", "URL", "REFRESH", "SINCE", "", "CAUSE", "SEQUENCE", "UID")
+			columns := printer.Dropping(printer.Columns("NAMESPACE", "CONFIGMAP", "KEY", "URL", "REFRESH", "SINCE", "", "CAUSE", "SEQUENCE", "UID"), "SINCE", "REFRESH", "URL")
 			n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
 				for w, err := range readable(s, s.Client.Wants(ctx, o.namespace, name)) {
 					if !yield(s.wantRow(w), err) {
@@ -98,7 +98,7 @@ func timersCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			columns := printer.Columns("FIRES IN", "CAUSE", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS", "", "FIRES AT", "REPLAY OF", "URL")
+			columns := printer.Dropping(printer.Columns("FIRES IN", "CAUSE", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS", "", "FIRES AT", "REPLAY OF", "URL"), "ATTEMPTS", "NAMESPACE")
 			n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
 				for _, row := range rows {
 					if !yield(row, nil) {

@@ -2,7 +2,6 @@ package curlctl
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -139,7 +138,7 @@ func (s *session) watch(ctx context.Context, selected func(passing) bool) error 
 
 func (s *session) printPassing(p passing) error {
 	if s.out.ForPrograms() {
-		line, err := json.Marshal(p)
+		line, err := printer.JSON(p)
 		if err == nil {
 			s.out.Linef("%s", line)
 		}

@@ -224,6 +224,9 @@ var (
 	ports = regexp.MustCompile(`(127\.0\.0\.1|localhost):\d+`)
 )
 
+// flat returns a text without its line breaks.
+func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
+
 // golden compares what was printed with a file, which UPDATE_GOLDEN=1 writes.
 func golden(name, printed string) {
 	GinkgoHelper()

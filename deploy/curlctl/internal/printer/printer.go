@@ -8,10 +8,15 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 )
 
@@ -96,11 +101,11 @@ func (p *Printer) List(columns []Column, rows iter.Seq2[Row, error]) (n int, err
 				return n, err
 			}
 			n++
-			p.Linef("%s", row.Name)
+			p.Linef("%s", Printable(row.Name))
 		}
 		return n, nil
 	}
-	t := table{columns: columns, wide: p.options.Format == "wide", headers: !p.options.NoHeaders, colour: p.colour}
+	t := table{columns: slices.Clone(columns), room: p.Width(), wide: p.options.Format == "wide", headers: !p.options.NoHeaders, colour: p.colour}
 	for row, err := range rows {
 		if err != nil {
 			return n, err
@@ -147,7 +152,7 @@ func (p *Printer) stream(rows iter.Seq2[Row, error]) (n int, err error) {
 // Object prints one object for programs.
 func (p *Printer) Object(name string, object any) error {
 	if p.options.Format == "name" {
-		p.Linef("%s", name)
+		p.Linef("%s", Printable(name))
 		return nil
 	}
 	text, err := p.encode(object)
@@ -159,12 +164,80 @@ func (p *Printer) Object(name string, object any) error {
 }
 
 func (p *Printer) encode(object any) (string, error) {
-	if p.options.Format == "yaml" {
-		text, err := yaml.Marshal(object)
-		return string(text), err
-	}
 	text, err := json.MarshalIndent(object, "", "  ")
+	if err != nil || p.options.Format != "yaml" {
+		return escape(string(text), jsonPair), err
+	}
+	if strings.ContainsFunc(string(text), unsafe) {
+		return escape(string(text), yamlLong), nil // YAML would not quote it; JSON is YAML
+	}
+	text, err = yaml.Marshal(object)
 	return string(text), err
+}
+
+// JSON encodes an object on one line.
+func JSON(object any) (string, error) {
+	text, err := json.Marshal(object)
+	return escape(string(text), jsonPair), err
+}
+
+// unsafe reports whether a character is a control character, changes the
+// direction of text or is not seen.
+func unsafe(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+
+// escape writes the unsafe characters of a JSON text, which stand within its
+// strings only, as escape sequences: what tenants and servers choose must not
+// steer a terminal. Long writes one beyond 16 bits.
+func escape(text string, long func(rune) string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case !unsafe(r):
+			b.WriteRune(r)
+		case r > 0xFFFF:
+			b.WriteString(long(r))
+		default:
+			fmt.Fprintf(&b, "\\u%04x", r)
+		}
+	}
+	return b.String()
+}
+
+func jsonPair(r rune) string {
+	high, low := utf16.EncodeRune(r)
+	return fmt.Sprintf("\\u%04x\\u%04x", high, low)
+}
+
+func yamlLong(r rune) string { return fmt.Sprintf("\\U%08x", r) }
+
+// Width returns how many columns the terminal has: $COLUMNS, if that is set, or
+// what the terminal reports; 0 where there is none.
+func (p *Printer) Width() int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if f, ok := p.out.(*os.File); ok && Terminal(f) {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// Wrap breaks a text at spaces into lines of at most width characters, where it
+// has any.
+func Wrap(text string, width int) (lines []string) {
+	line := ""
+	for _, word := range strings.Fields(Printable(text)) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
 }
 
 // Fields prints names and values of one object for people.

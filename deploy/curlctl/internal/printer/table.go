@@ -3,6 +3,7 @@ package printer
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,6 +68,17 @@ type Column struct {
 	Name string
 	// Wide: only -o wide shows it.
 	Wide bool
+	// Worth orders the columns that a narrow terminal has no room for: of those
+	// above 0 the least goes first. Those with 0 stay.
+	Worth int
+}
+
+// Dropping gives columns their worth: the first name goes first.
+func Dropping(columns []Column, names ...string) []Column {
+	for i := range columns {
+		columns[i].Worth = slices.Index(names, columns[i].Name) + 1
+	}
+	return columns
 }
 
 // Columns returns columns by name; those behind an empty one are wide.
@@ -89,7 +101,49 @@ type table struct {
 	columns               []Column
 	rows                  [][]Cell
 	wide, headers, colour bool
-	widths                []int
+	// room is the width of the terminal; 0: no bound.
+	room   int
+	widths []int
+}
+
+// leastCut is the width below which no column is cut.
+const leastCut = 16
+
+// fit hides columns until the rest fits into the room, and cuts the widest if
+// none is left to hide.
+func (t *table) fit() {
+	for t.room > 0 && !t.wide {
+		total, least, widest := -gap, -1, 0
+		for i, c := range t.columns {
+			if c.Wide {
+				continue
+			}
+			total += t.widths[i] + gap
+			if c.Worth > 0 && (least < 0 || c.Worth < t.columns[least].Worth) {
+				least = i
+			}
+			if t.columns[widest].Wide || t.widths[i] > t.widths[widest] {
+				widest = i
+			}
+		}
+		switch {
+		case total <= t.room:
+			return
+		case least >= 0:
+			t.columns[least].Wide = true
+		default:
+			t.widths[widest] = max(t.widths[widest]-(total-t.room), min(leastCut, t.widths[widest]))
+			return
+		}
+	}
+}
+
+// cut shortens a cell to a width.
+func (c Cell) cut(width int) Cell {
+	if text := []rune(Printable(c.Text)); len(text) > width {
+		c.Text = string(text[:width-1]) + "…"
+	}
+	return c
 }
 
 // gap between columns, as in kubectl.
@@ -114,6 +168,7 @@ func (t *table) print(out io.Writer) {
 			widths[i] = max(widths[i], 1, utf8.RuneCountInString(Printable(cell.Text)))
 		}
 	}
+	t.fit()
 	for _, row := range rows {
 		var line strings.Builder
 		pad := 0
@@ -125,6 +180,7 @@ func (t *table) print(out io.Writer) {
 			if text.Text == "" {
 				text.Text = "-"
 			}
+			text = text.cut(widths[i])
 			line.WriteString(strings.Repeat(" ", pad))
 			line.WriteString(text.paint(t.colour))
 			pad = widths[i] - utf8.RuneCountInString(Printable(text.Text)) + gap
