@@ -74,7 +74,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme, "scheme of URLs that have none: http or https")
 	fs.DurationVar(&c.Grammar.MinRefresh, "min-refresh", defaults.MinRefresh, "shortest interval of curl-refresh; shorter ones are raised to it")
 	fs.DurationVar(&c.Coalesce, "coalesce", 250*time.Millisecond, "how long a burst of edits of one object is gathered after the first")
-	fs.DurationVar(&c.Audit, "audit-interval", 10*time.Minute, "how often to look for keys that nothing is on its way for")
+	fs.DurationVar(&c.Audit, "audit-interval", 2*time.Minute, "how often to look for keys that do not hold what they ask for while nothing is under way")
 	fs.IntVar(&c.Workers, "workers", 8, "objects that are worked on at a time")
 	fs.StringVar(&c.ManageStreams, "manage-streams", manageUpdate, "what is done to streams and consumers: update (create or update), create (what is missing, when a setup job updates), or off")
 	fs.IntVar(&c.Streams.Replicas, "stream-replicas", 0, "replicas of each stream: 1, 3 or 5; 0 leaves existing streams as they are")

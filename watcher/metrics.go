@@ -7,6 +7,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
@@ -30,6 +31,7 @@ type metrics struct {
 	own, pipeline, standard *metric.Set
 
 	reconciler *reconcile.Metrics
+	audit      *audit.Metrics
 	calls      *kube.Calls
 	queue      *kube.QueueMetrics
 	events     *prometheus.CounterVec
@@ -43,6 +45,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 		own: metric.New(registry, "watcher"), pipeline: metric.New(registry, "pipeline"), standard: metric.Standard(registry),
 	}
 	m.reconciler = reconcile.NewMetrics(m.own)
+	m.audit = audit.NewMetrics(m.own)
 	m.events = m.own.Counters("watch_events_total", "What the watch of ConfigMaps has delivered, by kind; list: all objects at once.",
 		metric.Of("kind", informer.Events()...))
 	m.sessions = m.own.Counter("sessions_total", "How often the stream of requests was read anew.")

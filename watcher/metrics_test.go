@@ -167,8 +167,14 @@ var _ = Describe("The metrics of a watcher", func() {
 		Expect(metrictest.Read(leader.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
 	})
 
+	It("show how long an audit takes", func(ctx SpecContext) {
+		i := newWorld(ctx).watch(audited).awaitReady()
+		Eventually(i.value(own + "audit_duration_seconds")).Should(BeNumerically(">", 0))
+	})
+
 	It("are all named by a spec", func() {
 		named := append(blocked(), elected()...)
+		named = append(named, own+"audit_duration_seconds")
 		for _, m := range moves() {
 			named = append(named, m.series)
 		}

@@ -72,7 +72,7 @@ func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	}
 	source := informer.Source{
 		Client: clients.configMaps, Redial: clients.redial,
-		Selector: c.Selector, StallAfter: at.stall, Log: rt.Log,
+		Selector: c.Selector, StallAfter: at.stall, CompareEvery: at.audit, Log: rt.Log,
 	}
 	rt.Started()
 	group, ctx := errgroup.WithContext(ctx)
@@ -118,8 +118,10 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.events, "watcher", wall.Now),
 			Clock: wall, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		}),
-		Auditor: audit.New(at.audit, audit.Deps{Client: client, Index: index, Objects: objects, Clock: wall, Log: rt.Log}),
-		Health:  health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions,
+		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
+			Client: client, Index: index, Objects: objects, Clock: wall, Log: rt.Log, Metrics: metrics.audit,
+		}),
+		Health: health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions,
 	})
 	export := exporter.New(exporter.Config{Monitors: c.Monitors, Interval: at.export},
 		exporter.Deps{Client: client, Clock: wall, Log: rt.Log})

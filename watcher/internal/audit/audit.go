@@ -1,9 +1,9 @@
-// Package audit finds wants that nothing is under way for.
+// Package audit finds what was lost: keys that do not hold what is asked for
+// while nothing is under way for them, and keys that nothing will refresh.
 package audit
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -11,130 +11,150 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
+
+const (
+	// perNamespace is how many keys of one namespace an audit asks for again.
+	perNamespace = 500
+	// refreshedAtOnce is how many held keys an audit looks at the timers of, or a
+	// tenth of them if that is more.
+	refreshedAtOnce = 20_000
+	// requestTimeout bounds one request to the broker. The audit as a whole has
+	// no bound: it goes on for as long as each request is answered.
+	requestTimeout = 10 * time.Second
+)
+
+// Config of an Auditor.
+type Config struct {
+	// Interval between audits. All other times follow from it: with the default
+	// of 2 min a want is left alone for its first 30 s, a timer counts as lost
+	// when it is overdue by 1 min, and a message that was delivered counts as in
+	// work for 5 min.
+	Interval time.Duration
+}
+
+// young is how long nothing is concluded about a want or a timer: what it led to
+// may be on its way to the watch.
+func (c Config) young() time.Duration { return c.Interval / 4 }
+
+// overdue is how late a timer may be. The server loses one that it could not
+// publish when it fired, and keeps it in the stream.
+func (c Config) overdue() time.Duration { return c.Interval / 2 }
+
+// inWork is how long a delivered message may be worked on: longer than it takes
+// to be delivered until it is kept as a dead letter.
+func (c Config) inWork() time.Duration { return c.Interval * 5 / 2 }
+
+// pause returns how long a want waits that was asked for again so many times in
+// a row while nothing about its object changed.
+func (c Config) pause(asks uint8) time.Duration {
+	switch asks {
+	case 0:
+		return c.young()
+	case 1, 2:
+		return c.Interval << (asks - 1)
+	default:
+		return min(c.Interval<<(min(asks, 8)-1), 5*c.Interval)
+	}
+}
+
+// Objects are the annotated ConfigMaps.
+type Objects interface {
+	// Get returns an object, or nil when it is gone or does not concern us.
+	Get(name types.NamespacedName) *informer.Object
+}
 
 // Deps are what an Auditor works with.
 type Deps struct {
 	Client  *pipeline.Client
 	Index   *wantindex.Index
-	Objects *informer.Informer
+	Objects Objects
 	Clock   clock.WithTicker
 	Log     zerolog.Logger
+	Metrics *Metrics
 }
 
-// Auditor looks at each interval for wants that nothing is on its way for: no
-// body, no timer, and published long ago; and for those that could not land, as
-// the object holds what a later state of the stream led to. That heals what was
-// lost with results or timers, or by bringing the stream back to a backup.
+// Auditor audits at each interval.
 type Auditor struct {
-	interval time.Duration
-	deps     Deps
-	last     uint64 // sequence of the stream at the last audit
+	config Config
+	deps   Deps
+	// asked are the keys that do not hold what is asked for.
+	asked map[pipeline.Key]asked
+	round uint32
+}
+
+// asked is how often a key was asked for again, and what its object was like.
+type asked struct {
+	times  uint8
+	object string
 }
 
 // New returns an auditor that does not run.
-func New(interval time.Duration, d Deps) *Auditor { return &Auditor{interval: interval, deps: d} }
+func New(c Config, d Deps) *Auditor {
+	return &Auditor{config: c, deps: d, asked: map[pipeline.Key]asked{}}
+}
 
-// Run calls enqueue for the objects of such wants until ctx is done.
+// Run audits at each interval until ctx is done. It records findings in the
+// index and calls enqueue for their objects.
 func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
-	ticker := a.deps.Clock.NewTicker(a.interval)
+	ticker := a.deps.Clock.NewTicker(a.config.Interval)
 	defer ticker.Stop()
-	a.last = a.deps.Index.Newest()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
-		if err := a.findLost(ctx, enqueue); err != nil && ctx.Err() == nil {
-			a.deps.Log.Warn().Err(err).Msg("the audit could not read the stream of requests")
+		if err := a.Audit(ctx, enqueue); err != nil && ctx.Err() == nil {
+			a.deps.Log.Warn().Err(err).Msg("the audit could not read the streams")
 		}
 	}
 }
 
-func (a *Auditor) findLost(ctx context.Context, enqueue func(types.NamespacedName)) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	held := a.held()
-	done, err := a.progress(ctx)
+// Audit audits once.
+func (a *Auditor) Audit(ctx context.Context, enqueue func(types.NamespacedName)) error {
+	began := a.deps.Clock.Now()
+	a.round++
+	e, err := a.gather(ctx)
 	if err != nil {
 		return err
 	}
-	now := a.deps.Clock.Now()
-	timers := map[pipeline.Key]struct{}{}
-	err = a.deps.Client.LoadTimers(ctx, func(e pipeline.Message) error {
-		if _, key, err := pipeline.ParseSubject(e.Subject); err == nil {
-			timers[key] = struct{}{}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	names := a.deps.Index.MarkLost(func(key pipeline.Key, w wantindex.Want) bool {
-		if fence := held[key]; fence.Epoch == w.Fence.Epoch && fence.Seq > done.before {
-			return true // the stream was brought back, so that no result would land
-		}
-		_, pending := timers[key]
-		return !pending && done.covers(w) && now.Sub(w.At) > a.interval
-	})
-	for _, name := range names {
+	s := a.sort(e)
+	for _, name := range s.unasked {
 		enqueue(name)
+	}
+	asks, err := a.askAgain(ctx, e, s.notHeld)
+	if err != nil {
+		return err
+	}
+	timers, err := a.restart(ctx, e, s.refreshed)
+	if err != nil {
+		return err
+	}
+	for _, key := range s.behind {
+		if timers[key] == wantindex.NothingLost {
+			timers[key] = wantindex.TimerLost
+		}
+	}
+	for key, finding := range asks {
+		a.record(key, finding, enqueue)
+	}
+	for key, finding := range timers {
+		a.record(key, finding, enqueue)
+	}
+	took := a.deps.Clock.Since(began)
+	a.deps.Metrics.took.Observe(took.Seconds())
+	if len(asks)+len(timers) > 0 {
+		a.deps.Log.Info().Int("not_held", len(asks)).Int("refreshes", len(timers)).Dur("took", took).
+			Msg("the audit found keys that nothing is under way for")
 	}
 	return nil
 }
 
-// held returns the fences that the objects have.
-func (a *Auditor) held() map[pipeline.Key]status.Fence {
-	held := map[pipeline.Key]status.Fence{}
-	for _, name := range a.deps.Objects.Names() {
-		o := a.deps.Objects.Get(name)
-		if o == nil {
-			continue
-		}
-		for key, entry := range o.Status.Keys {
-			if !entry.Copied(o.UID) {
-				held[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}] = entry.Fence
-			}
-		}
-	}
-	return held
-}
-
-// progress is how far the fetchers have come.
-type progress struct {
-	// idle: nothing waits for them.
-	idle bool
-	// floor is the sequence up to which they have handled everything.
-	floor uint64
-	// before is the last sequence of the stream at the audit before this one.
-	before uint64
-}
-
-// covers reports whether the fetchers have handled a want and all that was due
-// at the last audit. What they have not come to is not lost, it waits.
-func (p progress) covers(w wantindex.Want) bool {
-	return p.idle || w.Fence.Seq <= p.floor && p.before <= p.floor
-}
-
-func (a *Auditor) progress(ctx context.Context) (progress, error) {
-	stream, err := a.deps.Client.JetStream().Stream(ctx, pipeline.Requests)
-	if err != nil {
-		return progress{}, fmt.Errorf("look up stream %s: %w", pipeline.Requests, err)
-	}
-	consumer, err := stream.Consumer(ctx, pipeline.FetcherConsumer)
-	if err != nil {
-		return progress{}, fmt.Errorf("look up consumer %s: %w", pipeline.FetcherConsumer, err)
-	}
-	info := consumer.CachedInfo()
-	p := progress{
-		idle:   info.NumPending == 0 && info.NumAckPending == 0,
-		floor:  info.AckFloor.Stream,
-		before: a.last,
-	}
-	a.last = stream.CachedInfo().State.LastSeq
-	return p, nil
+// record notes a finding in the index, so that the plan of the object has it.
+func (a *Auditor) record(key pipeline.Key, finding wantindex.Finding, enqueue func(types.NamespacedName)) {
+	a.deps.Index.Update(key, func(w *wantindex.Want) { w.Finding = finding })
+	enqueue(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
 }

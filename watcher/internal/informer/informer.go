@@ -2,6 +2,7 @@ package informer
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +18,8 @@ type Informer struct {
 	reader *Reader
 	notify func(name types.NamespacedName, live bool)
 
-	seen map[string]*atomic.Int64 // by scope: last sign of life of its watch
+	seen     map[string]*atomic.Int64  // by scope: last sign of life of its watch
+	versions map[string]*atomic.Uint64 // by scope: latest resource version that it delivered
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]*Object
@@ -31,17 +33,19 @@ type Informer struct {
 // for one found in a list.
 func New(reader *Reader, scopes []string, notify func(name types.NamespacedName, live bool)) *Informer {
 	s := &Informer{
-		reader:  reader,
-		notify:  notify,
-		objects: map[types.NamespacedName]*Object{},
-		watched: map[string]int{},
-		seen:    map[string]*atomic.Int64{},
-		waiting: map[string]struct{}{},
-		synced:  make(chan struct{}),
+		reader:   reader,
+		notify:   notify,
+		objects:  map[types.NamespacedName]*Object{},
+		watched:  map[string]int{},
+		seen:     map[string]*atomic.Int64{},
+		versions: map[string]*atomic.Uint64{},
+		waiting:  map[string]struct{}{},
+		synced:   make(chan struct{}),
 	}
 	for _, scope := range scopes {
 		s.waiting[scope] = struct{}{}
 		s.seen[scope] = &atomic.Int64{}
+		s.versions[scope] = &atomic.Uint64{}
 	}
 	return s
 }
@@ -169,6 +173,7 @@ func (s reflectorStore) take(obj any, e Event, more int) error {
 	if !ok {
 		return fmt.Errorf("store ConfigMap: unexpected type %T", obj)
 	}
+	s.noteVersion(m.ResourceVersion)
 	return s.apply(types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, s.reader.Read(m))
 }
 
@@ -204,7 +209,7 @@ func (s reflectorStore) apply(name types.NamespacedName, o *Object) error {
 }
 
 // Replace takes a whole list; what is missing from it is gone.
-func (s reflectorStore) Replace(list []any, _ string) error {
+func (s reflectorStore) Replace(list []any, version string) error {
 	listed := map[types.NamespacedName]*Object{}
 	for _, obj := range list {
 		switch m := obj.(type) {
@@ -221,6 +226,7 @@ func (s reflectorStore) Replace(list []any, _ string) error {
 	var changed []types.NamespacedName
 	s.noteLife(s.namespace)
 	s.count(List, 0)
+	s.versions[s.namespace].Store(number(version))
 	s.mu.Lock()
 	s.watched[s.namespace] = len(list)
 	for name := range s.objects {
@@ -247,9 +253,26 @@ func (s reflectorStore) Replace(list []any, _ string) error {
 	return nil
 }
 
+// noteVersion keeps the latest version that the watch has delivered.
+func (s reflectorStore) noteVersion(version string) {
+	latest := s.versions[s.namespace]
+	latest.Store(max(latest.Load(), number(version)))
+}
+
+// number returns a resource version as a number, by which versions of one kind
+// can be compared (KEP-5504); 0: it is none.
+func number(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Bookmark is a sign of life.
-func (s reflectorStore) Bookmark(string) error {
+func (s reflectorStore) Bookmark(version string) error {
 	s.count(Bookmark, 0)
+	s.noteVersion(version)
 	s.noteLife(s.namespace)
 	return nil
 }

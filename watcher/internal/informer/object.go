@@ -33,6 +33,9 @@ type Object struct {
 	// Asked is when an annotation that asks for something was last written, to
 	// the second, as far as the API server has a record.
 	Asked time.Time
+	// EditedAt is when another manager than the writer last changed the object,
+	// to the second, as far as the API server has a record.
+	EditedAt time.Time
 	// SeenAt is when the watcher saw this version, and Listed reports that it was
 	// found in a list, so that it may be older than that.
 	SeenAt time.Time
@@ -140,6 +143,11 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	}
 	for key := range o.Status.Keys {
 		o.Owners[key] = owners.Of(key)
+	}
+	for _, entry := range m.ManagedFields {
+		if entry.Manager != annotation.FieldManager && entry.Time != nil && entry.Time.After(o.EditedAt) {
+			o.EditedAt = entry.Time.Time
+		}
 	}
 	if key, _, found := r.Grammar.Find(m.Annotations); found {
 		o.Written = owners.AnnotationChanged(key)

@@ -45,6 +45,9 @@ type Source struct {
 	Selector string
 	// StallAfter is how long a watch may be silent.
 	StallAfter time.Duration
+	// CompareEvery is how often the version of the API server is compared with
+	// that of the watch; 0: never.
+	CompareEvery time.Duration
 	// Redial closes the connections of the client, so that what comes next
 	// goes over new ones.
 	Redial func()
@@ -86,6 +89,17 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 		}, w.StallAfter/20, 0.1, true)
 	})
 
+	if w.CompareEvery > 0 {
+		monitor.StartWithContext(ctx, func(ctx context.Context) {
+			wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+				if w.broughtBack(ctx) {
+					cancel()
+					w.Redial()
+				}
+			}, w.CompareEvery, 0.1, true)
+		})
+	}
+
 	log := logr.Discard()
 	if w.Log.GetLevel() <= zerolog.DebugLevel {
 		log = kube.Logr(w.Log) // it logs every try
@@ -114,8 +128,37 @@ func (w *namespaceWatch) stalled() bool {
 	return true
 }
 
+// broughtBack reports whether the API server is at an earlier version than the
+// watch: etcd was restored from a backup. A watch that goes on from a later
+// version delivers nothing until that is reached again, and what it delivered
+// may no longer be so. Only one object is asked for, of the present and not of
+// a cache.
+func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	defer cancel()
+	latest := w.informer.versions[w.namespace].Load()
+	list, err := w.resource().List(ctx, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
+	if err != nil { // the watch fails too, or will fall silent
+		return false
+	}
+	now := number(list.ResourceVersion)
+	if now == 0 || now >= latest {
+		return false
+	}
+	w.Log.Warn().Str("namespace", w.namespace).Uint64("version", now).Uint64("seen", latest).
+		Msg("the API server is at an earlier version than the watch, as after a restore; listing the ConfigMaps anew")
+	return true
+}
+
+// compareTimeout bounds one comparison of versions.
+const compareTimeout = 10 * time.Second
+
+func (w *namespaceWatch) resource() metadata.ResourceInterface {
+	return w.Client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(w.namespace)
+}
+
 func (w *namespaceWatch) listWatch() *cache.ListWatch {
-	resource := w.Client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(w.namespace)
+	resource := w.resource()
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = w.Selector

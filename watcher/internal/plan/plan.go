@@ -135,10 +135,9 @@ func (m *maker) key(pair annotation.Pair) {
 	if answered && !last.Resolved {
 		m.plan.Resolved = append(m.plan.Resolved, pair.Key)
 	}
-	holds := entry.Written() && entry.URL == pair.URL && (w.GetSha256() == "" || w.GetSha256() == entry.SHA256)
-	intact := owner.State == annotation.Ours || owner.Fingerprint == entry.Drift
+	holds := names(entry, pair, w.GetSha256())
 	switch {
-	case holds && !intact:
+	case holds && !intact(entry, owner):
 		m.drifted(w, entry, owner, last, have && !(answered && !entry.Failing()))
 	case holds && !entry.Failing():
 		m.satisfied(w, entry, last, have)
@@ -159,7 +158,7 @@ func (m *maker) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Want,
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
-	case last.Lost && entry.Error != pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE):
+	case last.Finding != wantindex.NothingLost && entry.Error != pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE):
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	}
 }
@@ -202,7 +201,9 @@ func (m *maker) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, h
 	case last.Sum != wantindex.Sum(w):
 		w.Settled = settled
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
-	case last.Lost && last.Refreshes:
+	case last.Finding == wantindex.BodyLost:
+		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
+	case last.Finding == wantindex.TimerLost && last.Refreshes:
 		w.Settled = settled
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case last.Drift != "" || !last.Resolved:
@@ -224,7 +225,7 @@ func (m *maker) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownersh
 	switch {
 	case repairing && last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
-	case repairing && last.Lost:
+	case repairing && last.Finding != wantindex.NothingLost:
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case repairing:
 	default:

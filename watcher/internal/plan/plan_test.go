@@ -60,7 +60,8 @@ func wanted(change ...func(*wantindex.Want)) *wantindex.Want {
 
 func at(seq uint64) func(*wantindex.Want)     { return func(w *wantindex.Want) { w.Fence.Seq = seq } }
 func drift(f string) func(*wantindex.Want)    { return func(w *wantindex.Want) { w.Drift = f } }
-func lost(w *wantindex.Want)                  { w.Lost = true }
+func bodyLost(w *wantindex.Want)              { w.Finding = wantindex.BodyLost }
+func lost(w *wantindex.Want)                  { w.Finding = wantindex.TimerLost }
 func answered(w *wantindex.Want)              { w.Resolved = true }
 func refreshes(w *wantindex.Want)             { w.Refreshes = true }
 func now(value string) func(*wantindex.Want)  { return func(w *wantindex.Want) { w.Now = value } }
@@ -164,6 +165,7 @@ func TestMakeOneKey(t *testing.T) {
 		"another digest is asked for":              {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum2} })), decision{cause: v1.Cause_CAUSE_CHANGED, last: 7}},
 		"as it should be, to be fetched now":       {about(ours, written(), wanted(answered), with(func(r *annotation.Request) { r.Now = "1" })), decision{cause: v1.Cause_CAUSE_NOW, last: 7}},
 		"refreshed, but no timer":                  {about(ours, written(), wanted(answered, lost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, settled: true, last: 7}},
+		"held, the last body got lost":             {about(ours, written(), wanted(answered, bodyLost, refreshes)), decision{cause: v1.Cause_CAUSE_AUDIT, last: 7}},
 		"fetched once, no timer":                   {about(ours, written(), wanted(answered, lost)), decision{}},
 		"want of another epoch":                    {about(ours, written(), new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, settled: true, last: 3, markAnswered: k}},
 		"want of another epoch, unanswered":        {about(none, nil, new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), decision{cause: v1.Cause_CAUSE_CHANGED, last: 3}},

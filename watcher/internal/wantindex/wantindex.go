@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"maps"
+	"strconv"
 	"sync"
 	"time"
 
@@ -29,13 +30,34 @@ type Want struct {
 	Drift string
 	// Refreshes reports whether it has an interval.
 	Refreshes bool
+	// InSync reports that it was published for a key that held its body, so that
+	// no fetch was due at once.
+	InSync bool
+	// Requested reports that a person asked for a fetch although the key held its
+	// body, so that a body which never lands cannot be told from an equal one.
+	Requested bool
+	// Version is the resource version of the object that it was read from; 0:
+	// not a number.
+	Version uint64
 	// At is when it was published.
 	At time.Time
-	// Lost reports that the audit found nothing on its way for it.
-	Lost bool
+	// Finding is what the last audit found about it.
+	Finding Finding
 	// Resolved reports that the object was once seen with an answer to it.
 	Resolved bool
 }
+
+// Finding is what an audit finds about a want.
+type Finding uint8
+
+const (
+	// NothingLost is the finding about a want that is as it should be.
+	NothingLost Finding = iota
+	// TimerLost: the key holds its body, and nothing will refresh it.
+	TimerLost
+	// BodyLost: the key does not hold its body, and nothing is under way.
+	BodyLost
+)
 
 // Of returns what is to be known of a want that the stream of the given epoch
 // has. A want of an earlier epoch asks for nothing: its results would count as
@@ -51,6 +73,9 @@ func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 		Now:       w.GetNow(),
 		Drift:     w.GetDrift(),
 		Refreshes: w.GetRefresh().AsDuration() > 0,
+		InSync:    w.GetSettled() != nil,
+		Requested: w.GetCause() == v1.Cause_CAUSE_NOW,
+		Version:   version(w.GetResourceVersion()),
 		At:        at,
 	}
 }
@@ -59,6 +84,15 @@ func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 // there, and different from anything wanted.
 func Unreadable(epoch int64, seq uint64, at time.Time) Want {
 	return Want{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
+}
+
+// version returns a resource version as a number; 0: it is none.
+func version(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // Sum returns a digest of what a want asks for, curl-now and drift left out.
@@ -168,26 +202,15 @@ func (x *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
 	return key, seq, ok
 }
 
-// MarkLost calls lost for every want and marks those for which it returns
-// true. It returns their objects.
-func (x *Index) MarkLost(lost func(pipeline.Key, Want) bool) []types.NamespacedName {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var names []types.NamespacedName
+// Each calls visit for every want. It holds a lock, so visit must be quick.
+func (x *Index) Each(visit func(pipeline.Key, Want)) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
 	for name, wants := range x.objects {
-		marked := false
 		for key, w := range wants {
-			if lost(pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key}, w) {
-				w.Lost = true
-				wants[key] = w
-				marked = true
-			}
-		}
-		if marked {
-			names = append(names, name)
+			visit(pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key}, w)
 		}
 	}
-	return names
 }
 
 // Update changes what is known of the want of a key, if anything is.
@@ -199,16 +222,4 @@ func (x *Index) Update(key pipeline.Key, change func(*Want)) {
 		change(&w)
 		x.objects[name][key.Key] = w
 	}
-}
-
-// Newest returns the highest sequence of all wants.
-func (x *Index) Newest() (seq uint64) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	for _, wants := range x.objects {
-		for _, w := range wants {
-			seq = max(seq, w.Fence.Seq)
-		}
-	}
-	return seq
 }

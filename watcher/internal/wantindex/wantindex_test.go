@@ -55,7 +55,7 @@ func TestOf(t *testing.T) {
 	w := &v1.Want{Uid: "uid", Now: "1", Drift: "none", Epoch: 10, Refresh: durationpb.New(time.Minute)}
 	got := wantindex.Of(w, 10, 3, now)
 	if got.Fence.Epoch != 10 || got.Fence.Seq != 3 || got.Sum != wantindex.Sum(w) || got.Now != "1" || got.Drift != "none" ||
-		!got.Refreshes || !got.At.Equal(now) || got.Lost || got.Resolved {
+		!got.Refreshes || !got.At.Equal(now) || got.Finding != wantindex.NothingLost || got.Resolved {
 		t.Errorf("got %+v", got)
 	}
 	if got := wantindex.Of(w, 11, 3, now); got != wantindex.Unreadable(11, 3, now) {
@@ -90,13 +90,10 @@ func TestIndex(t *testing.T) {
 		t.Errorf("a has %v", now)
 	}
 
-	names := x.MarkLost(func(k pipeline.Key, _ wantindex.Want) bool { return k.Name == "b" })
-	if len(names) != 1 || names[0].Name != "b" || !x.Object(names[0])["1"].Lost || x.Object(a)["1"].Lost {
-		t.Errorf("lost %v", names)
-	}
-	x.Put(key("b", "1"), wantindex.Want{})
-	if x.Object(names[0])["1"].Lost {
-		t.Error("what was published again is still lost")
+	var seen []string
+	x.Each(func(k pipeline.Key, _ wantindex.Want) { seen = append(seen, k.Name+"/"+k.Key) })
+	if slices.Sort(seen); !slices.Equal(seen, []string{"a/1", "b/1"}) {
+		t.Errorf("each is %v", seen)
 	}
 
 	x.Drop(key("a", "1"))

@@ -1,0 +1,371 @@
+package audit_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/audit"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
+)
+
+const (
+	interval = 2 * time.Minute
+	url      = "https://example.com/"
+)
+
+var stored, other = strings.Repeat("ab", 32), strings.Repeat("cd", 32)
+
+// bench is an auditor with a real broker, its own clock, and objects.
+type bench struct {
+	testing.TB
+	*audit.Auditor
+	client  *pipeline.Client
+	index   *wantindex.Index
+	clock   *clocktesting.FakeClock
+	epoch   int64
+	objects map[types.NamespacedName]*informer.Object
+}
+
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	broker, err := natstest.Run(natstest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = broker.Close() })
+	js, closeConn, err := broker.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closeConn)
+	b := &bench{
+		TB: t, client: pipeline.NewClient(js), index: wantindex.NewIndex(), clock: clocktesting.NewFakeClock(time.Now()),
+		objects: map[types.NamespacedName]*informer.Object{},
+	}
+	if b.epoch, err = pipeline.Ensure(t.Context(), js, pipeline.Topology{}); err != nil {
+		t.Fatal(err)
+	}
+	b.index.Reset(b.epoch, nil)
+	b.Auditor = audit.New(audit.Config{Interval: interval}, audit.Deps{
+		Client: b.client, Index: b.index, Objects: b, Clock: b.clock, Log: zerolog.Nop(),
+		Metrics: audit.NewMetrics(metric.New(prometheus.NewRegistry(), "watcher")),
+	})
+	return b
+}
+
+// Get returns an object.
+func (b *bench) Get(name types.NamespacedName) *informer.Object { return b.objects[name] }
+
+func (b *bench) check(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// asks lets an object ask for a key, refreshed each hour, and publishes that.
+func (b *bench) asks(namespace, name, key string) pipeline.Key {
+	b.Helper()
+	k := pipeline.Key{Namespace: namespace, Name: name, Key: key}
+	at := types.NamespacedName{Namespace: namespace, Name: name}
+	o := b.objects[at]
+	if o == nil {
+		o = &informer.Object{
+			NamespacedName: at, UID: "uid", ResourceVersion: "5",
+			Request: annotation.Request{Present: true, Refresh: time.Hour},
+			Status:  status.Status{Keys: map[string]status.Entry{}},
+			Owners:  map[string]annotation.Ownership{},
+		}
+		b.objects[at] = o
+	}
+	o.Request.Pairs = append(o.Request.Pairs, annotation.Pair{Key: key, URL: url})
+	o.Owners[key] = annotation.Ownership{State: annotation.None, Fingerprint: "none"}
+	b.publish(k)
+	return k
+}
+
+// publish publishes the want of a key once more.
+func (b *bench) publish(k pipeline.Key, change ...func(*v1.Want)) {
+	b.Helper()
+	want := &v1.Want{
+		Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", ResourceVersion: "5", Url: url,
+		Epoch: b.epoch, Refresh: durationpb.New(time.Hour),
+	}
+	for _, c := range change {
+		c(want)
+	}
+	seq, err := b.client.PublishWant(b.Context(), want, b.want(k).Fence.Seq)
+	b.check(err)
+	b.index.Put(k, wantindex.Of(want, b.epoch, seq, b.clock.Now()))
+}
+
+func (b *bench) want(k pipeline.Key) wantindex.Want {
+	return b.index.Object(types.NamespacedName{Namespace: k.Namespace, Name: k.Name})[k.Key]
+}
+
+// holds lets an object hold the body of a key.
+func (b *bench) holds(k pipeline.Key) {
+	b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: b.want(k).Fence})
+	o := b.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}]
+	o.Owners[k.Key] = annotation.Ownership{State: annotation.Ours}
+}
+
+func (b *bench) entry(k pipeline.Key, e status.Entry) {
+	b.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}].Status.Keys[k.Key] = e
+}
+
+// fetched acknowledges all that waits for the fetchers.
+func (b *bench) fetched() {
+	b.Helper()
+	consumer, err := b.client.JetStream().Consumer(b.Context(), pipeline.Requests, pipeline.FetcherConsumer)
+	b.check(err)
+	for {
+		batch, err := consumer.FetchNoWait(1000)
+		b.check(err)
+		n := 0
+		for m := range batch.Messages() {
+			n++
+			b.check(m.Ack())
+		}
+		if n == 0 {
+			break
+		}
+	}
+	for consumer.CachedInfo().NumAckPending > 0 || consumer.CachedInfo().NumPending > 0 {
+		_, err := consumer.Info(b.Context())
+		b.check(err)
+	}
+}
+
+// timer sets the timer of a key, by the clock of the bench.
+func (b *bench) timer(k pipeline.Key, in time.Duration, change func(*v1.Due)) {
+	b.Helper()
+	due := &v1.Due{
+		Want:         &v1.Want{Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", Url: url},
+		WantSequence: b.want(k).Fence.Seq, Cause: v1.Cause_CAUSE_REFRESH,
+	}
+	if change != nil {
+		change(due)
+	}
+	b.check(b.client.PublishTimer(b.Context(), due, b.clock.Now().Add(in)))
+}
+
+func (b *bench) result(k pipeline.Key) {
+	b.Helper()
+	b.check(b.client.PublishResult(b.Context(), &v1.Result{
+		Want:     &v1.Want{Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", Url: url, Epoch: b.epoch},
+		Sequence: b.want(k).Fence.Seq, Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("x"), Sha256: other}},
+	}))
+}
+
+// found audits once and returns what was found.
+func (b *bench) found() map[pipeline.Key]wantindex.Finding {
+	b.Helper()
+	var names []types.NamespacedName
+	b.check(b.Audit(b.Context(), func(name types.NamespacedName) { names = append(names, name) }))
+	findings := map[pipeline.Key]wantindex.Finding{}
+	for _, name := range names {
+		for key, w := range b.index.Object(name) {
+			if w.Finding != wantindex.NothingLost {
+				findings[pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key}] = w.Finding
+			}
+		}
+	}
+	return findings
+}
+
+func cached(sum string) func(*v1.Due) {
+	return func(d *v1.Due) { d.Settled = &v1.Settled{Sha256: sum} }
+}
+
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	cause := func(c v1.Cause) func(*v1.Due) { return func(d *v1.Due) { d.Cause = c } }
+	failing := func(d *v1.Due) { d.Cause, d.Reported = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_TIMEOUT }
+	for name, c := range map[string]struct {
+		prepare func(*bench, pipeline.Key)
+		want    wantindex.Finding
+	}{
+		"asks again for a key without a body whose refresh is due in an hour": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.timer(k, time.Hour, cached(other))
+		}, wantindex.BodyLost},
+		"asks again for a key whose result was purged": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.timer(k, time.Hour, cached(other))
+			b.result(k)
+			stream, err := b.client.JetStream().Stream(b.Context(), pipeline.Results)
+			b.check(err)
+			b.check(stream.Purge(b.Context()))
+		}, wantindex.BodyLost},
+		"waits for a result that the writer has not handled": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.timer(k, time.Hour, cached(other))
+			b.result(k)
+		}, wantindex.NothingLost},
+		"waits for a want that no fetcher has got": {func(*bench, pipeline.Key) {}, wantindex.NothingLost},
+		"waits for a retry": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.timer(k, time.Hour, cause(v1.Cause_CAUSE_RETRY))
+		}, wantindex.NothingLost},
+		"asks again for a key whose retry is overdue": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.timer(k, time.Minute, cause(v1.Cause_CAUSE_RETRY))
+		}, wantindex.BodyLost},
+		"waits for the recheck of a failure that the status records": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.timer(k, time.Hour, failing)
+			b.entry(k, status.Entry{Error: "Timeout"})
+		}, wantindex.NothingLost},
+		"asks again for a key whose failure was lost before the status recorded it": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.timer(k, time.Hour, failing)
+		}, wantindex.BodyLost},
+		"asks again for a body that the writer has refused": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.timer(k, time.Hour, cached(other))
+			b.entry(k, status.Entry{Error: "BodyTooLarge"})
+		}, wantindex.BodyLost},
+		"leaves an immutable object alone": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.entry(k, status.Entry{Error: "Immutable"})
+		}, wantindex.NothingLost},
+		"leaves a held key alone that will be refreshed": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.holds(k)
+			b.timer(k, time.Hour, cached(stored))
+		}, wantindex.NothingLost},
+		"restarts the refresh of a held key without a timer": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.holds(k)
+		}, wantindex.TimerLost},
+		"restarts the refresh of a held key whose timer is overdue": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.holds(k)
+			b.timer(k, time.Minute, cached(stored))
+		}, wantindex.TimerLost},
+		"asks again for a held key whose newest body never landed": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.holds(k)
+			b.timer(k, time.Hour, cached(other))
+		}, wantindex.BodyLost},
+		"asks again when the API server was brought back to before the want": {func(b *bench, k pipeline.Key) {
+			b.publish(k, func(w *v1.Want) { w.ResourceVersion, w.Now = "6", "later" })
+			b.fetched()
+			b.holds(k)
+			b.timer(k, time.Hour, cached(stored))
+		}, wantindex.BodyLost},
+		"publishes in a later epoch when the stream was brought back": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.holds(k)
+			b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: status.Fence{Epoch: b.epoch, Seq: 1000}})
+			b.timer(k, time.Hour, cached(stored))
+		}, wantindex.TimerLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			k := b.asks("ns", "cm", "k")
+			c.prepare(b, k)
+			b.clock.Step(interval + time.Second)
+			if got := b.found()[k]; got != c.want {
+				t.Errorf("found %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAKeyIsAskedForAgainAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	k := b.asks("ns", "cm", "k")
+	b.entry(k, status.Entry{Error: "BodyTooLarge"})
+	b.fetched()
+	for _, pause := range []time.Duration{30 * time.Second, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
+		b.clock.Step(pause - time.Second)
+		if got := b.found(); len(got) != 0 {
+			t.Fatalf("asked again before %s", pause)
+		}
+		b.clock.Step(time.Second)
+		if got := b.found()[k]; got != wantindex.BodyLost {
+			t.Fatalf("not asked again after %s", pause)
+		}
+		b.publish(k, func(w *v1.Want) { w.Now = b.clock.Now().String() })
+		b.fetched()
+	}
+	b.objects[types.NamespacedName{Namespace: "ns", Name: "cm"}].EditedAt = b.clock.Now()
+	b.clock.Step(30 * time.Second)
+	if got := b.found()[k]; got != wantindex.BodyLost {
+		t.Error("an edit does not let it be asked for soon")
+	}
+}
+
+func TestAnAuditAsksForSoManyKeysOfANamespaceTheOldestFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var keys []pipeline.Key
+	for n := range 600 {
+		keys = append(keys, b.asks("busy", fmt.Sprint("cm-", n%7), fmt.Sprintf("k%03d", n)))
+	}
+	quiet := b.asks("quiet", "cm", "k")
+	b.fetched()
+	b.clock.Step(interval)
+	got := b.found()
+	if len(got) != 501 || got[quiet] != wantindex.BodyLost {
+		t.Fatalf("found %d, of quiet %d", len(got), got[quiet])
+	}
+	for _, k := range keys[:500] {
+		if got[k] != wantindex.BodyLost {
+			t.Fatalf("%s is not among %v", k, slices.Collect(maps.Keys(got)))
+		}
+	}
+}
+
+// BenchmarkAudit measures an audit of 100,000 keys that are held and refreshed,
+// of which it looks at the timers of a fifth, and one in which none is held.
+func BenchmarkAudit(b *testing.B) {
+	const keys = 100_000
+	w := newBench(b)
+	for n := range keys {
+		k := w.asks(fmt.Sprint("ns-", n%20), fmt.Sprint("cm-", n), "k")
+		w.holds(k)
+		w.timer(k, 24*time.Hour, cached(stored))
+	}
+	w.fetched()
+	w.clock.Step(interval)
+	b.Run("held", func(b *testing.B) {
+		for b.Loop() {
+			if got := w.found(); len(got) != 0 {
+				b.Fatalf("found %d", len(got))
+			}
+		}
+	})
+	for _, o := range w.objects {
+		o.Status.Keys["k"] = status.Entry{Error: "BodyTooLarge"}
+	}
+	b.Run("not held", func(b *testing.B) {
+		for b.Loop() {
+			w.clock.Step(time.Hour)
+			if got := w.found(); len(got) < 20*500 {
+				b.Fatalf("found %d", len(got))
+			}
+		}
+	})
+}

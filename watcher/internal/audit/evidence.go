@@ -1,0 +1,195 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
+)
+
+// evidence is what is known to be under way. Each kind of it has an end.
+type evidence struct {
+	now time.Time
+	// last is the last sequence of the stream of requests.
+	last uint64
+	// delivered is the last sequence that was delivered to a fetcher, and floor
+	// the one up to which all were acknowledged.
+	delivered, floor uint64
+	// queued are the keys that have a result which waits for the writer.
+	queued map[pipeline.Key]struct{}
+}
+
+// gather asks how far the fetchers and the writer have come.
+func (a *Auditor) gather(ctx context.Context) (*evidence, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*requestTimeout)
+	defer cancel()
+	stream, err := a.deps.Client.JetStream().Stream(ctx, pipeline.Requests)
+	if err != nil {
+		return nil, fmt.Errorf("look up stream %s: %w", pipeline.Requests, err)
+	}
+	consumer, err := stream.Consumer(ctx, pipeline.FetcherConsumer)
+	if err != nil {
+		return nil, fmt.Errorf("look up consumer %s: %w", pipeline.FetcherConsumer, err)
+	}
+	info := consumer.CachedInfo()
+	e := &evidence{
+		now: a.deps.Clock.Now(), last: stream.CachedInfo().State.LastSeq,
+		delivered: info.Delivered.Stream, floor: info.AckFloor.Stream,
+		queued: map[pipeline.Key]struct{}{},
+	}
+	if info.NumAckPending == 0 {
+		e.floor = e.delivered
+		if info.NumPending == 0 {
+			e.floor, e.delivered = e.last, e.last
+		}
+	}
+	return e, a.deps.Client.QueuedResults(ctx, func(key pipeline.Key) { e.queued[key] = struct{}{} })
+}
+
+// handled reports whether a fetcher has dealt with a message: it was delivered,
+// and acknowledged or given up.
+func (e *evidence) handled(seq uint64, at time.Time, inWork time.Duration) bool {
+	switch {
+	case seq <= e.floor:
+		return true
+	case seq > e.delivered:
+		return false
+	default:
+		return e.now.Sub(at) > inWork
+	}
+}
+
+// timer is a pending timer.
+type timer struct {
+	// at is when it fires, and setAt when it was set.
+	at, setAt time.Time
+	due       *v1.Due
+}
+
+// read reads a timer out of a message; nil: it is none, and will not fire.
+func read(key pipeline.Key, m pipeline.Message) *timer {
+	at, err := pipeline.FiresAt(m)
+	if err != nil {
+		return nil
+	}
+	due, err := pipeline.DecodeDue(key, m.Data)
+	if err != nil {
+		return nil
+	}
+	return &timer{at: at, setAt: m.Time, due: due}
+}
+
+// lookUp reads the timers and dues of candidates in batches, and calls judge
+// with what there is, until that returns false.
+func (a *Auditor) lookUp(ctx context.Context, candidates []candidate, judge func(candidate, *timer, *pipeline.Message) bool) error {
+	const batch = pipeline.MaxLatest / 2
+	for len(candidates) > 0 {
+		these := candidates[:min(batch, len(candidates))]
+		candidates = candidates[len(these):]
+		subjects := make([]string, 0, 2*len(these))
+		for _, c := range these {
+			subjects = append(subjects, c.key.Timer(), c.key.Due())
+		}
+		limited, cancel := context.WithTimeout(ctx, requestTimeout)
+		found, err := a.deps.Client.Latest(limited, subjects)
+		cancel()
+		if err != nil {
+			return err
+		}
+		for _, c := range these {
+			var pending *timer
+			if m, ok := found[c.key.Timer()]; ok {
+				pending = read(c.key, m)
+			}
+			var due *pipeline.Message
+			if m, ok := found[c.key.Due()]; ok {
+				due = &m
+			}
+			if !judge(c, pending, due) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// askAgain returns the keys, of those that are not held, for which nothing is
+// under way.
+func (a *Auditor) askAgain(ctx context.Context, e *evidence, notHeld map[string][]candidate) (map[pipeline.Key]wantindex.Finding, error) {
+	findings := map[pipeline.Key]wantindex.Finding{}
+	for _, candidates := range notHeld {
+		left := perNamespace
+		err := a.lookUp(ctx, candidates, func(c candidate, t *timer, due *pipeline.Message) bool {
+			if a.underWay(e, c, t, due) {
+				return true
+			}
+			findings[c.key] = wantindex.BodyLost
+			ask := a.asked[c.key]
+			ask.times++
+			a.asked[c.key] = ask
+			left--
+			return left > 0
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return findings, nil
+}
+
+// underWay reports whether something will still change a key that is not held.
+func (a *Auditor) underWay(e *evidence, c candidate, t *timer, due *pipeline.Message) bool {
+	if _, queued := e.queued[c.key]; queued {
+		return true
+	}
+	if due != nil && due.Sequence > c.want.Fence.Seq && !e.handled(due.Sequence, due.Time, a.config.inWork()) {
+		return true
+	}
+	if t == nil || a.lost(e, t) {
+		return false
+	}
+	switch t.due.GetCause() {
+	case v1.Cause_CAUSE_RETRY, v1.Cause_CAUSE_PARKED, v1.Cause_CAUSE_REPLAY:
+		return true
+	default:
+		// After a failure that the status has on record, the next look is this
+		// timer. After a good answer it is no evidence that the body landed.
+		return t.due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED && c.entry.Failing() ||
+			e.now.Sub(t.setAt) < a.config.young()
+	}
+}
+
+// lost reports whether a timer should have fired long ago.
+func (a *Auditor) lost(e *evidence, t *timer) bool {
+	return e.now.Sub(t.at) > a.config.overdue()
+}
+
+// restart returns the keys, of those that are held, that nothing will refresh,
+// or whose timer carries the digest of a body that has not landed.
+func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidate) (map[pipeline.Key]wantindex.Finding, error) {
+	findings := map[pipeline.Key]wantindex.Finding{}
+	err := a.lookUp(ctx, refreshed, func(c candidate, t *timer, due *pipeline.Message) bool {
+		if _, queued := e.queued[c.key]; queued {
+			return true
+		}
+		if due != nil && due.Sequence > c.want.Fence.Seq && !e.handled(due.Sequence, due.Time, a.config.inWork()) {
+			return true
+		}
+		switch {
+		case t == nil && e.now.Sub(c.want.At) > a.config.young() &&
+			(due == nil || e.now.Sub(due.Time) > a.config.young()):
+			findings[c.key] = wantindex.TimerLost
+		case t == nil:
+		case a.lost(e, t):
+			findings[c.key] = wantindex.TimerLost
+		case t.due.GetSettled().GetSha256() != "" && t.due.GetSettled().GetSha256() != c.entry.SHA256 &&
+			e.now.Sub(t.setAt) > a.config.young():
+			findings[c.key] = wantindex.BodyLost
+		}
+		return true
+	})
+	return findings, err
+}

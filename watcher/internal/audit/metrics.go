@@ -1,0 +1,16 @@
+package audit
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+)
+
+// Metrics of an Auditor.
+type Metrics struct{ took prometheus.Histogram }
+
+// NewMetrics makes the metrics in the set of the watcher.
+func NewMetrics(set *metric.Set) *Metrics {
+	return &Metrics{took: set.Histogram("audit_duration_seconds", "Time that an audit of all wants took.",
+		prometheus.ExponentialBuckets(0.001, 4, 9))}
+}

@@ -1,0 +1,129 @@
+package audit
+
+import (
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
+)
+
+// candidate is a want that an audit looks at.
+type candidate struct {
+	key  pipeline.Key
+	want wantindex.Want
+	// entry is what the status of the object says of the key.
+	entry status.Entry
+}
+
+// sorted are the wants by what an audit has to find out.
+type sorted struct {
+	// notHeld are wants whose keys do not hold what is asked for, by namespace,
+	// the oldest first.
+	notHeld map[string][]candidate
+	// refreshed are wants with an interval whose keys are held.
+	refreshed []candidate
+	// behind are held keys whose object holds what a later state of the stream
+	// led to: the stream was brought back to a backup, and no result would land.
+	behind []pipeline.Key
+	// unasked are objects whose wants and annotations do not match.
+	unasked []types.NamespacedName
+}
+
+// sort sorts the wants of the index, without those that something is known to
+// be under way for, or that have to wait.
+func (a *Auditor) sort(e *evidence) sorted {
+	s := sorted{notHeld: map[string][]candidate{}}
+	still := map[pipeline.Key]asked{}
+	refreshing := 0
+	a.deps.Index.Each(func(_ pipeline.Key, w wantindex.Want) {
+		if w.Refreshes {
+			refreshing++
+		}
+	})
+	rounds := uint32(max(1, refreshing/max(refreshedAtOnce, refreshing/10)))
+	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Want) {
+		name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+		o := a.deps.Objects.Get(name)
+		url, wanted := "", false
+		if o != nil {
+			url, wanted = o.Request.URL(key.Key)
+		}
+		if !wanted {
+			s.unasked = append(s.unasked, name)
+			return
+		}
+		c := candidate{key: key, want: w, entry: o.Status.Keys[key.Key]}
+		switch holding(o, annotation.Pair{Key: key.Key, URL: url}, c, e) {
+		case plan.LeftAlone:
+		case plan.Held:
+			if w.Refreshes && c.entry.Fence.Epoch == w.Fence.Epoch && c.entry.Fence.Seq > e.last {
+				s.behind = append(s.behind, key)
+			}
+			if w.Refreshes && digest(key)%rounds == a.round%rounds && e.handled(w.Fence.Seq, w.At, a.config.young()) {
+				s.refreshed = append(s.refreshed, c)
+			}
+		case plan.NotHeld:
+			ask := a.asked[key]
+			if now := appearance(o, c.entry); ask.object != now {
+				ask = asked{object: now}
+			}
+			still[key] = ask
+			if e.handled(w.Fence.Seq, w.At, a.config.inWork()) && e.now.Sub(w.At) >= a.config.pause(ask.times) {
+				s.notHeld[key.Namespace] = append(s.notHeld[key.Namespace], c)
+			}
+		}
+	})
+	a.asked = still
+	for _, candidates := range s.notHeld {
+		slices.SortFunc(candidates, func(x, y candidate) int { return cmp.Compare(x.want.Fence.Seq, y.want.Fence.Seq) })
+	}
+	return s
+}
+
+// holding adds to what the object shows by itself what the stream shows of it.
+func holding(o *informer.Object, pair annotation.Pair, c candidate, e *evidence) plan.Holding {
+	held := plan.HoldingOf(o, pair)
+	if held != plan.Held {
+		return held
+	}
+	fence := c.entry.Fence
+	version, _ := strconv.ParseUint(o.ResourceVersion, 10, 64)
+	switch {
+	case version > 0 && version < c.want.Version:
+		// The want was read from a later version of the object than there is:
+		// the API server was brought back to a backup.
+		return plan.NotHeld
+	case c.want.Requested && (fence.Epoch != c.want.Fence.Epoch || fence.Seq < c.want.Fence.Seq):
+		// The body that a person asked for has not landed, or was equal. That is
+		// found out once: the next want is not one that a person asked for.
+		return plan.NotHeld
+	}
+	return plan.Held
+}
+
+// appearance describes an object as far as others than the writer have changed
+// it, and what became of the key.
+func appearance(o *informer.Object, entry status.Entry) string {
+	version := o.ResourceVersion
+	if !o.EditedAt.IsZero() {
+		version = o.EditedAt.String()
+	}
+	return string(o.UID) + " " + version + " " + entry.Error + " " + entry.SHA256
+}
+
+func digest(key pipeline.Key) uint32 {
+	h := fnv.New32a()
+	for _, part := range []string{key.Namespace, key.Name, key.Key} {
+		_, _ = h.Write([]byte(part))
+	}
+	return h.Sum32()
+}

@@ -1,0 +1,52 @@
+package plan
+
+import (
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+)
+
+// Holding is what the metadata of an object shows of a key that it asks for.
+// Only what Kubernetes is known to hold counts as held; that a timer exists
+// says nothing.
+type Holding int
+
+const (
+	// NotHeld: the key does not hold the body that is asked for, or that cannot
+	// be known, or later attempts fail.
+	NotHeld Holding = iota
+	// Held: the status written on this object names the URL and the digest, and
+	// the record of owners shows that nobody has written the key since.
+	Held
+	// LeftAlone: a fetch would change nothing until the object changes.
+	LeftAlone
+)
+
+// HoldingOf returns what an object shows of one of its pairs.
+func HoldingOf(o *informer.Object, pair annotation.Pair) Holding {
+	entry, owner := o.Status.Keys[pair.Key], o.Owner(pair.Key)
+	switch {
+	case !entry.Written() && owner.State == annotation.Foreign:
+		return LeftAlone
+	case entry.Copied(o.UID):
+		return NotHeld
+	case entry.Error == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE):
+		return LeftAlone
+	case names(entry, pair, o.Request.SHA256[pair.Key]) && intact(entry, owner) && !entry.Failing():
+		return Held
+	default:
+		return NotHeld
+	}
+}
+
+// names reports whether an entry is about the body that is asked for.
+func names(entry status.Entry, pair annotation.Pair, sha256 string) bool {
+	return entry.Written() && entry.URL == pair.URL && (sha256 == "" || sha256 == entry.SHA256)
+}
+
+// intact reports whether the key is as the entry describes it.
+func intact(entry status.Entry, owner annotation.Ownership) bool {
+	return owner.State == annotation.Ours || owner.Fingerprint == entry.Drift
+}

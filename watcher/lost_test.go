@@ -1,0 +1,175 @@
+package watcher_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// audited makes a watcher audit often: a want is left alone for 100 ms, and a
+// timer counts as lost when it is overdue by 200 ms.
+func audited(o *options) { o.pace.Audit, o.pace.Check = 400*time.Millisecond, 100*time.Millisecond }
+
+// hourly lets an object be refreshed each hour.
+func hourly(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h" }
+
+// refreshes does what a fetcher does after a good answer: it sets the refresh
+// timer, with the digest of the body.
+func (w *world) refreshes(ctx context.Context, key pipeline.Key, body string, in time.Duration) {
+	GinkgoHelper()
+	w.fetch(ctx)
+	want, seq, err := w.pipeline.LastWant(ctx, key)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.pipeline.PublishTimer(ctx, &v1.Due{
+		Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_REFRESH, Settled: &v1.Settled{Sha256: digest(body)},
+	}, time.Now().Add(in))).To(Succeed())
+}
+
+// fetches does that, and hands the body to the writer.
+func (w *world) fetches(ctx context.Context, key pipeline.Key, body string) {
+	GinkgoHelper()
+	w.refreshes(ctx, key, body, time.Hour)
+	want, seq, err := w.pipeline.LastWant(ctx, key)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.pipeline.PublishResult(ctx, &v1.Result{Want: want, Sequence: seq, Outcome: &v1.Result_Content{
+		Content: &v1.Content{Body: []byte(body), Sha256: digest(body)},
+	}})).To(Succeed())
+}
+
+func (w *world) purgeResults(ctx context.Context) {
+	GinkgoHelper()
+	results, err := w.js.Stream(ctx, pipeline.Results)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(results.Purge(ctx)).To(Succeed())
+}
+
+var _ = Describe("What was lost comes back although a refresh is due in an hour:", func() {
+	var (
+		w   *world
+		key pipeline.Key
+	)
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		key = w.key("cm", "k")
+	})
+
+	cause := func(ctx context.Context) func() v1.Cause {
+		return func() v1.Cause { return w.want(ctx, key)().GetCause() }
+	}
+	// askedAgain waits until the key is asked for such that a fetch follows.
+	askedAgain := func(ctx context.Context) {
+		GinkgoHelper()
+		Eventually(cause(ctx)).Should(Equal(v1.Cause_CAUSE_AUDIT))
+		Expect(w.want(ctx, key)().GetSettled()).To(BeNil(), "a fetch has to follow")
+	}
+
+	It("asks again for a body whose result was purged, and not before", func(ctx SpecContext) {
+		w.create(ctx, "cm", "k=example.com", hourly)
+		w.watch(audited).awaitReady()
+		Eventually(w.want(ctx, key)).ShouldNot(BeNil())
+		w.fetches(ctx, key, "body")
+		Consistently(cause(ctx)).WithTimeout(time.Second).Should(Equal(v1.Cause_CAUSE_NEW), "its result waits for the writer")
+		w.purgeResults(ctx)
+		askedAgain(ctx)
+	})
+
+	It("asks again for a refreshed body whose result was purged", func(ctx SpecContext) {
+		w.create(ctx, "cm", "k=example.com", hourly)
+		w.watch(audited).awaitReady()
+		w.answer(ctx, key, "old")
+		w.fetches(ctx, key, "new")
+		w.purgeResults(ctx)
+		askedAgain(ctx)
+	})
+
+	It("asks again for what the writer was refused", func(ctx SpecContext) {
+		w.create(ctx, "cm", "k=example.com", hourly)
+		w.watch(audited).awaitReady()
+		Eventually(w.want(ctx, key)).ShouldNot(BeNil())
+		w.refreshes(ctx, key, "body", time.Hour)
+		w.report(ctx, key, func(e *status.Entry) { e.Error = "BodyTooLarge" }, object{})
+		askedAgain(ctx)
+	})
+
+	It("asks again when an edit there and back let the writer drop the body", func(ctx SpecContext) {
+		w.create(ctx, "cm", "k=example.com/a", hourly)
+		tape := w.record("curl.want.>")
+		w.watch(audited, func(o *options) { o.config.Coalesce = time.Second }).awaitReady()
+		Eventually(w.want(ctx, key)).ShouldNot(BeNil())
+		w.ask(ctx, "cm", "k=example.com/b")
+		w.refreshes(ctx, key, "body of a", time.Hour) // that the writer drops, as it reads b
+		w.ask(ctx, "cm", "k=example.com/a")
+		askedAgain(ctx)
+		Expect(tape.urls()).To(HaveEach("https://example.com/a"), "the watcher has seen one version only")
+	})
+
+	It("asks again when the object was replaced without our status while no watcher ran", func(ctx SpecContext) {
+		w.create(ctx, "cm", "k=example.com", hourly)
+		first := w.watch().awaitReady()
+		w.answer(ctx, key, "body")
+		w.refreshes(ctx, key, "body", time.Hour)
+		first.stop()
+		replacement := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Name: "cm", Namespace: w.namespace, Annotations: map[string]string{annotation.DefaultKey: "k=example.com"},
+		}}
+		hourly(replacement)
+		_, err := kube.CoreV1().ConfigMaps(w.namespace).Update(ctx, replacement, metav1.UpdateOptions{FieldManager: somebody})
+		Expect(err).NotTo(HaveOccurred())
+		w.watch(audited).awaitReady()
+		askedAgain(ctx)
+	})
+
+	It("asks again when the object was brought back to a backup with an older body", func(ctx SpecContext) {
+		w.create(ctx, "cm", "k=example.com", hourly)
+		w.watch(audited).awaitReady()
+		w.answer(ctx, key, "old")
+		backup, err := kube.CoreV1().ConfigMaps(w.namespace).Get(ctx, "cm", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		w.answer(ctx, key, "new")
+		w.refreshes(ctx, key, "new", time.Hour)
+		w.patch(ctx, annotation.FieldManager, "cm", object{"data": backup.Data, "metadata": object{"annotations": backup.Annotations}})
+		askedAgain(ctx)
+	})
+
+	It("sets a timer anew that the server has lost when it fired, without a fetch", func(ctx SpecContext) {
+		w.create(ctx, "cm", "k=example.com", hourly)
+		w.watch(audited, func(o *options) { o.config.ManageStreams = "create" }).awaitReady()
+		w.answer(ctx, key, "body")
+		w.refreshes(ctx, key, "body", 700*time.Millisecond)
+
+		By("refusing what the server publishes when the timer fires")
+		requests, err := w.js.Stream(ctx, pipeline.Requests)
+		Expect(err).NotTo(HaveOccurred())
+		limit := func(bytes int32) {
+			GinkgoHelper()
+			config := requests.CachedInfo().Config
+			config.MaxMsgSize = bytes
+			_, err := w.js.UpdateStream(ctx, config)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		limit(64)
+		timer, err := w.pipeline.LastMessage(ctx, pipeline.Requests, key.Timer())
+		Expect(err).NotTo(HaveOccurred())
+		at, err := pipeline.FiresAt(timer)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(time.Now).Should(BeTemporally(">", at.Add(500*time.Millisecond)))
+		limit(pipeline.MaxRequestBytes)
+		_, err = w.pipeline.LastMessage(ctx, pipeline.Requests, key.Due())
+		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+
+		Eventually(cause(ctx)).Should(Equal(v1.Cause_CAUSE_AUDIT))
+		Expect(w.want(ctx, key)().GetSettled().GetSha256()).To(Equal(digest("body")))
+		_, err = w.pipeline.LastMessage(ctx, pipeline.Requests, key.Timer())
+		Expect(err).To(MatchError(pipeline.ErrNoMessage), "the want has cancelled it")
+	})
+})
