@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/isolation"
 )
 
 func main() {
@@ -41,14 +42,31 @@ func measure(ctx context.Context, config bench.Config, file string) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
+	config.Shorten()
 	began := time.Now()
-	report, err := bench.Run(ctx, config, func(format string, arguments ...any) {
+	progress := func(format string, arguments ...any) {
 		fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, arguments...))
-	})
+	}
+	if config.Isolation {
+		return isolate(ctx, config, progress)
+	}
+	report, err := bench.Run(ctx, config, progress)
 	if report == nil {
 		return err
 	}
 	return errors.Join(err, report.WriteTable(os.Stdout), writeFigures(report, file))
+}
+
+// isolate prints a table of hostile tenants, of as many as were measured.
+func isolate(ctx context.Context, config bench.Config, progress bench.Progress) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, config.Timeout, fmt.Errorf("it takes longer than -timeout %s", config.Timeout))
+	defer cancel()
+	o := isolation.Options{Bin: config.Bin, Part: 1}
+	if config.Short {
+		o.Part = bench.ShortPart
+	}
+	rows, err := isolation.Run(ctx, o, progress)
+	return errors.Join(err, isolation.WriteTable(os.Stdout, rows))
 }
 
 func writeFigures(report *bench.Report, file string) error {

@@ -35,6 +35,11 @@ type Config struct {
 	// Scrape is how often the metrics of each service are read meanwhile; 0:
 	// never.
 	Scrape time.Duration
+	// Isolation measures how long an ordinary key waits beside hostile tenants,
+	// and nothing else.
+	Isolation bool
+	// Short measures a tenth of all.
+	Short bool
 	// Bin is the folder with the services.
 	Bin string
 	// Timeout for all.
@@ -50,8 +55,24 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Size, "size", 256, "bytes of data for each ConfigMap")
 	fs.BoolVar(&c.Shared, "shared", false, "let all ConfigMaps ask for one URL")
 	fs.DurationVar(&c.Scrape, "scrape", 0, "how often the metrics of each service are read meanwhile, such as 1s; 0: never")
+	fs.BoolVar(&c.Isolation, "isolation", false, "measure how long an ordinary key waits beside hostile tenants, and nothing else")
+	fs.BoolVar(&c.Short, "short", false, "measure with a tenth of everything")
 	fs.StringVar(&c.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
 	fs.DurationVar(&c.Timeout, "timeout", 15*time.Minute, "time for all")
+}
+
+// ShortPart is how much of everything a short run measures.
+const ShortPart = 0.1
+
+// Shorten applies Short to the counts.
+func (c *Config) Shorten() {
+	if !c.Short {
+		return
+	}
+	for _, count := range []*int{&c.N, &c.Idle, &c.Foreign} {
+		*count = int(float64(*count) * ShortPart)
+	}
+	c.Rounds = 1
 }
 
 // Validate returns the first thing that is wrong, as a sentence.

@@ -18,11 +18,15 @@ type Options struct {
 	Bin string
 	// Dir is for the streams.
 	Dir string
-	// Namespace is the one that the watcher watches at first.
+	// Namespace is the one that the watcher watches at first, or several,
+	// separated by commas.
 	Namespace string
 	// Scrape is how often the metrics of each service are read, as Prometheus
 	// does; 0: never.
 	Scrape time.Duration
+	// Fetcher are its flags; none: those of the benchmark, which let it do as
+	// many GETs at a time from the one server that there is as it may do in all.
+	Fetcher []string
 }
 
 // System runs. It is not safe for concurrent use.
@@ -44,8 +48,6 @@ func Start(ctx context.Context, o Options) (*System, error) {
 	return s, nil
 }
 
-// startAll lets the fetcher do as many GETs at a time from the one server that
-// there is as it may do in all.
 func (s *System) startAll(ctx context.Context) (err error) {
 	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir); err != nil {
 		return err
@@ -53,7 +55,11 @@ func (s *System) startAll(ctx context.Context) (err error) {
 	if err = s.StartWatcher(ctx, s.options.Namespace); err != nil {
 		return err
 	}
-	if s.fetcher, err = s.service(ctx, "fetcher", "--allow-cidr=127.0.0.0/8,::1/128", "--per-host=1024", "--namespace-share=1"); err != nil {
+	flags := s.options.Fetcher
+	if flags == nil {
+		flags = []string{"--allow-cidr=127.0.0.0/8,::1/128", "--per-host=1024", "--namespace-share=1"}
+	}
+	if s.fetcher, err = s.service(ctx, "fetcher", flags...); err != nil {
 		return err
 	}
 	if s.writer, err = s.service(ctx, "writer"); err != nil {
