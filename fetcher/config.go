@@ -40,14 +40,7 @@ func DefaultConfig() Config {
 	c := Config{
 		DialTimeout: egress.DefaultDialTimeout,
 		Get:         get.Defaults(),
-		Throttle: throttle.Config{
-			Slots:    64,
-			PerHost:  8,
-			Share:    0.5,
-			Patience: 250 * time.Millisecond,
-			Pause:    time.Second,
-			MaxPause: 15 * time.Second,
-		},
+		Throttle:    throttle.Defaults(),
 		Engine: engine.Config{
 			MaxAttempts:   6,
 			MaxDeliver:    5,
@@ -101,7 +94,7 @@ func (c *Config) bindGet(fs *pflag.FlagSet) {
 func (c *Config) bindThrottle(fs *pflag.FlagSet) {
 	a := &c.Throttle
 	fs.IntVar(&a.Slots, "concurrency", a.Slots, "messages in work, thus GETs, at a time")
-	fs.IntVar(&a.PerHost, "per-host", a.PerHost, "GETs at a time to one host")
+	fs.IntVar(&a.PerHost, "per-host", a.PerHost, "GETs at a time to one host, one of which is kept for a second namespace")
 	fs.Float64Var(&a.Share, "namespace-share", a.Share, "part of the concurrency that one namespace may hold while others want it, above 0 to 1")
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kv8s/curl-me-that/fetcher/internal/brokerclock"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
@@ -49,7 +50,8 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	handler, err := newEngine(ctx, rt, cfg.Engine, engine.Deps{Getter: client, Throttle: slots, Metrics: metrics})
+	clock := brokerclock.New(nil)
+	handler, err := newEngine(ctx, rt, cfg.Engine, engine.Deps{Getter: client, Throttle: slots, Metrics: metrics, Clock: clock})
 	if err != nil {
 		return err
 	}
@@ -59,11 +61,14 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	var group errgroup.Group
 	group.Go(func() error { return gate.Run(following) })
 	group.Go(func() error { return client.Run(following) })
-	consumption := consumption(rt, cfg.Throttle.Slots)
+	group.Go(func() error {
+		clock.Run(following, func(ctx context.Context) (time.Time, error) { return brokerTime(ctx, rt) })
+		return nil
+	})
 	rt.Started()
 	group.Go(func() error {
 		defer stop()
-		return pipeline.ConsumeMessages(ctx, rt.JetStream, consumption, handler.Handle)
+		return pipeline.Consume(ctx, rt.JetStream, consumption(rt, cfg, handler), handler.Handle)
 	})
 	return group.Wait()
 }
@@ -95,19 +100,31 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 func newEngine(ctx context.Context, rt *service.Runtime, cfg engine.Config, deps engine.Deps) (*engine.Engine, error) {
 	deps.Client = pipeline.NewClient(rt.JetStream)
 	deps.Draining = ctx.Done()
-	deps.Now = time.Now
 	deps.Random = rand.Float64
 	deps.Log = rt.Log
 	deps.Tracer = rt.Tracer
 	return engine.New(cfg, deps)
 }
 
+// brokerTime returns the time as the broker says it is.
+func brokerTime(ctx context.Context, rt *service.Runtime) (time.Time, error) {
+	consumer, err := rt.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return consumer.CachedInfo().TimeStamp, nil
+}
+
 // consumption returns how messages are taken.
-func consumption(rt *service.Runtime, concurrency int) pipeline.ConsumeOptions {
+func consumption(rt *service.Runtime, cfg Config, handler *engine.Engine) pipeline.ConsumeOptions {
 	return pipeline.ConsumeOptions{
-		Stream:      pipeline.Requests,
-		Consumer:    pipeline.FetcherConsumer,
-		Concurrency: concurrency,
-		State:       rt.ConsumerHealth("requests"),
+		Stream:          pipeline.Requests,
+		Consumer:        pipeline.FetcherConsumer,
+		Concurrency:     cfg.Throttle.Slots,
+		State:           rt.ConsumerHealth("requests"),
+		InProgressEvery: cfg.Engine.Heartbeat,
+		MaxUnended:      cfg.Engine.MaxDeliver,
+		Poison:          handler.Poison,
+		Observe:         handler.Observe,
 	}
 }

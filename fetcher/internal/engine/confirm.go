@@ -33,7 +33,7 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) result {
 	case errors.Is(err, pipeline.ErrMalformed):
 		return result{outcome: superseded} // a want is a trigger itself, and was malformed as one
 	case err != nil:
-		return e.afterPublishError(ctx, t, err)
+		return afterPublishError(err)
 	case sequence < t.wantSequence:
 		return result{outcome: postponed, wait: replicaLag}
 	case sequence > t.wantSequence || want == nil:

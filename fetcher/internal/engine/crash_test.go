@@ -28,7 +28,7 @@ var _ = Describe("A fetcher that is killed", func() {
 	killed := func() {
 		GinkgoHelper()
 		m := w.next()
-		w.fetcher().Handle(w.ctx, unacknowledged{m})
+		w.fetcher().handle(unacknowledged{m})
 		Expect(m.Nak()).To(Succeed())
 		w.fetcher().step()
 	}
@@ -96,7 +96,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		meta, err := m.Metadata()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(meta.Timestamp).To(BeTemporally("~", at, time.Second))
-		f.Handle(w.ctx, m)
+		f.handle(m)
 		Expect(w.timer().GetAttempts()).To(BeEquivalentTo(2))
 		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
 	})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
@@ -25,6 +24,14 @@ type Getter interface {
 	Key(get.Request) get.Key
 }
 
+// Clock is the time of the broker.
+type Clock interface {
+	// Now returns the time.
+	Now() time.Time
+	// Observe takes a time stamp into account that the broker has given.
+	Observe(stamp time.Time)
+}
+
 // Deps of an Engine; all are needed.
 type Deps struct {
 	// Client publishes and reads the messages of the pipeline.
@@ -35,8 +42,8 @@ type Deps struct {
 	Throttle *throttle.Throttle
 	// Draining is closed when the process is to end.
 	Draining <-chan struct{}
-	// Now is the clock for everything that is scheduled.
-	Now func() time.Time
+	// Clock is the clock for everything that is scheduled.
+	Clock Clock
 	// Random returns numbers in [0, 1), for jitter.
 	Random func() float64
 	// Log gets a line for each outcome, within the bounds of package logsample.
@@ -61,44 +68,60 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if deps.Client == nil || deps.Getter == nil || deps.Throttle == nil || deps.Draining == nil ||
-		deps.Now == nil || deps.Random == nil || deps.Metrics == nil {
+	if deps.Client == nil || deps.Getter == nil || deps.Throttle == nil ||
+		deps.Draining == nil || deps.Clock == nil || deps.Random == nil || deps.Metrics == nil {
 		return nil, errors.New("set up engine: a dependency is missing")
 	}
-	shared, err := sharedcall.New[request, fetched](cfg.Sharing, deps.Now)
+	shared, err := sharedcall.New[request, fetched](cfg.Sharing, deps.Clock.Now)
 	if err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
 	return &Engine{cfg: cfg, deps: deps, shared: shared, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log)}, nil
 }
 
-// Handle does what a message asks for and acknowledges it. Its context is not
-// cancelled by the end of the process; Handle ends by itself within the bound
-// of one GET and a publish.
-func (e *Engine) Handle(ctx context.Context, m jetstream.Msg) {
-	e.deps.Metrics.inFlight.Inc()
-	defer e.deps.Metrics.inFlight.Dec()
-	lease := hold(m, e.cfg.Heartbeat)
-	t, err := e.decode(m) //nolint:contextcheck // a trace context is read by way of a context; nothing waits
-	ctx = e.begin(ctx, t)
-	ended := e.handle(ctx, t, err)
-	lease.end()
-	e.report(t, ended)
-	acknowledge(m, ended)
-	t.setSpanOutcome(ended)
+// Handle does what a message asks for. Its context is not cancelled by the end
+// of the process; Handle ends by itself within the bound of one GET and a
+// publish.
+func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
+	return e.handle(ctx, d, e.fetchAndPublish)
 }
 
-// handle follows a message, or what is wrong with it, as far as it goes.
-func (e *Engine) handle(ctx context.Context, t *trigger, malformed error) result {
-	if malformed != nil {
-		return e.deadLetterMalformed(ctx, t, malformed)
-	}
-	if t.tombstone() {
-		return result{outcome: tombstone}
-	}
-	if t.deliveries > e.cfg.MaxDeliver {
+// Poison gives a key up whose message was begun again and again without an end.
+func (e *Engine) Poison(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
+	return e.handle(ctx, d, func(ctx context.Context, t *trigger) result {
 		return e.giveUp(ctx, t, poisoned())
+	})
+}
+
+// Observe counts what was kept of messages that could not be handled.
+func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
+	if kept.String() == pipeline.DeadLetter(nil).String() {
+		e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(pipeline.FailureClass(kept.Err()))).Inc()
 	}
+}
+
+func (e *Engine) handle(ctx context.Context, d *pipeline.Delivery, do func(context.Context, *trigger) result) pipeline.Disposition {
+	e.deps.Metrics.inFlight.Inc()
+	defer e.deps.Metrics.inFlight.Dec()
+	t, err := e.decode(d) //nolint:contextcheck // a trace context is read by way of a context; nothing waits
+	ctx = e.begin(ctx, t)
+	d.SetTrace(t.span.SpanContext())
+	var ended result
+	switch {
+	case err != nil:
+		ended = result{outcome: malformed, failure: undecodable(err)}
+	case t.tombstone():
+		ended = result{outcome: tombstone}
+	default:
+		ended = do(ctx, t)
+	}
+	e.report(t, ended)
+	t.setSpanOutcome(ended)
+	return ended.disposition()
+}
+
+// fetchAndPublish follows a message as far as it goes.
+func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) result {
 	if stop := e.confirm(ctx, t); stop.outcome != "" {
 		return stop
 	}
@@ -112,10 +135,10 @@ func (e *Engine) handle(ctx context.Context, t *trigger, malformed error) result
 	case got.busy != nil:
 		return e.park(ctx, t, parkCause(got.busy.Cause), got.busy.Wait)
 	case got.err != nil:
-		e.deps.Metrics.observeStaleness(t, e.deps.Now())
+		e.deps.Metrics.observeStaleness(t, e.deps.Clock.Now())
 		return e.failed(ctx, t, failureOf(got.err))
 	}
-	e.deps.Metrics.observeStaleness(t, e.deps.Now())
+	e.deps.Metrics.observeStaleness(t, e.deps.Clock.Now())
 	t.gotResponse = true
 	return e.succeeded(ctx, t, got.response)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -15,9 +14,6 @@ import (
 // failed decides what becomes of a key whose attempt has failed.
 func (e *Engine) failed(ctx context.Context, t *trigger, f failure) result {
 	f.RetryAfter = min(f.RetryAfter, e.cfg.MaxRetryAfter)
-	if f.RetryAfter > 0 && (f.StatusCode == http.StatusTooManyRequests || f.StatusCode == http.StatusServiceUnavailable) {
-		e.deps.Throttle.SlowDown(authority(t.want.GetUrl()), e.deps.Now().Add(f.RetryAfter))
-	}
 	if pipeline.Decide(f.Class, f.StatusCode, t.attempts+1, e.cfg.MaxAttempts) == pipeline.NextRetry {
 		return e.retry(ctx, t, f)
 	}
@@ -27,16 +23,16 @@ func (e *Engine) failed(ctx context.Context, t *trigger, f failure) result {
 // retry sets the timer of the next attempt, and publishes the failure if its
 // class has changed.
 func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
-	now := e.deps.Now()
+	now := e.deps.Clock.Now()
 	due := e.dueAfter(t, f, v1.Cause_CAUSE_RETRY, now)
 	due.Attempts = t.attempts + 1
 	wait := e.cfg.Retry.Delay(due.GetAttempts(), f.RetryAfter, e.deps.Random())
 	if err := e.setTimer(t.sameTrace(ctx), due, now.Add(wait)); err != nil {
-		return e.afterPublishError(ctx, t, err)
+		return afterPublishError(err)
 	}
 	if f.Class != t.reported {
 		if err := e.publishFailure(ctx, t, f, now, false); err != nil {
-			return e.afterPublishError(ctx, t, err)
+			return afterPublishError(err)
 		}
 	}
 	e.deps.Metrics.retries.Inc()
@@ -46,7 +42,7 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
 // giveUp keeps a dead letter, publishes the failure, and sets the timer of the next
 // refresh, or of a slow recheck.
 func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
-	now := e.deps.Now()
+	now := e.deps.Clock.Now()
 	cause, at := v1.Cause_CAUSE_RECHECK, now.Add(schedule.Around(e.cfg.Recheck, e.deps.Random()))
 	if interval := t.want.GetRefresh().AsDuration(); interval > 0 {
 		cause, at = v1.Cause_CAUSE_REFRESH, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, 0)
@@ -57,16 +53,16 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	due := e.dueAfter(t, f, cause, now)
 	due.Attempts, due.ReplayOf = 0, 0
 	if err := e.setTimer(newTrace(ctx), due, at); err != nil {
-		return e.afterPublishError(ctx, t, err)
+		return afterPublishError(err)
 	}
 	if err := e.publishDeadLetter(ctx, t, f, now); err != nil {
-		return e.afterPublishError(ctx, t, err)
+		return afterPublishError(err)
 	}
 	// A round that begins with the class it ends with follows one that was
 	// given up for the same: nothing has changed.
 	if f.Class != t.reported || t.attempts > 0 {
 		if err := e.publishFailure(ctx, t, f, now, true); err != nil {
-			return e.afterPublishError(ctx, t, err)
+			return afterPublishError(err)
 		}
 	}
 	return result{outcome: gaveUp, failure: f, wait: at.Sub(now)}

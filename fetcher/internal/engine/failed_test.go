@@ -242,7 +242,7 @@ var _ = Describe("A failed attempt", func() {
 			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("~", time.Hour, time.Minute))
 		})
 
-		It("slows down the host, and no other one", func() {
+		It("slows down the host for a short time, and no other one", func() {
 			slow := asking(http.StatusTooManyRequests, "120")
 			w.publish(w.want(slow.URL))
 			f.step()
@@ -254,17 +254,47 @@ var _ = Describe("A failed attempt", func() {
 			Expect(slow.gets.Load()).To(Equal(gets), "asked although told to wait")
 			Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
 			Expect(t.GetAttempts()).To(BeZero(), "no attempt was made")
-			Expect(t.at).To(BeTemporally(">=", w.clock.Now().Add(2*time.Minute)))
+			Expect(t.at.Sub(w.clock.Now())).To(BeNumerically("~", time.Second, 100*time.Millisecond), "its wish bounds the URL that asked")
 
 			w.publish(w.want(serve(says("hello there")).URL))
 			f.step()
 			results := w.results()
 			Expect(results[len(results)-1].GetContent()).NotTo(BeNil())
 
-			w.clock.Advance(2 * time.Minute)
+			w.clock.Advance(2 * time.Second)
 			w.publish(w.want(slow.URL + "/another"))
 			f.step()
 			Expect(slow.gets.Load()).To(Equal(gets + 1))
+		})
+
+		It("does not slow down the host that redirects to the one that asks", func() {
+			slow := asking(http.StatusTooManyRequests, "3600")
+			redirects := serve(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/fine" {
+					says("hello there")(w, r)
+					return
+				}
+				http.Redirect(w, r, slow.URL, http.StatusFound)
+			})
+			w.publish(w.want(redirects.URL + "/elsewhere"))
+			f.step()
+			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically(">=", time.Hour), "the URL itself is not repeated sooner than asked")
+
+			w.publish(w.want(redirects.URL+"/fine", named("other", 0)))
+			f.step()
+			Expect(w.contents()).To(Equal(1))
+		})
+
+		It("does not hold up who asks for a fetch now, once", func() {
+			slow := asking(http.StatusTooManyRequests, "3600")
+			w.publish(w.want(slow.URL))
+			f.step()
+			now := func(w *v1.Want) { w.Cause, w.Now = v1.Cause_CAUSE_NOW, "now" }
+			w.publish(w.want(slow.URL+"/another", now))
+			f.step()
+			Expect(slow.gets.Load()).To(BeEquivalentTo(2))
+			Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
+			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically(">=", time.Hour))
 		})
 	})
 })

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -53,17 +54,48 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 }
 
 // notBefore is when the GET that answers a trigger may have begun at the
-// earliest. A demand for a fetch now is only met by a GET that began after it;
-// all else may share what is a second old. The time is that of the broker's clock:
+// earliest. A demand for a fetch now is only met by a GET that began after it,
+// and so is a want for a body that Kubernetes was found not to hold; all else
+// may share what is a second old. The time is that of the broker's clock:
 // one that is ahead costs a GET, one that is behind lets less than that second
 // through.
 func (t *trigger) notBefore() time.Time {
-	switch cause := t.cause; {
-	case cause == v1.Cause_CAUSE_NOW, cause == v1.Cause_CAUSE_REPLAY,
-		cause == v1.Cause_CAUSE_PARKED && t.want.GetCause() == v1.Cause_CAUSE_NOW:
+	switch {
+	case t.urgent(), t.cause == v1.Cause_CAUSE_AUDIT, t.cause == v1.Cause_CAUSE_HEALED:
 		return t.stored
 	default:
 		return time.Time{}
+	}
+}
+
+// urgent reports whether a person has asked for a fetch now, and no attempt has
+// been made since.
+func (t *trigger) urgent() bool {
+	switch {
+	case t.attempts > 0:
+		return false
+	case t.cause == v1.Cause_CAUSE_NOW, t.cause == v1.Cause_CAUSE_REPLAY:
+		return true
+	}
+	return t.cause == v1.Cause_CAUSE_PARKED && (t.want.GetCause() == v1.Cause_CAUSE_NOW && t.firstFailed.IsZero() || t.replayOf > 0)
+}
+
+// tooManyPause is the pause that a 429 asks for that has no Retry-After.
+const tooManyPause = time.Second
+
+// observeLoad lets a host rest that has asked for it, for a short time, and ends
+// that when it has answered well. What another host has asked for to which the
+// GET was redirected bounds the URL alone.
+func observeLoad(slot *throttle.Slot, err error) {
+	failed, ok := errors.AsType[*get.Error](err)
+	switch {
+	case err == nil:
+		slot.Resume()
+	case !ok || failed.Redirected:
+	case failed.StatusCode == http.StatusTooManyRequests:
+		slot.Pause(max(failed.RetryAfter, tooManyPause))
+	case failed.StatusCode == http.StatusServiceUnavailable && failed.RetryAfter > 0:
+		slot.Pause(failed.RetryAfter)
 	}
 }
 
@@ -75,12 +107,15 @@ func (t *trigger) hasOtherDigest(got fetched) bool {
 
 // get makes a GET if the throttle permits it now.
 func (e *Engine) get(ctx context.Context, t *trigger, r get.Request) sharedcall.Outcome[fetched] {
-	release, busy := e.deps.Throttle.Acquire(authority(r.URL), t.key.Namespace, t.backlog)
+	slot, busy := e.deps.Throttle.Acquire(throttle.Request{
+		Host: authority(r.URL), Namespace: t.key.Namespace, Backlog: t.backlog, Reserved: t.reserved, Urgent: t.urgent(),
+	})
 	if busy != nil {
 		return sharedcall.Outcome[fetched]{Value: fetched{busy: busy}}
 	}
-	defer release()
+	defer slot.Release()
 	response, err := e.deps.Getter.Do(withPhases(ctx, t.span), r)
+	observeLoad(slot, err)
 	e.deps.Metrics.observeGet(response, err)
 	if err == nil {
 		setSpanResponse(t.span, response)
@@ -97,6 +132,8 @@ type failure struct {
 	get.Error
 	// text is one sentence for the log.
 	text string
+	// cause why the message cannot be handled, if it cannot.
+	cause error
 }
 
 // failureOf returns what went wrong with a GET.

@@ -25,15 +25,19 @@ import (
 
 // fetcherOptions are what a spec may change about a fetcher.
 type fetcherOptions struct {
-	config   engine.Config
-	limits   throttle.Config
-	get      get.Config
-	now      func() time.Time
-	log      io.Writer
-	draining chan struct{}
-	js       jetstream.JetStream
-	registry *prometheus.Registry
-	tracer   *tracing.Tracer
+	config engine.Config
+	limits throttle.Config
+	get    get.Config
+	now    func() time.Time
+	// clock, if set, is used instead of now, and wallClock is the clock of the
+	// machine.
+	clock     engine.Clock
+	wallClock func() time.Time
+	log       io.Writer
+	draining  chan struct{}
+	js        jetstream.JetStream
+	registry  *prometheus.Registry
+	tracer    *tracing.Tracer
 }
 
 // fetcher is an engine with all that belongs to it.
@@ -55,10 +59,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 			Sharing:       sharedcall.Config{Window: time.Second, Patience: 250 * time.Millisecond, Entries: 100, Bytes: 1 << 20},
 			Heartbeat:     10 * time.Second,
 		},
-		limits: throttle.Config{
-			Slots: 64, PerHost: 8, Share: 0.5,
-			Patience: 250 * time.Millisecond, Pause: time.Second, MaxPause: 15 * time.Second,
-		},
+		limits:   throttle.Defaults(),
 		get:      get.Defaults(),
 		now:      w.clock.Now,
 		log:      GinkgoWriter,
@@ -68,6 +69,9 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	for _, c := range change {
 		c(&o)
 	}
+	if o.clock == nil {
+		o.clock = clockOf(o.now)
+	}
 	if o.js == nil {
 		o.js = w.connect()
 	}
@@ -76,17 +80,17 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	set := metric.New(o.registry, "fetcher")
 	metrics := engine.NewMetrics(set)
 	Expect(set.Err()).NotTo(HaveOccurred())
-	getter, err := get.New(o.get, gate, get.Deps{Observer: metrics})
+	getter, err := get.New(o.get, gate, get.Deps{Observer: metrics, Now: o.wallClock})
 	Expect(err).NotTo(HaveOccurred())
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = getter.Run(running) }()
 	DeferCleanup(func() { stop(); <-ended })
-	limiter, err := throttle.New(o.limits, o.now)
+	slots, err := throttle.New(o.limits, o.clock.Now)
 	Expect(err).NotTo(HaveOccurred())
 	e, err := engine.New(o.config, engine.Deps{
-		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: limiter, Draining: o.draining,
-		Now: o.now, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics, Tracer: o.tracer,
+		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: slots, Draining: o.draining,
+		Clock: o.clock, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics, Tracer: o.tracer,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return &fetcher{Engine: e, world: w, fetcherOptions: o}
@@ -99,9 +103,7 @@ func (f *fetcher) run() (stop func()) {
 	go func() {
 		defer close(ended)
 		defer GinkgoRecover()
-		Expect(pipeline.ConsumeMessages(ctx, f.js, pipeline.ConsumeOptions{
-			Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: f.limits.Slots,
-		}, f.Handle)).To(Succeed())
+		Expect(pipeline.Consume(ctx, f.js, f.options(), f.Handle)).To(Succeed())
 	}()
 	stop = sync.OnceFunc(func() { close(f.draining); cancel(); <-ended })
 	DeferCleanup(func() { f.world.end(); stop() })
@@ -165,5 +167,24 @@ func (w *world) next() jetstream.Msg {
 // step lets the fetcher handle the next message, from begin to end.
 func (f *fetcher) step() {
 	GinkgoHelper()
-	f.Handle(f.world.ctx, f.world.next())
+	f.handle(f.world.next())
 }
+
+// handle lets the fetcher handle a message, from begin to end.
+func (f *fetcher) handle(m jetstream.Msg) {
+	pipeline.NewConsumer(f.js, f.options(), f.Handle).Handle(f.world.ctx, m)
+}
+
+// options are those of a fetcher.
+func (f *fetcher) options() pipeline.ConsumeOptions {
+	return pipeline.ConsumeOptions{
+		Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: f.limits.Slots,
+		InProgressEvery: f.config.Heartbeat, MaxUnended: f.config.MaxDeliver, Poison: f.Poison, Observe: f.Observe,
+	}
+}
+
+// clockOf is a clock of the broker that a spec moves.
+type clockOf func() time.Time
+
+func (c clockOf) Now() time.Time    { return c() }
+func (c clockOf) Observe(time.Time) {}

@@ -27,12 +27,14 @@ func parkCauses() []parkCause {
 	}
 }
 
-// park puts an attempt off without having made it.
+// park puts an attempt off without having made it; a wait of zero is about
+// parkPause.
 func (e *Engine) park(ctx context.Context, t *trigger, cause parkCause, wait time.Duration) result {
-	wait = max(wait, parkPause)
-	wait += schedule.Around(parkPause, e.deps.Random()) - parkPause
-	if err := e.setTimer(t.sameTrace(ctx), t.due(v1.Cause_CAUSE_PARKED), e.deps.Now().Add(wait)); err != nil {
-		return e.afterPublishError(ctx, t, err)
+	if wait == 0 {
+		wait = schedule.Around(parkPause, e.deps.Random())
+	}
+	if err := e.setTimer(t.sameTrace(ctx), t.due(v1.Cause_CAUSE_PARKED), e.deps.Clock.Now().Add(wait)); err != nil {
+		return afterPublishError(err)
 	}
 	e.deps.Metrics.parked.WithLabelValues(string(cause)).Inc()
 	return result{outcome: parked, wait: wait}

@@ -55,12 +55,12 @@ func (e *Engine) untilTaken(ctx context.Context, stream string, call func(contex
 		err := try(ctx, call)
 		switch {
 		case err == nil || errors.Is(err, pipeline.ErrSuperseded):
-			e.backpressure.accepted(stream, e.deps.Now())
+			e.backpressure.accepted(stream, e.deps.Clock.Now())
 			return err
 		case refused(err):
 			return fmt.Errorf("%w: %w", errRefused, err)
 		}
-		e.backpressure.refused(stream, err, e.deps.Now())
+		e.backpressure.refused(stream, err, e.deps.Clock.Now())
 		e.deps.Metrics.observePushback(err)
 		if err := e.pause(pause); err != nil {
 			return err
@@ -90,13 +90,13 @@ func refused(err error) bool {
 	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &api) && api.ErrorCode == codeTooLarge
 }
 
-// afterPublishError is the end of a message that could not be brought to its own.
-func (e *Engine) afterPublishError(ctx context.Context, t *trigger, err error) result {
+// afterPublishError is the end of a message whose outcome could not be published.
+func afterPublishError(err error) result {
 	switch {
 	case errors.Is(err, pipeline.ErrSuperseded):
 		return result{outcome: superseded}
 	case errors.Is(err, errRefused):
-		return e.deadLetterMalformed(ctx, t, err)
+		return result{outcome: malformed, failure: refusedByBroker(err)}
 	}
-	return result{outcome: postponed, wait: replicaLag}
+	return result{outcome: postponed}
 }

@@ -1,10 +1,9 @@
 package engine
 
 import (
-	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // outcome is how the handling of a message ended, from a closed set.
@@ -43,7 +42,7 @@ func outcomes() []outcome {
 	}
 }
 
-// end is how the handling of a message ended.
+// result is how the handling of a message ended.
 type result struct {
 	outcome outcome
 	// failure of the attempt, if it failed.
@@ -52,49 +51,17 @@ type result struct {
 	wait time.Duration
 }
 
-// acknowledge ends the delivery of a message. All that was handled is
+// disposition is what becomes of the message. All that was handled is
 // acknowledged, since a timer or a dead letter keeps what is left to do; only
-// what was not is given back. Without either the server delivers it again.
-func acknowledge(m jetstream.Msg, r result) {
-	if r.outcome == postponed {
-		_ = m.NakWithDelay(r.wait)
-		return
+// what was not is given back.
+func (r result) disposition() pipeline.Disposition {
+	switch {
+	case r.outcome == malformed:
+		return pipeline.DeadLetter(&pipeline.ClassError{Class: r.failure.Class, Err: r.failure.cause})
+	case r.outcome == postponed && r.wait == 0:
+		return pipeline.GiveBack()
+	case r.outcome == postponed:
+		return pipeline.Retry(r.wait)
 	}
-	_ = m.Ack()
-}
-
-// lease keeps a message from being delivered to others while it is in work.
-type lease struct {
-	mu    sync.Mutex
-	timer *time.Timer
-	ended bool
-}
-
-// hold begins with a beat if the message is old: it may have waited in the
-// client's buffer for long.
-func hold(m jetstream.Msg, every time.Duration) *lease {
-	if meta, err := m.Metadata(); err == nil && time.Since(meta.Timestamp) > every {
-		_ = m.InProgress()
-	}
-	l := new(lease)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(every, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if !l.ended {
-			_ = m.InProgress()
-			l.timer.Reset(every)
-		}
-	})
-	return l
-}
-
-// end stops the lease. No beat comes after it, which would take back the
-// delay that a message was given back with.
-func (l *lease) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	l.timer.Stop()
+	return pipeline.Ack()
 }

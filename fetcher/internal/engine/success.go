@@ -24,7 +24,7 @@ func (e *Engine) keepInSync(ctx context.Context, t *trigger) result {
 	}
 	t.cached = t.want.GetSettled()
 	if err := e.schedule(ctx, t, t.cached, 0); err != nil {
-		return e.afterPublishError(ctx, t, err)
+		return afterPublishError(err)
 	}
 	return result{outcome: inSync}
 }
@@ -50,7 +50,7 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) resu
 		return e.failed(ctx, t, tooLarge())
 	}
 	if err := e.schedule(ctx, t, body, r.MaxAge); err != nil {
-		return e.afterPublishError(ctx, t, err)
+		return afterPublishError(err)
 	}
 	if result == nil {
 		return ended
@@ -60,7 +60,7 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) resu
 	case errors.Is(err, nats.ErrMaxPayload):
 		return e.failed(ctx, t, tooLarge())
 	case err != nil:
-		return e.afterPublishError(ctx, t, err)
+		return afterPublishError(err)
 	}
 	return ended
 }
@@ -73,7 +73,7 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, max
 	if interval <= 0 {
 		return e.current(ctx, t)
 	}
-	now := e.deps.Now()
+	now := e.deps.Clock.Now()
 	due := t.due(v1.Cause_CAUSE_REFRESH)
 	due.Attempts, due.FirstFailedAt, due.ReplayOf = 0, nil, 0
 	at := e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, maxAge)
@@ -109,7 +109,7 @@ func (e *Engine) content(t *trigger, r get.Response) *v1.Result {
 // result completes a result.
 func (e *Engine) result(t *trigger, r *v1.Result) *v1.Result {
 	r.Want, r.Sequence, r.Cause = t.want, t.sequence, t.cause
-	r.ObservedAt, r.Answered = timestamppb.New(e.deps.Now()), t.cached != nil
+	r.ObservedAt, r.Answered = timestamppb.New(e.deps.Clock.Now()), t.cached != nil
 	return r
 }
 

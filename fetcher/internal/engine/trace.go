@@ -28,8 +28,8 @@ const maxPath = 256
 // follows, and that of a refresh carries none; either names the attempt that
 // set it, to link to.
 func (e *Engine) begin(ctx context.Context, t *trigger) context.Context {
-	ctx, t.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, t.message)
-	t.origin = trace.SpanContextFromContext(pipeline.ContextWithTrace(context.Background(), t.message.Headers()))
+	ctx, t.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, t.delivery)
+	t.origin = trace.SpanContextFromContext(pipeline.ContextWithTrace(context.Background(), t.delivery.Headers()))
 	if !t.origin.IsValid() {
 		t.origin = t.span.SpanContext()
 	}

@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -130,7 +129,7 @@ var _ = Describe("A trace", func() {
 		o := serve(says("hello there"))
 		wanted(w.want(o.URL))
 		m := w.next()
-		f.Handle(context.Background(), unacknowledged{m}) // the process ends before the server hears of it
+		f.handle(unacknowledged{m}) // the process ends before the server hears of it
 		Expect(m.Nak()).To(Succeed())
 		w.clock.Advance(time.Second) // what was fetched is shared no more
 		f.step()

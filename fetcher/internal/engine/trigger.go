@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -19,9 +18,9 @@ import (
 // trigger is a message that asks for a fetch, with all that is known of its
 // key.
 type trigger struct {
-	message jetstream.Msg
-	kind    pipeline.Kind
-	key     pipeline.Key
+	delivery *pipeline.Delivery
+	kind     pipeline.Kind
+	key      pipeline.Key
 	// sequence and stored are where and when the stream keeps the message.
 	sequence uint64
 	stored   time.Time
@@ -29,6 +28,8 @@ type trigger struct {
 	deliveries uint64
 	// backlog reports whether further messages wait.
 	backlog bool
+	// reserved reports whether it comes at a time that the throttle gave it.
+	reserved bool
 	// began is when the handling began.
 	began time.Time
 	// span of the handling, and what the trace context of a retry is: that of
@@ -61,28 +62,27 @@ type trigger struct {
 
 // decode reads a message. With an error, which wraps pipeline.ErrMalformed or
 // pipeline.ErrSubject, the trigger has what could be read.
-func (e *Engine) decode(m jetstream.Msg) (*trigger, error) {
-	t := &trigger{message: m, began: e.deps.Now()}
-	meta, err := m.Metadata()
-	if err != nil {
-		return t, fmt.Errorf("%w: %w", pipeline.ErrMalformed, err)
+func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
+	e.deps.Clock.Observe(d.StoredAt())
+	t := &trigger{
+		delivery: d, began: e.deps.Clock.Now(), backlog: d.Backlog(),
+		sequence: d.Sequence(), stored: d.StoredAt(), deliveries: d.Number(),
 	}
-	t.sequence, t.stored = meta.Sequence.Stream, meta.Timestamp
-	t.deliveries, t.backlog = meta.NumDelivered, meta.NumPending > 0
-	if t.kind, t.key, err = pipeline.ParseSubject(m.Subject()); err != nil {
+	var err error
+	if t.kind, t.key, err = pipeline.ParseSubject(d.Subject()); err != nil {
 		return t, err
 	}
 	switch t.kind {
 	case pipeline.KindWant:
-		t.want, err = pipeline.DecodeWant(t.key, m.Data())
+		t.want, err = pipeline.DecodeWant(t.key, d.Data())
 		t.wantSequence, t.cause = t.sequence, t.want.GetCause()
 	case pipeline.KindDue:
 		var due *v1.Due
-		if due, err = pipeline.DecodeDue(t.key, m.Data()); err == nil {
+		if due, err = pipeline.DecodeDue(t.key, d.Data()); err == nil {
 			t.take(due)
 		}
 	default:
-		err = fmt.Errorf("%w: %q asks for no fetch", pipeline.ErrSubject, m.Subject())
+		err = fmt.Errorf("%w: %q asks for no fetch", pipeline.ErrSubject, d.Subject())
 	}
 	return t, err
 }
@@ -92,6 +92,7 @@ func (e *Engine) decode(m jetstream.Msg) (*trigger, error) {
 func (t *trigger) take(due *v1.Due) {
 	due.GetWant().ReadFirst = true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
+	t.reserved = t.cause == v1.Cause_CAUSE_PARKED
 	t.attempts, t.reported = due.GetAttempts(), due.GetReported()
 	t.cached, t.replayOf = due.GetSettled(), due.GetReplayOf()
 	t.earlier = pipeline.ParseTraceparent(due.GetEarlier())

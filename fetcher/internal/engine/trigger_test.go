@@ -55,7 +55,7 @@ var _ = Describe("A message", func() {
 		_, err := w.js.Publish(w.ctx, "curl.want.ns.name.key", []byte("garbage"))
 		Expect(err).NotTo(HaveOccurred())
 		m := w.next()
-		f.Handle(w.ctx, unacknowledged{m})
+		f.handle(unacknowledged{m})
 		Expect(m.Nak()).To(Succeed())
 		f.step()
 		Expect(w.deadLetters()).To(HaveLen(1))

@@ -33,7 +33,7 @@ func (e *handshakeError) Unwrap() error { return e.error }
 // failure turns the cause of a failed GET into an Error. This is the one place
 // where causes are told apart; the first rule that fits decides.
 func (x *exchange) failure(cause error) *Error {
-	e := &Error{Host: x.host, StatusCode: x.status, RetryAfter: x.retryAfter, Snippet: x.snippet, cause: cause}
+	e := &Error{Host: x.host, StatusCode: x.status, RetryAfter: x.retryAfter, Redirected: x.redirected, Snippet: x.snippet, cause: cause}
 	e.Class, e.phrase = x.classify(cause)
 	return e
 }

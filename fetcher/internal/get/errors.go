@@ -22,6 +22,9 @@ type Error struct {
 	// RetryAfter is what the server asks to wait; zero if it does not. It is
 	// not clamped.
 	RetryAfter time.Duration
+	// Redirected reports whether the answer came from another origin than that
+	// of the requested URL.
+	Redirected bool
 	// Snippet is the start of the body of an answer with a bad status, at most
 	// MaxSnippet bytes; for dead letters only, never for Events or logs.
 	Snippet []byte

@@ -44,7 +44,9 @@ type exchange struct {
 	limit   int64
 	host    string
 	hops    int
-	watch   *stopwatch
+	// redirected reports whether another origin was reached.
+	redirected bool
+	watch      *stopwatch
 
 	// Of an answer with a bad status.
 	status     int
@@ -72,6 +74,7 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 		}
 		if !sameOrigin(u, next) {
 			secrets = credentials{}
+			x.redirected = true
 		}
 		u = next
 	}

@@ -38,8 +38,14 @@ func validDate(s string) string {
 
 // retryAfter reads seconds or an HTTP date (RFC 9110 section 10.2.3); zero if
 // there is neither, or the date has passed.
-func retryAfter(s string, now time.Time) time.Duration {
-	s = strings.TrimSpace(s)
+//
+// A date is compared with the Date of the answer, which is of the same clock;
+// now only counts without one.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	s := strings.TrimSpace(h.Get("Retry-After"))
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
 	if span, ok := seconds(s); ok {
 		return span
 	}

@@ -29,8 +29,18 @@ func TestRetryAfter(t *testing.T) {
 		"Wednesday, 01-Jul-26 12:01:00 GMT": time.Minute,
 		"Fri, 31 Dec 9999 23:59:59 GMT":     math.MaxInt64,
 	} {
-		if got := retryAfter(text, now); got != want {
+		if got := retryAfter(http.Header{"Retry-After": {text}}, now); got != want {
 			t.Errorf("retryAfter(%q) = %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestRetryAfterIsComparedWithTheClockOfTheServer(t *testing.T) {
+	h := http.Header{"Retry-After": {"Wed, 01 Jul 2026 12:01:00 GMT"}, "Date": {"Wed, 01 Jul 2026 12:00:00 GMT"}}
+	for _, wrong := range []time.Duration{-65 * time.Second, 0, time.Hour} {
+		now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC).Add(wrong)
+		if got := retryAfter(h, now); got != time.Minute {
+			t.Errorf("retryAfter() = %s with a clock that is %s wrong", got, wrong)
 		}
 	}
 }

@@ -239,6 +239,7 @@ var _ = Describe("an answer with a bad status", func() {
 		now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 		client := newClient(impatience(), newGate(egress.Config{}), get.Deps{Now: func() time.Time { return now }})
 		port := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Date", now.Format(http.TimeFormat))
 			w.Header().Set("Retry-After", now.Add(90*time.Second).Format(http.TimeFormat))
 			w.WriteHeader(http.StatusServiceUnavailable)
 			for range 300 {

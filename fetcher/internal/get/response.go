@@ -60,7 +60,7 @@ func (x *exchange) notModified(answer *http.Response) Response {
 func (x *exchange) refused(answer *http.Response, cancel context.CancelFunc) {
 	x.decided = true
 	x.status = answer.StatusCode
-	x.retryAfter = retryAfter(answer.Header.Get("Retry-After"), x.client.deps.Now())
+	x.retryAfter = retryAfter(answer.Header, x.client.deps.Now())
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		return
 	}

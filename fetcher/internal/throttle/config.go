@@ -5,59 +5,97 @@ import (
 	"time"
 )
 
-// Config of throttle.
+// Config bounds a Throttle.
 type Config struct {
 	// Slots is the number of GETs at a time in all.
 	Slots int
-	// PerHost is the number of GETs at a time to one host.
+	// PerHost is the number of GETs at a time to one host. One of them is kept
+	// for a second namespace, if there are two or more.
 	PerHost int
 	// Share is the part of the slots, above 0 to 1, that one namespace may
 	// hold while others want slots, too.
 	Share float64
-	// Patience is how long a caller waits for a slot of a host that is quick;
-	// a tenth of it while no slot of the host comes free.
-	Patience time.Duration
-	// Pause is the shortest time after which to come back.
-	Pause time.Duration
-	// MaxPause is the longest, unless the host has asked for more.
-	MaxPause time.Duration
+	// MaxWait is how long a request waits in memory for a slot that will
+	// probably come free within it. A request without a reservation waits for a
+	// quarter of it.
+	MaxWait time.Duration
+	// MinPark is the shortest time after which to come back.
+	MinPark time.Duration
+	// MaxPause bounds the pause of a host for the namespace whose request it
+	// has refused, and MaxPauseOthers that for all other namespaces. A pause
+	// begins with a second and doubles with each further refusal.
+	MaxPause, MaxPauseOthers time.Duration
 }
 
-// Validate checks the limits.
-func (l Config) Validate() error {
+// Defaults returns the usual bounds.
+func Defaults() Config {
+	return Config{
+		Slots:          64,
+		PerHost:        8,
+		Share:          0.5,
+		MaxWait:        2 * time.Second,
+		MinPark:        300 * time.Millisecond,
+		MaxPause:       time.Minute,
+		MaxPauseOthers: 5 * time.Second,
+	}
+}
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
 	switch {
-	case l.Slots < 1:
+	case c.Slots < 1:
 		return errors.New("number of slots must be at least 1")
-	case l.PerHost < 1:
+	case c.PerHost < 1:
 		return errors.New("number of slots per host must be at least 1")
-	case l.Share <= 0 || l.Share > 1:
+	case c.Share <= 0 || c.Share > 1:
 		return errors.New("share of a namespace must be above 0 and at most 1")
-	case l.Patience < 0 || l.Pause <= 0 || l.MaxPause < l.Pause:
-		return errors.New("pauses must be positive, the longest not below the shortest")
+	case c.MaxWait < 0 || c.MinPark <= 0:
+		return errors.New("wait in memory must not be negative, shortest time until a return must be positive")
+	case c.MaxPauseOthers <= 0 || c.MaxPause < c.MaxPauseOthers:
+		return errors.New("pauses must be positive, that of others not above that of the namespace itself")
 	}
 	return nil
 }
 
 // perNamespace is the number of slots that a share comes to.
-func (l Config) perNamespace() int { return max(1, int(float64(l.Slots)*l.Share)) }
+func (c Config) perNamespace() int { return max(1, int(float64(c.Slots)*c.Share)) }
 
-// Cause says why a GET may not be made now, from a closed set.
+// waiters is the number of requests that may wait in memory. Each holds one of
+// as many workers as there are slots.
+func (c Config) waiters() int64 { return int64(max(1, c.Slots/4)) }
+
+// Request asks for a slot.
+type Request struct {
+	// Host is the authority of the URL: host and port.
+	Host string
+	// Namespace that the slot counts for.
+	Namespace string
+	// Backlog reports whether further requests wait at the broker.
+	Backlog bool
+	// Reserved reports whether the request comes back at the time it was given.
+	Reserved bool
+	// Urgent reports whether a person asks for the GET now: no pause of the
+	// host holds it up.
+	Urgent bool
+}
+
+// Cause is why a GET may not be made now, from a closed set.
 type Cause string
 
-// Causes of not being admitted.
+// Causes.
 const (
-	// HostBusy: the host has no free slot.
+	// HostBusy: the host has no free slot for the namespace.
 	HostBusy Cause = "host_busy"
-	// HostSlowed: the host has asked to be left alone for a while.
+	// HostSlowed: the host has asked for a pause.
 	HostSlowed Cause = "host_slowed"
 	// NamespaceShare: the namespace holds its share of the slots.
 	NamespaceShare Cause = "namespace_share"
 )
 
-// Busy tells that a GET may not be made now.
+// Busy says why a GET may not be made now, and when to come back.
 type Busy struct {
-	// Cause says why.
+	// Cause of the refusal.
 	Cause Cause
-	// Wait is after what time to come back.
+	// Wait until the reserved time.
 	Wait time.Duration
 }

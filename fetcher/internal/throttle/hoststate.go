@@ -1,90 +1,122 @@
 package throttle
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// hostState is what is under way for one host or one namespace.
+// hostState is what is under way for one host.
 type hostState struct {
-	held int
-	// taken is when the last slot was taken.
-	taken time.Time
-	// returns is how often a slot was given back, and mean the moving average
-	// of how long it was held.
-	returns uint64
-	mean    time.Duration
-	// vain tells that somebody has waited while no slot came free.
-	vain bool
-	// turn is the time given to the last one who was turned away.
-	turn time.Time
-	// closed is until when the host wants to be left alone.
-	closed time.Time
-	// waiting are those who wait for a slot of this host, first come first
-	// served; elsewhere is how many of this namespace wait for one.
-	waiting   []*waiter
-	elsewhere int
+	meter
+	// tenants are the namespaces that use the host, by name.
+	tenants map[string]*tenant
+	// waiting are the requests that wait in memory, in the order of asking.
+	waiting []*pending
+	// slow reports whether requests have waited in vain for the first slot ever
+	// given back.
+	slow bool
+	// pause of the host for all namespaces.
+	pause pause
 }
 
-// waiter is given a slot by closing granted. It counts for its namespace from
-// then on.
-type waiter struct {
+// tenant is what one namespace has under way for one host.
+type tenant struct {
+	clock
+	held, waiting int
+	// pausedUntil is when the pause of the host ends for the namespace whose
+	// request it has refused.
+	pausedUntil time.Time
+}
+
+// pending is a request that waits for a slot, which it gets by granted being
+// closed.
+type pending struct {
 	granted   chan struct{}
-	namespace *hostState
+	rank      int
+	tenant    *tenant
+	name      string
+	namespace *namespaceState
 }
 
-func (l *hostState) take(now time.Time) {
-	l.held++
-	l.taken = now
+// namespaceState is what one namespace has under way for all hosts.
+type namespaceState struct {
+	meter
+	clock
+	waiting int
 }
 
-// observe takes the time into account for which a slot was held. A slow one
-// counts at once, a quick one little by little.
-func (l *hostState) observe(held time.Duration) {
-	l.vain = false
-	if held > l.mean {
-		l.mean = (l.mean + held) / 2
-	} else {
-		l.mean -= (l.mean - held) / 4
+func (n *namespaceState) idle(now time.Time) bool {
+	return n.held == 0 && n.waiting == 0 && !n.booked(now)
+}
+
+func newHostState() *hostState { return &hostState{tenants: map[string]*tenant{}} }
+
+func (h *hostState) tenant(namespace string) *tenant {
+	t, ok := h.tenants[namespace]
+	if !ok {
+		t = new(tenant)
+		h.tenants[namespace] = t
 	}
-	l.returns++
+	return t
 }
 
-// pace is how far apart slots come free, as far as is known. Those that are
-// held now are held for at least as long as they have been.
-func (l *hostState) pace(now time.Time, limit int) time.Duration {
-	held := l.mean
-	if l.held >= limit {
-		held = max(held, now.Sub(l.taken))
+func (t *tenant) idle(now time.Time) bool {
+	return t.held == 0 && t.waiting == 0 && !t.booked(now) && !t.pausedUntil.After(now)
+}
+
+// limit is how many slots of the host a namespace may hold: all but what the
+// other namespaces have use for, up to an equal share of each, and but one in
+// any case.
+func (h *hostState) limit(namespace string, perHost int, now time.Time) int {
+	kept, share := 0, max(1, perHost/max(1, len(h.tenants)))
+	for name, other := range h.tenants {
+		switch {
+		case name == namespace:
+		case other.idle(now):
+			delete(h.tenants, name)
+		case other.booked(now):
+			kept += share
+		default:
+			kept += min(share, other.held+other.waiting)
+		}
+		if kept >= perHost {
+			break
+		}
 	}
-	return held / time.Duration(limit)
+	return max(1, perHost-max(1, kept))
 }
 
-// quick reports whether one more who wants a slot will probably have it within
-// patience. A hostState that is not known yet is thought to be quick.
-func (l *hostState) quick(now time.Time, limit int, patience time.Duration) bool {
-	return !l.vain && l.pace(now, limit)*time.Duration(len(l.waiting)+1) < patience
-}
-
-// next returns when to come back: in the order of asking, as far apart as
-// slots come free, but not later than longest after the earliest time.
-func (l *hostState) next(now time.Time, limit int, shortest, longest time.Duration) time.Duration {
-	earliest := now.Add(shortest)
-	if l.closed.After(earliest) {
-		earliest = l.closed
+// dequeue takes the request out of the queue that gets the slot that comes free:
+// the most urgent, of those one of the namespace that holds the fewest, of
+// those the oldest. There may be none.
+func (h *hostState) dequeue(perHost int, now time.Time) *pending {
+	best := -1
+	for i, p := range h.waiting {
+		if p.tenant.held >= h.limit(p.name, perHost, now) {
+			continue
+		}
+		if best < 0 || p.rank < h.waiting[best].rank ||
+			p.rank == h.waiting[best].rank && p.tenant.held < h.waiting[best].tenant.held {
+			best = i
+		}
 	}
-	latest := earliest.Add(longest - shortest)
-	l.turn = l.turn.Add(l.pace(now, limit))
-	switch {
-	case l.turn.Before(earliest):
-		l.turn = earliest
-	case l.turn.After(latest):
-		// The line is full: begin anew, beside those who have these times.
-		l.turn = earliest.Add((longest - shortest) / 2)
+	if best < 0 {
+		return nil
 	}
-	return l.turn.Sub(now)
+	p := h.waiting[best]
+	h.waiting = slices.Delete(h.waiting, best, best+1)
+	return p
 }
 
-// idle reports whether nothing needs to be known of the hostState.
-func (l *hostState) idle(now time.Time) bool {
-	return l.held == 0 && len(l.waiting) == 0 && l.elsewhere == 0 && !l.turn.After(now) && !l.closed.After(now)
+// idle reports whether nothing needs to be known of the host.
+func (h *hostState) idle(now time.Time) bool {
+	for name, t := range h.tenants {
+		if !t.idle(now) {
+			return false
+		}
+		delete(h.tenants, name)
+	}
+	return h.held == 0 && len(h.waiting) == 0 && !h.pause.until.After(now)
 }
 
 // State of a host, from a closed set.
@@ -92,10 +124,9 @@ type State string
 
 // States of hosts. A host is in the first that fits, or in none.
 const (
-	// Paused: it has asked to be left alone for a while.
+	// Paused: it has asked for a pause.
 	Paused State = "paused"
-	// Queued: requests were turned away, and their time to come back is not
-	// over.
+	// Queued: there are reservations to come.
 	Queued State = "queued"
 	// Active: GETs are under way.
 	Active State = "active"
@@ -104,13 +135,16 @@ const (
 // States returns all states.
 func States() []State { return []State{Paused, Queued, Active} }
 
-func (l *hostState) state(now time.Time) State {
-	switch {
-	case l.closed.After(now):
+func (h *hostState) state(now time.Time) State {
+	if h.pause.until.After(now) {
 		return Paused
-	case l.turn.After(now):
-		return Queued
-	case l.held > 0:
+	}
+	for _, t := range h.tenants {
+		if t.booked(now) {
+			return Queued
+		}
+	}
+	if h.held > 0 {
 		return Active
 	}
 	return ""

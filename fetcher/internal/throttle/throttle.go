@@ -4,31 +4,36 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const (
 	// contention is how long a namespace that has asked for a slot is counted
-	// among those who want one.
+	// among those that want one.
 	contention = 10 * time.Second
-	// guess is the part of the patience after which a host is thought to hang
-	// that has given back no slot.
-	guess = 10
-	// sweepAt is the number of hosts or namespaces above which those that
-	// nothing needs to be known of are looked for and forgotten.
+	// fresh is the part of MaxWait that a request without a reservation waits.
+	fresh = 8
+	// learn is how long all requests to a host wait of which no GET has ended
+	// yet, to see whether it is quick. It happens once for each host.
+	learn = 25 * time.Millisecond
+	// sweepAt is the number of hosts or namespaces above which idle ones are
+	// looked for and forgotten.
 	sweepAt = 1024
-	// maxClosed bounds the hosts that are left alone on their own wish: with
-	// names under a wildcard one tenant could make up any number of them.
-	maxClosed = 16 * sweepAt
+	// maxPaused bounds the hosts that may be paused: with names under a wildcard
+	// one namespace could make up any number of them.
+	maxPaused = 16 * sweepAt
 )
 
-// Throttle admits GETs. It is safe for concurrent use.
+// Throttle hands out slots. It is safe for concurrent use.
 type Throttle struct {
-	limits Config
-	now    func() time.Time
+	cfg     Config
+	now     func() time.Time
+	waiters *semaphore.Weighted
 
 	mu         sync.Mutex
 	hosts      map[string]*hostState
-	namespaces map[string]*hostState
+	namespaces map[string]*namespaceState
 	nextSweep  int
 	// last and other are the namespaces that asked last and, before it, another.
 	last, other asker
@@ -39,132 +44,202 @@ type asker struct {
 	at        time.Time
 }
 
-// New returns a limiter; now is its clock.
-func New(limits Config, now func() time.Time) (*Throttle, error) {
-	if err := limits.Validate(); err != nil {
+// New returns a throttle; now is its clock.
+func New(cfg Config, now func() time.Time) (*Throttle, error) {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	return &Throttle{
-		limits: limits, now: now, nextSweep: sweepAt,
-		hosts: map[string]*hostState{}, namespaces: map[string]*hostState{},
+		cfg: cfg, now: now, waiters: semaphore.NewWeighted(cfg.waiters()), nextSweep: sweepAt,
+		hosts: map[string]*hostState{}, namespaces: map[string]*namespaceState{},
 	}, nil
 }
 
-// Acquire returns a function that gives the slot back, or else why there is
-// none now. backlog reports whether further requests are waiting unseen, by
-// whomever.
-func (l *Throttle) Acquire(host, namespace string, backlog bool) (release func(), busy *Busy) {
-	l.mu.Lock()
-	now := l.now()
-	l.sweep(now)
-	h, n := lookup(l.hosts, host), lookup(l.namespaces, namespace)
-	l.asks(namespace, now)
-	var w *waiter
-	switch {
-	case h.closed.After(now):
-		busy = l.busy(HostSlowed, h, l.limits.PerHost, now)
-	case n.held >= l.limits.perNamespace() && (backlog || l.contended(now)):
-		busy = l.busy(NamespaceShare, n, l.limits.perNamespace(), now)
-	case h.held < l.limits.PerHost:
-		h.take(now)
-		n.take(now)
-	case !h.quick(now, l.limits.PerHost, l.limits.Patience):
-		busy = l.busy(HostBusy, h, l.limits.PerHost, now)
-	default:
-		w = &waiter{granted: make(chan struct{}), namespace: n}
-		h.waiting = append(h.waiting, w)
-		n.elsewhere++
-	}
-	returns := h.returns
-	l.mu.Unlock()
-	if w != nil {
-		busy = l.await(h, w, returns)
-	}
-	if busy != nil {
+// Acquire returns a slot, or why there is none now and when there will be. It
+// may wait for a moment.
+func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
+	t.mu.Lock()
+	a := t.ask(r)
+	if busy := t.refuse(a); busy != nil {
+		t.mu.Unlock()
 		return nil, busy
 	}
-	return l.releaser(h, n), nil
+	if a.host.held < t.cfg.PerHost && a.tenant.held < a.limit {
+		defer t.mu.Unlock()
+		return t.grant(a), nil
+	}
+	wait, place := t.maxWait(a)
+	if wait == 0 {
+		defer t.mu.Unlock()
+		return nil, t.hostBusy(a)
+	}
+	p := t.enqueue(a)
+	t.mu.Unlock()
+	if place {
+		defer t.waiters.Release(1)
+	}
+	return t.await(a, p, wait)
 }
 
-// await waits for the next free slot of a quick host: for a moment, to see if
-// any comes free at all, and then for the rest of the patience. returns is how
-// many have come free before.
-func (l *Throttle) await(h *hostState, w *waiter, returns uint64) *Busy {
-	moment := l.limits.Patience / guess
-	if within(w, moment) {
-		return nil
-	}
-	l.mu.Lock()
-	lively := h.returns > returns
-	l.mu.Unlock()
-	if lively && within(w, l.limits.Patience-moment) {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.Index(h.waiting, w)
-	if i < 0 { // granted at the last moment
-		return nil
-	}
-	h.waiting = slices.Delete(h.waiting, i, i+1)
-	w.namespace.elsewhere--
-	h.vain = h.vain || !lively
-	return l.busy(HostBusy, h, l.limits.PerHost, l.now())
+// attempt is a request with what is known of its host and namespace.
+type attempt struct {
+	Request
+	now       time.Time
+	host      *hostState
+	tenant    *tenant
+	namespace *namespaceState
+	// limit is how many slots of the host the namespace may hold.
+	limit int
 }
 
-// within reports whether a waiter is given a slot in time.
-func within(w *waiter, patience time.Duration) bool {
-	timer := time.NewTimer(patience)
+func (t *Throttle) ask(r Request) *attempt {
+	a := &attempt{Request: r, now: t.now()}
+	t.sweep(a.now)
+	host, ok := t.hosts[r.Host]
+	if !ok {
+		host = newHostState()
+		t.hosts[r.Host] = host
+	}
+	namespace, ok := t.namespaces[r.Namespace]
+	if !ok {
+		namespace = new(namespaceState)
+		t.namespaces[r.Namespace] = namespace
+	}
+	a.host, a.tenant, a.namespace = host, host.tenant(r.Namespace), namespace
+	a.limit = host.limit(r.Namespace, t.cfg.PerHost, a.now)
+	if t.last.namespace != r.Namespace {
+		t.other = t.last
+	}
+	t.last = asker{namespace: r.Namespace, at: a.now}
+	return a
+}
+
+// refuse returns why a request may have no slot, free or not.
+func (t *Throttle) refuse(a *attempt) *Busy {
+	until := later(a.host.pause.until, a.tenant.pausedUntil)
+	if until.After(a.now) && !(a.Urgent && a.tenant.held == 0) {
+		pace := a.host.meter.pace(a.now, a.limit)
+		return &Busy{Cause: HostSlowed, Wait: a.tenant.reserve(a.now, later(until, a.now.Add(t.cfg.MinPark)), pace).Sub(a.now)}
+	}
+	if limit := t.cfg.perNamespace(); a.namespace.held >= limit && (a.Backlog || t.contended(a.now)) {
+		pace := a.namespace.meter.pace(a.now, limit)
+		return &Busy{Cause: NamespaceShare, Wait: a.namespace.reserve(a.now, a.now.Add(t.cfg.MinPark), pace).Sub(a.now)}
+	}
+	return nil
+}
+
+// hostBusy reserves a time.
+func (t *Throttle) hostBusy(a *attempt) *Busy {
+	pace := a.host.meter.pace(a.now, a.limit)
+	earliest := a.now.Add(t.cfg.MinPark)
+	if a.Urgent {
+		return &Busy{Cause: HostBusy, Wait: t.cfg.MinPark}
+	}
+	return &Busy{Cause: HostBusy, Wait: a.tenant.reserve(a.now, earliest, pace).Sub(a.now)}
+}
+
+// maxWait is how long to wait in memory for a slot, and whether that takes one
+// of the places to wait; 0: it is not worth it.
+func (t *Throttle) maxWait(a *attempt) (wait time.Duration, place bool) {
+	wait = t.cfg.MaxWait
+	if !a.Reserved && !a.Urgent {
+		wait /= fresh
+	}
+	if a.host.returns == 0 {
+		if a.host.slow {
+			return 0, false
+		}
+		return min(wait, learn), false
+	}
+	ahead := a.tenant.waiting
+	if !a.Reserved {
+		ahead++
+	}
+	if a.Urgent {
+		ahead = 0
+	}
+	if a.host.meter.pace(a.now, a.limit).Duration*time.Duration(ahead) > wait || !t.waiters.TryAcquire(1) {
+		return 0, false
+	}
+	return wait, true
+}
+
+// enqueue lets a request wait for a slot of its host.
+func (t *Throttle) enqueue(a *attempt) *pending {
+	p := &pending{granted: make(chan struct{}), rank: 2, tenant: a.tenant, name: a.Request.Namespace, namespace: a.namespace}
+	switch {
+	case a.Urgent:
+		p.rank = 0
+	case a.Reserved:
+		p.rank = 1
+	}
+	a.host.waiting = append(a.host.waiting, p)
+	a.tenant.waiting++
+	a.namespace.waiting++
+	return p
+}
+
+// await waits for a slot.
+func (t *Throttle) await(a *attempt, p *pending, wait time.Duration) (*Slot, *Busy) {
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-w.granted:
-		return true
+	case <-p.granted:
 	case <-timer.C:
-		return false
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a.now = t.now()
+	i := slices.Index(a.host.waiting, p)
+	if i < 0 { // granted, if only at the last moment
+		return t.slot(a), nil
+	}
+	a.host.waiting = slices.Delete(a.host.waiting, i, i+1)
+	a.tenant.waiting--
+	a.namespace.waiting--
+	a.host.slow = a.host.returns == 0
+	return nil, t.hostBusy(a)
 }
 
-func (l *Throttle) releaser(h, n *hostState) func() {
-	began := l.now()
-	return sync.OnceFunc(func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		now := l.now()
-		h.observe(now.Sub(began))
-		n.observe(now.Sub(began))
-		n.held--
-		if len(h.waiting) == 0 {
-			h.held--
+// grant takes a slot.
+func (t *Throttle) grant(a *attempt) *Slot {
+	a.host.take(a.now)
+	a.tenant.held++
+	a.namespace.take(a.now)
+	return t.slot(a)
+}
+
+func (t *Throttle) slot(a *attempt) *Slot {
+	return &Slot{throttle: t, host: a.host, tenant: a.tenant, namespace: a.namespace, began: a.now}
+}
+
+// release gives a slot back, and to the next that waits for one.
+func (t *Throttle) release(s *Slot) {
+	now := t.now()
+	s.host.giveBack(now.Sub(s.began))
+	s.namespace.giveBack(now.Sub(s.began))
+	s.tenant.held--
+	for s.host.held < t.cfg.PerHost {
+		next := s.host.dequeue(t.cfg.PerHost, now)
+		if next == nil {
 			return
 		}
-		next := h.waiting[0]
-		h.waiting = slices.Delete(h.waiting, 0, 1)
-		h.taken = now
-		next.namespace.elsewhere--
+		next.tenant.waiting--
+		next.namespace.waiting--
+		s.host.take(now)
+		next.tenant.held++
 		next.namespace.take(now)
 		close(next.granted)
-	})
-}
-
-// SlowDown leaves a host alone until the given time.
-func (l *Throttle) SlowDown(host string, until time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.hosts) >= maxClosed {
-		return
-	}
-	if h := lookup(l.hosts, host); until.After(h.closed) {
-		h.closed = until
 	}
 }
 
 // Hosts counts the hosts in each state.
-func (l *Throttle) Hosts() map[State]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.now()
+func (t *Throttle) Hosts() map[State]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
 	counts := make(map[State]int, len(States()))
-	for _, h := range l.hosts {
+	for _, h := range t.hosts {
 		if s := h.state(now); s != "" {
 			counts[s]++
 		}
@@ -172,47 +247,26 @@ func (l *Throttle) Hosts() map[State]int {
 	return counts
 }
 
-func (l *Throttle) busy(cause Cause, in *hostState, limit int, now time.Time) *Busy {
-	return &Busy{Cause: cause, Wait: in.next(now, limit, l.limits.Pause, l.limits.MaxPause)}
-}
-
-func (l *Throttle) asks(namespace string, now time.Time) {
-	if l.last.namespace != namespace {
-		l.other = l.last
-	}
-	l.last = asker{namespace: namespace, at: now}
-}
-
 // contended reports whether another namespace than the one that asks now has
 // asked lately.
-func (l *Throttle) contended(now time.Time) bool {
-	return !l.other.at.IsZero() && now.Sub(l.other.at) < contention
+func (t *Throttle) contended(now time.Time) bool {
+	return !t.other.at.IsZero() && now.Sub(t.other.at) < contention
 }
 
-func (l *Throttle) sweep(now time.Time) {
-	if len(l.hosts) < l.nextSweep && len(l.namespaces) < l.nextSweep {
+// sweep forgets idle hosts and namespaces once there are many.
+func (t *Throttle) sweep(now time.Time) {
+	if len(t.hosts) < t.nextSweep && len(t.namespaces) < t.nextSweep {
 		return
 	}
-	for name := range l.hosts {
-		forget(l.hosts, name, now)
+	for name, h := range t.hosts {
+		if h.idle(now) {
+			delete(t.hosts, name)
+		}
 	}
-	for name := range l.namespaces {
-		forget(l.namespaces, name, now)
+	for name, n := range t.namespaces {
+		if n.idle(now) {
+			delete(t.namespaces, name)
+		}
 	}
-	l.nextSweep = max(sweepAt, 2*len(l.hosts), 2*len(l.namespaces))
-}
-
-func lookup(lanes map[string]*hostState, name string) *hostState {
-	l, ok := lanes[name]
-	if !ok {
-		l = new(hostState)
-		lanes[name] = l
-	}
-	return l
-}
-
-func forget(lanes map[string]*hostState, name string, now time.Time) {
-	if l, ok := lanes[name]; ok && l.idle(now) {
-		delete(lanes, name)
-	}
+	t.nextSweep = max(sweepAt, 2*len(t.hosts), 2*len(t.namespaces))
 }

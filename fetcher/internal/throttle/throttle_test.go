@@ -11,72 +11,82 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 )
 
-func limits() throttle.Config {
-	return throttle.Config{
-		Slots: 8, PerHost: 2, Share: 0.5,
-		Patience: 100 * time.Millisecond, Pause: time.Second, MaxPause: 15 * time.Second,
-	}
+func config() throttle.Config {
+	c := throttle.Defaults()
+	c.Slots, c.PerHost = 8, 3
+	return c
 }
 
-func limiter(t *testing.T, l throttle.Config) *throttle.Throttle {
+func newThrottle(t *testing.T, cfg throttle.Config) *throttle.Throttle {
 	t.Helper()
-	limiter, err := throttle.New(l, time.Now)
+	th, err := throttle.New(cfg, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return limiter
+	return th
 }
 
-func admitted(t *testing.T, l *throttle.Throttle, host, namespace string) (release func()) {
+func granted(t *testing.T, th *throttle.Throttle, r throttle.Request) *throttle.Slot {
 	t.Helper()
-	release, busy := l.Acquire(host, namespace, false)
+	slot, busy := th.Acquire(r)
 	if busy != nil {
-		t.Fatalf("%s for %s is not admitted: %s", host, namespace, busy.Cause)
+		t.Fatalf("%s for %s has no slot: %s", r.Host, r.Namespace, busy.Cause)
 	}
-	return release
+	return slot
 }
 
-func refused(t *testing.T, l *throttle.Throttle, host, namespace string, cause throttle.Cause) time.Duration {
+func refused(t *testing.T, th *throttle.Throttle, r throttle.Request, cause throttle.Cause) time.Duration {
 	t.Helper()
-	_, busy := l.Acquire(host, namespace, false)
+	_, busy := th.Acquire(r)
 	if busy == nil {
-		t.Fatalf("%s for %s is admitted", host, namespace)
+		t.Fatalf("%s for %s has a slot", r.Host, r.Namespace)
 	}
 	if busy.Cause != cause {
-		t.Fatalf("%s for %s is not admitted because of %s instead of %s", host, namespace, busy.Cause, cause)
+		t.Fatalf("%s for %s has no slot because of %s instead of %s", r.Host, r.Namespace, busy.Cause, cause)
 	}
 	return busy.Wait
 }
 
-func TestAHostHasSoManySlots(t *testing.T) {
+func on(host, namespace string) throttle.Request {
+	return throttle.Request{Host: host, Namespace: namespace}
+}
+
+func TestOneSlotOfAHostIsKeptForASecondNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, limits())
-		first := admitted(t, l, "a", "ns")
-		admitted(t, l, "a", "ns")
-		if wait := refused(t, l, "a", "ns", throttle.HostBusy); wait < time.Second {
-			t.Errorf("may come back after %s already", wait)
-		}
-		admitted(t, l, "b", "ns")
-		first()
-		first() // a second call is no second release
-		admitted(t, l, "a", "ns")
-		refused(t, l, "a", "ns", throttle.HostBusy)
+		th := newThrottle(t, config())
+		first := granted(t, th, on("a", "one"))
+		granted(t, th, on("a", "one"))
+		refused(t, th, on("a", "one"), throttle.HostBusy)
+		granted(t, th, on("a", "two"))
+		refused(t, th, on("a", "three"), throttle.HostBusy)
+		granted(t, th, on("b", "one"))
+		first.Release()
+		first.Release() // a second call is no second release
+		refused(t, th, on("a", "one"), throttle.HostBusy)
 	})
 }
 
-func TestNobodyWaitsForAHangingHost(t *testing.T) {
+func TestAHostWithOneSlotServesAll(t *testing.T) {
+	cfg := config()
+	cfg.PerHost = 1
+	th := newThrottle(t, cfg)
+	granted(t, th, on("a", "one")).Release()
+	granted(t, th, on("a", "two")).Release()
+}
+
+func TestNoRequestWaitsLongForAHangingHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, limits())
-		admitted(t, l, "a", "ns")
-		admitted(t, l, "a", "ns")
+		th := newThrottle(t, config())
+		granted(t, th, on("a", "one"))
+		granted(t, th, on("a", "one"))
 		began := time.Now()
-		refused(t, l, "a", "ns", throttle.HostBusy)
+		refused(t, th, on("a", "one"), throttle.HostBusy)
 		learnt := time.Since(began)
-		if learnt != limits().Patience/10 {
+		if learnt > 25*time.Millisecond {
 			t.Errorf("waited for %s to learn that the host hangs", learnt)
 		}
 		for range 10 {
-			refused(t, l, "a", "ns", throttle.HostBusy)
+			refused(t, th, on("a", "one"), throttle.HostBusy)
 		}
 		if took := time.Since(began); took != learnt {
 			t.Errorf("waited for %s more", took-learnt)
@@ -86,115 +96,178 @@ func TestNobodyWaitsForAHangingHost(t *testing.T) {
 
 func TestAQuickHostIsWaitedForInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, limits())
+		th := newThrottle(t, config())
 		var mu sync.Mutex
 		var order []int
 		var wg sync.WaitGroup
-		for i := range 20 {
+		for i := range 8 {
 			wg.Go(func() {
-				release := admitted(t, l, "a", "ns")
+				slot := granted(t, th, on("a", "one"))
 				pass(5 * time.Millisecond)
 				mu.Lock()
 				order = append(order, i/2)
 				mu.Unlock()
-				release()
+				slot.Release()
 			})
 			synctest.Wait()
 		}
 		wg.Wait()
-		if len(order) != 20 || !slices.IsSorted(order) {
+		if len(order) != 8 || !slices.IsSorted(order) {
 			t.Errorf("served in the order %v", order)
 		}
 	})
 }
 
-func TestThoseTurnedAwayComeBackSpread(t *testing.T) {
+func TestReservationsAreAsFarApartAsSlotsComeFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, limits())
-		for range 3 { // GETs that take 10 s
-			a, b := admitted(t, l, "a", "ns"), admitted(t, l, "a", "ns")
-			pass(10 * time.Second)
-			a()
-			b()
-		}
-		admitted(t, l, "a", "ns")
-		admitted(t, l, "a", "ns")
-		perSecond := map[time.Duration]int{}
-		for range 200 {
-			wait := refused(t, l, "a", "ns", throttle.HostBusy)
-			if wait < limits().Pause || wait > limits().MaxPause {
-				t.Fatalf("may come back after %s", wait)
+		th := newThrottle(t, config())
+		used(t, th, "a", "one", 10*time.Second)
+		granted(t, th, on("a", "one"))
+		granted(t, th, on("a", "one"))
+		first := refused(t, th, on("a", "one"), throttle.HostBusy)
+		for i := range 10 {
+			wait, want := refused(t, th, on("a", "one"), throttle.HostBusy), first+time.Duration(i+1)*5*time.Second
+			if wait > want || wait < want*9/10 {
+				t.Errorf("reservation %d is after %s, want about %s", i+1, wait, want)
 			}
-			perSecond[wait/time.Second]++
 		}
-		if len(perSecond) < 2 {
-			t.Errorf("200 come back within the same second")
+		granted(t, th, on("a", "two"))
+		if wait := refused(t, th, on("a", "two"), throttle.HostBusy); wait > first {
+			t.Errorf("another namespace waits for %s", wait)
 		}
 	})
 }
 
-func TestAHostThatAsksIsLeftAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, limits())
-		l.SlowDown("a", time.Now().Add(time.Minute))
-		l.SlowDown("a", time.Now().Add(time.Second)) // never shortens
-		if wait := refused(t, l, "a", "ns", throttle.HostSlowed); wait < time.Minute {
-			t.Errorf("may come back after %s already", wait)
-		}
-		admitted(t, l, "b", "ns")
-		pass(time.Minute)
-		admitted(t, l, "a", "ns")
-	})
+// used lets a namespace use a host once, so that it is known how long it takes.
+func used(t *testing.T, th *throttle.Throttle, host, namespace string, takes time.Duration) {
+	t.Helper()
+	slot := granted(t, th, on(host, namespace))
+	pass(takes)
+	slot.Release()
 }
 
-func TestANamespaceMayTakeAllWhileNobodyElseWantsAny(t *testing.T) {
-	l := limiter(t, limits())
-	for i := range limits().Slots {
-		admitted(t, l, fmt.Sprint("host", i), "greedy")
+func TestANamespaceIsNotHeldUpByAnotherOnTheSameHost(t *testing.T) {
+	longest := map[bool]time.Duration{}
+	for _, shared := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := simulate(t, throttle.Defaults(), func() time.Duration { return 10 * time.Second })
+			if shared {
+				s.publish(1_000, want{namespace: "hostile", host: "a"})
+			}
+			s.publishAfter(time.Minute, 20, want{namespace: "ordinary", host: "a"})
+			s.run()
+			longest[shared] = s.waits["ordinary"] - time.Minute
+		})
+	}
+	t.Logf("20 keys take %s alone, and %s beside 1,000 of another namespace", longest[false], longest[true])
+	if longest[true] > 2*longest[false]+5*time.Second {
+		t.Errorf("20 keys take %s, and %s alone", longest[true], longest[false])
+	}
+}
+
+func TestANamespaceMayTakeAllWhileNoOtherWantsAny(t *testing.T) {
+	th := newThrottle(t, config())
+	for i := range config().Slots {
+		granted(t, th, on(fmt.Sprint("host", i), "greedy"))
 	}
 }
 
 func TestANamespaceHoldsItsShareWhileOthersWantSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter(t, limits())
-		admitted(t, l, "other", "modest")()
-		var releases []func()
-		for i := range limits().Slots / 2 {
-			releases = append(releases, admitted(t, l, fmt.Sprint("host", i), "greedy"))
+		th := newThrottle(t, config())
+		granted(t, th, on("other", "modest")).Release()
+		var slots []*throttle.Slot
+		for i := range config().Slots / 2 {
+			slots = append(slots, granted(t, th, on(fmt.Sprint("host", i), "greedy")))
 		}
-		refused(t, l, "next", "greedy", throttle.NamespaceShare)
-		admitted(t, l, "other", "modest")
-		releases[0]()
-		admitted(t, l, "next", "greedy")
-		refused(t, l, "one more", "greedy", throttle.NamespaceShare)
+		refused(t, th, on("next", "greedy"), throttle.NamespaceShare)
+		granted(t, th, on("other", "modest"))
+		slots[0].Release()
+		granted(t, th, on("next", "greedy"))
+		refused(t, th, on("one more", "greedy"), throttle.NamespaceShare)
 		pass(11 * time.Second)
-		admitted(t, l, "one more", "greedy")
+		granted(t, th, on("one more", "greedy"))
 	})
 }
 
 func TestABacklogCountsAsOthers(t *testing.T) {
-	l := limiter(t, limits())
-	for i := range limits().Slots / 2 {
-		admitted(t, l, fmt.Sprint("host", i), "greedy")
+	th := newThrottle(t, config())
+	for i := range config().Slots / 2 {
+		granted(t, th, on(fmt.Sprint("host", i), "greedy"))
 	}
-	if _, busy := l.Acquire("next", "greedy", true); busy == nil || busy.Cause != throttle.NamespaceShare {
-		t.Errorf("Acquire() = %v, want refused for the share", busy)
-	}
+	refused(t, th, throttle.Request{Host: "next", Namespace: "greedy", Backlog: true}, throttle.NamespaceShare)
 }
 
-func TestLimitsValidate(t *testing.T) {
+func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := newThrottle(t, config())
+		for i, want := range []time.Duration{1, 2, 4, 5, 5, 5} {
+			slot := granted(t, th, on("a", "asks"))
+			pass(time.Millisecond)
+			slot.Pause(time.Hour)
+			slot.Release()
+			if wait := refused(t, th, on("a", "other"), throttle.HostSlowed); wait != want*time.Second {
+				t.Errorf("refusal %d: others come back after %s, want %s", i+1, wait, want*time.Second)
+			}
+			wait := refused(t, th, on("a", "asks"), throttle.HostSlowed)
+			if wait > time.Minute {
+				t.Errorf("refusal %d: the namespace comes back after %s", i+1, wait)
+			}
+			granted(t, th, on("b", "asks")).Release()
+			pass(time.Minute)
+		}
+	})
+}
+
+func TestRefusalsOfGETsUnderWayCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := newThrottle(t, config())
+		one, two := granted(t, th, on("a", "asks")), granted(t, th, on("a", "asks"))
+		pass(time.Second)
+		for _, slot := range []*throttle.Slot{one, two} {
+			slot.Pause(time.Hour)
+			slot.Release()
+		}
+		if wait := refused(t, th, on("a", "other"), throttle.HostSlowed); wait != time.Second {
+			t.Errorf("others come back after %s", wait)
+		}
+	})
+}
+
+func TestAPauseEndsWithItsCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := newThrottle(t, config())
+		old, slot := granted(t, th, on("a", "two")), granted(t, th, on("a", "asks"))
+		pass(time.Millisecond)
+		slot.Pause(time.Hour)
+		slot.Release()
+		old.Resume() // it began before
+		old.Release()
+		refused(t, th, on("a", "two"), throttle.HostSlowed)
+		urgent := granted(t, th, throttle.Request{Host: "a", Namespace: "two", Urgent: true})
+		refused(t, th, throttle.Request{Host: "a", Namespace: "two", Urgent: true}, throttle.HostSlowed)
+		pass(time.Millisecond)
+		urgent.Resume()
+		urgent.Release()
+		granted(t, th, on("a", "two"))
+		granted(t, th, on("a", "asks"))
+	})
+}
+
+func TestConfigValidate(t *testing.T) {
 	for name, change := range map[string]func(*throttle.Config){
-		"no slots":         func(l *throttle.Config) { l.Slots = 0 },
-		"none per host":    func(l *throttle.Config) { l.PerHost = 0 },
-		"no share":         func(l *throttle.Config) { l.Share = 0 },
-		"more than all":    func(l *throttle.Config) { l.Share = 1.1 },
-		"no pause":         func(l *throttle.Config) { l.Pause = 0 },
-		"longest too long": func(l *throttle.Config) { l.MaxPause = l.Pause - 1 },
+		"no slots":              func(c *throttle.Config) { c.Slots = 0 },
+		"none per host":         func(c *throttle.Config) { c.PerHost = 0 },
+		"no share":              func(c *throttle.Config) { c.Share = 0 },
+		"more than all":         func(c *throttle.Config) { c.Share = 1.1 },
+		"no park":               func(c *throttle.Config) { c.MinPark = 0 },
+		"no pause":              func(c *throttle.Config) { c.MaxPauseOthers = 0 },
+		"others pause for more": func(c *throttle.Config) { c.MaxPause = c.MaxPauseOthers - 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := limits()
-			change(&l)
-			if _, err := throttle.New(l, time.Now); err == nil {
+			c := config()
+			change(&c)
+			if _, err := throttle.New(c, time.Now); err == nil {
 				t.Error("accepted")
 			}
 		})

@@ -1,0 +1,58 @@
+package brokerclock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/brokerclock"
+)
+
+func broker() time.Time { return time.Date(2031, 5, 17, 11, 0, 0, 0, time.UTC) }
+
+func TestItIsUnknownBeforeTheFirstStamp(t *testing.T) {
+	if now := brokerclock.New(nil).Now(); !now.IsZero() {
+		t.Errorf("Now() = %s", now)
+	}
+}
+
+func TestTheYoungestStampCounts(t *testing.T) {
+	var elapsed time.Duration
+	c := brokerclock.New(func() time.Duration { return elapsed })
+	c.Observe(broker().Add(-time.Hour)) // it has waited in the stream
+	c.Observe(broker())
+	elapsed = 10 * time.Second
+	c.Observe(broker().Add(2 * time.Second)) // it has waited for 8 s
+	if now, want := c.Now(), broker().Add(10*time.Second); !now.Equal(want) {
+		t.Errorf("Now() = %s, want %s", now, want)
+	}
+	c.Set(broker())
+	if now := c.Now(); !now.Equal(broker()) {
+		t.Errorf("Now() = %s after Set", now)
+	}
+}
+
+func TestTheBrokerIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := brokerclock.New(nil)
+		asked := 0
+		go c.Run(ctx, func(context.Context) (time.Time, error) {
+			if asked++; asked == 1 {
+				return time.Time{}, errors.New("no consumer yet")
+			}
+			return broker(), nil
+		})
+		<-time.After(6 * time.Second)
+		if now, want := c.Now(), broker().Add(time.Second); !now.Equal(want) {
+			t.Errorf("Now() = %s, want %s", now, want)
+		}
+		<-time.After(10 * time.Minute)
+		if asked != 3 {
+			t.Errorf("asked %d times", asked)
+		}
+		cancel()
+	})
+}

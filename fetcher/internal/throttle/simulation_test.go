@@ -1,0 +1,185 @@
+package throttle_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+)
+
+const (
+	// timerFloor is the least time from the publish of a timer until it fires,
+	// and timerLate by how much later it may fire (nats-server 2.15.2).
+	timerFloor = 250 * time.Millisecond
+	timerLate  = 20 * time.Millisecond
+	// publishTime is what setting a timer takes while all workers do so: 8,000
+	// are set in a second.
+	publishTime = 8 * time.Millisecond
+)
+
+// simulation is a broker and a fetcher of which all but the throttle takes
+// place in the virtual time of a bubble.
+type simulation struct {
+	throttle *throttle.Throttle
+	cfg      throttle.Config
+	latency  func() time.Duration
+	random   *rand.Rand
+
+	mu    sync.Mutex
+	queue []want
+	more  *sync.Cond
+	left  int
+	parks int
+	busy  time.Duration
+	waits map[string]time.Duration
+	began time.Time
+}
+
+type want struct {
+	namespace, host string
+	reserved        bool
+}
+
+func simulate(t *testing.T, cfg throttle.Config, latency func() time.Duration) *simulation {
+	t.Helper()
+	th, err := throttle.New(cfg, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &simulation{
+		throttle: th, cfg: cfg, latency: latency, random: rand.New(rand.NewPCG(1, 2)),
+		waits: map[string]time.Duration{}, began: time.Now(),
+	}
+	s.more = sync.NewCond(&s.mu)
+	return s
+}
+
+func (s *simulation) publish(n int, w want) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for range n {
+		s.queue = append(s.queue, w)
+	}
+	s.left += n
+	s.more.Broadcast()
+}
+
+// publishAfter publishes wants later; run waits for them.
+func (s *simulation) publishAfter(d time.Duration, n int, w want) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left += n
+	time.AfterFunc(d, func() {
+		s.publish(n, w)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.left -= n
+	})
+}
+
+// run lets as many workers as there are slots handle all wants.
+func (s *simulation) run() (took time.Duration) {
+	var workers sync.WaitGroup
+	for range s.cfg.Slots {
+		workers.Go(s.work)
+	}
+	workers.Wait()
+	return time.Since(s.began)
+}
+
+func (s *simulation) work() {
+	for {
+		s.mu.Lock()
+		for len(s.queue) == 0 && s.left > 0 {
+			s.more.Wait()
+		}
+		if s.left == 0 {
+			s.mu.Unlock()
+			return
+		}
+		w := s.queue[0]
+		s.queue = s.queue[1:]
+		backlog := len(s.queue) > 0
+		s.mu.Unlock()
+		s.handle(w, backlog)
+	}
+}
+
+func (s *simulation) handle(w want, backlog bool) {
+	slot, busy := s.throttle.Acquire(throttle.Request{Host: w.host, Namespace: w.namespace, Backlog: backlog, Reserved: w.reserved})
+	if busy != nil {
+		pass(publishTime)
+		s.park(w, busy.Wait)
+		return
+	}
+	latency := s.latency()
+	pass(latency)
+	slot.Resume()
+	slot.Release()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy += latency
+	s.waits[w.namespace] = max(s.waits[w.namespace], time.Since(s.began))
+	if s.left--; s.left == 0 {
+		s.more.Broadcast()
+	}
+}
+
+func (s *simulation) park(w want, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parks++
+	w.reserved = true
+	late := time.Duration(s.random.Int64N(int64(timerLate)))
+	time.AfterFunc(max(wait, timerFloor)+late, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.queue = append(s.queue, w)
+		s.more.Signal()
+	})
+}
+
+func TestReservationsUseTheSlotsAndParkFewTimes(t *testing.T) {
+	for _, latency := range []time.Duration{
+		time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second,
+	} {
+		for _, wants := range []int{1_000, 3_000, 16_000} {
+			for name, known := range map[string]bool{"a host that was used before": true, "a host never used before": false} {
+				t.Run(fmt.Sprintf("%d wants, answers after %s, %s", wants, latency, name), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { measure(t, latency, wants, known) })
+				})
+			}
+		}
+	}
+}
+
+// measure lets wants for one host be handled and checks what that costs.
+func measure(t *testing.T, latency time.Duration, wants int, known bool) {
+	t.Helper()
+	enough, mostParks := 0.85, 1.25
+	s := simulate(t, throttle.Defaults(), func() time.Duration { return latency })
+	if known {
+		s.publish(1, want{namespace: "one", host: "a"})
+		s.run()
+		s.began, s.busy = time.Now(), 0
+	} else {
+		// All that is parked before the first answer is parked by a guess.
+		enough, mostParks = 0.82, 2.5
+	}
+	s.publish(wants, want{namespace: "one", host: "a"})
+	took := s.run()
+	used := float64(s.busy) / float64(time.Duration(s.cfg.PerHost)*took)
+	parks := float64(s.parks) / float64(wants)
+	t.Logf("%.3f of the capacity used, %.2f parks for each GET, %s in all", used, parks, took)
+	// A timer fires no sooner than timerFloor, which counts for what is short.
+	if used < enough && took > 20*time.Second {
+		t.Errorf("used %.3f of the capacity, want %.2f", used, enough)
+	}
+	if parks > mostParks {
+		t.Errorf("%.2f parks for each GET, want at most %.2f", parks, mostParks)
+	}
+}
