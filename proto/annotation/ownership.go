@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,6 +139,54 @@ func (o Owners) Of(key string) Ownership {
 		}
 	}
 	return ownership
+}
+
+// Other returns the newest manager but the writer that owns key; empty: there is
+// none.
+func (o Owners) Other(key string) string {
+	for _, m := range o.managers {
+		if m.name != FieldManager && m.ownsKey(key) {
+			return m.name
+		}
+	}
+	return ""
+}
+
+// Only returns what is known of the keys that keep reports, and of no annotation.
+// It shares no memory with o: the record of an object may be many times as large
+// as what is asked of it.
+func (o Owners) Only(keep func(key string) bool) Owners {
+	kept := Owners{managers: make([]manager, len(o.managers))}
+	for i, m := range o.managers {
+		kept.managers[i] = manager{name: m.name, operation: m.operation, time: m.time, fields: fields{
+			Data: only(m.fields.Data, keep), BinaryData: only(m.fields.BinaryData, keep),
+		}}
+	}
+	return kept
+}
+
+// Len returns how many ownerships of keys are known.
+func (o Owners) Len() int {
+	n := 0
+	for _, m := range o.managers {
+		n += 1 + len(m.fields.Data) + len(m.fields.BinaryData)
+	}
+	return n
+}
+
+func only(owned map[string]json.RawMessage, keep func(key string) bool) map[string]json.RawMessage {
+	var kept map[string]json.RawMessage
+	for name := range owned {
+		key, _ := strings.CutPrefix(name, "f:")
+		if !keep(key) {
+			continue
+		}
+		if kept == nil {
+			kept = map[string]json.RawMessage{}
+		}
+		kept["f:"+strings.Clone(key)] = nil
+	}
+	return kept
 }
 
 // AnnotationChanged returns when the newest owner of an annotation last wrote,
