@@ -72,6 +72,35 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(entry(got, "b")).To(BeZero())
 	})
 
+	It("leaves the key when another field manager owns it, too, and says so once", func() {
+		w.start()
+		taken()
+		applied, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "cm", types.ApplyPatchType,
+			[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm"},"data":{"b":"B"}}`),
+			metav1.PatchOptions{FieldManager: "kustomize-controller"})
+		Expect(err).NotTo(HaveOccurred())
+		r := w.removed(applied, "b")
+		w.apply(r)
+		w.again(r)
+		w.acknowledged()
+		got := w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
+		Expect(entry(got, "b")).To(BeZero())
+		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer asked for, and is kept: field manager kustomize-controller owns it, too"))
+	})
+
+	It("leaves the key when the manifest that was last applied names it", func() {
+		w.start()
+		taken()
+		got := w.edit("cm", func(cm *corev1.ConfigMap) {
+			cm.Annotations[corev1.LastAppliedConfigAnnotation] = `{"data":{"a":"x","b":"B"}}`
+		})
+		w.apply(w.removed(got, "b"))
+		got = w.get("cm")
+		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
+		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer asked for, and is kept: the manifest that was last applied has it, too"))
+	})
+
 	It("leaves the key when the annotation cannot be understood, or the object is suspended", func() {
 		w.start()
 		taken()

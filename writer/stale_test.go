@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -103,6 +104,32 @@ var _ = Describe("A result that came too late", func() {
 		w.apply(r)
 		w.apply(old)
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "new stream"}))
+	})
+
+	It("yields to one that was fetched later from streams that were restored from a snapshot", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "first"))
+		confirming, late := w.content(due(w.want(cm, "mydata", url)), "first"), w.content(due(w.want(cm, "mydata", url)), "late")
+		again := w.content(due(w.want(cm, "mydata", url)), "after the restore")
+		confirming.Sequence += 100
+		w.apply(confirming)
+		w.apply(late)
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "first"}), "it was fetched before")
+		By("giving out sequences once more")
+		again.ObservedAt = timestamppb.New(time.Now().Add(2 * time.Minute))
+		w.apply(again)
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "after the restore"}))
+	})
+
+	It("takes an object that was restored from a backup as it is", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "first"))
+		backup := w.get("cm")
+		w.apply(w.content(due(w.want(backup, "mydata", url)), "second"))
+		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data, cm.Annotations = backup.Data, backup.Annotations })
+		restored := w.get("cm")
+		w.apply(w.content(w.want(restored, "mydata", url), "second"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "second"}))
 	})
 
 	It("cannot undo what came after it in the same moment", func() {

@@ -47,7 +47,7 @@ type Deps struct {
 	// Breaker holds work back while the API server is unavailable.
 	Breaker *breaker.Breaker
 	// Objects and Confirmed are what is known from earlier batches.
-	Objects   cache.Objects
+	Objects   *cache.Objects
 	Confirmed cache.Confirmed
 	// Refused holds keys that cannot be written.
 	Refused cache.Refused
@@ -80,7 +80,7 @@ func New(c Config, d Deps) (*Applier, error) {
 	if c.Viewer.Grammar == nil || c.Viewer.Selector == nil {
 		return nil, errors.New("make applier: the viewer is incomplete")
 	}
-	if d.Client == nil || d.Breaker == nil || d.Emitter == nil || d.Metrics == nil || d.Clock == nil {
+	if d.Client == nil || d.Objects == nil || d.Breaker == nil || d.Emitter == nil || d.Metrics == nil || d.Clock == nil {
 		return nil, errors.New("make applier: a dependency is missing")
 	}
 	return &Applier{executor: &executor{Config: c, Deps: d, lines: logsample.New(d.Log)}}, nil

@@ -6,7 +6,6 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/cache"
 	"github.com/kv8s/curl-me-that/writer/internal/event"
@@ -112,7 +111,7 @@ func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 // decide adds what only this process knows, and plans.
 func (t *task) decide() plan.Plan {
 	if t.object != nil && t.object.Confirmed == nil {
-		t.object.Confirmed = make(map[string]status.Fence, len(t.items))
+		t.object.Confirmed = make(map[string]plan.Confirmation, len(t.items))
 		for _, item := range t.items {
 			t.object.Confirmed[item.Key.Key] = t.Confirmed.Get(t.object.UID, item.Key.Key)
 		}
@@ -192,7 +191,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 			continue
 		}
 		if d.Confirmed {
-			t.Confirmed.Put(t.object.UID, t.items[i].Key.Key, t.items[i].Fence)
+			t.Confirmed.Put(t.object.UID, t.items[i].Key.Key, t.items[i].Confirmation())
 		}
 		t.logResult(t.items[i], d)
 	}

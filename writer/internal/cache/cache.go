@@ -11,15 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 
-	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 const (
-	// objectsSize is how many objects are kept, and objectsTTL how long: it only
-	// has to span the results of one object that come one after the other.
-	objectsSize = 4096
-	objectsTTL  = 30 * time.Second
 	// confirmedSize and confirmedTTL bound the confirmed fences: enough for
 	// results that come back after an outage.
 	confirmedSize = 16384
@@ -30,39 +25,11 @@ const (
 	refusedTTL  = time.Hour
 )
 
-// Objects is what objects were like after our own last patch. An object in it
-// may be out of date; a patch that is made from it is refused then.
-type Objects struct {
-	objects *cache.LRUExpireCache
-}
-
-// NewObjects returns an empty cache.
-func NewObjects(clock clock.Clock) Objects {
-	return Objects{objects: cache.NewLRUExpireCacheWithClock(objectsSize, clock)}
-}
-
-// Put keeps an object.
-func (c Objects) Put(ref types.NamespacedName, o *plan.Object) { c.objects.Add(ref, o, objectsTTL) }
-
-// Drop removes an object.
-func (c Objects) Drop(ref types.NamespacedName) { c.objects.Remove(ref) }
-
-// Get returns a copy of an object.
-func (c Objects) Get(ref types.NamespacedName) (*plan.Object, bool) {
-	value, _ := c.objects.Get(ref)
-	o, ok := value.(*plan.Object)
-	if !ok {
-		return nil, false
-	}
-	object := *o
-	return &object, true
-}
-
-// Confirmed holds the newest fences of fetches that found what was there
+// Confirmed holds by key the newest fetch that found what was there
 // already. A failure from before that comes late must not be taken for a new
 // one: the fetcher, for which all is well, would never report its end.
 type Confirmed struct {
-	fences *cache.LRUExpireCache
+	fetches *cache.LRUExpireCache
 }
 
 // objectKey is a key of an object.
@@ -73,20 +40,20 @@ type objectKey struct {
 
 // NewConfirmed returns an empty cache.
 func NewConfirmed(clock clock.Clock) Confirmed {
-	return Confirmed{fences: cache.NewLRUExpireCacheWithClock(confirmedSize, clock)}
+	return Confirmed{fetches: cache.NewLRUExpireCacheWithClock(confirmedSize, clock)}
 }
 
-// Get returns the newest fence for a key; zero: none.
-func (c Confirmed) Get(uid types.UID, key string) status.Fence {
-	value, _ := c.fences.Get(objectKey{uid: uid, key: key})
-	fence, _ := value.(status.Fence)
-	return fence
+// Get returns the newest confirmation of a key; zero: none.
+func (c Confirmed) Get(uid types.UID, key string) plan.Confirmation {
+	value, _ := c.fetches.Get(objectKey{uid: uid, key: key})
+	confirmation, _ := value.(plan.Confirmation)
+	return confirmation
 }
 
-// Put keeps a fence if it is newer than the one that is known.
-func (c Confirmed) Put(uid types.UID, key string, f status.Fence) {
-	if f.Newer(c.Get(uid, key)) {
-		c.fences.Add(objectKey{uid: uid, key: key}, f, confirmedTTL)
+// Put keeps a confirmation if its fence is newer than the one that is known.
+func (c Confirmed) Put(uid types.UID, key string, confirmation plan.Confirmation) {
+	if confirmation.Fence.Newer(c.Get(uid, key).Fence) {
+		c.fetches.Add(objectKey{uid: uid, key: key}, confirmation, confirmedTTL)
 	}
 }
 

@@ -33,6 +33,9 @@ func NewItem(r *v1.Result) Item {
 	}
 }
 
+// Confirmation returns what is kept of an item that found what the key holds.
+func (i Item) Confirmation() Confirmation { return Confirmation{Fence: i.Fence, At: i.observed()} }
+
 // url that was asked for.
 func (i Item) url() string { return i.Result.GetWant().GetUrl() }
 

@@ -45,6 +45,8 @@ func fetchFailing(entry status.Entry) bool {
 const (
 	actionFetch = "Fetch"
 	actionWrite = "Write"
+	// actionRemove: a key that is no longer asked for is taken out.
+	actionRemove = "Remove"
 )
 
 // failed returns the Event for an entry that now fails.
@@ -52,6 +54,17 @@ func failed(i Item, entry status.Entry, action, note string) Event {
 	return Event{
 		Reason: entry.Error, Warning: true, Action: action, Note: note,
 		Occurrence: occurrence(i.Key.Key, entry.FailingURL(), entry.Since),
+	}
+}
+
+// kept returns the Event for a key that is no longer asked for and stays, as it
+// has another owner.
+func kept(i Item, written status.Fence, note string) Event {
+	key := i.Key.Key
+	return Event{
+		Reason: pipeline.Reason(keyExists), Warning: true, Action: actionRemove,
+		Note:       "key " + key + " is no longer asked for, and is kept: " + note,
+		Occurrence: "kept\x00" + key + "\x00" + written.String(),
 	}
 }
 

@@ -2,8 +2,11 @@ package plan
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,8 +56,11 @@ type Object struct {
 	Status status.Status
 	// HasStatus: it carries one, readable or not.
 	HasStatus bool
-	// Owners of its keys.
+	// Owners of its keys, as far as they are asked for or in the status.
 	Owners annotation.Owners
+	// Applied holds the keys that are no longer asked for and that somebody
+	// applied by a client (kubectl apply), who would miss them.
+	Applied map[string]bool
 	// Values holds the digest of each value by key; nil: not known.
 	Values map[string]string
 	// Room is how long the status may be, in bytes.
@@ -62,15 +68,34 @@ type Object struct {
 
 	// Obstacle is what the API server has refused this object before.
 	Obstacle Obstacle
-	// Confirmed holds the newest fence by key of a fetch that found what the
+	// Confirmed holds by key the newest fetch that found what the
 	// key holds already. The status does not have it, as nothing was written.
-	Confirmed map[string]status.Fence
+	Confirmed map[string]Confirmation
 
 	// untraced: entries are missing in the record of owners: not even
 	// the annotation has one.
 	untraced bool
 	// drift is what Assumed knows instead of Owners.
 	drift map[string]string
+}
+
+// Confirmation is a fetch that found what the key holds already.
+type Confirmation struct {
+	// Fence of its trigger.
+	Fence status.Fence
+	// At is when its outcome was known.
+	At time.Time
+}
+
+// overtaking is for how long after a confirmation a result with an older fence
+// may still come in: the longest fetch, and clocks of fetchers that differ.
+const overtaking = time.Minute
+
+// overtook reports whether the confirmation is newer than an item. An older fence
+// that was observed much later is no late result: the stream was restored from a
+// snapshot and gives out its sequences once more.
+func (c Confirmation) overtook(i Item) bool {
+	return c.Fence.Newer(i.Fence) && !i.observed().After(c.At.Add(overtaking))
 }
 
 // Obstacle is why values of an object cannot be written. What remains possible
@@ -111,13 +136,51 @@ func (v Viewer) Of(m *metav1.ObjectMeta, source Source) *Object {
 	// A status that cannot be read is as good as none, and is replaced.
 	o.Status, _ = status.Parse(text)
 	o.Owners, _ = annotation.ParseOwners(m.ManagedFields)
+	asked := func(key string) bool {
+		_, written := o.Status.Keys[key]
+		_, asked := o.Request.URL(key)
+		return written || asked
+	}
 	o.untraced = o.Request.Present && o.Owners.AnnotationChanged(o.Request.Annotation).IsZero()
+	o.Owners = o.Owners.Only(asked)
+	o.Applied = applied(m.Annotations[corev1.LastAppliedConfigAnnotation], func(key string) bool {
+		_, found := o.Request.URL(key)
+		return !found && asked(key)
+	})
 	for name, value := range m.Annotations {
 		if name != annotation.StatusKey {
 			o.Room -= len(name) + len(value)
 		}
 	}
 	return o
+}
+
+// applied returns the keys that concern us in the annotation in which a client
+// keeps what it has applied. Of text that cannot be read nothing is known.
+func applied(text string, concerns func(key string) bool) map[string]bool {
+	if text == "" {
+		return nil
+	}
+	var last struct {
+		Data       map[string]json.RawMessage `json:"data"`
+		BinaryData map[string]json.RawMessage `json:"binaryData"`
+	}
+	if json.Unmarshal([]byte(text), &last) != nil {
+		return nil
+	}
+	var keys map[string]bool
+	for _, in := range []map[string]json.RawMessage{last.Data, last.BinaryData} {
+		for key := range in {
+			if !concerns(key) {
+				continue
+			}
+			if keys == nil {
+				keys = map[string]bool{}
+			}
+			keys[key] = true
+		}
+	}
+	return keys
 }
 
 // Assume returns what is known of an object from the wants of items, if that is
@@ -157,6 +220,23 @@ func Assume(items []Item) (*Object, bool) {
 	var err error
 	o.Status, err = status.Parse(first.GetStatus())
 	return o, err == nil
+}
+
+// Bytes returns about how much memory the object takes.
+func (o *Object) Bytes() int {
+	const (
+		fixed = 1 << 10 // the object itself
+		entry = 512     // an entry of the status, or a pair, in its map or list
+		owned = 128     // a key in the record of owners
+	)
+	n := fixed + o.Owners.Len()*owned
+	for key, e := range o.Status.Keys {
+		n += entry + len(key) + len(e.URL) + len(e.SHA256) + len(e.ETag) + len(e.LastModified) + len(e.ErrorURL)
+	}
+	for _, pair := range o.Request.Pairs {
+		n += entry + len(pair.Key) + len(pair.URL)
+	}
+	return n
 }
 
 // Unrecorded reports whether the API server keeps no record of owners for the object

@@ -64,7 +64,7 @@ func (d *draft) decide(i Item) Decision {
 		return Decision{}
 	}
 	entry := d.status.Keys[i.Key.Key]
-	if d.object.Confirmed[i.Key.Key].Newer(i.Fence) {
+	if d.object.Confirmed[i.Key.Key].overtook(i) {
 		return Decision{Verdict: Stale, sure: true}
 	}
 	switch i.Fence.Compare(entry.Fence) {

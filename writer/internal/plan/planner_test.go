@@ -219,7 +219,7 @@ func TestConfirmed(t *testing.T) {
 	if !p.Decisions[0].Confirmed || !p.Empty() {
 		t.Errorf("plan %+v", p)
 	}
-	object.Confirmed = map[string]status.Fence{theKey: fence(7)}
+	object.Confirmed = map[string]plan.Confirmation{theKey: {Fence: fence(7), At: noon}}
 	for _, item := range []plan.Item{failure(6, badStatus), content(6, "b"), unmodified(6, "a")} {
 		if p := (plan.Planner{}).Plan(object, []plan.Item{item}); p.Decisions[0].Verdict != plan.Stale || !p.Empty() {
 			t.Errorf("%v: %+v", item.Result.GetOutcome(), p)

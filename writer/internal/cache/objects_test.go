@@ -1,0 +1,119 @@
+package cache_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/cache"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+// metadata returns what an API server sends of a ConfigMap that asks for keys,
+// with as many keys of others.
+func metadata(t testing.TB, name string, keys, foreign int) *metav1.ObjectMeta {
+	t.Helper()
+	pairs := make([]string, keys)
+	s := status.Status{Keys: map[string]status.Entry{}}
+	ours, theirs := map[string]any{}, map[string]any{}
+	for i := range keys {
+		key := fmt.Sprint("key-", i)
+		url := "https://data.example.com/" + name + "/" + key
+		pairs[i] = key + "=" + url
+		ours["f:"+key] = struct{}{}
+		s.Keys[key] = status.Entry{URL: url, SHA256: strings.Repeat("0", 64), Size: 4, ETag: `"etag"`, Fence: status.Fence{Epoch: 1, Seq: 1}}
+	}
+	for i := range foreign {
+		theirs[fmt.Sprint("f:a-key-of-others-", i)] = struct{}{}
+	}
+	entry := func(manager string, fields map[string]any) metav1.ManagedFieldsEntry {
+		raw, err := json.Marshal(map[string]any{"f:data": fields})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: raw}}
+	}
+	return &metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1",
+		Annotations:   map[string]string{annotation.DefaultKey: strings.Join(pairs, " "), annotation.StatusKey: s.String()},
+		ManagedFields: []metav1.ManagedFieldsEntry{entry(annotation.FieldManager, ours), entry("person", theirs)},
+	}
+}
+
+func viewer(t testing.TB) plan.Viewer {
+	t.Helper()
+	grammar, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan.Viewer{Grammar: grammar, Selector: labels.Everything()}
+}
+
+// fill puts objects into a cache and returns by how much the heap has grown, in
+// bytes.
+func fill(t testing.TB, c *cache.Objects, objects, keys, foreign int) int64 {
+	t.Helper()
+	view := viewer(t)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range objects {
+		name := fmt.Sprint("cm-", i)
+		c.Put(types.NamespacedName{Namespace: "ns", Name: name}, view.Of(metadata(t, name, keys, foreign), plan.Remembered))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(c)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+}
+
+func TestObjectsAreBoundedByBytes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		objects, keys, foreign int
+		most                   int64
+	}{
+		"1,000 objects with 128 keys":        {1000, 128, 0, 48 << 20},
+		"an object with 20,000 foreign keys": {1, 1, 20_000, 64 << 10},
+	} {
+		clock := testclock.NewFakeClock(time.Now())
+		if grown := fill(t, cache.NewObjects(clock), tt.objects, tt.keys, tt.foreign); grown > tt.most {
+			t.Errorf("%s: %d bytes, more than %d", name, grown, tt.most)
+		}
+	}
+}
+
+func TestObjectsExpire(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Now())
+	c := cache.NewObjects(clock)
+	ref := types.NamespacedName{Namespace: "ns", Name: "cm"}
+	c.Put(ref, &plan.Object{UID: "uid"})
+	if o, found := c.Get(ref); !found || o.UID != "uid" {
+		t.Fatalf("got %+v, %v", o, found)
+	}
+	clock.Step(31 * time.Second)
+	if _, found := c.Get(ref); found {
+		t.Error("kept for too long")
+	}
+	c.Put(ref, &plan.Object{UID: "uid"})
+	c.Drop(ref)
+	if _, found := c.Get(ref); found {
+		t.Error("not dropped")
+	}
+}
+
+func BenchmarkObjects(b *testing.B) {
+	for range b.N {
+		b.ReportMetric(float64(fill(b, cache.NewObjects(testclock.NewFakeClock(time.Now())), 4096, 128, 0))/(1<<20), "MiB-128-keys")
+		b.ReportMetric(float64(fill(b, cache.NewObjects(testclock.NewFakeClock(time.Now())), 1, 1, 20_000))/(1<<20), "MiB-20000-foreign")
+	}
+}
