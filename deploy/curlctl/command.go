@@ -41,7 +41,7 @@ func command(program string, now func() time.Time) *cobra.Command {
 	o.bindFlags(cmd)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
 	cmd.AddCommand(
-		failuresCommand(o), replayCommand(o), refetchCommand(o),
+		failingCommand(o), failuresCommand(o), replayCommand(o), refetchCommand(o),
 		statusCommand(o), wantsCommand(o), timersCommand(o), watchCommand(o),
 		pauseCommand(o), resumeCommand(o), auditCommand(o),
 		checkCommand(o), setupCommand(o), doctorCommand(o), identitiesCommand(o),

@@ -43,7 +43,8 @@ func failuresListCommand(o *options) *cobra.Command {
 		Use:   "list",
 		Short: "List failed fetches, the newest first",
 		Long: "Lists what could not be fetched, the newest first. The server itself applies\n" +
-			"--reason, --host, --namespace, --name and --key.",
+			"--reason, --host, --namespace, --name and --key. The column NOW, which --limit=0\n" +
+			"leaves out, is what has become of the key since.",
 		Args: noArgs,
 	}
 	cmd.RunE = o.run(func(ctx context.Context, s *session, _ []string) error {
@@ -64,6 +65,13 @@ func failuresListCommand(o *options) *cobra.Command {
 
 func (s *session) listFailures(ctx context.Context, filter operate.DeadLetterFilter, limit int) error {
 	more := false
+	handled := uint64(0)
+	if limit > 0 {
+		var err error
+		if handled, err = s.handled(ctx); err != nil && !errors.Is(err, errNotFound) {
+			return err
+		}
+	}
 	rows := func(yield func(printer.Row, error) bool) {
 		n := 0
 		for f, err := range readable(s, s.Client.DeadLetters(ctx, filter)) {
@@ -75,7 +83,14 @@ func (s *session) listFailures(ctx context.Context, filter operate.DeadLetterFil
 				more = true
 				return
 			}
-			if !yield(failure.Row(s.now(), f), nil) {
+			row := failure.NewRecord(f)
+			if limit > 0 { // asked for by key, which is not for a whole history
+				if row.Now, err = s.nowOf(ctx, f, handled); err != nil {
+					yield(printer.Row{}, err)
+					return
+				}
+			}
+			if !yield(row.Row(s.now()), nil) {
 				return
 			}
 		}

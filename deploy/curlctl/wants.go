@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/condition"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -147,7 +148,4 @@ func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, er
 	return rows, nil
 }
 
-// lateTimer is how late a timer fires at worst on a server that is well.
-const lateTimer = time.Minute
-
-func overdue(now, at time.Time) bool { return now.Sub(at) > lateTimer }
+func overdue(now, at time.Time) bool { return now.Sub(at) > condition.LateTimer }

@@ -48,6 +48,8 @@ type Record struct {
 	ReplayOf uint64 `json:"replayOf,omitempty"`
 	// TraceID of the trace in which it failed, if it was traced.
 	TraceID string `json:"traceID,omitempty"`
+	// Now is what has become of the key since, if that was asked for.
+	Now string `json:"now,omitempty"`
 	// Subject of a message that could not be handled.
 	Subject string `json:"subject,omitempty"`
 }
@@ -76,17 +78,16 @@ func (r Record) Name() string { return "failure/" + strconv.FormatUint(r.ID, 10)
 
 // Columns of a listing of failures.
 func Columns() []printer.Column {
-	return printer.Columns("ID", "AGE", "REASON", "HOST", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS",
-		"", "STATUS", "FAILING SINCE", "REPLAY OF", "URL")
+	return printer.Dropping(printer.Columns("ID", "AGE", "REASON", "HOST", "NAMESPACE", "CONFIGMAP", "KEY", "NOW", "ATTEMPTS",
+		"", "FAILING SINCE", "REPLAY OF", "URL"), "ATTEMPTS", "HOST", "AGE")
 }
 
 // Row of a listing of failures.
-func Row(now time.Time, f operate.DeadLetter) printer.Row {
-	r := NewRecord(f)
+func (r Record) Row(now time.Time) printer.Row {
 	row := printer.Row{Name: r.Name(), Object: r, Cells: []printer.Cell{
-		printer.Number(r.ID), printer.Text(printer.Age(now, r.KeptAt)), printer.In(printer.Red, r.Reason), printer.Text(r.Host),
-		printer.Text(r.Namespace), printer.Text(r.ConfigMap), printer.Text(r.Key), printer.Number(r.Attempts),
-		optional(r.Status), printer.Text(""), optional(r.ReplayOf), printer.Text(r.URL),
+		printer.Number(r.ID), printer.Text(printer.Age(now, r.KeptAt)), printer.In(printer.Red, Reason(r.Reason, r.Status)), printer.Text(r.Host),
+		printer.Text(r.Namespace), printer.Text(r.ConfigMap), printer.Text(r.Key), printer.Text(r.Now), printer.Number(r.Attempts),
+		printer.Text(""), optional(r.ReplayOf), printer.Text(r.URL),
 	}}
 	if r.FirstFailedAt != nil {
 		row.Cells[9] = printer.Text(printer.Age(now, *r.FirstFailedAt))
@@ -94,7 +95,15 @@ func Row(now time.Time, f operate.DeadLetter) printer.Row {
 	return row
 }
 
-func optional[T int32 | uint64](n T) printer.Cell {
+// Reason returns a reason with the HTTP status beside it, if there is one.
+func Reason(reason string, status int32) string {
+	if status == 0 {
+		return reason
+	}
+	return reason + " " + strconv.Itoa(int(status))
+}
+
+func optional(n uint64) printer.Cell {
 	if n == 0 {
 		return printer.Text("")
 	}

@@ -1,0 +1,205 @@
+package curlctl
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/condition"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+)
+
+// unwell is a key that fails, waits or is stale, as programs read it.
+type unwell struct {
+	Namespace string     `json:"namespace"`
+	ConfigMap string     `json:"configMap"`
+	Key       string     `json:"key"`
+	State     string     `json:"state"`
+	Reason    string     `json:"reason"`
+	Status    int32      `json:"status,omitempty"`
+	Since     *time.Time `json:"since,omitempty"`
+	NextTry   *time.Time `json:"nextTry,omitempty"`
+	Attempts  uint32     `json:"attempts,omitempty"`
+	Host      string     `json:"host,omitempty"`
+	URL       string     `json:"url"`
+
+	condition condition.Condition
+}
+
+func failingCommand(o *options) *cobra.Command {
+	var name, host string
+	cmd := &cobra.Command{
+		Use:   "failing",
+		Short: "List the keys that fail, wait or are stale now, with reason and next try",
+		Long: "Lists what is not well at this moment: keys whose last attempt failed, keys whose\n" +
+			"fetch waits for a fetcher or for their host, and keys without a good fetch for " + strconv.Itoa(condition.StaleIntervals) + "\n" +
+			"intervals. `curlctl failures` lists what was given up, also what has recovered.",
+		Args: noArgs,
+		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
+			all, err := s.readUnwell(ctx, name, host)
+			if err != nil {
+				return err
+			}
+			s.warnPaused(ctx)
+			return s.printUnwell(all)
+		}),
+	}
+	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
+	cmd.Flags().StringVar(&host, "host", "", "only keys of this host")
+	complete(cmd, "name", o.completeNames)
+	complete(cmd, "host", o.completeHosts)
+	return cmd
+}
+
+func (s *session) printUnwell(all []unwell) error {
+	columns := printer.Dropping(printer.Columns("STATE", "REASON", "SINCE", "NEXT TRY", "HOST", "NAMESPACE", "CONFIGMAP", "KEY", "", "ATTEMPTS", "URL"),
+		"HOST", "STATE", "SINCE")
+	n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
+		for _, u := range all {
+			if !yield(s.unwellRow(u), nil) {
+				return
+			}
+		}
+	})
+	if err == nil && n == 0 && !s.out.ForPrograms() {
+		s.hint("Nothing fails, waits or is stale.")
+	}
+	return err
+}
+
+func (s *session) unwellRow(u unwell) printer.Row {
+	colour := printer.Yellow
+	if u.condition.State == condition.Failing {
+		colour = printer.Red
+	}
+	next := ""
+	if u.NextTry != nil {
+		next = printer.Until(s.now(), *u.NextTry)
+	}
+	return printer.Row{Name: "key/" + u.Namespace + "/" + u.ConfigMap + "/" + u.Key, Object: u, Cells: []printer.Cell{
+		printer.In(colour, u.State), printer.In(colour, failure.Reason(u.Reason, u.Status)), printer.Text(printer.Age(s.now(), u.condition.Since)),
+		printer.Text(next), printer.Text(u.Host), printer.Text(u.Namespace), printer.Text(u.ConfigMap), printer.Text(u.Key),
+		printer.Number(u.Attempts), printer.Text(u.URL),
+	}}
+}
+
+// readUnwell reads the wants and timers and returns the keys that are not well.
+func (s *session) readUnwell(ctx context.Context, name, host string) ([]unwell, error) {
+	handled, err := s.handled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	timers := map[pipeline.Key]*operate.Timer{}
+	for t, err := range readable(s, s.Client.Timers(ctx, s.namespace, name)) {
+		if err != nil {
+			return nil, err
+		}
+		timers[t.Key] = &t
+	}
+	var all []unwell
+	for w, err := range readable(s, s.Client.Wants(ctx, s.namespace, name)) {
+		if err != nil {
+			return nil, err
+		}
+		c := condition.Of(w, timers[w.Key], handled, s.now())
+		if c.State == condition.Well || host != "" && !pipeline.HostIs(w.Want.GetUrl(), host) {
+			continue
+		}
+		u := newUnwell(w, c)
+		if u.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_BAD_STATUS) {
+			if u.Status, err = s.lastStatus(ctx, w.Key, c.Since); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, u)
+	}
+	slices.SortFunc(all, func(a, b unwell) int {
+		return cmp.Or(condition.Compare(a.condition, b.condition), cmp.Compare(a.Namespace+"/"+a.ConfigMap+"/"+a.Key, b.Namespace+"/"+b.ConfigMap+"/"+b.Key))
+	})
+	return all, nil
+}
+
+func newUnwell(w operate.Want, c condition.Condition) unwell {
+	u := unwell{
+		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, State: string(c.State), Reason: c.Reason, Attempts: c.Attempts,
+		Host: pipeline.HostOf(w.Want.GetUrl()), URL: failure.WithoutQuery(w.Want.GetUrl()), condition: c,
+	}
+	if !c.Since.IsZero() {
+		u.Since = &c.Since
+	}
+	if !c.Next.IsZero() {
+		u.NextTry = &c.Next
+	}
+	return u
+}
+
+// handled returns the sequence up to which the fetchers have taken all requests.
+func (s *session) handled(ctx context.Context) (uint64, error) {
+	consumer, err := s.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return 0, wrapNotFound("consumer %s of stream %s (`curlctl setup` creates it)", pipeline.FetcherConsumer, pipeline.Requests)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return consumer.CachedInfo().AckFloor.Stream, nil
+}
+
+// lastStatus returns the HTTP status with which a key was last given up in the
+// unbroken row of failures that began then; 0: that is not known.
+func (s *session) lastStatus(ctx context.Context, key pipeline.Key, since time.Time) (int32, error) {
+	filter := operate.DeadLetterFilter{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Since: since}
+	for f, err := range readable(s, s.Client.DeadLetters(ctx, filter)) {
+		return f.Message.GetFailure().GetStatusCode(), err
+	}
+	return 0, nil
+}
+
+// The conditions of the key of a failure that is kept.
+const (
+	nowRecovered = "recovered"
+	nowWanted    = "wanted"
+	nowChanged   = "changed"
+	nowGone      = "gone"
+)
+
+// nowOf returns what has become of a key that was given up.
+func (s *session) nowOf(ctx context.Context, f operate.DeadLetter, handled uint64) (string, error) {
+	want, sequence, err := s.Client.LastWant(ctx, f.Key)
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage), err == nil && want == nil:
+		return nowGone, nil
+	case errors.Is(err, pipeline.ErrMalformed):
+		return nowChanged, nil
+	case err != nil:
+		return "", err
+	case want.GetUid() != f.Message.GetWant().GetUid() || want.GetUrl() != f.Message.GetWant().GetUrl():
+		return nowChanged, nil
+	}
+	timer, err := s.Client.PendingTimer(ctx, f.Key)
+	if err != nil {
+		if !errors.Is(err, pipeline.ErrNoMessage) {
+			return "", err
+		}
+		due, err := s.Client.LastDue(ctx, f.Key)
+		if err == nil && due > handled || sequence > handled {
+			return nowWanted, nil
+		}
+		return nowRecovered, nil
+	}
+	c := condition.Of(operate.Want{Key: f.Key, Sequence: sequence, Want: want}, &timer, handled, s.now())
+	if c.State == condition.Failing || c.State == condition.Waiting || c.Attempts > 0 || timer.Due.GetCause() == v1.Cause_CAUSE_REPLAY {
+		return nowWanted, nil
+	}
+	return nowRecovered, nil
+}

@@ -1,0 +1,99 @@
+package curlctl_test
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("failing", func() {
+	var w *world
+	// The clock of curlctl in these specs is 20 minutes and 30 seconds ahead.
+	at := func(d time.Duration) time.Time { return time.Now().Add(20*time.Minute + 30*time.Second + d) }
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	// keys has one key in each condition.
+	keys := func(ctx SpecContext) {
+		GinkgoHelper()
+		refresh := func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) }
+		named := func(name string) pipeline.Key { return pipeline.Key{Namespace: "shop", Name: name, Key: "list"} }
+		timer := func(name, url string, next time.Duration, change func(*v1.Due)) *v1.Want {
+			want, sequence := w.want(ctx, named(name), url, refresh)
+			due := &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH}
+			change(due)
+			Expect(w.client.PublishTimer(ctx, due, at(next))).To(Succeed())
+			return want
+		}
+		since := timestamppb.New(at(-30*time.Minute - 10*time.Second))
+		missing := timer("missing", "https://a.example.com/prices?token=secret", 47*time.Minute+10*time.Second, func(d *v1.Due) {
+			d.Cause, d.Reported, d.FirstFailedAt = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, since
+		})
+		w.fail(ctx, missing, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, "a.example.com")
+		timer("slow", "http://192.0.2.7/", 10*time.Minute+10*time.Second, func(d *v1.Due) {
+			d.Cause, d.Reported, d.Attempts, d.FirstFailedAt = v1.Cause_CAUSE_RETRY, v1.FailureClass_FAILURE_CLASS_TIMEOUT, 2, timestamppb.New(at(-10*time.Minute-10*time.Second))
+		})
+		timer("paused-host", "https://b.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) { d.Cause = v1.Cause_CAUSE_PARKED })
+		timer("old", "https://c.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(-25 * time.Minute)) })
+		timer("late", "https://d.example.com/", -10*time.Minute, func(*v1.Due) {})
+		timer("well", "https://e.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(5 * time.Minute)) })
+		w.want(ctx, named("new"), "https://f.example.com/")
+	}
+
+	It("lists what fails, waits or is stale, with reason, since and next try", func(ctx SpecContext) {
+		keys(ctx)
+		golden("failing", w.ok(ctx, "failing"))
+		Expect(w.ok(ctx, "failing", "--host=192.0.2.7", "-o", "name")).To(Equal("key/shop/slow/list\n"))
+		Expect(w.ok(ctx, "failing", "-n", "shop", "--name", "old", "-o", "name")).To(Equal("key/shop/old/list\n"))
+		var list struct{ Items []map[string]any }
+		text := w.ok(ctx, "failing", "-o", "json")
+		Expect(json.Unmarshal([]byte(text), &list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(6))
+		Expect(list.Items[0]).To(And(HaveKeyWithValue("reason", "BadStatus"), HaveKeyWithValue("status", BeEquivalentTo(503)), HaveKeyWithValue("host", "a.example.com")))
+		Expect(text).NotTo(ContainSubstring("secret"))
+		Expect(w.run(ctx, "failing", "-n", "elsewhere").err).To(Equal("Nothing fails, waits or is stale.\n"))
+	})
+
+	It("fits terminals of 80 and 120 columns, as the other tables and the doctor do", func(ctx SpecContext) {
+		keys(ctx)
+		for _, width := range []string{"80", "120"} {
+			GinkgoT().Setenv("COLUMNS", width)
+			for _, args := range [][]string{{"failing"}, {"failures"}, {"wants"}, {"timers"}, {"status"}, {"audit"}, {"doctor"}, {"failures", "--summary"}} {
+				for line := range strings.Lines(w.run(ctx, args...).out) {
+					Expect(utf8.RuneCountInString(strings.TrimRight(line, "\n"))).To(BeNumerically("<=", map[string]int{"80": 80, "120": 120}[width]), "%v: %s", args, line)
+				}
+			}
+		}
+		Expect(w.ok(ctx, "failing", "-o", "wide")).To(ContainSubstring("https://a.example.com/prices?…"))
+		Expect(w.ok(ctx, "failing")).To(ContainSubstring("BadStatus 503"))
+	})
+
+	It("is told apart from failures that are over", func(ctx SpecContext) {
+		site := newOrigin()
+		w.fetch()
+		for i := range 4 {
+			w.want(ctx, cm(i), site.URL+"/"+cm(i).Name)
+		}
+		Eventually(func() int { return w.failed(ctx) }).Should(Equal(4))
+		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`(?m)^\d+ .*cm-000 .* wanted `))
+		Eventually(func() string { return w.ok(ctx, "failing") }).Should(MatchRegexp(`failing +BadStatus 503 .*cm-000`))
+		site.up.Store(true)
+		w.ok(ctx, "refetch", "default/cm-001")
+		w.forget(ctx, cm(2))
+		w.want(ctx, cm(3), site.URL+"/another")
+		for name, now := range map[string]string{"cm-000": "wanted", "cm-001": "recovered", "cm-002": "gone", "cm-003": "changed"} {
+			Eventually(func() string { return w.ok(ctx, "failures", "--no-headers", "--name", name) }).Should(ContainSubstring(" "+now+" "), name)
+		}
+		Eventually(func() string { return w.ok(ctx, "failing", "-o", "name") }).Should(Equal("key/default/cm-000/my.data\n"))
+		Expect(w.ok(ctx, "failures", "-o", "json", "--name", "cm-001")).To(ContainSubstring(`"now": "recovered"`))
+		Expect(w.ok(ctx, "failures", "--limit=0", "-o", "json")).NotTo(ContainSubstring(`"now"`))
+	})
+})

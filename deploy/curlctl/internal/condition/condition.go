@@ -1,0 +1,97 @@
+// Package condition derives the present condition of a key from what the
+// streams hold of it: its want, its timer, and how far the fetchers are.
+package condition
+
+import (
+	"cmp"
+	"time"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+)
+
+// State of a key.
+type State string
+
+// The states.
+const (
+	// Failing: the last attempt failed.
+	Failing State = "failing"
+	// Waiting: a fetch is asked for and has not been made.
+	Waiting State = "waiting"
+	// Stale: the regular fetch is long overdue.
+	Stale State = "stale"
+	// Well: none of these.
+	Well State = "well"
+)
+
+// Reasons of the states other than Failing, which has those of Events.
+const (
+	// Backlog: no fetcher has taken the request yet.
+	Backlog = "Backlog"
+	// Parked: the host or the namespace had no free slot, or the host asked for
+	// a pause.
+	Parked = "Parked"
+	// Overdue: the timer should have fired.
+	Overdue = "Overdue"
+	// Outdated: there has been no good fetch for StaleIntervals.
+	Outdated = "Outdated"
+)
+
+// StaleIntervals is after how many intervals without a good fetch a key is
+// stale.
+const StaleIntervals = 3
+
+// LateTimer is how late a timer fires at worst on a server that is well.
+const LateTimer = time.Minute
+
+// Condition of a key.
+type Condition struct {
+	// State of the key.
+	State State
+	// Reason of the state.
+	Reason string
+	// Since is when the state began, if that is known.
+	Since time.Time
+	// Next is when the next attempt is due; zero: there is no timer.
+	Next time.Time
+	// Attempts that failed in this round.
+	Attempts uint32
+}
+
+// Of returns the condition of a want. The timer is that of its key; nil: there
+// is none. Up to handled, in sequences, the fetchers have taken all requests.
+func Of(want operate.Want, timer *operate.Timer, handled uint64, now time.Time) Condition {
+	if timer == nil || timer.Due.GetWantSequence() != want.Sequence {
+		if want.Sequence > handled {
+			return Condition{State: Waiting, Reason: Backlog, Since: want.At}
+		}
+		return Condition{State: Well}
+	}
+	due := timer.Due
+	c := Condition{State: Well, Next: timer.At, Attempts: due.GetAttempts()}
+	if due.GetFirstFailedAt() != nil {
+		c.Since = due.GetFirstFailedAt().AsTime()
+	}
+	interval := want.Want.GetRefresh().AsDuration()
+	fresh := due.GetFreshUntil()
+	switch {
+	case due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
+		c.State, c.Reason = Failing, pipeline.Reason(due.GetReported())
+	case now.Sub(timer.At) > LateTimer:
+		c.State, c.Reason, c.Since = Stale, Overdue, timer.At
+	case due.GetCause() == v1.Cause_CAUSE_PARKED:
+		c.State, c.Reason, c.Since = Waiting, Parked, timer.SetAt
+	case interval > 0 && fresh != nil && now.Sub(fresh.AsTime()) > (StaleIntervals-1)*interval:
+		c.State, c.Reason, c.Since = Stale, Outdated, fresh.AsTime()
+	}
+	return c
+}
+
+// Compare orders conditions: what fails before what is stale before what waits,
+// and of each the longest first.
+func Compare(a, b Condition) int {
+	order := map[State]int{Failing: 1, Stale: 2, Waiting: 3, Well: 4}
+	return cmp.Or(cmp.Compare(order[a.State], order[b.State]), a.Since.Compare(b.Since))
+}
