@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -197,7 +198,13 @@ var _ = Describe("Consume with dispositions", func() {
 		stop()
 		Eventually(r.done).Should(BeClosed())
 		Expect(r.ended()).To(ConsistOf("ack", "give_back"))
-		Eventually(wire.acks).Should(ConsistOf("+ACK", "-NAK"))
+		// What was given back may come once more before the reader has stopped, and
+		// goes back again.
+		Eventually(wire.acks).Should(ContainElements("+ACK", "-NAK"))
+		Expect(wire.acks()).To(WithTransform(func(acks []string) []string {
+			slices.Sort(acks)
+			return slices.Compact(acks)
+		}, Equal([]string{"+ACK", "-NAK"})))
 	})
 
 	It("keeps a message whose handler never comes to an end, and asks that handler no more", func(ctx SpecContext) {
