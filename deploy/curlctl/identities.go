@@ -100,13 +100,13 @@ func (c *identities) store() (identity.Store, func(), error) {
 
 // explained gives the error of the API server, or of its absence, an exit code.
 func (c *identities) explained(err error) error {
-	_, answered := errors.AsType[*apierrors.StatusError](err)
+	_, gotResponse := errors.AsType[*apierrors.StatusError](err)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return service.ExitError{Err: err, Code: exitPermission}
 	case apierrors.IsNotFound(err):
 		return service.ExitError{Err: err, Code: exitNotFound}
-	case c.namespace != "" && !answered && !errors.Is(err, identity.ErrUnusable):
+	case c.namespace != "" && !gotResponse && !errors.Is(err, identity.ErrUnusable):
 		return fmt.Errorf("%w: %w", errNoCluster, err)
 	}
 	return err

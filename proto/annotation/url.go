@@ -66,8 +66,8 @@ func cutScheme(raw string) (scheme, rest string, found bool) {
 	}
 	for i := range len(scheme) {
 		c := scheme[i] | 0x20
-		letter := 'a' <= c && c <= 'z'
-		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(scheme[i]))) {
+		isLetter := 'a' <= c && c <= 'z'
+		if !isLetter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(scheme[i]))) {
 			return "", raw, false
 		}
 	}

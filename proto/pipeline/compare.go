@@ -34,11 +34,11 @@ func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string,
 		if !ok {
 			continue
 		}
-		said, err := compareConsumer(ctx, js, want.Name, consumer)
+		differences, err := compareConsumer(ctx, js, want.Name, consumer)
 		if err != nil {
 			return nil, err
 		}
-		differ = append(differ, said...)
+		differ = append(differ, differences...)
 	}
 	return differ, nil
 }

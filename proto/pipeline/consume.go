@@ -89,9 +89,9 @@ func ConsumeMessages(ctx context.Context, js jetstream.JetStream, o ConsumeOptio
 
 // changes passes a state on when it differs from the one before.
 type changes struct {
-	tell func(error)
-	last string
-	told bool
+	report   func(error)
+	last     string
+	reported bool
 }
 
 func (c *changes) set(err error) {
@@ -99,9 +99,9 @@ func (c *changes) set(err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	if c.tell == nil || c.told && c.last == text {
+	if c.report == nil || c.reported && c.last == text {
 		return
 	}
-	c.last, c.told = text, true
-	c.tell(err)
+	c.last, c.reported = text, true
+	c.report(err)
 }

@@ -48,7 +48,7 @@ func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
 		key = Key{}
 	}
 	at := timestamppb.New(now)
-	letter := &v1.DeadLetter{
+	kept := &v1.DeadLetter{
 		Failure:      &v1.Failure{Class: FailureClass(why), Attempts: 1, FirstFailedAt: at, GaveUp: true},
 		Sequence:     d.Sequence(),
 		LastFailedAt: at,
@@ -58,17 +58,17 @@ func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
 	}
 	want, sequence := wantIn(kind, key, d.Data())
 	if want == nil {
-		return key, letter
+		return key, kept
 	}
 	want.Status = ""
 	if proto.Size(want) > maxDeadLetterPayload {
-		return key, letter
+		return key, kept
 	}
-	letter.Want, letter.Failure.Host = want, HostOf(want.GetUrl())
+	kept.Want, kept.Failure.Host = want, HostOf(want.GetUrl())
 	if sequence > 0 {
-		letter.Sequence = sequence
+		kept.Sequence = sequence
 	}
-	return key, letter
+	return key, kept
 }
 
 // wantIn returns the want in a message, as far as it can be read, and the

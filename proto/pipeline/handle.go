@@ -105,11 +105,11 @@ func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposi
 func (c *Consumer) keep(ctx context.Context, d *Delivery, as Disposition) Disposition {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
-	key, letter := d.deadLetter(as.err, c.options.Now())
-	err := c.client.PublishDeadLetter(ctx, key, letter, d.id())
+	key, deadLetter := d.deadLetter(as.err, c.options.Now())
+	err := c.client.PublishDeadLetter(ctx, key, deadLetter, d.id())
 	if errors.Is(err, ErrTooLarge) { // the reason is worth more than the payload
-		letter.Payload, letter.Want = nil, nil
-		err = c.client.PublishDeadLetter(ctx, key, letter, d.id())
+		deadLetter.Payload, deadLetter.Want = nil, nil
+		err = c.client.PublishDeadLetter(ctx, key, deadLetter, d.id())
 	}
 	if err != nil {
 		return Disposition{action: actionRetry, after: d.Backoff(deadLetterBackoffMax), err: err}

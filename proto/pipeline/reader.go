@@ -36,7 +36,7 @@ func newReader(js jetstream.JetStream, o ConsumeOptions, handle func(context.Con
 		options: o,
 		js:      js,
 		handle:  handle,
-		state:   changes{tell: o.State},
+		state:   changes{report: o.State},
 		slots:   make(chan struct{}, o.Concurrency),
 	}
 	if o.MaxBytes > 0 {

@@ -82,9 +82,9 @@ func read(key pipeline.Key, m pipeline.Message) *timer {
 	return &timer{at: at, setAt: m.Time, due: due}
 }
 
-// lookUp reads the timers and dues of candidates in batches, and calls judge
+// lookUp reads the timers and dues of candidates in batches, and calls decide
 // with what there is, until that returns false.
-func (a *Auditor) lookUp(ctx context.Context, candidates []candidate, judge func(candidate, *timer, *pipeline.Message) bool) error {
+func (a *Auditor) lookUp(ctx context.Context, candidates []candidate, decide func(candidate, *timer, *pipeline.Message) bool) error {
 	const batch = pipeline.MaxLatest / 2
 	for len(candidates) > 0 {
 		these := candidates[:min(batch, len(candidates))]
@@ -108,7 +108,7 @@ func (a *Auditor) lookUp(ctx context.Context, candidates []candidate, judge func
 			if m, ok := found[c.key.Due()]; ok {
 				due = &m
 			}
-			if !judge(c, pending, due) {
+			if !decide(c, pending, due) {
 				return nil
 			}
 		}

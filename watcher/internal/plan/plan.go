@@ -26,9 +26,9 @@ type Plan struct {
 	Retract []string
 	// Remove are keys to be taken out of the object, after their tombstone.
 	Remove []string
-	// Resolved are keys whose known want was seen to be answered.
+	// Resolved are keys whose known want was seen to be resolved.
 	Resolved []string
-	// InSync are keys whose known want is as good as answered, and repairs
+	// InSync are keys whose known want is as good as resolved, and repairs
 	// nothing any more, since the object is as it should be.
 	InSync []string
 	// Conditions are what the owner of the object should know, for as long as it
@@ -131,14 +131,14 @@ func (m *maker) key(pair annotation.Pair) {
 	}
 	// A fence of another epoch says nothing: the object was restored from a
 	// backup, or the stream was created anew.
-	answered := have && entry.Fence.Epoch == last.Fence.Epoch && entry.Fence.Seq >= last.Fence.Seq
-	if answered && !last.Resolved {
+	resolved := have && entry.Fence.Epoch == last.Fence.Epoch && entry.Fence.Seq >= last.Fence.Seq
+	if resolved && !last.Resolved {
 		m.plan.Resolved = append(m.plan.Resolved, pair.Key)
 	}
 	holds := names(entry, pair, w.GetSha256())
 	switch {
 	case holds && !intact(entry, owner):
-		m.drifted(w, entry, owner, last, have && !(answered && !entry.Failing()))
+		m.drifted(w, entry, owner, last, have && !(resolved && !entry.Failing()))
 	case holds && !entry.Failing():
 		m.satisfied(w, entry, last, have)
 	case last.Resolved && entry == status.Entry{} && last.Sum == wantindex.Sum(w):
@@ -189,22 +189,22 @@ func (m *maker) occupied(key string, have bool) {
 }
 
 // satisfied handles a key that holds what is asked for. A want that the stream
-// does not have is published as settled: it only starts the refresh timer.
+// does not have is published as in sync: it only starts the refresh timer.
 func (m *maker) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
-	settled := &v1.Settled{Sha256: entry.SHA256, Etag: entry.ETag, LastModified: entry.LastModified}
+	cached := &v1.Settled{Sha256: entry.SHA256, Etag: entry.ETag, LastModified: entry.LastModified}
 	switch {
 	case !have:
-		w.Settled = settled
+		w.Settled = cached
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
 	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
 	case last.Sum != wantindex.Sum(w):
-		w.Settled = settled
+		w.Settled = cached
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Finding == wantindex.BodyLost:
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case last.Finding == wantindex.TimerLost && last.Refreshes:
-		w.Settled = settled
+		w.Settled = cached
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case last.Drift != "" || !last.Resolved:
 		m.plan.InSync = append(m.plan.InSync, w.GetKey())
@@ -233,7 +233,7 @@ func (m *maker) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownersh
 	}
 }
 
-// replaced handles a key whose want was answered and that has lost all trace of
+// replaced handles a key whose want was resolved and that has lost all trace of
 // it: somebody replaced the object by one without our status.
 func (m *maker) replaced(w *v1.Want, owner annotation.Ownership, last wantindex.Want) {
 	w.Drift = owner.Fingerprint

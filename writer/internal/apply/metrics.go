@@ -25,7 +25,7 @@ type Metrics struct {
 func NewMetrics(set *metric.Set) *Metrics {
 	latency := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	return &Metrics{
-		results: set.Counters("results_total", "Results settled, by what became of them.", metric.Of("verdict", names(plan.Verdicts())...)),
+		results: set.Counters("results_total", "Results acknowledged, by what became of them.", metric.Of("verdict", names(plan.Verdicts())...)),
 		patches: set.Counters("patches_total", "Patches sent, by their outcome.", metric.Of("outcome", names(apiserver.Outcomes())...)),
 		reads:   set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.", metric.Of("kind", readMetadata, readObject)),
 		exhausted: set.Counter("conflicts_exhausted_total",
@@ -33,7 +33,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
 		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, requests to the API server included.",
 			latency),
-		age: set.Histogram("result_age_seconds", "Age of a result when it was settled: from when a fetcher knew it.", latency),
+		age: set.Histogram("result_age_seconds", "Age of a result when it was acknowledged: from when a fetcher knew it.", latency),
 		delivery: set.Histogram("annotation_to_data_seconds",
 			"From the change of an annotation to the patch that first put in what it asks for.",
 			append(latency, 60, 300, 900, 3600)),

@@ -89,7 +89,7 @@ func (d *draft) decide(i Item) Decision {
 	return Decision{Verdict: Refused}
 }
 
-// adoptCopied settles whose the value of a key is whose entry was written on
+// adoptCopied decides whose the value of a key is whose entry was written on
 // another object: the digest shows whether it is the one that we wrote there,
 // which is then ours here. Any other value belongs to its owner.
 func (d *draft) adoptCopied(i Item) {
