@@ -5,6 +5,7 @@ package informer
 import (
 	"strings"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,10 +24,9 @@ type Object struct {
 	// Request is what the annotations ask for; Invalid why they cannot be read.
 	Request annotation.Request
 	Invalid error
-	// StatusText is the value of the status annotation, Status its content.
-	StatusText string
-	Status     status.Status
-	// Owners of the keys that are asked for or have a status.
+	// Status is the content of the status annotation.
+	Status status.Status
+	// Owners of the keys that are asked for or have a status; nil with AllOurs.
 	Owners map[string]annotation.Ownership
 	// Written is when the annotation was last written, as far as it is wantindex.
 	Written time.Time
@@ -40,6 +40,9 @@ type Object struct {
 	// found in a list, so that it may be older than that.
 	SeenAt time.Time
 	Listed bool
+	// AllOurs reports that all keys that are asked for or have a status were last
+	// written by the writer, as those of most objects.
+	AllOurs bool
 }
 
 // AskedAt is when what the object asks for was changed, as well as that is
@@ -54,6 +57,9 @@ func (o *Object) AskedAt() time.Time {
 
 // Owner returns the ownership of a key.
 func (o *Object) Owner(key string) annotation.Ownership {
+	if o.AllOurs {
+		return annotation.Ownership{State: annotation.Ours}
+	}
 	if owner, ok := o.Owners[key]; ok {
 		return owner
 	}
@@ -129,21 +135,15 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 		NamespacedName:  types.NamespacedName{Namespace: m.Namespace, Name: m.Name},
 		UID:             m.UID,
 		ResourceVersion: m.ResourceVersion,
-		StatusText:      m.Annotations[annotation.StatusKey],
 		SeenAt:          r.Now(),
 	}
 	o.Request, o.Invalid = r.Grammar.Parse(m.Annotations)
 	// A status that cannot be read counts as none: ownership of the
 	// keys is read from managedFields, and the writer writes a new one.
-	o.Status, _ = status.Parse(o.StatusText)
+	o.Status, _ = status.Parse(m.Annotations[annotation.StatusKey])
 	owners, _ := annotation.ParseOwners(m.ManagedFields) // unreadable: unknown
-	o.Owners = make(map[string]annotation.Ownership, len(o.Request.Pairs))
-	for _, pair := range o.Request.Pairs {
-		o.Owners[pair.Key] = owners.Of(pair.Key)
-	}
-	for key := range o.Status.Keys {
-		o.Owners[key] = owners.Of(key)
-	}
+	o.own(owners)
+	o.share()
 	for _, entry := range m.ManagedFields {
 		if entry.Manager != annotation.FieldManager && entry.Time != nil && entry.Time.After(o.EditedAt) {
 			o.EditedAt = entry.Time.Time
@@ -160,4 +160,37 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 		}
 	}
 	return o
+}
+
+// own takes over who owns the keys that are asked for or have a status.
+func (o *Object) own(owners annotation.Owners) {
+	o.Owners = make(map[string]annotation.Ownership, len(o.Request.Pairs))
+	for _, pair := range o.Request.Pairs {
+		o.Owners[pair.Key] = owners.Of(pair.Key)
+	}
+	for key := range o.Status.Keys {
+		o.Owners[key] = owners.Of(key)
+	}
+	for _, owner := range o.Owners {
+		if owner.State != annotation.Ours {
+			return
+		}
+	}
+	if len(o.Owners) > 0 {
+		o.Owners, o.AllOurs = nil, true
+	}
+}
+
+// share lets equal text be kept once: namespaces and keys for all objects, URLs
+// for the request and the status of one. A key that is cut out of the annotation
+// would also keep all of its value.
+func (o *Object) share() {
+	o.Namespace = unique.Make(o.Namespace).Value()
+	for i, pair := range o.Request.Pairs {
+		o.Request.Pairs[i].Key = unique.Make(pair.Key).Value()
+		if entry, ok := o.Status.Keys[pair.Key]; ok && entry.URL == pair.URL {
+			entry.URL = pair.URL
+			o.Status.Keys[pair.Key] = entry
+		}
+	}
 }

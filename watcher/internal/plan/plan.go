@@ -5,7 +5,6 @@ package plan
 
 import (
 	"slices"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -273,15 +272,11 @@ func (m *maker) want(pair annotation.Pair) *v1.Want {
 		Now:             o.Request.Now,
 		Sha256:          o.Request.SHA256[pair.Key],
 		Epoch:           max(m.epoch, m.fence(pair.Key).Epoch),
-		Status:          o.StatusText,
 		ReadFirst:       m.ownerUnknown(pair.Key),
 		ObservedAt:      timestamppb.New(o.SeenAt),
 	}
 	if o.Request.Refresh > 0 {
 		w.Refresh = durationpb.New(o.Request.Refresh)
-	}
-	if len(w.GetStatus()) > maxStatusBytes || !utf8.ValidString(w.GetStatus()) { // protobuf refuses other text
-		w.Status, w.ReadFirst = "", true
 	}
 	return w
 }
@@ -300,8 +295,23 @@ func (m *maker) ownerUnknown(key string) bool {
 	}
 }
 
+// carryStatus adds what the status says of the key, if it says nothing of other
+// keys: the wants of an object with many keys would repeat the whole.
+func (m *maker) carryStatus(w *v1.Want) {
+	text := ""
+	if len(m.object.Status.Keys) < 2 {
+		text = m.object.Status.String()
+	}
+	own, readFirst := m.object.Status.Own(w.GetKey(), text)
+	if len(own) > maxStatusBytes {
+		own, readFirst = "", true
+	}
+	w.Status, w.ReadFirst = own, w.GetReadFirst() || readFirst
+}
+
 func (m *maker) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
 	w.Cause = cause
+	m.carryStatus(w)
 	switch cause {
 	case v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_CHANGED, v1.Cause_CAUSE_NOW:
 		w.AskedAt = timestamppb.New(m.object.AskedAt())
@@ -323,8 +333,10 @@ func (m *maker) fence(key string) status.Fence {
 func Removed(o *informer.Object, key string, epoch int64, seq uint64) *v1.Result {
 	m := &maker{object: o, epoch: epoch}
 	m.epoch = m.fence(key).EpochAfter(epoch, seq)
+	w := m.want(annotation.Pair{Key: key})
+	m.carryStatus(w)
 	return &v1.Result{
-		Want:       m.want(annotation.Pair{Key: key}),
+		Want:       w,
 		Sequence:   seq,
 		ObservedAt: timestamppb.New(o.SeenAt),
 		Outcome:    &v1.Result_Removed{Removed: &v1.Removed{}},

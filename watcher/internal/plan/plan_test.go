@@ -86,7 +86,6 @@ func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want
 	}}
 	if entry != nil {
 		c.object.Status.Keys["k"] = *entry
-		c.object.StatusText = c.object.Status.String()
 	}
 	if want != nil {
 		c.wants["k"] = *want
@@ -261,25 +260,26 @@ func TestMakeOfNothingRetractsAll(t *testing.T) {
 func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		text      string
+		entries   map[string]status.Entry
 		carried   bool
 		readFirst bool
 	}{
-		"as it is":                {`{"other":{"error":"Timeout"}}`, true, false},
-		"none":                    {"", true, false},
-		"too long":                {strings.Repeat("x", 32<<10+1), false, true},
-		"not what protobuf takes": {"\xff", false, true},
+		"its own entry":        {map[string]status.Entry{"k": {Error: "Timeout"}}, true, false},
+		"none":                 {nil, false, false},
+		"the entry of another": {map[string]status.Entry{"other": {Error: "Timeout"}}, false, true},
+		"entries of others":    {map[string]status.Entry{"k": {Error: "Timeout"}, "other": {Error: "Timeout"}}, false, true},
+		"too long":             {map[string]status.Entry{"k": {ErrorURL: strings.Repeat("x", 32<<10+1), Error: "Timeout"}}, false, true},
 	} {
 		call := about(none, nil, nil)
-		call.object.StatusText = c.text
+		call.object.Status.Keys = c.entries
 		w := plan.Make(call.object, nil, epoch).Publish[0]
-		if got := w.Status == c.text; got != c.carried || w.ReadFirst != c.readFirst {
+		if got := w.Status != ""; got != c.carried || w.ReadFirst != c.readFirst {
 			t.Errorf("%s: carried %t, read first %t", name, got, w.ReadFirst)
 		}
 	}
 }
 
-func TestNoticesKeepTheirNameWhileTheStateLasts(t *testing.T) {
+func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
 	t.Parallel()
 	condition := func(c call) plan.Condition {
 		t.Helper()
@@ -315,7 +315,7 @@ func TestRemovedTellsTheWriterWhatItNeeds(t *testing.T) {
 	r := plan.Removed(c.object, "k", epoch, 12)
 	w := r.GetWant()
 	if r.GetRemoved() == nil || r.GetSequence() != 12 || w.GetUid() != "uid" || w.GetKey() != "k" ||
-		w.GetResourceVersion() != "5" || w.GetStatus() != c.object.StatusText || w.GetEpoch() != epoch {
+		w.GetResourceVersion() != "5" || w.GetStatus() != c.object.Status.String() || w.GetEpoch() != epoch {
 		t.Errorf("got %v", r)
 	}
 }

@@ -3,12 +3,14 @@
 package wantindex
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -111,30 +113,49 @@ func Sum(w *v1.Want) (sum [16]byte) {
 type Index struct {
 	mu      sync.RWMutex
 	epoch   int64
-	objects map[types.NamespacedName]map[string]Want
+	objects map[types.NamespacedName][]keyed
+	keys    int
 }
 
+// keyed is the want of one key. The wants of an object are a slice, sorted by
+// key: a map has room for eight, and most objects have one.
+type keyed struct {
+	key  string
+	want Want
+}
+
+func byKey(k keyed, key string) int { return cmp.Compare(k.key, key) }
+
 // NewIndex returns an empty index.
-func NewIndex() *Index { return &Index{objects: map[types.NamespacedName]map[string]Want{}} }
+func NewIndex() *Index { return &Index{objects: map[types.NamespacedName][]keyed{}} }
 
 // Object returns a copy of the wants of an object by key.
 func (x *Index) Object(name types.NamespacedName) map[string]Want {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	wants := make(map[string]Want, len(x.objects[name]))
-	maps.Copy(wants, x.objects[name])
+	for _, k := range x.objects[name] {
+		wants[k.key] = k.want
+	}
 	return wants
 }
 
 // Put records the want of a key.
 func (x *Index) Put(key pipeline.Key, w Want) {
+	key.Key, key.Namespace = unique.Make(key.Key).Value(), unique.Make(key.Namespace).Value()
 	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.objects[name] == nil {
-		x.objects[name] = map[string]Want{}
+	wants := x.objects[name]
+	at, found := slices.BinarySearchFunc(wants, key.Key, byKey)
+	if found {
+		wants[at].want = w
+		return
 	}
-	x.objects[name][key.Key] = w
+	grown := make([]keyed, 0, len(wants)+1)
+	grown = append(append(append(grown, wants[:at]...), keyed{key.Key, w}), wants[at:]...)
+	x.objects[name] = grown
+	x.keys++
 }
 
 // Drop forgets the want of a key.
@@ -142,10 +163,17 @@ func (x *Index) Drop(key pipeline.Key) {
 	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.objects[name], key.Key)
-	if len(x.objects[name]) == 0 {
-		delete(x.objects, name)
+	wants := x.objects[name]
+	at, found := slices.BinarySearchFunc(wants, key.Key, byKey)
+	if !found {
+		return
 	}
+	x.keys--
+	if len(wants) == 1 {
+		delete(x.objects, name)
+		return
+	}
+	x.objects[name] = slices.Delete(wants, at, at+1)
 }
 
 // Epoch returns the epoch of the stream that the index was read from.
@@ -163,7 +191,7 @@ func (x *Index) Reset(epoch int64, wants map[pipeline.Key]Want) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.epoch, x.objects = epoch, fresh.objects
+	x.epoch, x.objects, x.keys = epoch, fresh.objects, fresh.keys
 }
 
 // Names returns the names of all objects that have wants.
@@ -181,24 +209,16 @@ func (x *Index) Names() []types.NamespacedName {
 func (x *Index) Len() int {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	n := 0
-	for _, wants := range x.objects {
-		n += len(wants)
-	}
-	return n
+	return x.keys
 }
 
 // Oldest returns the want with the lowest sequence, if there is any.
 func (x *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	for name, wants := range x.objects {
-		for k, w := range wants {
-			if !ok || w.Fence.Seq < seq {
-				key, seq, ok = pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: k}, w.Fence.Seq, true
-			}
+	x.Each(func(k pipeline.Key, w Want) {
+		if !ok || w.Fence.Seq < seq {
+			key, seq, ok = k, w.Fence.Seq, true
 		}
-	}
+	})
 	return key, seq, ok
 }
 
@@ -207,8 +227,8 @@ func (x *Index) Each(visit func(pipeline.Key, Want)) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for name, wants := range x.objects {
-		for key, w := range wants {
-			visit(pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key}, w)
+		for _, k := range wants {
+			visit(pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: k.key}, k.want)
 		}
 	}
 }
@@ -218,8 +238,7 @@ func (x *Index) Update(key pipeline.Key, change func(*Want)) {
 	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if w, ok := x.objects[name][key.Key]; ok {
-		change(&w)
-		x.objects[name][key.Key] = w
+	if at, found := slices.BinarySearchFunc(x.objects[name], key.Key, byKey); found {
+		change(&x.objects[name][at].want)
 	}
 }
