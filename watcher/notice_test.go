@@ -10,6 +10,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("Telling the owner", func() {
@@ -86,6 +88,37 @@ var _ = Describe("Telling the owner", func() {
 		w.grant(ctx, user, "tell", rbacv1.PolicyRule{Verbs: []string{"create"}, Resources: []string{"events"}, APIGroups: []string{"events.k8s.io"}})
 		w.ask(ctx, "cm", "taken=example.com")
 		Eventually(func() []string { return w.notes(ctx, "KeyExists") }).Should(HaveLen(1))
+	})
+})
+
+var _ = Describe("A namespace that may not be read", func() {
+	It("holds up no other after a restart, and loses no want until it can be read", func(ctx SpecContext) {
+		w, closed := newWorld(ctx), newWorld(ctx)
+		closed.nats, closed.js, closed.pipeline = w.nats, w.js, w.pipeline
+		both := func(o *options) { o.config.Namespaces = []string{w.namespace, closed.namespace} }
+		first := w.watch(both).awaitReady()
+		kept, gone := closed.key("kept", "k"), closed.key("gone", "k")
+		for _, key := range []pipeline.Key{kept, gone} {
+			closed.create(ctx, key.Name, "k=example.com")
+			Eventually(w.url(ctx, key)).ShouldNot(BeEmpty())
+		}
+		first.stop()
+		closed.delete(ctx, "gone")
+
+		const user = "a watcher that may read one of two namespaces"
+		read := rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"}, APIGroups: []string{""}}
+		w.grant(ctx, user, "read", read)
+		w.watch(both, audited, func(o *options) {
+			o.cluster = rest.CopyConfig(cluster)
+			o.cluster.Impersonate.UserName = user
+		}).awaitReady()
+		w.create(ctx, "open", "k=example.com/open")
+		Eventually(w.url(ctx, w.key("open", "k"))).Should(Equal("https://example.com/open"))
+		Consistently(w.retracted(ctx, gone)).Should(BeFalse())
+
+		closed.grant(ctx, user, "read", read)
+		Eventually(w.retracted(ctx, gone)).WithTimeout(20 * time.Second).Should(BeTrue())
+		Expect(w.url(ctx, kept)()).To(Equal("https://example.com"))
 	})
 })
 

@@ -25,7 +25,10 @@ type Informer struct {
 	objects map[types.NamespacedName]*Object
 	watched map[string]int      // by scope: objects that its watch delivers, whether annotated or not
 	waiting map[string]struct{} // scopes without a first list
+	refused map[string]struct{} // those of them that may not be read
 	synced  chan struct{}
+	// complete reports that synced is closed.
+	complete bool
 }
 
 // New returns an informer for the given scopes (namespaces, or one "" for all).
@@ -40,6 +43,7 @@ func New(reader *Reader, scopes []string, notify func(name types.NamespacedName,
 		seen:     map[string]*atomic.Int64{},
 		versions: map[string]*atomic.Uint64{},
 		waiting:  map[string]struct{}{},
+		refused:  map[string]struct{}{},
 		synced:   make(chan struct{}),
 	}
 	for _, scope := range scopes {
@@ -112,8 +116,39 @@ func (s *Informer) Silence() time.Duration {
 	return longest
 }
 
-// Synced is closed when every scope has been listed once.
+// Synced is closed when every scope has been listed once, but for those that may
+// not be read while others may: one namespace holds up no other.
 func (s *Informer) Synced() <-chan struct{} { return s.synced }
+
+// Listed reports whether a namespace has been listed, so that an object which is
+// not there is gone.
+func (s *Informer) Listed(namespace string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, waits := s.waiting[namespace]
+	_, all := s.waiting[""]
+	return !waits && !all
+}
+
+// refuse takes note of a scope that may not be read.
+func (s *Informer) refuse(scope string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, waits := s.waiting[scope]; waits {
+		s.refused[scope] = struct{}{}
+		s.checkSynced()
+	}
+}
+
+// checkSynced closes synced when there is nothing left to wait for. The caller
+// holds the lock.
+func (s *Informer) checkSynced() {
+	if s.complete || len(s.waiting) > len(s.refused) || len(s.waiting) == len(s.seen) {
+		return
+	}
+	s.complete = true
+	close(s.synced)
+}
 
 // LastSeen returns when the watch of a scope last gave a sign of life.
 func (s *Informer) LastSeen(scope string) time.Time { return time.Unix(0, s.seen[scope].Load()) }
@@ -240,12 +275,9 @@ func (s reflectorStore) Replace(list []any, version string) error {
 			changed = append(changed, name)
 		}
 	}
-	if _, first := s.waiting[s.namespace]; first {
-		delete(s.waiting, s.namespace)
-		if len(s.waiting) == 0 {
-			close(s.synced)
-		}
-	}
+	delete(s.waiting, s.namespace)
+	delete(s.refused, s.namespace)
+	s.checkSynced()
 	s.mu.Unlock()
 	for _, name := range changed {
 		s.notify(name, false)

@@ -190,6 +190,9 @@ func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) {
 		return
 	}
+	if apierrors.IsForbidden(err) {
+		w.informer.refuse(w.namespace)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {

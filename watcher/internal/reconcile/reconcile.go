@@ -27,6 +27,9 @@ import (
 type Objects interface {
 	// Get returns an object, or nil when it is gone or does not concern us.
 	Get(name types.NamespacedName) *informer.Object
+	// Listed reports whether a namespace has been listed, so that an object which
+	// is not there is gone.
+	Listed(namespace string) bool
 }
 
 // Recorder writes Events.
@@ -94,6 +97,9 @@ func New(c Config, d Deps) *Reconciler {
 // it changes), and an error when another try soon is worth it.
 func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	o := r.deps.Objects.Get(name)
+	if o == nil && !r.deps.Objects.Listed(name.Namespace) {
+		return 0, nil // whether it is gone is not known; the audit looks again
+	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.learn(name, p)
 	again = r.dropSent(o, &p)

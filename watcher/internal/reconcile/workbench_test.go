@@ -89,6 +89,9 @@ func newBench(t *testing.T) *bench {
 // Get returns the object.
 func (b *bench) Get(types.NamespacedName) *informer.Object { return b.object }
 
+// Listed reports true: all is known.
+func (b *bench) Listed(string) bool { return true }
+
 // Record takes an Event, unless it is to refuse.
 func (b *bench) Record(_ context.Context, e kube.Event) error {
 	if b.refuse == nil {
