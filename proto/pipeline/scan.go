@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"strconv"
@@ -123,11 +124,19 @@ func (s *scan) next(ctx context.Context) (*nats.Msg, error) {
 	limited, cancel := context.WithTimeout(ctx, scanTimeout)
 	defer cancel()
 	m, err := s.sub.NextMsgWithContext(limited)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, jetstream.ErrStreamNotFound
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("%w within %s: %w", errNoAnswer, scanTimeout, err)
 	}
 	return m, err
 }
+
+// errNoAnswer is that of a request that nothing came back for.
+var errNoAnswer = errors.New("no answer")
 
 // end reads what the server says behind the last message of a batch.
 func (s *scan) end(m *nats.Msg, status string) (more bool, err error) {
@@ -136,8 +145,6 @@ func (s *scan) end(m *nats.Msg, status string) (more bool, err error) {
 		return m.Header.Get("Nats-Num-Pending") != "0", nil
 	case "404":
 		return false, nil
-	case "503": // nobody listens
-		return false, jetstream.ErrStreamNotFound
 	}
 	return false, fmt.Errorf("server answered %s %s", status, m.Header.Get("Description"))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// read publishes so many wants and timers that reading them needs flow control,
+// read publishes so many wants and timers that reading them takes many requests,
 // each by the identity of its service, and reads them as the watcher does.
 func read(ctx context.Context, b *broker) {
 	GinkgoHelper()
