@@ -206,7 +206,9 @@ func rest(ctx context.Context, d time.Duration) bool {
 }
 
 // PublishResult hands an outcome to the writer. A second one for the same
-// trigger is dropped by the server. The error wraps ErrFull when the stream
+// trigger is dropped by the server, but for that of a removed pair, which is not
+// the fetchers' to publish: they must not be able to suppress it by its id, and
+// the writer has nothing to do for a second one. The error wraps ErrFull when the stream
 // is full, and ErrTooLarge when the result exceeds the server's max_payload.
 func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	key := KeyOf(r.GetWant())
@@ -219,7 +221,7 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 		// the subject of bodies it would push one out that is not yet written.
 		subject, kind = key.Failure(), "unmodified"
 	case *v1.Result_Removed:
-		subject, kind = key.Removed(), "removed"
+		subject = key.Removed()
 	default:
 		subject, kind = key.Failure(), "failure"
 	}
@@ -230,9 +232,11 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	m := nats.NewMsg(subject)
 	m.Data = data
 	inject(ctx, m.Header)
-	_, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Results),
-		jetstream.WithMsgID(messageID(r.GetWant().GetEpoch(), r.GetSequence(), kind)))
-	if err != nil {
+	opts := []jetstream.PublishOpt{jetstream.WithExpectStream(Results)}
+	if r.GetRemoved() == nil {
+		opts = append(opts, jetstream.WithMsgID(messageID(r.GetWant().GetEpoch(), r.GetSequence(), kind)))
+	}
+	if _, err = c.js.PublishMsg(ctx, m, opts...); err != nil {
 		return fmt.Errorf("publish result of %s: %w", key, sentinel(err))
 	}
 	return nil

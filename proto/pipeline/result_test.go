@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"crypto/rand"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,6 +58,17 @@ var _ = Describe("A result", func() {
 		restarted.Want.Epoch++
 		Expect(c.PublishResult(ctx, restarted)).To(Succeed())
 		Expect(kept()).To(Equal(4), "sequences start again with a new stream")
+	})
+
+	It("of a removed pair cannot be suppressed by whoever guesses its id", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		removed := &v1.Result{Want: want(key, "https://a.example"), Sequence: 7, Outcome: &v1.Result_Removed{Removed: &v1.Removed{}}}
+		guessed := strconv.FormatInt(removed.GetWant().GetEpoch(), 10) + ".7.removed"
+		_, err := js.Publish(ctx, key.Content(), nil, jetstream.WithMsgID(guessed))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pipeline.NewClient(js).PublishResult(ctx, removed)).To(Succeed())
+		_, err = stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, key.Removed())
+		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("is kept once even when the writer was done with it before", func(ctx SpecContext) {
