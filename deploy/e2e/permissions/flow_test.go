@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -102,6 +104,34 @@ var _ = Describe("With the shipped configuration", func() {
 			b.shouldViolateNothing(w)
 		})
 	}
+
+	It("the watcher fills a stream again that a header has cleared", func(ctx SpecContext) {
+		b := start(ctx, "nats.conf")
+		b.as(ctx, "setup", "setup")
+		w := b.world(ctx)
+		page := w.Origin.Page("/news").Says("first")
+		cm := w.Create(ctx, "news", world.Asking("text="+page.URL()))
+		cm.EventuallyHasData(ctx, "text", "first")
+		w.EventuallyQuiet(ctx)
+
+		fetcher, err := jetstream.New(b.connect("fetcher"))
+		Expect(err).NotTo(HaveOccurred())
+		rollup := nats.NewMsg("curl.timer.default.forged.key")
+		rollup.Header.Set("Nats-Rollup", "all")
+		cleared, err := fetcher.PublishMsg(ctx, rollup)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func() (uint64, error) {
+			requests, err := w.JetStream.Stream(ctx, pipeline.Requests)
+			if err != nil {
+				return 0, err
+			}
+			want, err := requests.GetLastMsgForSubject(ctx, pipeline.Key{Namespace: w.Namespace, Name: "news", Key: "text"}.Want())
+			if err != nil {
+				return 0, err
+			}
+			return want.Sequence, nil
+		}).WithTimeout(time.Minute).Should(BeNumerically(">", cleared.Sequence))
+	})
 
 	It("the watcher makes again what a wiped NATS has lost", func(ctx SpecContext) {
 		b := start(ctx, "nats.conf")

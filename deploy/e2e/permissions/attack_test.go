@@ -1,0 +1,374 @@
+package permissions_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// target is a subject at which the server itself must never answer, and the
+// payload that a message has to carry to do harm there; empty: any does.
+type target struct{ subject, payload string }
+
+// targets returns what replies are sent to. Their payloads are planted in
+// messages before, as far as an identity may publish any.
+func targets(inbox, victim string) []target {
+	all := []target{
+		{subject: victim},
+		{subject: "curl.want.default.canary.key"},
+		{subject: "curl.result.removed.default.canary.key"},
+		{subject: "curl.audit.purge.SOMEBODY.1"},
+		{"$JS.API.STREAM.CREATE.EVIL", `{"name":"EVIL","subjects":["evil.>"]}`},
+		{"$JS.API.STREAM.UPDATE.CURL_FAILURES", `{"name":"CURL_FAILURES","subjects":["curl.failure.>"],"max_msgs":1}`},
+		{"$JS.API.CONSUMER.CREATE.CURL_FAILURES.thief", `{"stream_name":"CURL_FAILURES","action":"create","config":{"name":"thief",` +
+			`"deliver_subject":"` + inbox + `","deliver_policy":"all","ack_policy":"none","replay_policy":"instant"}}`},
+		{"$JS.API.CONSUMER.PAUSE.CURL_RESULTS.writer", `{"pause_until":"2100-01-01T00:00:00Z"}`},
+		{"$JS.API.CONSUMER.RESET.CURL_REQUESTS.fetcher", `{"seq":1}`},
+		{"$JS.API.STREAM.MSG.DELETE.CURL_RESULTS", `{"seq":1}`},
+		{"$JS.API.STREAM.SNAPSHOT.CURL_FAILURES", `{"deliver_subject":"` + inbox + `"}`},
+		{subject: "$JS.API.CONSUMER.DELETE.CURL_REQUESTS.fetcher"},
+		{subject: "$JS.API.CONSUMER.DELETE.CURL_RESULTS.writer"},
+		{subject: "$JS.ACK.CURL_RESULTS.writer.1.1.1.1.0"},
+		{subject: "$JS.ACK.CURL_REQUESTS.fetcher.1.1.1.1.0"},
+	}
+	for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+		all = append(all, target{subject: "$JS.API.STREAM.PURGE." + stream}, target{subject: "$JS.API.STREAM.DELETE." + stream})
+	}
+	return all
+}
+
+// secrets are in messages, and say by their presence in an inbox what was read.
+var secrets = map[string]string{
+	"SECRET-BODY": "bodies", "SECRET-LETTER": "dead letters", "SECRET-AUDIT": "the audit", "SECRET-TIMER": "timers",
+}
+
+// siege is one identity in wrong hands, and what there is to protect from it.
+type siege struct {
+	b        *broker
+	js       jetstream.JetStream
+	identity string
+	inbox    string
+	nc       *nats.Conn
+	may      []string
+
+	mu   sync.Mutex
+	read map[string]bool
+	// forged counts what came to the inbox of another identity.
+	forged int
+}
+
+// besiege fills the streams, and connects as an identity.
+func besiege(ctx context.Context, b *broker, identity string) *siege {
+	GinkgoHelper()
+	s := &siege{b: b, js: b.jetStream(), identity: identity, read: map[string]bool{}}
+	for _, c := range cells() {
+		if c.identity == identity && c.operation == "publish" && c.may {
+			s.may = append(s.may, c.subject)
+		}
+	}
+	s.nc = b.connect(identity)
+	s.inbox = s.nc.NewInbox()
+	prefix := s.inbox[:strings.LastIndex(s.inbox, ".")]
+	_, err := s.nc.Subscribe(prefix+".>", s.take)
+	Expect(err).NotTo(HaveOccurred())
+	victim := b.connect(s.victim())
+	_, err = victim.Subscribe("_INBOX_"+s.victim()+".victim", func(*nats.Msg) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.forged++
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(victim.Flush()).To(Succeed())
+	s.restore(ctx)
+	return s
+}
+
+// victim is an identity that is not the one in wrong hands.
+func (s *siege) victim() string {
+	if s.identity == "writer" {
+		return "fetcher"
+	}
+	return "writer"
+}
+
+func (s *siege) take(m *nats.Msg) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for secret, what := range secrets {
+		if strings.Contains(string(m.Data), secret) {
+			s.read[what] = true
+		}
+	}
+}
+
+// restore makes everything as it was before the first attack.
+func (s *siege) restore(ctx context.Context) {
+	GinkgoHelper()
+	for name := range s.js.StreamNames(ctx).Name() {
+		Expect(s.js.DeleteStream(ctx, name)).To(Succeed())
+	}
+	Eventually(ctx, func() error { // until the server has removed what it stored
+		_, err := pipeline.Ensure(ctx, s.js, pipeline.Topology{})
+		return err
+	}).Should(Succeed())
+	for _, m := range []struct{ subject, data string }{
+		{"curl.result.content.default.canary.key", "SECRET-BODY"},
+		{"curl.want.default.canary.key", "a want"},
+		{"curl.failure.Timeout.host.default.canary.key", "SECRET-LETTER"},
+		{"curl.audit.replay.CANARY.1", "SECRET-AUDIT"},
+	} {
+		_, err := s.js.Publish(ctx, m.subject, []byte(m.data))
+		Expect(err).NotTo(HaveOccurred())
+	}
+	m := nats.NewMsg("curl.timer.default.canary.key")
+	m.Data = []byte("SECRET-TIMER")
+	m.Header.Set("Nats-Schedule", "@at "+time.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano))
+	m.Header.Set("Nats-Schedule-Target", "curl.due.default.canary.key")
+	_, err := s.js.PublishMsg(ctx, m)
+	Expect(err).NotTo(HaveOccurred())
+	s.plant(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forged, s.read = 0, map[string]bool{}
+}
+
+// planted is where the payload for a target is kept.
+func planted(kind string, i int) string { return kind + "default.planted-" + strconv.Itoa(i) + ".key" }
+
+// plant stores the payloads of the targets by every subject that the identity
+// may publish to, and by a timer as a want.
+func (s *siege) plant(ctx context.Context) {
+	GinkgoHelper()
+	forges := false
+	for i, t := range targets(s.inbox, s.victimInbox()) {
+		for _, subject := range s.may {
+			kind, ok := strings.CutSuffix(subject, "default.cm.key")
+			if !ok || strings.HasPrefix(subject, "$") {
+				continue
+			}
+			m := nats.NewMsg(planted(kind, i))
+			m.Data = []byte(t.payload)
+			if kind == "curl.timer." {
+				forges = true
+				m.Header.Set("Nats-Schedule", "@at "+time.Now().UTC().Format(time.RFC3339Nano))
+				m.Header.Set("Nats-Schedule-Target", planted("curl.want.", i))
+			}
+			Expect(s.nc.PublishMsg(m)).To(Succeed())
+		}
+	}
+	Expect(s.nc.Flush()).To(Succeed())
+	if !forges {
+		return
+	}
+	Eventually(ctx, func() error {
+		stream, err := s.js.Stream(ctx, pipeline.Requests)
+		if err == nil {
+			_, err = stream.GetLastMsgForSubject(ctx, planted("curl.want.", len(targets("", ""))-1))
+		}
+		return err
+	}).Should(Succeed(), "the last planted want")
+}
+
+func (s *siege) victimInbox() string { return "_INBOX_" + s.victim() + ".victim" }
+
+// asked are the payloads to try on a subject so that the answer has the i-th
+// planted payload, is empty, is an error, or is a message.
+func (s *siege) asked(subject, reply string, i int) []string {
+	filter := planted("curl.want.", i)
+	switch {
+	case strings.HasPrefix(subject, "$JS.API.DIRECT.GET.") && strings.Count(subject, ".") == 4:
+		return []string{
+			`{"last_by_subj":"curl.want.default.none.key"}`,
+			`{"last_by_subj":"` + filter + `"}`,
+			`{"last_by_subj":"` + planted("curl.failure.Timeout.host.", i) + `"}`,
+			`{"seq":1,"batch":2}`,
+			`{"seq":1}`,
+		}
+	case strings.HasPrefix(subject, "$JS.API.CONSUMER.MSG.NEXT."):
+		return []string{`{"batch":1,"no_wait":true}`, `{"batch":100,"expires":20000000}`}
+	case strings.HasPrefix(subject, "$JS.API.CONSUMER.CREATE.CURL_REQUESTS.loader."):
+		return []string{`{"stream_name":"CURL_REQUESTS","config":{"name":"loader","deliver_subject":"` + reply +
+			`","deliver_policy":"last_per_subject","ack_policy":"none","replay_policy":"instant","filter_subject":"` +
+			strings.TrimPrefix(subject, "$JS.API.CONSUMER.CREATE.CURL_REQUESTS.loader.") + `","inactive_threshold":1000000000,"mem_storage":true}}`}
+	case strings.HasPrefix(subject, "$JS.API.CONSUMER.CREATE."):
+		parts := strings.Split(subject, ".")
+		return []string{`{"stream_name":"` + parts[4] + `","config":{"durable_name":"` + parts[5] + `","name":"` + parts[5] +
+			`","ack_policy":"explicit","deliver_policy":"all","replay_policy":"instant","max_deliver":1,"inactive_threshold":1000000}}`}
+	case strings.HasPrefix(subject, "$JS.API.STREAM.CREATE."):
+		name := strings.TrimPrefix(subject, "$JS.API.STREAM.CREATE.")
+		return []string{`{"name":"` + name + `","subjects":["evil"]}`}
+	}
+	return []string{""}
+}
+
+// literal returns the subjects that stand for one of the table.
+func literal(subject string, i int) []string {
+	if strings.HasPrefix(subject, "$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.") {
+		return []string{"$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.default.none.key", "$JS.API.DIRECT.GET.CURL_REQUESTS." + planted("curl.want.", i)}
+	}
+	return []string{subject}
+}
+
+// attack sends everything that the identity may send with a reply.
+func (s *siege) attack(i int, t target) {
+	GinkgoHelper()
+	for _, row := range s.may {
+		for _, subject := range literal(row, i) {
+			for _, payload := range s.asked(subject, t.subject, i) {
+				Expect(s.nc.PublishRequest(subject, t.subject, []byte(payload))).To(Succeed())
+			}
+		}
+	}
+	// An answer to one that comes behind them all.
+	info := s.may[slices.IndexFunc(s.may, func(subject string) bool { return strings.HasPrefix(subject, "$JS.API.CONSUMER.INFO.") })]
+	_, err := s.nc.Request(info, nil, answered)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// see returns what must be as it was.
+func (s *siege) see(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	seen := map[string]string{}
+	for info := range s.js.ListStreams(ctx).Info() {
+		config, err := json.Marshal(info.Config)
+		Expect(err).NotTo(HaveOccurred())
+		seen["stream "+info.Config.Name] = info.Created.String() + string(config)
+		stream, err := s.js.Stream(ctx, info.Config.Name)
+		if err != nil {
+			continue
+		}
+		s.seeConsumers(ctx, stream, seen)
+		for what, subject := range map[string]string{
+			"want": "curl.want.default.canary.key", "timer": "curl.timer.default.canary.key", "body": "curl.result.content.default.canary.key",
+			"dead letter": "curl.failure.Timeout.host.default.canary.key", "audit": "curl.audit.replay.CANARY.1",
+			"removed": "curl.result.removed.default.canary.key", "forged audit": "curl.audit.purge.SOMEBODY.1",
+		} {
+			if m, err := stream.GetLastMsgForSubject(ctx, subject); err == nil {
+				seen["canary "+what] = fmt.Sprintf("%d %q", m.Sequence, m.Data)
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen["inbox of another"] = strconv.Itoa(s.forged)
+	for what := range s.read {
+		seen["read "+what] = "yes"
+	}
+	return seen
+}
+
+func (s *siege) seeConsumers(ctx context.Context, stream jetstream.Stream, seen map[string]string) {
+	GinkgoHelper()
+	for info := range stream.ListConsumers(ctx).Info() {
+		if info.Name == "loader" { // an ephemeral one that the row allows
+			continue
+		}
+		config, err := json.Marshal(info.Config)
+		Expect(err).NotTo(HaveOccurred())
+		name := info.Stream + "/" + info.Name
+		seen["consumer "+name] = fmt.Sprintf("%s %s %t", info.Created, config, info.Paused)
+		seen["work of "+name] = fmt.Sprintf("%d %d", info.Delivered.Consumer, info.AckFloor.Consumer)
+	}
+}
+
+// rows says what each identity may change or read by its row: what begins with
+// one of these is its own.
+var rows = map[string][]string{
+	"watcher":  {"canary want", "canary timer", "canary removed", "read timers"},
+	"fetcher":  {"canary timer", "canary dead letter", "canary body", "work of CURL_REQUESTS/fetcher"},
+	"writer":   {"canary dead letter", "canary body", "work of CURL_RESULTS/writer", "read bodies"},
+	"viewer":   {"read "},
+	"replayer": {"read ", "canary timer"},
+	"admin":    {"read ", "canary timer", "canary dead letter", "canary audit", "consumer CURL_REQUESTS/fetcher"},
+	"setup":    {"stream ", "consumer ", "work of "},
+}
+
+// broken names what is other than it was and beyond the row of the identity.
+func (s *siege) broken(before, after map[string]string) []string {
+	return slices.DeleteFunc(changed(before, after), func(what string) bool {
+		return slices.ContainsFunc(rows[s.identity], func(own string) bool { return strings.HasPrefix(what, own) })
+	})
+}
+
+// changed names what is other than it was.
+func changed(before, after map[string]string) []string {
+	var found []string
+	for what := range maps.Keys(before) {
+		if after[what] != before[what] {
+			found = append(found, what)
+		}
+	}
+	for what := range after {
+		if _, known := before[what]; !known {
+			found = append(found, what)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// assault tries all targets, and returns what could be done.
+func (s *siege) assault(ctx context.Context) []string {
+	GinkgoHelper()
+	var done []string
+	for i, t := range targets(s.inbox, s.victimInbox()) {
+		before := s.see(ctx)
+		s.attack(i, t)
+		if harm := s.broken(before, s.see(ctx)); len(harm) > 0 {
+			done = append(done, s.identity+" by a reply to "+t.subject+": "+strings.Join(harm, ", "))
+			s.restore(ctx)
+		}
+	}
+	return done
+}
+
+// reach asks for everything that the identity may ask for as it should be asked:
+// what nothing answers could do no harm either.
+func (s *siege) reach(ctx context.Context) {
+	GinkgoHelper()
+	for _, subject := range s.may {
+		if strings.HasPrefix(subject, "$JS.ACK.") {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, answered)
+		m, err := s.nc.RequestWithContext(limited, subject, []byte(s.asked(subject, s.inbox, 0)[0]))
+		cancel()
+		Expect(err).NotTo(HaveOccurred(), "%s asks %s", s.identity, subject)
+		Expect(string(m.Data)).NotTo(ContainSubstring("not enabled"), "%s asks %s", s.identity, subject)
+	}
+	s.restore(ctx)
+}
+
+// answered is how long an answer may take.
+const answered = 15 * time.Second
+
+// identities returns a table entry for each identity that is a user of the pipeline.
+func identities() []TableEntry {
+	var all []TableEntry
+	for _, name := range []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin"} {
+		all = append(all, Entry(nil, name))
+	}
+	return all
+}
+
+var _ = Describe("In wrong hands", func() {
+	// Pending by issue 12, 1: with one account for all, each of them does more.
+	PDescribeTable("no reply subject does more than its row", Label("issue-12.1"), func(ctx SpecContext, identity string) {
+		s := besiege(ctx, start(ctx, "nats.conf"), identity)
+		s.reach(ctx)
+		Expect(s.assault(ctx)).To(BeEmpty())
+	}, identities())
+})

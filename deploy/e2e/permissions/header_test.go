@@ -1,0 +1,124 @@
+package permissions_test
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// forged is a message that is in order but for its headers.
+type forged struct {
+	name   string
+	header nats.Header
+}
+
+// stored reports whether NATS acts on the headers when a stream takes the
+// message; else it does so wherever the message goes.
+func (f forged) stored() bool {
+	return f.header.Get("Nats-Trace-Dest") == "" && f.header.Get("Nats-Request-Info") == ""
+}
+
+// headers returns what NATS acts on.
+func headers() []forged {
+	soon := "@at " + time.Now().UTC().Format(time.RFC3339Nano)
+	return []forged{
+		{"a rollup of the stream", nats.Header{"Nats-Rollup": {"all"}}},
+		{"a purge of another timer", nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.timer.default.canary.key"}}},
+		{"a purge of a want", nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.want.default.canary.key"}}},
+		{"a purge of all timers", nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.timer.>"}}},
+		{"a schedule for a want", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.want.default.canary.key"}}},
+		{"a schedule for a result", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.result.removed.default.canary.key"}}},
+		{"a schedule for the API", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}}},
+		{"a schedule by a source", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.due.default.canary.key"}, "Nats-Schedule-Source": {"curl.want.default.canary.key"}}},
+		{"a trace", nats.Header{"Nats-Trace-Dest": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}}},
+		{"the name of another account", nats.Header{"Nats-Request-Info": {`{"acc":"CURL","svc":"CURL"}`}}},
+	}
+}
+
+// cannotBeRefused is what the broker lets pass by its nature, as the tables say:
+// the streams need what it is done with.
+var cannotBeRefused = map[string][]string{
+	"watcher":  inRequests,
+	"fetcher":  inRequests,
+	"replayer": inRequests,
+	"admin":    inRequests,
+}
+
+// inRequests is what whoever may publish to any subject of the stream of
+// requests can do to all of it.
+var inRequests = []string{
+	"a rollup of the stream: canary timer, canary want",
+	"a purge of another timer: canary timer",
+	"a schedule for a want: canary want",
+}
+
+// forge sends a message with forged headers wherever the identity may publish.
+func (s *siege) forge(ctx context.Context, f forged) {
+	GinkgoHelper()
+	for _, row := range s.may {
+		if f.stored() && !strings.HasPrefix(row, "curl.") {
+			continue
+		}
+		m := nats.NewMsg(strings.Replace(row, "default.cm.key", "default.forged.key", 1))
+		m.Header = f.header
+		if f.stored() {
+			_, err := s.nc.RequestMsgWithContext(ctx, m) // the answer may be that it is refused
+			Expect(err).NotTo(HaveOccurred())
+		} else {
+			m.Reply = s.inbox
+			Expect(s.nc.PublishMsg(m)).To(Succeed())
+		}
+	}
+	Expect(s.nc.Flush()).To(Succeed())
+	if f.header.Get("Nats-Schedule") != "" {
+		s.fired(ctx)
+	}
+}
+
+// fired waits until a timer of the spec has fired, behind all that came before.
+func (s *siege) fired(ctx context.Context) {
+	GinkgoHelper()
+	m := nats.NewMsg("curl.timer.default.last.key")
+	m.Header.Set("Nats-Schedule", "@at "+time.Now().Add(300*time.Millisecond).UTC().Format(time.RFC3339Nano))
+	m.Header.Set("Nats-Schedule-Target", "curl.due.default.last.key")
+	before, err := s.js.PublishMsg(ctx, m)
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(ctx, func() (uint64, error) {
+		stream, err := s.js.Stream(ctx, pipeline.Requests)
+		if err != nil {
+			return 0, err
+		}
+		due, err := stream.GetLastMsgForSubject(ctx, "curl.due.default.last.key")
+		if err != nil {
+			return 0, err
+		}
+		return due.Sequence, nil
+	}).Should(BeNumerically(">", before.Sequence))
+}
+
+var _ = Describe("In wrong hands", func() {
+	DescribeTable("no header does what the tables do not say", func(ctx SpecContext, identity string) {
+		s := besiege(ctx, start(ctx, "nats.conf"), identity)
+		var done []string
+		for _, f := range headers() {
+			before := s.see(ctx)
+			s.forge(ctx, f)
+			after := s.see(ctx)
+			harm := s.broken(before, after)
+			if f.stored() {
+				harm = changed(before, after)
+			}
+			if len(harm) > 0 {
+				done = append(done, f.name+": "+strings.Join(harm, ", "))
+			}
+			s.restore(ctx)
+		}
+		Expect(done).To(ConsistOf(cannotBeRefused[identity]))
+	}, identities())
+})
