@@ -211,7 +211,7 @@ var _ = Describe("A failed attempt", func() {
 		f.step()
 		line := log.String()
 		for _, part := range []string{
-			`"namespace":"default"`, `"configmap":"cool.map"`, `"key":"my.data"`, `"host":"localhost"`,
+			`"key":"default/cool.map/my.data"`, `"host":"localhost"`, `"cause":"new"`, `"next":"`,
 			`"attempt":1`, `"reason":"BadStatus"`, "403",
 		} {
 			Expect(line).To(ContainSubstring(part))

@@ -4,6 +4,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
@@ -24,11 +25,11 @@ func (e *Engine) report(t *trigger, ended result) {
 	if line == nil {
 		return
 	}
-	line = tracing.Stamp(line, t.span.SpanContext()).Str("namespace", t.key.Namespace).Str("configmap", t.key.Name).Str("key", t.key.Key).
-		Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.attempts+1).
-		Stringer("cause", t.cause).Str("outcome", string(ended.outcome))
+	line = logfield.Key(tracing.Stamp(line, t.span.SpanContext()), t.key)
+	line = logfield.Cause(line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.attempts+1), t.cause).
+		Str("outcome", string(ended.outcome))
 	if ended.wait > 0 {
-		line = line.Dur("next_ms", ended.wait)
+		line = logfield.Duration(line, "next", ended.wait)
 	}
 	if ended.failure.Class != 0 {
 		line = line.Str("reason", pipeline.Reason(ended.failure.Class)).Str("error", ended.failure.text)

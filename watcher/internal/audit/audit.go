@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -147,7 +148,7 @@ func (a *Auditor) Audit(ctx context.Context, enqueue func(types.NamespacedName))
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
 	if len(asks)+len(timers) > 0 {
-		a.deps.Log.Info().Int("not_held", len(asks)).Int("refreshes", len(timers)).Dur("took", took).
+		logfield.Duration(a.deps.Log.Info().Int("not_held", len(asks)).Int("refreshes", len(timers)), "took", took).
 			Msg("the audit found keys that nothing is under way for")
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
@@ -125,7 +126,7 @@ func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) 
 			continue
 		}
 		r.deps.Metrics.eventEmitted(p.reason)
-		r.deps.Log.Info().Str("namespace", name.Namespace).Str("configmap", name.Name).
+		logfield.Object(r.deps.Log.Info(), name.Namespace, name.Name).
 			Str("reason", p.reason).Msg("emitted an Event")
 	}
 	if len(failed) > 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -219,7 +220,7 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 		return 0, err
 	}
 	if epoch := w.Held.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
-		r.deps.Log.Warn().Str("namespace", key.Namespace).Str("configmap", key.Name).Str("key", key.Key).
+		logfield.Key(r.deps.Log.Warn(), key).
 			Msg("the stream of requests is younger than what the object holds; it was restored, or a clock is wrong")
 		w.Epoch = epoch
 		return r.overwrite(ctx, key, seq, publish)

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
@@ -22,8 +23,7 @@ func (r *Reconciler) report(span trace.Span, key pipeline.Key, cause string, seq
 	if line == nil {
 		return
 	}
-	tracing.Stamp(line, span.SpanContext()).
-		Str("namespace", key.Namespace).Str("configmap", key.Name).Str("key", key.Key).
+	logfield.Key(tracing.Stamp(line, span.SpanContext()), key).
 		Str("cause", cause).Uint64("sequence", seq).Msg("published what is wanted")
 }
 

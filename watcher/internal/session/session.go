@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -158,6 +159,6 @@ func (f *failureLog) add(name types.NamespacedName, err error) {
 		f.skipped++
 		return
 	}
-	f.log.Warn().Err(err).Str("namespace", name.Namespace).Str("configmap", name.Name).Int("more", f.skipped).Msg("trying again")
+	logfield.Object(f.log.Warn().Err(err), name.Namespace, name.Name).Int("more", f.skipped).Msg("trying again")
 	f.last, f.skipped = f.clock.Now(), 0
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -15,8 +16,7 @@ func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Even
 	if line == nil {
 		return nil
 	}
-	return tracing.Stamp(line, i.Trace).
-		Str("namespace", i.Key.Namespace).Str("configmap", i.Key.Name).Str("key", i.Key.Key).
+	return logfield.Key(tracing.Stamp(line, i.Trace), i.Key).
 		Str("host", plan.Host(i.Result.GetWant().GetUrl()))
 }
 

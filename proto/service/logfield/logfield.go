@@ -1,0 +1,41 @@
+// Package logfield writes the fields that the log lines of all services share,
+// each under one name and in one form.
+package logfield
+
+import (
+	"time"
+
+	"github.com/rs/zerolog"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Key adds a key as key=namespace/name/key.
+func Key(line *zerolog.Event, key pipeline.Key) *zerolog.Event { return line.Str("key", key.String()) }
+
+// Object adds a ConfigMap as configmap=namespace/name.
+func Object(line *zerolog.Event, namespace, name string) *zerolog.Event {
+	return line.Str("configmap", namespace+"/"+name)
+}
+
+// Cause adds why a fetch was asked for, such as cause=retry: the word of metric
+// labels, traces and curlctl.
+func Cause(line *zerolog.Event, cause v1.Cause) *zerolog.Event {
+	return line.Str("cause", pipeline.CauseName(cause))
+}
+
+// Duration adds a duration as people write it, such as next=1m20s, without
+// digits that carry nothing.
+func Duration(line *zerolog.Event, name string, d time.Duration) *zerolog.Event {
+	return line.Str(name, rounded(d).String())
+}
+
+func rounded(d time.Duration) time.Duration {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= 10*unit {
+			return d.Round(unit)
+		}
+	}
+	return d
+}
