@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
 // Parse reads the annotations of one ConfigMap.
@@ -43,7 +45,7 @@ func (g *Grammar) Parse(annotations map[string]string) (Request, error) {
 func (g *Grammar) pairs(annotation, value string) ([]Pair, error) {
 	var pairs []Pair
 	cause := eachPair(value, func(key, value string) string {
-		url, wrong := g.canonical(value)
+		url, wrong := weburl.Canonical(value, g.defaultScheme)
 		pairs = append(pairs, Pair{Key: key, URL: url})
 		return wrong
 	})

@@ -1,4 +1,6 @@
-package annotation
+// Package weburl has the one form in which URLs are compared. It knows nothing
+// of Kubernetes, so that all services may use it.
+package weburl
 
 import (
 	"fmt"
@@ -8,27 +10,30 @@ import (
 	"strings"
 )
 
+// MaxBytes is the length of one URL, scheme included.
+const MaxBytes = 2048
+
 // maxHostBytes is the longest name that DNS can carry (RFC 1035 section 2.3.4),
 // written without its final dot.
 const maxHostBytes = 253
 
-// canonical returns raw in the one form in which URLs are compared, or what is
-// wrong with it. Scheme and host are lower case, a fragment is dropped, path
+// Canonical returns raw in the one form in which URLs are compared, or what is
+// wrong with it; without a scheme it gets the default one. Scheme and host are lower case, a fragment is dropped, path
 // and query stay as written: they belong to the server. The canonical form of
 // a canonical URL is itself.
-func (g *Grammar) canonical(raw string) (canonical, wrong string) {
+func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 	for i := range len(raw) {
 		if raw[i] <= ' ' || raw[i] > '~' {
 			return "", "the url has characters other than printable ASCII"
 		}
 	}
-	if len(raw) > MaxURLBytes {
-		return "", fmt.Sprintf("the url has more than %d characters", MaxURLBytes)
+	if len(raw) > MaxBytes {
+		return "", fmt.Sprintf("the url has more than %d characters", MaxBytes)
 	}
 	raw, _, _ = strings.Cut(raw, "#")
 	scheme, rest, found := cutScheme(raw)
 	if !found {
-		scheme, rest = g.defaultScheme, raw
+		scheme, rest = defaultScheme, raw
 	}
 	if scheme != "http" && scheme != "https" {
 		return "", "the scheme is neither http nor https"
@@ -50,8 +55,8 @@ func (g *Grammar) canonical(raw string) (canonical, wrong string) {
 		return "", wrong
 	}
 	canonical = scheme + "://" + host + rest[end:]
-	if len(canonical) > MaxURLBytes {
-		return "", fmt.Sprintf("the url has more than %d characters", MaxURLBytes)
+	if len(canonical) > MaxBytes {
+		return "", fmt.Sprintf("the url has more than %d characters", MaxBytes)
 	}
 	return canonical, ""
 }
