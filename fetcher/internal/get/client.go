@@ -66,6 +66,9 @@ func New(cfg Config, gate *egress.Gate, deps Deps) (*Client, error) {
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up GET: %w", err)
 	}
+	if cfg.Netrc != "" && cfg.HeaderFile == "" {
+		return nil, errNetrcGate
+	}
 	return c, nil
 }
 
@@ -111,7 +114,7 @@ type Key struct {
 func (c *Client) Key(r Request) Key {
 	key := Key{url: r.URL, policy: c.gate.For(r.Namespace)}
 	if u, err := egress.ParseURL(r.URL); err == nil {
-		key.credentials = c.credentials(r.Namespace, u.Hostname()).identity()
+		key.credentials = c.credentials(r.Namespace, u).identity()
 	}
 	return key
 }

@@ -1,6 +1,9 @@
 package get
 
-import "net/http"
+import (
+	"net/http"
+	"net/url"
+)
 
 // credentials are the headers for one host and namespace. They have no String
 // and appear in no error.
@@ -21,14 +24,15 @@ func (c credentials) apply(h http.Header) {
 	}
 }
 
-// credentials looks up what the operator has put down for a host.
-func (c *Client) credentials(namespace, host string) credentials {
+// credentials looks up what the operator lets a namespace send to a URL.
+func (c *Client) credentials(namespace string, u *url.URL) credentials {
 	var found credentials
-	if c.netrc != nil {
-		found.login = c.netrc.Value().find(host)
+	if c.headers == nil {
+		return found
 	}
-	if c.headers != nil {
-		found.headers = c.headers.Value().find(namespace, host)
+	found.headers = c.headers.Value().find(namespace, u)
+	if found.headers != nil && found.headers.Netrc && c.netrc != nil {
+		found.login = c.netrc.Value().find(u.Hostname())
 	}
 	return found
 }

@@ -34,6 +34,13 @@ var _ = Describe("credentials", func() {
 		})
 	})
 
+	// permit lets logins of the netrc file go to a host, over http and at the
+	// port of the spec.
+	permit := func(host string) {
+		cfg.HeaderFile = writeFile("gate.yaml", fmt.Sprintf(
+			"- {host: %q, namespaces: [\"*\"], schemes: [http], ports: [%d], netrc: true}\n", host, port))
+	}
+
 	at := func(host, path string) string { return "http://" + hostPort(host, port) + path }
 
 	do := func(ctx context.Context, requests ...get.Request) {
@@ -61,6 +68,7 @@ var _ = Describe("credentials", func() {
 
 	It("of a netrc file go to their machine", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password \"p w\"\nmachine other.example.com login you password x")
+		permit("*")
 		do(ctx, get.Request{URL: at("data.example.com", "/")},
 			get.Request{URL: at("DATA.example.com.", "/")},
 			get.Request{URL: at("other.example.com", "/")},
@@ -70,22 +78,28 @@ var _ = Describe("credentials", func() {
 
 	It("of the default entry go to every other host", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\ndefault login all password b\n")
+		permit("*")
 		do(ctx, get.Request{URL: at("data.example.com", "/")}, get.Request{URL: at("www.example.com", "/")})
 		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("all", "b")}))
 	})
 
 	It("of a header file go to the hosts of a pattern and the namespaces of a list", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "default login me password a\n")
-		cfg.HeaderFile = writeFile("headers.yaml", `
+		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
 - host: api.example.com
   namespaces: [team-a]
+  schemes: [http]
+  ports: [%[1]d]
   headers:
     Authorization: Bearer a
     X-Tenant: a
 - host: "*.example.com"
   namespaces: ["team-*"]
+  schemes: [http]
+  ports: [%[1]d]
   headers: {authorization: Bearer b}
-`)
+- {host: "*", namespaces: [other, team-a], schemes: [http], ports: [%[1]d], netrc: true}
+`, port))
 		do(ctx, get.Request{URL: at("api.example.com", "/"), Namespace: "team-a"},
 			get.Request{URL: at("api.example.com", "/"), Namespace: "team-b"},
 			get.Request{URL: at("api.example.com", "/"), Namespace: "other"},
@@ -96,13 +110,15 @@ var _ = Describe("credentials", func() {
 
 	It("stay with their host over a redirect within it", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\n")
+		permit("*")
 		do(ctx, get.Request{URL: at("data.example.com", "/?to=/x")})
 		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "a")}))
 	})
 
 	It("never follow a redirect to another host, nor come back from there", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\nmachine evil.example.com login e password e\n")
-		cfg.HeaderFile = writeFile("headers.yaml", "- {host: \"*\", headers: {X-Token: t}}\n")
+		cfg.HeaderFile = writeFile("headers.yaml",
+			fmt.Sprintf("- {host: \"*\", namespaces: [\"*\"], schemes: [http], ports: [%d], netrc: true, headers: {X-Token: t}}\n", port))
 		back := at("data.example.com", "/end")
 		do(ctx, get.Request{URL: at("data.example.com", "/?to="+at("evil.example.com", "/?to="+back))})
 		Expect(authorizations()).To(Equal([]string{basic("me", "a"), "", ""}))
@@ -113,6 +129,7 @@ var _ = Describe("credentials", func() {
 
 	It("never follow a redirect to another port of the host", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\n")
+		permit("*")
 		other := &recorder{}
 		otherPort := serveHTTP(func(_ http.ResponseWriter, r *http.Request) { other.note(r) })
 		do(ctx, get.Request{URL: at("data.example.com", "/?to="+urlOf(otherPort, "/"))})
@@ -120,8 +137,62 @@ var _ = Describe("credentials", func() {
 		Expect(other.requests()[0].Header).NotTo(HaveKey("Authorization"))
 	})
 
+	It("go to https at its port alone, unless an entry says otherwise", func() {
+		cfg.HeaderFile = writeFile("headers.yaml", `
+- {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}
+- {host: open.example.com, namespaces: ["*"], schemes: [http, https], ports: [80, 8443], headers: {X-A: b}}
+`)
+		gate := newGate(egress.Config{})
+		client := newClient(cfg, gate, get.Deps{})
+		cfg.HeaderFile = ""
+		bare := newClient(cfg, gate, get.Deps{})
+		carries := func(url string) bool {
+			return client.Key(get.Request{Namespace: "team-a", URL: url}) != bare.Key(get.Request{Namespace: "team-a", URL: url})
+		}
+		for url, want := range map[string]bool{
+			"https://data.example.com/api":           true,
+			"https://data.example.com/api/v1?q=../x": true,
+			"https://data.example.com:443/api/":      true,
+			"https://data.example.com/apis":          false,
+			"https://data.example.com/":              false,
+			"https://data.example.com/api/../admin":  false,
+			"https://data.example.com/api/%2E%2e/x":  false,
+			"https://data.example.com/api%2f..%2fx":  false,
+			"https://data.example.com/api//x":        false,
+			"http://data.example.com/api":            false,
+			"http://data.example.com:443/api":        false,
+			"https://data.example.com:8443/api":      false,
+			"https://open.example.com:8443/":         true,
+			"http://open.example.com/":               true,
+			"https://open.example.com/":              false,
+		} {
+			Expect(carries(url)).To(Equal(want), url)
+		}
+	})
+
+	DescribeTable("in an old file are refused with the sentence that says what to add",
+		func(netrc, headers, sentence string) {
+			if netrc != "" {
+				cfg.Netrc = writeFile("netrc", netrc)
+			}
+			if headers != "" {
+				cfg.HeaderFile = writeFile("headers.yaml", headers)
+			}
+			_, err := get.New(cfg, newGate(egress.Config{}), get.Deps{})
+			Expect(err).To(MatchError(ContainSubstring(sentence)))
+		},
+		Entry("headers for all namespaces", "", "- {host: a.example.com, headers: {X-A: b}}",
+			`entry 1: add namespaces, such as namespaces: [team-a], or namespaces: ["*"] for all`),
+		Entry("netrc alone", "default login me password a", "", "--netrc needs a --header-file with an entry"),
+		Entry("a scheme", "", "- {host: a, namespaces: [x], schemes: [ftp], netrc: true}", "schemes are http and https"),
+		Entry("a port", "", "- {host: a, namespaces: [x], ports: [0], netrc: true}", "ports are from 1 to 65535"),
+		Entry("a path", "", "- {host: a, namespaces: [x], pathPrefix: api, netrc: true}", "pathPrefix begins with a slash"),
+		Entry("nothing to send", "", "- {host: a, namespaces: [x]}", "no headers, and not netrc: true"),
+	)
+
 	It("appear in no error", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password "+secret+"\n")
+		permit("*")
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(say("HTTP/1.1 401 No\r\n"+length(0))), "/")})
 		Expect(fmt.Sprintf("%v %+v %#v", err, err, err)).NotTo(ContainSubstring(secret))
@@ -131,7 +202,8 @@ var _ = Describe("credentials", func() {
 		ticks := make(chan time.Time)
 		reports := make(chan error, 4)
 		cfg.Netrc = writeFile("netrc", "default login me password a")
-		cfg.HeaderFile = writeFile("headers.yaml", "- {host: x.example.com, headers: {X-A: b}}")
+		cfg.HeaderFile = writeFile("headers.yaml",
+			fmt.Sprintf("- {host: \"*\", namespaces: [\"*\"], schemes: [http], ports: [%d], netrc: true}", port))
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{
 			Ticks:    ticks,
 			OnReload: func(_ string, err error) { reports <- err },
@@ -162,7 +234,8 @@ var _ = Describe("credentials", func() {
 	})
 
 	It("part requests that would otherwise share a GET", func() {
-		cfg.HeaderFile = writeFile("headers.yaml", "- {host: data.example.com, namespaces: [team-a], headers: {X-A: b}}")
+		cfg.HeaderFile = writeFile("headers.yaml",
+			fmt.Sprintf("- {host: data.example.com, namespaces: [team-a], schemes: [http], ports: [%d], headers: {X-A: b}}", port))
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		key := func(namespace, url string) get.Key { return client.Key(get.Request{Namespace: namespace, URL: url}) }
 

@@ -66,14 +66,16 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 		return Response{}, err
 	}
 	x.host = u.Hostname()
-	secrets := x.client.credentials(x.request.Namespace, u.Hostname())
 	for {
+		var secrets credentials
+		if !x.redirected {
+			secrets = x.client.credentials(x.request.Namespace, u)
+		}
 		response, next, err := x.hop(ctx, u, secrets)
 		if err != nil || next == nil {
 			return response, err
 		}
 		if !sameOrigin(u, next) {
-			secrets = credentials{}
 			x.redirected = true
 		}
 		u = next

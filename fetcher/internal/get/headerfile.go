@@ -7,7 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -18,23 +21,31 @@ import (
 // headerFile is a list of headers per host in the order of the file.
 type headerFile []*headerEntry
 
-// headerEntry says what to send to the hosts of a pattern.
+// headerEntry says which requests carry which credentials.
 type headerEntry struct {
 	// Host is a pattern as in --allow-host.
 	Host string `yaml:"host"`
-	// Namespaces are names or patterns; none: all.
+	// Namespaces are names or patterns; at least one.
 	Namespaces []string `yaml:"namespaces"`
-	// Headers are sent with every request to the host.
+	// Schemes are http and https; none: https.
+	Schemes []string `yaml:"schemes"`
+	// Ports of the URL; none: the default one of the scheme.
+	Ports []int `yaml:"ports"`
+	// PathPrefix is the path, or one above it; empty: any.
+	PathPrefix string `yaml:"pathPrefix"`
+	// Headers are sent with every such request.
 	Headers map[string]string `yaml:"headers"`
+	// Netrc reports whether the login of the netrc file is sent.
+	Netrc bool `yaml:"netrc"`
 
 	host       egress.Pattern
 	namespaces []egress.Pattern
 }
 
-// find returns the first entry that fits.
-func (f headerFile) find(namespace, host string) *headerEntry {
+// find returns the first entry that fits a URL of a namespace.
+func (f headerFile) find(namespace string, u *url.URL) *headerEntry {
 	for _, e := range f {
-		if e.host.Match(host) && e.isFor(namespace) {
+		if e.host.Match(u.Hostname()) && e.isFor(namespace) && e.fits(u) {
 			return e
 		}
 	}
@@ -42,18 +53,46 @@ func (f headerFile) find(namespace, host string) *headerEntry {
 }
 
 func (e *headerEntry) isFor(namespace string) bool {
-	for _, n := range e.namespaces {
-		if n.Match(namespace) {
-			return true
+	return slices.ContainsFunc(e.namespaces, func(n egress.Pattern) bool { return n.Match(namespace) })
+}
+
+// fits reports whether scheme, port and path of a URL are those of the entry.
+func (e *headerEntry) fits(u *url.URL) bool {
+	if !slices.Contains(e.Schemes, u.Scheme) || !isBelow(u.EscapedPath(), e.PathPrefix) {
+		return false
+	}
+	if len(e.Ports) == 0 {
+		return u.Port() == "" || port(u) == port(&url.URL{Scheme: u.Scheme})
+	}
+	return slices.ContainsFunc(e.Ports, func(p int) bool { return strconv.Itoa(p) == port(u) })
+}
+
+// isBelow reports whether an escaped path is a prefix or below it. A path that
+// servers may read in two ways is below none.
+func isBelow(path, prefix string) bool {
+	prefix = strings.TrimSuffix(prefix, "/")
+	if prefix == "" {
+		return true
+	}
+	lower := strings.ToLower(path)
+	for _, ambiguous := range []string{"..", "/./", "//", "%2e", "%2f", "%5c", "\\"} {
+		if strings.Contains(lower, ambiguous) {
+			return false
 		}
 	}
-	return len(e.namespaces) == 0
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
 // Errors of a header file name an entry or a line, never a value.
 var (
 	errHeaderFile   = errors.New("not a YAML list of entries with host, namespaces and headers")
-	errNoHeaders    = errors.New("no headers")
+	errNoHeaders    = errors.New("no headers, and not netrc: true")
+	errNoNamespaces = errors.New("add namespaces, such as namespaces: [team-a], or namespaces: [\"*\"] for all")
+	errScheme       = errors.New("schemes are http and https")
+	errPort         = errors.New("ports are from 1 to 65535")
+	errPathPrefix   = errors.New("pathPrefix begins with a slash and has no dot segments")
+	errNetrcGate    = errors.New("--netrc needs a --header-file with an entry that says whose URLs get its logins, such as " +
+		"{host: data.example.com, namespaces: [team-a], netrc: true}")
 	errHeaderName   = errors.New("not a header that may be set")
 	errHeaderValue  = errors.New("value is empty or has a control character")
 	errHeaderSecond = errors.New("more than one YAML document")
@@ -91,6 +130,9 @@ func (e *headerEntry) compile() error {
 	if e.host, err = egress.ParsePattern(e.Host); err != nil {
 		return fmt.Errorf("host: %w", err)
 	}
+	if len(e.Namespaces) == 0 {
+		return errNoNamespaces
+	}
 	for _, n := range e.Namespaces {
 		namespace, err := egress.ParsePattern(n)
 		if err != nil {
@@ -98,7 +140,10 @@ func (e *headerEntry) compile() error {
 		}
 		e.namespaces = append(e.namespaces, namespace)
 	}
-	if len(e.Headers) == 0 {
+	if err := e.compileURL(); err != nil {
+		return err
+	}
+	if len(e.Headers) == 0 && !e.Netrc {
 		return errNoHeaders
 	}
 	for name, value := range e.Headers {
@@ -108,6 +153,27 @@ func (e *headerEntry) compile() error {
 		if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			return errHeaderValue
 		}
+	}
+	return nil
+}
+
+// compileURL checks scheme, ports and path, and sets the default.
+func (e *headerEntry) compileURL() error {
+	if len(e.Schemes) == 0 {
+		e.Schemes = []string{"https"}
+	}
+	for _, s := range e.Schemes {
+		if s != "http" && s != "https" {
+			return errScheme
+		}
+	}
+	for _, p := range e.Ports {
+		if p < 1 || p > 65535 {
+			return errPort
+		}
+	}
+	if e.PathPrefix != "" && (e.PathPrefix[0] != '/' || !isBelow(e.PathPrefix, e.PathPrefix)) {
+		return errPathPrefix
 	}
 	return nil
 }

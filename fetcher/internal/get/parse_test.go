@@ -145,22 +145,22 @@ func TestParseNetrcRefuses(t *testing.T) {
 func TestParseHeaderFileRefuses(t *testing.T) {
 	const secret = "s3cr3t"
 	for content, want := range map[string]string{
-		"":                         "not a YAML list of entries with host, namespaces and headers",
-		"host: a":                  "line 1: not a YAML list of entries with host, namespaces and headers",
-		"- host: [" + secret:       "line 1: not a YAML list of entries with host, namespaces and headers",
-		"- {hots: " + secret + "}": "line 1: not a YAML list of entries with host, namespaces and headers",
-		"-":                        "entry 1: not a YAML list of entries with host, namespaces and headers",
-		"- {host: a}":              "entry 1: no headers",
-		"- {headers: {a: b}}":      "entry 1: host: not a host pattern such as *.example.com",
-		"- {host: a, namespaces: [\"" + secret + " \\t x\"], headers: {a: b}}": "entry 1: namespaces: not a host pattern such as *.example.com",
-		"- {host: a, headers: {\"" + secret + " x\": b}}":                      "entry 1: not a header that may be set",
-		"- {host: a, headers: {Host: b}}":                                      "entry 1: not a header that may be set",
-		"- {host: a, headers: {cookie: b}}":                                    "entry 1: not a header that may be set",
-		"- {host: a, headers: {if-match: b}}":                                  "entry 1: not a header that may be set",
-		"- {host: a, headers: {Proxy-Authorization: b}}":                       "entry 1: not a header that may be set",
-		"- {host: a, headers: {a: \"" + secret + "\\r\\nb\"}}":                 "entry 1: value is empty or has a control character",
-		"- {host: a, headers: {a: \"\"}}":                                      "entry 1: value is empty or has a control character",
-		"- {host: a, headers: {a: b}}\n---\n- {}":                              "more than one YAML document",
+		"":                                     "not a YAML list of entries with host, namespaces and headers",
+		"host: a":                              "line 1: not a YAML list of entries with host, namespaces and headers",
+		"- host: [" + secret:                   "line 1: not a YAML list of entries with host, namespaces and headers",
+		"- {hots: " + secret + "}":             "line 1: not a YAML list of entries with host, namespaces and headers",
+		"-":                                    "entry 1: not a YAML list of entries with host, namespaces and headers",
+		"- {host: a, namespaces: [x]}":         "entry 1: no headers, and not netrc: true",
+		"- {namespaces: [x], headers: {a: b}}": "entry 1: host: not a host pattern such as *.example.com",
+		"- {host: a, namespaces: [\"" + secret + " \\t x\"], headers: {a: b}}":  "entry 1: namespaces: not a host pattern such as *.example.com",
+		"- {host: a, namespaces: [x], headers: {\"" + secret + " x\": b}}":      "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {Host: b}}":                      "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {cookie: b}}":                    "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {if-match: b}}":                  "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {Proxy-Authorization: b}}":       "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], headers: {a: \"" + secret + "\\r\\nb\"}}": "entry 1: value is empty or has a control character",
+		"- {host: a, namespaces: [x], headers: {a: \"\"}}":                      "entry 1: value is empty or has a control character",
+		"- {host: a, namespaces: [x], headers: {a: b}}\n---\n- {}":              "more than one YAML document",
 	} {
 		_, err := parseHeaderFile([]byte(content))
 		if err == nil || err.Error() != want {
