@@ -2,12 +2,14 @@ package fetcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
@@ -31,6 +33,19 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
+// verdictOf judges a URL as it is fetched when an annotation has it, thus in its
+// canonical form.
+func verdictOf(ctx context.Context, gate *egress.Gate, namespace, raw string) egress.Verdict {
+	url, wrong := weburl.Canonical(raw, defaultScheme)
+	if wrong != "" {
+		return egress.Verdict{Reason: wrong, Err: errors.New(wrong)}
+	}
+	return gate.Verdict(ctx, namespace, url)
+}
+
+// defaultScheme is that of the watcher's flag of this name.
+const defaultScheme = "https"
+
 func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -39,7 +54,7 @@ func check(ctx context.Context, out io.Writer, cfg Config, namespace, raw string
 	if err != nil {
 		return err
 	}
-	verdict := gate.Verdict(ctx, namespace, raw)
+	verdict := verdictOf(ctx, gate, namespace, raw)
 	word := "denied"
 	if verdict.Allowed {
 		word = "allowed"

@@ -2,10 +2,20 @@ package egress
 
 import "net/netip"
 
-// azurePlatform is public by number and internal by use: Azure's platform
-// services, metadata and DNS among them, on every virtual machine.
-func azurePlatform() netip.Prefix {
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{168, 63, 129, 16}), 32)
+// providerPrefixes are public by number and internal by use: they are reached
+// from within a cloud alone, and there by everything that runs in it.
+func providerPrefixes() []netip.Prefix {
+	return []netip.Prefix{
+		// Azure: platform services of a virtual machine, metadata and DNS among
+		// them.
+		netip.MustParsePrefix("168.63.129.16/32"),
+		// IBM Cloud: services, and private endpoints of services.
+		netip.MustParsePrefix("161.26.0.0/16"),
+		netip.MustParsePrefix("166.8.0.0/14"),
+		// Google Cloud: restricted and private access to its APIs.
+		netip.MustParsePrefix("199.36.153.4/30"),
+		netip.MustParsePrefix("199.36.153.8/30"),
+	}
 }
 
 // isISATAP reports whether an IPv6 address has an ISATAP interface identifier,
@@ -18,10 +28,31 @@ func isISATAP(addr netip.Addr) bool {
 	return (b[8] == 0 || b[8] == 2) && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }
 
-// embedded returns the IPv4 address in the last 32 bits.
-func embedded(addr netip.Addr) netip.Addr {
+// embedded returns the IPv4 address that an address of a NAT64 prefix carries
+// (RFC 6052 section 2.2): behind the prefix, and never in bits 64 to 71.
+func embedded(addr netip.Addr, prefix int) netip.Addr {
 	b := addr.As16()
-	return netip.AddrFrom4([4]byte(b[12:]))
+	var v4 [4]byte
+	at := prefix / 8
+	for i := range v4 {
+		if at == 8 {
+			at++
+		}
+		v4[i] = b[at]
+		at++
+	}
+	return netip.AddrFrom4(v4)
+}
+
+// translated returns the IPv4 address that a NAT64 gateway of the network makes
+// of an address; false: it makes none.
+func translated(prefixes []netip.Prefix, addr netip.Addr) (netip.Addr, bool) {
+	for _, prefix := range prefixes {
+		if prefix.Contains(addr) {
+			return embedded(addr, prefix.Bits()), true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 func covers(prefixes []netip.Prefix, addr netip.Addr) bool {

@@ -26,6 +26,10 @@ type Config struct {
 	OnlyHosts []string `yaml:"only-host"`
 	// AllowPorts are ports allowed beside the default ones.
 	AllowPorts []int `yaml:"allow-port"`
+	// NAT64 are the prefixes by which the network translates to IPv4, beside
+	// 64:ff9b::/96: an address in one is judged as the IPv4 address in it. They
+	// are the network's, so that no file of namespaces has them.
+	NAT64 []string `yaml:"-"`
 }
 
 // DefaultPorts returns the ports that are always allowed.
@@ -46,6 +50,7 @@ func (c Config) with(more Config) Config {
 		DenyHosts:  slices.Concat(c.DenyHosts, more.DenyHosts),
 		OnlyHosts:  slices.Concat(c.OnlyHosts, more.OnlyHosts),
 		AllowPorts: slices.Concat(c.AllowPorts, more.AllowPorts),
+		NAT64:      c.NAT64,
 	}
 }
 
@@ -54,17 +59,19 @@ type rules struct {
 	allow, deny                      []netip.Prefix
 	allowHosts, denyHosts, onlyHosts []Pattern
 	ports                            []uint16
+	nat64                            []netip.Prefix
 }
 
 func (c Config) compile() (rules, error) {
 	var r rules
-	var errs [6]error
+	var errs [7]error
 	r.allow, errs[0] = each("allow-cidr", c.AllowCIDRs, parsePrefix)
 	r.deny, errs[1] = each("deny-cidr", c.DenyCIDRs, parsePrefix)
 	r.allowHosts, errs[2] = each("allow-host", c.AllowHosts, ParsePattern)
 	r.denyHosts, errs[3] = each("deny-host", c.DenyHosts, ParsePattern)
 	r.onlyHosts, errs[4] = each("only-host", c.OnlyHosts, ParsePattern)
 	r.ports, errs[5] = each("allow-port", c.AllowPorts, parsePort)
+	r.nat64, errs[6] = each("nat64-prefix", c.NAT64, parseNAT64)
 	r.ports = append(DefaultPorts(), r.ports...)
 	return r, cmp.Or(errs[:]...)
 }
@@ -84,6 +91,7 @@ func each[S, T any](flag string, in []S, parse func(S) (T, error)) ([]T, error) 
 var (
 	errPrefix = errors.New("not an address range such as 10.0.0.0/8 or ::1/128")
 	errMapped = errors.New("write an IPv4 range as IPv4")
+	errNAT64  = errors.New("not a NAT64 prefix of 32, 40, 48, 56, 64 or 96 bits such as 2001:db8:64::/96")
 	errPort   = errors.New("not a port from 1 to 65535")
 )
 
@@ -101,6 +109,15 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, errMapped
 	}
 	return prefix.Masked(), nil
+}
+
+// parseNAT64 takes the lengths that RFC 6052 section 2.2 permits.
+func parseNAT64(s string) (netip.Prefix, error) {
+	prefix, err := parsePrefix(s)
+	if err != nil || !prefix.Addr().Is6() || !slices.Contains([]int{32, 40, 48, 56, 64, 96}, prefix.Bits()) {
+		return netip.Prefix{}, errNAT64
+	}
+	return prefix, nil
 }
 
 func parsePort(n int) (uint16, error) {

@@ -116,7 +116,7 @@ func (w *watch) judge(network, address string, raw syscall.RawConn) error {
 	if err := w.policy.address(w.target, at.Addr()); err != nil {
 		return err
 	}
-	if covers(w.policy.allow, at.Addr().Unmap()) {
+	if _, isTranslated := translated(w.policy.nat64, at.Addr()); isTranslated || covers(w.policy.allow, at.Addr().Unmap()) {
 		return nil
 	}
 	if err := w.policy.guardian.Safe(network, address, raw); err != nil {

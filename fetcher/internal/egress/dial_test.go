@@ -47,6 +47,11 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Entry("with several private addresses", "127.0.0.1", "10.0.0.1", "::1", "fd00::1"),
 		Entry("through NAT64", "64:ff9b::7f00:1"),
 		Entry("at the Azure platform", "168.63.129.16"),
+		Entry("at services of IBM Cloud", "161.26.0.10"),
+		Entry("at a private endpoint of IBM Cloud", "166.9.14.5"),
+		Entry("at a private endpoint of IBM Cloud, at the end of the range", "166.11.255.255"),
+		Entry("at private access of Google Cloud", "199.36.153.8"),
+		Entry("at restricted access of Google Cloud", "199.36.153.4"),
 		Entry("through ISATAP", "2606:4700::5efe:7f00:1", "2606:4700::200:5efe:7f00:1"),
 	)
 

@@ -35,7 +35,7 @@
 //     address of the NAT64 prefix 64:ff9b::/96 is permitted only if the IPv4
 //     address in it is.
 //  10. It is public: no range of the IANA special-purpose registries, nothing
-//     outside 2000::/3, no 168.63.129.16 (the platform address of Azure), no
+//     outside 2000::/3, no address that is internal to a cloud (providerPrefixes), no
 //     ISATAP interface identifier (RFC 5214 section 6.1).
 //
 // Deny wins over allow. An address that is refused is skipped, the other

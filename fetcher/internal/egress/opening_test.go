@@ -23,6 +23,10 @@ var _ = Describe("what operators open and close", func() {
 			names.Set("intranet.example.com", "10.1.2.3")
 			names.Set("wiki", public)
 			names.Set("nat64.example.com", "64:ff9b::5db8:d822")
+			names.Set("own64.example.com", "2001:db8:64::5db8:d822")
+			names.Set("own64loop.example.com", "2001:db8:64::7f00:1")
+			names.Set("own64short.example.com", "2001:67c:5db8:d822::")
+			names.Set("own64private.example.com", "2a00:1:1:a0a:0:100::")
 			names.Set("nat64loop.example.com", "64:ff9b::7f00:1")
 			gate, held := newGate(cfg, names)
 
@@ -57,6 +61,12 @@ var _ = Describe("what operators open and close", func() {
 		Entry("a host freed from the name rule", egress.Config{AllowHosts: []string{"wiki"}}, "http://wiki/", "allow"),
 		Entry("a host freed from the name rule is not freed from the address rule", egress.Config{AllowHosts: []string{"*"}}, "http://localhost/", "address"),
 		Entry("nor from the port rule", egress.Config{AllowHosts: []string{"*"}}, "http://wiki:22/", "port"),
+		Entry("the network's own NAT64, to a public address", egress.Config{NAT64: []string{"2001:db8:64::/96"}}, "http://own64.example.com/", "allow"),
+		Entry("the network's own NAT64, to a private address", egress.Config{NAT64: []string{"2001:db8:64::/96"}}, "http://own64loop.example.com/", "address"),
+		Entry("the network's own NAT64 of 32 bits", egress.Config{NAT64: []string{"2001:67c::/32"}}, "http://own64short.example.com/", "allow"),
+		Entry("the network's own NAT64 of 48 bits, to a private address", egress.Config{NAT64: []string{"2a00:1:1::/48"}}, "http://own64private.example.com/", "address"),
+		Entry("a private range opened behind NAT64", egress.Config{NAT64: []string{"2a00:1:1::/48"}, AllowCIDRs: []string{"10.0.0.0/8"}}, "http://own64private.example.com/", "allow"),
+		Entry("a provider's range opened", egress.Config{AllowCIDRs: []string{"161.26.0.0/16"}}, "http://161.26.0.10/", "allow"),
 		Entry("a host closed", egress.Config{DenyHosts: []string{"*.example.com"}}, "http://data.example.com/", "deny-host"),
 		Entry("a host closed, whatever case and dots", egress.Config{DenyHosts: []string{"Data.Example.com."}}, "http://DATA.example.COM./", "deny-host"),
 		Entry("a host closed and opened", egress.Config{DenyHosts: []string{"wiki"}, AllowHosts: []string{"wiki"}}, "http://wiki/", "deny-host"),

@@ -26,7 +26,7 @@ func newPolicy(cfg Config, d dialling) (*Policy, error) {
 		rules: r,
 		guardian: ssrf.New(
 			ssrf.WithPorts(r.ports...),
-			ssrf.WithDeniedV4Prefixes(azurePlatform()),
+			ssrf.WithDeniedV4Prefixes(providerPrefixes()...),
 		),
 		dialling: d,
 	}, nil
@@ -86,12 +86,15 @@ func (p *Policy) address(t target, addr netip.Addr) error {
 		return &DeniedError{Class: ClassAddress}
 	}
 	addr = addr.Unmap()
+	v4, isTranslated := translated(p.nat64, addr)
 	switch {
 	case covers(p.deny, addr):
 		return &DeniedError{Class: ClassDenyCIDR}
+	case isTranslated:
+		return p.address(t, v4)
 	case covers(p.allow, addr):
 		if ssrf.IPv6NAT64Prefix.Contains(addr) {
-			return p.address(t, embedded(addr))
+			return p.address(t, embedded(addr, ssrf.IPv6NAT64Prefix.Bits()))
 		}
 		return nil
 	case t.unless != nil:
