@@ -66,8 +66,8 @@ func (m *meter) pace(now time.Time, limit int) pace {
 type clock struct {
 	// next is when the next reservation is at the earliest.
 	next time.Time
-	// pace is the distance of the last ones.
-	pace time.Duration
+	// distance of the last ones.
+	distance time.Duration
 	// guessed counts the reservations made while the pace was not known.
 	guessed int
 }
@@ -90,19 +90,19 @@ func (c *clock) reserve(now, earliest time.Time, p pace) time.Time {
 		// Close the gaps that a guess has left.
 		c.next = now.Add(min(left, time.Duration(c.guessed)*p.Duration))
 		c.guessed = 0
-	case p.Duration < c.pace/2:
+	case p.Duration < c.distance/2:
 		// What is reserved will take less time than was thought.
-		c.next = now.Add(time.Duration(float64(left) * float64(p.Duration) / float64(c.pace)))
+		c.next = now.Add(time.Duration(float64(left) * float64(p.Duration) / float64(c.distance)))
 	}
 	if !p.known {
 		c.guessed++
 	}
-	c.pace = p.Duration
+	c.distance = p.Duration
 	at := c.next
 	if at.Before(earliest) {
 		at = earliest
 	}
-	c.next = at.Add(c.pace)
+	c.next = at.Add(c.distance)
 	return at
 }
 

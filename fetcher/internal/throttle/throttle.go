@@ -118,11 +118,11 @@ func (t *Throttle) ask(r Request) *attempt {
 func (t *Throttle) refuse(a *attempt) *Busy {
 	until := later(a.host.pause.until, a.tenant.pausedUntil)
 	if until.After(a.now) && !(a.Urgent && a.tenant.held == 0) {
-		pace := a.host.meter.pace(a.now, a.limit)
+		pace := a.host.pace(a.now, a.limit)
 		return &Busy{Cause: HostSlowed, Wait: a.tenant.reserve(a.now, later(until, a.now.Add(t.cfg.MinPark)), pace).Sub(a.now)}
 	}
 	if limit := t.cfg.perNamespace(); a.namespace.held >= limit && (a.Backlog || t.contended(a.now)) {
-		pace := a.namespace.meter.pace(a.now, limit)
+		pace := a.namespace.pace(a.now, limit)
 		return &Busy{Cause: NamespaceShare, Wait: a.namespace.reserve(a.now, a.now.Add(t.cfg.MinPark), pace).Sub(a.now)}
 	}
 	return nil
@@ -130,7 +130,7 @@ func (t *Throttle) refuse(a *attempt) *Busy {
 
 // hostBusy reserves a time.
 func (t *Throttle) hostBusy(a *attempt) *Busy {
-	pace := a.host.meter.pace(a.now, a.limit)
+	pace := a.host.pace(a.now, a.limit)
 	earliest := a.now.Add(t.cfg.MinPark)
 	if a.Urgent {
 		return &Busy{Cause: HostBusy, Wait: t.cfg.MinPark}
@@ -158,7 +158,7 @@ func (t *Throttle) maxWait(a *attempt) (wait time.Duration, place bool) {
 	if a.Urgent {
 		ahead = 0
 	}
-	if a.host.meter.pace(a.now, a.limit).Duration*time.Duration(ahead) > wait || !t.waiters.TryAcquire(1) {
+	if a.host.pace(a.now, a.limit).Duration*time.Duration(ahead) > wait || !t.waiters.TryAcquire(1) {
 		return 0, false
 	}
 	return wait, true
@@ -166,7 +166,7 @@ func (t *Throttle) maxWait(a *attempt) (wait time.Duration, place bool) {
 
 // enqueue lets a request wait for a slot of its host.
 func (t *Throttle) enqueue(a *attempt) *pending {
-	p := &pending{granted: make(chan struct{}), rank: 2, tenant: a.tenant, name: a.Request.Namespace, namespace: a.namespace}
+	p := &pending{granted: make(chan struct{}), rank: 2, tenant: a.tenant, name: a.Namespace, namespace: a.namespace}
 	switch {
 	case a.Urgent:
 		p.rank = 0
