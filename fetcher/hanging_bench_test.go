@@ -54,7 +54,7 @@ func p99(b *testing.B, hanging int) time.Duration {
 	must(b, err)
 	defer silent.Close()
 
-	stop := runFetcher(b, broker)
+	stop := runFetcher(b, broker, prometheus.NewRegistry())
 	defer stop()
 	asked := make([]time.Time, n)
 	done := results(b, broker, asked)
@@ -102,7 +102,7 @@ func results(b *testing.B, broker *natstest.Server, asked []time.Time) <-chan []
 	return done
 }
 
-func runFetcher(b *testing.B, broker *natstest.Server) (stop func()) {
+func runFetcher(b *testing.B, broker *natstest.Server, registry *prometheus.Registry) (stop func()) {
 	b.Helper()
 	nc, err := broker.Connect()
 	must(b, err)
@@ -114,7 +114,7 @@ func runFetcher(b *testing.B, broker *natstest.Server) (stop func()) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		rt := &service.Runtime{Log: zerolog.Nop(), Health: health, Metrics: prometheus.NewRegistry(), NATS: nc, JetStream: js}
+		rt := &service.Runtime{Log: zerolog.Nop(), Health: health, Metrics: registry, NATS: nc, JetStream: js}
 		if err := fetcher.Run(ctx, rt, config); err != nil {
 			b.Error(err)
 		}

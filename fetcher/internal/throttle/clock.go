@@ -7,8 +7,9 @@ const (
 	// ended.
 	firstGuess = 2 * learn
 	// overbook is by how much denser reservations are than slots come free: a
-	// request that comes in vain costs less than a slot that is idle.
-	overbook = 1.03
+	// request that comes in vain costs less than a slot that is idle, and a
+	// burst, in which most are made, slows down what is measured.
+	overbook = 1.2
 	// meanWeight is the part that one GET has in the moving average.
 	meanWeight = 8
 )
@@ -82,7 +83,9 @@ type pace struct {
 // reserve returns the next time, not before earliest. The pace is the distance
 // to the one after it.
 func (c *clock) reserve(now, earliest time.Time, p pace) time.Time {
-	p.Duration = time.Duration(float64(p.Duration) / overbook)
+	if p.known {
+		p.Duration = time.Duration(float64(p.Duration) / overbook)
+	}
 	switch left := c.next.Sub(now); {
 	case left <= 0:
 		c.guessed = 0

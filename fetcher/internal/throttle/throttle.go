@@ -158,7 +158,14 @@ func (t *Throttle) maxWait(a *attempt) (wait time.Duration, place bool) {
 	if a.Urgent {
 		ahead = 0
 	}
-	if a.host.pace(a.now, a.limit).Duration*time.Duration(ahead) > wait || !t.waiters.TryAcquire(1) {
+	switch expected := a.host.pace(a.now, a.limit).Duration * time.Duration(ahead); {
+	case expected > wait:
+		return 0, false
+	case a.Reserved && expected < t.cfg.MaxWait/fresh:
+		// Timers fire in bunches, and no more of them than slots come free.
+		return wait, false
+	}
+	if !t.waiters.TryAcquire(1) {
 		return 0, false
 	}
 	return wait, true

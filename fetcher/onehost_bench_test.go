@@ -1,0 +1,95 @@
+package fetcher_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kv8s/curl-me-that/fetcher"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// BenchmarkOneHost measures what many URLs of one host cost one fetcher, by how
+// long the host takes: the part of the capacity of its slots that is used, and
+// how often a message is parked for each GET. The simulation of package throttle
+// has further figures.
+func BenchmarkOneHost(b *testing.B) {
+	for _, bench := range []struct {
+		latency time.Duration
+		wants   int
+	}{{10 * time.Millisecond, 3_000}, {100 * time.Millisecond, 3_000}, {time.Second, 300}} {
+		b.Run(fmt.Sprintf("%d after %s", bench.wants, bench.latency), func(b *testing.B) {
+			for range b.N {
+				took, parks := oneHost(b, bench.latency, bench.wants)
+				capacity := float64(fetcher.DefaultConfig().Throttle.PerHost) * took.Seconds()
+				b.ReportMetric(float64(bench.wants)*bench.latency.Seconds()/capacity, "used")
+				b.ReportMetric(float64(parks)/float64(bench.wants), "parks/GET")
+				b.ReportMetric(float64(bench.wants)/took.Seconds(), "GET/s")
+			}
+		})
+	}
+}
+
+func oneHost(b *testing.B, latency time.Duration, wants int) (took time.Duration, parks int) {
+	b.Helper()
+	broker, err := natstest.Run(natstest.Options{})
+	must(b, err)
+	defer broker.Close()
+	js, closeClient, err := broker.JetStream()
+	must(b, err)
+	defer closeClient()
+	epoch, err := pipeline.Ensure(b.Context(), js, pipeline.Topology{})
+	must(b, err)
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-time.After(latency)
+		fmt.Fprint(w, r.URL.Path)
+	}))
+	defer host.Close()
+
+	done := make(chan struct{})
+	contents := 0
+	sub, err := js.Conn().Subscribe("curl.result.content.>", func(*nats.Msg) {
+		if contents++; contents == wants {
+			close(done)
+		}
+	})
+	must(b, err)
+	defer func() { _ = sub.Unsubscribe() }()
+	client := pipeline.NewClient(js)
+	for i := range wants {
+		_, err := client.PublishWant(b.Context(), &v1.Want{
+			Namespace: "default", Name: fmt.Sprintf("cm-%d", i), Key: "k", Uid: "uid", Url: fmt.Sprintf("%s/%d", host.URL, i), Epoch: epoch,
+		}, 0)
+		must(b, err)
+	}
+	registry := prometheus.NewRegistry()
+	began := time.Now()
+	stop := runFetcher(b, broker, registry)
+	defer stop()
+	<-done
+	return time.Since(began), parked(b, registry)
+}
+
+// parked returns how often a fetcher has put a message off.
+func parked(b *testing.B, registry *prometheus.Registry) int {
+	b.Helper()
+	families, err := registry.Gather()
+	must(b, err)
+	n := 0
+	for _, family := range families {
+		if family.GetName() != "curlmethat_fetcher_parked_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			n += int(m.GetCounter().GetValue())
+		}
+	}
+	return n
+}
