@@ -174,7 +174,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	$(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-metrics verify-docs verify-workflows verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, pages, modules, imports, chart, format, lint
+verify: verify-proto verify-metrics verify-docs verify-words verify-workflows verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)

@@ -102,7 +102,7 @@ func (c *Config) bindThrottle(fs *pflag.FlagSet) {
 func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "attempts in a row before a failure is kept as a dead letter")
-	fs.Uint64Var(&e.MaxDeliver, "max-deliver", e.MaxDeliver, "deliveries of one message before it is put aside as poison")
+	fs.Uint64Var(&e.MaxDeliver, "max-deliver", e.MaxDeliver, "deliveries of one message before it is kept as a dead letter")
 	fs.DurationVar(&e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt; doubles with each further one")
 	fs.DurationVar(&e.Retry.Max, "retry-max", e.Retry.Max, "longest pause between attempts")
 	fs.DurationVar(&e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "longest pause that a server may ask for by Retry-After")

@@ -37,7 +37,7 @@ func failuresCommand(o *options) *cobra.Command {
 }
 
 func failuresListCommand(o *options) *cobra.Command {
-	selected := &failureFilter{options: o}
+	selected := &deadLetterFilter{options: o}
 	limit, summary := firstPage, false
 	cmd := &cobra.Command{
 		Use:   "list",

@@ -14,14 +14,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-// failureFilter is what selects failures on the command line.
-type failureFilter struct {
+// deadLetterFilter is what selects failures on the command line.
+type deadLetterFilter struct {
 	*options
 	reason, host, name, key string
 	since, until            string
 }
 
-func (f *failureFilter) bindFlags(cmd *cobra.Command) {
+func (f *deadLetterFilter) bindFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.reason, "reason", "", "only failures with this reason, such as Timeout")
 	fs.StringVar(&f.host, "host", "", "only failures of this host")
@@ -35,12 +35,12 @@ func (f *failureFilter) bindFlags(cmd *cobra.Command) {
 }
 
 // any reports whether the flags select at all.
-func (f *failureFilter) any() bool {
+func (f *deadLetterFilter) any() bool {
 	return f.reason+f.host+f.name+f.key+f.since+f.until+f.namespace != ""
 }
 
 // filter reads the flags.
-func (f *failureFilter) filter(now time.Time) (operate.DeadLetterFilter, error) {
+func (f *deadLetterFilter) filter(now time.Time) (operate.DeadLetterFilter, error) {
 	filter := operate.DeadLetterFilter{
 		Reason: f.reason, Host: strings.ToLower(f.host), Namespace: f.namespace, Name: f.name, Key: f.key,
 	}

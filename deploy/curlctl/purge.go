@@ -10,7 +10,7 @@ import (
 )
 
 func failuresPurgeCommand(o *options) *cobra.Command {
-	selected := &failureFilter{options: o}
+	selected := &deadLetterFilter{options: o}
 	var all, yes bool
 	cmd := &cobra.Command{
 		Use:   "purge",

@@ -23,7 +23,7 @@ const writerTimeout = 30 * time.Second
 
 // replaying holds the flags of replay.
 type replaying struct {
-	selected failureFilter
+	selected deadLetterFilter
 	all      bool
 	pace     replay.Pace
 	dryRun   bool
@@ -35,7 +35,7 @@ type replaying struct {
 }
 
 func replayCommand(o *options) *cobra.Command {
-	r := &replaying{selected: failureFilter{options: o}}
+	r := &replaying{selected: deadLetterFilter{options: o}}
 	cmd := &cobra.Command{
 		Use:   "replay [ID…]",
 		Short: "Ask again for what has failed, if it is still wanted",

@@ -2,8 +2,8 @@
 // there is still something to fetch, fetches it, and hands on what came out.
 //
 // A message ends in one of four ways: it is acknowledged because all has been
-// done; or because a timer was set that will bring it back; or because a dead
-// letter keeps it with its reason; or it is given back to the server while the
+// done; or because a timer was set that will bring it back; or because a
+// dead letter keeps it with its reason; or it is given back to the server while the
 // process drains.
 //
 // Every step may be the last of a process that is killed, and the message is

@@ -61,7 +61,7 @@ func message(o outcome) string {
 	case tombstone:
 		return "no longer wanted"
 	case malformed:
-		return "put aside a message that cannot be handled"
+		return "kept a message that cannot be handled as a dead letter"
 	case postponed:
 		return "given back"
 	}
