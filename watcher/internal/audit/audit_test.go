@@ -43,24 +43,24 @@ type bench struct {
 	objects map[types.NamespacedName]*informer.Object
 }
 
-func newBench(t testing.TB) *bench {
-	t.Helper()
+func newBench(tb testing.TB) *bench {
+	tb.Helper()
 	broker, err := natstest.Run(natstest.Options{})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = broker.Close() })
+	tb.Cleanup(func() { _ = broker.Close() })
 	js, closeConn, err := broker.JetStream()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(closeConn)
+	tb.Cleanup(closeConn)
 	b := &bench{
-		TB: t, client: pipeline.NewClient(js), index: wantindex.NewIndex(), clock: clocktesting.NewFakeClock(time.Now()),
+		TB: tb, client: pipeline.NewClient(js), index: wantindex.NewIndex(), clock: clocktesting.NewFakeClock(time.Now()),
 		objects: map[types.NamespacedName]*informer.Object{},
 	}
-	if b.epoch, err = pipeline.Ensure(t.Context(), js, pipeline.Topology{}); err != nil {
-		t.Fatal(err)
+	if b.epoch, err = pipeline.Ensure(tb.Context(), js, pipeline.Topology{}); err != nil {
+		tb.Fatal(err)
 	}
 	b.index.Reset(b.epoch, nil)
 	b.Auditor = audit.New(audit.Config{Interval: interval}, audit.Deps{

@@ -62,7 +62,7 @@ func (a *Auditor) sort(e *evidence) sorted {
 			return
 		}
 		c := candidate{key: key, want: w, entry: o.Status.Keys[key.Key]}
-		switch holding(o, annotation.Pair{Key: key.Key, URL: url}, c, e) {
+		switch holding(o, annotation.Pair{Key: key.Key, URL: url}, c) {
 		case plan.LeftAlone:
 		case plan.Held:
 			if w.Refreshes && c.entry.Fence.Epoch == w.Fence.Epoch && c.entry.Fence.Seq > e.last {
@@ -89,8 +89,8 @@ func (a *Auditor) sort(e *evidence) sorted {
 	return s
 }
 
-// holding adds to what the object shows by itself what the stream shows of it.
-func holding(o *informer.Object, pair annotation.Pair, c candidate, e *evidence) plan.Holding {
+// holding adds to what the object shows by itself what its want shows.
+func holding(o *informer.Object, pair annotation.Pair, c candidate) plan.Holding {
 	held := plan.HoldingOf(o, pair)
 	if held != plan.Held {
 		return held

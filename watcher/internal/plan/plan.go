@@ -281,8 +281,8 @@ func (m *maker) want(pair annotation.Pair) *v1.Want {
 	return w
 }
 
-// ownerUnknown reports whether metadata does not record whose a key is: there is no record,
-// or one in which not even the annotation has an owner, so that entries must
+// ownerUnknown reports whether metadata does not record whose a key is: there is
+// no record, or one in which not even the annotation has an owner, so that entries must
 // have been taken out.
 func (m *maker) ownerUnknown(key string) bool {
 	switch m.object.Owner(key).State {

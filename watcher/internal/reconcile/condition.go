@@ -68,7 +68,7 @@ func (r *Reconciler) note(name types.NamespacedName, o *informer.Object, list []
 // maxStates is how many states of one object are remembered that are over.
 const maxStates = 64
 
-// end takes note of what no longer holds. What could not be sent while it held
+// end takes note of what no longer holds. What could not be emitted while it held
 // is dropped, unless it is transient.
 func (n *conditions) end(now map[identity]bool) {
 	if len(n.holds) > len(now)+maxStates {
@@ -96,7 +96,7 @@ func isTransient(reason string) bool {
 }
 
 // event returns the Event for a condition. Its name follows from the occurrence,
-// so that no watcher says it a second time; unless this one has seen it end,
+// so that no watcher emits it a second time; unless this one has seen it end,
 // and begin again by another edit.
 func event(o *informer.Object, n plan.Condition, again bool) kube.Event {
 	e := kube.Event{
