@@ -169,7 +169,7 @@ func obstacles() []step {
 			o.ConfigMap = r.Create(ctx, r.name(), world.Asking(o.pairs()))
 			r.stand(o, func(context.Context) { page.Says("small enough") })
 		}},
-		{name: "the rights of the writer taken, and given back later", once: true, do: func(ctx context.Context, r *round) {
+		{name: "the rights of the writer taken, and given back later", hole: 20, once: true, do: func(ctx context.Context, r *round) {
 			r.rights.Revoke(ctx)
 			r.objects = append(r.objects, r.newObject(ctx))
 			r.lifts = append(r.lifts, r.rights.Grant)

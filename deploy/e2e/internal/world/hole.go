@@ -11,8 +11,11 @@ import (
 )
 
 // unmended are the numbers of known faults for which there is a spec, and no
-// mend yet. Take a number out with the mend.
-func unmended() []int { return []int{1, 2, 3, 8, 9, 11} }
+// mend yet. Take a number out with the mend. Those below 20 are in the issue
+// that they were found for, and the others were found by package random:
+//
+//	20 a removed pair whose removal was refused or lost is not asked for again
+func unmended() []int { return []int{9, 11, 20} }
 
 // Mended reports whether what a known fault broke is held to the promises.
 // HOLES=all, or HOLES with numbers such as 1,8, tries those without a mend.
