@@ -186,7 +186,7 @@ func (r *round) stand(o *object, lift func(context.Context)) {
 // losses are what a broker, or its operator, can lose.
 func losses() []step {
 	return append(purges(), step{
-		name: "the broker restored from a copy", hole: 1, once: true,
+		name: "the broker restored from a copy", hole: 20, once: true,
 		prepare: func(_ context.Context, r *round) { r.broker.save() },
 		do:      func(_ context.Context, r *round) { r.broker.restore() },
 	})
@@ -202,7 +202,7 @@ func purges() []step {
 		}
 	}
 	return []step{
-		{name: "results purged", hole: 1, do: purge(pipeline.Results, ">")},
+		{name: "results purged", hole: 20, do: purge(pipeline.Results, ">")},
 		{name: "timers purged", do: purge(pipeline.Requests, "curl.timer.>")},
 		{name: "requests purged", do: purge(pipeline.Requests, ">")},
 		{name: "failures purged", do: purge(pipeline.Failures, ">")},
