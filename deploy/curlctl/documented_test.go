@@ -13,8 +13,8 @@ import (
 
 // Commands in the pages: behind a prompt, and as code within a sentence.
 var (
-	behindPrompt = regexp.MustCompile("(?m)^\\s*(?:\\$ )?((?:kubectl curl-me-that|(?:bin/)?curlctl) [^\\n]*)$")
-	inSentence   = regexp.MustCompile("`((?:kubectl curl-me-that|(?:bin/)?curlctl) [^`\\n]+)`")
+	behindPrompt = regexp.MustCompile(`(?m)^\s*(?:\$ )?((?:kubectl curl-me-that|(?:bin/)?curlctl) [^\n]*)$`)
+	inSentence   = regexp.MustCompile("`((?:kubectl curl-me-that|(?:bin/)?curlctl) [^`\n]+)`")
 )
 
 // TestEveryDocumentedCommandIsUnderstood parses each command of curlctl that a
@@ -76,7 +76,7 @@ func understood(line string, whole bool) string {
 	line = strings.TrimPrefix(strings.TrimPrefix(line, "kubectl curl-me-that"), "bin/")
 	args := strings.Fields(strings.TrimPrefix(line, "curlctl"))
 	for i, arg := range args {
-		args[i] = placeholder(strings.Trim(arg, `"'\\`))
+		args[i] = placeholder(strings.Trim(arg, `"'\`))
 	}
 	root := curlctl.Command("curlctl")
 	cmd, rest, err := root.Find(args)

@@ -77,7 +77,8 @@ var _ = Describe("An identity", func() {
 		{"setup", "--dry-run"},
 		{"__complete", "failures", "show", ""},
 		{"__complete", "replay", "--host", ""},
-		{"failing"}, {"failing", "-o", "json"},
+		{"failing"},
+		{"failing", "-o", "json"},
 		{"__complete", "wants", "--namespace", ""},
 	}
 	replaying := [][]string{{"replay", "1"}, {"replay", "--all", "--over=1h"}, {"refetch", "default/cm-001"}, {"refetch", "--all"}}

@@ -39,9 +39,16 @@ type passed struct {
 // passedKinds are the kinds of what passes, which --only selects from.
 func passedKinds() []passed {
 	return []passed{
-		{"wanted", printer.Cyan}, {"forgotten", printer.Yellow}, {"scheduled", printer.Grey}, {"due", printer.Grey},
-		{"fetched", printer.Green}, {"recovered", printer.Green}, {"failing", printer.Red}, {"removed", printer.Yellow},
-		{"failed", printer.Red}, {unreadableResult, printer.Red},
+		{"wanted", printer.Cyan},
+		{"forgotten", printer.Yellow},
+		{"scheduled", printer.Grey},
+		{"due", printer.Grey},
+		{"fetched", printer.Green},
+		{"recovered", printer.Green},
+		{"failing", printer.Red},
+		{"removed", printer.Yellow},
+		{"failed", printer.Red},
+		{unreadableResult, printer.Red},
 	}
 }
 

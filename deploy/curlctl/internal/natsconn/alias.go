@@ -5,9 +5,11 @@ import "github.com/spf13/pflag"
 // aliases are the names that the flags had before they got those of the
 // services.
 func aliases() map[string]string {
-	return map[string]string{
-		"server": "nats-url", "creds": "nats-creds", "nkey": "nats-nkey", "ca": "nats-ca", "cert": "nats-cert", "key": "nats-key",
+	names := map[string]string{"server": "nats-url"}
+	for _, name := range []string{"creds", "nkey", "ca", "cert", "key"} {
+		names[name] = "nats-" + name
 	}
+	return names
 }
 
 // Names returns the names of all flags that BindFlags adds for the connection,

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// ErrNoConnection: no server took the connection.
+// ErrNoConnection means that no server took the connection.
 var ErrNoConnection = errors.New("cannot connect to NATS")
 
 // PermissionError is what the server does not let the user do.

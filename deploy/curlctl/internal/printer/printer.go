@@ -228,7 +228,7 @@ func (p *Printer) Width() int {
 // has any.
 func Wrap(text string, width int) (lines []string) {
 	line := ""
-	for _, word := range strings.Fields(Printable(text)) {
+	for word := range strings.FieldsSeq(Printable(text)) {
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			lines, line = append(lines, line), ""
 		}

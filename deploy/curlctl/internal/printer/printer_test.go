@@ -54,7 +54,7 @@ func TestColumnsGoInTheOrderOfTheirWorth(t *testing.T) {
 		return printer.Dropping(printer.Columns("ID", "HOST", "KEY", "ATTEMPTS"), "ATTEMPTS", "HOST")
 	}
 	row := []printer.Cell{printer.Text("1"), printer.Text(strings.Repeat("h", 30)), printer.Text("key"), printer.Text("6")}
-	print := func() string {
+	headers := func() string {
 		var out bytes.Buffer
 		rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) { yield(printer.Row{Cells: row}, nil) })
 		if _, err := printer.New(&out, printer.Options{Format: "table"}).List(columns(), rows); err != nil {
@@ -64,7 +64,7 @@ func TestColumnsGoInTheOrderOfTheirWorth(t *testing.T) {
 	}
 	for width, want := range map[string]string{"": "ID HOST KEY ATTEMPTS", "80": "ID HOST KEY ATTEMPTS", "45": "ID HOST KEY", "30": "ID KEY", "3": "ID KEY"} {
 		t.Setenv("COLUMNS", width)
-		if got := print(); got != want {
+		if got := headers(); got != want {
 			t.Errorf("%s columns: %q, want %q", width, got, want)
 		}
 	}
