@@ -21,8 +21,8 @@ import (
 
 // metadata returns what an API server sends of a ConfigMap that asks for keys,
 // with as many keys of others.
-func metadata(t testing.TB, name string, keys, foreign int) *metav1.ObjectMeta {
-	t.Helper()
+func metadata(tb testing.TB, name string, keys, foreign int) *metav1.ObjectMeta {
+	tb.Helper()
 	pairs := make([]string, keys)
 	s := status.Status{Keys: map[string]status.Entry{}}
 	ours, theirs := map[string]any{}, map[string]any{}
@@ -39,9 +39,9 @@ func metadata(t testing.TB, name string, keys, foreign int) *metav1.ObjectMeta {
 	entry := func(manager string, fields map[string]any) metav1.ManagedFieldsEntry {
 		raw, err := json.Marshal(map[string]any{"f:data": fields})
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: raw}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw))}
 	}
 	return &metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1",
@@ -50,26 +50,26 @@ func metadata(t testing.TB, name string, keys, foreign int) *metav1.ObjectMeta {
 	}
 }
 
-func viewer(t testing.TB) plan.Viewer {
-	t.Helper()
+func viewer(tb testing.TB) plan.Viewer {
+	tb.Helper()
 	grammar, err := annotation.New(annotation.Defaults())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return plan.Viewer{Grammar: grammar, Selector: labels.Everything()}
 }
 
 // fill puts objects into a cache and returns by how much the heap has grown, in
 // bytes.
-func fill(t testing.TB, c *cache.Objects, objects, keys, foreign int) int64 {
-	t.Helper()
-	view := viewer(t)
+func fill(tb testing.TB, c *cache.Objects, objects, keys, foreign int) int64 {
+	tb.Helper()
+	view := viewer(tb)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for i := range objects {
 		name := fmt.Sprint("cm-", i)
-		c.Put(types.NamespacedName{Namespace: "ns", Name: name}, view.Of(metadata(t, name, keys, foreign), plan.Remembered))
+		c.Put(types.NamespacedName{Namespace: "ns", Name: name}, view.Of(metadata(tb, name, keys, foreign), plan.Remembered))
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)

@@ -130,12 +130,9 @@ func (b *Inbox) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
 		return
 	}
 	line = line.Err(with.Err()).Str("subject", d.Subject())
-	if with.String() == deadLetter {
+	if with.String() == pipeline.DeadLetter(nil).String() {
 		line.Msg("message cannot be applied and is kept as a dead letter")
 		return
 	}
 	line.Bytes("stack", pipeline.PanicStack(with.Err())).Msg("message was not handled, or its dead letter was not kept; trying again")
 }
-
-// deadLetter is the word for a dead letter in traces and logs.
-var deadLetter = pipeline.DeadLetter(nil).String()

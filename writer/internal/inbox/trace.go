@@ -28,7 +28,7 @@ func setSpanOutcome(span trace.Span, o apply.Outcome, d pipeline.Disposition) {
 // setSpanDeadLetter records in a span that a message becomes a dead letter.
 func setSpanDeadLetter(span trace.Span, why error) {
 	if span.IsRecording() {
-		span.SetAttributes(tracing.Outcome.String(deadLetter))
+		span.SetAttributes(tracing.Outcome.String(pipeline.DeadLetter(why).String()))
 		tracing.Fail(span, pipeline.Reason(pipeline.FailureClass(why)))
 	}
 }

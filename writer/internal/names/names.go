@@ -24,12 +24,17 @@ func Constants(file, typeName string) ([]string, error) {
 		if !ok || block.Tok != token.CONST {
 			continue
 		}
-		first, _ := block.Specs[0].(*ast.ValueSpec)
+		first, ok := block.Specs[0].(*ast.ValueSpec)
+		if !ok {
+			continue
+		}
 		if name, ok := first.Type.(*ast.Ident); !ok || name.Name != typeName {
 			continue
 		}
 		for _, spec := range block.Specs {
-			names = append(names, snake(spec.(*ast.ValueSpec).Names[0].Name))
+			if value, ok := spec.(*ast.ValueSpec); ok {
+				names = append(names, snake(value.Names[0].Name))
+			}
 		}
 	}
 	return names, nil

@@ -134,8 +134,9 @@ func obstacleNote(i Item, entry status.Entry) string {
 		return "with the answer of " + Host(i.url()) + " the ConfigMap would be larger than the API server allows; " + valueSentence(key, entry)
 	case writeFailed:
 		return "the API server refuses to write the answer of " + Host(i.url()) + "; " + valueSentence(key, entry) + "; trying again"
+	default:
+		return failureSentence(Host(i.url()), &v1.Failure{Class: pipeline.ClassOf(entry.Error)}) + "; " + valueSentence(key, entry)
 	}
-	return failureSentence(Host(i.url()), &v1.Failure{Class: pipeline.ClassOf(entry.Error)}) + "; " + valueSentence(key, entry)
 }
 
 // Refusal returns the Event for an item that the API server will not let into
