@@ -107,7 +107,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 
 	It("the writer has no permissions", func(ctx SpecContext) {
 		var writer *world.Account
-		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
+		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--audit-interval=5s"}}, Kubeconfigs: map[string]func(context.Context, string) string{
 			world.Writer: func(ctx context.Context, namespace string) string {
 				writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
 				return writer.Kubeconfig
