@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -101,6 +102,7 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.Duplicates = want.Duplicates
 	next.NoAck = false
 	next.AllowDirect = want.AllowDirect
+	next.RePublish = want.RePublish
 	next.AllowMsgTTL = want.AllowMsgTTL || have.AllowMsgTTL
 	next.AllowMsgSchedules = want.AllowMsgSchedules || have.AllowMsgSchedules
 	if want.Replicas > 0 {
@@ -124,7 +126,7 @@ func same(a, b jetstream.StreamConfig) bool {
 		a.MaxMsgs == b.MaxMsgs && a.MaxBytes == b.MaxBytes && a.MaxMsgSize == b.MaxMsgSize &&
 		a.Duplicates == b.Duplicates && a.NoAck == b.NoAck && a.AllowDirect == b.AllowDirect &&
 		a.AllowMsgTTL == b.AllowMsgTTL && a.AllowMsgSchedules == b.AllowMsgSchedules &&
-		a.Replicas == b.Replicas
+		a.Replicas == b.Replicas && reflect.DeepEqual(a.RePublish, b.RePublish)
 }
 
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig, keep bool) error {

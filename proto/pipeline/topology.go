@@ -83,8 +83,22 @@ const (
 	maxWriting = 4 << 10
 )
 
+// live begins the subjects under which the streams publish again what they have
+// stored. Who looks on from another account imports these: what is published
+// from an account that imports the subjects of the pipeline reaches the streams,
+// but no import of a third account.
+const live = "live."
+
 // streams returns the configurations that the pipeline needs.
 func (t Topology) streams() []jetstream.StreamConfig {
+	streams := t.stored()
+	for i := range streams {
+		streams[i].RePublish = &jetstream.RePublish{Source: ">", Destination: live + ">"}
+	}
+	return streams
+}
+
+func (t Topology) stored() []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{
 		{
 			Name:        Requests,
