@@ -2,6 +2,7 @@ package curlctl
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,12 +12,18 @@ import (
 
 func setupCommand(o *options) *cobra.Command {
 	var topology pipeline.Topology
-	dryRun := false
+	dryRun, watch := false, false
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Create the streams and consumers, or bring them up to date",
-		Args:  noArgs,
+		Long: "Creates the streams and consumers, or brings them up to date. With --watch it stays\n" +
+			"until interrupted and creates what is missing, whenever that is, so that a NATS that\n" +
+			"has lost everything heals without a person; what exists it leaves as it is.",
+		Args: noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
+			if watch {
+				return s.heal(ctx, topology)
+			}
 			differ, err := pipeline.Compare(ctx, s.JetStream, topology)
 			if err != nil {
 				return err
@@ -40,6 +47,43 @@ func setupCommand(o *options) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.BoolVar(&dryRun, "dry-run", false, "only compare; exit with 7 if something differs")
+	fs.BoolVar(&watch, "watch", false, "stay, and create what is missing whenever it is")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "watch")
 	fs.IntVar(&topology.Replicas, "replicas", 0, "replicas of each stream: 1, 3 or 5; 0: as they are")
 	return cmd
+}
+
+const (
+	// healPeriod is how often it is looked for what is missing, and healTimeout
+	// bounds one look.
+	healPeriod  = 2 * time.Second
+	healTimeout = 30 * time.Second
+)
+
+// heal creates what is missing until ctx is done. That it cannot is said once,
+// until it can.
+func (s *session) heal(ctx context.Context, topology pipeline.Topology) error {
+	topology.KeepExisting = true
+	ticker := time.NewTicker(healPeriod)
+	defer ticker.Stop()
+	s.hint("Creating the streams and consumers that are missing at %s; Ctrl-C ends it.", s.Where)
+	for failing := false; ; {
+		limited, cancel := context.WithTimeout(ctx, healTimeout)
+		_, err := pipeline.Ensure(limited, s.JetStream, topology)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !failing:
+			s.hint("Not all streams and consumers are there, trying again: %v", err)
+		case err == nil && failing:
+			s.hint("All streams and consumers are there.")
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
 }
