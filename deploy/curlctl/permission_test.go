@@ -14,7 +14,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
@@ -136,10 +135,6 @@ var _ = Describe("An identity", func() {
 		can(ctx, doctor.Admin, reading...)
 		can(ctx, doctor.Admin, replaying...)
 		can(ctx, doctor.Admin, administering...)
-		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
-			Expect(w.js.DeleteStream(ctx, name)).To(Succeed())
-		}
-		can(ctx, doctor.Admin, []string{"setup"})
 	})
 
 	It("is recognized by the doctor", func(ctx SpecContext) {

@@ -83,3 +83,15 @@ spec:
     "account" (printf "%s-setup" (include "curl-me-that.fullname" .))
     "args" (list "setup" (printf "--replicas=%s" (include "curl-me-that.streamReplicas" .)))) | nindent 2 }}
 {{- end -}}
+
+{{- define "curl-me-that.healTemplate" -}}
+metadata:
+  labels:
+    {{- include "curl-me-that.podLabels" (list . "setup") | nindent 4 }}
+spec:
+  {{- include "curl-me-that.curlctlPod" (dict "root" . "component" "setup" "restartPolicy" "Always" "token" false "identity" "setup"
+    "account" (printf "%s-setup" (include "curl-me-that.fullname" .))
+    "args" (list "setup" "--watch" (printf "--replicas=%s" (include "curl-me-that.streamReplicas" .)))) | nindent 2 }}
+  # One look at the streams ends before.
+  terminationGracePeriodSeconds: 40
+{{- end -}}

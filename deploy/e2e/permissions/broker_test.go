@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
@@ -86,8 +87,8 @@ func start(ctx context.Context, config string) *broker {
 		Expect(err).NotTo(HaveOccurred())
 		changed := strings.ReplaceAll(string(text), "/etc/nats", b.dir)
 		if filepath.Base(file) == "accounts.conf" {
-			Expect(changed).To(ContainSubstring("    users: [\n"))
-			changed = strings.Replace(changed, "    users: [\n", "    users: [\n      { nkey: "+public+" }\n", 1)
+			Expect(changed).To(ContainSubstring("  CURL: {\n"))
+			changed = strings.Replace(changed, "  CURL: {\n", "  CURL: {\n    users: [ { nkey: "+public+" } ]\n", 1)
 		}
 		Expect(os.WriteFile(filepath.Join(b.dir, filepath.Base(file)), []byte(changed), 0o600)).To(Succeed())
 	}
@@ -108,11 +109,33 @@ func (b *broker) run(ctx context.Context, args ...string) string {
 // as runs curlctl with an identity.
 func (b *broker) as(ctx context.Context, identity string, args ...string) string {
 	GinkgoHelper()
+	return b.run(ctx, b.with(identity, args...)...)
+}
+
+// with adds to the arguments of curlctl how to connect as an identity.
+func (b *broker) with(identity string, args ...string) []string {
 	args = append(args, "--server", b.URL(), "--nkey", b.seed(identity))
 	if b.tls {
 		args = append(args, "--ca", b.ca())
 	}
-	return b.run(ctx, args...)
+	return args
+}
+
+// heal lets curlctl create the streams and consumers, whenever they are missing,
+// until the end of the spec.
+func (b *broker) heal(ctx context.Context) {
+	GinkgoHelper()
+	cmd := exec.Command(env.Program("curlctl"), b.with("setup", "setup", "--watch")...)
+	cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
+	Expect(cmd.Start()).To(Succeed())
+	DeferCleanup(func() {
+		Expect(cmd.Process.Signal(os.Interrupt)).To(Succeed())
+		_ = cmd.Wait() // that it was interrupted is an error to it
+	})
+	Eventually(ctx, func() error {
+		_, err := b.jetStream().Consumer(ctx, pipeline.Results, pipeline.WriterConsumer)
+		return err
+	}).Should(Succeed())
 }
 
 // ca is the file with the certificate to trust.

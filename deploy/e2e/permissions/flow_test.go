@@ -18,7 +18,7 @@ import (
 // more rights in Kubernetes than it needs.
 func (b *broker) world(ctx context.Context) *world.World {
 	GinkgoHelper()
-	flags := map[string][]string{world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}
+	flags := map[string][]string{world.Watcher: {"--manage-streams=off"}, world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}
 	for _, name := range world.Services() {
 		flags[name] = append(flags[name], "--nats-nkey="+b.seed(name))
 		if b.tls {
@@ -93,7 +93,6 @@ var _ = Describe("With the shipped configuration", func() {
 			b.as(ctx, "admin", "pause")
 			b.as(ctx, "admin", "resume")
 			b.as(ctx, "admin", "failures", "purge", "--all", "--yes")
-			b.as(ctx, "admin", "setup")
 
 			By("ending")
 			cm.Annotate(ctx, annotation.DefaultKey, "")
@@ -133,9 +132,9 @@ var _ = Describe("With the shipped configuration", func() {
 		}).WithTimeout(time.Minute).Should(BeNumerically(">", cleared.Sequence))
 	})
 
-	It("the watcher makes again what a wiped NATS has lost", func(ctx SpecContext) {
+	It("setup makes again what a wiped NATS has lost, and the watcher fills it", func(ctx SpecContext) {
 		b := start(ctx, "nats.conf")
-		b.as(ctx, "setup", "setup")
+		b.heal(ctx)
 		w := b.world(ctx)
 		page := w.Origin.Page("/news").Says("first")
 		cm := w.Create(ctx, "news", world.Asking("text="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))

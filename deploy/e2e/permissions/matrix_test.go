@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -115,6 +116,33 @@ var _ = Describe("The permissions", func() {
 		Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
 		_, err = nats.Connect(b.URL())
 		Expect(err).To(MatchError(nats.ErrAuthorization), "without an identity there is no connection")
+	})
+
+	It("find the streams of an installation that had one account for all", func(ctx SpecContext) {
+		b := start(ctx, "nats.conf")
+		file := filepath.Join(b.dir, "accounts.conf")
+		accounts, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		public, err := b.root.PublicKey()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(file, []byte(`accounts { CURL: { jetstream: enabled, users: [ { nkey: `+public+` } ] } }`), 0o600)).To(Succeed())
+		Expect(b.Restart()).To(Succeed())
+		js := b.jetStream()
+		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = js.Publish(ctx, "curl.want.default.cm.key", []byte("a want"))
+		Expect(err).NotTo(HaveOccurred())
+
+		Expect(os.WriteFile(file, accounts, 0o600)).To(Succeed())
+		Expect(b.Restart()).To(Succeed())
+		watcher, err := jetstream.New(b.connect("watcher"))
+		Expect(err).NotTo(HaveOccurred())
+		again, _, err := pipeline.Epoch(ctx, watcher)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(again).To(Equal(epoch))
+		found := 0
+		Expect(pipeline.NewClient(watcher).LoadWants(ctx, func(pipeline.Message) error { found++; return nil })).To(Succeed())
+		Expect(found).To(Equal(1))
 	})
 
 	It("let the watcher read all wants and timers, however many there are", func(ctx SpecContext) {

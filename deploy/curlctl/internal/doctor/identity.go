@@ -17,7 +17,7 @@ const (
 	Viewer = "viewer"
 	// Replayer also replays and refetches.
 	Replayer = "replayer"
-	// Admin also pauses, purges and sets up.
+	// Admin also pauses and purges.
 	Admin = "admin"
 )
 
@@ -55,9 +55,6 @@ func Identities() []Identity {
 		Publish: append(slices.Clone(replayer.Publish),
 			"$JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher",
 			"$JS.API.STREAM.PURGE.CURL_FAILURES", "$JS.API.STREAM.MSG.DELETE.CURL_FAILURES",
-			"$JS.API.STREAM.CREATE.CURL_REQUESTS", "$JS.API.STREAM.CREATE.CURL_RESULTS", "$JS.API.STREAM.CREATE.CURL_FAILURES",
-			"$JS.API.STREAM.UPDATE.CURL_REQUESTS", "$JS.API.STREAM.UPDATE.CURL_RESULTS", "$JS.API.STREAM.UPDATE.CURL_FAILURES",
-			"$JS.API.CONSUMER.CREATE.CURL_REQUESTS.fetcher", "$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer",
 		),
 		Subscribe: viewer.Subscribe,
 	}
