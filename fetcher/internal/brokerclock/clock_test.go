@@ -50,6 +50,7 @@ func TestTheBrokerIsAskedAgain(t *testing.T) {
 			t.Errorf("Now() = %s, want %s", now, want)
 		}
 		<-time.After(10 * time.Minute)
+		synctest.Wait()
 		if asked != 3 {
 			t.Errorf("asked %d times", asked)
 		}

@@ -15,7 +15,7 @@ import (
 // that they were found for, and the others were found by package random:
 //
 //	20 a removed pair whose removal was refused or lost is not asked for again
-func unmended() []int { return []int{9, 11, 20} }
+func unmended() []int { return []int{20} }
 
 // Mended reports whether what a known fault broke is held to the promises.
 // HOLES=all, or HOLES with numbers such as 1,8, tries those without a mend.
