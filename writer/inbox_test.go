@@ -101,7 +101,7 @@ var _ = Describe("The end of the writer", func() {
 		})
 		w.start()
 		DeferCleanup(release)
-		Eventually(w.begun).WithTimeout(5 * time.Second).Should(BeNumerically(">", 256), "all that may be in work, and a few in the buffer of the client")
+		Eventually(w.begun).WithTimeout(5*time.Second).Should(BeNumerically(">", 256), "all that may be in work, and a few in the buffer of the client")
 		stopped := make(chan struct{})
 		go func() {
 			defer GinkgoRecover()
