@@ -9,7 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/observe"
 )
 
-// ErrWrong: the system did something else than it should.
+// ErrWrong is returned when the system did something else than it should.
 var ErrWrong = errors.New("wrong result")
 
 const (
