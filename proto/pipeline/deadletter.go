@@ -83,6 +83,8 @@ func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64) {
 	case KindContent, KindFailure, KindRemoved:
 		result, _ := DecodeResult(key, data)
 		want, sequence = result.GetWant(), result.GetSequence()
+	case KindTimer:
+		// No consumer is given a timer: the server publishes a due in its place.
 	}
 	return want, sequence
 }
