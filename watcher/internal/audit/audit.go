@@ -83,12 +83,17 @@ type Auditor struct {
 	deps   Deps
 	// asked are the keys that do not hold what is asked for.
 	asked map[pipeline.Key]asked
-	round uint32
+	// notLanded are the digests of the bodies that the last audit has seen
+	// fetched for keys that hold another one.
+	notLanded map[pipeline.Key]string
+	round     uint32
 }
 
-// asked is how often a key was asked for again, and what its object was like.
+// asked is how often a key was asked for again, what its object was like, and
+// whether an audit since has waited for what a refresh had led to.
 type asked struct {
 	times  uint8
+	waited bool
 	object string
 }
 

@@ -129,6 +129,7 @@ func (a *Auditor) askAgain(ctx context.Context, e *evidence, notHeld map[string]
 			findings[c.key] = wantindex.BodyLost
 			ask := a.asked[c.key]
 			ask.times++
+			ask.waited = false
 			a.asked[c.key] = ask
 			left--
 			return left > 0
@@ -146,7 +147,7 @@ func (a *Auditor) underWay(e *evidence, c candidate, t *timer, due *pipeline.Mes
 		return true
 	}
 	if due != nil && due.Sequence > c.want.Fence.Seq && !e.handled(due.Sequence, due.Time, a.config.inWork()) {
-		return true
+		return !isRefresh(c.key, due) || a.waitOnce(c.key)
 	}
 	if t == nil || a.lost(e, t) {
 		return false
@@ -158,8 +159,28 @@ func (a *Auditor) underWay(e *evidence, c candidate, t *timer, due *pipeline.Mes
 		// After a failure that the status has on record, the next look is this
 		// timer. After a good answer it is no evidence that the body landed.
 		return t.due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED && c.entry.Failing() ||
-			e.now.Sub(t.setAt) < a.config.young()
+			e.now.Sub(t.setAt) < a.config.young() && a.waitOnce(c.key)
 	}
+}
+
+// isRefresh reports whether a due was published by a refresh timer.
+func isRefresh(key pipeline.Key, m *pipeline.Message) bool {
+	due, err := pipeline.DecodeDue(key, m.Data)
+	return err == nil && due.GetCause() == v1.Cause_CAUSE_REFRESH
+}
+
+// waitOnce reports whether a key that is not held may wait for what a refresh
+// has just led to. It may once: a key that is refreshed as often as there are
+// audits shows each of them a new refresh, and none of these leads to a body as
+// long as the server has no other one.
+func (a *Auditor) waitOnce(key pipeline.Key) bool {
+	ask := a.asked[key]
+	if ask.waited {
+		return false
+	}
+	ask.waited = true
+	a.asked[key] = ask
+	return true
 }
 
 // lost reports whether a timer should have fired long ago.
@@ -171,6 +192,7 @@ func (a *Auditor) lost(e *evidence, t *timer) bool {
 // or whose timer carries the digest of a body that has not landed.
 func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidate) (map[pipeline.Key]wantindex.Finding, error) {
 	findings := map[pipeline.Key]wantindex.Finding{}
+	notLanded := map[pipeline.Key]string{}
 	err := a.lookUp(ctx, refreshed, func(c candidate, t *timer, due *pipeline.Message) bool {
 		if _, queued := e.queued[c.key]; queued {
 			return true
@@ -185,11 +207,16 @@ func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidat
 		case t == nil:
 		case a.lost(e, t):
 			findings[c.key] = wantindex.TimerLost
-		case t.due.GetSettled().GetSha256() != "" && t.due.GetSettled().GetSha256() != c.entry.SHA256 &&
-			e.now.Sub(t.setAt) > a.config.young():
-			findings[c.key] = wantindex.BodyLost
+		case t.due.GetSettled().GetSha256() != "" && t.due.GetSettled().GetSha256() != c.entry.SHA256:
+			sum := t.due.GetSettled().GetSha256()
+			if e.now.Sub(t.setAt) > a.config.young() || a.notLanded[c.key] == sum {
+				findings[c.key] = wantindex.BodyLost
+				break
+			}
+			notLanded[c.key] = sum
 		}
 		return true
 	})
+	a.notLanded = notLanded
 	return findings, err
 }
