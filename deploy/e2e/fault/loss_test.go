@@ -35,7 +35,6 @@ func audited(o world.Options) world.Options {
 
 var _ = Describe("A key that is fetched regularly comes right after", func() {
 	It("results that were purged before the writer had them", func(ctx SpecContext) {
-		world.NeedsMend(1)
 		w := env.World(ctx, audited(world.Options{Without: []string{world.Writer}}))
 		page := w.Origin.Page("/lost").Tagged().Says("lost once")
 		cm := w.Create(ctx, "lost", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
@@ -61,7 +60,6 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 	})
 
 	It("kubectl replace without our status, while no watcher ran", func(ctx SpecContext) {
-		world.NeedsMend(1)
 		w := env.World(ctx, audited(world.Options{}))
 		page := w.Origin.Page("/replaced").Tagged().Says("ours")
 		cm := w.Create(ctx, "replaced", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
@@ -76,7 +74,6 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 	})
 
 	It("a timer that fired while the disk of the broker was full", func(ctx SpecContext) {
-		world.NeedsMend(2)
 		o := audited(world.Options{Broker: runSmallBroker()})
 		o.Flags[world.Watcher] = append(o.Flags[world.Watcher], "--max-results-bytes=16777216", "--max-failures-bytes=1048576")
 		w := env.World(ctx, o)
@@ -92,7 +89,6 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 	})
 
 	It("more failures and recoveries than results of one key are kept, while no writer ran", func(ctx SpecContext) {
-		world.NeedsMend(3)
 		w := env.World(ctx, audited(world.Options{Without: []string{world.Writer}}))
 		page := w.Origin.Page("/flapping").Tagged().Says("the one body")
 		cm := w.Create(ctx, "flapping", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))

@@ -20,7 +20,6 @@ const apartLimit = 15 * time.Second
 
 var _ = Describe("An ordinary key of another tenant is filled", func() {
 	It("while a namespace without the writer's rights has more results than the writer may have in hand", func(ctx SpecContext) {
-		world.NeedsMend(8)
 		const inHand = 16
 		var rights *world.Account
 		w := env.World(ctx, world.Options{
@@ -52,7 +51,6 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 	})
 
 	It("from a host that hangs for the many keys of a namespace", func(ctx SpecContext) {
-		world.NeedsMend(9)
 		w := env.World(ctx, world.Options{Tenants: 1})
 		const keys = 100
 		for i, page := range w.Origin.Pages(keys) {
@@ -65,7 +63,6 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 	})
 
 	It("from a host that redirected one to another host that asks for an hour of rest", func(ctx SpecContext) {
-		world.NeedsMend(11)
 		w := env.World(ctx, world.Options{Tenants: 1})
 		other := origin.Start()
 		DeferCleanup(other.Close)
@@ -79,7 +76,6 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 	})
 
 	It("from a host of which one URL asks for an hour of rest", func(ctx SpecContext) {
-		world.NeedsMend(11)
 		w := env.World(ctx, world.Options{Tenants: 1})
 		busy := w.Origin.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "3600")
 		w.Create(ctx, "busy", world.Asking("mydata="+busy.URL()))

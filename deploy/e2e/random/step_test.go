@@ -31,9 +31,6 @@ const (
 // step is one thing that can happen.
 type step struct {
 	name string
-	// hole is the number of the known fault that the step runs into; it is not
-	// taken while that has no mend. 0: none.
-	hole int
 	// once in a round at most.
 	once bool
 	// prepare is done before all steps of the round.
@@ -43,12 +40,7 @@ type step struct {
 
 // steps returns those that can happen.
 func steps() []step {
-	return mended(slices.Concat(edits(), hands(), obstacles(), losses(), kills()))
-}
-
-// mended leaves out the steps that a known fault stands in the way of.
-func mended(all []step) []step {
-	return slices.DeleteFunc(all, func(s step) bool { return s.hole > 0 && !world.Mended(s.hole) })
+	return slices.Concat(edits(), hands(), obstacles(), losses(), kills())
 }
 
 // onObject is a step on one of the ordinary ConfigMaps.
@@ -168,7 +160,7 @@ func obstacles() []step {
 			o.ConfigMap = r.Create(ctx, r.name(), world.Asking(o.pairs()))
 			r.stand(o, func(context.Context) { page.Says("small enough") })
 		}},
-		{name: "the rights of the writer taken, and given back later", hole: 20, once: true, do: func(ctx context.Context, r *round) {
+		{name: "the rights of the writer taken, and given back later", once: true, do: func(ctx context.Context, r *round) {
 			r.rights.Revoke(ctx)
 			r.objects = append(r.objects, r.newObject(ctx))
 			r.lifts = append(r.lifts, r.rights.Grant)
@@ -185,7 +177,7 @@ func (r *round) stand(o *object, lift func(context.Context)) {
 // losses are what a broker, or its operator, can lose.
 func losses() []step {
 	return append(purges(), step{
-		name: "the broker restored from a copy", hole: 20, once: true,
+		name: "the broker restored from a copy", once: true,
 		prepare: func(_ context.Context, r *round) { r.broker.save() },
 		do:      func(_ context.Context, r *round) { r.broker.restore() },
 	})
@@ -201,7 +193,7 @@ func purges() []step {
 		}
 	}
 	return []step{
-		{name: "results purged", hole: 20, do: purge(pipeline.Results, ">")},
+		{name: "results purged", do: purge(pipeline.Results, ">")},
 		{name: "timers purged", do: purge(pipeline.Requests, "curl.timer.>")},
 		{name: "requests purged", do: purge(pipeline.Requests, ">")},
 		{name: "failures purged", do: purge(pipeline.Failures, ">")},
@@ -230,7 +222,7 @@ func kills() []step {
 // meanwhile does up to three steps that need no program of ours.
 func (r *round) meanwhile(ctx context.Context) {
 	GinkgoHelper()
-	all := mended(slices.Concat(edits(), hands(), purges()))
+	all := slices.Concat(edits(), hands(), purges())
 	r.pause(ctx)
 	for range r.rng.IntN(4) {
 		step := all[r.rng.IntN(len(all))]
