@@ -1,0 +1,4 @@
+package budget
+
+// Namespaces returns how many namespaces are kept.
+func Namespaces(b *Budget) int { return len(b.namespaces) }
