@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 )
 
 // Config is what an operator may choose about a fetcher. Start from
@@ -49,6 +50,7 @@ func DefaultConfig() Config {
 			Refresh:       schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
 			Recheck:       time.Hour,
 			Sharing:       sharedcall.Config{Window: time.Second, Patience: 250 * time.Millisecond, Entries: 1024},
+			ResultBytes:   budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
 			Heartbeat:     pipeline.AckWait / 3,
 		},
 	}
@@ -62,6 +64,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.bindGet(fs)
 	c.bindThrottle(fs)
 	c.bindSchedule(fs)
+	c.bindBudgets(fs)
 }
 
 // bindEgress adds the flags of the egress policy, which `fetcher check` has,
@@ -112,6 +115,12 @@ func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	fs.Float64Var(&e.Refresh.Jitter, "refresh-jitter", e.Refresh.Jitter, "part of the interval by which regular fetches stray, 0 to 0.25")
 }
 
+func (c *Config) bindBudgets(fs *pflag.FlagSet) {
+	e := &c.Engine
+	fs.Int64Var(&e.ResultBytes.Burst, "namespace-result-bytes", e.ResultBytes.Burst,
+		"bytes of bodies that one namespace may publish at once, which come back in 64 s; 0: no bound")
+}
+
 // maxTimeout is what a GET may take so that a drain ends within 30 s.
 const maxTimeout = 20 * time.Second
 
@@ -139,6 +148,7 @@ func (c *Config) Validate() error {
 		{"recheck", c.Engine.Recheck <= 0, "be positive"},
 		{"min-refresh", c.Engine.Refresh.Min <= 0, "be positive"},
 		{"max-refresh", c.Engine.Refresh.Max < c.Engine.Refresh.Min, "not be below --min-refresh"},
+		{"namespace-result-bytes", c.Engine.ResultBytes.Burst < 0, "not be negative"},
 		{"refresh-jitter", c.Engine.Refresh.Jitter < 0 || c.Engine.Refresh.Jitter > 0.25, "be from 0 to 0.25"},
 	} {
 		if check.bad {

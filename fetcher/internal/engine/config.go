@@ -7,6 +7,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 )
 
 // Config is what may be chosen about the handling of messages.
@@ -27,6 +28,9 @@ type Config struct {
 	Recheck time.Duration
 	// Sharing bounds how long and how many outcomes of GETs are shared.
 	Sharing sharedcall.Config
+	// ResultBytes is what the bodies may come to that are published for one
+	// namespace.
+	ResultBytes budget.Config
 	// Heartbeat is how often a message is marked as in progress; less
 	// than half of pipeline.AckWait.
 	Heartbeat time.Duration
@@ -46,7 +50,7 @@ func (c Config) Validate() error {
 	case c.Heartbeat <= 0:
 		return errors.New("heartbeat must be positive")
 	}
-	for _, err := range []error{c.Retry.Validate(), c.Refresh.Validate(), c.Sharing.Validate()} {
+	for _, err := range []error{c.Retry.Validate(), c.Refresh.Validate(), c.Sharing.Validate(), c.ResultBytes.Validate()} {
 		if err != nil {
 			return fmt.Errorf("set up engine: %w", err)
 		}

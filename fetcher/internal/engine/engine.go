@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
@@ -60,6 +61,7 @@ type Engine struct {
 	deps         Deps
 	shared       *sharedcall.Group[request, fetched]
 	backpressure *backpressure
+	resultBytes  *budget.Budget
 	lines        *logsample.Log
 }
 
@@ -76,7 +78,14 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
-	return &Engine{cfg: cfg, deps: deps, shared: shared, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log)}, nil
+	resultBytes, err := budget.New(cfg.ResultBytes, deps.Clock.Now)
+	if err != nil {
+		return nil, fmt.Errorf("set up engine: %w", err)
+	}
+	return &Engine{
+		cfg: cfg, deps: deps, shared: shared, backpressure: newBackpressure(deps.Log),
+		resultBytes: resultBytes, lines: logsample.New(deps.Log),
+	}, nil
 }
 
 // Handle does what a message asks for. Its context is not cancelled by the end
@@ -127,6 +136,10 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) result {
 	}
 	if t.kind == pipeline.KindWant && t.want.GetSettled() != nil {
 		return e.keepInSync(ctx, t)
+	}
+	if short := e.resultBytes.Check(t.key.Namespace); short != nil {
+		e.logShortage(t, short, "result_bytes", "the namespace has published its budget of bodies; its GETs are put off until some of it has come back")
+		return e.park(ctx, t, namespaceBytes, short.Wait)
 	}
 	got, err := e.fetch(ctx, t)
 	switch {

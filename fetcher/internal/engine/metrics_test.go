@@ -40,6 +40,7 @@ var _ = Describe("Metrics", func() {
 			"requests_total postponed":      0,
 			"parked_total namespace_share":  0,
 			"parked_total host_slowed":      0,
+			"parked_total namespace_bytes":  0,
 			"parked_total shared_call_slow": 0,
 			"pushbacks_total broker":        0,
 			"requests_total superseded":     0,

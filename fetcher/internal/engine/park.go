@@ -12,9 +12,12 @@ import (
 // parkCause says why an attempt was put off, from a closed set.
 type parkCause string
 
-// sharedCallSlow: a GET of the same is under way and takes long. The other causes
-// are those of package throttle.
+// sharedCallSlow: a GET of the same is under way and takes long. The causes that
+// are not here are those of package throttle.
 const sharedCallSlow parkCause = "shared_call_slow"
+
+// namespaceBytes: the namespace has published all the bytes of its budget.
+const namespaceBytes parkCause = "namespace_bytes"
 
 // parkPause is after what time those come back who could not wait for a GET of
 // the same. They come at about the same time, to find its outcome.
@@ -23,7 +26,7 @@ const parkPause = time.Second
 // parkCauses are the values of the metric's label.
 func parkCauses() []parkCause {
 	return []parkCause{
-		sharedCallSlow, parkCause(throttle.HostBusy), parkCause(throttle.HostSlowed), parkCause(throttle.NamespaceShare),
+		sharedCallSlow, namespaceBytes, parkCause(throttle.HostBusy), parkCause(throttle.HostSlowed), parkCause(throttle.NamespaceShare),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
@@ -38,6 +39,19 @@ func (e *Engine) report(t *trigger, ended result) {
 		line = line.Int("status", ended.failure.StatusCode)
 	}
 	line.Msg(message(ended.outcome))
+}
+
+// logShortage logs that a namespace is over its budget of something, when that
+// has begun.
+func (e *Engine) logShortage(t *trigger, short *budget.Shortage, kind, text string) {
+	if !short.First {
+		return
+	}
+	line := e.lines.Line(zerolog.WarnLevel, kind)
+	if line == nil {
+		return
+	}
+	logfield.Duration(line.Str("namespace", t.key.Namespace).Str("budget", kind), "next", short.Wait).Msg(text)
 }
 
 func message(o outcome) string {

@@ -55,6 +55,7 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) resu
 	if result == nil {
 		return ended
 	}
+	e.resultBytes.Spend(t.key.Namespace, int64(len(result.GetContent().GetBody())))
 	err := e.publishResult(ctx, result)
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):

@@ -1,0 +1,69 @@
+package engine_test
+
+import (
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
+)
+
+func in(namespace string) func(*v1.Want) {
+	return func(w *v1.Want) { w.Namespace = namespace }
+}
+
+var _ = Describe("The budget of a namespace", func() {
+	It("bounds the bodies it publishes: further GETs are put off until some of it has come back", func() {
+		w, log := newWorld(natstest.Options{}, pipeline.Topology{}), gbytes.NewBuffer()
+		f := w.fetcher(func(o *fetcherOptions) {
+			o.config.ResultBytes = budget.Config{Burst: 2500, Refill: 100 * time.Second}
+			o.log = log
+		})
+		o := serve(says(strings.Repeat("x", 1000)))
+		for i := range 5 {
+			w.publish(w.want(o.URL, in("greedy"), named("cm", i)))
+			f.step()
+		}
+		Expect(w.contents()).To(Equal(3), "what is over is not looked for")
+		Expect(f.parked("namespace_bytes")).To(Equal(2))
+		Expect(strings.Count(string(log.Contents()), `"budget":"result_bytes"`)).To(Equal(1))
+		Expect(log).To(gbytes.Say(`"namespace":"greedy".*its budget of bodies`))
+
+		w.publish(w.want(o.URL, in("modest"), named("cm", 9)))
+		f.step()
+		Expect(w.contents()).To(Equal(4), "another namespace has one of its own")
+
+		first := w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0003", Key: key.Key})
+		second := w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0004", Key: key.Key})
+		Expect(first.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
+		Expect(first.GetAttempts()).To(BeZero())
+		Expect(second.at.Sub(first.at)).To(BeNumerically(">", time.Second), "each has a time of its own")
+		w.clock.Advance(first.at.Sub(w.clock.Now()))
+		w.fire(first.Due)
+		f.step()
+		Expect(w.contents()).To(Equal(5))
+	})
+
+	It("is not used up by what is not published", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		f := w.fetcher(func(o *fetcherOptions) {
+			o.config.ResultBytes = budget.Config{Burst: 1500, Refill: time.Hour}
+		})
+		o := serve(tagged(`"v1"`, strings.Repeat("x", 1000)))
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		f.step()
+		for range 5 {
+			w.clock.Advance(2 * time.Second)
+			w.fire(w.timer().Due)
+			f.step()
+		}
+		Expect(o.gets.Load()).To(BeEquivalentTo(6))
+		Expect(f.parked("namespace_bytes")).To(BeZero())
+	})
+})
