@@ -57,6 +57,7 @@ var _ = Describe("The command line", func() {
 		Entry(nil, "max-refresh", "1s"),
 		Entry(nil, "refresh-jitter", "0.5"),
 		Entry(nil, "namespace-result-bytes", "-1"),
+		Entry(nil, "namespace-dead-letters", "-1"),
 		Entry(nil, "allow-cidr", "everything"),
 		Entry(nil, "deny-cidr", "10.0.0.0/99"),
 		Entry(nil, "allow-host", "a b"),

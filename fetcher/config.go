@@ -50,6 +50,7 @@ func DefaultConfig() Config {
 			Refresh:       schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
 			Recheck:       time.Hour,
 			Sharing:       sharedcall.Config{Window: time.Second, Patience: 250 * time.Millisecond, Entries: 1024},
+			DeadLetters:   budget.Config{Burst: 20_000, Refill: 6 * time.Hour},
 			ResultBytes:   budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
 			Heartbeat:     pipeline.AckWait / 3,
 		},
@@ -119,6 +120,8 @@ func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Int64Var(&e.ResultBytes.Burst, "namespace-result-bytes", e.ResultBytes.Burst,
 		"bytes of bodies that one namespace may publish at once, which come back in 64 s; 0: no bound")
+	fs.Int64Var(&e.DeadLetters.Burst, "namespace-dead-letters", e.DeadLetters.Burst,
+		"dead letters that are kept at once for one namespace, which come back in 6 h; 0: no bound")
 }
 
 // maxTimeout is what a GET may take so that a drain ends within 30 s.
@@ -149,6 +152,7 @@ func (c *Config) Validate() error {
 		{"min-refresh", c.Engine.Refresh.Min <= 0, "be positive"},
 		{"max-refresh", c.Engine.Refresh.Max < c.Engine.Refresh.Min, "not be below --min-refresh"},
 		{"namespace-result-bytes", c.Engine.ResultBytes.Burst < 0, "not be negative"},
+		{"namespace-dead-letters", c.Engine.DeadLetters.Burst < 0, "not be negative"},
 		{"refresh-jitter", c.Engine.Refresh.Jitter < 0 || c.Engine.Refresh.Jitter > 0.25, "be from 0 to 0.25"},
 	} {
 		if check.bad {

@@ -191,6 +191,10 @@ func moves() []move {
 		{series: own + "retries_total", do: ask("/busy")},
 		{series: own + `dead_letters_total{reason="BadStatus"}`, do: ask("/missing")},
 		{series: own + `dead_letters_total{reason="AddressDenied"}`, do: denied},
+		{
+			series: own + "dead_letters_dropped_total", change: func(c *fetcher.Config) { c.Engine.DeadLetters.Burst = 1 },
+			do: func(l *lab) { l.want("one", "/missing"); l.want("two", "/missing") },
+		},
 		{series: own + `denials_total{rule="address"}`, do: denied},
 		{series: own + `denials_total{rule="scheme"}`, do: ask("ftp://data.example.com/")},
 		{series: own + "in_flight_messages", do: hang},

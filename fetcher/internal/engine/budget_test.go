@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"net/http"
 	"strings"
 	"time"
 
@@ -65,5 +66,31 @@ var _ = Describe("The budget of a namespace", func() {
 		}
 		Expect(o.gets.Load()).To(BeEquivalentTo(6))
 		Expect(f.parked("namespace_bytes")).To(BeZero())
+	})
+
+	It("bounds its dead letters: further failures are published, and the drop is counted and logged", func() {
+		w, log := newWorld(natstest.Options{}, pipeline.Topology{}), gbytes.NewBuffer()
+		f := w.fetcher(func(o *fetcherOptions) {
+			o.config.DeadLetters = budget.Config{Burst: 2, Refill: time.Hour}
+			o.log = log
+		})
+		o := serve(fails(http.StatusNotFound))
+		for i := range 4 {
+			w.publish(w.want(o.URL, in("greedy"), named("cm", i)))
+			f.step()
+		}
+		w.publish(w.want(o.URL, in("modest"), named("cm", 9)))
+		f.step()
+		Expect(w.deadLetters()).To(HaveLen(3))
+		Expect(w.deadLetters()[2].GetWant().GetNamespace()).To(Equal("modest"), "another namespace has a budget of its own")
+		Expect(w.results()).To(HaveLen(5), "each failure reaches the status")
+		for _, r := range w.results() {
+			Expect(r.GetFailure().GetGaveUp()).To(BeTrue())
+		}
+		Expect(f.metric("curlmethat_fetcher_dead_letters_total", "BadStatus")).To(BeEquivalentTo(3))
+		Expect(f.metric("curlmethat_fetcher_dead_letters_dropped_total", "")).To(BeEquivalentTo(2))
+		Expect(strings.Count(string(log.Contents()), `"dead_letter_dropped":true`)).To(Equal(2))
+		Expect(strings.Count(string(log.Contents()), `"budget":"dead_letters"`)).To(Equal(1))
+		Expect(w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0003", Key: key.Key})).NotTo(BeNil(), "the key is looked at again")
 	})
 })

@@ -31,6 +31,8 @@ type Config struct {
 	// ResultBytes is what the bodies may come to that are published for one
 	// namespace.
 	ResultBytes budget.Config
+	// DeadLetters is how many are kept for one namespace.
+	DeadLetters budget.Config
 	// Heartbeat is how often a message is marked as in progress; less
 	// than half of pipeline.AckWait.
 	Heartbeat time.Duration
@@ -50,7 +52,7 @@ func (c Config) Validate() error {
 	case c.Heartbeat <= 0:
 		return errors.New("heartbeat must be positive")
 	}
-	for _, err := range []error{c.Retry.Validate(), c.Refresh.Validate(), c.Sharing.Validate(), c.ResultBytes.Validate()} {
+	for _, err := range []error{c.Retry.Validate(), c.Refresh.Validate(), c.Sharing.Validate(), c.ResultBytes.Validate(), c.DeadLetters.Validate()} {
 		if err != nil {
 			return fmt.Errorf("set up engine: %w", err)
 		}

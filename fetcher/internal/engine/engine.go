@@ -62,6 +62,7 @@ type Engine struct {
 	shared       *sharedcall.Group[request, fetched]
 	backpressure *backpressure
 	resultBytes  *budget.Budget
+	deadLetters  *budget.Budget
 	lines        *logsample.Log
 }
 
@@ -82,9 +83,13 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
+	deadLetters, err := budget.New(cfg.DeadLetters, deps.Clock.Now)
+	if err != nil {
+		return nil, fmt.Errorf("set up engine: %w", err)
+	}
 	return &Engine{
 		cfg: cfg, deps: deps, shared: shared, backpressure: newBackpressure(deps.Log),
-		resultBytes: resultBytes, lines: logsample.New(deps.Log),
+		resultBytes: resultBytes, deadLetters: deadLetters, lines: logsample.New(deps.Log),
 	}, nil
 }
 

@@ -39,8 +39,9 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
 	return result{outcome: retry, failure: f, wait: wait}
 }
 
-// giveUp keeps a dead letter, publishes the failure, and sets the timer of the next
-// refresh, or of a slow recheck.
+// giveUp keeps a dead letter, if the namespace is within its budget of them,
+// publishes the failure, and sets the timer of the next refresh, or of a slow
+// recheck.
 func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	now := e.deps.Clock.Now()
 	cause, at := v1.Cause_CAUSE_RECHECK, now.Add(schedule.Around(e.cfg.Recheck, e.deps.Random()))
@@ -55,7 +56,11 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	if err := e.setTimer(newTrace(ctx), due, at); err != nil {
 		return afterPublishError(err)
 	}
-	if err := e.publishDeadLetter(ctx, t, f, now); err != nil {
+	short := e.deadLetters.Take(t.key.Namespace, 1)
+	if short != nil {
+		e.deps.Metrics.deadLettersDropped.Inc()
+		e.logShortage(t, short, "dead_letters", "the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
+	} else if err := e.publishDeadLetter(ctx, t, f, now); err != nil {
 		return afterPublishError(err)
 	}
 	// A round that begins with the class it ends with follows one that was
@@ -65,7 +70,7 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 			return afterPublishError(err)
 		}
 	}
-	return result{outcome: gaveUp, failure: f, wait: at.Sub(now)}
+	return result{outcome: gaveUp, failure: f, wait: at.Sub(now), dropped: short != nil}
 }
 
 // dueAfter returns a timer's payload after a failure.

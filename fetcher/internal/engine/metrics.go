@@ -24,10 +24,13 @@ type Metrics struct {
 	parked      *prometheus.CounterVec
 	retries     prometheus.Counter
 	deadLetters *prometheus.CounterVec
-	denials     *prometheus.CounterVec
-	inFlight    prometheus.Gauge
-	pushbacks   *prometheus.CounterVec
-	staleness   prometheus.Histogram
+	// deadLettersDropped are those above the budgets of namespaces.
+	deadLettersDropped prometheus.Counter
+
+	denials   *prometheus.CounterVec
+	inFlight  prometheus.Gauge
+	pushbacks *prometheus.CounterVec
+	staleness prometheus.Histogram
 }
 
 var _ get.Observer = (*Metrics)(nil)
@@ -49,6 +52,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 		deadLetters: set.Counters("dead_letters_total", "Dead letters kept, by reason.", metric.Of("reason", append(failures,
 			pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH), pipeline.Reason(v1.FailureClass_FAILURE_CLASS_POISON),
 			pipeline.Reason(v1.FailureClass_FAILURE_CLASS_MALFORMED))...)),
+		deadLettersDropped: set.Counter("dead_letters_dropped_total",
+			"Dead letters not kept, since the namespace is over its budget of them; the failure was published."),
 		denials: set.Counters("denials_total", "GETs that the egress policy denied, by the rule that did.",
 			metric.Of("rule", egress.Classes()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in work."),

@@ -38,6 +38,9 @@ func (e *Engine) report(t *trigger, ended result) {
 	if ended.failure.StatusCode != 0 {
 		line = line.Int("status", ended.failure.StatusCode)
 	}
+	if ended.dropped {
+		line = line.Bool("dead_letter_dropped", true)
+	}
 	line.Msg(message(ended.outcome))
 }
 

@@ -20,7 +20,8 @@ const (
 	inSync outcome = "in_sync"
 	// retry: the attempt failed, and another one is scheduled.
 	retry outcome = "retry"
-	// gaveUp: the attempt failed, and a dead letter keeps it.
+	// gaveUp: the attempt failed, and a dead letter keeps it unless the namespace
+	// is over its budget.
 	gaveUp outcome = "gave_up"
 	// parked: no attempt could be made now.
 	parked outcome = "parked"
@@ -49,6 +50,9 @@ type result struct {
 	failure failure
 	// wait until the key is looked at again, if that is known.
 	wait time.Duration
+	// dropped reports whether there is no dead letter, for the budget of the
+	// namespace.
+	dropped bool
 }
 
 // disposition is what becomes of the message. All that was handled is
