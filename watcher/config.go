@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 )
 
 // What --manage-streams may be.
@@ -58,6 +59,8 @@ type Config struct {
 	// such as http://nats:8222. They are asked how soon the servers write to
 	// disk, for the metrics; none: that stays unknown.
 	Monitors []string
+	// MaxRemovals bounds the keys that are removed within a minute.
+	MaxRemovals reconcile.MaxRemovals
 	// Workers is the number of objects that are worked on at a time.
 	Workers int
 }
@@ -75,6 +78,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Grammar.MinRefresh, "min-refresh", defaults.MinRefresh, "shortest interval of curl-refresh; shorter ones are raised to it")
 	fs.DurationVar(&c.Coalesce, "coalesce", 250*time.Millisecond, "how long a burst of edits of one object is gathered after the first")
 	fs.DurationVar(&c.Audit, "audit-interval", 2*time.Minute, "how often to look for keys that do not hold what they ask for while nothing is under way")
+	fs.IntVar(&c.MaxRemovals.Keys, "max-removals", 50, "keys that may be removed within a minute because they are no longer asked for; if more are, and more than --max-removals-percent, none is removed until that is mended; 0: any number")
+	fs.IntVar(&c.MaxRemovals.Percent, "max-removals-percent", 20, "share of all keys that may be removed within a minute; see --max-removals")
 	fs.IntVar(&c.Workers, "workers", 8, "objects that are worked on at a time")
 	fs.StringVar(&c.ManageStreams, "manage-streams", manageUpdate, "what is done to streams and consumers: update (create or update), create (what is missing, when a setup job updates), or off")
 	fs.IntVar(&c.Streams.Replicas, "stream-replicas", 0, "replicas of each stream: 1, 3 or 5; 0 leaves existing streams as they are")
@@ -111,6 +116,10 @@ func (c *Config) Validate() error {
 		return errors.New("--coalesce: a negative duration makes no sense")
 	case c.Audit < time.Second:
 		return fmt.Errorf("--audit-interval: %s is shorter than a second", c.Audit)
+	case c.MaxRemovals.Keys < 0:
+		return fmt.Errorf("--max-removals: %d is less than 0", c.MaxRemovals.Keys)
+	case c.MaxRemovals.Percent < 0 || c.MaxRemovals.Percent > 100:
+		return fmt.Errorf("--max-removals-percent: %d is not a share from 0 to 100", c.MaxRemovals.Percent)
 	case c.Workers < 1:
 		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
 	}

@@ -2,6 +2,7 @@ package watcher_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -9,11 +10,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher"
 )
 
@@ -49,6 +52,15 @@ func moves() []move {
 		w.satisfied(ctx, "cm", "example.com")
 		w.ask(ctx, "cm", "other=example.com")
 	}
+	dropMany := func(ctx context.Context, w *world) {
+		w.create(ctx, "cm", "k=example.com", func(cm *corev1.ConfigMap) {
+			held := status.Status{Keys: map[string]status.Entry{}}
+			for n := range 60 {
+				held.Keys[fmt.Sprint("k", n)] = status.Entry{URL: "https://example.com"}
+			}
+			cm.Annotations[annotation.StatusKey] = held.String()
+		})
+	}
 	bad := func(ctx context.Context, w *world) { w.create(ctx, "cm", "not correct") }
 	return []move{
 		{own + "watched_objects", create, nil},
@@ -70,6 +82,7 @@ func moves() []move {
 			w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.NowName: "please"})
 		}, nil},
 		{own + "removals_published_total", drop, nil},
+		{own + "held_back_removals", dropMany, nil},
 		{own + "publish_duration_seconds", create, nil},
 		{own + "publish_conflicts_total", overtake, nil},
 		{own + `events_emitted_total{reason="InvalidAnnotation"}`, bad, nil},

@@ -114,7 +114,7 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 	health := rt.Health.Part("streams")
 	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches}, session.Deps{
 		Client: client, Conn: rt.NATS, Epoch: streams{rt.JetStream, c}.epoch, Index: index, Objects: objects,
-		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit}, reconcile.Deps{
+		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, MaxRemovals: c.MaxRemovals}, reconcile.Deps{
 			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.events, "watcher", wall.Now),
 			Clock: wall, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		}),

@@ -85,14 +85,14 @@ func (w *world) create(ctx context.Context, name, value string, more ...func(*co
 }
 
 // createAll creates many ConfigMaps that ask for value.
-func (w *world) createAll(ctx context.Context, count int, name func(n int) string, value string) {
+func (w *world) createAll(ctx context.Context, count int, name func(n int) string, value string, more ...func(*corev1.ConfigMap)) {
 	GinkgoHelper()
 	var creating sync.WaitGroup
 	for first := range 8 {
 		creating.Go(func() {
 			defer GinkgoRecover()
 			for n := first; n < count; n += 8 {
-				w.create(ctx, name(n), value)
+				w.create(ctx, name(n), value, more...)
 			}
 		})
 	}

@@ -72,6 +72,15 @@ func (s *Informer) Names() []types.NamespacedName {
 	return names
 }
 
+// Each calls visit for every object. It holds a lock, so visit must be quick.
+func (s *Informer) Each(visit func(*Object)) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, o := range s.objects {
+		visit(o)
+	}
+}
+
 // Len returns the number of objects.
 func (s *Informer) Len() int {
 	s.mu.RLock()

@@ -106,12 +106,22 @@ func (m *maker) retractAllBut(keep func(key string) bool) {
 
 // removeUnasked removes the keys that have a status but are no longer asked for.
 func (m *maker) removeUnasked() {
-	for key := range m.object.Status.Keys {
-		if _, asked := m.object.Request.URL(key); !asked {
-			m.plan.Remove = append(m.plan.Remove, key)
+	m.plan.Remove = Unasked(m.object)
+	slices.Sort(m.plan.Remove)
+}
+
+// Unasked returns the keys that have a status but are no longer asked for.
+func Unasked(o *informer.Object) []string {
+	if o.Request.Suspended || o.Invalid != nil {
+		return nil
+	}
+	var unasked []string
+	for key := range o.Status.Keys {
+		if _, asked := o.Request.URL(key); !asked {
+			unasked = append(unasked, key)
 		}
 	}
-	slices.Sort(m.plan.Remove)
+	return unasked
 }
 
 // key decides about one pair of the annotation.

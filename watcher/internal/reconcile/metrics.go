@@ -14,6 +14,7 @@ import (
 type Metrics struct {
 	wants     *prometheus.CounterVec
 	removals  prometheus.Counter
+	heldBack  prometheus.Gauge
 	latency   prometheus.Histogram
 	conflicts prometheus.Counter
 	events    *prometheus.CounterVec
@@ -26,6 +27,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 			pipeline.CauseName(v1.Cause_CAUSE_NEW), pipeline.CauseName(v1.Cause_CAUSE_CHANGED), pipeline.CauseName(v1.Cause_CAUSE_NOW),
 			pipeline.CauseName(v1.Cause_CAUSE_HEALED), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
 		removals: set.Counter("removals_published_total", "Keys that the writer was asked to take out, as their pair is gone from the annotation."),
+		heldBack: set.Gauge("held_back_removals", "Keys that are no longer asked for and stay, as too many were to be removed at once. Above 0 no key is removed."),
 		latency: set.Histogram("publish_duration_seconds", "Time from the decision to publish a want to the acknowledgement of the stream.",
 			prometheus.ExponentialBuckets(0.0005, 2, 14)),
 		conflicts: set.Counter("publish_conflicts_total", "Publishes refused because the subject held another message than expected."),

@@ -31,6 +31,8 @@ type Objects interface {
 	// Listed reports whether a namespace has been listed, so that an object which
 	// is not there is gone.
 	Listed(namespace string) bool
+	// Each calls visit for all objects, which must be quick.
+	Each(visit func(*informer.Object))
 }
 
 // Recorder writes Events.
@@ -47,6 +49,8 @@ type Config struct {
 	// Repeat is how long a removal waits for the writer before it is published
 	// again.
 	Repeat time.Duration
+	// MaxRemovals bounds the removals of a minute.
+	MaxRemovals MaxRemovals
 }
 
 // Deps are what a Reconciler works with.
@@ -79,6 +83,7 @@ type Reconciler struct {
 	conditions map[types.NamespacedName]*conditions
 	removals   map[pipeline.Key]removal
 	repairs    map[pipeline.Key]*repairBackoff
+	brake      brake
 }
 
 // New returns a reconciler.
@@ -91,6 +96,7 @@ func New(c Config, d Deps) *Reconciler {
 		conditions: map[types.NamespacedName]*conditions{},
 		removals:   map[pipeline.Key]removal{},
 		repairs:    map[pipeline.Key]*repairBackoff{},
+		brake:      brake{held: map[types.NamespacedName]int{}},
 	}
 }
 
@@ -104,6 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.learn(name, p)
 	again = r.dropSent(o, &p)
+	r.holdBack(name, o, &p)
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 {
 		if wait := r.tooSoon(name); wait > 0 {
 			return soonest(again, wait), r.emitEvents(ctx, name)

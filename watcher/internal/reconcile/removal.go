@@ -44,7 +44,11 @@ func (r *Reconciler) remove(ctx context.Context, o *informer.Object, key string,
 	if len(r.removals) > maxMemory {
 		maps.DeleteFunc(r.removals, func(_ pipeline.Key, sent removal) bool { return r.deps.Clock.Since(sent.at) > r.config.Repeat })
 	}
-	r.removals[k] = removal{uid: o.UID, epoch: epoch, at: r.deps.Clock.Now()}
+	now := r.deps.Clock.Now()
+	if sent, repeated := r.removals[k]; !repeated || sent.uid != o.UID {
+		r.brake.sent = append(r.brake.sent, now)
+	}
+	r.removals[k] = removal{uid: o.UID, epoch: epoch, at: now}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -48,6 +49,8 @@ type bench struct {
 	index    *wantindex.Index
 	clock    *clocktesting.FakeClock
 	object   *informer.Object
+	others   []*informer.Object
+	log      *bytes.Buffer
 	emitted  []kube.Event
 	refuse   error
 }
@@ -70,7 +73,7 @@ func newBench(t *testing.T) *bench {
 	}
 	registry := prometheus.NewRegistry()
 	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
-	b := &bench{t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
+	b := &bench{t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: &bytes.Buffer{}, clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
 	b.index.Reset(epoch, nil)
 	b.object = &informer.Object{
 		NamespacedName: cm, UID: "uid", ResourceVersion: "1", Written: b.clock.Now(),
@@ -79,15 +82,32 @@ func newBench(t *testing.T) *bench {
 		Owners:  map[string]annotation.Ownership{},
 	}
 	b.client = pipeline.NewClient(js)
-	b.Reconciler = reconcile.New(reconcile.Config{Coalesce: coalesce, Repeat: repeat}, reconcile.Deps{
+	b.Reconciler = reconcile.New(reconcile.Config{Coalesce: coalesce, Repeat: repeat, MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20}}, reconcile.Deps{
 		Objects: b, Index: b.index, Client: b.client, Recorder: b,
-		Clock: b.clock, Log: zerolog.Nop(), Metrics: metrics,
+		Clock: b.clock, Log: zerolog.New(b.log), Metrics: metrics,
 	})
 	return b
 }
 
-// Get returns the object.
-func (b *bench) Get(types.NamespacedName) *informer.Object { return b.object }
+// Get returns the object, or the other one of that name.
+func (b *bench) Get(name types.NamespacedName) *informer.Object {
+	for _, o := range b.others {
+		if o.NamespacedName == name {
+			return o
+		}
+	}
+	return b.object
+}
+
+// Each visits the objects.
+func (b *bench) Each(visit func(*informer.Object)) {
+	if b.object != nil {
+		visit(b.object)
+	}
+	for _, o := range b.others {
+		visit(o)
+	}
+}
 
 // Listed reports true: all is known.
 func (b *bench) Listed(string) bool { return true }

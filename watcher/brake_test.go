@@ -1,0 +1,54 @@
+package watcher_test
+
+import (
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+var _ = Describe("A watcher that is given other --annotation-keys", func() {
+	const keys = 60
+
+	var w *world
+
+	other := func(o *options) { o.config.Grammar.Keys = []string{"example.com/curl-me-that"} }
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		held := status.Status{Keys: map[string]status.Entry{"k": {
+			URL: "https://example.com", SHA256: digest("body"), Size: 4, FetchedAt: time.Now(),
+			Fence: status.Fence{Epoch: 1, Seq: 1},
+		}}}
+		w.createAll(ctx, keys, func(n int) string { return fmt.Sprint("cm-", n) }, "k=example.com",
+			func(cm *corev1.ConfigMap) { cm.Annotations[annotation.StatusKey] = held.String() })
+	})
+
+	It("removes no key, whether it is restarted or not, and removes none when it is given the right ones", func(ctx SpecContext) {
+		for range 2 {
+			wrong := w.watch(other).awaitReady()
+			Eventually(wrong.log).Should(gbytes.Say("too many keys are no longer asked for at once"))
+			Eventually(func() (float64, error) {
+				return metrictest.Value(wrong.metrics, "curlmethat_watcher_held_back_removals")
+			}).Should(BeEquivalentTo(keys))
+			wrong.stop()
+		}
+		right := w.watch().awaitReady()
+		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(keys))
+		Expect(metrictest.Value(right.metrics, "curlmethat_watcher_held_back_removals")).To(BeZero())
+		Expect(w.sequence(ctx, pipeline.Results)()).To(BeZero())
+	})
+
+	It("removes all keys when it is started with --max-removals=0", func(ctx SpecContext) {
+		w.watch(other, func(o *options) { o.config.MaxRemovals.Keys = 0 })
+		Eventually(w.sequence(ctx, pipeline.Results)).WithTimeout(10 * time.Second).Should(BeEquivalentTo(keys))
+	})
+})

@@ -1,0 +1,144 @@
+package reconcile
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+)
+
+// MaxRemovals is how many keys may be removed within a minute. Only what exceeds
+// both bounds is too much.
+type MaxRemovals struct {
+	// Keys is a number of keys; 0: as many as are asked for.
+	Keys int
+	// Percent is a share of the keys that the ConfigMaps ask for or hold.
+	Percent int
+}
+
+const (
+	// removalWindow is how long a removal counts.
+	removalWindow = time.Minute
+	// weighInterval is the shortest time between two counts of all objects.
+	weighInterval = time.Second
+)
+
+// brake holds removals back when so many are asked for at once that a mistake
+// is likely. What is asked for is read from the objects, so that a restart or
+// another leader comes to the same result.
+type brake struct {
+	// sent is when the removals of the last minute were published.
+	sent []time.Time
+	// held is how many removals of each object are held back, and keys their sum;
+	// the brake is on while there are any.
+	held map[types.NamespacedName]int
+	keys int
+	// weighed is when all objects were counted, and all how many keys they had.
+	weighed time.Time
+	all     int
+}
+
+// holdBack takes the removals out of a plan when there are too many of them in
+// all. It holds back all of them, as nothing shows which ones are meant.
+func (r *Reconciler) holdBack(name types.NamespacedName, o *informer.Object, p *plan.Plan) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.deps.Clock.Now()
+	if r.brake.keys > 0 {
+		r.letGo(name, now, len(p.Remove) > 0)
+	}
+	if len(p.Remove) == 0 || r.brake.keys == 0 && !r.tooMany(now, r.unsent(o, p.Remove)) {
+		return
+	}
+	r.brake.hold(name, len(p.Remove))
+	r.deps.Metrics.heldBack.Set(float64(r.brake.keys))
+	p.Remove = nil
+}
+
+// tooMany reports whether the removals that are asked for exceed what is allowed.
+// The caller holds the lock.
+func (r *Reconciler) tooMany(now time.Time, removals int) bool {
+	limit, b := r.config.MaxRemovals, &r.brake
+	if limit.Keys == 0 {
+		return false
+	}
+	if now.Sub(b.weighed) >= weighInterval {
+		b.weighed = now
+		removals, b.all = r.weigh()
+	}
+	recent := b.recent(now)
+	removals += recent
+	if removals <= limit.Keys || removals*100 <= (b.all+recent)*limit.Percent {
+		return false
+	}
+	r.deps.Log.Error().Int("removals", removals).Int("keys", b.all+recent).
+		Msg("too many keys are no longer asked for at once, so none is removed until they are asked for again: mend --annotation-keys" +
+			" or the annotations; if the removals are meant, start the watcher with --max-removals=0 until they are made")
+	return true
+}
+
+// weigh counts the keys that are to be removed and were not yet published as
+// such, and all keys.
+func (r *Reconciler) weigh() (removals, all int) {
+	r.deps.Objects.Each(func(o *informer.Object) {
+		all += max(len(o.Request.Pairs), len(o.Status.Keys))
+		removals += r.unsent(o, plan.Unasked(o))
+	})
+	return removals, all
+}
+
+// unsent counts the keys of an object whose removal was not yet published.
+func (r *Reconciler) unsent(o *informer.Object, keys []string) (n int) {
+	for _, key := range keys {
+		if sent, ok := r.removals[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]; !ok || sent.uid != o.UID {
+			n++
+		}
+	}
+	return n
+}
+
+// letGo forgets what is no longer asked for: the removals of the named object,
+// unless it still has some, and now and then those of all others, as an object
+// may be gone unseen between two sessions. The caller holds the lock.
+func (r *Reconciler) letGo(name types.NamespacedName, now time.Time, still bool) {
+	b := &r.brake
+	if !still {
+		b.hold(name, 0)
+	}
+	if now.Sub(b.weighed) >= weighInterval {
+		b.weighed = now
+		for held := range b.held {
+			if o := r.deps.Objects.Get(held); o == nil || len(plan.Unasked(o)) == 0 {
+				b.hold(held, 0)
+			}
+		}
+	}
+	r.deps.Metrics.heldBack.Set(float64(b.keys))
+	if b.keys == 0 {
+		b.weighed = time.Time{}
+		r.deps.Log.Info().Msg("none of the removals that were held back is asked for any more; removing keys again")
+	}
+}
+
+// hold notes how many removals of an object are held back.
+func (b *brake) hold(name types.NamespacedName, keys int) {
+	b.keys += keys - b.held[name]
+	if keys == 0 {
+		delete(b.held, name)
+		return
+	}
+	b.held[name] = keys
+}
+
+// recent returns how many removals were published within the last minute.
+func (b *brake) recent(now time.Time) int {
+	old := 0
+	for old < len(b.sent) && now.Sub(b.sent[old]) > removalWindow {
+		old++
+	}
+	b.sent = b.sent[old:]
+	return len(b.sent)
+}
