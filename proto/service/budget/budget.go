@@ -65,8 +65,9 @@ type Budget struct {
 // account is what is known of a namespace.
 type account struct {
 	left *rate.Limiter
-	// over reports whether the namespace is over its budget.
-	over bool
+	// need is what must be there before the namespace is within its budget
+	// again; zero: it is.
+	need float64
 	// mean of what is used up at a time, and next is the time that is given to
 	// the next that has to come back.
 	mean float64
@@ -92,8 +93,8 @@ func (b *Budget) Take(namespace string, n int64) *Shortage {
 	now := b.now()
 	a := b.account(namespace, now)
 	n = min(n, b.cfg.Burst)
-	if a.over || !a.left.AllowN(now, int(n)) {
-		return b.short(a, now)
+	if a.need > 0 || !a.left.AllowN(now, int(n)) {
+		return b.short(a, n, now)
 	}
 	return nil
 }
@@ -113,7 +114,7 @@ func (b *Budget) Check(namespace string) *Shortage {
 	if a.left.TokensAt(now) > 0 {
 		return nil
 	}
-	s := b.short(a, now)
+	s := b.short(a, 1, now)
 	at := now.Add(b.in(1 - a.left.TokensAt(now)))
 	if a.next.After(at) {
 		at = a.next
@@ -137,11 +138,11 @@ func (b *Budget) Spend(namespace string, n int64) {
 	a.mean += (float64(n) - a.mean) / smoothing
 }
 
-// short notes that a namespace is over its budget.
-func (b *Budget) short(a *account, now time.Time) *Shortage {
-	s := &Shortage{First: !a.over, Wait: b.in(float64(b.cfg.Burst)/recovered - a.left.TokensAt(now))}
-	a.over = true
-	return s
+// short notes that a namespace is over its budget, as n is not there.
+func (b *Budget) short(a *account, n int64, now time.Time) *Shortage {
+	first := a.need == 0
+	a.need = max(a.need, float64(b.cfg.Burst)/recovered, float64(n))
+	return &Shortage{First: first, Wait: b.in(a.need - a.left.TokensAt(now))}
 }
 
 // in returns the time in which an amount comes back.
@@ -157,8 +158,8 @@ func (b *Budget) account(namespace string, now time.Time) *account {
 		a = &account{left: rate.NewLimiter(b.cfg.rate(), int(b.cfg.Burst))}
 		b.namespaces[namespace] = a
 	}
-	if a.left.TokensAt(now) >= float64(b.cfg.Burst)/recovered {
-		a.over = false
+	if a.left.TokensAt(now) >= a.need {
+		a.need = 0
 	}
 	return a
 }

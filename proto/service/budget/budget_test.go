@@ -51,6 +51,20 @@ func TestTakeBoundsEachNamespaceByItself(t *testing.T) {
 	}
 }
 
+func TestTakeWaitsForWhatDidNotFit(t *testing.T) {
+	b, c := newBudget(t, 20, 20*time.Second)
+	b.Take("ns", 12)
+	for i := range 3 {
+		if s := b.Take("ns", 10); s == nil || s.First != (i == 0) || s.Wait != 2*time.Second {
+			t.Fatalf("take %d: %+v, want a shortage of 2 s, the first of them once", i, s)
+		}
+	}
+	c.at = c.at.Add(2 * time.Second)
+	if s := b.Take("ns", 10); s != nil {
+		t.Fatalf("when it fits: %+v", s)
+	}
+}
+
 func TestTakeOfMoreThanAllTakesAll(t *testing.T) {
 	b, _ := newBudget(t, 10, time.Second)
 	if s := b.Take("ns", 1000); s != nil {
