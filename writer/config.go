@@ -11,6 +11,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 )
 
@@ -45,6 +46,9 @@ type Config struct {
 	Protected []string
 	// Selector is a label selector; other objects are left alone. Empty: all.
 	Selector string
+	// Writes and WriteBytes are how often, and how much, may be written in one
+	// namespace.
+	Writes, WriteBytes budget.Config
 }
 
 // BindFlags adds the flags of the writer.
@@ -59,6 +63,14 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", c.Grammar.DefaultScheme, "scheme of URLs that have none: http or https; the same as the watcher's")
 	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces that are left alone")
 	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector for the ConfigMaps that may be written; the same as the watcher's")
+	c.bindBudgets(fs)
+}
+
+// bindBudgets adds the flags of what one namespace may use up.
+func (c *Config) bindBudgets(fs *pflag.FlagSet) {
+	c.Writes.Refill, c.WriteBytes.Refill = 1000*time.Second, 256*time.Second
+	fs.Int64Var(&c.Writes.Burst, "namespace-writes", 20_000, "writes in one namespace at once, which come back in 1000 s; 0: no bound")
+	fs.Int64Var(&c.WriteBytes.Burst, "namespace-write-bytes", 512<<20, "bytes written in one namespace at once, which come back in 256 s; 0: no bound")
 }
 
 // Validate returns the first thing that is wrong, as a sentence.
@@ -68,6 +80,14 @@ func (c *Config) Validate() error {
 	}
 	if c.Linger < 0 || c.Linger > maxLinger {
 		return fmt.Errorf("--linger: %v is not between 0s and %v", c.Linger, maxLinger)
+	}
+	for _, b := range []struct {
+		flag string
+		budget.Config
+	}{{"namespace-writes", c.Writes}, {"namespace-write-bytes", c.WriteBytes}} {
+		if b.Burst < 0 {
+			return fmt.Errorf("--%s: %d is negative", b.flag, b.Burst)
+		}
 	}
 	for _, namespace := range c.Protected {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {

@@ -66,6 +66,7 @@ func moves() []move {
 		{own + `patches_total{outcome="conflict"}`, conflict, nil},
 		{own + `patches_total{outcome="unavailable"}`, away, nil},
 		{own + "conflicts_exhausted_total", contend, nil},
+		{own + `over_budget_total{budget="writes"}`, squander, nil},
 		{own + `reads_total{kind="metadata"}`, conflict, nil},
 		{own + `messages_total{settlement="ack"}`, write, nil},
 		{own + `messages_total{settlement="retry"}`, away, nil},
@@ -81,6 +82,14 @@ func moves() []move {
 		{`rest_client_request_duration_seconds{method="PATCH"}`, write, nil},
 		{own + "nats_connected", func(w *world) { w.broker.Stop() }, BeZero()},
 		{own + "nats_reconnects_total", func(w *world) { Expect(w.broker.Restart()).To(Succeed()) }, nil},
+	}
+}
+
+// squander writes more often than the budget of the namespace allows.
+func squander(w *world) {
+	for i := range 12 {
+		cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
+		w.publish(w.content(w.want(cm, "mydata", url), "body"))
 	}
 }
 
@@ -123,6 +132,7 @@ var _ = Describe("The metrics of a writer", func() {
 	for _, m := range moves() {
 		It("move: "+m.series, func(ctx SpecContext) {
 			w := newWorld(ctx)
+			w.config.Writes.Burst = 10
 			w.start()
 			before, err := w.value(m.series)()
 			Expect(err).NotTo(HaveOccurred())

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
@@ -38,6 +40,9 @@ type Config struct {
 	Planner plan.Planner
 	// Viewer reads objects.
 	Viewer plan.Viewer
+	// Writes and WriteBytes are how often, and how much, may be written in one
+	// namespace.
+	Writes, WriteBytes budget.Config
 }
 
 // Deps is what an Applier works with.
@@ -72,7 +77,8 @@ type Applier struct {
 type executor struct {
 	Config
 	Deps
-	lines *logsample.Log
+	budgets budgets
+	lines   *logsample.Log
 }
 
 // New returns an applier.
@@ -83,7 +89,11 @@ func New(c Config, d Deps) (*Applier, error) {
 	if d.Client == nil || d.Objects == nil || d.Breaker == nil || d.Emitter == nil || d.Metrics == nil || d.Clock == nil {
 		return nil, errors.New("make applier: a dependency is missing")
 	}
-	return &Applier{executor: &executor{Config: c, Deps: d, lines: logsample.New(d.Log)}}, nil
+	b, err := newBudgets(c, d.Clock.Now)
+	if err != nil {
+		return nil, fmt.Errorf("make applier: %w", err)
+	}
+	return &Applier{executor: &executor{Config: c, Deps: d, budgets: b, lines: logsample.New(d.Log)}}, nil
 }
 
 // Apply applies results, all of one ConfigMap, and returns what became of

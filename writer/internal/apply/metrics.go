@@ -15,10 +15,12 @@ type Metrics struct {
 	patches   *prometheus.CounterVec
 	reads     *prometheus.CounterVec
 	exhausted prometheus.Counter
-	batch     prometheus.Histogram
-	seconds   prometheus.Histogram
-	age       prometheus.Histogram
-	delivery  prometheus.Histogram
+	// overBudget counts the patches that were not sent.
+	overBudget *prometheus.CounterVec
+	batch      prometheus.Histogram
+	seconds    prometheus.Histogram
+	age        prometheus.Histogram
+	delivery   prometheus.Histogram
 }
 
 // NewMetrics makes the metrics in the set of the writer.
@@ -30,6 +32,9 @@ func NewMetrics(set *metric.Set) *Metrics {
 		reads:   set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.", metric.Of("kind", readMetadata, readObject)),
 		exhausted: set.Counter("conflicts_exhausted_total",
 			"Batches put back because their object changed faster than it could be patched."),
+		overBudget: set.Counters("over_budget_total",
+			"Patches put off since their namespace is over its budget, by which: of writes, or of bytes written.",
+			metric.Of("budget", budgetWrites, budgetWriteBytes)),
 		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
 		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, requests to the API server included.",
 			latency),

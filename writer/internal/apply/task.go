@@ -58,6 +58,9 @@ func (t *task) try(ctx context.Context) (outcomes []Outcome, done bool) {
 	if p.Empty() {
 		return t.finish(ctx, p), true
 	}
+	if kind, short := t.budgets.take(t.ref.Namespace, p); short != nil {
+		return t.overBudget(ctx, kind, short), true
+	}
 	err = t.patch(ctx, p)
 	switch apiserver.Classify(err) {
 	case apiserver.OK:

@@ -159,8 +159,20 @@ func Denial(i Item) Event {
 		"curl-me-that may not write ConfigMaps in this namespace; key "+i.Key.Key+" waits until it may")
 }
 
-// Restoration returns the Event for an item that was applied after a Denial,
-// which could not be recorded in the status.
+// OverBudget returns the Event for an item that is put off as its namespace is
+// over its budget of writes. Until the status changes it is the same change of
+// state.
+func OverBudget(o *Object, i Item) Event {
+	held := o.Status.Keys[i.Key.Key]
+	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
+	event := failed(i, entry, actionWrite,
+		"curl-me-that has used up what it may write in this namespace for now; "+valueSentence(i.Key.Key, entry)+"; trying again later")
+	event.Occurrence = "budget\x00" + i.Key.Key + "\x00" + held.Fence.String()
+	return event
+}
+
+// Restoration returns the Event for an item that was applied after a Denial or
+// OverBudget, which could not be recorded in the status.
 func Restoration(i Item) Event { return recovered(i) }
 
 // Host returns the name of the host of a URL as pipeline.HostOf does, for a

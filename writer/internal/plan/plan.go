@@ -58,6 +58,17 @@ type Plan struct {
 // Empty reports whether there is nothing to write.
 func (p Plan) Empty() bool { return len(p.Values) == 0 && !p.SetStatus }
 
+// Bytes is the size of what is written.
+func (p Plan) Bytes() int64 {
+	n := len(p.Status)
+	for _, v := range p.Values {
+		if v != nil {
+			n += len(v.Body)
+		}
+	}
+	return int64(n)
+}
+
 // occurrence names a row of failures: it stays the same however often, and by
 // which replica, it is reported.
 func occurrence(key, url string, since time.Time) string {

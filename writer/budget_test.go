@@ -1,0 +1,77 @@
+package writer_test
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
+)
+
+var _ = Describe("A namespace that is over its budget", func() {
+	// elsewhere creates a ConfigMap in another namespace, and returns a result for it.
+	elsewhere := func(ctx SpecContext, w *world) (*v1.Result, func() map[string]string) {
+		ns, err := w.kube.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "modest-"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		maps := w.kube.CoreV1().ConfigMaps(ns.Name)
+		cm, err := maps.Create(ctx, asking("cm", "mydata="+url), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		return w.content(w.want(cm, "mydata", url), "body"), func() map[string]string {
+			got, err := maps.Get(ctx, "cm", metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			return got.Data
+		}
+	}
+
+	DescribeTable("is put off without a slot, says so by one Event for each key, and holds up no other",
+		func(ctx SpecContext, kind string, writes, bytes int64) {
+			w := newWorld(ctx)
+			w.config.Writes = budget.Config{Burst: writes, Refill: time.Hour}
+			w.config.WriteBytes = budget.Config{Burst: bytes, Refill: time.Hour}
+			w.start()
+			var last *corev1.ConfigMap
+			for i := range 6 {
+				last = w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
+				w.apply(w.content(w.want(last, "mydata", url), strings.Repeat("x", 1000)))
+			}
+			w.apply(w.content(due(w.want(last, "mydata", url)), strings.Repeat("y", 1000)))
+
+			Expect(w.waiting()).To(BeZero())
+			Expect(w.begun()).To(BeZero(), "no message waits to come back")
+			Expect(w.get("cm-0").Data).To(HaveKey("mydata"))
+			Expect(w.get("cm-5").Data).To(BeEmpty())
+			Expect(w.events(last)).To(ConsistOf("Warning WriteFailed: curl-me-that has used up what it may write in this namespace for now; " +
+				"key mydata has no value yet; trying again later"))
+			Expect(w.value(own + `over_budget_total{budget="` + kind + `"}`)()).To(BeNumerically(">=", 2))
+			Expect(w.value(own + `results_total{verdict="deferred"}`)()).To(BeNumerically(">=", 2))
+			Expect(strings.Count(string(w.log.Contents()), `"budget":"`+kind+`"`)).To(Equal(1), "the change is logged once")
+
+			r, data := elsewhere(ctx, w)
+			w.apply(r)
+			Expect(data()).To(HaveKeyWithValue("mydata", "body"))
+		},
+		Entry("of writes", "writes", int64(3), int64(0)),
+		Entry("of bytes", "write_bytes", int64(0), int64(4500)),
+	)
+
+	It("is written again when some of it has come back, which an Event says", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.config.Writes = budget.Config{Burst: 1, Refill: 5 * time.Second}
+		w.start()
+		w.apply(w.content(w.want(w.create(asking("first", "mydata="+url)), "mydata", url), "body"))
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "body"))
+		Eventually(func() map[string]string {
+			w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
+			return w.get("cm").Data
+		}).WithTimeout(30 * time.Second).Should(HaveKeyWithValue("mydata", "body"))
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed:"), HavePrefix("Normal Recovered:")))
+	})
+})

@@ -1,0 +1,58 @@
+package apply
+
+import (
+	"context"
+	"time"
+
+	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/service/budget"
+	"github.com/kv8s/curl-me-that/proto/service/logfield"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+// Budgets of a namespace, as they stand in logs and metric labels.
+const (
+	budgetWrites     = "writes"
+	budgetWriteBytes = "write_bytes"
+)
+
+// budgets are what may be written in each namespace.
+type budgets struct {
+	writes, writeBytes *budget.Budget
+}
+
+func newBudgets(c Config, now func() time.Time) (b budgets, err error) {
+	if b.writes, err = budget.New(c.Writes, now); err != nil {
+		return b, err
+	}
+	b.writeBytes, err = budget.New(c.WriteBytes, now)
+	return b, err
+}
+
+// take uses up what a plan writes, or returns which budget is short of it.
+func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget.Shortage) {
+	if short = b.writes.Take(namespace, 1); short != nil {
+		return budgetWrites, short
+	}
+	return budgetWriteBytes, b.writeBytes.Take(namespace, p.Bytes())
+}
+
+// overBudget gives results up for now, as their namespace is over its budget.
+// They hold no slot: the watcher wants again what the object does not hold. The
+// owner of each key learns it by one Event, and by another one when it is over.
+func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Outcome {
+	if short.First {
+		line := t.lines.Line(zerolog.WarnLevel, "over_budget")
+		logfield.Duration(line.Str("namespace", t.ref.Namespace).Str("budget", kind), "next", short.Wait).
+			Msg("the namespace is over its budget; its results are put off until some of it has come back")
+	}
+	t.Metrics.overBudget.WithLabelValues(kind).Inc()
+	for _, item := range t.items {
+		uid := types.UID(item.Result.GetWant().GetUid())
+		t.Refused.Put(uid, item.Key.Key)
+		t.emitEvents(ctx, item, uid, []plan.Event{plan.OverBudget(t.object, item)})
+	}
+	return all(len(t.items), Outcome{Verdict: plan.Deferred})
+}
