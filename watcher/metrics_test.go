@@ -87,6 +87,12 @@ func moves() []move {
 		{own + "publish_conflicts_total", overtake, nil},
 		{own + `events_emitted_total{reason="InvalidAnnotation"}`, bad, nil},
 		{own + "sessions_total", func(_ context.Context, w *world) { Expect(w.nats.Restart()).To(Succeed()) }, nil},
+		{own + "out_of_scope_wants", func(ctx context.Context, w *world) {
+			want := &v1.Want{Namespace: "elsewhere", Name: "cm", Key: "k", Url: "https://example.com"}
+			_, err := w.pipeline.PublishWant(ctx, want, 0)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(w.nats.Restart()).To(Succeed())
+		}, nil},
 		{own + "watch_silence_seconds", func(context.Context, *world) {}, BeNumerically(">", 0.3)},
 		{`workqueue_adds_total{name="watcher"}`, create, nil},
 		{`workqueue_queue_duration_seconds{name="watcher"}`, create, nil},

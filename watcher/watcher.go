@@ -112,16 +112,16 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 	reader := &informer.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now, Count: metrics.event}
 	objects := informer.New(reader, c.scopes(), func(name types.NamespacedName, live bool) { sessions.Changed(name, live) })
 	health := rt.Health.Part("streams")
-	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches}, session.Deps{
+	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches, Installation: c.Election.Installation()}, session.Deps{
 		Client: client, Conn: rt.NATS, Epoch: streams{rt.JetStream, c}.epoch, Index: index, Objects: objects,
-		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, MaxRemovals: c.MaxRemovals}, reconcile.Deps{
+		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals}, reconcile.Deps{
 			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.events, "watcher", wall.Now),
 			Clock: wall, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
 			Client: client, Index: index, Objects: objects, Clock: wall, Log: rt.Log, Metrics: metrics.audit,
 		}),
-		Health: health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions,
+		Health: health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions, OutOfScope: metrics.outOfScope,
 	})
 	export := exporter.New(exporter.Config{Monitors: c.Monitors, Interval: at.export},
 		exporter.Deps{Client: client, Clock: wall, Log: rt.Log})

@@ -267,7 +267,10 @@ type Want struct {
 	// a change that the watch delivered observed_at, for one that was found in a
 	// list the time that the API server has recorded, a second at most too early.
 	// Absent unless the cause is CAUSE_NEW, CAUSE_CHANGED or CAUSE_NOW.
-	AskedAt       *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=asked_at,json=askedAt,proto3" json:"asked_at,omitempty"`
+	AskedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=asked_at,json=askedAt,proto3" json:"asked_at,omitempty"`
+	// The installation whose watcher published it: namespace and name of the Lease
+	// that its watchers share, as NAMESPACE/NAME; empty: they share none.
+	Installation  string `protobuf:"bytes,18,opt,name=installation,proto3" json:"installation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -419,6 +422,13 @@ func (x *Want) GetAskedAt() *timestamppb.Timestamp {
 		return x.AskedAt
 	}
 	return nil
+}
+
+func (x *Want) GetInstallation() string {
+	if x != nil {
+		return x.Installation
+	}
+	return ""
 }
 
 // Settled describes the body that a key already holds.
@@ -1263,7 +1273,7 @@ var File_curlmethat_v1_pipeline_proto protoreflect.FileDescriptor
 
 const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x04\n" +
+	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x04\n" +
 	"\x04Want\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1284,7 +1294,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\asettled\x18\x0f \x01(\v2\x16.curlmethat.v1.SettledR\asettled\x12;\n" +
 	"\vobserved_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"observedAt\x125\n" +
-	"\basked_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aaskedAt\"Z\n" +
+	"\basked_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aaskedAt\x12\"\n" +
+	"\finstallation\x18\x12 \x01(\tR\finstallation\"Z\n" +
 	"\aSettled\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +

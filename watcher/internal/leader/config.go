@@ -26,6 +26,15 @@ type Config struct {
 	Lease, Renew, Retry time.Duration
 }
 
+// Installation names what several watchers are part of: those that share a Lease.
+// It is empty without an election, as nothing then keeps two of them apart.
+func (c *Config) Installation() string {
+	if !c.Enabled {
+		return ""
+	}
+	return c.Namespace + "/" + c.Name
+}
+
 // BindFlags adds the flags of the election.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Enabled, "leader-elect", false, "let one of several watchers publish; the others keep their cache warm")

@@ -49,6 +49,9 @@ type Config struct {
 	// Repeat is how long a removal waits for the writer before it is published
 	// again.
 	Repeat time.Duration
+	// Installation is what wants are marked with, so that their namespaces can be
+	// told from those of another installation when they are no longer watched.
+	Installation string
 	// MaxRemovals bounds the removals of a minute.
 	MaxRemovals MaxRemovals
 }
@@ -194,6 +197,7 @@ func soonest(a, b time.Duration) time.Duration {
 
 // publish publishes a want over what the stream has.
 func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
+	w.Installation = r.config.Installation
 	key := pipeline.KeyOf(w.Want)
 	r.mu.Lock()
 	delete(r.removals, key)

@@ -35,6 +35,9 @@ type Config struct {
 	CheckInterval time.Duration
 	// InScope reports whether a namespace is watched.
 	InScope func(namespace string) bool
+	// Installation marks the wants that this watcher, or one that it takes turns
+	// with, has published; empty: none are known to be.
+	Installation string
 }
 
 // Objects are the annotated ConfigMaps.
@@ -74,6 +77,9 @@ type Deps struct {
 	Log     zerolog.Logger
 	Queue   *kube.QueueMetrics
 	Started prometheus.Counter
+	// OutOfScope is the number of wants that are left alone as they are not in
+	// scope.
+	OutOfScope prometheus.Gauge
 }
 
 // Runner runs one session after the other.
@@ -82,6 +88,8 @@ type Runner struct {
 	deps   Deps
 	// current is the queue of the session that publishes, if there is one.
 	current atomic.Pointer[workQueue]
+	// outOfScope is how many wants of others were last found.
+	outOfScope int
 }
 
 // New returns a runner that does not run.

@@ -33,21 +33,7 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	wants := map[pipeline.Key]wantindex.Want{}
-	err = r.deps.Client.LoadWants(ctx, func(e pipeline.Message) error {
-		_, key, err := pipeline.ParseSubject(e.Subject)
-		if err != nil || !r.config.InScope(key.Namespace) {
-			return nil //nolint:nilerr // not a want that this watcher could have published
-		}
-		w, err := pipeline.DecodeWant(key, e.Data)
-		switch {
-		case err != nil:
-			wants[key] = wantindex.Unreadable(epoch, e.Sequence, e.Time)
-		case w != nil:
-			wants[key] = wantindex.Of(w, epoch, e.Sequence, e.Time)
-		}
-		return nil
-	})
+	wants, err := r.read(ctx, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +44,44 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 		queue:    newWorkQueue(r.deps.Queue),
 		failures: failureLog{log: r.deps.Log, clock: r.deps.Clock},
 	}, nil
+}
+
+// read returns the wants in the stream that are this watcher's concern: those in
+// scope, and those that its installation published before the scope was narrowed.
+// Nothing asks for the latter any more, so they are retracted.
+func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantindex.Want, error) {
+	wants, outOfScope := map[pipeline.Key]wantindex.Want{}, 0
+	err := r.deps.Client.LoadWants(ctx, func(e pipeline.Message) error {
+		_, key, err := pipeline.ParseSubject(e.Subject)
+		if err != nil {
+			return nil //nolint:nilerr // not a want that a watcher could have published
+		}
+		w, err := pipeline.DecodeWant(key, e.Data)
+		switch {
+		case err == nil && w == nil: // a tombstone
+		case !r.config.InScope(key.Namespace) && (r.config.Installation == "" || w.GetInstallation() != r.config.Installation):
+			outOfScope++
+		case err != nil:
+			wants[key] = wantindex.Unreadable(epoch, e.Sequence, e.Time)
+		default:
+			wants[key] = wantindex.Of(w, epoch, e.Sequence, e.Time)
+		}
+		return nil
+	})
+	if err == nil {
+		r.noteOutOfScope(outOfScope)
+	}
+	return wants, err
+}
+
+// noteOutOfScope shows how many wants are left alone, and logs it when that changes.
+func (r *Runner) noteOutOfScope(wants int) {
+	r.deps.OutOfScope.Set(float64(wants))
+	if wants > 0 && wants != r.outOfScope {
+		r.deps.Log.Warn().Int("wants", wants).Msg("leaving wants of namespaces alone that are not watched, as this installation has not published them;" +
+			" they are fetched until they are purged, or watched again")
+	}
+	r.outOfScope = wants
 }
 
 // run works on all objects, and after that on those that change. What it

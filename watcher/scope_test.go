@@ -1,0 +1,80 @@
+package watcher_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// elsewhere returns the same world with a further namespace.
+func (w *world) elsewhere(ctx context.Context) *world {
+	GinkgoHelper()
+	ns, err := kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "watcher-"},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(kube.CoreV1().Namespaces().Delete, ns.Name, metav1.DeleteOptions{})
+	other := *w
+	other.namespace = ns.Name
+	return &other
+}
+
+var _ = Describe("Wants of a namespace that is taken out of --namespaces", func() {
+	var here, there *world
+
+	BeforeEach(func(ctx SpecContext) {
+		here = newWorld(ctx)
+		there = here.elsewhere(ctx)
+	})
+
+	elected := func(name string) func(*options) {
+		return func(o *options) { o.config.Election.Enabled, o.config.Election.Name = name != "", name }
+	}
+	watching := func(worlds ...*world) func(*options) {
+		return func(o *options) {
+			o.config.Namespaces = nil
+			for _, w := range worlds {
+				o.config.Namespaces = append(o.config.Namespaces, w.namespace)
+			}
+		}
+	}
+
+	It("are retracted, and nothing is removed", func(ctx SpecContext) {
+		before := here.watch(elected("ours"), watching(here, there))
+		here.satisfied(ctx, "cm", "example.com")
+		there.satisfied(ctx, "cm", "example.com")
+		before.stop()
+		sequence := here.sequence(ctx, pipeline.Requests)()
+		after := here.watch(elected("ours"), watching(here))
+		Eventually(here.retracted(ctx, there.key("cm", "k"))).Should(BeTrue())
+		Consistently(here.sequence(ctx, pipeline.Requests)).Should(Equal(sequence + 1))
+		Expect(here.url(ctx, here.key("cm", "k"))()).NotTo(BeEmpty())
+		Expect(here.results(ctx)).To(BeEmpty())
+		Expect(after.value(own + "out_of_scope_wants")()).To(BeZero())
+	})
+
+	DescribeTable("are left alone, counted and logged once, when they may be those of",
+		func(ctx SpecContext, publisher, reader string) {
+			before := here.watch(elected(publisher), watching(there))
+			there.satisfied(ctx, "cm", "example.com")
+			before.stop()
+			after := here.watch(elected(reader), watching(here))
+			Eventually(after.value(own + "out_of_scope_wants")).Should(BeEquivalentTo(1))
+			Eventually(after.log).Should(gbytes.Say("leaving wants of namespaces alone that are not watched"))
+			Expect(here.nats.Restart()).To(Succeed())
+			Eventually(after.value(own + "sessions_total")).WithTimeout(20 * time.Second).Should(BeEquivalentTo(2))
+			Expect(here.url(ctx, there.key("cm", "k"))()).NotTo(BeEmpty())
+			Expect(after.log).NotTo(gbytes.Say("leaving wants of namespaces alone"))
+		},
+		Entry("another installation", "theirs", "ours"),
+		Entry("a watcher without an election", "", "ours"),
+		Entry("anybody, without an election", "", ""),
+	)
+})
