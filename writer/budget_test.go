@@ -74,4 +74,18 @@ var _ = Describe("A namespace that is over its budget", func() {
 		}).WithTimeout(30 * time.Second).Should(HaveKeyWithValue("mydata", "body"))
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed:"), HavePrefix("Normal Recovered:")))
 	})
+
+	It("has its Events dropped and counted, which is logged once, and its status written", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.config.Events = budget.Config{Burst: 2, Refill: time.Hour}
+		w.start()
+		for i := range 4 {
+			cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
+			w.apply(w.failure(w.want(cm, "mydata", url), 500))
+			Expect(entry(w.get(cm.Name), "mydata").Error).To(Equal("BadStatus"))
+		}
+		Expect(w.eventObjects()).To(HaveLen(2))
+		Expect(w.value(own + "events_dropped_total")()).To(BeEquivalentTo(2))
+		Expect(strings.Count(string(w.log.Contents()), `"budget":"events"`)).To(Equal(1))
+	})
 })

@@ -49,6 +49,8 @@ type Config struct {
 	// Writes and WriteBytes are how often, and how much, may be written in one
 	// namespace.
 	Writes, WriteBytes budget.Config
+	// Events is how many are written for one namespace.
+	Events budget.Config
 }
 
 // BindFlags adds the flags of the writer.
@@ -68,6 +70,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 
 // bindBudgets adds the flags of what one namespace may use up.
 func (c *Config) bindBudgets(fs *pflag.FlagSet) {
+	c.Events.Refill = 500 * time.Second
+	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000, "Events for one namespace at once, which come back in 500 s; 0: no bound")
 	c.Writes.Refill, c.WriteBytes.Refill = 1000*time.Second, 256*time.Second
 	fs.Int64Var(&c.Writes.Burst, "namespace-writes", 20_000, "writes in one namespace at once, which come back in 1000 s; 0: no bound")
 	fs.Int64Var(&c.WriteBytes.Burst, "namespace-write-bytes", 512<<20, "bytes written in one namespace at once, which come back in 256 s; 0: no bound")
@@ -84,7 +88,7 @@ func (c *Config) Validate() error {
 	for _, b := range []struct {
 		flag string
 		budget.Config
-	}{{"namespace-writes", c.Writes}, {"namespace-write-bytes", c.WriteBytes}} {
+	}{{"namespace-writes", c.Writes}, {"namespace-write-bytes", c.WriteBytes}, {"namespace-events", c.Events}} {
 		if b.Burst < 0 {
 			return fmt.Errorf("--%s: %d is negative", b.flag, b.Burst)
 		}

@@ -72,6 +72,7 @@ func moves() []move {
 		{own + `messages_total{settlement="retry"}`, away, nil},
 		{own + `messages_total{settlement="dead_letter"}`, garbage, nil},
 		{own + `events_emitted_total{reason="BadStatus"}`, fail, nil},
+		{own + "events_dropped_total", complain, nil},
 		{own + "batch_messages", write, nil},
 		{own + "apply_duration_seconds", write, nil},
 		{own + "result_age_seconds", write, nil},
@@ -90,6 +91,14 @@ func squander(w *world) {
 	for i := range 12 {
 		cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
 		w.publish(w.content(w.want(cm, "mydata", url), "body"))
+	}
+}
+
+// complain causes more Events than the budget of the namespace allows.
+func complain(w *world) {
+	for i := range 5 {
+		cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
+		w.publish(w.failure(w.want(cm, "mydata", url), 500))
 	}
 }
 
@@ -132,7 +141,7 @@ var _ = Describe("The metrics of a writer", func() {
 	for _, m := range moves() {
 		It("move: "+m.series, func(ctx SpecContext) {
 			w := newWorld(ctx)
-			w.config.Writes.Burst = 10
+			w.config.Writes.Burst, w.config.Events.Burst = 10, 3
 			w.start()
 			before, err := w.value(m.series)()
 			Expect(err).NotTo(HaveOccurred())

@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
@@ -86,6 +87,10 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 	if err != nil {
 		return nil, nil, fmt.Errorf("parse selector: %w", err)
 	}
+	events, err := budget.New(c.Events, time.Now)
+	if err != nil {
+		return nil, nil, err
+	}
 	applier, err := apply.New(apply.Config{
 		Planner: plan.Planner{Prune: c.Prune},
 		Viewer:  plan.Viewer{Grammar: grammar, Selector: selector},
@@ -97,10 +102,13 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 		Confirmed: cache.NewConfirmed(clock.RealClock{}),
 		Refused:   cache.NewRefused(clock.RealClock{}),
 		Faults:    cache.NewFaults(clock.RealClock{}),
-		Emitter:   event.New(kube.NewRecorder(client.Events(), "writer", time.Now), metrics.events),
-		Metrics:   metrics.applier,
-		Log:       rt.Log,
-		Clock:     clock.RealClock{},
+		Emitter: event.New(event.Deps{
+			Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),
+			Budget:   events, Metrics: metrics.events, Log: rt.Log,
+		}),
+		Metrics: metrics.applier,
+		Log:     rt.Log,
+		Clock:   clock.RealClock{},
 	})
 	if err != nil {
 		return nil, nil, err

@@ -28,6 +28,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -121,6 +122,8 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) *apply.Appl
 	ctx, cancel := context.WithCancel(t.Context())
 	go b.Run(ctx)
 	t.Cleanup(cancel)
+	unbounded, err := budget.New(budget.Config{}, time.Now)
+	must(t, err)
 	applier, err := apply.New(apply.Config{
 		Planner: plan.Planner{Prune: true},
 		Viewer:  plan.Viewer{Grammar: grammar, Selector: labels.Everything()},
@@ -131,10 +134,13 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) *apply.Appl
 		Confirmed: cache.NewConfirmed(clock.RealClock{}),
 		Refused:   cache.NewRefused(clock.RealClock{}),
 		Faults:    cache.NewFaults(clock.RealClock{}),
-		Emitter:   event.New(kube.NewRecorder(client.Events(), "writer", time.Now), event.NewMetric(own)),
-		Metrics:   apply.NewMetrics(own),
-		Log:       zerolog.Nop(),
-		Clock:     clock.RealClock{},
+		Emitter: event.New(event.Deps{
+			Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),
+			Budget:   unbounded, Metrics: event.NewMetrics(own), Log: zerolog.Nop(),
+		}),
+		Metrics: apply.NewMetrics(own),
+		Log:     zerolog.Nop(),
+		Clock:   clock.RealClock{},
 	})
 	must(t, err)
 	return applier

@@ -6,8 +6,10 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
@@ -21,9 +23,30 @@ type Recorder interface {
 	Recorded(e kube.Event) bool
 }
 
-// NewMetric makes the counter of Events in the set of the writer.
-func NewMetric(set *metric.Set) *prometheus.CounterVec {
-	return set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.", metric.Of("reason", plan.Reasons()...))
+// Metrics count Events.
+type Metrics struct {
+	emitted *prometheus.CounterVec
+	dropped prometheus.Counter
+}
+
+// NewMetrics makes the counters of Events in the set of the writer.
+func NewMetrics(set *metric.Set) *Metrics {
+	return &Metrics{
+		emitted: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.", metric.Of("reason", plan.Reasons()...)),
+		dropped: set.Counter("events_dropped_total", "Events not written, since their namespace is over its budget of them."),
+	}
+}
+
+// Deps is what an Emitter works with.
+type Deps struct {
+	// Recorder writes the Events.
+	Recorder Recorder
+	// Budget is how many are written for each namespace.
+	Budget *budget.Budget
+	// Metrics count them.
+	Metrics *Metrics
+	// Log has a line when a namespace gets over its budget.
+	Log zerolog.Logger
 }
 
 // Result is what became of Events.
@@ -33,7 +56,8 @@ type Result int
 const (
 	// Emitted: at least one was written now.
 	Emitted Result = iota + 1
-	// Known: this process has written them before.
+	// Known: this process has written them before, or their namespace is over
+	// its budget.
 	Known
 	// Failed: one could not be written.
 	Failed
@@ -41,29 +65,27 @@ const (
 
 // Emitter emits Events and counts them.
 type Emitter struct {
-	recorder Recorder
-	emitted  *prometheus.CounterVec
-	refused  atomic.Bool
+	Deps
+	refused atomic.Bool
 }
 
 // New returns an emitter that counts what it emits.
-func New(r Recorder, emitted *prometheus.CounterVec) *Emitter {
-	return &Emitter{recorder: r, emitted: emitted}
-}
+func New(d Deps) *Emitter { return &Emitter{Deps: d} }
 
-// Emit emits events until one fails.
+// Emit emits events until one fails. What is above the budget of the namespace
+// is counted in place of being written.
 func (e *Emitter) Emit(ctx context.Context, ref types.NamespacedName, uid types.UID, events []plan.Event) (Result, error) {
 	result := Known
 	for _, event := range events {
 		full := of(ref, uid, event)
-		if e.recorder.Recorded(full) {
+		if e.Recorder.Recorded(full) || !e.affords(ref.Namespace) {
 			continue
 		}
 		if err := e.record(ctx, full); err != nil {
 			return Failed, err
 		}
 		e.refused.Store(false)
-		e.emitted.WithLabelValues(event.Reason).Inc()
+		e.Metrics.emitted.WithLabelValues(event.Reason).Inc()
 		result = Emitted
 	}
 	return result, nil
@@ -72,10 +94,25 @@ func (e *Emitter) Emit(ctx context.Context, ref types.NamespacedName, uid types.
 // Refused notes that Events are refused, and reports whether that is a change.
 func (e *Emitter) Refused() bool { return !e.refused.Swap(true) }
 
+// affords reports whether a namespace is within its budget of Events, and uses
+// it up by one.
+func (e *Emitter) affords(namespace string) bool {
+	short := e.Budget.Take(namespace, 1)
+	if short == nil {
+		return true
+	}
+	e.Metrics.dropped.Inc()
+	if short.First {
+		e.Log.Warn().Str("namespace", namespace).Str("budget", "events").
+			Msg("the namespace is over its budget of Events; no more are written until some of it has come back")
+	}
+	return false
+}
+
 func (e *Emitter) record(ctx context.Context, event kube.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, apiserver.CallTimeout)
 	defer cancel()
-	return e.recorder.Record(ctx, event)
+	return e.Recorder.Record(ctx, event)
 }
 
 func of(ref types.NamespacedName, uid types.UID, e plan.Event) kube.Event {
