@@ -84,7 +84,7 @@ func newBench(t *testing.T) *bench {
 	b.client = pipeline.NewClient(js)
 	b.Reconciler = reconcile.New(reconcile.Config{Coalesce: coalesce, Repeat: repeat, MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20}}, reconcile.Deps{
 		Objects: b, Index: b.index, Client: b.client, Recorder: b,
-		Clock: b.clock, Log: zerolog.New(b.log), Metrics: metrics,
+		Clock: b.clock, Log: zerolog.New(zerolog.SyncWriter(b.log)), Metrics: metrics,
 	})
 	return b
 }
