@@ -44,7 +44,7 @@ var _ = Describe("Healing", func() {
 		w.patch(ctx, somebody, "cm", object{"data": object{"other": "value"}})
 		w.answer(ctx, key, "mended")
 		Eventually(func() []string { return w.notes(ctx, "Drifted") }).
-			Should(ConsistOf("key k was changed by somebody else; it is fetched again"))
+			Should(ConsistOf("key k was changed by field manager " + somebody + "; it is fetched again"))
 		Consistently(func() int { return len(w.notes(ctx, "Drifted")) }).Should(Equal(1))
 		Expect(tape.causes()).To(ConsistOf(v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_HEALED))
 	})

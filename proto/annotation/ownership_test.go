@@ -162,3 +162,20 @@ func TestStateString(t *testing.T) {
 		}
 	}
 }
+
+func TestManager(t *testing.T) {
+	for _, c := range []struct {
+		owner annotation.Ownership
+		want  string
+	}{
+		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"}, "kubectl-edit"},
+		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "team/tool/Apply/2026-01-02T12:00:00Z"}, "team/tool"},
+		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "0123456789abcdef"}, ""},
+		{annotation.Ownership{State: annotation.None, Fingerprint: "none"}, ""},
+		{annotation.Ownership{State: annotation.Ours}, ""},
+	} {
+		if got := c.owner.Manager(); got != c.want {
+			t.Errorf("%+v: got %q", c.owner, got)
+		}
+	}
+}

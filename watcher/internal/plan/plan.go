@@ -258,7 +258,11 @@ func (m *maker) reportDrift(key string, written status.Fence, owner annotation.O
 	case annotation.None:
 		note = "key " + key + " was removed; it is fetched again"
 	case annotation.Foreign:
-		note = "key " + key + " was changed by somebody else; it is fetched again"
+		by := "somebody else"
+		if manager := owner.Manager(); manager != "" {
+			by = "field manager " + manager
+		}
+		note = "key " + key + " was changed by " + by + "; it is fetched again"
 	case annotation.Ours, annotation.Unknown: // nothing is known to have happened to it
 		return
 	}
