@@ -7,10 +7,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -52,6 +54,74 @@ var _ = Describe("Telling the owner", func() {
 			Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
 			Expect(w.want(ctx, key)().GetSettled().GetSha256()).To(Equal(digest("body of example.com")))
 		})
+	})
+
+	Describe("of a pair that breaks a rule", func() {
+		const sentence = "annotation curl-me-that, pair 2 (key k): the scheme is neither http nor https; use http:// or https://"
+
+		It("takes one Event, keeps the value of its key, and holds up no other pair", func(ctx SpecContext) {
+			first := w.watch().awaitReady()
+			key := w.satisfied(ctx, "cm", "example.com")
+			w.ask(ctx, "cm", "free=example.com k=ftp://example.com/?token=S3CR3T")
+			Eventually(w.url(ctx, w.key("cm", "free"))).Should(Equal("https://example.com"))
+			Eventually(w.retracted(ctx, key)).Should(BeTrue())
+			Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
+			Expect(first.value(own + "invalid_objects")()).To(BeEquivalentTo(1))
+
+			By("saying nothing more when the other pairs change or the watcher does")
+			w.ask(ctx, "cm", "more=example.com free=example.com k=ftp://example.com/other")
+			Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com"))
+			first.stop()
+			w.watch().awaitReady()
+			w.ask(ctx, "cm", "more=example.com/2 free=example.com k=ftp://example.com/other")
+			Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com/2"))
+			Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
+			Expect(w.results(ctx)).To(BeEmpty(), "nothing was removed")
+
+			By("asking again once it is right, without a fetch of what is there")
+			w.ask(ctx, "cm", "free=example.com k=example.com")
+			Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
+			Expect(w.want(ctx, key)().GetSettled().GetSha256()).To(Equal(digest("body of example.com")))
+		})
+
+		DescribeTable("names the pair, the rule and the cure", func(ctx SpecContext, value, text string) {
+			w.watch().awaitReady()
+			w.create(ctx, "cm", value)
+			Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf("annotation curl-me-that, " + text))
+		},
+			Entry("of a key twice", "a=example.com a=example.com/other", "pair 2 (key a): the key is named twice; name each key once"),
+			Entry("of a key that cannot be", "pa/ge=example.com", "pair 1: the key has characters other than letters, digits, -, _ and .; use only those"),
+			Entry("of a password", "a=https://user:S3CR3T@example.com/?t=S3CR3T",
+				"pair 1 (key a): the url carries a user name or a password; take it out, and ask the operator for credentials of that host"),
+			Entry("of commas", "a=example.com,b=example.com", "pair 1 (key a): a comma ends no pair; separate pairs by spaces"),
+		)
+	})
+
+	DescribeTable("of what is not followed as it was meant takes one Event", func(ctx SpecContext, more object, text string) {
+		w.watch().awaitReady()
+		w.create(ctx, "cm", "k=example.com")
+		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+		w.annotate(ctx, "cm", more)
+		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(text))
+		w.ask(ctx, "cm", "k=example.com/other")
+		Eventually(w.url(ctx, w.key("cm", "k"))).Should(Equal("https://example.com/other"))
+		Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
+	},
+		Entry("a slip in a name", object{"x-kv8s.io/curl-refrsh": "1h"},
+			"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?"),
+		Entry("a second annotation", object{annotation.LegacyKey: "other=example.com"},
+			"annotation x-k8s.io/curl-me-that is ignored, as x-kv8s.io/curl-me-that counts; remove one of them"),
+		Entry("an interval below the minimum", object{"x-kv8s.io/curl-refresh": "1s"},
+			"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"),
+	)
+
+	It("of a slip in the name of the annotation itself takes one Event", func(ctx SpecContext) {
+		w.watch().awaitReady()
+		w.create(ctx, "cm", "", func(cm *corev1.ConfigMap) {
+			cm.Annotations = map[string]string{"x-kv8s.io/curl-me-tha": "k=example.com"}
+		})
+		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(
+			"annotation x-kv8s.io/curl-me-tha is not known and does nothing; did you mean curl-me-that?"))
 	})
 
 	It("that a key exists and is not ours takes one Event, and nothing is wanted", func(ctx SpecContext) {

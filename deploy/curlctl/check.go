@@ -191,6 +191,12 @@ func (c *checking) check(ctx context.Context, grammar *annotation.Grammar, objec
 
 func (c *checking) pairs(ctx context.Context, whole checked, request annotation.Request, object *corev1.ConfigMap) ([]checked, error) {
 	var found []checked
+	for _, problem := range request.Problems {
+		f := whole
+		f.Key, f.OK, f.Detail = problem.Key, !problem.Refused, problem.Text
+		f.Verdict = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
+		found = append(found, f)
+	}
 	for _, pair := range request.Pairs {
 		f := whole
 		f.Key, f.URL = pair.Key, failure.WithoutQuery(pair.URL)

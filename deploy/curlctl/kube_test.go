@@ -103,6 +103,11 @@ var _ = Describe("A ConfigMap", func() {
 		r = w.run(ctx, "check", namespace+"/inner")
 		Expect(r.code).To(Equal(7))
 		Expect(r.out).To(ContainSubstring("AddressDenied"))
+		create(ctx, "half", map[string]string{"x-kv8s.io/curl-me-that": "a=http://127.0.0.1:80/ b=ftp://example.com/"})
+		r = w.run(ctx, "check", namespace+"/half", "--allow-cidr=127.0.0.0/8")
+		Expect(r.code).To(Equal(7))
+		Expect(scrub(r.out)).To(And(ContainSubstring("would be fetched"), ContainSubstring(
+			"annotation curl-me-that, pair 2 (key b): the scheme is neither http nor https; use http:// or https://")))
 		Expect(w.ok(ctx, "check", namespace+"/idle")).To(ContainSubstring("left alone"))
 		Expect(w.ok(ctx, "check", namespace+"/inner", "--allow-cidr=127.0.0.0/8")).To(ContainSubstring("would be fetched"))
 	})

@@ -131,6 +131,9 @@ func (v *objectView) read(object *metav1.PartialObjectMetadata) error {
 	if err != nil {
 		v.Problem = err.Error()
 	}
+	for _, problem := range request.Problems {
+		v.Problem = strings.TrimPrefix(v.Problem+"; "+problem.Text, "; ")
+	}
 	for _, pair := range request.Pairs {
 		ask := asked{Key: pair.Key, URL: failure.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
 		if request.Refresh > 0 {

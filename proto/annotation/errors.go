@@ -9,8 +9,8 @@ var (
 	ErrManagedFields = errors.New("malformed managedFields")
 )
 
-// ValueError says that the value of an annotation cannot be used. The whole
-// annotation is refused then: half of it would be a guess.
+// ValueError says that the value of an annotation cannot be used as a whole:
+// half of it would be a guess.
 //
 // Error is one sentence for an Event and carries no query string, no fragment
 // and no userinfo. Cause is for logs and tools and carries no part of a URL.
@@ -37,6 +37,15 @@ func invalidPairs(annotation, value, cause string) error {
 		annotation: annotation,
 		text:       "annotation value '" + show(value) + "' does not match expected format key=url",
 		cause:      cause,
+	}
+}
+
+// tooLong refuses a value of the main annotation that is beyond a limit.
+func tooLong(annotation, excess string) error {
+	return &ValueError{
+		annotation: annotation,
+		text:       "annotation " + shortName(annotation) + " has " + excess + "; spread the pairs over several ConfigMaps",
+		cause:      excess,
 	}
 }
 

@@ -35,7 +35,10 @@ func FuzzParse(f *testing.F) {
 			checkRefusal(t, err)
 			return
 		}
-		if len(request.Pairs) == 0 || len(request.Pairs) > annotation.MaxPairs {
+		for _, problem := range request.Problems {
+			checkText(t, problem.Text)
+		}
+		if len(request.Pairs) == 0 && !request.Refuses() || len(request.Pairs) > annotation.MaxPairs {
 			t.Fatalf("%d pairs", len(request.Pairs))
 		}
 		for i, pair := range request.Pairs {
@@ -77,6 +80,10 @@ func checkRefusal(t *testing.T, err error) {
 	if !errors.As(err, &refused) || refused.Cause() == "" {
 		t.Fatalf("got %v", err)
 	}
+	checkText(t, err.Error())
+	if strings.HasPrefix(err.Error(), "annotation curl-me-that has ") {
+		return
+	}
 	shown, found := strings.CutPrefix(err.Error(), "annotation value '")
 	shown, suffixed := strings.CutSuffix(shown, "' does not match expected format key=url")
 	if !found || !suffixed || utf8.RuneCountInString(shown) > 200 {
@@ -85,9 +92,13 @@ func checkRefusal(t *testing.T, err error) {
 	if openQuery.MatchString(shown) {
 		t.Errorf("text shows a query: %q", err)
 	}
-	for _, r := range err.Error() {
+}
+
+func checkText(t *testing.T, text string) {
+	t.Helper()
+	for _, r := range text {
 		if !unicode.IsPrint(r) {
-			t.Errorf("text holds %U: %q", r, err)
+			t.Errorf("text holds %U: %q", r, text)
 		}
 	}
 }
@@ -109,6 +120,12 @@ func FuzzSecret(f *testing.F) {
 			t.Skip()
 		}
 		for _, start := range []string{"a=https://user:", "a=user:", "https://user:", "user:"} {
+			request, _ := g.Parse(ask(start + password + "@e.example.com/"))
+			for _, problem := range request.Problems {
+				if strings.Contains(problem.Text+problem.Rule, "S3CR3T") {
+					t.Errorf("start %q, password %q: %q", start, password, problem.Text)
+				}
+			}
 			_, err := g.Parse(ask(start + password + "@e.example.com/ bad"))
 			var refused *annotation.ValueError
 			if !errors.As(err, &refused) {

@@ -24,22 +24,31 @@ func (g *Grammar) suspended(annotations map[string]string) (bool, error) {
 	return suspended, nil
 }
 
-// refresh reads curl-refresh and brings it within the limits. Zero means the
-// same as absent.
-func (g *Grammar) refresh(annotations map[string]string) (time.Duration, error) {
+// refresh reads curl-refresh and brings it within the limits, which is a problem
+// to mention. Zero means the same as absent.
+func (g *Grammar) refresh(annotations map[string]string) (time.Duration, []Problem, error) {
 	key, value := g.option(annotations, RefreshName)
 	trimmed := strings.TrimSpace(value)
 	if trimmed == "" {
-		return 0, nil
+		return 0, nil, nil
 	}
 	interval, err := ParseDuration(trimmed)
 	if err != nil || interval < 0 {
-		return 0, invalidOption(key, RefreshName, value, "is not a duration such as 10m", "not a positive Go duration")
+		return 0, nil, invalidOption(key, RefreshName, value, "is not a duration such as 10m", "not a positive Go duration")
 	}
 	if interval == 0 {
-		return 0, nil
+		return 0, nil, nil
 	}
-	return min(max(interval, g.minRefresh), MaxRefresh), nil
+	allowed := min(max(interval, g.minRefresh), MaxRefresh)
+	if allowed == interval {
+		return allowed, nil, nil
+	}
+	limit := "shorter than the minimum"
+	if allowed < interval {
+		limit = "longer than the maximum"
+	}
+	text := "annotation " + RefreshName + " value '" + show(value) + "' is " + limit + "; " + FormatDuration(allowed) + " is used"
+	return allowed, []Problem{{Rule: text, Text: text}}, nil
 }
 
 // now reads curl-now. A long value, or one that protobuf cannot carry, is
@@ -73,7 +82,7 @@ func (g *Grammar) digests(annotations map[string]string, request Request) (map[s
 			"does not match expected format key=<64 hexadecimal digits>", cause)
 	}
 	for key := range digests {
-		if _, asked := request.URL(key); !asked {
+		if !request.Names(key) {
 			return nil, invalidOption(annotation, SHA256Name, value,
 				"names a key that is not asked for", "key "+key+" is not asked for")
 		}

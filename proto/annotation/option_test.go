@@ -81,6 +81,15 @@ func TestSHA256(t *testing.T) {
 	}
 }
 
+func TestADigestOfARefusedPairHoldsUpNoOther(t *testing.T) {
+	annotations := with(annotation.SHA256Name, "b="+digest)
+	annotations[annotation.DefaultKey] = "a=a.example.com b=ftp://b.example.com"
+	request, err := grammar(t).Parse(annotations)
+	if err != nil || len(request.Pairs) != 1 || !request.Refuses() {
+		t.Errorf("got %+v, %v", request, err)
+	}
+}
+
 func TestOptionRefused(t *testing.T) {
 	for _, c := range []struct{ name, value, text, cause string }{
 		{annotation.RefreshName, "abc", "annotation curl-refresh value 'abc' is not a duration such as 10m", "not a positive Go duration"},

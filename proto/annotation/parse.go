@@ -6,19 +6,19 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
 // Parse reads the annotations of one ConfigMap.
 //
-// Without an accepted annotation the answer is an empty Request. A value that
-// cannot be used gives a *ValueError and a Request that tells only Present,
-// Annotation and, when it could be read, Suspended.
+// Without an accepted annotation the answer is a Request that has at most
+// Problems. A value that cannot be used as a whole gives a *ValueError and a
+// Request that has only Present, Annotation and, when it could be read,
+// Suspended. A pair that breaks a rule is among the Problems, and the others
+// count.
 func (g *Grammar) Parse(annotations map[string]string) (Request, error) {
 	key, value, found := g.Find(annotations)
 	if !found {
-		return Request{}, nil
+		return Request{Problems: g.unknownNames(annotations)}, nil
 	}
 	request := Request{Present: true, Annotation: key}
 	suspended, err := g.suspended(annotations)
@@ -28,46 +28,69 @@ func (g *Grammar) Parse(annotations map[string]string) (Request, error) {
 	request.Suspended = suspended
 	refused := request
 
-	if request.Pairs, err = g.pairs(key, value); err != nil {
+	if request.Pairs, request.Problems, err = g.pairs(key, value); err != nil {
 		return refused, err
 	}
-	if request.Refresh, err = g.refresh(annotations); err != nil {
+	var adjusted []Problem
+	if request.Refresh, adjusted, err = g.refresh(annotations); err != nil {
 		return refused, err
 	}
 	if request.SHA256, err = g.digests(annotations, request); err != nil {
 		return refused, err
 	}
 	request.Now = g.now(annotations)
+	request.Problems = slices.Concat(request.Problems, adjusted, g.ignored(annotations, key, value), g.unknownNames(annotations))
 	return request, nil
 }
 
-// pairs reads the value of the main annotation.
-func (g *Grammar) pairs(annotation, value string) ([]Pair, error) {
-	var pairs []Pair
-	cause := eachPair(value, func(key, value string) string {
-		url, wrong := weburl.Canonical(value, g.defaultScheme)
-		pairs = append(pairs, Pair{Key: key, URL: url})
-		return wrong
-	})
-	if cause == "" && len(pairs) == 0 {
-		cause = "the value is empty"
+// pairs reads the value of the main annotation. What is not a pair makes it
+// unclear where the pairs around it end, so it refuses the whole value. What is
+// one and breaks a rule is refused alone.
+func (g *Grammar) pairs(annotation, value string) ([]Pair, []Problem, error) {
+	fields, excess := split(value)
+	if excess != "" {
+		return nil, nil, tooLong(annotation, excess)
 	}
-	if cause != "" {
-		return nil, invalidPairs(annotation, value, cause)
+	if len(fields) == 0 {
+		return nil, nil, invalidPairs(annotation, value, "the value is empty")
 	}
-	slices.SortFunc(pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
-	return pairs, nil
+	r := &reading{grammar: g, annotation: annotation, count: map[string]int{}, seen: map[string]int{}}
+	for i, field := range fields {
+		key, _, found := strings.Cut(field, "=")
+		if !found {
+			return nil, nil, invalidPairs(annotation, value, fmt.Sprintf("pair %d: no = in it", i+1))
+		}
+		if key == "" || strings.ContainsAny(key, ":?#@") { // a part of a URL
+			return nil, nil, invalidPairs(annotation, value, fmt.Sprintf("pair %d: the key is not legal in a ConfigMap", i+1))
+		}
+		r.count[key]++
+	}
+	for i, field := range fields {
+		key, url, _ := strings.Cut(field, "=")
+		r.pair(i+1, key, url)
+	}
+	slices.SortFunc(r.pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
+	return r.pairs, r.problems, nil
+}
+
+// split returns the fields of text, or what is too much of it.
+func split(text string) (fields []string, excess string) {
+	if len(text) > MaxValueBytes {
+		return nil, fmt.Sprintf("%d bytes, more than %d", len(text), MaxValueBytes)
+	}
+	fields = strings.Fields(text)
+	if len(fields) > MaxPairs {
+		return nil, fmt.Sprintf("%d pairs, more than %d", len(fields), MaxPairs)
+	}
+	return fields, ""
 }
 
 // eachPair calls do for each key=value of text and returns what is wrong with
 // the first that cannot be used, or nothing.
 func eachPair(text string, do func(key, value string) (wrong string)) string {
-	if len(text) > MaxValueBytes {
-		return fmt.Sprintf("%d bytes, more than %d", len(text), MaxValueBytes)
-	}
-	fields := strings.Fields(text)
-	if len(fields) > MaxPairs {
-		return fmt.Sprintf("%d pairs, more than %d", len(fields), MaxPairs)
+	fields, excess := split(text)
+	if excess != "" {
+		return excess
 	}
 	seen := make(map[string]bool, len(fields))
 	for i, field := range fields {

@@ -3,6 +3,7 @@ package annotation_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -78,11 +79,11 @@ func TestParseRefuses(t *testing.T) {
 		"words after a pair":  {"mydata=this isn't a url", "pair 2: no = in it"},
 		"white space in url":  {"a=http://data.example.com /", "pair 2: no = in it"},
 		"no key":              {"=e.example.com", "pair 1: the key is not legal in a ConfigMap"},
-		"patch directive":     {"$patch=e.example.com", "pair 1: the key is not legal in a ConfigMap"},
-		"slash in key":        {"a/b=e.example.com", "pair 1: the key is not legal in a ConfigMap"},
-		"dot":                 {".=e.example.com", "pair 1: the key is not legal in a ConfigMap"},
-		"parent directory":    {"..a=e.example.com", "pair 1: the key is not legal in a ConfigMap"},
-		"long key":            {strings.Repeat("k", 254) + "=e.example.com", "pair 1: the key is not legal in a ConfigMap"},
+		"patch directive":     {"$patch=e.example.com", "pair 1: the key has characters other than letters, digits, -, _ and ."},
+		"slash in key":        {"a/b=e.example.com", "pair 1: the key has characters other than letters, digits, -, _ and ."},
+		"dot":                 {".=e.example.com", "pair 1: the key is . or begins with .."},
+		"parent directory":    {"..a=e.example.com", "pair 1: the key is . or begins with .."},
+		"long key":            {strings.Repeat("k", 254) + "=e.example.com", "pair 1: the key has more than 253 characters"},
 		"url alone":           {"https://e.example.com/?a=b", "pair 1: the key is not legal in a ConfigMap"},
 		"key twice":           {"a=x.example.com b=y.example.com a=x.example.com", "pair 3 (key a): the key is named twice"},
 		"no url":              {"a=", "pair 1 (key a): the host is missing"},
@@ -129,6 +130,12 @@ func TestParseRefuses(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			request, err := grammar(t).Parse(ask(c.value))
+			if err == nil {
+				if got := onlyRefusal(t, request); !strings.HasPrefix(got, c.cause) {
+					t.Errorf("refused as %q, want %q", got, c.cause)
+				}
+				return
+			}
 			var refused *annotation.ValueError
 			if !errors.As(err, &refused) {
 				t.Fatalf("got %+v and error %v, want a ValueError", request, err)
@@ -143,6 +150,126 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("a refused value gave %+v", request)
 			}
 		})
+	}
+}
+
+// onlyRefusal returns which pair is refused and by which rule.
+func onlyRefusal(t *testing.T, request annotation.Request) string {
+	t.Helper()
+	if len(request.Problems) != 1 || !request.Problems[0].Refused || !request.Refuses() {
+		t.Fatalf("nothing or too much is refused: %+v", request)
+	}
+	text, found := strings.CutPrefix(request.Problems[0].Text, "annotation curl-me-that, ")
+	if !found {
+		t.Errorf("text %q", request.Problems[0].Text)
+	}
+	what, _, _ := strings.Cut(text, "; ")
+	return what
+}
+
+func TestOnlyWhatIsNoPairRefusesTheWhole(t *testing.T) {
+	for _, value := range []string{"", " \n\t", "not correct", "mydata=this isn't a url", "=e.example.com", "https://e.example.com/?a=b", "a=e.example.com oops"} {
+		_, err := grammar(t).Parse(ask(value))
+		if err == nil || !strings.HasSuffix(err.Error(), "' does not match expected format key=url") {
+			t.Errorf("%q: got %v", value, err)
+		}
+	}
+	for value, want := range map[string]string{
+		manyPairs(annotation.MaxPairs + 1):              "annotation curl-me-that has 129 pairs, more than 128; spread the pairs over several ConfigMaps",
+		strings.Repeat(" ", annotation.MaxValueBytes+1): "annotation curl-me-that has 32769 bytes, more than 32768; spread the pairs over several ConfigMaps",
+	} {
+		if _, err := grammar(t).Parse(ask(value)); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestABadPairHoldsUpNoOther(t *testing.T) {
+	for bad, want := range map[string]string{
+		"b=ftp://e.example.com/?token=S3CR3T":    "pair 2 (key b): the scheme is neither http nor https; use http:// or https://",
+		"b=https://u:S3CR3T@e.example.com":       "pair 2 (key b): the url carries a user name or a password; take it out, and ask the operator for credentials of that host",
+		"p/b=e.example.com":                      "pair 2: the key has characters other than letters, digits, -, _ and .; use only those",
+		"..b=e.example.com":                      "pair 2: the key is . or begins with ..; use another one",
+		"p/b=":                                   "pair 2: the key has characters other than letters, digits, -, _ and .; use only those",
+		"b=":                                     "pair 2 (key b): the host is missing; write key=host/path",
+		"b=e.example.com,d=f.example.com":        "pair 2 (key b): a comma ends no pair; separate pairs by spaces",
+		"b=https://e.example.com,d=https://f.ex": "pair 2 (key b): a comma ends no pair; separate pairs by spaces",
+		"b=e.example.com,":                       "pair 2 (key b): a comma ends no pair; separate pairs by spaces",
+		"b=https://\u00e9.example.com":           "pair 2 (key b): the url has characters other than printable ASCII; escape the others, as in %20",
+		"b=e_example.com:http":                   "pair 2 (key b): the url cannot be parsed; write it as in key=https://example.com/path",
+		"b=" + longURL(annotation.MaxURLBytes+1): "pair 2 (key b): the url has more than 2048 characters; use a shorter one",
+		"b=x.example.com b=y.example.com":        "pair 3 (key b): the key is named twice; name each key once",
+		"b=x.example.com b=y.example.com b=z.ex": "pair 3 (key b): the key is named twice; name each key once",
+	} {
+		request, err := grammar(t).Parse(ask("a=a.example.com " + bad + " c=c.example.com"))
+		if err != nil || len(request.Problems) != 1 || !request.Refuses() {
+			t.Errorf("%s: got %+v, %v", bad, request, err)
+			continue
+		}
+		problem := request.Problems[0]
+		if problem.Text != "annotation curl-me-that, "+want {
+			t.Errorf("%s: got %s", bad, problem.Text)
+		}
+		if _, asked := request.URL("b"); asked || len(request.Pairs) != 2 || !request.Names("a") || !request.Names("c") || request.Names("d") {
+			t.Errorf("%s: asks for %v", bad, request.Pairs)
+		}
+		if legal := strings.HasPrefix(bad, "b="); request.Names("b") != legal {
+			t.Errorf("%s: names b: %v", bad, !legal)
+		}
+	}
+}
+
+func TestAProblemStaysTheSameWhenOtherPairsChange(t *testing.T) {
+	one, _ := grammar(t).Parse(ask("b=ftp://e.example.com"))
+	two, _ := grammar(t).Parse(ask("a=a.example.com b=ftp://e.example.com"))
+	if p, q := one.Problems[0], two.Problems[0]; p.Key != q.Key || p.Rule != q.Rule || p.Text == q.Text {
+		t.Errorf("%+v, then %+v", p, q)
+	}
+}
+
+func TestWhatMayFollowASpaceInAPasswordIsNotRepeated(t *testing.T) {
+	request, err := grammar(t).Parse(ask("a=https://user:first S3CR3T=x@e.example.com"))
+	if err != nil || len(request.Problems) != 2 || strings.Contains(request.Problems[1].Text, "S3CR3T") {
+		t.Errorf("got %+v, %v", request, err)
+	}
+}
+
+func TestWhatIsFollowedThoughItIsOdd(t *testing.T) {
+	for name, c := range map[string]struct {
+		more map[string]string
+		want []string
+	}{
+		"nothing odd":  {map[string]string{"x-kv8s.io/curl-refresh": "1h", annotation.StatusKey: "{}", "x-kv8s.io/other": "", "other/curl-x": "", annotation.LegacyKey: "a=a.example.com"}, nil},
+		"a slip":       {map[string]string{"x-kv8s.io/curl-refrsh": "1h"}, []string{"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?"}},
+		"no slip":      {map[string]string{"x-k8s.io/curl-header": "x"}, []string{"annotation x-k8s.io/curl-header is not known and does nothing; the options are curl-refresh, curl-now, curl-suspend, curl-sha256"}},
+		"a second one": {map[string]string{annotation.LegacyKey: "b=b.example.com"}, []string{"annotation x-k8s.io/curl-me-that is ignored, as x-kv8s.io/curl-me-that counts; remove one of them"}},
+		"too often":    {map[string]string{"x-kv8s.io/curl-refresh": "1s"}, []string{"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"}},
+		"too seldom":   {map[string]string{"x-kv8s.io/curl-refresh": "400d"}, []string{"annotation curl-refresh value '400d' is longer than the maximum; 365d is used"}},
+		"a joined url": {map[string]string{annotation.DefaultKey: "a=https://a.example.com/x,b=https://b.example.com"}, []string{"annotation curl-me-that, pair 1 (key a): the url goes on after a comma as another pair would begin; if it is one, separate pairs by spaces"}},
+	} {
+		annotations := ask("a=a.example.com")
+		maps.Copy(annotations, c.more)
+		request, err := grammar(t).Parse(annotations)
+		var got []string
+		for _, problem := range request.Problems {
+			got = append(got, problem.Text)
+		}
+		if err != nil || !slices.Equal(got, c.want) || request.Refuses() || len(request.Pairs) != 1 {
+			t.Errorf("%s: got %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestASlipInTheNameOfTheAnnotation(t *testing.T) {
+	annotations := map[string]string{"x-kv8s.io/curl-me-tha": "a=a.example.com"}
+	g := grammar(t)
+	request, err := g.Parse(annotations)
+	if err != nil || request.Present || len(request.Problems) != 1 || !g.Concerns(annotations) ||
+		request.Problems[0].Text != "annotation x-kv8s.io/curl-me-tha is not known and does nothing; did you mean curl-me-that?" {
+		t.Errorf("got %+v, %v", request, err)
+	}
+	if g.Concerns(map[string]string{"x-kv8s.io/curl-refresh": "1h", "other": ""}) {
+		t.Error("an option alone asks for nothing")
 	}
 }
 

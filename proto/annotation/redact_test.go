@@ -43,8 +43,8 @@ func TestErrorText(t *testing.T) {
 			_, err := grammar(t).Parse(ask(c.value))
 			if err == nil {
 				// Make it malformed without touching what is looked at.
-				_, err = grammar(t).Parse(ask(c.value + " bad="))
-				c.shown += " bad="
+				_, err = grammar(t).Parse(ask("bad " + c.value))
+				c.shown = "bad " + c.shown
 			}
 			want := "annotation value '" + c.shown + "' does not match expected format key=url"
 			if err.Error() != want {

@@ -30,8 +30,26 @@ type Request struct {
 	// Now changes when a fetch is wanted at once. Compare it, nothing else.
 	Now string
 	// SHA256 holds the digests that bodies must have, 64 lower-case hexadecimal
-	// digits by key. Every key of it is among Pairs.
+	// digits by key. The annotation names every key of it.
 	SHA256 map[string]string
+	// Problems are what is wrong with annotations of which the rest is followed,
+	// in the order in which they are found.
+	Problems []Problem
+}
+
+// Problem is something in the annotations that is not followed, or not as
+// written. It holds up nothing else.
+type Problem struct {
+	// Key of the pair that is refused. The annotation names it, so it is neither
+	// fetched nor removed. Empty: there is no such pair, or its key is not legal.
+	Key string
+	// Rule that is broken. With Key it stays the same when other pairs change.
+	Rule string
+	// Text is one sentence for an Event: where, which rule, what to do. It
+	// carries no part of a URL.
+	Text string
+	// Refused reports that a pair is not followed at all.
+	Refused bool
 }
 
 // URL returns what is asked for in key.
@@ -43,4 +61,16 @@ func (r Request) URL(key string) (string, bool) {
 		return "", false
 	}
 	return r.Pairs[i].URL, true
+}
+
+// Names reports whether the annotation names key, in a pair that is followed or
+// in one that is refused. A key that it names is not removed.
+func (r Request) Names(key string) bool {
+	_, asked := r.URL(key)
+	return asked || key != "" && slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Key == key })
+}
+
+// Refuses reports whether a pair is refused.
+func (r Request) Refuses() bool {
+	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Refused })
 }

@@ -72,8 +72,11 @@ var _ = Describe("An annotation", func() {
 	},
 		Entry("when it is the sample", "mydata=this isn't a url",
 			"annotation value 'mydata=this isn't a url' does not match expected format key=url"),
-		Entry("without the secrets in it", "mydata=https://user:secret@data.example.com/?token=secret",
+		Entry("without the secrets in it", "mydata=https://user:secret@data.example.com/?token=secret oops",
 			"annotation value 'mydata=https://data.example.com/?…' does not match expected format key=url"),
+		Entry("when one pair breaks a rule", "mydata=https://user:secret@data.example.com/?token=secret",
+			"annotation curl-me-that, pair 1 (key mydata): the url carries a user name or a password; "+
+				"take it out, and ask the operator for credentials of that host"),
 	)
 
 	It("on an object labelled reconciler=ignore does nothing until the label is gone", func(ctx SpecContext) {

@@ -3,7 +3,6 @@
 package weburl
 
 import (
-	"fmt"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -12,6 +11,20 @@ import (
 
 // MaxBytes is the length of one URL, scheme included.
 const MaxBytes = 2048
+
+// What can be wrong with a URL that has a cure of its own.
+const (
+	// BadScheme is said of a scheme such as ftp.
+	BadScheme = "the scheme is neither http nor https"
+	// HasUser is said of a URL with userinfo.
+	HasUser = "the url carries a user name or a password"
+	// BadText is said of what has to be escaped.
+	BadText = "the url has characters other than printable ASCII"
+	// TooLong is said of more than MaxBytes.
+	TooLong = "the url has more than 2048 characters"
+	// NoHost is said of a URL without a host.
+	NoHost = "the host is missing"
+)
 
 // maxHostBytes is the longest name that DNS can carry (RFC 1035 section 2.3.4),
 // written without its final dot.
@@ -24,11 +37,11 @@ const maxHostBytes = 253
 func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 	for i := range len(raw) {
 		if raw[i] <= ' ' || raw[i] > '~' {
-			return "", "the url has characters other than printable ASCII"
+			return "", BadText
 		}
 	}
 	if len(raw) > MaxBytes {
-		return "", fmt.Sprintf("the url has more than %d characters", MaxBytes)
+		return "", TooLong
 	}
 	raw, _, _ = strings.Cut(raw, "#")
 	scheme, rest, found := cutScheme(raw)
@@ -36,7 +49,7 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 		scheme, rest = defaultScheme, raw
 	}
 	if scheme != "http" && scheme != "https" {
-		return "", "the scheme is neither http nor https"
+		return "", BadScheme
 	}
 	end := strings.IndexAny(rest, "/?")
 	if end < 0 {
@@ -48,7 +61,7 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 		return "", "the url cannot be parsed"
 	}
 	if strings.Contains(rest[:end], "@") || parsed.User != nil {
-		return "", "the url carries a user name or a password"
+		return "", HasUser
 	}
 	host, wrong := canonicalHost(parsed)
 	if wrong != "" {
@@ -56,7 +69,7 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 	}
 	canonical = scheme + "://" + host + rest[end:]
 	if len(canonical) > MaxBytes {
-		return "", fmt.Sprintf("the url has more than %d characters", MaxBytes)
+		return "", TooLong
 	}
 	return canonical, ""
 }
@@ -99,7 +112,7 @@ func canonicalHost(u *url.URL) (host, wrong string) {
 func canonicalName(u *url.URL) (name, wrong string) {
 	name = u.Hostname()
 	if name == "" {
-		return "", "the host is missing"
+		return "", NoHost
 	}
 	if !strings.HasPrefix(u.Host, "[") {
 		name = strings.ToLower(name)

@@ -100,13 +100,14 @@ func (s *Informer) Watched() int {
 	return n
 }
 
-// Invalid returns the number of objects whose annotations cannot be read.
+// Invalid returns the number of objects of whose annotations something cannot be
+// read.
 func (s *Informer) Invalid() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	n := 0
 	for _, o := range s.objects {
-		if o.Invalid != nil {
+		if o.Invalid != nil || o.Request.Refuses() {
 			n++
 		}
 	}

@@ -78,13 +78,13 @@ type Reader struct {
 	Count func(Event)
 }
 
-// relevant reports whether an object concerns us: it asks for something, or we
-// once wrote to it.
+// relevant reports whether an object concerns us: it asks for something or seems
+// to mean to, or we once wrote to it.
 func (r *Reader) relevant(m *metav1.PartialObjectMetadata) bool {
 	if r.Protected != nil && r.Protected(m.Namespace, m.Name) {
 		return false
 	}
-	if _, _, found := r.Grammar.Find(m.Annotations); found {
+	if r.Grammar.Concerns(m.Annotations) {
 		return true
 	}
 	_, found := m.Annotations[annotation.StatusKey]

@@ -78,6 +78,7 @@ func Make(o *informer.Object, wants map[string]wantindex.Want, epoch int64) Plan
 		})
 		m.retractAllBut(nil)
 	default:
+		m.mention(o.Request.Problems)
 		for _, pair := range o.Request.Pairs {
 			m.key(pair)
 		}
@@ -104,20 +105,38 @@ func (m *maker) retractAllBut(keep func(key string) bool) {
 	slices.Sort(m.plan.Retract)
 }
 
-// removeUnasked removes the keys that have a status but are no longer asked for.
+// mention makes conditions of what is wrong with single annotations and pairs.
+func (m *maker) mention(problems []annotation.Problem) {
+	for _, problem := range problems {
+		occurrence := problem.Text
+		if problem.Key != "" { // its number changes with other pairs
+			occurrence = problem.Key + "\x00" + problem.Rule
+		}
+		m.plan.Conditions = append(m.plan.Conditions, Condition{
+			Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
+			Key:        problem.Key,
+			Note:       problem.Text,
+			Occurrence: occurrence,
+		})
+	}
+}
+
+// removeUnasked removes the keys that have a status but are no longer named.
 func (m *maker) removeUnasked() {
 	m.plan.Remove = Unasked(m.object)
 	slices.Sort(m.plan.Remove)
 }
 
-// Unasked returns the keys that have a status but are no longer asked for.
+// Unasked returns the keys that have a status but are no longer named. The key of
+// a pair that is refused keeps its value: a slip of the pen is no reason to
+// remove data.
 func Unasked(o *informer.Object) []string {
 	if o.Request.Suspended || o.Invalid != nil {
 		return nil
 	}
 	var unasked []string
 	for key := range o.Status.Keys {
-		if _, asked := o.Request.URL(key); !asked {
+		if !o.Request.Names(key) {
 			unasked = append(unasked, key)
 		}
 	}

@@ -213,6 +213,8 @@ func TestMakeOneKey(t *testing.T) {
 		"suspended and invalid": {about(none, nil, nil, func(c *call) { c.object.Request.Suspended, c.object.Invalid = true, errors.New("bad") }), decision{}},
 		"suspended and drifted": {about(none, written(), nil, with(func(r *annotation.Request) { r.Suspended = true })), decision{}},
 		"invalid":               {about(ours, written(), wanted(answered), asking(annotation.Request{}), func(c *call) { c.object.Invalid = errors.New("bad") }), decision{conditions: []string{"InvalidAnnotation "}, retract: k}},
+		"pair refused":          {about(ours, written(), wanted(answered), asking(annotation.Request{Present: true, Problems: []annotation.Problem{{Key: "k", Text: "bad", Refused: true}}})), decision{conditions: []string{"InvalidAnnotation k"}, retract: k}},
+		"something odd":         {about(none, nil, nil, with(func(r *annotation.Request) { r.Problems = []annotation.Problem{{Text: "odd"}} })), decision{cause: v1.Cause_CAUSE_NEW, conditions: []string{"InvalidAnnotation "}}},
 		"pair taken out":        {about(ours, written(), wanted(answered), asking(annotation.Request{Present: true})), decision{retract: k, remove: k}},
 		"pair taken out, forgotten by the stream": {about(ours, written(), nil, asking(annotation.Request{})), decision{remove: k}},
 		"pair taken out before it was written":    {about(none, nil, wanted(), asking(annotation.Request{})), decision{retract: k}},
@@ -293,10 +295,18 @@ func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
 		return about(none, nil, nil, func(c *call) { c.object.Invalid, c.object.Written = errors.New(text), time.Unix(changed, 0) })
 	}
 	next := func(e *status.Entry) { e.Fence.Seq = 9 }
+	problem := func(key, rule, text string) call {
+		return about(none, nil, nil, func(c *call) {
+			c.object.Request = annotation.Request{Present: true, Problems: []annotation.Problem{{Key: key, Rule: rule, Text: text}}}
+		})
+	}
 	for name, c := range map[string]struct {
 		a, b plan.Condition
 		same bool
 	}{
+		"pair refused, others changed": {condition(problem("k", "ftp", "pair 1")), condition(problem("k", "ftp", "pair 2")), true},
+		"pair refused, another rule":   {condition(problem("k", "ftp", "pair 1")), condition(problem("k", "user", "pair 1")), false},
+		"pair refused, another key":    {condition(problem("k", "ftp", "pair 1")), condition(problem("l", "ftp", "pair 1")), false},
 		"invalid, edited elsewhere":    {condition(invalid("bad", 1)), condition(invalid("bad", 2)), true},
 		"invalid in another way":       {condition(invalid("bad", 1)), condition(invalid("worse", 1)), false},
 		"taken, written again":         {condition(about(foreign, nil, nil)), condition(about(later, nil, nil)), true},

@@ -188,6 +188,8 @@ func TestPlan(t *testing.T) {
 		"removed, asked for":         {asking().ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
 		"removed, suspended":         {asking().without(annotation.DefaultKey).annotated(annotation.DefaultKey, "other="+theURL).annotated("x-kv8s.io/curl-suspend", "1").ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
 		"removed, nonsense":          {asking().annotated(annotation.DefaultKey, "nonsense").ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
+		"removed, back but refused":  {asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com").ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
+		"body of a refused pair":     {asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com").ownedBy(ours).noted(wrote("a")), content(6, "b"), false, expectation{verdict: plan.Stale}},
 		"removed, older":             {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(ours).noted(wrote("a")), removed(4), false, expectation{verdict: plan.Stale}},
 		"removed, unknown":           {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")), removed(6), false, expectation{needs: "values"}},
 		"removed, unknown, as ours":  {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")).holding("a"), removed(6), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},

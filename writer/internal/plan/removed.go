@@ -4,10 +4,11 @@ import "github.com/kv8s/curl-me-that/proto/annotation"
 
 // removed decides on a pair that was taken out of the annotation. A value stays
 // that another field manager owns, alone or beside us, or that somebody has
-// applied by a client: it is in their manifest, too.
+// applied by a client: it is in their manifest, too. The pair may have come back,
+// be it with a slip of the pen.
 func (d *draft) removed(i Item) Decision {
 	key := i.Key.Key
-	if _, asked := d.object.Request.URL(key); asked || !d.object.managed() {
+	if d.object.Request.Names(key) || !d.object.managed() {
 		return Decision{Verdict: Stale}
 	}
 	entry, known := d.status.Keys[key]

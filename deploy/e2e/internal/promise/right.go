@@ -37,6 +37,9 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		url, asked := request.URL(key)
+		if !asked && request.Names(key) { // in a pair that is refused
+			continue
+		}
 		if what := c.wrong(url, asked, held[key], entries[key]); what != "" {
 			wrong = append(wrong, fmt.Sprintf("%s: ConfigMap %s/%s: key %s %s", promise, object.Namespace, object.Name, key, what))
 		}

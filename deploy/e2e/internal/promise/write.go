@@ -93,7 +93,7 @@ func (w *write) judgeRemoval(key string, asked bool) []breach {
 	switch {
 	case w.unreadable || w.request.Suspended:
 		return []breach{{"S5", "was removed though nothing can be told from the annotation"}}
-	case asked:
+	case asked || w.request.Names(key):
 		return []breach{{"S5", "was removed and is asked for"}}
 	case !w.ours(key):
 		return []breach{{"S4", "was removed and had never been ours"}}

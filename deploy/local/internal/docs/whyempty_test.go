@@ -22,7 +22,7 @@ var (
 	// eventRow is an Event as `kubectl describe` shows it.
 	eventRow = regexp.MustCompile(`(?m)^(?:Warning|Normal)  (\w+)  \S+  x-kv8s\.io/curl-me-that  (.+)$`)
 	// variable parts of a sentence: those of the page, and verbs of fmt.
-	variable = regexp.MustCompile(`example\.com|\bpage\b|\b404\b|'not correct'|; |%[a-z]`)
+	variable = regexp.MustCompile(`example\.com|\bpage\b|\b404\b|\b2\b|'not correct'|\bcurl-me-that\b|x-kv8s\.io/curl-refrsh|curl-refresh\?|; |\): |%[a-z]`)
 )
 
 var _ = Describe("The page about empty keys", func() {

@@ -1,0 +1,137 @@
+package annotation
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+)
+
+// keyCharacters are what the key of a ConfigMap may have.
+const keyCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
+const (
+	ruleKey   = "the key has characters other than letters, digits, -, _ and ."
+	ruleLong  = "the key has more than 253 characters"
+	ruleDots  = "the key is . or begins with .."
+	ruleTwice = "the key is named twice"
+	ruleComma = "a comma ends no pair"
+	ruleJoin  = "the url goes on after a comma as another pair would begin"
+)
+
+// advice is what to do about a broken rule.
+var advice = map[string]string{
+	ruleKey:          "use only those",
+	ruleLong:         "use a shorter one",
+	ruleDots:         "use another one",
+	ruleTwice:        "name each key once",
+	ruleComma:        "separate pairs by spaces",
+	ruleJoin:         "if it is one, separate pairs by spaces",
+	weburl.BadScheme: "use http:// or https://",
+	weburl.HasUser:   "take it out, and ask the operator for credentials of that host",
+	weburl.BadText:   "escape the others, as in %20",
+	weburl.TooLong:   "use a shorter one",
+	weburl.NoHost:    "write key=host/path",
+}
+
+// adviceOther is what to do about any other rule of URLs.
+const adviceOther = "write it as in key=https://example.com/path"
+
+var (
+	// commaInHost matches a URL whose host has a comma: no host does.
+	commaInHost = regexp.MustCompile(`^(?:[A-Za-z][A-Za-z0-9+.\-]*://)?[^/?#@,]*,[^/?#@]*(?:[/?#]|$)`)
+	// commaInPath matches a URL that goes on, before a query, as with another pair.
+	commaInPath = regexp.MustCompile(`^[^?#]*,[-._A-Za-z0-9]+=(?i:https?)://`)
+)
+
+// reading is the reading of pairs.
+type reading struct {
+	grammar    *Grammar
+	annotation string
+	// count is how often each key is named, and seen how often so far.
+	count    map[string]int
+	seen     map[string]int
+	pairs    []Pair
+	problems []Problem
+	// broken reports that the url of the pair before is refused.
+	broken bool
+}
+
+// pair reads the pair with that number.
+func (r *reading) pair(number int, key, value string) {
+	if rule := keyRule(key); rule != "" {
+		r.refuse(number, "", rule)
+		return
+	}
+	if r.count[key] > 1 {
+		r.repeated(number, key)
+		return
+	}
+	url, wrong := weburl.Canonical(value, r.grammar.defaultScheme)
+	if wrong != "" && wrong != weburl.BadScheme && commaInHost.MatchString(value) {
+		wrong = ruleComma
+	}
+	if wrong != "" {
+		r.refuse(number, key, wrong)
+		r.broken = true
+		return
+	}
+	r.broken = false
+	r.pairs = append(r.pairs, Pair{Key: key, URL: url})
+	if commaInPath.MatchString(value) {
+		r.problems = append(r.problems, Problem{Rule: key + ": " + ruleJoin, Text: r.text(number, key, ruleJoin)})
+	}
+}
+
+// repeated refuses all pairs of a key that is named more than once, as which of
+// them is meant would be a guess. It is one problem, that of the second.
+func (r *reading) repeated(number int, key string) {
+	r.seen[key]++
+	if r.seen[key] == 2 {
+		r.refuse(number, key, ruleTwice)
+	}
+}
+
+func (r *reading) refuse(number int, key, rule string) {
+	shown := key
+	if rule == weburl.HasUser && r.broken {
+		shown = "" // it may be what follows a space in a password
+	}
+	problem := Problem{Key: key, Rule: rule, Text: r.text(number, shown, rule), Refused: true}
+	r.problems = append(r.problems, problem)
+}
+
+// text returns the sentence about a pair.
+func (r *reading) text(number int, key, rule string) string {
+	where := fmt.Sprintf("annotation %s, pair %d", shortName(r.annotation), number)
+	if key != "" {
+		where += " (key " + key + ")"
+	}
+	what, found := advice[rule]
+	if !found {
+		what = adviceOther
+	}
+	return where + ": " + rule + "; " + what
+}
+
+// keyRule returns which rule of keys is broken; empty: none.
+func keyRule(key string) string {
+	switch {
+	case len(validation.IsConfigMapKey(key)) == 0:
+		return ""
+	case strings.Trim(key, keyCharacters) != "":
+		return ruleKey
+	case len(key) > validation.DNS1123SubdomainMaxLength:
+		return ruleLong
+	}
+	return ruleDots
+}
+
+// shortName returns an annotation key without its prefix.
+func shortName(annotation string) string {
+	_, name, _ := strings.Cut(annotation, "/")
+	return name
+}
