@@ -42,7 +42,7 @@ type System struct {
 	Kubeconfig string
 	// NATS is the address of the broker for other programs; empty: none.
 	NATS string
-	// Local tells that the control plane is our own.
+	// Local reports that the control plane is our own.
 	Local bool
 }
 

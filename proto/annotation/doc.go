@@ -1,5 +1,5 @@
 // Package annotation is the grammar of what a user writes on a ConfigMap, and
-// the reading of who owns its keys.
+// the reading of the owners of its keys.
 //
 // The watcher parses annotations to learn what is wanted, the writer parses
 // them again before it touches an object. Both must come to the same answer,
@@ -21,7 +21,7 @@ const (
 	// StatusKey is the annotation in which the writer reports (package status).
 	StatusKey = "x-kv8s.io/curl-status"
 	// FieldManager is the name under which the writer patches, and by which a
-	// key is told to be ours in managedFields.
+	// key is recognised as ours in managedFields.
 	FieldManager = "curl-me-that"
 	// Selector is the label selector that leaves out objects labelled
 	// reconciler=ignore. The API server applies it.

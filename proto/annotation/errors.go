@@ -5,11 +5,11 @@ import "errors"
 var (
 	// ErrConfig wraps what New refuses: a mistake of the operator, not of a user.
 	ErrConfig = errors.New("invalid annotation settings")
-	// ErrManagedFields tells that managedFields cannot be read.
+	// ErrManagedFields means that managedFields cannot be read.
 	ErrManagedFields = errors.New("malformed managedFields")
 )
 
-// ValueError says that the value of an annotation cannot be used as a whole:
+// ValueError means that the value of an annotation cannot be used as a whole:
 // half of it would be a guess.
 //
 // Error is one sentence for an Event and carries no query string, no fragment
@@ -35,7 +35,7 @@ func (e *ValueError) Cause() string { return e.cause }
 func invalidPairs(annotation, value, cause string) error {
 	return &ValueError{
 		annotation: annotation,
-		text:       "annotation value '" + show(value) + "' does not match expected format key=url",
+		text:       "annotation value '" + quotable(value) + "' does not match expected format key=url",
 		cause:      cause,
 	}
 }
@@ -54,7 +54,7 @@ func tooLong(annotation, excess string) error {
 func invalidOption(annotation, name, value, wrong, cause string) error {
 	return &ValueError{
 		annotation: annotation,
-		text:       "annotation " + name + " value '" + show(value) + "' " + wrong,
+		text:       "annotation " + name + " value '" + quotable(value) + "' " + wrong,
 		cause:      cause,
 	}
 }

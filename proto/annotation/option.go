@@ -47,7 +47,7 @@ func (g *Grammar) refresh(annotations map[string]string) (time.Duration, []Probl
 	if allowed < interval {
 		limit = "longer than the maximum"
 	}
-	text := "annotation " + RefreshName + " value '" + show(value) + "' is " + limit + "; " + FormatDuration(allowed) + " is used"
+	text := "annotation " + RefreshName + " value '" + quotable(value) + "' is " + limit + "; " + FormatDuration(allowed) + " is used"
 	return allowed, []Problem{{Rule: text, Text: text}}, nil
 }
 

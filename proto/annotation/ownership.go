@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// State tells whose a key is.
+// State is the relation of a key to its owners.
 type State int
 
 const (
@@ -21,7 +21,7 @@ const (
 	// kept one (an object created without any field), somebody emptied it, or
 	// it cannot be read. The object itself must be read.
 	Unknown State = iota
-	// None: nobody owns the key, as it does not exist.
+	// None: the key has no owner, as it does not exist.
 	None
 	// Ours: the writer is among the owners.
 	Ours
@@ -43,7 +43,7 @@ func (s State) String() string {
 	}
 }
 
-// Ownership is whose a key is, and since when.
+// Ownership is the owner of a key, and since when.
 type Ownership struct {
 	// State of the key.
 	State State
@@ -94,14 +94,14 @@ type fields struct {
 	} `json:"f:metadata"`
 }
 
-// ParseOwners reads managedFields. An error, which wraps ErrManagedFields, says
+// ParseOwners reads managedFields. An error, which wraps ErrManagedFields, names
 // what cannot be read; Owners then knows nothing and is safe to use.
 //
 // The API server keeps the record whole or not at all: once emptied, by [{}] or
 // because the last recorded field went, it stays empty until somebody applies,
 // and then all that exists gets the owner before-first-apply. Only somebody who
 // takes out single entries by hand makes None untrue; an annotation that exists
-// and that AnnotationChanged does not know gives that away.
+// and that AnnotationChanged does not know is the sign of that.
 func ParseOwners(entries []metav1.ManagedFieldsEntry) (Owners, error) {
 	owners := Owners{managers: make([]manager, 0, len(entries))}
 	for i, entry := range entries {
@@ -125,7 +125,7 @@ func ParseOwners(entries []metav1.ManagedFieldsEntry) (Owners, error) {
 	return owners, nil
 }
 
-// Owner tells whose one key is. For several keys use ParseOwners.
+// Owner returns the owner of one key. For several keys use ParseOwners.
 func Owner(entries []metav1.ManagedFieldsEntry, key string) Ownership {
 	owners, err := ParseOwners(entries)
 	if err != nil {
@@ -134,7 +134,7 @@ func Owner(entries []metav1.ManagedFieldsEntry, key string) Ownership {
 	return owners.Of(key)
 }
 
-// Of tells whose key is.
+// Of returns the owner of a key.
 func (o Owners) Of(key string) Ownership {
 	if len(o.managers) == 0 {
 		return Ownership{State: Unknown, Fingerprint: "unknown"}
@@ -165,14 +165,14 @@ func (o Owners) Other(key string) string {
 	return ""
 }
 
-// Only returns what is known of the keys that keep reports, and of no annotation.
+// Only returns what is known of the keys that match, and of no annotation.
 // It shares no memory with o: the record of an object may be many times as large
 // as what is asked of it.
-func (o Owners) Only(keep func(key string) bool) Owners {
+func (o Owners) Only(match func(key string) bool) Owners {
 	kept := Owners{managers: make([]manager, len(o.managers))}
 	for i, m := range o.managers {
 		kept.managers[i] = manager{name: m.name, operation: m.operation, time: m.time, fields: fields{
-			Data: only(m.fields.Data, keep), BinaryData: only(m.fields.BinaryData, keep),
+			Data: only(m.fields.Data, match), BinaryData: only(m.fields.BinaryData, match),
 		}}
 	}
 	return kept
@@ -187,11 +187,11 @@ func (o Owners) Len() int {
 	return n
 }
 
-func only(owned map[string]json.RawMessage, keep func(key string) bool) map[string]json.RawMessage {
+func only(owned map[string]json.RawMessage, match func(key string) bool) map[string]json.RawMessage {
 	var kept map[string]json.RawMessage
 	for name := range owned {
 		key, _ := strings.CutPrefix(name, "f:")
-		if !keep(key) {
+		if !match(key) {
 			continue
 		}
 		if kept == nil {
@@ -203,8 +203,8 @@ func only(owned map[string]json.RawMessage, keep func(key string) bool) map[stri
 }
 
 // AnnotationChanged returns when the newest owner of an annotation last wrote,
-// to the second; the zero time when nobody is known to own it, or when its
-// owner has no time (an apply that changed nothing).
+// to the second; the zero time when it has no known owner, or when that
+// one has no time (an apply that changed nothing).
 func (o Owners) AnnotationChanged(annotation string) time.Time {
 	for _, m := range o.managers {
 		if _, owns := m.fields.Metadata.Annotations["f:"+annotation]; owns {
@@ -214,14 +214,14 @@ func (o Owners) AnnotationChanged(annotation string) time.Time {
 	return time.Time{}
 }
 
-// ownsKey tells whether m owns key in data or in binaryData.
+// ownsKey reports whether m owns key in data or in binaryData.
 func (m manager) ownsKey(key string) bool {
 	_, data := m.fields.Data["f:"+key]
 	_, binary := m.fields.BinaryData["f:"+key]
 	return data || binary
 }
 
-// fingerprint returns what tells this owner and its last write from others.
+// fingerprint identifies this owner and its last write.
 func (m manager) fingerprint() string {
 	text := m.name + "/" + string(m.operation) + "/" + m.time.Format(time.RFC3339)
 	if len(text) <= maxFingerprint {

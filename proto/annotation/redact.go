@@ -25,13 +25,13 @@ var (
 	portEnd = regexp.MustCompile(`^(?:\[[^\]]*\]|[^:\[]*)(?::[0-9]+)?$`)
 )
 
-// show returns value as an Event may repeat it: on one line, without query
+// quotable returns value as an Event may repeat it: on one line, without query
 // strings, fragments and userinfo, at most maxShown characters.
 //
 // The value is malformed, so that where a secret ends can be unclear. A query
 // therefore reaches up to the next pair, over white space, and what could be a
 // password is hidden with all that follows.
-func show(value string) string {
+func quotable(value string) string {
 	line := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

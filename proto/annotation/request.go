@@ -16,11 +16,11 @@ type Pair struct {
 
 // Request is what the annotations of one ConfigMap ask for.
 type Request struct {
-	// Present tells that the ConfigMap carries an accepted annotation at all.
+	// Present reports that the ConfigMap carries an accepted annotation at all.
 	Present bool
 	// Annotation is the key of that annotation.
 	Annotation string
-	// Suspended tells to leave the ConfigMap alone, whatever else is asked.
+	// Suspended reports that the ConfigMap is to be left alone, whatever else is asked.
 	Suspended bool
 	// Pairs are what is asked for, sorted by key, each key once.
 	Pairs []Pair

@@ -11,7 +11,7 @@ import (
 const (
 	// ReasonDrifted: a key that we wrote was changed or removed.
 	ReasonDrifted = "Drifted"
-	// ReasonContested: that keeps happening, and repairs are slowed down.
+	// ReasonContested: that recurs, and repairs are slowed down.
 	ReasonContested = "Contested"
 	// ReasonRecovered: a failure is over.
 	ReasonRecovered = "Recovered"
@@ -20,7 +20,7 @@ const (
 // class is what the pipeline knows of a failure class.
 type class struct {
 	reason string
-	// retry tells that another attempt may well succeed soon.
+	// retry reports that another attempt may well succeed soon.
 	retry bool
 }
 
@@ -90,7 +90,7 @@ type Next int
 const (
 	// NextRetry: set a timer with back-off.
 	NextRetry Next = iota + 1
-	// NextGiveUp: keep a dead letter and wait for the next refresh or recheck.
+	// NextGiveUp: publish a dead letter and wait for the next refresh or recheck.
 	NextGiveUp
 )
 
@@ -106,7 +106,7 @@ func Decide(c v1.FailureClass, statusCode int, attempts, limit uint32) Next {
 	return NextGiveUp
 }
 
-// retryStatus tells whether a status asks for, or promises from, another
+// retryStatus reports whether a status asks for, or promises from, another
 // attempt (RFC 9110 section 15.5.9 and 15.6, RFC 6585 section 4, RFC 8470
 // section 5.2).
 func retryStatus(code int) bool {

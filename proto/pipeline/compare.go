@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Compare tells what Ensure would create or change, one sentence each, and
+// Compare returns what Ensure would create or change, one sentence each, and
 // changes nothing. It needs the right to look streams and consumers up only.
 func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string, error) {
 	t = t.withDefaults()

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ConsumeOptions say how Consume takes messages from a durable consumer, and
-// how it handles them.
+// ConsumeOptions configure how Consume takes messages from a durable consumer,
+// and how it handles them.
 type ConsumeOptions struct {
 	// Stream and Consumer to read from. They need not exist yet.
 	Stream, Consumer string
@@ -20,10 +20,10 @@ type ConsumeOptions struct {
 	// MaxBytes bounds the payload bytes handled at a time; 0: no bound. A
 	// single message above it is handled alone.
 	MaxBytes int64
-	// State, if set, is told of each change between reading (nil) and not
-	// reading (why), once. It is called from one goroutine at a time.
+	// State, if set, is called once for each change between reading (nil) and
+	// not reading (why), from one goroutine at a time.
 	State func(err error)
-	// InProgressEvery is how often the server hears that a message is still in
+	// InProgressEvery is how often the server is notified that a message is still in
 	// work; 0: a third of AckWait.
 	InProgressEvery time.Duration
 	// MaxUnended is how many handlings of one message may begin without an end

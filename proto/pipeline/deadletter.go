@@ -10,7 +10,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// maxDeadLetterPayload bounds what a dead letter keeps of a message, and of the
+// maxDeadLetterPayload bounds what a dead letter holds of a message, and of the
 // want in it, in bytes. What a message claims to want may be anything.
 const maxDeadLetterPayload = 64 << 10
 
@@ -18,7 +18,7 @@ const maxDeadLetterPayload = 64 << 10
 type ClassError struct {
 	// Class of the failure.
 	Class v1.FailureClass
-	// Err says what went wrong.
+	// Err is what went wrong.
 	Err error
 }
 

@@ -55,7 +55,7 @@ func (d *Delivery) StoredAt() time.Time { return d.metadata.Timestamp }
 
 // Number counts the deliveries of the message, from 1; also those that were
 // given back, and those that waited in the buffer of a process that ended. It
-// does not say how often the message was handled.
+// is not how often the message was handled.
 func (d *Delivery) Number() uint64 { return d.metadata.NumDelivered }
 
 // Backlog reports whether more messages wait behind this one at the server.

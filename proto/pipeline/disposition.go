@@ -47,7 +47,7 @@ func GiveBack() Disposition { return Disposition{action: actionGiveBack} }
 // Poison for ErrPoison, else Malformed. If it cannot be kept, it is given back.
 func DeadLetter(err error) Disposition { return Disposition{action: actionDeadLetter, err: err} }
 
-// Deferred says that Delivery.Resolve will be called with the disposition.
+// Deferred means that Delivery.Resolve will be called with the disposition.
 func Deferred() Disposition { return Disposition{action: actionDefer} }
 
 // String returns the word for a disposition in logs and metric labels.

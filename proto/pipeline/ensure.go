@@ -17,7 +17,7 @@ import (
 // creation time of Requests in Unix milliseconds.
 //
 // What the server will not change (retention, storage) is an error that wraps
-// ErrIncompatible and says how to mend it.
+// ErrIncompatible and holds how to mend it.
 func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int64, err error) {
 	t = t.withDefaults()
 	consumers := t.consumers()
@@ -40,7 +40,7 @@ func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int6
 	return epoch, nil
 }
 
-func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, keep bool) (jetstream.Stream, error) {
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, onlyCreate bool) (jetstream.Stream, error) {
 	stream, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		want.Replicas = max(want.Replicas, 1)
@@ -57,7 +57,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return nil, fmt.Errorf("stream %s exists with %s, which cannot be changed; remove it with `nats stream rm %s`: %w",
 			want.Name, strings.Join(differ, " and "), want.Name, ErrIncompatible)
 	}
-	if next := overlay(have, want); !keep && !same(have, next) {
+	if next := overlay(have, want); !onlyCreate && !same(have, next) {
 		if stream, err = js.UpdateStream(ctx, next); err != nil {
 			return nil, fmt.Errorf("update stream %s: %w", want.Name, err)
 		}
@@ -129,7 +129,7 @@ func same(a, b jetstream.StreamConfig) bool {
 		a.Replicas == b.Replicas && reflect.DeepEqual(a.RePublish, b.RePublish)
 }
 
-func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig, keep bool) error {
+func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig, onlyCreate bool) error {
 	have, err := js.Consumer(ctx, stream, want.Durable)
 	switch {
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
@@ -149,7 +149,7 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 			"remove it with `nats consumer rm %s %s`: %w",
 			want.Durable, stream, c.AckPolicy, c.DeliverPolicy, stream, want.Durable, ErrIncompatible)
 	}
-	if keep || sameConsumer(c, want) {
+	if onlyCreate || sameConsumer(c, want) {
 		return nil
 	}
 	c.Description, c.FilterSubject, c.FilterSubjects = want.Description, "", want.FilterSubjects

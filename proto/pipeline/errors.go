@@ -8,26 +8,26 @@ import (
 )
 
 var (
-	// ErrSuperseded tells that a compare-and-set was refused: the subject no
+	// ErrSuperseded means that a compare-and-set was refused: the subject no
 	// longer holds the expected message.
 	ErrSuperseded = errors.New("subject holds another message than expected")
-	// ErrNoMessage tells that a subject holds no message. In a cluster the
+	// ErrNoMessage means that a subject holds no message. In a cluster the
 	// replica that was asked may only not know of it yet.
 	ErrNoMessage = errors.New("subject holds no message")
-	// ErrInFlight tells that a compare-and-set was refused because of another
-	// publish whose outcome is open. It says nothing about what the subject
-	// holds: the same may succeed in a moment.
+	// ErrInFlight means that a compare-and-set was refused because of another
+	// publish whose outcome is open. What the subject holds is unknown then: the
+	// same may succeed in a moment.
 	ErrInFlight = errors.New("another publish to the subject is in flight")
-	// ErrSubject tells that a subject is not one of this protocol.
+	// ErrSubject means that a subject is not one of this protocol.
 	ErrSubject = errors.New("subject is not one of the pipeline")
-	// ErrMalformed tells that a message cannot be decoded.
+	// ErrMalformed means that a message cannot be decoded.
 	ErrMalformed = errors.New("message is malformed")
-	// ErrFull tells that the stream of results is full: the writer is behind.
+	// ErrFull means that the stream of results is full: the writer is behind.
 	ErrFull = errors.New("stream is full")
-	// ErrTooLarge tells that a message exceeds what the server or the stream
+	// ErrTooLarge means that a message exceeds what the server or the stream
 	// accepts.
 	ErrTooLarge = errors.New("message is too large")
-	// ErrIncompatible tells that a stream or consumer exists with a
+	// ErrIncompatible means that a stream or consumer exists with a
 	// configuration that the server will not change to the one needed.
 	ErrIncompatible = errors.New("incompatible configuration")
 	// ErrPoison means that a message was handled again and again, and no
@@ -37,8 +37,8 @@ var (
 	ErrPanic = errors.New("handler panicked")
 )
 
-// Unreadable tells whether an error is about one stored message only, so that
-// whoever lists messages may leave it out and go on behind it.
+// Unreadable reports whether an error is about one stored message only, so that
+// a list of messages may leave it out and go on behind it.
 func Unreadable(err error) bool {
 	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrSubject)
 }
@@ -56,7 +56,7 @@ const (
 	codeMessageTooLarge jetstream.ErrorCode = 10054
 )
 
-// hasCode tells whether err is an API error with one of the codes.
+// hasCode reports whether err is an API error with one of the codes.
 func hasCode(err error, codes ...jetstream.ErrorCode) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)

@@ -19,9 +19,9 @@ const defaultMaxUnended = 5
 // when it was deleted, or the stream or the whole server was.
 //
 // It is the one place that acknowledges. While a message is in work, the server
-// hears so. The message is then acknowledged, given back for another delivery,
-// or kept as a dead letter, as the disposition of the handler says; also when
-// that comes after ctx is done. A handler that panics gives its message back.
+// is notified of that. The message is then acknowledged, given back for another
+// delivery, or published as a dead letter, by the disposition of the handler; also
+// when that comes after ctx is done. A handler that panics gives its message back.
 //
 // When ctx is done Consume stops reading, gives what was not begun back to the
 // server at once, waits until all that was begun has a disposition, and returns
@@ -33,7 +33,7 @@ func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, hand
 	})
 }
 
-// Consumer handles messages as Consume does, for who has a message in hand.
+// Consumer handles messages as Consume does, for a caller that has read them.
 type Consumer struct {
 	client  *Client
 	options ConsumeOptions
@@ -66,7 +66,7 @@ func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 	alive := keepAlive(d, c.options.InProgressEvery)
 	disposition := c.decide(ctx, d)
 	if disposition.action == actionDeadLetter {
-		disposition = c.keep(ctx, d, disposition)
+		disposition = c.publishDeadLetter(ctx, d, disposition)
 	}
 	alive.end()
 	c.acknowledge(d, disposition)
@@ -100,9 +100,9 @@ func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposi
 	return handle(ctx, d)
 }
 
-// keep publishes the dead letter of a message, and returns what becomes of the
+// publishDeadLetter publishes the dead letter of a message, and returns what becomes of the
 // message then.
-func (c *Consumer) keep(ctx context.Context, d *Delivery, as Disposition) Disposition {
+func (c *Consumer) publishDeadLetter(ctx context.Context, d *Delivery, as Disposition) Disposition {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	key, deadLetter := d.deadLetter(as.err, c.options.Now())
@@ -117,13 +117,13 @@ func (c *Consumer) keep(ctx context.Context, d *Delivery, as Disposition) Dispos
 	return as
 }
 
-// deadLetterBackoffMax bounds the delay before a message that could not be kept
-// is handled again.
+// deadLetterBackoffMax bounds the delay before a message is handled again whose
+// dead letter could not be published.
 const deadLetterBackoffMax = 8 * time.Second
 
-// acknowledge asks the server for what becomes of a message. If the server does not
-// hear of it, it delivers the message again once AckWait has passed, and the
-// handling of both is idempotent; so an error here says nothing that counts.
+// acknowledge asks the server for what becomes of a message. If the request is
+// lost, the server delivers the message again once AckWait has passed, and the
+// handling of both is idempotent; so an error here has no consequence.
 func (c *Consumer) acknowledge(d *Delivery, with Disposition) {
 	switch with.action {
 	case actionAck, actionDeadLetter:

@@ -52,7 +52,7 @@ func (c *Client) Latest(ctx context.Context, subjects []string) (map[string]Mess
 			}
 			return found, nil
 		}
-		message, err := stored(m)
+		message, err := parseDirect(m)
 		if err != nil {
 			return nil, fail(err)
 		}

@@ -42,7 +42,7 @@ func (c *Client) CountTimers(ctx context.Context) (uint64, error) {
 	return 1 + behind, nil
 }
 
-// load reads by direct gets: whoever may create a consumer can let the server
+// load reads by direct gets: an identity that may create a consumer can let the server
 // publish to any subject of its account. A server that is gone may have taken a
 // request with it; another one goes on from there.
 func (c *Client) load(ctx context.Context, filter string, each func(Message) error) error {

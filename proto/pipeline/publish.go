@@ -43,7 +43,7 @@ func KeyOf(w *v1.Want) Key {
 	return Key{Namespace: w.GetNamespace(), Name: w.GetName(), Key: w.GetKey()}
 }
 
-// SameRequest tells whether two wants ask for the same, whatever version of
+// SameRequest reports whether two wants ask for the same, whatever version of
 // the object they were seen at.
 func SameRequest(a, b *v1.Want) bool {
 	return a.GetUid() == b.GetUid() && a.GetUrl() == b.GetUrl() && a.GetNow() == b.GetNow() &&
@@ -127,7 +127,7 @@ func (c *Client) replaceWant(ctx context.Context, key Key, data []byte, last uin
 // publishes due on the key's due subject. It fires a few milliseconds late,
 // and never sooner than 250 ms after it was set. The error wraps ErrSuperseded
 // when the want that due belongs to has been replaced, and ErrInFlight when
-// that cannot be told yet.
+// that cannot be known yet.
 func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) error {
 	key := KeyOf(due.GetWant())
 	data, err := proto.Marshal(due)
@@ -148,9 +148,9 @@ func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) er
 
 // PublishDue asks for a fetch now, in place of the key's pending timer, which
 // is cancelled by the same publish. A second one with the same id within two
-// minutes is dropped by the server and told as a duplicate. The error wraps
+// minutes is dropped by the server and reported as a duplicate. The error wraps
 // ErrSuperseded when the want that due belongs to has been replaced, and
-// ErrInFlight when that cannot be told yet.
+// ErrInFlight when that cannot be known yet.
 func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplicate bool, err error) {
 	key := KeyOf(due.GetWant())
 	data, err := proto.Marshal(due)
@@ -170,7 +170,7 @@ func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplic
 }
 
 // publishFor publishes m if the want of the key still has a sequence. The
-// server does not say while another publish with such a condition is in flight,
+// server does not know that while another publish with such a condition is in flight,
 // which after a change of the leader may be one of ours without its answer; so
 // it is asked again.
 func (c *Client) publishFor(ctx context.Context, m *nats.Msg, key Key, want uint64, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
@@ -195,7 +195,7 @@ const (
 	askMax   = 100 * time.Millisecond
 )
 
-// rest waits, and tells whether ctx is not done.
+// rest waits, and reports whether ctx is not done.
 func rest(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -242,8 +242,8 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	return nil
 }
 
-// PublishDeadLetter keeps what could not be done. The id tells the message
-// apart from others, so that a redelivered trigger adds no second entry.
+// PublishDeadLetter publishes what could not be done. The id identifies the
+// message, so that a redelivered trigger adds no second entry.
 func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLetter, id string) error {
 	data, err := proto.Marshal(d)
 	if err != nil {

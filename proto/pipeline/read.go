@@ -71,11 +71,11 @@ func (c *Client) get(ctx context.Context, subject string, request []byte) (Messa
 	}
 	switch status := m.Header.Get("Status"); status {
 	case "":
-		return stored(m)
+		return parseDirect(m)
 	case "404":
 		return Message{}, ErrNoMessage
 	default:
-		return Message{}, fmt.Errorf("server answered %s %s", status, m.Header.Get("Description"))
+		return Message{}, fmt.Errorf("server responded %s %s", status, m.Header.Get("Description"))
 	}
 }
 

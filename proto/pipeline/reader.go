@@ -100,7 +100,7 @@ func drain(consuming jetstream.ConsumeContext) {
 	}
 }
 
-// start handles m in a goroutine once there is room for it, and tells whether
+// start handles m in a goroutine once there is room for it, and reports whether
 // it did so before ctx was done.
 func (r *reader) start(ctx context.Context, m jetstream.Msg) bool {
 	if ctx.Err() != nil {

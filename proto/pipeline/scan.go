@@ -39,7 +39,7 @@ type Message struct {
 	Data []byte
 }
 
-// Range says which messages of a stream to read.
+// Range selects messages of a stream.
 type Range struct {
 	// Stream to read from.
 	Stream string
@@ -83,7 +83,7 @@ type scan struct {
 	rest  Range
 }
 
-// batch asks for messages once, and tells whether there are more.
+// batch asks for messages once, and reports whether there are more.
 func (s *scan) batch(ctx context.Context, yield func(Message, error) bool) (more bool, err error) {
 	size := uint64(scanBatch)
 	if s.rest.Below > 0 {
@@ -109,7 +109,7 @@ func (s *scan) batch(ctx context.Context, yield func(Message, error) bool) (more
 		if status := m.Header.Get("Status"); status != "" {
 			return s.end(m, status)
 		}
-		message, err := stored(m)
+		message, err := parseDirect(m)
 		if err != nil {
 			return false, err
 		}
@@ -138,7 +138,7 @@ func (s *scan) next(ctx context.Context) (*nats.Msg, error) {
 // errNoAnswer is that of a request that nothing came back for.
 var errNoAnswer = errors.New("no answer")
 
-// end reads what the server says behind the last message of a batch.
+// end reads the status that the server sends behind the last message of a batch.
 func (s *scan) end(m *nats.Msg, status string) (more bool, err error) {
 	switch status {
 	case "204": // end of batch
@@ -146,11 +146,11 @@ func (s *scan) end(m *nats.Msg, status string) (more bool, err error) {
 	case "404":
 		return false, nil
 	}
-	return false, fmt.Errorf("server answered %s %s", status, m.Header.Get("Description"))
+	return false, fmt.Errorf("server responded %s %s", status, m.Header.Get("Description"))
 }
 
-// stored reads a message out of the answer to a direct get.
-func stored(m *nats.Msg) (Message, error) {
+// parseDirect reads a message out of the response to a direct get.
+func parseDirect(m *nats.Msg) (Message, error) {
 	sequence, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
 		return Message{}, fmt.Errorf("sequence of a stored message: %w", err)

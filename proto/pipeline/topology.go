@@ -57,7 +57,7 @@ type Topology struct {
 	// together. 0: 65,536 for the fetchers, 4,096 for the writers.
 	MaxPending int
 	// KeepExisting creates what is missing and leaves what exists as it is,
-	// for who may not change streams.
+	// for an identity that may not change streams.
 	KeepExisting bool
 }
 
@@ -79,26 +79,26 @@ const (
 	// buffer (bufferMessages), so that 800 of them with 64 slots are busy at
 	// once. What bounds the fetching is their number and their slots.
 	maxFetching = 64 << 10
-	// maxWriting is what may wait for an API server that is away.
+	// maxWriting is what may wait for an API server that is unavailable.
 	maxWriting = 4 << 10
 )
 
 // live begins the subjects under which the streams publish again what they have
-// stored. Who looks on from another account imports these: what is published
+// stored. An observer in another account imports these: what is published
 // from an account that imports the subjects of the pipeline reaches the streams,
 // but no import of a third account.
 const live = "live."
 
 // streams returns the configurations that the pipeline needs.
 func (t Topology) streams() []jetstream.StreamConfig {
-	streams := t.stored()
+	streams := t.withoutRepublish()
 	for i := range streams {
 		streams[i].RePublish = &jetstream.RePublish{Source: ">", Destination: live + ">"}
 	}
 	return streams
 }
 
-func (t Topology) stored() []jetstream.StreamConfig {
+func (t Topology) withoutRepublish() []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{
 		{
 			Name:        Requests,

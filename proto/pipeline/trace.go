@@ -19,7 +19,7 @@ const headerTraceparent = "traceparent"
 const maxTraceState = 256
 
 // carrier is the header of a message. Names of NATS headers are case-sensitive:
-// the carrier for HTTP headers would write Traceparent, which nobody finds.
+// the carrier for HTTP headers would write Traceparent, which no reader finds.
 type carrier nats.Header
 
 // Get returns the first value of a header.

@@ -13,7 +13,7 @@ import (
 // Metrics returns what the metrics of every service are, for one of them.
 func Metrics(name string) []metric.Definition {
 	set := metric.New(prometheus.NewRegistry(), name)
-	new(link).measure(set, NewHealth().Part("nats"))
+	new(connection).measure(set, NewHealth().Part("nats"))
 	set.Add(buildInfo(name), buildDefinition(name))
 	return set.Definitions()
 }
@@ -21,7 +21,7 @@ func Metrics(name string) []metric.Definition {
 func buildDefinition(name string) metric.Definition {
 	return metric.Definition{
 		Name: metric.Project + "_build_info", Kind: metric.Gauge,
-		Help: "Always 1; the labels tell which service and version runs, and the Go that built it.",
+		Help: "Always 1; the labels are the service, its version and the Go that built it.",
 		Labels: []metric.Label{
 			metric.Of("component", name),
 			{Name: "version", Open: "version of the release"},
@@ -39,12 +39,12 @@ func buildInfo(name string) prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// link is the connection to the broker, once there was one.
-type link struct{ conn atomic.Pointer[nats.Conn] }
+// connection is the one to the broker, once there was one.
+type connection struct{ conn atomic.Pointer[nats.Conn] }
 
 // measure makes the metrics of the connection, whose part is ready while there
 // is one.
-func (l *link) measure(set *metric.Set, part *Part) {
+func (c *connection) measure(set *metric.Set, part *Part) {
 	set.GaugeFunc("nats_connected", "Whether there is a connection to NATS: 0 or 1.", func() float64 {
 		if part.why() == "" {
 			return 1
@@ -52,7 +52,7 @@ func (l *link) measure(set *metric.Set, part *Part) {
 		return 0
 	})
 	set.CounterFunc("nats_reconnects_total", "How often the connection to NATS came back.", func() float64 {
-		if nc := l.conn.Load(); nc != nil {
+		if nc := c.conn.Load(); nc != nil {
 			return float64(nc.Stats().Reconnects)
 		}
 		return 0

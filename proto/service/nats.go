@@ -67,12 +67,12 @@ func (o *NATSOptions) Validate() error {
 // and logs each change of state once. Inboxes are named after the service, so
 // that permissions can distinguish them: _INBOX_<name>.>
 //
-// It returns as soon as the broker has answered, or with ctx's error.
+// It returns as soon as the broker has responded, or with ctx's error.
 func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logger, part *Part) (*nats.Conn, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	state := &linkState{log: log, part: part, servers: redacted(o.URL)}
+	state := &connectionState{log: log, part: part, servers: redacted(o.URL)}
 	opts := []nats.Option{
 		nats.Name("curl-me-that/" + name),
 		nats.CustomInboxPrefix("_INBOX_" + name),
@@ -131,8 +131,8 @@ func (o *NATSOptions) authentication() []nats.Option {
 	return opts
 }
 
-// linkState turns the callbacks of a connection into one log line per change.
-type linkState struct {
+// connectionState turns the callbacks of a connection into one log line per change.
+type connectionState struct {
 	log     zerolog.Logger
 	part    *Part
 	servers string
@@ -144,7 +144,7 @@ type linkState struct {
 	waiting  chan struct{}
 }
 
-func (s *linkState) connected() <-chan struct{} {
+func (s *connectionState) connected() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == nil {
@@ -156,7 +156,7 @@ func (s *linkState) connected() <-chan struct{} {
 	return s.waiting
 }
 
-func (s *linkState) up() {
+func (s *connectionState) up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isUp {
@@ -174,7 +174,7 @@ func (s *linkState) up() {
 	}
 }
 
-func (s *linkState) down(err error) {
+func (s *connectionState) down(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.isUp = false
@@ -187,7 +187,7 @@ func (s *linkState) down(err error) {
 }
 
 // fault logs an asynchronous error, at most once a minute for each text.
-func (s *linkState) fault(err error) {
+func (s *connectionState) fault(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.faults == nil || len(s.faults) > 100 {

@@ -126,9 +126,9 @@ func (h Host) Run(ctx context.Context, name string, serve func(context.Context, 
 		rt.running = h.Health.Part(runningPart)
 	}
 	part := h.Health.Part("nats")
-	var connection link
+	var broker connection
 	set := metric.New(h.Metrics, name)
-	connection.measure(set, part)
+	broker.measure(set, part)
 	set.Add(buildInfo(name), buildDefinition(name))
 	if err := set.Err(); err != nil {
 		return err
@@ -142,7 +142,7 @@ func (h Host) Run(ctx context.Context, name string, serve func(context.Context, 
 	}
 	defer nc.Close()
 	rt.NATS = nc
-	connection.conn.Store(nc)
+	broker.conn.Store(nc)
 	if rt.JetStream, err = jetstream.New(nc); err != nil {
 		return fmt.Errorf("use JetStream: %w", err)
 	}

@@ -3,8 +3,8 @@
 //
 //	{"mydata":{"url":"https://data.example.com","sha256":"…","size":12,"fetchedAt":"2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7"}}
 //
-// It is the writer's memory, too: the fence tells which results are older than
-// what the object holds, and the rest tells the watcher which keys are
-// satisfied when it, or NATS, starts from nothing. Anybody who may edit the
+// It is the writer's memory, too: by the fence results are recognised that are
+// older than what the object holds, and by the rest the watcher recognises which
+// keys are in sync when it, or NATS, starts from nothing. A user who may edit the
 // ConfigMap may edit it, so a reader trusts its shape only after Parse.
 package status

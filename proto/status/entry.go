@@ -28,7 +28,7 @@ type Entry struct {
 	ETag string `json:"etag,omitempty"`
 	// LastModified of the answer (RFC 9110 section 8.8.2).
 	LastModified string `json:"lastModified,omitempty"`
-	// Binary tells that the body is in binaryData.
+	// Binary reports that the body is in binaryData.
 	Binary bool `json:"binary,omitempty"`
 
 	// Error is the reason of the failure that lasts, as in Events; empty: well.
@@ -41,7 +41,7 @@ type Entry struct {
 	Since time.Time `json:"since,omitzero"`
 	// Attempts made in that row when it was reported.
 	Attempts uint32 `json:"attempts,omitempty"`
-	// GaveUp tells that nothing is tried before the next refresh, recheck,
+	// GaveUp reports that nothing is tried before the next refresh, recheck,
 	// replay or edit.
 	GaveUp bool `json:"gaveUp,omitempty"`
 
@@ -49,7 +49,7 @@ type Entry struct {
 	// the key was found to hold the right body (package annotation).
 	Drift string `json:"drift,omitempty"`
 	// Object is the Mark of the object that this entry was written on. An
-	// annotation travels with backups and copies; empty: nobody knows.
+	// annotation travels with backups and copies; empty: unknown.
 	Object string `json:"object,omitempty"`
 	// Fence of the trigger that this entry answers.
 	Fence Fence `json:"fence,omitzero"`
@@ -59,17 +59,17 @@ type Entry struct {
 // two of the same name differ in it but once in four thousand million.
 const markLength = 8
 
-// Mark returns what tells an object from others in Entry.Object: the first
-// eight characters of its uid.
+// Mark returns what identifies an object in Entry.Object: the first eight
+// characters of its uid.
 func Mark(uid types.UID) string { return string(uid[:min(len(uid), markLength)]) }
 
-// Copied tells whether the entry was written on another object than the one
-// with that uid. Its fence is then of no order with ours, and what it says of
-// the key is hearsay.
+// Copied reports whether the entry was written on another object than the one
+// with that uid. Its fence is then of no order with ours, and the rest of it may
+// be untrue of this object.
 func (e Entry) Copied(uid types.UID) bool { return e.Object != "" && e.Object != Mark(uid) }
 
-// Body returns what the entry says of the body alone, without what it was
-// fetched for: that much of a copied entry holds if the key has that body.
+// Body returns the fields of the entry that describe the body alone, without what
+// it was fetched for: that much of a copied entry holds if the key has that body.
 func (e Entry) Body() Entry {
 	return Entry{
 		SHA256: e.SHA256, Size: e.Size, FetchedAt: e.FetchedAt,
@@ -77,10 +77,10 @@ func (e Entry) Body() Entry {
 	}
 }
 
-// Written tells whether the key holds, or held, a body that we wrote.
+// Written reports whether the key holds, or held, a body that we wrote.
 func (e Entry) Written() bool { return e.SHA256 != "" }
 
-// Failing tells whether the last attempt failed.
+// Failing reports whether the last attempt failed.
 func (e Entry) Failing() bool { return e.Error != "" }
 
 // FailingURL returns the URL that fails, or nothing.
@@ -127,7 +127,7 @@ func (e Entry) check() error {
 	return nil
 }
 
-// validator returns text when it is short enough to keep and may stand in a
+// validator returns text when it is short enough to be stored and may stand in a
 // request header, else nothing.
 func validator(text string) string {
 	outside := func(c rune) bool { return c < ' ' || c > '~' }

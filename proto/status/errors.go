@@ -3,8 +3,8 @@ package status
 import "errors"
 
 var (
-	// ErrMalformed tells that a value is no status; treat it as an empty one.
+	// ErrMalformed means that a value is no status; treat it as an empty one.
 	ErrMalformed = errors.New("malformed status annotation")
-	// ErrMalformedFence tells that a text is no fence.
+	// ErrMalformedFence means that a text is no fence.
 	ErrMalformedFence = errors.New("malformed fence")
 )

@@ -42,7 +42,7 @@ func (f Fence) Compare(other Fence) int {
 	return cmp.Or(cmp.Compare(f.Epoch, other.Epoch), cmp.Compare(f.Seq, other.Seq))
 }
 
-// Newer tells whether f comes after other.
+// Newer reports whether f comes after other.
 func (f Fence) Newer(other Fence) bool { return f.Compare(other) > 0 }
 
 // EpochAfter returns the epoch in which the trigger with a sequence comes after
@@ -59,7 +59,7 @@ func (f Fence) EpochAfter(stream int64, seq uint64) int64 {
 	}
 }
 
-// IsZero tells whether there is no fence.
+// IsZero reports whether there is no fence.
 func (f Fence) IsZero() bool { return f == Fence{} }
 
 // MarshalText implements encoding.TextMarshaler.

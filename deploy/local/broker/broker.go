@@ -33,7 +33,7 @@ type Options struct {
 	Log zerolog.Logger
 }
 
-// ErrInUse says that another broker runs in the same folder.
+// ErrInUse means that another broker runs in the same folder.
 var ErrInUse = errors.New("already in use")
 
 // Broker is a running server.

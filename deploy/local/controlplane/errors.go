@@ -3,16 +3,16 @@ package controlplane
 import "errors"
 
 var (
-	// ErrInUse says that another control plane, maybe of another process, uses the folder.
+	// ErrInUse means that another control plane, maybe of another process, uses the folder.
 	ErrInUse = errors.New("folder in use")
-	// ErrPortTaken says that the port of the API server is not free.
+	// ErrPortTaken means that the port of the API server is not free.
 	ErrPortTaken = errors.New("port taken")
-	// ErrExited says that etcd or kube-apiserver ended without being asked to.
+	// ErrExited means that etcd or kube-apiserver ended without being asked to.
 	ErrExited = errors.New("exited")
-	// ErrNotReady says that a process runs but did not come up in time.
+	// ErrNotReady means that a process runs but did not come up in time.
 	ErrNotReady = errors.New("not ready")
-	// ErrRunning says that an API server cannot be started beside a running one.
+	// ErrRunning means that an API server cannot be started beside a running one.
 	ErrRunning = errors.New("already running")
-	// ErrStopped says that the control plane is over.
+	// ErrStopped means that the control plane is over.
 	ErrStopped = errors.New("control plane stopped")
 )

@@ -14,15 +14,15 @@ const MaxBytes = 2048
 
 // What can be wrong with a URL that has a cure of its own.
 const (
-	// BadScheme is said of a scheme such as ftp.
+	// BadScheme means a scheme such as ftp.
 	BadScheme = "the scheme is neither http nor https"
-	// HasUser is said of a URL with userinfo.
+	// HasUser means a URL with userinfo.
 	HasUser = "the url carries a user name or a password"
-	// BadText is said of what has to be escaped.
+	// BadText means characters that have to be escaped.
 	BadText = "the url has characters other than printable ASCII"
-	// TooLong is said of more than MaxBytes.
+	// TooLong means more than MaxBytes.
 	TooLong = "the url has more than 2048 characters"
-	// NoHost is said of a URL without a host.
+	// NoHost means a URL without a host.
 	NoHost = "the host is missing"
 )
 
@@ -135,12 +135,12 @@ func canonicalName(u *url.URL) (name, wrong string) {
 	return "[" + strings.ToLower(text) + "%25" + zone + "]", "" // RFC 6874 section 2
 }
 
-// isNoZone tells the characters that no name of a network interface needs.
+// isNoZone reports whether no name of a network interface needs a character.
 func isNoZone(c rune) bool {
 	return !('a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.ContainsRune("-_.", c))
 }
 
-// isHostName tells whether name could be looked up: labels of letters, digits,
+// isHostName reports whether name could be looked up: labels of letters, digits,
 // hyphens and underscores, none empty but the root.
 func isHostName(name string) bool {
 	name = strings.TrimSuffix(name, ".")

@@ -76,7 +76,7 @@ func awaitFormed(servers []*Server) error {
 	return nil
 }
 
-// formed tells whether the servers have a leader that all of them follow.
+// formed reports whether the servers have a leader that all of them follow.
 func formed(servers []*Server) bool {
 	leaders := 0
 	for _, s := range servers {
@@ -93,7 +93,7 @@ func formed(servers []*Server) bool {
 	return leaders == 1
 }
 
-// freePort returns a TCP port that nobody listens on: routes have to be known
+// freePort returns a TCP port without a listener: routes have to be known
 // before the servers that serve them start.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

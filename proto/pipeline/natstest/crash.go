@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Kill ends the server as kill -9 does, as far as that can be told from
+// Kill ends the server as kill -9 does, as far as that can be seen from
 // outside: what it had handed to the operating system is kept, what it would
 // have written on its way out is not. Start runs it again.
 //

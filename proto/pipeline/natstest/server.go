@@ -14,7 +14,7 @@ import (
 // startTimeout bounds how long a server may take to accept connections.
 const startTimeout = 10 * time.Second
 
-// Options say how a server runs. The zero value is a server that only this
+// Options configure a server. The zero value is a server that only this
 // process can reach, with a store that Close removes.
 type Options struct {
 	// Name of the server; empty: "natstest".
@@ -31,7 +31,7 @@ type Options struct {
 	// ConfigFile is a server configuration, such as one with accounts and
 	// permissions. Addresses and the store in it are overridden.
 	ConfigFile string
-	// Log receives what the server has to say; nil: nobody.
+	// Log receives the log of the server; nil: it is discarded.
 	Log server.Logger
 	// Monitor opens a monitoring port on 127.0.0.1; see MonitorURL.
 	Monitor bool

@@ -16,10 +16,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// PublishAudit keeps what an operator does. Its subject is
+// PublishAudit records what an operator does. Its subject is
 // curl.audit.<action>.<user>.<begin in Unix nanoseconds>: a user whom the
-// server lets publish curl.audit.*.<user>.> only can sign for nobody else. A
-// second one with the same begin says how it ended.
+// server lets publish curl.audit.*.<user>.> only can sign for no other. A
+// second one with the same begin records how it ended.
 func (c *Client) PublishAudit(ctx context.Context, a *v1.Audit) error {
 	data, err := proto.Marshal(a)
 	if err != nil {
@@ -34,13 +34,13 @@ func (c *Client) PublishAudit(ctx context.Context, a *v1.Audit) error {
 	return nil
 }
 
-// AuditSubjects is what a user who may sign for nobody else publishes to.
+// AuditSubjects is what a user who may sign for no other publishes to.
 func AuditSubjects(user string) string {
 	return strings.TrimSuffix(pipeline.AuditSubject("", user, ""), "*") + ">"
 }
 
 // Audits reads what operators did, the newest first. Action and user are those
-// of the subject, which the server has checked, whatever the record says. A
+// of the subject, which the server has checked, whatever is in the record. A
 // record that cannot be read is an error that is Unreadable, and does not end it.
 func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 	return func(yield func(*v1.Audit, error) bool) {

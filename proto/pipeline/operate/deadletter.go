@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// errInexact tells that more would be selected than was asked for.
+// errInexact means that more would be selected than was asked for.
 var errInexact = errors.New("the server cannot select by time or address")
 
 // DeadLetterFilter selects dead letters; empty fields select all.
@@ -42,7 +42,7 @@ func (f DeadLetterFilter) Subject() string {
 	return pipeline.DeadLetterSubjects(f.Reason, host, pipeline.Key{Namespace: f.Namespace, Name: f.Name, Key: f.Key})
 }
 
-// Exact tells whether Subject selects what the filter does, so that the server
+// Exact reports whether Subject selects what the filter does, so that the server
 // can count and purge by itself: it knows no times, and no addresses.
 func (f DeadLetterFilter) Exact() bool { return f.Since.IsZero() && f.Until.IsZero() && !f.address() }
 
@@ -126,7 +126,7 @@ func (c *Client) window(ctx context.Context, r pipeline.Range) ([]pipeline.Messa
 	return window, nil
 }
 
-// hand passes a window on from its end, and tells whether to go on.
+// hand passes a window on from its end, and reports whether to go on.
 func (f DeadLetterFilter) hand(window []pipeline.Message, yield func(DeadLetter, error) bool) bool {
 	for _, m := range slices.Backward(window) {
 		if !f.Since.IsZero() && m.Time.Before(f.Since) {
@@ -135,11 +135,11 @@ func (f DeadLetterFilter) hand(window []pipeline.Message, yield func(DeadLetter,
 		if !f.Until.IsZero() && !m.Time.Before(f.Until) {
 			continue
 		}
-		stored, err := deadLetter(m)
-		if err == nil && f.elsewhere(stored.Message) {
+		found, err := deadLetter(m)
+		if err == nil && f.elsewhere(found.Message) {
 			continue
 		}
-		if !yield(stored, err) || err != nil && !pipeline.Unreadable(err) {
+		if !yield(found, err) || err != nil && !pipeline.Unreadable(err) {
 			return false
 		}
 	}
@@ -156,8 +156,8 @@ func (c *Client) DeadLetter(ctx context.Context, id uint64) (DeadLetter, error) 
 	return deadLetter(m)
 }
 
-// deadLetter decodes an entry. One whose payload cannot be read still tells
-// what its subject does.
+// deadLetter decodes an entry. One whose payload cannot be read still has what
+// is in its subject.
 func deadLetter(m pipeline.Message) (DeadLetter, error) {
 	reason, host, key, err := pipeline.ParseDeadLetter(m.Subject)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	// smoothing is how slowly the mean of what is used up at a time follows.
 	smoothing = 8
 	// sweepAt is the number of namespaces above which idle ones are looked for
-	// and forgotten.
+	// and dropped.
 	sweepAt = 1024
 )
 
@@ -100,8 +100,8 @@ func (b *Budget) Take(namespace string, n int64) *Shortage {
 }
 
 // Check returns the shortage if nothing is left. It is for what is of a size
-// that shows only when it is there, and is then given to Spend. Each that is
-// turned away gets a time of its own, as far after the last as what it is
+// that is known only when it is there, and is then given to Spend. Each that is
+// refused gets a time of its own, as far after the last as what it is
 // likely to use up takes to come back.
 func (b *Budget) Check(namespace string) *Shortage {
 	if b.cfg.Burst == 0 {
@@ -164,7 +164,7 @@ func (b *Budget) account(namespace string, now time.Time) *account {
 	return a
 }
 
-// sweep forgets namespaces whose budget is whole once there are many: one that
+// sweep drops namespaces whose budget is whole once there are many: one that
 // is made anew is the same.
 func (b *Budget) sweep(now time.Time) {
 	if len(b.namespaces) < b.nextSweep {

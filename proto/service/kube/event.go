@@ -23,7 +23,7 @@ import (
 const Controller = "x-kv8s.io/curl-me-that"
 
 const (
-	// recordedSize and recordedTTL bound what a Recorder remembers of what it
+	// recordedSize and recordedTTL bound what a Recorder holds of what it
 	// has written. The API server keeps Events for an hour.
 	recordedSize = 4096
 	recordedTTL  = time.Hour
@@ -92,7 +92,7 @@ func (r *Recorder) Recorded(e Event) bool {
 func recordedKey(e Event) string { return e.Namespace + "/" + e.name() }
 
 // Record writes an Event, unless it was written before or its namespace is
-// going away. Errors are worth another try.
+// being deleted. Errors are worth another try.
 func (r *Recorder) Record(ctx context.Context, e Event) error {
 	if r.Recorded(e) {
 		return nil

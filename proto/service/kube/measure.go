@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 )
 
-// noAnswer is the status code of a request that was not answered, as the
+// noAnswer is the status code of a request that got no response, as the
 // components of Kubernetes call it.
 const noAnswer = "<error>"
 

@@ -7,5 +7,5 @@
 // service is handed its Tracer.
 //
 // No span holds a query string, userinfo, an IP address or anything that a
-// server answered.
+// server sent.
 package tracing

@@ -13,8 +13,8 @@ import (
 )
 
 // delivery is one delivery of a message. The id of its span is derived from it,
-// so that whoever gets the message again knows the id of the attempt before,
-// though that was perhaps in a process that is no more.
+// so that the next process to get the message knows the id of the attempt before,
+// though that was perhaps in a process that is gone.
 type delivery struct {
 	stream   string
 	sequence uint64

@@ -17,7 +17,7 @@ type sender struct {
 	endpoint string
 	log      zerolog.Logger
 	// abandoned ends what is under way when there is no more time.
-	abandoned context.Context //nolint:containedctx // that of all sending, whoever calls
+	abandoned context.Context //nolint:containedctx // that of all sending, by any caller
 	abandon   context.CancelFunc
 
 	mu     sync.Mutex
@@ -44,7 +44,7 @@ func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan)
 func (s *sender) Shutdown(ctx context.Context) error { return s.next.Shutdown(ctx) }
 
 // logTransition logs a change of state. The text of an error may hold what the
-// collector answered, and an address, so that only its kind is logged.
+// collector responded, and an address, so that only its kind is logged.
 func (s *sender) logTransition(err error, spans int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

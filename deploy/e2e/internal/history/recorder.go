@@ -152,14 +152,14 @@ func (r *Recorder) Stop() {
 	<-r.ended
 }
 
-// BySpec tells that a test has just written this version.
+// BySpec reports that a test has just written this version.
 func (r *Recorder) BySpec(object metav1.Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.bySpec[string(object.GetUID())+"/"+object.GetResourceVersion()] = struct{}{}
 }
 
-// Seen tells whether a version has been recorded.
+// Seen reports whether a version has been recorded.
 func (r *Recorder) Seen(object metav1.Object) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +169,7 @@ func (r *Recorder) Seen(object metav1.Object) bool {
 	})
 }
 
-// DeletedBySpec tells that a test is about to delete an object.
+// DeletedBySpec reports that a test is about to delete an object.
 func (r *Recorder) DeletedBySpec(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 type Version struct {
 	// Object as it was then.
 	Object *corev1.ConfigMap
-	// Deleted tells that this is the end of the object.
+	// Deleted reports that this is the end of the object.
 	Deleted bool
-	// BySpec tells that a test wrote, or deleted, this version. Everything else
+	// BySpec reports that a test wrote, or deleted, this version. Everything else
 	// was done by the system under test.
 	BySpec bool
 }

@@ -16,7 +16,7 @@ import (
 type Checker struct {
 	// Grammar by which annotations are read.
 	Grammar *annotation.Grammar
-	// Served tells whether a URL has ever given that body with status 200.
+	// Served reports whether a URL has ever given that body with status 200.
 	Served func(url string, body []byte) bool
 }
 

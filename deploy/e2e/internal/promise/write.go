@@ -77,7 +77,7 @@ func (w *write) judge(key string, served func(url string, body []byte) bool) []b
 	return found
 }
 
-// ours tells whether we wrote the value that a key had, or one that somebody
+// ours reports whether we wrote the value that a key had, or one that somebody
 // changed since. A status that was copied from another object tells of the very
 // value only.
 func (w *write) ours(key string) bool {

@@ -42,7 +42,7 @@ func (w *World) Checker() promise.Checker {
 	return promise.Checker{Grammar: w.grammar(), Served: w.served}
 }
 
-// Unfinished tells that the spec ends with work under way, which cannot be
+// Unfinished reports that the spec ends with work under way, which cannot be
 // waited for.
 func (w *World) Unfinished() { w.unfinished = true }
 

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ErrLocked says that another process, or another Lock of this one, holds the file.
+// ErrLocked means that another process, or another Lock of this one, holds the file.
 var ErrLocked = errors.New("locked by another process")
 
 // Lock is an exclusive flock(2). The kernel releases it when the process dies,

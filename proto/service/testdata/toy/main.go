@@ -35,7 +35,7 @@ func main() {
 		},
 	}
 	options.BindFlags(cmd.Flags(), "")
-	cmd.Flags().StringVar(&greeting, "greeting", "none", "what to say")
+	cmd.Flags().StringVar(&greeting, "greeting", "none", "what to print")
 	cmd.Flags().IntVar(&count, "count", 1, "how often")
 	cmd.Flags().BoolVar(&stubborn, "stubborn", false, "do not end when asked to")
 	os.Exit(service.Execute(cmd))

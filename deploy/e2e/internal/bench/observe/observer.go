@@ -16,7 +16,7 @@ import (
 	toolswatch "k8s.io/client-go/tools/watch"
 )
 
-// ErrEnded says that the watch came to an end.
+// ErrEnded means that the watch came to an end.
 var ErrEnded = errors.New("the watch of the ConfigMaps ended")
 
 // buffer lets the time of an arrival be taken while an earlier one is looked at.
@@ -75,8 +75,8 @@ func (o *Observer) receive(ctx context.Context, events <-chan watch.Event) {
 	o.failure = ErrEnded
 }
 
-// Next waits a while for the next arrival, and tells whether there was one. The
-// error says that there will be none.
+// Next waits a while for the next arrival, and reports whether there was one. The
+// error means that there will be none.
 func (o *Observer) Next(ctx context.Context, patience time.Duration) (a Arrival, there bool, err error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

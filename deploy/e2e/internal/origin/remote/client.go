@@ -47,7 +47,7 @@ func (o *Origin) Page(path string) *Page {
 	return &Page{origin: o, path: path, instruction: Instruction{Status: http.StatusNotFound}}
 }
 
-// Served tells whether the origin was ever told to answer for a URL, whatever its
+// Served reports whether the origin was ever told to answer for a URL, whatever its
 // query, with that body.
 func (o *Origin) Served(url string, body []byte) bool {
 	url, _, _ = strings.Cut(url, "?")
