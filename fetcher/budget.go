@@ -12,7 +12,7 @@ const (
 	envelope = 16 << 10
 	// copies of a body that are held at a time: as received, and in a message.
 	copies = 2
-	// sharedBodies is how many bodies are kept for those who ask for the same a
+	// sharedBodies is how many bodies are held for fetches of the same a
 	// moment later.
 	sharedBodies = 4
 )

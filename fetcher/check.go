@@ -19,9 +19,9 @@ func checkCommand() *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "check URL",
-		Short: "Show whether the egress policy lets a URL be fetched",
-		Long: "Check judges a URL as a fetch would and looks its name up, but connects to\n" +
-			"nobody. It exits with 0 if the URL may be fetched and with 1 if not. Give it the\n" +
+		Short: "Check whether the egress policy lets a URL be fetched",
+		Long: "Check decides about a URL as a fetch would and looks its name up, but does not\n" +
+			"connect. It exits with 0 if the URL may be fetched and with 1 if not. Give it the\n" +
 			"flags and the policy file of the fetcher.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -32,7 +32,7 @@ type Config struct {
 	// Throttle bounds the GETs at a time; its Slots are also the number of
 	// messages in work.
 	Throttle throttle.Config
-	// Engine says how messages are handled.
+	// Engine configures how messages are handled.
 	Engine engine.Config
 }
 
@@ -49,7 +49,7 @@ func DefaultConfig() Config {
 			MaxRetryAfter: time.Hour,
 			Refresh:       schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
 			Recheck:       time.Hour,
-			Sharing:       sharedcall.Config{Window: time.Second, Patience: 250 * time.Millisecond, Entries: 1024},
+			Sharing:       sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
 			DeadLetters:   budget.Config{Burst: 20_000, Refill: 6 * time.Hour},
 			ResultBytes:   budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
 			Heartbeat:     pipeline.AckWait / 3,
@@ -105,8 +105,8 @@ func (c *Config) bindThrottle(fs *pflag.FlagSet) {
 
 func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	e := &c.Engine
-	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "attempts in a row before a failure is kept as a dead letter")
-	fs.Uint64Var(&e.MaxDeliver, "max-deliver", e.MaxDeliver, "deliveries of one message before it is kept as a dead letter")
+	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "attempts in a row before a failure becomes a dead letter")
+	fs.Uint64Var(&e.MaxDeliver, "max-deliver", e.MaxDeliver, "deliveries of one message before it becomes a dead letter")
 	fs.DurationVar(&e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt; doubles with each further one")
 	fs.DurationVar(&e.Retry.Max, "retry-max", e.Retry.Max, "longest pause between attempts")
 	fs.DurationVar(&e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "longest pause that a server may ask for by Retry-After")

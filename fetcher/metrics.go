@@ -26,7 +26,7 @@ func newMetrics(set *metric.Set, cfg Config, slots *throttle.Throttle) *engine.M
 	set.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.",
 		func() float64 { return float64(cfg.Throttle.Slots) })
 	set.GaugesFunc("hosts",
-		"Hosts, by state: paused (asked by Retry-After to be left alone), queued (requests were turned away and are to come back), "+
+		"Hosts, by state: paused (asked by Retry-After to be left alone), queued (requests were refused and are to come back), "+
 			"active (GETs are under way); each in the first that fits.",
 		metric.Of("state", throttle.States()...), func() map[string]float64 {
 			counts := slots.Hosts()

@@ -106,7 +106,7 @@ func newEngine(ctx context.Context, rt *service.Runtime, cfg engine.Config, deps
 	return engine.New(cfg, deps)
 }
 
-// brokerTime returns the time as the broker says it is.
+// brokerTime returns the time of the broker.
 func brokerTime(ctx context.Context, rt *service.Runtime) (time.Time, error) {
 	consumer, err := rt.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil {

@@ -38,7 +38,7 @@ func connect(cluster *rest.Config) (*clients, error) {
 }
 
 // dialing returns a copy of a configuration whose connections can be closed. An
-// API server that is away is noticed in seconds, not after the stock half minute:
+// API server that is unavailable is noticed in seconds, not after the stock half minute:
 // when it does not accept connections, and when it no longer answers on one.
 func dialing(cluster *rest.Config) (*rest.Config, func()) {
 	dialer := connrotation.NewDialer((&net.Dialer{

@@ -30,7 +30,7 @@ const (
 type Config struct {
 	// Service are the flags that every service has.
 	Service service.Options
-	// Kube says which cluster to watch.
+	// Kube selects the cluster to watch.
 	Kube kube.Options
 	// Namespaces to watch; empty: all.
 	Namespaces []string
@@ -38,7 +38,7 @@ type Config struct {
 	Protected []string
 	// Selector is the label selector that the API server applies.
 	Selector string
-	// Grammar says how annotations are read.
+	// Grammar is how annotations are read.
 	Grammar annotation.Options
 	// Coalesce is how long a burst of edits of one object is gathered after
 	// its first edit was published.
@@ -47,11 +47,11 @@ type Config struct {
 	// under way for; at least a second. The streams are looked at as often,
 	// where that is more often than usual.
 	Audit time.Duration
-	// ManageStreams says what the watcher does to the streams and consumers:
+	// ManageStreams is what the watcher does to the streams and consumers:
 	// update (create them, and bring existing ones up to date), create (only
 	// what is missing), or off.
 	ManageStreams string
-	// Streams says how.
+	// Streams configures them.
 	Streams pipeline.Topology
 	// Election lets one of several watchers publish.
 	Election leader.Config
@@ -86,7 +86,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&c.Streams.MaxResultBytes, "max-results-bytes", 4<<30, "bytes of results that may wait for the writer")
 	fs.Int64Var(&c.Streams.MaxFailureBytes, "max-failures-bytes", 1<<30, "bytes of failures that are kept")
 	fs.DurationVar(&c.Streams.FailureAge, "failures-max-age", 14*24*time.Hour, "how long failures are kept")
-	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil, "addresses of the monitoring ports of all NATS servers, such as http://nats:8222, to show in metrics how soon they write to disk")
+	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil, "addresses of the monitoring ports of all NATS servers, such as http://nats:8222, for the metric of how soon they write to disk")
 	c.Election.BindFlags(fs)
 }
 

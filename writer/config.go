@@ -28,7 +28,7 @@ const (
 type Config struct {
 	// Service are the flags that every service has.
 	Service service.Options
-	// Kube says which cluster to write to.
+	// Kube selects the cluster to write to.
 	Kube kube.Options
 	// Concurrency is how many ConfigMaps are patched at a time. Above 32 an
 	// API server on two cores answers later, not more.
@@ -38,7 +38,7 @@ type Config struct {
 	Linger time.Duration
 	// Prune: a key is removed when it is no longer asked for.
 	Prune bool
-	// Grammar says how annotations are read. The writer does not need its
+	// Grammar is how annotations are read. The writer does not need its
 	// MinRefresh.
 	Grammar annotation.Options
 	// Protected namespaces are never written to, nor is kube-root-ca.crt

@@ -74,7 +74,7 @@ var _ = Describe("A message that cannot be meant", func() {
 	It("waits while its dead letter cannot be kept", func() {
 		Expect(w.js.DeleteStream(w.ctx(), pipeline.Failures)).To(Succeed())
 		raw("curl.result.content.x.y.z", []byte("garbage"))
-		Eventually(func() string { return string(w.log.Contents()) }).WithTimeout(10 * time.Second).Should(ContainSubstring("its dead letter was not kept"))
+		Eventually(func() string { return string(w.log.Contents()) }).WithTimeout(10 * time.Second).Should(ContainSubstring("its dead letter was not published"))
 		Expect(w.waiting()).To(BeEquivalentTo(1))
 		_, err := pipeline.Ensure(w.ctx(), w.js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())

@@ -68,7 +68,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 			MaxBytes:    messageBytes,
 			State:       state,
 			// An outage of the API server delivers a message many times, so that
-			// the number of deliveries says nothing about the message.
+			// the number of deliveries is no sign of a fault in the message.
 			MaxUnended: math.MaxUint64,
 			Observe:    in.Observe,
 		}, in.Handle)

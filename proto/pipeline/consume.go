@@ -49,8 +49,8 @@ const (
 	reopenMax        = 2 * time.Second
 )
 
-// ConsumeMessages is Consume for a handler that acknowledges by itself. It goes
-// away with its last caller.
+// ConsumeMessages is Consume for a handler that acknowledges by itself. It ends
+// with its last caller.
 //
 // It reads messages and calls handle for each in a goroutine of its own
 // until ctx is done. It waits for the consumer to exist and comes back to it

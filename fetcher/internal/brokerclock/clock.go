@@ -1,4 +1,4 @@
-// Package brokerclock tells the time of the broker. All that is scheduled is
+// Package brokerclock has the time of the broker. All that is scheduled is
 // scheduled on that clock, so that the wall clock of the machine, which may be
 // wrong by any amount, is never asked.
 package brokerclock
@@ -11,7 +11,7 @@ import (
 
 const (
 	// first and further are the pauses until the broker is asked for its time,
-	// before and after it has answered.
+	// before and after its first response.
 	first   = 5 * time.Second
 	further = 10 * time.Minute
 )
@@ -50,7 +50,7 @@ func (c *Clock) Observe(stamp time.Time) {
 	}
 }
 
-// Set takes the broker's time, as it says it is now. It may move the clock back.
+// Set takes the broker's time as of now. It may move the clock back.
 func (c *Clock) Set(now time.Time) {
 	origin := now.Add(-c.elapsed())
 	c.mu.Lock()

@@ -91,7 +91,7 @@ type watch struct {
 // control is net.Dialer.Control: it runs after the socket is made and before
 // it connects.
 func (w *watch) control(network, address string, raw syscall.RawConn) error {
-	err := w.judge(network, address, raw)
+	err := w.decide(network, address, raw)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -108,7 +108,7 @@ func (w *watch) control(network, address string, raw syscall.RawConn) error {
 	return nil
 }
 
-func (w *watch) judge(network, address string, raw syscall.RawConn) error {
+func (w *watch) decide(network, address string, raw syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || at.Port() != w.target.port {
 		return &DeniedError{Class: ClassAddress}

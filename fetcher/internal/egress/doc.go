@@ -29,8 +29,8 @@
 // (::ffff:0:0/96) counts as the IPv4 address:
 //
 //  8. It lies in no deny-cidr.
-//  9. If it lies in an allow-cidr it is permitted, whatever rules 6, 7 and 10
-//     say: an allowed range implies any port and any name. Where rule 6 or 7
+//  9. If it lies in an allow-cidr it is permitted in spite of rules 6, 7 and
+//     10: an allowed range implies any port and any name. Where rule 6 or 7
 //     objects and allow-cidr is given, their verdict waits for the dial. An
 //     address of the NAT64 prefix 64:ff9b::/96 is permitted only if the IPv4
 //     address in it is.

@@ -6,7 +6,7 @@ import "errors"
 var ErrDenied = errors.New("denied by the egress policy")
 
 // ErrUnreachable is returned by a dial when some addresses of a name were
-// refused by the policy and none of the others answered.
+// refused by the policy and none of the others could be connected to.
 var ErrUnreachable = errors.New("connect to the permitted addresses of the host")
 
 // errTooMany ends a dial that has tried maxAttempts addresses.
@@ -56,7 +56,7 @@ type DeniedError struct {
 	Class Class
 }
 
-// Error says in one sentence which rule refused.
+// Error names in one sentence the rule that refused.
 func (d *DeniedError) Error() string {
 	switch d.Class {
 	case ClassSyntax:

@@ -30,7 +30,7 @@ type Deps struct {
 	// OnReload is called for each new content of File: nil if it is in force, else
 	// why the one before stays in force.
 	OnReload func(error)
-	// Ticks say when to look at File; nil: every reload.Interval.
+	// Ticks are when to look at File; nil: every reload.Interval.
 	Ticks <-chan time.Time
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // abortingResolver returns a resolver of Go, never that of the C library, which
-// takes 127.1 and 0x7f000001 for addresses. It gives up a question when nobody
+// takes 127.1 and 0x7f000001 for addresses. It gives up a query when no caller
 // waits for the answer any more; net.Resolver would listen on for seconds,
 // which a tenant with a silent name server could make the fetcher do often.
 func abortingResolver(r *net.Resolver) *net.Resolver {

@@ -12,7 +12,7 @@ import (
 type Verdict struct {
 	// Allowed reports whether a connection may be opened.
 	Allowed bool
-	// Reason says why in one sentence, without an address.
+	// Reason is the cause in one sentence, without an address.
 	Reason string
 	// Err is nil if allowed, a *DeniedError, or the error of the resolver.
 	Err error
@@ -29,8 +29,8 @@ type AddressVerdict struct {
 	Err error
 }
 
-// Verdict judges a URL as a fetch would, looks its name up, and connects to
-// nobody.
+// Verdict decides about a URL as a fetch would, looks its name up, and connects
+// nowhere.
 func (p *Policy) Verdict(ctx context.Context, raw string) Verdict {
 	u, err := ParseURL(raw)
 	if err != nil {

@@ -42,7 +42,7 @@ func (p *backpressure) refused(stream string, err error, now time.Time) {
 	case errors.Is(err, pipeline.ErrFull):
 		text = "the stream is full; keeping what is in work until there is room"
 	case errors.Is(err, pipeline.ErrInFlight):
-		text = "the broker has another publish in flight; keeping what is in work until that has ended"
+		text = "the broker has another publish in flight; holding what is in work until that has ended"
 	}
 	p.log.Warn().Err(err).Str("stream", stream).Msg(text)
 }

@@ -3,7 +3,7 @@
 //
 // A message ends in one of four ways: it is acknowledged because all has been
 // done; or because a timer was set that will bring it back; or because a
-// dead letter keeps it with its reason; or it is given back to the server while the
+// dead letter holds it with its reason; or it is given back to the server while the
 // process drains.
 //
 // Every step may be the last of a process that is killed, and the message is

@@ -39,7 +39,7 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
 	return result{outcome: retry, failure: f, wait: wait}
 }
 
-// giveUp keeps a dead letter, if the namespace is within its budget of them,
+// giveUp publishes a dead letter, if the namespace is within its budget of them,
 // publishes the failure, and sets the timer of the next refresh, or of a slow
 // recheck.
 func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {

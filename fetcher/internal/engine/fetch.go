@@ -84,7 +84,7 @@ func (t *trigger) urgent() bool {
 const tooManyPause = time.Second
 
 // observeLoad lets a host rest that has asked for it, for a short time, and ends
-// that when it has answered well. What another host has asked for to which the
+// that when it has responded well. What another host has asked for to which the
 // GET was redirected bounds the URL alone.
 func observeLoad(slot *throttle.Slot, err error) {
 	failed, ok := errors.AsType[*get.Error](err)
@@ -123,7 +123,7 @@ func (e *Engine) get(ctx context.Context, t *trigger, r get.Request) sharedcall.
 	return sharedcall.Outcome[fetched]{
 		Value: fetched{response: response, err: err, by: t.span.SpanContext()},
 		Size:  int64(len(response.Body)),
-		Keep:  true,
+		Reuse: true,
 	}
 }
 

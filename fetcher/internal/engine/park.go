@@ -9,7 +9,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// parkCause says why an attempt was put off, from a closed set.
+// parkCause is why an attempt was put off, from a closed set.
 type parkCause string
 
 // sharedCallSlow: a GET of the same is under way and takes long. The causes that
@@ -19,7 +19,7 @@ const sharedCallSlow parkCause = "shared_call_slow"
 // namespaceBytes: the namespace has published all the bytes of its budget.
 const namespaceBytes parkCause = "namespace_bytes"
 
-// parkPause is after what time those come back who could not wait for a GET of
+// parkPause is after what time a message comes back that could not wait for a GET of
 // the same. They come at about the same time, to find its outcome.
 const parkPause = time.Second
 

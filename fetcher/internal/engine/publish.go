@@ -28,7 +28,7 @@ const (
 var (
 	// errRefused means that the broker will never take a message.
 	errRefused = errors.New("broker refuses the message")
-	// errDraining means that the process ends before the broker answered.
+	// errDraining means that the process ends before the broker responded.
 	errDraining = errors.New("process is draining")
 )
 

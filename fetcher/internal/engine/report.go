@@ -78,7 +78,7 @@ func message(o outcome) string {
 	case tombstone:
 		return "no longer wanted"
 	case malformed:
-		return "kept a message that cannot be handled as a dead letter"
+		return "message cannot be handled and became a dead letter"
 	case postponed:
 		return "given back"
 	}

@@ -20,7 +20,7 @@ const (
 	inSync outcome = "in_sync"
 	// retry: the attempt failed, and another one is scheduled.
 	retry outcome = "retry"
-	// gaveUp: the attempt failed, and a dead letter keeps it unless the namespace
+	// gaveUp: the attempt failed, and a dead letter holds it unless the namespace
 	// is over its budget.
 	gaveUp outcome = "gave_up"
 	// parked: no attempt could be made now.
@@ -56,7 +56,7 @@ type result struct {
 }
 
 // disposition is what becomes of the message. All that was handled is
-// acknowledged, since a timer or a dead letter keeps what is left to do; only
+// acknowledged, since a timer or a dead letter holds what is left to do; only
 // what was not is given back.
 func (r result) disposition() pipeline.Disposition {
 	switch {

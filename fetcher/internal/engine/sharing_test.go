@@ -28,7 +28,7 @@ var _ = Describe("Objects with the same URL", func() {
 			<-release
 			says("hello there")(w, r)
 		})
-		f := w.fetcher(func(o *fetcherOptions) { o.config.Sharing.Patience = 10 * time.Second })
+		f := w.fetcher(func(o *fetcherOptions) { o.config.Sharing.JoinWithin = 10 * time.Second })
 		for i := range 20 {
 			w.publish(w.want(o.URL, named("cm", i)))
 		}

@@ -163,7 +163,7 @@ var _ = Describe("A trace", func() {
 		release := make(chan struct{})
 		o := serve(func(w http.ResponseWriter, r *http.Request) { <-release; says("hello there")(w, r) })
 		tracer := f.tracer
-		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.config.Sharing.Patience = tracer, 10*time.Second })
+		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.config.Sharing.JoinWithin = tracer, 10*time.Second })
 		for i := range 3 {
 			w.publish(w.want(o.URL, named("cm", i)))
 		}

@@ -31,7 +31,7 @@ type handshakeError struct{ error }
 func (e *handshakeError) Unwrap() error { return e.error }
 
 // failure turns the cause of a failed GET into an Error. This is the one place
-// where causes are told apart; the first rule that fits decides.
+// where causes are distinguished; the first rule that fits decides.
 func (x *exchange) failure(cause error) *Error {
 	e := &Error{Host: x.host, StatusCode: x.status, RetryAfter: x.retryAfter, Redirected: x.redirected, Snippet: x.snippet, cause: cause}
 	e.Class, e.phrase = x.classify(cause)
@@ -89,7 +89,7 @@ func isTLS(err error) bool {
 		errors.As(err, &record) || errors.As(err, &alert)
 }
 
-// tlsPhrase says what is wrong with a certificate, in a closed set of words.
+// tlsPhrase describes what is wrong with a certificate, in a closed set of words.
 func tlsPhrase(err error) string {
 	var invalid x509.CertificateInvalidError
 	var hostname x509.HostnameError

@@ -62,7 +62,7 @@ var _ = Describe("a client", func() {
 	It("tells an observer how long each phase took", func(ctx SpecContext) {
 		heard := &phases{seen: map[get.Phase]int{}}
 		ca := newAuthority()
-		cfg := impatience()
+		cfg := shortLimits()
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Observer: heard})
 		port := serveTLS(ca, hello)
@@ -98,7 +98,7 @@ var _ = Describe("a client", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(runGate(gate))
 		sweeps := make(chan time.Time)
-		client := newClient(impatience(), gate, get.Deps{Ticks: sweeps})
+		client := newClient(shortLimits(), gate, get.Deps{Ticks: sweeps})
 		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), Namespace: "a"})
 		Expect(err).NotTo(HaveOccurred())
 
@@ -119,7 +119,7 @@ var _ = Describe("a client", func() {
 		said := &buffer{}
 		log.SetOutput(said)
 		DeferCleanup(func() { log.SetOutput(io.Discard) })
-		client := newClient(impatience(), newGate(egress.Config{}), get.Deps{})
+		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(unasked("SSH-2.0-"+secret+"\r\n")), "/")})
 

@@ -22,7 +22,7 @@ var _ = Describe("credentials", func() {
 	)
 
 	BeforeEach(func() {
-		cfg = impatience()
+		cfg = shortLimits()
 		seen = &recorder{}
 		port = serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)

@@ -35,7 +35,7 @@ type Error struct {
 	cause  error
 }
 
-// Error says what failed.
+// Error describes what failed.
 func (e *Error) Error() string {
 	host := e.Host
 	if _, err := netip.ParseAddr(host); err == nil {

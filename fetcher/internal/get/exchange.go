@@ -12,7 +12,7 @@ import (
 )
 
 // Do makes one GET. The error is an *Error, or that of ctx if ctx is done,
-// which says nothing about the server.
+// which is no sign of a fault of the server.
 func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	start := time.Now()
 	defer func() { c.deps.Observer.ObservePhase(Total, time.Since(start)) }()

@@ -21,7 +21,7 @@ import (
 // headerFile is a list of headers per host in the order of the file.
 type headerFile []*headerEntry
 
-// headerEntry says which requests carry which credentials.
+// headerEntry selects requests and the credentials that they carry.
 type headerEntry struct {
 	// Host is a pattern as in --allow-host.
 	Host string `yaml:"host"`
@@ -91,7 +91,7 @@ var (
 	errScheme       = errors.New("schemes are http and https")
 	errPort         = errors.New("ports are from 1 to 65535")
 	errPathPrefix   = errors.New("pathPrefix begins with a slash and has no dot segments")
-	errNetrcGate    = errors.New("--netrc needs a --header-file with an entry that says whose URLs get its logins, such as " +
+	errNetrcGate    = errors.New("--netrc needs a --header-file with an entry for the URLs that get its logins, such as " +
 		"{host: data.example.com, namespaces: [team-a], netrc: true}")
 	errHeaderName   = errors.New("not a header that may be set")
 	errHeaderValue  = errors.New("value is empty or has a control character")

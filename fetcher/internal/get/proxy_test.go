@@ -32,7 +32,7 @@ var _ = Describe("an egress proxy", func() {
 				_, _ = io.WriteString(w, "by proxy")
 			}
 		})
-		cfg = impatience()
+		cfg = shortLimits()
 		cfg.Proxy = fmt.Sprintf("http://me:%s@127.0.0.1:%d", secret, port)
 	})
 
@@ -92,7 +92,7 @@ var _ = Describe("an egress proxy", func() {
 
 	It("of the environment is not used", func(ctx SpecContext) {
 		GinkgoT().Setenv("HTTP_PROXY", cfg.Proxy)
-		client := newClient(impatience(), newGate(egress.Config{}), get.Deps{})
+		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(say(ok+length(0))), "/")})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(seen.requests()).To(BeEmpty())

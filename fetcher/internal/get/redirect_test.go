@@ -18,7 +18,7 @@ var _ = Describe("a redirect", func() {
 	var client *get.Client
 
 	BeforeEach(func() {
-		client = newClient(impatience(), newGate(egress.Config{}), get.Deps{})
+		client = newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 	})
 
 	// countdown redirects from /n to /n-1 and says hello at /0.
@@ -95,7 +95,7 @@ var _ = Describe("a redirect", func() {
 		})
 		trapPort := trap.Addr().(*net.TCPAddr).Port
 		gate := newGate(egress.Config{AllowPorts: []int{trapPort}})
-		client = newClient(impatience(), gate, get.Deps{})
+		client = newClient(shortLimits(), gate, get.Deps{})
 
 		for _, location := range []string{
 			fmt.Sprintf("http://127.0.0.2:%d/", trapPort),

@@ -41,6 +41,6 @@ type Response struct {
 	// LastModified of the answer (RFC 9110 section 8.8.2); likewise.
 	LastModified string
 	// MaxAge is for how long the answer stays fresh (RFC 9111 section 4.2);
-	// zero if the server does not say.
+	// zero if the server sends nothing of it.
 	MaxAge time.Duration
 }

@@ -50,7 +50,7 @@ var _ = Describe("a request", func() {
 
 	BeforeEach(func() {
 		seen = &recorder{}
-		client = newClient(impatience(), newGate(egress.Config{}), get.Deps{})
+		client = newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 	})
 
 	It("says who asks, and nothing else", func(ctx SpecContext) {
@@ -123,7 +123,7 @@ var _ = Describe("a request", func() {
 		names.Set(host)
 		gate, err := egress.New(egress.Config{}, egress.Deps{Resolver: names.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
-		client = newClient(impatience(), gate, get.Deps{})
+		client = newClient(shortLimits(), gate, get.Deps{})
 
 		_, err = client.Do(ctx, get.Request{URL: "http://data.example.com/"})
 
@@ -187,7 +187,7 @@ var _ = Describe("a conditional request", func() {
 
 	BeforeEach(func() {
 		seen = &recorder{}
-		client = newClient(impatience(), newGate(egress.Config{}), get.Deps{})
+		client = newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 		port = serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			w.Header().Set("Cache-Control", "max-age=60")
@@ -237,7 +237,7 @@ var _ = Describe("a conditional request", func() {
 var _ = Describe("an answer with a bad status", func() {
 	It("keeps status, Retry-After and the start of the body", func(ctx SpecContext) {
 		now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-		client := newClient(impatience(), newGate(egress.Config{}), get.Deps{Now: func() time.Time { return now }})
+		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{Now: func() time.Time { return now }})
 		port := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Date", now.Format(http.TimeFormat))
 			w.Header().Set("Retry-After", now.Add(90*time.Second).Format(http.TimeFormat))

@@ -56,7 +56,7 @@ func (x *exchange) notModified(answer *http.Response) Response {
 	return r
 }
 
-// refused keeps what an answer with a bad status says.
+// refused records what a response with a bad status holds.
 func (x *exchange) refused(answer *http.Response, cancel context.CancelFunc) {
 	x.decided = true
 	x.status = answer.StatusCode

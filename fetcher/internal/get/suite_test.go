@@ -41,8 +41,8 @@ var _ = BeforeSuite(func() {
 // host is the name that the servers of the specs go by.
 const host = "data.example.com"
 
-// impatience are limits by which hostile servers are survived in less time.
-func impatience() get.Config {
+// shortLimits are limits by which hostile servers are survived in less time.
+func shortLimits() get.Config {
 	cfg := get.Defaults()
 	cfg.Version = "v1.2.3"
 	cfg.MaxBody = 100_000

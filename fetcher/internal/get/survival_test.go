@@ -50,7 +50,7 @@ func (h hostile) check(response get.Response, err error) error {
 var _ = Describe("a hostile server", func() {
 	for _, h := range hostileServers() {
 		It("is survived: "+h.name, func(ctx SpecContext) {
-			client := newClient(impatience(), newGate(egress.Config{}), get.Deps{})
+			client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 			port := serve(h.handle)
 
 			start := time.Now()
@@ -93,7 +93,7 @@ var _ = Describe("a hostile server", func() {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
 		// With so many at once on a machine that does other things, a server
 		// that is just slow must not look like a silent one.
-		cfg := impatience()
+		cfg := shortLimits()
 		cfg.Timeout, cfg.HeaderTimeout = 6*time.Second, 4*time.Second
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		servers := hostileServers()

@@ -94,7 +94,7 @@ var _ = Describe("TLS", func() {
 
 	BeforeEach(func() {
 		ca = newAuthority()
-		cfg = impatience()
+		cfg = shortLimits()
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
 		server = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{ca.issue(host, later())}}
 	})

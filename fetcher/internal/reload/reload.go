@@ -1,4 +1,4 @@
-// Package reload keeps what a mounted file says, and follows its changes.
+// Package reload holds the content of a mounted file, and follows its changes.
 //
 // A file is compared by content, not by time stamp: a mounted ConfigMap or
 // Secret changes by a swapped symbolic link, and time stamps of file systems

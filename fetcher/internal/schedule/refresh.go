@@ -35,7 +35,7 @@ func (r Refresh) Validate() error {
 // Time is divided into slots of one interval, shifted by a hash of the URL:
 // objects that share URL and interval meet, so that one GET serves all, and
 // different URLs spread over the interval. The first slot that is at least
-// half an interval away is taken, thus a steady refresh comes once per
+// half an interval ahead is taken, thus a steady refresh comes once per
 // interval. maxAge, for how long the answer stays fresh (RFC 9111 section
 // 4.2), puts it off, up to Max; it never brings it forward.
 func (r Refresh) Next(now time.Time, url string, interval, maxAge time.Duration) time.Time {

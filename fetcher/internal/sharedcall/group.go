@@ -7,15 +7,15 @@ import (
 )
 
 // ErrSlow means that the call took longer than the caller may wait. It goes
-// on for those who have waited for less.
+// on for the others, which have waited for less.
 var ErrSlow = errors.New("shared call takes longer than may be waited for")
 
 // Config bounds a Group.
 type Config struct {
 	// Window is how long after its end the outcome of a call is handed out.
 	Window time.Duration
-	// Patience is how long after its begin a call is waited for by others.
-	Patience time.Duration
+	// JoinWithin is how long after its begin a call is waited for by others.
+	JoinWithin time.Duration
 	// Entries and Bytes bound the outcomes that are kept; those that are
 	// expendable soonest go first.
 	Entries int
@@ -24,7 +24,7 @@ type Config struct {
 
 // Validate checks the bounds.
 func (c Config) Validate() error {
-	if c.Window < 0 || c.Patience < 0 || c.Entries < 0 || c.Bytes < 0 {
+	if c.Window < 0 || c.JoinWithin < 0 || c.Entries < 0 || c.Bytes < 0 {
 		return errors.New("bounds of shared calls must not be negative")
 	}
 	return nil
@@ -36,8 +36,8 @@ type Outcome[V any] struct {
 	Value V
 	// Size in bytes of what the value holds on to.
 	Size int64
-	// Keep the value for those who ask within the window.
-	Keep bool
+	// Reuse the value for calls within the window.
+	Reuse bool
 }
 
 // Group holds calls by key. It is safe for concurrent use.
@@ -75,7 +75,7 @@ func New[K comparable, V any](cfg Config, now func() time.Time) (*Group[K, V], e
 
 // Do returns the outcome of the call for the key that is under way or ended
 // just now, shared being true, or else makes the call. A call that began before
-// after is not shared; it goes on for those who joined it. The error is ErrSlow.
+// after is not shared; it goes on for the callers that joined it. The error is ErrSlow.
 func (g *Group[K, V]) Do(key K, after time.Time, fn func() Outcome[V]) (value V, shared bool, err error) {
 	g.mu.Lock()
 	now := g.now()
@@ -97,18 +97,18 @@ func (g *Group[K, V]) wait(c *call[V], now time.Time) (V, error) {
 		return c.value, nil
 	default:
 	}
-	patience := time.NewTimer(c.began.Add(g.cfg.Patience).Sub(now))
-	defer patience.Stop()
+	deadline := time.NewTimer(c.began.Add(g.cfg.JoinWithin).Sub(now))
+	defer deadline.Stop()
 	select {
 	case <-c.done:
 		return c.value, nil
-	case <-patience.C:
+	case <-deadline.C:
 		var none V
 		return none, ErrSlow
 	}
 }
 
-// lead makes the call for all; if it panics, those who wait get the zero value.
+// lead makes the call for all; if it panics, the waiting get the zero value.
 func (g *Group[K, V]) lead(key K, c *call[V], fn func() Outcome[V]) V {
 	var o Outcome[V]
 	defer func() {
@@ -116,7 +116,7 @@ func (g *Group[K, V]) lead(key K, c *call[V], fn func() Outcome[V]) V {
 		defer g.mu.Unlock()
 		c.value, c.size, c.ended = o.Value, o.Size, g.now()
 		close(c.done)
-		if !o.Keep || g.cfg.Entries == 0 || o.Size > g.cfg.Bytes {
+		if !o.Reuse || g.cfg.Entries == 0 || o.Size > g.cfg.Bytes {
 			g.forget(key, c)
 			return
 		}
@@ -137,7 +137,7 @@ func (g *Group[K, V]) expire(now time.Time) {
 	}
 }
 
-// drop forgets the outcome that is expendable soonest.
+// drop removes the outcome that is expendable soonest.
 func (g *Group[K, V]) drop() {
 	oldest := g.kept[0]
 	g.kept[0] = entry[K, V]{}
@@ -146,7 +146,7 @@ func (g *Group[K, V]) drop() {
 	g.forget(oldest.key, oldest.call)
 }
 
-// forget forgets a call, unless a later one has taken its place.
+// forget removes a call, unless a later one has taken its place.
 func (g *Group[K, V]) forget(key K, c *call[V]) {
 	if g.calls[key] == c {
 		delete(g.calls, key)

@@ -10,11 +10,11 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 )
 
-const patience = 250 * time.Millisecond
+const joinWithin = 250 * time.Millisecond
 
 func group(t *testing.T) *sharedcall.Group[string, int] {
 	t.Helper()
-	g, err := sharedcall.New[string, int](sharedcall.Config{Window: time.Second, Patience: patience, Entries: 3, Bytes: 100}, time.Now)
+	g, err := sharedcall.New[string, int](sharedcall.Config{Window: time.Second, JoinWithin: joinWithin, Entries: 3, Bytes: 100}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func counter(takes time.Duration, size int64, keep bool) func() sharedcall.Outco
 		number := n
 		mu.Unlock()
 		pass(takes)
-		return sharedcall.Outcome[int]{Value: number, Size: size, Keep: keep}
+		return sharedcall.Outcome[int]{Value: number, Size: size, Reuse: keep}
 	}
 }
 
@@ -45,7 +45,7 @@ func expect(t *testing.T, g *sharedcall.Group[string, int], key string, fn func(
 
 func TestCallersShareACallUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, fn := group(t), counter(patience/2, 1, true)
+		g, fn := group(t), counter(joinWithin/2, 1, true)
 		var wg sync.WaitGroup
 		wg.Go(func() { expect(t, g, "a", fn, 1, false) })
 		synctest.Wait()
@@ -70,11 +70,11 @@ func TestOutcomesAreSharedWithinTheWindow(t *testing.T) {
 
 func TestAnOlderCallIsNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, slow, fn := group(t), counter(2*patience, 1, true), counter(0, 10, true)
+		g, slow, fn := group(t), counter(2*joinWithin, 1, true), counter(0, 10, true)
 		var wg sync.WaitGroup
 		wg.Go(func() { expect(t, g, "a", slow, 1, false) })
 		synctest.Wait()
-		pass(patience / 2)
+		pass(joinWithin / 2)
 		asked := time.Now()
 		for number, shared := range []bool{false, true} { // the second joins the first
 			if got, wasShared, err := g.Do("a", asked, fn); got != 1 || wasShared != shared || err != nil {
@@ -106,7 +106,7 @@ func TestNobodyWaitsLongForAnother(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { expect(t, g, "a", fn, 1, false) })
 		synctest.Wait()
-		for _, waits := range []time.Duration{patience, 0} { // it has been under way for so long, then
+		for _, waits := range []time.Duration{joinWithin, 0} { // it has been under way for so long, then
 			began := time.Now()
 			if _, _, err := g.Do("a", time.Time{}, fn); !errors.Is(err, sharedcall.ErrSlow) {
 				t.Errorf("Do() = %v, want ErrSlow", err)

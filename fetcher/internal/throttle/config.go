@@ -92,7 +92,7 @@ const (
 	NamespaceShare Cause = "namespace_share"
 )
 
-// Busy says why a GET may not be made now, and when to come back.
+// Busy is why a GET may not be made now, and when to come back.
 type Busy struct {
 	// Cause of the refusal.
 	Cause Cause

@@ -61,7 +61,7 @@ func (s *Slot) Pause(asked time.Duration) {
 	s.tenant.pausedUntil = later(s.tenant.pausedUntil, now.Add(min(wait, t.cfg.MaxPause)))
 }
 
-// Resume notes that the host has answered well, which ends its pause unless the
+// Resume records that the host has responded well, which ends its pause unless the
 // GET began before that.
 func (s *Slot) Resume() {
 	s.throttle.mu.Lock()

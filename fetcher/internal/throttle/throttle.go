@@ -18,7 +18,7 @@ const (
 	// yet, to see whether it is quick. It happens once for each host.
 	learn = 25 * time.Millisecond
 	// sweepAt is the number of hosts or namespaces above which idle ones are
-	// looked for and forgotten.
+	// looked for and dropped.
 	sweepAt = 1024
 	// maxPaused bounds the hosts that may be paused: with names under a wildcard
 	// one namespace could make up any number of them.
@@ -260,7 +260,7 @@ func (t *Throttle) contended(now time.Time) bool {
 	return !t.other.at.IsZero() && now.Sub(t.other.at) < contention
 }
 
-// sweep forgets idle hosts and namespaces once there are many.
+// sweep drops idle hosts and namespaces once there are many.
 func (t *Throttle) sweep(now time.Time) {
 	if len(t.hosts) < t.nextSweep && len(t.namespaces) < t.nextSweep {
 		return

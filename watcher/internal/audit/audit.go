@@ -23,7 +23,7 @@ const (
 	// tenth of them if that is more.
 	refreshedAtOnce = 20_000
 	// requestTimeout bounds one request to the broker. The audit as a whole has
-	// no bound: it goes on for as long as each request is answered.
+	// no bound: it goes on for as long as each request gets a response.
 	requestTimeout = 10 * time.Second
 )
 

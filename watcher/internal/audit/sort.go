@@ -20,7 +20,7 @@ import (
 type candidate struct {
 	key  pipeline.Key
 	want wantindex.Want
-	// entry is what the status of the object says of the key.
+	// entry is that of the key in the status of the object.
 	entry status.Entry
 }
 

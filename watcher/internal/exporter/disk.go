@@ -22,7 +22,7 @@ type disk struct {
 }
 
 // disk asks all servers; nil unless all of them answer. Only the system
-// account and the monitoring port show it, and the watcher has no right in the
+// account and the monitoring port have it, and the watcher has no right in the
 // system account.
 func (e *Exporter) disk(ctx context.Context) *disk {
 	if len(e.config.Monitors) == 0 {
@@ -32,7 +32,7 @@ func (e *Exporter) disk(ctx context.Context) *disk {
 	for _, address := range e.config.Monitors {
 		one, err := varz(ctx, address)
 		if err != nil {
-			e.deps.Log.Debug().Err(err).Msg("a NATS server does not show how soon it writes to disk")
+			e.deps.Log.Debug().Err(err).Msg("a NATS server does not report how soon it writes to disk")
 			return nil
 		}
 		all.always = all.always && one.always

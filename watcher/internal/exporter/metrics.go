@@ -15,7 +15,7 @@ func streams() []string {
 // while the exporter does not run and, but for one, while the broker does not
 // answer.
 func (e *Exporter) Measure(set *metric.Set) {
-	set.OptionalGaugeFunc("up", "Whether the broker has answered when it was last asked about the pipeline: 0 or 1.",
+	set.OptionalGaugeFunc("up", "Whether the broker responded when it was last asked about the pipeline: 0 or 1.",
 		e.one(func(s *snapshot) (float64, bool) { return number(s.up), true }))
 	set.OptionalGaugeFunc("timers_messages", "Timers that are pending: of retries, refreshes, rechecks, and attempts put off.",
 		e.one(func(s *snapshot) (float64, bool) { return s.timers, s.up }))
@@ -51,7 +51,7 @@ func (e *Exporter) measureConsumers(set *metric.Set) {
 		{"in_flight_messages", "Messages that were delivered and not acknowledged yet.", func(c consumer) float64 { return float64(c.NumAckPending) }},
 		{"in_flight_limit_messages", "Messages that may be in flight, over all replicas.", func(c consumer) float64 { return float64(c.Config.MaxAckPending) }},
 		{"redelivered_messages", "Messages in flight that were delivered more than once.", func(c consumer) float64 { return float64(c.NumRedelivered) }},
-		{"waiting_pulls", "Requests for messages that wait; none for long: nobody reads.", func(c consumer) float64 { return float64(c.NumWaiting) }},
+		{"waiting_pulls", "Requests for messages that wait; none for long: there is no reader.", func(c consumer) float64 { return float64(c.NumWaiting) }},
 		{"oldest_message_age_seconds", "Age of the oldest message that is not acknowledged; 0: there is none.", func(c consumer) float64 { return c.oldest.Seconds() }},
 	} {
 		set.GaugesFunc(m.name, m.help, names, e.each(func(s *snapshot) map[string]float64 { return values(s.consumers, m.value) }))
@@ -105,7 +105,7 @@ func (e *Exporter) one(read func(*snapshot) (float64, bool)) func() (float64, bo
 	}
 }
 
-// each reads the last snapshot, if the broker has answered.
+// each reads the last snapshot, if the broker has responded.
 func (e *Exporter) each(read func(*snapshot) map[string]float64) func() map[string]float64 {
 	return func() map[string]float64 {
 		if s := e.last.Load(); s != nil && s.up {

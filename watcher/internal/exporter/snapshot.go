@@ -16,7 +16,7 @@ var errDisconnected = errors.New("no connection to NATS")
 
 // snapshot is what was seen in one round.
 type snapshot struct {
-	// up reports that all was answered; else the rest is empty.
+	// up reports that all requests got a response; else the rest is empty.
 	up        bool
 	streams   map[string]*jetstream.StreamInfo
 	consumers map[string]consumer

@@ -47,7 +47,7 @@ type Object struct {
 
 // AskedAt is when what the object asks for was changed, as well as that is
 // known: the watch delivers a change at once, but what is found in a list was
-// changed when the API server says, a second at most before.
+// changed at the time that the API server records, a second at most before.
 func (o *Object) AskedAt() time.Time {
 	if o.Listed && !o.Asked.IsZero() && o.Asked.Before(o.SeenAt) {
 		return o.Asked
@@ -183,7 +183,7 @@ func (o *Object) own(owners annotation.Owners) {
 
 // share lets equal text be kept once: namespaces and keys for all objects, URLs
 // for the request and the status of one. A key that is cut out of the annotation
-// would also keep all of its value.
+// would also hold all of its value in memory.
 func (o *Object) share() {
 	o.Namespace = unique.Make(o.Namespace).Value()
 	for i, pair := range o.Request.Pairs {

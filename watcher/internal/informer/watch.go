@@ -27,7 +27,7 @@ import (
 
 // StallAfter is how long a watch may be silent. The API server sends a
 // bookmark about once a minute; three missing ones mean that nothing comes
-// through any more, whatever the connection says.
+// through any more, in whatever state the connection is.
 const StallAfter = 3 * time.Minute
 
 const (

@@ -13,7 +13,7 @@ import (
 // DefaultName is the name of the Lease unless another one is given.
 const DefaultName = "curl-me-that-watcher"
 
-// Config says how several watchers agree on the one that publishes.
+// Config is how several watchers agree on the one that publishes.
 // Two that publish at once do no harm; it only saves work.
 type Config struct {
 	// Enabled turns the election on.
@@ -37,7 +37,7 @@ func (c *Config) Installation() string {
 
 // BindFlags adds the flags of the election.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&c.Enabled, "leader-elect", false, "let one of several watchers publish; the others keep their cache warm")
+	fs.BoolVar(&c.Enabled, "leader-elect", false, "let one of several watchers publish; the others hold their cache warm")
 	fs.StringVar(&c.Namespace, "leader-elect-namespace", "default", "namespace of the Lease")
 	fs.StringVar(&c.Name, "leader-elect-name", DefaultName, "name of the Lease")
 	fs.StringVar(&c.Identity, "leader-elect-identity", "", "name of this watcher in the Lease; empty: the host name and a random part")

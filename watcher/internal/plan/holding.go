@@ -9,8 +9,8 @@ import (
 )
 
 // Holding is what the metadata of an object shows of a key that it asks for.
-// Only what Kubernetes is known to hold counts as held; that a timer exists
-// says nothing.
+// Only what Kubernetes is known to hold counts as held; that a timer exists is no
+// evidence of it.
 type Holding int
 
 const (
@@ -18,7 +18,7 @@ const (
 	// be known, or later attempts fail.
 	NotHeld Holding = iota
 	// Held: the status written on this object names the URL and the digest, and
-	// the record of owners shows that nobody has written the key since.
+	// by the record of owners the key has not been written since.
 	Held
 	// LeftAlone: a fetch would change nothing until the object changes.
 	LeftAlone

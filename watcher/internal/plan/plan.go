@@ -95,10 +95,10 @@ type maker struct {
 	plan   Plan
 }
 
-// retractAllBut retracts every known want that keep does not ask for.
-func (m *maker) retractAllBut(keep func(key string) bool) {
+// retractAllBut retracts every known want whose key is not asked for.
+func (m *maker) retractAllBut(asked func(key string) bool) {
 	for key := range m.wants {
-		if keep == nil || !keep(key) {
+		if asked == nil || !asked(key) {
 			m.plan.Retract = append(m.plan.Retract, key)
 		}
 	}
@@ -157,7 +157,7 @@ func (m *maker) key(pair annotation.Pair) {
 		m.copied(w, last, have)
 		return
 	}
-	// A fence of another epoch says nothing: the object was restored from a
+	// A fence of another epoch is no evidence: the object was restored from a
 	// backup, or the stream was created anew.
 	resolved := have && entry.Fence.Epoch == last.Fence.Epoch && entry.Fence.Seq >= last.Fence.Seq
 	if resolved && !last.Resolved {
@@ -192,8 +192,8 @@ func (m *maker) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Want,
 }
 
 // copied handles a key whose status was written on another object, as after a
-// restore from a backup. Only its digest can show whose value is there, so the
-// writer looks.
+// restore from a backup. Only by its digest can the value be recognised as ours,
+// so the writer compares it.
 func (m *maker) copied(w *v1.Want, last wantindex.Want, have bool) {
 	w.ReadFirst = true
 	if have && last.Resolved && last.Sum == wantindex.Sum(w) { // it was put over our status
@@ -328,8 +328,8 @@ func (m *maker) ownerUnknown(key string) bool {
 	}
 }
 
-// carryStatus adds what the status says of the key, if it says nothing of other
-// keys: the wants of an object with many keys would repeat the whole.
+// carryStatus adds the entry of the key in the status, if that has no other
+// entries: the wants of an object with many keys would repeat the whole.
 func (m *maker) carryStatus(w *v1.Want) {
 	text := ""
 	if len(m.object.Status.Keys) < 2 {

@@ -50,7 +50,7 @@ type Config struct {
 	// again.
 	Repeat time.Duration
 	// Installation is what wants are marked with, so that their namespaces can be
-	// told from those of another installation when they are no longer watched.
+	// distinguished from those of another installation when they are no longer watched.
 	Installation string
 	// MaxRemovals bounds the removals of a minute.
 	MaxRemovals MaxRemovals
@@ -141,7 +141,7 @@ func (r *Reconciler) learn(name types.NamespacedName, p plan.Plan) {
 	}
 }
 
-// carryOut publishes what the plan says, and reports whether it published
+// carryOut publishes what is planned, and reports whether it published
 // anything. One key that fails does not hold up the others.
 func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o *informer.Object, p plan.Plan) (done bool, err error) {
 	var errs []error
@@ -223,7 +223,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 
 // put publishes a want such that what it leads to comes after what the object
 // holds. That the stream gives it a sequence which the object has already
-// answered happens when the stream was brought back to an earlier state.
+// resolved happens when the stream was brought back to an earlier state.
 func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (uint64, error) {
 	publish := func(last uint64) (uint64, error) { return r.deps.Client.PublishWant(ctx, w.Want, last) }
 	seq, err := r.overwrite(ctx, key, w.Last, publish)

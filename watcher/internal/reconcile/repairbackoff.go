@@ -19,7 +19,7 @@ const (
 	repairPause    = 10 * time.Second
 	maxRepairPause = 10 * time.Minute
 	// repairsForgotten is how long a key must be left alone for its repairs to be
-	// forgotten.
+	// dropped.
 	repairsForgotten = 2 * maxRepairPause
 )
 
@@ -43,7 +43,7 @@ func (f *repairBackoff) pause(now time.Time) time.Duration {
 
 // limitRepairs takes repairs out of the plan that come too soon after the last ones of
 // the same key: another controller writes it, and it would go on for ever at
-// full speed. One Event says so, in place of each drift. It returns
+// full speed. One Event reports that, in place of each drift. It returns
 // when to look again.
 func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (again time.Duration) {
 	r.mu.Lock()

@@ -17,7 +17,7 @@ const (
 	removed   = "removed"
 )
 
-// report logs a publish; in a flood, publishes of one cause are counted instead.
+// report logs a publish; when there are many, those of one cause are counted instead.
 func (r *Reconciler) report(span trace.Span, key pipeline.Key, cause string, seq uint64) {
 	line := r.lines.Line(zerolog.DebugLevel, cause)
 	if line == nil {

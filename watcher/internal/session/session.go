@@ -164,7 +164,7 @@ func (r *Runner) next(ctx context.Context, s *session) bool {
 }
 
 // failureLog logs what goes wrong with single objects: the first at once, then
-// one line a minute, so that an outage with a backlog does not flood the log.
+// one line a minute, so that an outage with a backlog does not fill the log.
 type failureLog struct {
 	log   zerolog.Logger
 	clock clock.PassiveClock

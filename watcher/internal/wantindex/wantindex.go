@@ -36,7 +36,7 @@ type Want struct {
 	// no fetch was due at once.
 	InSync bool
 	// Requested reports that a person asked for a fetch although the key held its
-	// body, so that a body which never lands cannot be told from an equal one.
+	// body, so that a body which never lands cannot be distinguished from an equal one.
 	Requested bool
 	// Version is the resource version of the object that it was read from; 0:
 	// not a number.
@@ -158,7 +158,7 @@ func (x *Index) Put(key pipeline.Key, w Want) {
 	x.keys++
 }
 
-// Drop forgets the want of a key.
+// Drop removes the want of a key.
 func (x *Index) Drop(key pipeline.Key) {
 	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 	x.mu.Lock()

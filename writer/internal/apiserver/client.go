@@ -32,8 +32,8 @@ const (
 	keepAlive = 15 * time.Second
 )
 
-// Client makes the requests of the writer. Those for metadata are answered
-// with less than a kilobyte instead of the object.
+// Client makes the requests of the writer. Those for metadata return
+// less than a kilobyte instead of the object.
 type Client struct {
 	metadata    metadata.Interface
 	objects     corev1client.CoreV1Interface

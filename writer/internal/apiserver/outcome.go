@@ -61,7 +61,7 @@ func Classify(err error) Outcome {
 		return Unavailable // no answer, or one that asks to come back later
 	}
 	s := answer.Status()
-	if admission(s.Message) {
+	if byAdmission(s.Message) {
 		return Rejected // whatever status the webhook has chosen
 	}
 	switch s.Code {
@@ -92,7 +92,7 @@ func Classify(err error) Outcome {
 	return Rejected
 }
 
-// gotResponse reports whether a request that failed was answered at all.
+// gotResponse reports whether a request that failed got a response at all.
 func gotResponse(err error) bool {
 	if _, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return true
@@ -101,10 +101,10 @@ func gotResponse(err error) bool {
 	return ok
 }
 
-// admission reports whether a webhook or policy refused the request, or the
+// byAdmission reports whether a webhook or policy refused the request, or the
 // webhook could not be asked. It concerns the objects that it is for, not the
 // API server.
-func admission(message string) bool {
+func byAdmission(message string) bool {
 	return strings.Contains(message, "admission webhook ") && strings.Contains(message, " denied the request") ||
 		strings.Contains(message, "ValidatingAdmissionPolicy ") && strings.Contains(message, " denied request") ||
 		strings.Contains(message, "failed calling webhook ")
@@ -150,7 +150,7 @@ func classifyInvalid(s metav1.Status) Outcome {
 	return Rejected
 }
 
-// byProxy reports whether something else than an API server has answered, such
+// byProxy reports whether the response is of something else than an API server, such
 // as a proxy in front of it.
 func byProxy(s metav1.Status) bool { return hasCause(s, metav1.CauseTypeUnexpectedServerResponse) }
 

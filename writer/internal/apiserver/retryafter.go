@@ -19,7 +19,7 @@ type busyError struct {
 
 // Error returns the status and the delay.
 func (e *busyError) Error() string {
-	return fmt.Sprintf("API server answered %d, asks to come back in %v", e.code, e.after)
+	return fmt.Sprintf("API server responded %d, asks to come back in %v", e.code, e.after)
 }
 
 // retryAfterErrors turns answers with Retry-After into errors. client-go would

@@ -137,8 +137,8 @@ func (t *task) refused(ctx context.Context, p plan.Plan, obstacle plan.Obstacle,
 	return t.refuse(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item) }), true
 }
 
-// refuse gives results up that cannot even be recorded in the status. The owner
-// is told by an Event once. The results are acknowledged: what the object does not
+// refuse gives results up that cannot even be recorded in the status. One Event
+// reports it. The results are acknowledged: what the object does not
 // hold is wanted again by the watcher.
 func (t *task) refuse(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
 	for _, item := range t.items {
@@ -201,8 +201,8 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 	return outcomes
 }
 
-// restored reports whether an item has brought a value of which this process had
-// said that it cannot be written. The status has nothing of that.
+// restored reports whether an item has brought a value which this process had
+// reported as one that cannot be written. The status has nothing of that.
 func (t *task) restored(item plan.Item, d plan.Decision) bool {
 	good := item.Result.GetContent() != nil || item.Result.GetUnmodified() != nil
 	return good && d.Verdict == plan.Written && t.Refused.Take(t.object.UID, item.Key.Key) && len(d.Events) == 0

@@ -57,7 +57,7 @@ func (c Confirmed) Put(uid types.UID, key string, confirmation plan.Confirmation
 	}
 }
 
-// Refused holds the keys of which it was said that they cannot be written, where
+// Refused holds the keys that were reported as ones that cannot be written, where
 // that could not be recorded in the status.
 type Refused struct {
 	keys *cache.LRUExpireCache
@@ -106,7 +106,7 @@ func (c Faults) Add(ref types.NamespacedName) int {
 	return n + 1
 }
 
-// Drop forgets those of an object.
+// Drop removes those of an object.
 func (c Faults) Drop(ref types.NamespacedName) { c.counts.Remove(ref) }
 
 // Newer reports whether resource version a is newer than b, as far as that can

@@ -3,7 +3,7 @@ package inbox
 import "errors"
 
 var (
-	// ErrMalformed means that a message says nothing that can be acted on.
+	// ErrMalformed means that a message holds nothing that can be acted on.
 	ErrMalformed = errors.New("malformed result")
 	// ErrDigest means that a body does not have the digest it must have.
 	ErrDigest = errors.New("body has another digest")

@@ -131,8 +131,8 @@ func (b *Inbox) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
 	}
 	line = line.Err(with.Err()).Str("subject", d.Subject())
 	if with.String() == pipeline.DeadLetter(nil).String() {
-		line.Msg("message cannot be applied and is kept as a dead letter")
+		line.Msg("message cannot be applied and became a dead letter")
 		return
 	}
-	line.Bytes("stack", pipeline.PanicStack(with.Err())).Msg("message was not handled, or its dead letter was not kept; trying again")
+	line.Bytes("stack", pipeline.PanicStack(with.Err())).Msg("message was not handled, or its dead letter was not published; trying again")
 }

@@ -114,7 +114,7 @@ func failureSentence(host string, f *v1.Failure) string {
 	}
 }
 
-// valueSentence says what the key holds while it fails.
+// valueSentence describes what the key holds while it fails.
 func valueSentence(key string, entry status.Entry) string {
 	if entry.Written() {
 		return "key " + key + " keeps its last good value"
@@ -122,7 +122,7 @@ func valueSentence(key string, entry status.Entry) string {
 	return "key " + key + " has no value yet"
 }
 
-// obstacleNote says why a body was not written.
+// obstacleNote describes why a body was not written.
 func obstacleNote(i Item, entry status.Entry) string {
 	key := i.Key.Key
 	switch pipeline.ClassOf(entry.Error) {

@@ -48,7 +48,7 @@ func (d *draft) wrote(key string) bool {
 	}
 }
 
-// sharedNote says which other owner a key of ours has; empty: none.
+// sharedNote names the other owner of a key of ours; empty: none.
 func (d *draft) sharedNote(key string) string {
 	if other := d.object.Owners.Other(key); other != "" {
 		return "field manager " + other + " owns it, too"

@@ -5,9 +5,9 @@ type Verdict int
 
 // The verdicts.
 const (
-	// Written: the object was changed: a value, or what the status says.
+	// Written: the object was changed: a value, or the status.
 	Written Verdict = iota + 1
-	// Unchanged: the object already says so.
+	// Unchanged: the object is already as planned.
 	Unchanged
 	// Stale: the object no longer asks for it, or holds something newer.
 	Stale
