@@ -1178,7 +1178,12 @@ type Audit struct {
 	// When it began.
 	BeganAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=began_at,json=beganAt,proto3" json:"began_at,omitempty"`
 	// When it was done; absent: it is under way, or was broken off.
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// The person for whom the user did it, as the console knows them; empty: the
+	// user themselves. NATS does not vouch for it.
+	OnBehalfOf string `protobuf:"bytes,9,opt,name=on_behalf_of,json=onBehalfOf,proto3" json:"on_behalf_of,omitempty"`
+	// The program by which it was done: cli or console; empty: an older cli.
+	Via           string `protobuf:"bytes,10,opt,name=via,proto3" json:"via,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1269,6 +1274,20 @@ func (x *Audit) GetEndedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Audit) GetOnBehalfOf() string {
+	if x != nil {
+		return x.OnBehalfOf
+	}
+	return ""
+}
+
+func (x *Audit) GetVia() string {
+	if x != nil {
+		return x.Via
+	}
+	return ""
+}
+
 var File_curlmethat_v1_pipeline_proto protoreflect.FileDescriptor
 
 const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
@@ -1355,7 +1374,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12\x18\n" +
 	"\apayload\x18\a \x01(\fR\apayload\x12\x1b\n" +
 	"\treplay_of\x18\b \x01(\x04R\breplayOf\x12 \n" +
-	"\vtraceparent\x18\t \x01(\tR\vtraceparent\"\x83\x02\n" +
+	"\vtraceparent\x18\t \x01(\tR\vtraceparent\"\xb7\x02\n" +
 	"\x05Audit\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
@@ -1364,7 +1383,11 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x04done\x18\x05 \x01(\x04R\x04done\x12\x18\n" +
 	"\askipped\x18\x06 \x01(\x04R\askipped\x125\n" +
 	"\bbegan_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\abeganAt\x125\n" +
-	"\bended_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt*\xcd\x01\n" +
+	"\bended_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12 \n" +
+	"\fon_behalf_of\x18\t \x01(\tR\n" +
+	"onBehalfOf\x12\x10\n" +
+	"\x03via\x18\n" +
+	" \x01(\tR\x03via*\xcd\x01\n" +
 	"\x05Cause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tCAUSE_NEW\x10\x01\x12\x11\n" +

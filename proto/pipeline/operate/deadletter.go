@@ -16,7 +16,7 @@ import (
 )
 
 // errInexact means that more would be selected than was asked for.
-var errInexact = errors.New("the server cannot select by time or address")
+var errInexact = errors.New("the server cannot select by time, ID or address")
 
 // DeadLetterFilter selects dead letters; empty fields select all.
 type DeadLetterFilter struct {
@@ -30,6 +30,9 @@ type DeadLetterFilter struct {
 	// Since and Until bound when the entry was kept: from Since on, before
 	// Until.
 	Since, Until time.Time
+	// Below bounds the ID: only entries before that one; 0: no bound. It is the
+	// cursor of a listing that goes on.
+	Below uint64
 }
 
 // Subject returns the subject filter for all but the times, which the server
@@ -43,8 +46,11 @@ func (f DeadLetterFilter) Subject() string {
 }
 
 // Exact reports whether Subject selects what the filter does, so that the server
-// can count and purge by itself: it knows no times, and no addresses.
-func (f DeadLetterFilter) Exact() bool { return f.Since.IsZero() && f.Until.IsZero() && !f.address() }
+// can count and purge by itself: it knows no times, no bound of the ID, and no
+// addresses.
+func (f DeadLetterFilter) Exact() bool {
+	return f.Since.IsZero() && f.Until.IsZero() && f.Below == 0 && !f.address()
+}
 
 // address reports whether Host is one.
 func (f DeadLetterFilter) address() bool { return pipeline.IsAddress(f.Host) }
@@ -91,7 +97,7 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[
 		}
 		state := stream.CachedInfo().State
 		span := uint64(windowFirst)
-		for top := state.LastSeq + 1; top > max(state.FirstSeq, 1); {
+		for top := f.top(state.LastSeq); top > max(state.FirstSeq, 1); {
 			bottom := max(state.FirstSeq, 1)
 			if top-bottom > span {
 				bottom = top - span
@@ -113,6 +119,14 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[
 			top = bottom
 		}
 	}
+}
+
+// top returns the sequence behind the first entry to read.
+func (f DeadLetterFilter) top(last uint64) uint64 {
+	if f.Below > 0 {
+		return min(last+1, f.Below)
+	}
+	return last + 1
 }
 
 func (c *Client) window(ctx context.Context, r pipeline.Range) ([]pipeline.Message, error) {

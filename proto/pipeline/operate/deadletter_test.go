@@ -77,6 +77,14 @@ var _ = Describe("Dead letters", func() {
 		Expect(ids(ctx, operate.DeadLetterFilter{Since: time.Now().Add(time.Hour)})).To(BeEmpty())
 	})
 
+	It("go on below the last that was read", func(ctx SpecContext) {
+		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal([]uint64{308, 8}))
+		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1})).To(BeEmpty())
+		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1 << 40})).To(HaveLen(many), "beyond the stream is no bound")
+		_, err := client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Below: 608})
+		Expect(err).To(HaveOccurred(), "the server would remove all")
+	})
+
 	It("are removed by filter", func(ctx SpecContext) {
 		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Reason: "Timeout"})).To(BeEquivalentTo(many - 5))
 		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(5))
