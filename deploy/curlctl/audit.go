@@ -18,6 +18,10 @@ type audited struct {
 	Selected uint64 `json:"selected"`
 	Done     uint64 `json:"done"`
 	Skipped  uint64 `json:"skipped"`
+	// OnBehalfOf is the person for whom the console did it.
+	OnBehalfOf string `json:"onBehalfOf,omitempty"`
+	// Via is the program.
+	Via string `json:"via,omitempty"`
 	// BeganAt and EndedAt are written as RFC 3339 has them.
 	BeganAt time.Time  `json:"beganAt"`
 	EndedAt *time.Time `json:"endedAt,omitempty"`
@@ -29,9 +33,9 @@ func auditCommand(o *options) *cobra.Command {
 		Short: "List who replayed, refetched, purged, paused and resumed, the newest first",
 		Args:  noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
-			n, err := s.out.List(printer.Dropping(printer.Columns("AGE", "ACTION", "USER", "SELECTED", "DONE", "SKIPPED", "FILTER", "", "BEGAN"), "SKIPPED", "SELECTED", "FILTER"),
+			n, err := s.out.List(printer.Dropping(printer.Columns("AGE", "ACTION", "USER", "SELECTED", "DONE", "SKIPPED", "FILTER", "", "BEGAN", "FOR", "VIA"), "SKIPPED", "SELECTED", "FILTER"),
 				func(yield func(printer.Row, error) bool) {
-					for a, err := range readable(s, s.Client.Audits(ctx)) {
+					for a, err := range readableOf(s, s.Client.Audits(ctx)) {
 						if !yield(s.auditRow(a), err) {
 							return
 						}
@@ -50,6 +54,7 @@ func (s *session) auditRow(a *v1.Audit) printer.Row {
 	r := audited{
 		Action: a.GetAction(), User: a.GetUser(), Filter: a.GetFilter(),
 		Selected: a.GetSelected(), Done: a.GetDone(), Skipped: a.GetSkipped(), BeganAt: began,
+		OnBehalfOf: a.GetOnBehalfOf(), Via: a.GetVia(),
 	}
 	done := printer.Number(r.Done)
 	if a.GetEndedAt() == nil {
@@ -61,5 +66,6 @@ func (s *session) auditRow(a *v1.Audit) printer.Row {
 	return printer.Row{Name: "audit/" + r.Action, Object: r, Cells: []printer.Cell{
 		printer.Text(printer.Age(s.now(), began)), printer.Text(r.Action), printer.Text(r.User), printer.Number(r.Selected), done,
 		printer.Number(r.Skipped), printer.Text(r.Filter), printer.Text(printer.Clock(r.BeganAt)),
+		printer.Text(r.OnBehalfOf), printer.Text(r.Via),
 	}}
 }

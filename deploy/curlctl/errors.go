@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
@@ -67,7 +68,7 @@ func coded(ctx context.Context, err error) error {
 		return service.ExitError{Err: err, Code: exitUsage}
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return service.ExitError{Err: fmt.Errorf("%w; `curlctl setup` creates what is missing", err), Code: exitNotFound}
-	case errors.Is(err, errNotFound), errors.Is(err, pipeline.ErrNoMessage):
+	case errors.Is(err, errNotFound), errors.Is(err, overview.ErrNoConsumer), errors.Is(err, pipeline.ErrNoMessage):
 		return service.ExitError{Err: err, Code: exitNotFound}
 	case errors.Is(err, errRefused):
 		return service.ExitError{Err: err, Code: exitRefused}

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/condition"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -100,14 +100,14 @@ func (s *session) readUnwell(ctx context.Context, name, host string) ([]unwell, 
 		return nil, err
 	}
 	timers := map[pipeline.Key]*operate.Timer{}
-	for t, err := range readable(s, s.Client.Timers(ctx, s.namespace, name)) {
+	for t, err := range readableOf(s, s.Client.Timers(ctx, s.namespace, name)) {
 		if err != nil {
 			return nil, err
 		}
 		timers[t.Key] = &t
 	}
 	var all []unwell
-	for w, err := range readable(s, s.Client.Wants(ctx, s.namespace, name)) {
+	for w, err := range readableOf(s, s.Client.Wants(ctx, s.namespace, name)) {
 		if err != nil {
 			return nil, err
 		}
@@ -145,21 +145,18 @@ func newUnwell(w operate.Want, c condition.Condition) unwell {
 
 // handled returns the sequence up to which the fetchers have taken all requests.
 func (s *session) handled(ctx context.Context) (uint64, error) {
-	consumer, err := s.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return 0, wrapNotFound("consumer %s of stream %s (`curlctl setup` creates it)", pipeline.FetcherConsumer, pipeline.Requests)
-	}
+	info, err := overview.Fetchers(ctx, s.JetStream)
 	if err != nil {
 		return 0, err
 	}
-	return consumer.CachedInfo().AckFloor.Stream, nil
+	return info.AckFloor.Stream, nil
 }
 
 // lastStatus returns the HTTP status with which a key was last given up in the
 // unbroken row of failures that began then; 0: that is not known.
 func (s *session) lastStatus(ctx context.Context, key pipeline.Key, since time.Time) (int32, error) {
 	filter := operate.DeadLetterFilter{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Since: since}
-	for f, err := range readable(s, s.Client.DeadLetters(ctx, filter)) {
+	for f, err := range readableOf(s, s.Client.DeadLetters(ctx, filter)) {
 		return f.Message.GetFailure().GetStatusCode(), err
 	}
 	return 0, nil

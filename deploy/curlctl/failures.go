@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -68,13 +70,13 @@ func (s *session) listFailures(ctx context.Context, filter operate.DeadLetterFil
 	handled := uint64(0)
 	if limit > 0 {
 		var err error
-		if handled, err = s.handled(ctx); err != nil && !errors.Is(err, errNotFound) {
+		if handled, err = s.handled(ctx); err != nil && !errors.Is(err, overview.ErrNoConsumer) {
 			return err
 		}
 	}
 	rows := func(yield func(printer.Row, error) bool) {
 		n := 0
-		for f, err := range readable(s, s.Client.DeadLetters(ctx, filter)) {
+		for f, err := range readableOf(s, s.Client.DeadLetters(ctx, filter)) {
 			if err != nil {
 				yield(printer.Row{}, err)
 				return
@@ -109,7 +111,7 @@ func (s *session) listFailures(ctx context.Context, filter operate.DeadLetterFil
 
 // summarize counts failures by reason and host.
 func (s *session) summarize(ctx context.Context, filter operate.DeadLetterFilter) error {
-	counts, err := s.countFailures(ctx, filter)
+	counts, err := operator.CountFailures(ctx, s.Client, filter, &s.unread)
 	if err != nil {
 		return err
 	}
@@ -149,21 +151,6 @@ func compare(a, b string) int {
 		return 1
 	}
 	return 0
-}
-
-// countFailures lets the server count, if it can select what was asked for.
-func (s *session) countFailures(ctx context.Context, filter operate.DeadLetterFilter) (map[operate.ReasonHost]uint64, error) {
-	if filter.Exact() {
-		return s.Client.CountDeadLetters(ctx, filter)
-	}
-	counts := map[operate.ReasonHost]uint64{}
-	for f, err := range readable(s, s.Client.DeadLetters(ctx, filter)) {
-		if err != nil {
-			return nil, err
-		}
-		counts[operate.ReasonHost{Reason: f.Reason, Host: f.Host}]++
-	}
-	return counts, nil
 }
 
 func failuresShowCommand(o *options) *cobra.Command {

@@ -8,9 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
@@ -41,42 +39,13 @@ func (f *deadLetterFilter) any() bool {
 
 // filter reads the flags.
 func (f *deadLetterFilter) filter(now time.Time) (operate.DeadLetterFilter, error) {
-	filter := operate.DeadLetterFilter{
-		Reason: f.reason, Host: strings.ToLower(f.host), Namespace: f.namespace, Name: f.name, Key: f.key,
-	}
-	if f.reason != "" && pipeline.ClassOf(f.reason) == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
-		return filter, usagef("--reason: %q is not one of %s", f.reason, strings.Join(reasons(), ", "))
-	}
-	var err error
-	if filter.Since, err = moment("since", f.since, now); err != nil {
-		return filter, err
-	}
-	filter.Until, err = moment("until", f.until, now)
-	return filter, err
-}
-
-// moment reads a time, or a duration before now.
-func moment(flag, text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if ago, err := annotation.ParseDuration(text); err == nil && ago >= 0 {
-		return now.Add(-ago), nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
+	filter, err := failure.Selection{
+		Reason: f.reason, Host: f.host, Namespace: f.namespace, Name: f.name, Key: f.key, Since: f.since, Until: f.until,
+	}.Filter(now)
 	if err != nil {
-		return time.Time{}, usagef("--%s: %q is neither a duration such as 2h or 3d nor a time such as 2026-01-31T12:00:00Z", flag, text)
+		return filter, usagef("--%w", err)
 	}
-	return at, nil
-}
-
-// reasons of failures that are kept.
-func reasons() []string {
-	var all []string
-	for n := int32(1); v1.FailureClass_name[n] != ""; n++ {
-		all = append(all, pipeline.Reason(v1.FailureClass(n)))
-	}
-	return all
+	return filter, nil
 }
 
 // failureIDs reads ids as listings print them: 12, or failure/12.

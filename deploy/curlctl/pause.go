@@ -6,13 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
-
-// forever is what a pause without an end lasts: JetStream wants a time.
-const forever = 100 * 365 * 24 * time.Hour
 
 func pauseCommand(o *options) *cobra.Command {
 	limit := annotation.Duration(0)
@@ -41,7 +39,7 @@ func (s *session) pause(ctx context.Context, limit time.Duration, line string) e
 	if err != nil {
 		return err
 	}
-	until := time.Now().Add(forever)
+	until := time.Now().Add(overview.Forever)
 	if limit > 0 {
 		until = time.Now().Add(limit)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
@@ -37,7 +37,7 @@ func failuresPurgeCommand(o *options) *cobra.Command {
 }
 
 func (s *session) purge(ctx context.Context, filter operate.DeadLetterFilter, line string, yes bool) error {
-	counts, err := s.countFailures(ctx, filter)
+	counts, err := operator.CountFailures(ctx, s.Client, filter, &s.unread)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *session) purge(ctx context.Context, filter operate.DeadLetterFilter, li
 	if err != nil {
 		return err
 	}
-	removed, err := s.remove(ctx, filter)
+	removed, err := operator.PurgeFailures(ctx, s.Client, filter)
 	if ended := end(ctx, removed, n-removed); err == nil {
 		err = ended
 	}
@@ -66,25 +66,4 @@ func (s *session) purge(ctx context.Context, filter operate.DeadLetterFilter, li
 		s.out.Linef("Removed %s.", plural(removed, "failure"))
 	}
 	return err
-}
-
-// remove lets the server purge, if it can select what was asked for.
-func (s *session) remove(ctx context.Context, filter operate.DeadLetterFilter) (removed int, err error) {
-	if filter.Exact() {
-		n, err := s.Client.PurgeDeadLetters(ctx, filter)
-		return int(n), err
-	}
-	for f, err := range s.Client.DeadLetters(ctx, filter) {
-		if err != nil && pipeline.Unreadable(err) {
-			continue // which was reported when they were counted
-		}
-		if err == nil {
-			err = s.Client.DeleteDeadLetter(ctx, f.ID)
-		}
-		if err != nil {
-			return removed, err
-		}
-		removed++
-	}
-	return removed, nil
 }

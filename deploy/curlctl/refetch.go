@@ -59,7 +59,7 @@ func (o *options) object(arg string) (namespace, name string, err error) {
 
 func (s *session) refetch(ctx context.Context, namespace, name string, pace replay.Pace, line string, yes bool) error {
 	var wants []operate.Want
-	for w, err := range readable(s, s.Client.Wants(ctx, namespace, name)) {
+	for w, err := range readableOf(s, s.Client.Wants(ctx, namespace, name)) {
 		if err != nil {
 			return err
 		}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
@@ -116,7 +116,7 @@ func (r *replaying) plan(ctx context.Context, s *session, filter operate.DeadLet
 			}
 		}
 	} else {
-		failures = readable(s, s.Client.DeadLetters(ctx, filter))
+		failures = readableOf(s, s.Client.DeadLetters(ctx, filter))
 	}
 	return replay.Plan(ctx, s.Client, failures)
 }
@@ -193,8 +193,7 @@ func (r *replaying) follow(ctx context.Context, s *session, items []*replay.Item
 
 // warnPaused prints a hint when nothing will be fetched.
 func (s *session) warnPaused(ctx context.Context) {
-	consumer, err := s.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-	if err == nil && consumer.CachedInfo().Paused {
+	if info, err := overview.Fetchers(ctx, s.JetStream); err == nil && info.Paused {
 		s.hint("Fetching is paused: nothing is fetched before `curlctl resume`.")
 	}
 }

@@ -9,12 +9,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 )
 
 // options are the flags that all commands have.
@@ -38,7 +37,7 @@ type session struct {
 
 	hinting sync.Mutex
 	// unread counts the messages that were left out as they cannot be read.
-	unread unread
+	unread readable.Unread
 }
 
 // run returns what runs a command in a session.
@@ -81,26 +80,7 @@ func (s *session) hint(format string, args ...any) {
 	fmt.Fprintf(s.aside, format+"\n", args...)
 }
 
-// audit begins the record of what is about to be done. Without it nothing is
-// done; the returned function completes it.
+// audit begins the record of what is about to be done; see operator.Begin.
 func (s *session) audit(ctx context.Context, action, filter string, selected int) (end func(context.Context, int, int) error, err error) {
-	user, err := s.User(ctx)
-	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	record := &v1.Audit{
-		Action: action, User: user.Name, Filter: filter, Selected: uint64(selected), BeganAt: timestamppb.New(s.now()),
-	}
-	if err := s.Client.PublishAudit(ctx, record); err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, done, skipped int) error {
-		if ctx.Err() != nil { // an interrupted command does not wait long
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			defer cancel()
-		}
-		record.Done, record.Skipped, record.EndedAt = uint64(done), uint64(skipped), timestamppb.New(s.now())
-		return replay.Retry(ctx, func(ctx context.Context) error { return s.Client.PublishAudit(ctx, record) })
-	}, nil
+	return operator.Begin(ctx, s.Connection, operator.Action{Name: action, Filter: filter, Selected: selected, Via: operator.CLI}, s.now)
 }

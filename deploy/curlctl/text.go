@@ -28,26 +28,10 @@ func failureLink(id uint64) printer.Cell {
 func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
 
 // plural returns a number and a noun.
-func plural(n int, noun string) string {
-	text := grouped(n) + " " + noun
-	switch {
-	case n == 1:
-	case strings.HasSuffix(noun, "ch"):
-		text += "es"
-	default:
-		text += "s"
-	}
-	return text
-}
+func plural(n int, noun string) string { return printer.Plural(n, noun) }
 
 // grouped writes a number with a comma behind thousands.
-func grouped(n int) string {
-	digits := strconv.Itoa(n)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
+func grouped(n int) string { return printer.Grouped(n) }
 
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/condition"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -39,7 +39,7 @@ func wantsCommand(o *options) *cobra.Command {
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
 			columns := printer.Dropping(printer.Columns("NAMESPACE", "CONFIGMAP", "KEY", "URL", "REFRESH", "SINCE", "", "CAUSE", "SEQUENCE", "UID"), "SINCE", "REFRESH", "URL")
 			n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
-				for w, err := range readable(s, s.Client.Wants(ctx, o.namespace, name)) {
+				for w, err := range readableOf(s, s.Client.Wants(ctx, o.namespace, name)) {
 					if !yield(s.wantRow(w), err) {
 						return
 					}
@@ -121,7 +121,7 @@ func timersCommand(o *options) *cobra.Command {
 // timerRows reads timers, the next to fire first.
 func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, error) {
 	var all []scheduled
-	for t, err := range readable(s, s.Client.Timers(ctx, s.namespace, name)) {
+	for t, err := range readableOf(s, s.Client.Timers(ctx, s.namespace, name)) {
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +137,7 @@ func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, er
 	rows := make([]printer.Row, len(all))
 	for i, t := range all {
 		in := printer.Text(printer.Until(s.now(), t.FiresAt))
-		if overdue(s.now(), t.FiresAt) {
+		if overview.Overdue(s.now(), t.FiresAt) {
 			in = printer.In(printer.Red, "overdue")
 		}
 		rows[i] = printer.Row{Name: "timer/" + t.Namespace + "/" + t.ConfigMap + "/" + t.Key, Object: t, Cells: []printer.Cell{
@@ -147,5 +147,3 @@ func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, er
 	}
 	return rows, nil
 }
-
-func overdue(now, at time.Time) bool { return now.Sub(at) > condition.LateTimer }

@@ -1,0 +1,281 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Finding of the doctor, as programs read it.
+type Finding struct {
+	Check  string `json:"check"`
+	State  string `json:"state"`
+	Detail string `json:"detail"`
+	Mend   string `json:"mend,omitempty"`
+}
+
+// States of findings.
+const (
+	OK      = "ok"
+	Warning = "warning"
+	Bad     = "bad"
+	Unknown = "unknown"
+)
+
+// Options are how to examine.
+type Options struct {
+	// System is how to reach the system account, which alone may read
+	// sync_interval; nil: it is not read.
+	System *natsconn.Options
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Examine tests connection, permissions, clock, streams, consumers and timers.
+// The error is the cause for which ctx has ended.
+func Examine(ctx context.Context, conn *natsconn.Connection, o Options) ([]Finding, error) {
+	d := &diagnosis{Connection: conn, system: o.System, now: o.Now}
+	for _, examine := range []func(context.Context){
+		d.server, d.permissions, d.streams, d.replicas, d.sync, d.consumers, d.timers, d.wants,
+	} {
+		examine(ctx)
+		if err := context.Cause(ctx); err != nil {
+			return d.findings, err
+		}
+	}
+	return d.findings, nil
+}
+
+type diagnosis struct {
+	*natsconn.Connection
+	system   *natsconn.Options
+	now      func() time.Time
+	findings []Finding
+}
+
+func (d *diagnosis) add(check, state, mend, format string, args ...any) {
+	d.findings = append(d.findings, Finding{Check: check, State: state, Mend: mend, Detail: fmt.Sprintf(format, args...)})
+}
+
+// slowLink and wrongClock are what an operator should know of.
+const (
+	slowLink   = 250 * time.Millisecond
+	wrongClock = 2 * time.Second
+)
+
+// server tests the connection, the version and the clock.
+func (d *diagnosis) server(ctx context.Context) {
+	trip, err := d.Conn.RTT()
+	switch {
+	case err != nil:
+		d.add("connection", Bad, "look after the network and the server", "%s does not answer: %s", d.Where, err)
+		return
+	case trip > slowLink:
+		d.add("connection", Warning, "run curlctl nearer to the server", "%s answers after %s", d.Where, trip.Round(time.Millisecond))
+	default:
+		d.add("connection", OK, "", "%s answers within %s", d.Where, slowLink)
+	}
+	if !d.Conn.HeadersSupported() || older(d.Conn.ConnectedServerVersion(), 2, 12) {
+		d.add("version", Bad, "upgrade NATS to 2.12 or newer, which schedules messages", "NATS %s", d.Conn.ConnectedServerVersion())
+	} else {
+		d.add("version", OK, "", "NATS schedules messages")
+	}
+	before := time.Now()
+	stream, err := d.JetStream.Stream(ctx, pipeline.Requests)
+	if err != nil {
+		return // reported by streams
+	}
+	off := stream.CachedInfo().TimeStamp.Sub(before.Add(time.Since(before) / 2))
+	if off.Abs() > wrongClock {
+		d.add("clock", Warning, "synchronize the clocks (NTP); timers follow the server's", "the server's clock is off by %s from this one", off.Round(time.Millisecond))
+		return
+	}
+	d.add("clock", OK, "", "the server's clock agrees with this one")
+}
+
+// older compares the first two numbers of a version.
+func older(version string, major, minor int) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return true
+	}
+	a, errA := strconv.Atoi(parts[0])
+	b, errB := strconv.Atoi(parts[1])
+	return errA != nil || errB != nil || a < major || a == major && b < minor
+}
+
+// permissions checks what this identity may do, as far as the server reports it.
+func (d *diagnosis) permissions(ctx context.Context) {
+	user, err := d.User(ctx)
+	if err != nil {
+		d.add("permissions", Unknown, "let this user publish $SYS.REQ.USER.INFO", "%s", err)
+		return
+	}
+	var may []string
+	for _, identity := range Identities() {
+		missing := identity.Missing(user, d.Client.APIPrefix())
+		if len(missing) == 0 {
+			may = append(may, identity.Name)
+			continue
+		}
+		if identity.Name == Viewer {
+			d.add("permissions", Bad, "give it what README.md lists for "+Viewer, "user %s may not use %s", user.Name, strings.Join(missing, ", "))
+			return
+		}
+	}
+	d.add("permissions", OK, "", "user %s has what these identities need: %s", user.Name, strings.Join(may, ", "))
+}
+
+// streams compares streams and consumers with what this version needs.
+func (d *diagnosis) streams(ctx context.Context) {
+	differ, err := pipeline.Compare(ctx, d.JetStream, pipeline.Topology{})
+	if err != nil {
+		d.add("streams", Unknown, "", "%s", err)
+		return
+	}
+	for _, difference := range differ {
+		d.add("streams", Bad, "run `curlctl setup`", "%s", difference)
+	}
+	if len(differ) == 0 {
+		d.add("streams", OK, "", "streams and consumers are as this version needs them")
+	}
+}
+
+func (d *diagnosis) replicas(ctx context.Context) {
+	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+		stream, err := d.JetStream.Stream(ctx, name)
+		if err != nil {
+			continue
+		}
+		info := stream.CachedInfo()
+		if info.Config.Replicas == 1 {
+			d.add("replicas", Warning, "on a cluster, run `curlctl setup --replicas 3`", "%s has one replica: a lost server loses it", name)
+			continue
+		}
+		state := OK
+		for _, peer := range info.Cluster.Replicas {
+			if peer.Offline || !peer.Current {
+				state = Bad
+				d.add("replicas", state, "look after that server", "replica of %s on %s is behind or away", name, peer.Name)
+			}
+		}
+		if state == OK {
+			d.add("replicas", OK, "", "%s has %d replicas", name, info.Config.Replicas)
+		}
+	}
+}
+
+// sync reads how soon the server writes to disk, which only the system account
+// may know.
+func (d *diagnosis) sync(ctx context.Context) {
+	if d.system == nil {
+		d.add("sync_interval", Unknown, "give --system-context, or see that jetstream.sync_interval is always where replicas may lose power together",
+			"only the system account may read it")
+		return
+	}
+	conn, _, err := d.system.Open(ctx)
+	if err != nil {
+		d.add("sync_interval", Unknown, "", "%s", err)
+		return
+	}
+	defer conn.Close()
+	always, interval, err := SyncInterval(ctx, conn.Conn)
+	switch {
+	case err != nil:
+		d.add("sync_interval", Unknown, "give a context of the system account", "%s", err)
+	case always:
+		d.add("sync_interval", OK, "", "every write is on disk before it is acknowledged")
+	default:
+		d.add("sync_interval", Warning, "set jetstream.sync_interval to always, or keep three replicas in different zones",
+			"writes reach the disk after up to %s: a power failure may lose the history of failures", interval)
+	}
+}
+
+func (d *diagnosis) consumers(ctx context.Context) {
+	for _, c := range []struct{ stream, name, service string }{
+		{pipeline.Requests, pipeline.FetcherConsumer, "fetcher"}, {pipeline.Results, pipeline.WriterConsumer, "writer"},
+	} {
+		consumer, err := d.JetStream.Consumer(ctx, c.stream, c.name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue // reported by streams
+		}
+		if err != nil {
+			d.add("consumer "+c.name, Unknown, "", "%s", err)
+			continue
+		}
+		info := consumer.CachedInfo()
+		switch {
+		case info.Paused:
+			d.add("consumer "+c.name, Warning, "run `curlctl resume` when fetching may go on", "it is paused, %s waiting", printer.Plural(int(info.NumPending), "message"))
+		case info.NumWaiting == 0 && info.NumAckPending == 0:
+			d.add("consumer "+c.name, Bad, "start a "+c.service+", or look at its log", "no %s reads from it, %s waiting", c.service, printer.Plural(int(info.NumPending), "message"))
+		case info.NumAckPending >= info.Config.MaxAckPending:
+			d.add("consumer "+c.name, Bad, "look at the log of the "+c.service, "%s are in work, which is all that may be", printer.Grouped(info.NumAckPending))
+		default:
+			d.add("consumer "+c.name, OK, "", "%s waiting, %s in work", printer.Plural(int(info.NumPending), "message"), printer.Grouped(info.NumAckPending))
+		}
+	}
+}
+
+func (d *diagnosis) timers(ctx context.Context) {
+	pending, late, unread := 0, 0, 0
+	for t, err := range d.Client.Timers(ctx, "", "") {
+		if err != nil && pipeline.Unreadable(err) {
+			unread++
+			continue
+		}
+		if err != nil {
+			if !errors.Is(err, jetstream.ErrStreamNotFound) {
+				d.add("timers", Unknown, "", "%s", err)
+			}
+			return
+		}
+		pending++
+		if overview.Overdue(d.now(), t.At) {
+			late++
+		}
+	}
+	if unread > 0 {
+		d.add("timers", Bad, "find out who else publishes to CURL_REQUESTS; `curlctl refetch --all` replaces the timers", "%s cannot be read", printer.Plural(unread, "timer"))
+		return
+	}
+	if late > 0 {
+		d.add("timers", Bad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`); `curlctl refetch --all` replaces the timers",
+			"%s of %d should have fired", printer.Plural(late, "timer"), pending)
+		return
+	}
+	d.add("timers", OK, "", "%s, none overdue", printer.Plural(pending, "timer"))
+}
+
+// wants looks for those that cannot be read, so that no service acts on them.
+func (d *diagnosis) wants(ctx context.Context) {
+	wanted, unread := 0, 0
+	for _, err := range d.Client.Wants(ctx, "", "") {
+		switch {
+		case err == nil:
+			wanted++
+		case pipeline.Unreadable(err):
+			unread++
+		default:
+			if !errors.Is(err, jetstream.ErrStreamNotFound) {
+				d.add("wants", Unknown, "", "%s", err)
+			}
+			return
+		}
+	}
+	if unread > 0 {
+		d.add("wants", Bad, "find out who else publishes to CURL_REQUESTS; restart the watcher, which replaces them", "%s cannot be read", printer.Plural(unread, "want"))
+		return
+	}
+	d.add("wants", OK, "", "%s", printer.Plural(wanted, "key"))
+}

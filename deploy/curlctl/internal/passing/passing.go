@@ -1,0 +1,116 @@
+// Package passing describes the messages of the pipeline as they pass.
+package passing
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// The kinds of what passes.
+const (
+	Wanted    = "wanted"
+	Forgotten = "forgotten"
+	Scheduled = "scheduled"
+	Due       = "due"
+	Fetched   = "fetched"
+	Recovered = "recovered"
+	Failing   = "failing"
+	Removed   = "removed"
+	Failed    = "failed"
+	// Unreadable: a result that cannot be read.
+	Unreadable = "unreadable"
+)
+
+// Kinds of what passes.
+func Kinds() []string {
+	return []string{Wanted, Forgotten, Scheduled, Due, Fetched, Recovered, Failing, Removed, Failed, Unreadable}
+}
+
+// Subjects of all that passes.
+func Subjects() []string {
+	return []string{"curl.want.>", "curl.timer.>", "curl.due.>", "curl.result.>", "curl.failure.>"}
+}
+
+// Passing is a message that passes, as programs read it.
+type Passing struct {
+	At        time.Time `json:"at"`
+	What      string    `json:"what"`
+	Namespace string    `json:"namespace"`
+	ConfigMap string    `json:"configMap"`
+	Key       string    `json:"key"`
+	Detail    string    `json:"detail,omitempty"`
+	Host      string    `json:"host,omitempty"`
+
+	url string
+}
+
+// HostIs reports whether host names the host of the URL; see pipeline.HostIs.
+func (p *Passing) HostIs(host string) bool { return pipeline.HostIs(p.url, host) }
+
+// Describe reads a message as it passes; false: it is none of the pipeline.
+func Describe(m *nats.Msg, now time.Time) (Passing, bool) {
+	p := Passing{At: now.UTC()}
+	if reason, _, key, err := pipeline.ParseDeadLetter(m.Subject); err == nil {
+		dead := new(v1.DeadLetter)
+		if proto.Unmarshal(m.Data, dead) == nil && dead.GetReplayOf() > 0 {
+			reason += fmt.Sprintf(", replay of %d", dead.GetReplayOf())
+		}
+		p.set(Failed, key, reason, dead.GetWant().GetUrl())
+		return p, true
+	}
+	kind, key, err := pipeline.ParseSubject(m.Subject)
+	if err != nil {
+		return p, false
+	}
+	switch kind {
+	case pipeline.KindWant:
+		w, err := pipeline.DecodeWant(key, m.Data)
+		if err == nil && w == nil {
+			p.set(Forgotten, key, "", "")
+			return p, true
+		}
+		p.set(Wanted, key, pipeline.CauseName(w.GetCause())+" "+failure.WithoutQuery(w.GetUrl()), w.GetUrl())
+	case pipeline.KindTimer, pipeline.KindDue:
+		due, _ := pipeline.DecodeDue(key, m.Data) // what cannot be read is shown without detail
+		what, detail := Due, pipeline.CauseName(due.GetCause())
+		if kind == pipeline.KindTimer {
+			what, detail = Scheduled, detail+" "+m.Header.Get("Nats-Schedule")
+		}
+		p.set(what, key, detail, due.GetWant().GetUrl())
+	default:
+		p.result(key, m.Data)
+	}
+	return p, true
+}
+
+func (p *Passing) set(what string, key pipeline.Key, detail, url string) {
+	p.What, p.Namespace, p.ConfigMap, p.Key, p.Detail, p.Host, p.url = what, key.Namespace, key.Name, key.Key, detail, pipeline.HostOf(url), url
+}
+
+func (p *Passing) result(key pipeline.Key, data []byte) {
+	r, err := pipeline.DecodeResult(key, data)
+	url := r.GetWant().GetUrl()
+	switch out := r.GetOutcome().(type) {
+	case *v1.Result_Content:
+		p.set(Fetched, key, fmt.Sprintf("%d bytes", len(out.Content.GetBody())), url)
+	case *v1.Result_Unmodified:
+		p.set(Recovered, key, "unmodified", url)
+	case *v1.Result_Removed:
+		p.set(Removed, key, "", url)
+	case *v1.Result_Failure:
+		detail := fmt.Sprintf("%s, attempt %d", pipeline.Reason(out.Failure.GetClass()), out.Failure.GetAttempts())
+		if out.Failure.GetGaveUp() {
+			detail += ", gave up"
+		}
+		p.set(Failing, key, detail, url)
+	default:
+		p.set(Unreadable, key, fmt.Sprint(err), "")
+	}
+}
