@@ -38,8 +38,8 @@ func checkCommand(o *options) *cobra.Command {
 	c := &checking{options: o, fetcher: fetcher.DefaultConfig()}
 	cmd := &cobra.Command{
 		Use:   "check NAMESPACE/NAME | -f MANIFEST",
-		Short: "Say what the annotations of a ConfigMap would do (reads Kubernetes, or a file)",
-		Long: "Parses the annotations as the watcher does and judges each URL by the egress policy\n" +
+		Short: "Explain what the annotations of a ConfigMap would do (reads Kubernetes, or a file)",
+		Long: "Parses the annotations as the watcher does and checks each URL by the egress policy\n" +
 			"as the fetcher does, given the same flags. Names are looked up; nothing is fetched\n" +
 			"without --fetch, and nothing is written. It needs no NATS.",
 		Args:              cobra.MaximumNArgs(1),

@@ -28,7 +28,7 @@ func command(program string, now func() time.Time) *cobra.Command {
 		Use:   "curlctl",
 		Short: "See what curl-me-that does, and replay what has failed",
 		Long: "Curlctl shows what the pipeline of curl-me-that does and what has failed, and\n" +
-			"replays that. It speaks to NATS; commands that read Kubernetes say so.\n\n" +
+			"replays that. It connects to NATS; commands that read Kubernetes are marked.\n\n" +
 			"Exit codes: 0 done; 1 failed; 2 wrong usage; 3 no connection; 4 not permitted;\n" +
 			"5 not found; 6 a replay failed again or is not known to have ended; 7 doctor or\n" +
 			"check found something; 8 not confirmed, so that nothing was done.",

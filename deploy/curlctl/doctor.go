@@ -17,7 +17,7 @@ func doctorCommand(o *options) *cobra.Command {
 	system := natsconn.Options{Timeout: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Test connection, permissions, clock, streams, consumers and timers, and say how to mend each",
+		Short: "Test connection, permissions, clock, streams, consumers and timers, and print how to mend each",
 		Args:  noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
 			examined := doctor.Options{Now: s.now}

@@ -86,12 +86,12 @@ var _ = Describe("doctor", func() {
 		Expect(w.ok(ctx, "timers")).To(ContainSubstring("overdue"))
 	})
 
-	It("finds a replica that is behind or away", func(ctx SpecContext) {
+	It("finds a replica that is behind or offline", func(ctx SpecContext) {
 		c := clustered(ctx)
 		Eventually(func() string { return flat(c.run(ctx, "doctor").out) }).Should(MatchRegexp("replicas +ok +CURL_REQUESTS has 3 replicas"))
 		c.servers[2].Stop()
 		Eventually(func() string { return flat(c.run(ctx, "doctor").out) }).
-			Should(MatchRegexp("replicas +bad +replica of CURL_REQUESTS on natstest-2 is behind or away To mend it: look after that server"))
+			Should(MatchRegexp("replicas +bad +replica of CURL_REQUESTS on natstest-2 is behind or offline To mend it: look after that server"))
 		Expect(c.run(ctx, "doctor").code).To(Equal(7))
 	})
 

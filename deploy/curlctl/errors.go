@@ -30,7 +30,7 @@ const (
 	// exitFound: doctor found something to mend, check something that is
 	// denied or wrong.
 	exitFound = 7
-	// exitRefused: a question was answered with no, or could not be asked.
+	// exitRefused: the user declined, or could not be asked.
 	exitRefused = 8
 )
 

@@ -34,7 +34,7 @@ func identitiesCommand(o *options) *cobra.Command {
 		Use:   "identities --out DIR | --secrets NAMESPACE",
 		Short: "Make the NKeys of services and operators, and the certificate of NATS (writes files, or Secrets)",
 		Long: "Makes an NKey for each identity that deploy/nats/accounts.conf knows, and the file\n" +
-			"identities.conf that tells NATS their public keys. With --tls-host it also makes a\n" +
+			"identities.conf with their public keys for NATS. With --tls-host it also makes a\n" +
 			"certificate authority and a certificate of the NATS servers, and renews the latter\n" +
 			"when a third of its time is left or the hosts are others. What exists is kept: call\n" +
 			"it as often as you like; remove a key and call it to have a new one. It needs no NATS.",
@@ -69,7 +69,7 @@ func identitiesCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// store returns where to keep what is made, and what ends its connections.
+// store returns where to put what is made, and what ends its connections.
 func (c *identities) store() (identity.Store, func(), error) {
 	switch {
 	case (c.dir == "") == (c.namespace == ""):

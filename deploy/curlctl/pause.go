@@ -30,7 +30,7 @@ func pauseCommand(o *options) *cobra.Command {
 			return s.pause(ctx, time.Duration(limit), line)
 		})(c, args)
 	}
-	cmd.Flags().Var(&limit, "for", "go on by itself after so long; 0: when `curlctl resume` says so")
+	cmd.Flags().Var(&limit, "for", "go on by itself after so long; 0: after `curlctl resume`")
 	return cmd
 }
 

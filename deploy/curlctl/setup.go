@@ -60,8 +60,8 @@ const (
 	healTimeout = 30 * time.Second
 )
 
-// heal creates what is missing until ctx is done. That it cannot is said once,
-// until it can.
+// heal creates what is missing until ctx is done. That it cannot is logged
+// once, until it can.
 func (s *session) heal(ctx context.Context, topology pipeline.Topology) error {
 	topology.KeepExisting = true
 	ticker := time.NewTicker(healPeriod)

@@ -25,7 +25,7 @@ type Config struct {
 	NATSListen string
 	// Listen is the address for health and metrics of all three services.
 	Listen string
-	// Log says what is logged.
+	// Log is what is logged.
 	Log service.LogOptions
 	// The services. What they share is taken from the watcher's.
 	Watcher watcher.Config
@@ -33,15 +33,15 @@ type Config struct {
 	Writer  writer.Config
 	// Output takes the log; nil: standard error.
 	Output io.Writer
-	// Spans takes the spans of all services; nil: the variables OTEL_* say
-	// where they go.
+	// Spans takes the spans of all services; nil: the variables OTEL_*
+	// decide where they go.
 	Spans sdktrace.SpanProcessor
 }
 
 // DefaultConfig returns the configuration without any flag.
 func DefaultConfig() Config { return Config{Fetcher: fetcher.DefaultConfig()} }
 
-// Flags that are passed on to the services; the others keep their defaults.
+// Flags that are passed on to the services; the others have their defaults.
 func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
 	return []string{"kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector", "annotation-keys", "default-scheme", "min-refresh"},
 		[]string{"allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy", "ca-bundle", "netrc", "header-file"},

@@ -22,14 +22,14 @@ import (
 // all that goes with it.
 const MaxPayload = 2 << 20
 
-// Options say how to run the server.
+// Options configure the server.
 type Options struct {
 	// Dir holds the streams; they survive a restart. It is created when needed.
 	Dir string
 	// Listen is a TCP address for other programs such as the nats command;
 	// empty: none, only the process itself can connect.
 	Listen string
-	// Log receives what the server has to say.
+	// Log receives the log of the server.
 	Log zerolog.Logger
 }
 

@@ -43,7 +43,7 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 }
 
 // StopAPIServer ends the API server as an upgrade would (about 2 s); etcd goes on.
-// When ctx ends first, the API server is killed, and the error says so. It does
+// When ctx ends first, the API server is killed, which is the error. It does
 // nothing when the API server does not run.
 func (c *ControlPlane) StopAPIServer(ctx context.Context) error {
 	c.mu.Lock()

@@ -63,7 +63,7 @@ func loadAuthority(h home) (*authority, error) {
 }
 
 // issue makes a key and signs a certificate for it, both in PEM. The template
-// says who, and for what; the rest is filled in.
+// has the subject and the use; the rest is filled in.
 func (a *authority) issue(template *x509.Certificate) (certificate, key []byte, err error) {
 	private, err := newKey()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 )
 
-// Options say how to run a control plane. The zero value is a temporary one on a
+// Options configure a control plane. The zero value is a temporary one on a
 // free port.
 type Options struct {
 	// Dir keeps data, certificates, kubeconfigs and logs. A start in a folder that
@@ -114,7 +114,7 @@ func (c *ControlPlane) startAll(ctx context.Context) error {
 	return c.StartAPIServer(ctx)
 }
 
-// watch reports the end of a process that nobody asked to end.
+// watch reports the end of a process that was not asked to end.
 func (c *ControlPlane) watch(p *process) {
 	<-p.exited
 	if !p.asked.Load() {
@@ -122,12 +122,12 @@ func (c *ControlPlane) watch(p *process) {
 	}
 }
 
-// Dir is the folder of the control plane; its sub-folder logs has what etcd and
-// kube-apiserver say.
+// Dir is the folder of the control plane; its sub-folder logs has the logs of
+// etcd and kube-apiserver.
 func (c *ControlPlane) Dir() string { return c.home.dir }
 
 // Failed is closed when etcd or kube-apiserver ended without being asked to. Err
-// tells which and why.
+// is which and why.
 func (c *ControlPlane) Failed() <-chan struct{} { return c.failed }
 
 // Err is nil until Failed is closed, and from then on an error that wraps

@@ -35,7 +35,7 @@ func startEtcd(ctx context.Context, path string, h home) (*process, error) {
 }
 
 func etcdFlags(h home) []string {
-	// There is one member, so nobody reads the addresses that it advertises, and
+	// There is one member, so the addresses that it advertises are not read, and
 	// port 0 keeps the one for peers, which cannot be switched off, out of the way.
 	const nowhere = "http://127.0.0.1:0"
 	return []string{

@@ -12,8 +12,8 @@ const (
 )
 
 // lastLine returns the last line of a log that is not empty, from the offset
-// start on. It is for an error message: what cannot be read is said, not returned
-// as an error.
+// start on. It is for an error message: that it cannot be read is part of the text,
+// not an error.
 func lastLine(path string, start int64) string {
 	file, err := os.Open(path)
 	if err != nil {

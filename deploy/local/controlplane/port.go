@@ -42,7 +42,7 @@ func choosePort(h home, wanted int) (int, error) {
 			ErrPortTaken, loopback(port), err)
 	}
 	if err := os.WriteFile(h.path("port"), []byte(strconv.Itoa(port)+"\n"), 0o600); err != nil {
-		return 0, fmt.Errorf("keep the port of the API server: %w", err)
+		return 0, fmt.Errorf("store the port of the API server: %w", err)
 	}
 	return port, nil
 }

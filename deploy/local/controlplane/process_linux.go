@@ -2,7 +2,7 @@ package controlplane
 
 import "syscall"
 
-// processAttributes keep Ctrl-C on the terminal from reaching the process, since
+// processAttributes shield the process from Ctrl-C on the terminal, since
 // the parent decides on the order of the end, and let it die with the parent.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -4,7 +4,7 @@ package controlplane
 
 import "syscall"
 
-// processAttributes keep Ctrl-C on the terminal from reaching the process, since
+// processAttributes shield the process from Ctrl-C on the terminal, since
 // the parent decides on the order of the end. Only Linux can let it die with the
 // parent.
 func processAttributes() *syscall.SysProcAttr {

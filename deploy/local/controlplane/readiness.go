@@ -29,8 +29,8 @@ func (c *ControlPlane) newReadiness() (*readiness, error) {
 	return &readiness{client: client, server: c.server()}, nil
 }
 
-// ready asks for the namespace too, since the API server creates it after it says
-// that it is ready.
+// ready asks for the namespace too, since the API server creates it after it
+// reports that it is ready.
 func (r *readiness) ready(ctx context.Context) error {
 	for _, path := range []string{"/readyz", "/api/v1/namespaces/default"} {
 		if err := r.get(ctx, path); err != nil {

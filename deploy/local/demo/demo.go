@@ -1,5 +1,5 @@
 // Package demo shows the whole of curl-me-that at work with what is on this
-// machine: a server that tells jokes, and the two sample ConfigMaps.
+// machine: a server of jokes, and the two sample ConfigMaps.
 package demo
 
 import (
@@ -58,9 +58,9 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "A server that tells jokes runs on http://%s/joke\n", jokeAddress)
+	fmt.Fprintf(c.Out, "A server of jokes runs on http://%s/joke\n", jokeAddress)
 	err = local.Run(ctx, system, c.Out, func(ctx context.Context, s local.System) error {
-		d := &show{Config: c, system: s}
+		d := &presentation{Config: c, system: s}
 		if err := d.run(ctx, valid, invalid); err != nil {
 			return err
 		}
@@ -90,15 +90,15 @@ func readSample(path string) (*corev1.ConfigMap, error) {
 	return &cm, nil
 }
 
-// show is one showing.
-type show struct {
+// presentation is one run of the demo.
+type presentation struct {
 	Config
 	system  local.System
 	client  kubernetes.Interface
 	kubectl string
 }
 
-func (d *show) run(ctx context.Context, valid, invalid *corev1.ConfigMap) error {
+func (d *presentation) run(ctx context.Context, valid, invalid *corev1.ConfigMap) error {
 	config, err := clientcmd.BuildConfigFromFlags("", d.system.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("read kubeconfig %s: %w", d.system.Kubeconfig, err)
@@ -145,7 +145,7 @@ func (d *show) run(ctx context.Context, valid, invalid *corev1.ConfigMap) error 
 	return nil
 }
 
-func (d *show) uid(ctx context.Context, name string) (types.UID, error) {
+func (d *presentation) uid(ctx context.Context, name string) (types.UID, error) {
 	cm, err := d.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -162,7 +162,7 @@ func hasEvent(events []eventsv1.Event, uid types.UID) bool {
 	return false
 }
 
-func (d *show) goodbye() {
+func (d *presentation) goodbye() {
 	if d.Once {
 		return
 	}
@@ -178,9 +178,9 @@ Ctrl-C ends it.
 `, d.system.Kubeconfig, jokeAddress)
 }
 
-// waitFor asks again and again until what is true, and says what is missing if
-// it takes too long.
-func (d *show) waitFor(ctx context.Context, what string, isThere func(context.Context) (bool, error)) error {
+// waitFor asks again and again until what is true, and returns what is missing
+// if it takes too long.
+func (d *presentation) waitFor(ctx context.Context, what string, isThere func(context.Context) (bool, error)) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -201,7 +201,7 @@ func (d *show) waitFor(ctx context.Context, what string, isThere func(context.Co
 }
 
 // command shows a kubectl command and what it prints.
-func (d *show) command(ctx context.Context, args ...string) error {
+func (d *presentation) command(ctx context.Context, args ...string) error {
 	fmt.Fprint(d.Out, "\n$ kubectl")
 	for _, a := range args {
 		fmt.Fprint(d.Out, " ", a)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options say which cluster to read.
+// Options select the cluster to read.
 type Options struct {
 	// Kubeconfig is a file; empty: $KUBECONFIG, else ~/.kube/config.
 	Kubeconfig string

@@ -166,7 +166,7 @@ func (d *diagnosis) replicas(ctx context.Context) {
 		for _, peer := range info.Cluster.Replicas {
 			if peer.Offline || !peer.Current {
 				state = Bad
-				d.add("replicas", state, "look after that server", "replica of %s on %s is behind or away", name, peer.Name)
+				d.add("replicas", state, "look after that server", "replica of %s on %s is behind or offline", name, peer.Name)
 			}
 		}
 		if state == OK {
@@ -196,7 +196,7 @@ func (d *diagnosis) sync(ctx context.Context) {
 	case always:
 		d.add("sync_interval", OK, "", "every write is on disk before it is acknowledged")
 	default:
-		d.add("sync_interval", Warning, "set jetstream.sync_interval to always, or keep three replicas in different zones",
+		d.add("sync_interval", Warning, "set jetstream.sync_interval to always, or run three replicas in different zones",
 			"writes reach the disk after up to %s: a power failure may lose the history of failures", interval)
 	}
 }

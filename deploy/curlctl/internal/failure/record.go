@@ -110,7 +110,7 @@ func optional(n uint64) printer.Cell {
 	return printer.Number(n)
 }
 
-// Snippet returns what the server answered, so that it can be printed: the
+// Snippet returns what the server sent, so that it can be printed: the
 // first lines, without control characters.
 func Snippet(raw []byte) string {
 	if !utf8.Valid(raw) {

@@ -68,7 +68,7 @@ type Connection struct {
 	stop context.CancelCauseFunc
 }
 
-// Open connects once; it does not wait for a server that is away. The returned
+// Open connects once; it does not wait for a server that is unavailable. The returned
 // context ends, with a *PermissionError as its cause, when the server refuses
 // something. Errors wrap ErrNoConnection.
 func (o *Options) Open(ctx context.Context) (*Connection, context.Context, error) {

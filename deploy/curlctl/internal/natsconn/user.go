@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// userInfo is answered by the server itself with what it knows of the user.
+// userInfo is served by the server itself: what it knows of the user.
 const userInfo = "$SYS.REQ.USER.INFO"
 
 // userTimeout bounds that; a user without the right to ask gets no answer.

@@ -40,7 +40,7 @@ type End struct {
 
 // Follower learns what becomes of replays: at once from the messages as they
 // pass, and, since such a message may be lost on the way to this process, now
-// and then from what the streams keep.
+// and then from what the streams hold.
 type Follower struct {
 	client *operate.Client
 	subs   []*nats.Subscription

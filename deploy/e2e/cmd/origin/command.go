@@ -22,7 +22,7 @@ func command() *cobra.Command {
 	var pages, listen string
 	cmd := &cobra.Command{
 		Use:   "origin",
-		Short: "Serve pages to fetch: some for people, and what tests tell it",
+		Short: "Serve pages to fetch: some for people, and some that tests control",
 		Long: "Origin is for demos and tests only. At --pages it serves what ConfigMaps may ask\n" +
 			"for; at --listen it takes instructions from tests, which have no business on the\n" +
 			"network of those who fetch.",

@@ -1,5 +1,5 @@
 // Command origin is a web server to try curl-me-that with: some pages for
-// people, and pages that a test outside tells what to answer.
+// people, and pages that a test outside controls.
 package main
 
 import (

@@ -25,10 +25,10 @@ type Progress func(format string, arguments ...any)
 
 // Run measures. It returns an error when something did not work, and none for
 // being slow.
-func Run(ctx context.Context, c Config, say Progress) (report *Report, err error) {
+func Run(ctx context.Context, c Config, progress Progress) (report *Report, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("it takes longer than -timeout %s", c.Timeout))
 	defer cancel()
-	b := &bench{config: c, say: say}
+	b := &bench{config: c, progress: progress}
 	b.report.Setting = c.setting()
 	if b.cluster, err = cluster.Connect(); err != nil {
 		return nil, err
@@ -47,14 +47,14 @@ func Run(ctx context.Context, c Config, say Progress) (report *Report, err error
 	if err := b.measure(ctx); err != nil {
 		return nil, err
 	}
-	b.report.judge()
+	b.report.compare()
 	return &b.report, nil
 }
 
 // bench is one run.
 type bench struct {
 	config     Config
-	say        Progress
+	progress   Progress
 	dir        string
 	cluster    *cluster.Cluster
 	origin     *origin.Server
@@ -79,7 +79,7 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 	if b.bare, err = b.newNamespace(ctx); err != nil {
 		return err
 	}
-	b.say("starting NATS, watcher, fetcher and writer")
+	b.progress("starting NATS, watcher, fetcher and writer")
 	b.system, err = system.Start(ctx, system.Options{Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name, Scrape: b.config.Scrape})
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (b *bench) measure(ctx context.Context) error {
 // round compares once. The ceiling is taken before and after the pipeline, since
 // other work on the machine comes and goes.
 func (b *bench) round(ctx context.Context, number int) (err error) {
-	b.say("round %d of %d: creating %d ConfigMaps", number, b.config.Rounds, b.config.N)
+	b.progress("round %d of %d: creating %d ConfigMaps", number, b.config.Rounds, b.config.N)
 	if err := b.system.StopWatcher(ctx); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (b *bench) clean(ctx context.Context) error {
 	if b.origin != nil {
 		b.origin.Close()
 	}
-	b.say("deleting the ConfigMaps")
+	b.progress("deleting the ConfigMaps")
 	for _, n := range b.namespaces {
 		errs = append(errs, n.Remove(ctx))
 	}

@@ -50,7 +50,7 @@ func (b *bench) ceiling(ctx context.Context) (c Ceiling, err error) {
 		return c, err
 	}
 	c.Cost = before.cost(after, len(objects))
-	b.say("bare patches, %d in flight: %.0f/s", cluster.InFlight, c.PerSecond)
+	b.progress("bare patches, %d in flight: %.0f/s", cluster.InFlight, c.PerSecond)
 	return c, nil
 }
 

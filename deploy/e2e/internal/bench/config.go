@@ -16,7 +16,7 @@ const (
 	maxSize = 512 << 10
 )
 
-// Config says what to measure.
+// Config is what to measure.
 type Config struct {
 	// N is the number of annotated ConfigMaps in a round.
 	N int

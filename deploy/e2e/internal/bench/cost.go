@@ -38,7 +38,7 @@ func (b *bench) reading(ctx context.Context) (r reading, err error) {
 }
 
 // usage of all programs, the benchmark itself included; empty where the
-// operating system does not tell.
+// operating system does not report it.
 func (b *bench) usage() (map[string]usage.Usage, error) {
 	used, err := b.system.Usage()
 	if err == nil {

@@ -18,8 +18,8 @@ type Goal struct {
 
 const mebibyte = 1 << 20
 
-// judge finds the middle round, and compares what was measured with the goals.
-func (r *Report) judge() {
+// compare finds the middle round, and compares what was measured with the goals.
+func (r *Report) compare() {
 	order := make([]int, len(r.Rounds))
 	calls := 0.0
 	for i := range r.Rounds {

@@ -25,7 +25,7 @@ func (b *bench) idle(ctx context.Context) error {
 	if err := b.piped.Fill(ctx, b.config.Idle, plain("idle", theirSize)); err != nil {
 		return err
 	}
-	b.say("annotating %d ConfigMaps, one after another", b.config.Idle)
+	b.progress("annotating %d ConfigMaps, one after another", b.config.Idle)
 	before, err := b.reading(ctx)
 	if err != nil {
 		return err
@@ -36,14 +36,14 @@ func (b *bench) idle(ctx context.Context) error {
 		if err := rest(ctx, pause); err != nil {
 			return err
 		}
-		answered, filled, err := b.annotate(ctx, name("idle", i))
+		responded, filled, err := b.annotate(ctx, name("idle", i))
 		if err != nil {
 			return err
 		}
 		get := b.meter.response(b.path(name("idle", i)))
-		total = append(total, filled.Sub(answered))
-		above = append(above, filled.Sub(answered)-get.took)
-		toGet = append(toGet, get.began.Sub(answered))
+		total = append(total, filled.Sub(responded))
+		above = append(above, filled.Sub(responded)-get.took)
+		toGet = append(toGet, get.began.Sub(responded))
 		toFill = append(toFill, filled.Sub(get.began.Add(get.took)))
 		step()
 	}
@@ -60,27 +60,27 @@ func (b *bench) idle(ctx context.Context) error {
 }
 
 // annotate annotates one ConfigMap, and returns when the API server had
-// answered that and when the watch had the data.
-func (b *bench) annotate(ctx context.Context, name string) (answered, filled time.Time, err error) {
+// responded to that and when the watch had the data.
+func (b *bench) annotate(ctx context.Context, name string) (responded, filled time.Time, err error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"annotations": map[string]string{annotation.DefaultKey: b.wish(name)}},
 	})
 	if err != nil {
-		return answered, filled, fmt.Errorf("encode patch: %w", err)
+		return responded, filled, fmt.Errorf("encode patch: %w", err)
 	}
 	_, err = b.cluster.Kubernetes.CoreV1().ConfigMaps(b.piped.Name).
 		Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	answered = time.Now()
+	responded = time.Now()
 	if err != nil {
-		return answered, filled, fmt.Errorf("annotate a ConfigMap: %w", err)
+		return responded, filled, fmt.Errorf("annotate a ConfigMap: %w", err)
 	}
 	for {
 		arrival, err := b.next(ctx)
 		if err != nil {
-			return answered, filled, fmt.Errorf("ConfigMap %s was not filled: %w", name, err)
+			return responded, filled, fmt.Errorf("ConfigMap %s was not filled: %w", name, err)
 		}
 		if arrival.Object.Name == name && b.filled(arrival.Object) {
-			return answered, arrival.At, nil
+			return responded, arrival.At, nil
 		}
 	}
 }

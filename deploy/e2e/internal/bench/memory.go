@@ -35,7 +35,7 @@ func (b *bench) company(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.say("creating %d ConfigMaps of %d bytes that are not ours", b.config.Foreign, foreignSize)
+	b.progress("creating %d ConfigMaps of %d bytes that are not ours", b.config.Foreign, foreignSize)
 	step, object := b.step(b.config.Foreign), plain("foreign", foreignSize)
 	err = foreign.Fill(ctx, b.config.Foreign, func(i int) *corev1.ConfigMap {
 		step()
@@ -44,7 +44,7 @@ func (b *bench) company(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.say("starting the watcher among them")
+	b.progress("starting the watcher among them")
 	began := time.Now()
 	if err := b.system.StartWatcher(ctx, foreign.Name); err != nil {
 		return err

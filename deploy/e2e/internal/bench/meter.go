@@ -56,7 +56,7 @@ func (m *meter) response(path string) response {
 	return m.responses[path]
 }
 
-// count returns how many requests were answered since the last reset, and when
+// count returns how many requests got a response since the last reset, and when
 // the first and the last one arrived.
 func (m *meter) count() (requests int, first, last time.Time) {
 	m.mu.Lock()

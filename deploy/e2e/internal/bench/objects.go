@@ -71,7 +71,7 @@ func (b *bench) step(total int) func() {
 	quarter := int64(max(total/4, 1))
 	return func() {
 		if n := done.Add(1); n%quarter == 0 {
-			b.say("  %d of %d", n, total)
+			b.progress("  %d of %d", n, total)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 		Gets:             gets,
 		Cost:             before.cost(after, b.config.N),
 	}
-	b.say("pipeline: all filled in %s, %.0f/s", last.Sub(began).Round(time.Millisecond), p.PerSecond)
+	b.progress("pipeline: all filled in %s, %.0f/s", last.Sub(began).Round(time.Millisecond), p.PerSecond)
 	return p, b.verify(ctx, "piped", b.config.N)
 }
 

@@ -36,7 +36,7 @@ func TestGoals(t *testing.T) {
 		"a peak too high":              {Report{Rounds: []Round{round(0.7, 1)}, Foreign: &Foreign{Watcher: usage.Usage{RSS: 1 << 20, PeakRSS: 61 << 20}}}, []string{"foreign"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.report.judge()
+			test.report.compare()
 			var missed []string
 			for _, g := range test.report.Goals {
 				if !g.Met {

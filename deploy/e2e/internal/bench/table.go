@@ -77,7 +77,7 @@ func (r *Report) writeMemory(t *table) {
 		t.row(name, "%.1f, peak %.1f", float64(r.Memory[name].RSS)/mebibyte, float64(r.Memory[name].PeakRSS)/mebibyte)
 	}
 	if len(r.Memory) == 0 {
-		t.row("unknown", "this operating system does not tell")
+		t.row("unknown", "this operating system does not report it")
 	}
 	if f := r.Foreign; f != nil {
 		t.row("watcher, alone among others", "%.1f, peak %.1f; %d foreign ConfigMaps of %d bytes, ready in %.1f s",
@@ -90,7 +90,7 @@ func (q Quantiles) String() string {
 	return fmt.Sprintf("p50 %.1f  p90 %.1f  p99 %.1f  max %.1f", q.P50, q.P90, q.P99, q.Max)
 }
 
-// table has two columns. Errors show when it is flushed.
+// table has two columns. Errors are returned when it is flushed.
 type table struct{ *tabwriter.Writer }
 
 func (t *table) title(text string) { fmt.Fprintf(t, "\n%s\n", text) }

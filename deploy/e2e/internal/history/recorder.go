@@ -43,7 +43,7 @@ type life struct {
 }
 
 // Follow begins to record; Stop must be called. The watch finds back to an API
-// server that was away. If that has forgotten where the watch was, versions in
+// server that was unavailable. If that no longer knows where the watch was, versions in
 // between are recorded as one.
 func Follow(ctx context.Context, client typed.ConfigMapInterface) (*Recorder, error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))

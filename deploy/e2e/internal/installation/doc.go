@@ -1,8 +1,8 @@
 // Package installation is a world around services that somebody else has
 // installed, seen from outside: through the API of Kubernetes, and through an
-// origin that can be told what to answer. Its helpers fail the spec.
+// origin whose responses the spec controls. Its helpers fail the spec.
 //
-// The environment says where it is:
+// The environment holds where it is:
 //
 //	KUBECONFIG               of an administrator
 //	CURLMETHAT_E2E_ORIGIN    URL of the origin, for the fetchers: http://origin:8080

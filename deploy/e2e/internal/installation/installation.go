@@ -21,13 +21,13 @@ const (
 	// Patience is how long a spec waits for what must come: a refresh at the
 	// shortest interval of an installation, on a busy machine.
 	Patience = 90 * time.Second
-	// AWhile is long enough for something that must not happen to show.
+	// AWhile is long enough for something that must not happen to be seen.
 	AWhile = 3 * time.Second
 	// polling spares the API server and the origin.
 	polling = 100 * time.Millisecond
 )
 
-// Variables of the environment that say where the installation is.
+// Variables of the environment that hold where the installation is.
 const (
 	kubeconfigEnv = "KUBECONFIG"
 	originEnv     = "CURLMETHAT_E2E_ORIGIN"

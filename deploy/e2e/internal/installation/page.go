@@ -12,13 +12,13 @@ import (
 // Page is one URL of the origin.
 type Page struct{ page *remote.Page }
 
-// Page returns the page at a path; until it is told, it answers 404.
+// Page returns the page at a path; until it is set, it responds 404.
 func (i *Installation) Page(path string) *Page { return &Page{page: i.Origin.Page(path)} }
 
 // URL of the page, for the fetchers.
 func (p *Page) URL() string { return p.page.URL() }
 
-// Says lets the page answer 200 and a text.
+// Says lets the page respond 200 and a text.
 func (p *Page) Says(ctx context.Context, text string) *Page {
 	GinkgoHelper()
 	Expect(p.page.Says(ctx, text)).To(Succeed())
@@ -64,7 +64,7 @@ func (p *Page) Hits(ctx context.Context) int { return p.count(ctx).Hits }
 // Waiting returns how many requests are being held.
 func (p *Page) Waiting(ctx context.Context) int { return p.count(ctx).Waiting }
 
-// NotModified returns how many requests were answered 304.
+// NotModified returns how many requests got a 304.
 func (p *Page) NotModified(ctx context.Context) int { return p.count(ctx).NotModified }
 
 func (p *Page) count(ctx context.Context) remote.Count {

@@ -139,7 +139,7 @@ func (t *Traffic) Done() int {
 
 // ShouldEnd ends the traffic: every user must get what is still missing, each
 // ConfigMap must have been written exactly once for each change, and each Event
-// be told once. It returns the longest that anybody waited for data.
+// be written once. It returns the longest wait for data.
 func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	t.stop()
@@ -148,18 +148,18 @@ func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	Consistently(ctx, t.rewritten).Should(BeEmpty(), "ConfigMaps that were not written once for each change")
 	Eventually(ctx, func() error { return i.History.CaughtUp(ctx) }).Should(Succeed())
 	Expect(t.rewritten()).To(BeEmpty(), "ConfigMaps that were not written once for each change")
-	told := map[string][]string{}
+	reasons := map[string][]string{}
 	for _, e := range i.Events(ctx) {
-		told[e.Regarding.Name] = append(told[e.Regarding.Name], e.Reason)
+		reasons[e.Regarding.Name] = append(reasons[e.Regarding.Name], e.Reason)
 	}
 	for name, o := range t.done {
-		Expect(told[name]).To(ConsistOf(o.events), "Events of %s", name)
+		Expect(reasons[name]).To(ConsistOf(o.events), "Events of %s", name)
 	}
 	AddReportEntry("traffic", fmt.Sprintf("%d ConfigMaps; the longest wait for data took %s", t.Done(), t.slowest.Round(time.Millisecond)))
 	return t.slowest
 }
 
-// rewritten tells which ConfigMaps were written more or less often than they
+// rewritten returns the ConfigMaps that were written more or less often than they
 // should.
 func (t *Traffic) rewritten() []string {
 	t.mu.Lock()

@@ -22,7 +22,7 @@ import (
 // manager is the field manager of kubectl apply.
 const manager = "kubectl"
 
-// bufferSize is how much of a file is looked at to tell YAML from JSON.
+// bufferSize is how much of a file is looked at to distinguish YAML from JSON.
 const bufferSize = 4096
 
 // Decode reads all objects of a file.

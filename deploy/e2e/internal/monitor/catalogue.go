@@ -9,7 +9,7 @@ import (
 
 // Metric is what there is to know of a metric.
 type Metric struct {
-	// Kind: counter, gauge or histogram; empty if nobody says.
+	// Kind: counter, gauge or histogram; empty if unknown.
 	Kind string
 	// Labels with all their values; none: the set is open.
 	Labels map[string][]string
@@ -63,7 +63,7 @@ func (c *Catalogue) add(name, kind, row string) {
 			continue
 		}
 		var values []string
-		if strings.HasPrefix(cells[2], "`") { // else a text says what others define
+		if strings.HasPrefix(cells[2], "`") { // else a text describes what others define
 			for _, v := range value.FindAllStringSubmatch(cells[2], -1) {
 				values = append(values, v[1])
 			}

@@ -62,7 +62,7 @@ func ReadDashboard(path string) (*Dashboard, error) {
 	return d, nil
 }
 
-// Shows returns the panels that show data, in their order.
+// Shows returns the panels that have data, in their order.
 func (d *Dashboard) Shows() []Panel {
 	var shown []Panel
 	for _, p := range d.Panels {

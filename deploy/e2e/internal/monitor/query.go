@@ -68,7 +68,7 @@ func (s Selector) Metric(histograms func(name string) bool) string {
 	return s.Name
 }
 
-// Check tells what the query asks for that is not in the catalogue: a metric, a
+// Check returns what the query asks for that is not in the catalogue: a metric, a
 // label, or a value that the label never has.
 func (q Query) Check(c *Catalogue) error {
 	selectors, err := q.Selectors()

@@ -28,7 +28,7 @@ type Process struct {
 }
 
 // scrape reads the metrics of a target. As in Prometheus, series that it does
-// not show any more are stale, and "up" tells whether it answered.
+// not have any more are stale, and "up" is whether it responded.
 func (m *Monitor) scrape(ctx context.Context, t Process, now time.Time) {
 	families, err := read(ctx, "http://"+t.Address+"/metrics")
 	up := 1.0
@@ -84,7 +84,7 @@ func read(ctx context.Context, url string) (map[string]*dto.MetricFamily, error)
 	return parser.TextToMetricFamilies(answer.Body)
 }
 
-// suffix tells the series of a histogram apart.
+// suffix distinguishes the series of a histogram.
 type suffix struct{ name, le string }
 
 func (s suffix) labels() []*dto.LabelPair {

@@ -1,4 +1,4 @@
 // Package origin is the web server that ConfigMaps fetch from in tests. Each
-// of its pages can be told what to answer and when, counts who asks, and
-// remembers every good body that it has ever given.
+// of its pages responds what and when the spec sets, counts the requests, and
+// records every good body that it has ever given.
 package origin

@@ -30,7 +30,7 @@ type Page struct {
 	good        map[[sha256.Size]byte]struct{}
 }
 
-// ServerText is the body of an error. It must show up nowhere.
+// ServerText is the body of an error. It must appear nowhere.
 const ServerText = "the server's own words"
 
 func newPage(s *Site, path string) *Page {
@@ -52,7 +52,7 @@ func bare(url string) string {
 // portOf returns the port of an address.
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
-// Says lets the page answer 200 and a text.
+// Says lets the page respond 200 and a text.
 func (p *Page) Says(text string) *Page { return p.Serves([]byte(text)) }
 
 // Serves lets the page answer 200 and a body.
@@ -135,7 +135,7 @@ func (p *Page) Waiting() int {
 	return p.waiting
 }
 
-// NotModified returns how many requests were answered 304.
+// NotModified returns how many requests got a 304.
 func (p *Page) NotModified() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,6 +190,6 @@ func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(status)
 	if !known {
-		_, _ = w.Write(body) //nolint:gosec // what a test says, to a client that is no browser
+		_, _ = w.Write(body) //nolint:gosec // what a test has set, to a client that is no browser
 	}
 }

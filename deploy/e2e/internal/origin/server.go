@@ -66,8 +66,8 @@ func (s *Server) Port() int {
 	return port
 }
 
-// Served reports whether the server has ever answered a GET of that URL with 200
-// and that body.
+// Served reports whether the server has ever responded to a GET of that URL with
+// 200 and that body.
 func (s *Server) Served(rawURL string, body []byte) bool {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Port() != strconv.Itoa(s.Port()) {

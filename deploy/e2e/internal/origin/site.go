@@ -32,7 +32,7 @@ func (s *Site) Page(path string) *Page {
 	return p
 }
 
-// Find returns the page at a path; nil: nobody has named it yet.
+// Find returns the page at a path; nil: it was not named yet.
 func (s *Site) Find(path string) *Page {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Site) release() {
 	}
 }
 
-// Pages returns n pages that each say something else.
+// Pages returns n pages, each with another body.
 func (s *Site) Pages(n int) []*Page {
 	pages := make([]*Page, n)
 	for i := range pages {

@@ -89,7 +89,7 @@ func (p *Process) Kill() error {
 }
 
 // Stop ends the process with SIGTERM and returns its exit code. When ctx ends
-// first, the process is killed and the error says so.
+// first, the process is killed, which is the error.
 func (p *Process) Stop(ctx context.Context) (code int, err error) {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return 0, err
@@ -99,7 +99,7 @@ func (p *Process) Stop(ctx context.Context) (code int, err error) {
 
 // Wait waits for the end of the process and returns its exit code, which is -1
 // after a signal that it did not handle. When ctx ends first, the process is
-// killed and the error says so.
+// killed, which is the error.
 func (p *Process) Wait(ctx context.Context) (code int, err error) {
 	r := p.current()
 	select {

@@ -2,8 +2,8 @@ package process
 
 import "syscall"
 
-// attributes keep Ctrl-C on the terminal from reaching the process, and let it
-// die with the test that started it.
+// attributes shield the process from Ctrl-C on the terminal, and end it with the
+// test that started it.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,5 @@ package process
 
 import "syscall"
 
-// attributes keep Ctrl-C on the terminal from reaching the process.
+// attributes shield the process from Ctrl-C on the terminal.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -75,7 +75,7 @@ func (f *finding) write(before, after *corev1.ConfigMap) {
 	for key := range union(w.was, w.is) {
 		if !reflect.DeepEqual(w.was[key], w.is[key]) {
 			changed = true
-			for _, b := range w.judge(key, f.Served) {
+			for _, b := range w.breaches(key, f.Served) {
 				f.add(after, b.promise, "key %s %s", key, b.what)
 			}
 		}
@@ -119,7 +119,7 @@ func statusOf(object *corev1.ConfigMap) map[string]status.Entry {
 }
 
 // unfenced returns entries without what only orders results. Of a failure it
-// stays: it tells the watcher that a want of its own was tried and failed.
+// stays: the watcher knows by it that a want of its own was tried and failed.
 func unfenced(entries map[string]status.Entry) map[string]status.Entry {
 	rest := make(map[string]status.Entry, len(entries))
 	for key, e := range entries {

@@ -41,8 +41,8 @@ type write struct {
 // breach is a promise that a write broke for a key.
 type breach struct{ promise, what string }
 
-// judge judges the change of one key.
-func (w *write) judge(key string, served func(url string, body []byte) bool) []breach {
+// breaches returns the promises that the change of one key breaks.
+func (w *write) breaches(key string, served func(url string, body []byte) bool) []breach {
 	url, asked := w.request.URL(key)
 	if w.is[key] == nil {
 		return w.judgeRemoval(key, asked)
@@ -66,7 +66,7 @@ func (w *write) judge(key string, served func(url string, body []byte) bool) []b
 		add("S2", "has another digest than is demanded")
 	}
 	if w.has[key].SHA256 != digest {
-		add("S2", "has another digest than its status says")
+		add("S2", "has another digest than its status")
 	}
 	if w.is[key].binary == utf8.Valid(body) {
 		add("S1", "is in the wrong one of data and binaryData")
@@ -78,8 +78,8 @@ func (w *write) judge(key string, served func(url string, body []byte) bool) []b
 }
 
 // ours reports whether we wrote the value that a key had, or one that somebody
-// changed since. A status that was copied from another object tells of the very
-// value only.
+// changed since. A status that was copied from another object is evidence for
+// the very value only.
 func (w *write) ours(key string) bool {
 	entry := w.had[key]
 	if !entry.Copied(w.uid) || w.was[key] == nil {
@@ -92,7 +92,7 @@ func (w *write) ours(key string) bool {
 func (w *write) judgeRemoval(key string, asked bool) []breach {
 	switch {
 	case w.unreadable || w.request.Suspended:
-		return []breach{{"S5", "was removed though nothing can be told from the annotation"}}
+		return []breach{{"S5", "was removed though the annotation asks for nothing that is certain"}}
 	case asked || w.request.Names(key):
 		return []breach{{"S5", "was removed and is asked for"}}
 	case !w.ours(key):

@@ -56,7 +56,7 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 		g.Expect(ready(*pod)).To(BeTrue(), state(*pod))
 	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "the origin's pod")
 	return &Origin{
-		// In full: not every cluster says at once that there is no domain "svc".
+		// In full: not every cluster reports at once that there is no domain "svc".
 		URL:     fmt.Sprintf("http://%s.%s.svc.%s:8080", originName, namespace, domain),
 		Control: fmt.Sprintf("%s/%s:%s", namespace, originName, controlPort),
 		// The fetcher meets the Service's address, a network policy the pod's.

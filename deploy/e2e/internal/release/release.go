@@ -81,11 +81,11 @@ func (r *Release) helm(ctx context.Context, args ...string) {
 	home := folder()
 	defer os.RemoveAll(home)
 	cmd.Env = append(os.Environ(), "HOME="+home)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = GinkgoWriter, &said
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = GinkgoWriter, &output
 	err := cmd.Run()
 	if err != nil {
-		err = errors.Join(fmt.Errorf("helm %s: %w", args[0], err), errors.New(said.String()))
+		err = errors.Join(fmt.Errorf("helm %s: %w", args[0], err), errors.New(output.String()))
 	}
 	Expect(err).NotTo(HaveOccurred())
 }

@@ -15,8 +15,8 @@ import (
 // reportLines is how much of each log a failed spec shows.
 const reportLines = 60
 
-// Log returns what the containers of a pod have said in this life, or, if it is
-// to be so, in the one before.
+// Log returns the log of the containers of a pod since their last start, or, if it
+// is to be so, of the run before.
 func (r *Release) Log(ctx context.Context, pod corev1.Pod, before bool) string {
 	GinkgoHelper()
 	text, err := log(ctx, r.Cluster.Client, pod, corev1.PodLogOptions{Previous: before})
@@ -33,7 +33,7 @@ func log(ctx context.Context, client kubernetes.Interface, pod corev1.Pod, optio
 }
 
 // Show adds to the report of a failed spec what happened in namespaces: pods,
-// the end of their logs, and Events. What cannot be read is said there.
+// the end of their logs, and Events. What cannot be read is named there.
 func Show(ctx context.Context, client kubernetes.Interface, namespaces ...string) {
 	for _, namespace := range namespaces {
 		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})

@@ -54,7 +54,7 @@ func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace stri
 type Account struct {
 	// Kubeconfig with a token of the account.
 	Kubeconfig string
-	// Config is what it says, and Client what is made of it.
+	// Config is its content, and Client what is made of it.
 	Config *rest.Config
 	Client kubernetes.Interface
 
@@ -133,7 +133,7 @@ func (a *Account) Grant(ctx context.Context) {
 	Eventually(ctx, func() bool { return a.may(ctx) }).WithPolling(eventPolling).Should(BeTrue(), "rights of %s", a.name)
 }
 
-// Revoke takes all rights away, and returns when they are gone.
+// Revoke removes all rights, and returns when they are gone.
 func (a *Account) Revoke(ctx context.Context) {
 	GinkgoHelper()
 	Expect(a.cluster.Client.RbacV1().RoleBindings(a.namespace).Delete(ctx, a.name, metav1.DeleteOptions{})).To(Succeed())

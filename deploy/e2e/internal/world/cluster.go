@@ -17,7 +17,7 @@ import (
 type Cluster struct {
 	// Kubeconfig is the administrator's.
 	Kubeconfig string
-	// Config is what it says.
+	// Config is its content.
 	Config *rest.Config
 	// Client of the administrator.
 	Client kubernetes.Interface

@@ -21,7 +21,7 @@ const (
 )
 
 // check ends the services in order and holds all that was written against the
-// promises. A spec that has failed already has enough to tell.
+// promises. A spec that has failed already is not checked.
 func (w *World) check(ctx SpecContext) {
 	if CurrentSpecReport().Failed() {
 		return
@@ -70,10 +70,10 @@ func (s *Service) ShouldStop(ctx context.Context) {
 	defer cancel()
 	code, err := s.Stop(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(code).To(BeZero(), "exit code of %s, which said last: %s", s.Name, s.Log.Last())
+	Expect(code).To(BeZero(), "exit code of %s, whose last line is: %s", s.Name, s.Log.Last())
 }
 
-// checkWords looks for what must not be said in Events or logs: the server's
+// checkWords looks for what must not be in Events or logs: the server's
 // words, the address of a host, and a panic.
 func (w *World) checkWords(ctx context.Context) {
 	GinkgoHelper()

@@ -37,14 +37,14 @@ const (
 	patience = 15 * time.Second
 	// polling is how often it looks, where looking costs nothing.
 	polling = 10 * time.Millisecond
-	// suiteTimeout bounds a suite, and hangs is after what time the report tells
+	// suiteTimeout bounds a suite, and hangs is after what time the report has
 	// where a spec is.
 	suiteTimeout = 15 * time.Minute
 	hangs        = 90 * time.Second
 )
 
-// Run runs the specs of a suite. They wait with the patience of this package
-// unless they say so, and the suite ends some time, whatever hangs.
+// Run runs the specs of a suite. They wait with the timeouts of this package
+// unless they have their own, and the suite ends some time, whatever hangs.
 func Run(t *testing.T, suite string) {
 	t.Helper()
 	RunWithin(t, suite, suiteTimeout)

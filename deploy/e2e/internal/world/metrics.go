@@ -31,7 +31,7 @@ func (s *Service) Metric(ctx context.Context, name string, labels ...string) flo
 }
 
 // Counters returns all that moves when something is published, fetched,
-// written or said: counters of the services, and sequences of the streams.
+// written or reported: counters of the services, and sequences of the streams.
 func (w *World) Counters(ctx context.Context) map[string]float64 {
 	GinkgoHelper()
 	flow, err := w.flow(ctx)

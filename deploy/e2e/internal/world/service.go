@@ -69,7 +69,7 @@ func (w *World) Writer() *Service { return w.services[Writer] }
 // Service returns the service of that name that the world began with.
 func (w *World) Service(name string) *Service { return w.services[name] }
 
-// EventuallyReady waits until the service says that all its parts work.
+// EventuallyReady waits until the service reports that all its parts work.
 func (s *Service) EventuallyReady(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func() error { return s.ready(ctx) }).WithTimeout(readyTimeout).Should(Succeed())

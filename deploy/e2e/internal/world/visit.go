@@ -19,7 +19,7 @@ const rootCA = "kube-root-ca.crt"
 // Visit returns a world around services that somebody else runs on a cluster: a
 // namespace of its own, ConfigMaps in it and their history, and nothing to start
 // or stop. When the spec or suite is over, the history is checked against the
-// promises; served tells whether a URL has ever given a body.
+// promises; served reports whether a URL has ever given a body.
 func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte) bool) *World {
 	GinkgoHelper()
 	w := &World{Cluster: c, visited: served}

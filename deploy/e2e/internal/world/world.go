@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// Options say what is special about the world of a spec.
+// Options are what is special about the world of a spec.
 type Options struct {
 	// Cluster, when it is not that of the environment.
 	Cluster *Cluster
@@ -65,7 +65,7 @@ type World struct {
 	History *history.Recorder
 
 	options Options
-	// visited tells what was served in a world that somebody else runs.
+	// visited reports what was served in a world that the suite does not run.
 	visited  func(url string, body []byte) bool
 	broker   string
 	origins  []*origin.Server
@@ -156,7 +156,7 @@ func (w *World) connect() {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// Trust takes what another web server says for good.
+// Trust takes what another web server serves for good.
 func (w *World) Trust(s *origin.Server) { w.origins = append(w.origins, s) }
 
 func (w *World) served(url string, body []byte) bool {

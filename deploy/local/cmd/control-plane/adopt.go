@@ -17,7 +17,7 @@ func newAdopt() *cobra.Command {
 		Use:   "adopt --kubeconfig FILE --to FILE",
 		Short: "Copy a kubeconfig from outside a container to where services read it",
 		Long: `Copy the current context of a kubeconfig to where services in containers read it.
-A file belongs to the owner of its folder. It says what cannot work in a container.`,
+A file belongs to the owner of its folder. It reports what cannot work in a container.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(copies) == 0 {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/term"
 )
 
-// exitError is an error that only tells how the command ended; the command has
-// said the rest itself.
+// exitError is an error that only holds how the command ended; the command has
+// reported the rest itself.
 type exitError int
 
 func (s exitError) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
@@ -53,7 +53,7 @@ func runChild(ctx context.Context, args, env []string) error {
 	}
 }
 
-// typed tells the signals of the keyboard. The terminal sends them to the child as
+// typed reports whether a signal is one of the keyboard. The terminal sends them to the child as
 // well as to us, and two of them would make many a program exit without cleaning up.
 func typed(received os.Signal) bool {
 	fromKeyboard := received == os.Interrupt || received == syscall.SIGQUIT

@@ -63,7 +63,7 @@ func runWithControlPlane(ctx context.Context, dataDir string, args []string) err
 	return err
 }
 
-// reportFailure says why the command, which goes on, may have trouble from now on.
+// reportFailure explains why the command, which goes on, may have trouble from now on.
 func reportFailure(plane *controlplane.ControlPlane, ended <-chan struct{}) {
 	select {
 	case <-plane.Failed():

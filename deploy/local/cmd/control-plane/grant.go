@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// grant is what the flags of the command say.
+// grant holds the flags of the command.
 type grant struct {
 	kubeconfig string
 	manifests  []string

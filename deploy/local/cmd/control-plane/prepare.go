@@ -43,7 +43,7 @@ no program to ask with.`,
 	return command
 }
 
-// copyProgram copies this program, by a rename, so that nobody runs half of it.
+// copyProgram copies this program, by a rename, so that half of it is never run.
 func copyProgram(path string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -19,7 +19,7 @@ func command() *cobra.Command {
 	c := local.DefaultConfig()
 	cmd := &cobra.Command{
 		Use:   "curl-me-that",
-		Short: "Put what a URL answers into a ConfigMap, and keep it there: all services in one process",
+		Short: "Put what a URL answers into a ConfigMap, and repair it: all services in one process",
 		Long: `Runs watcher, fetcher, writer and NATS in one process, against the cluster of
 --kubeconfig or $KUBECONFIG. Without one it starts a real etcd and kube-apiserver
 on this machine; building them takes some minutes the first time.`,
@@ -47,7 +47,7 @@ func demoCommand() *cobra.Command {
 	d := demo.Config{Out: os.Stdout}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show it at work with a server that tells jokes and two sample ConfigMaps",
+		Short: "Run it with a server of jokes and two sample ConfigMaps",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Validate(); err != nil {

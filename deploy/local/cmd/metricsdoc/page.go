@@ -51,7 +51,7 @@ func write(to io.Writer, all []section) error {
 	return nil
 }
 
-// labels says what labels a metric has, and with which values.
+// labels describes the labels of a metric, with their values.
 func labels(d metric.Definition) string {
 	parts := make([]string, len(d.Labels))
 	for i, l := range d.Labels {

@@ -13,8 +13,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// tokenLifetime is long, since nobody renews the token of a kubeconfig; the next
-// start of the services does.
+// tokenLifetime is long, since only the next start of the services renews the
+// token of a kubeconfig.
 const tokenLifetime = 365 * 24 * time.Hour
 
 // Account returns a kubeconfig like the administrator's with a token of a service

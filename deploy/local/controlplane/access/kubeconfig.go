@@ -11,7 +11,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Errors of a kubeconfig that cannot be used away from where it was written.
+// Errors of a kubeconfig that cannot be used elsewhere than where it was written.
 var (
 	ErrNoContext = errors.New("it names no current context with a cluster and a user")
 	ErrPlugin    = errors.New("its user logs in by a program, which a container does not have; use a kubeconfig with a token or a client certificate")

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Ready returns nil when a client may begin: the API server says that it is
-// ready, and the namespace default, which comes later, is there.
+// Ready returns nil when a client may begin: the API server reports that it
+// is ready, and the namespace default, which comes later, is there.
 func Ready(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

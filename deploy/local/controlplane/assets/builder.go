@@ -23,7 +23,7 @@ type Builder struct {
 }
 
 // Build returns the binaries and builds them first when they are missing. While
-// another process builds them it waits and says so. A build that is interrupted
+// another process builds them it waits and reports that. A build that is interrupted
 // leaves nothing that a later one would take for complete.
 func (b Builder) Build(ctx context.Context) (Binaries, error) {
 	target := filepath.Join(b.Dir, versionHash())
@@ -46,7 +46,7 @@ func (b Builder) Build(ctx context.Context) (Binaries, error) {
 	if err := b.build(ctx, target, report); err != nil {
 		return Binaries{}, err
 	}
-	report.show("built %s, %s and %s in %s", etcd, apiServer, kubectl, target)
+	report.state("built %s, %s and %s in %s", etcd, apiServer, kubectl, target)
 	return In(target)
 }
 
@@ -59,7 +59,7 @@ func (b Builder) lock(ctx context.Context, path string, report *progress) (*file
 		if !errors.Is(err, filelock.ErrLocked) {
 			return lock, err
 		}
-		report.show("waiting for another process that builds the control plane")
+		report.state("waiting for another process that builds the control plane")
 		select {
 		case <-retry.C:
 		case <-ctx.Done():

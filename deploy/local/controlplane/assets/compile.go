@@ -17,14 +17,14 @@ func compile(ctx context.Context, golang toolchain, bin string, report *progress
 		return err
 	}
 	built := 0
-	show := func() {
-		report.show("building %s, %s and %s %s from source: %d of %d packages", etcd, apiServer, kubectl, version, built, stale)
+	progress := func() {
+		report.state("building %s, %s and %s %s from source: %d of %d packages", etcd, apiServer, kubectl, version, built, stale)
 	}
-	show()
+	progress()
 	count := func(line string) {
 		if isPackage(line) && built < stale {
 			built++
-			show()
+			progress()
 		}
 	}
 	args := append([]string{"build", "-v", "-o", bin + "/"}, flags...)
@@ -43,12 +43,12 @@ func kubernetesVersion(ctx context.Context, golang toolchain) (string, error) {
 // does not have, which are those that `go build -v` names as it goes.
 func listStale(ctx context.Context, golang toolchain, flags []string, version string, report *progress) (int, error) {
 	stale, downloads := 0, 0
-	report.show("looking up the sources of Kubernetes %s", version)
+	report.state("looking up the sources of Kubernetes %s", version)
 	count := func(line string) {
 		switch {
 		case strings.HasPrefix(line, "go: downloading "):
 			downloads++
-			report.show("downloading the sources of Kubernetes %s: %d modules", version, downloads)
+			report.state("downloading the sources of Kubernetes %s: %d modules", version, downloads)
 		case isPackage(line):
 			stale++
 		}

@@ -19,7 +19,7 @@ var (
 	goSum []byte
 )
 
-// versionHash tells one set of binaries from another: it changes with the
+// versionHash distinguishes one set of binaries from another: it changes with the
 // sources, the way they are built, and the platform.
 func versionHash() string {
 	hash := sha256.New()

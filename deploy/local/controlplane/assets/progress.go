@@ -49,9 +49,9 @@ func newProgress(out io.Writer, clock clock.WithTicker) *progress {
 	return p
 }
 
-// show changes the state. Each format is a stage, whose first state is printed
+// state changes the state. Each format is a stage, whose first state is printed
 // at once, the others when their time has come.
-func (p *progress) show(format string, args ...any) {
+func (p *progress) state(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.line = fmt.Sprintf(format, args...)

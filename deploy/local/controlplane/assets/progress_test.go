@@ -33,18 +33,18 @@ func TestProgressInALogIsALinePerStageAndOneEveryTenSeconds(t *testing.T) {
 	out := &output{}
 	clock := clocktesting.NewFakeClock(time.Now())
 	p := newProgress(out, clock)
-	p.show("built %d", 1)
-	p.show("built %d", 2)
-	p.show("linked")
+	p.state("built %d", 1)
+	p.state("built %d", 2)
+	p.state("linked")
 	want := "built 1 (0s)\nlinked (0s)\n"
 	g.Expect(out.String()).To(gomega.Equal(want))
 
 	clock.Step(9 * time.Second)
-	p.show("built %d", 3)
+	p.state("built %d", 3)
 	want += "built 3 (9s)\n"
 	g.Expect(out.String()).To(gomega.Equal(want))
 
-	p.show("built %d", 4)
+	p.state("built %d", 4)
 	clock.Step(time.Second)
 	want += "built 4 (10s)\n"
 	g.Eventually(out.String).Should(gomega.Equal(want))
@@ -58,14 +58,14 @@ func TestProgressOnATerminalStaysOnOneLine(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	p := newProgress(out, clock)
 	p.terminal = true
-	p.show("built %d", 1)
-	p.show("built %d", 2)
+	p.state("built %d", 1)
+	p.state("built %d", 2)
 	p.close()
 	g.Expect(out.String()).To(gomega.Equal("\rbuilt 1 (0s)\x1b[K" + "\rbuilt 2 (0s)\x1b[K\n"))
 }
 
 func TestProgressWithoutAWriterIsSilent(*testing.T) {
 	p := newProgress(nil, clocktesting.NewFakeClock(time.Now()))
-	p.show("nobody sees this")
+	p.state("nobody sees this")
 	p.close()
 }

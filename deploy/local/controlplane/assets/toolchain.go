@@ -71,12 +71,12 @@ func buildEnv() []string {
 }
 
 // buildFlags are those of the release builds as far as they matter here. The
-// API server tells its version to clients from the stamp.
+// API server reports its version to clients from the stamp.
 func buildFlags(version string) []string {
 	return []string{"-trimpath", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + version}
 }
 
-// isPackage tells the import paths in the go command's output from its messages
+// isPackage distinguishes the import paths in the go command's output from its messages
 // ("go: downloading …") and from the headings of compile errors ("# pkg").
 func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:#")

@@ -1,4 +1,4 @@
-// Package joke is the web server of the demos: it tells jokes.
+// Package joke is the web server of the demos: it serves jokes.
 package joke
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Path of the page that tells a joke.
+// Path of the page with a joke.
 const Path = "/joke"
 
 func jokes() []string {

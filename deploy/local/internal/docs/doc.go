@@ -11,7 +11,7 @@ type Problem struct {
 	File string
 	// Line of the claim, from 1; 0: the whole file.
 	Line int
-	// Text says what is wrong.
+	// Text is what is wrong.
 	Text string
 }
 

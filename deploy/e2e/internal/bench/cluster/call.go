@@ -15,7 +15,7 @@ type Call struct {
 	Resource, Verb, Code string
 }
 
-// counted tells which resources the services have to do with, apart from the
+// counted are the resources that the services have to do with, apart from the
 // Lease of an election.
 func counted(resource string) bool { return resource == "configmaps" || resource == "events" }
 

@@ -60,7 +60,7 @@ func (n *Namespace) ConfigMaps(ctx context.Context) (all []corev1.ConfigMap, ver
 }
 
 // Remove deletes the ConfigMaps and then the namespace. The former is not left
-// to the latter, since a bare API server has nobody who would do it.
+// to the latter, since a bare API server has no controller that would do it.
 func (n *Namespace) Remove(ctx context.Context) error {
 	names, err := n.names(ctx)
 	if err != nil {

@@ -36,7 +36,7 @@ const (
 	stopTimeout = 5 * time.Minute
 )
 
-// Options say how to measure.
+// Options configure the measurement.
 type Options struct {
 	// Bin is the folder with the services.
 	Bin string

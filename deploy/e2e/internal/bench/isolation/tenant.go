@@ -80,7 +80,7 @@ func changing(o *origin.Server, i int) *corev1.ConfigMap {
 	return object
 }
 
-// behave answers in place of the site: the first part of the path says how.
+// behave answers in place of the site: by the first part of the path.
 func behave(http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		how, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")

@@ -75,7 +75,7 @@ func (o *Observer) receive(ctx context.Context, events <-chan watch.Event) {
 	o.failure = ErrEnded
 }
 
-// Next waits a while for the next arrival, and reports whether there was one. The
+// Next waits a while for the next arrival, and reports whether there was one. An
 // error means that there will be none.
 func (o *Observer) Next(ctx context.Context, patience time.Duration) (a Arrival, there bool, err error) {
 	timer := time.NewTimer(patience)

@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 )
 
-// Options say how to run the system.
+// Options configure the system.
 type Options struct {
 	// Bin is the folder with the services.
 	Bin string

@@ -1,4 +1,4 @@
-// Package usage tells how much memory and processor time a process uses.
+// Package usage measures how much memory and processor time a process uses.
 package usage
 
 import (
@@ -17,7 +17,7 @@ type Usage struct {
 	CPU time.Duration `json:"-"`
 }
 
-// ErrUnknown means that the operating system does not tell what a process uses.
+// ErrUnknown means that the operating system does not report what a process uses.
 var ErrUnknown = errors.New("usage of processes is known on Linux only")
 
 // Of returns what a process has used; the error wraps ErrUnknown on other

@@ -17,8 +17,8 @@ import (
 // requestTimeout is for one instruction, through an API server perhaps.
 const requestTimeout = 10 * time.Second
 
-// Origin is a test's hold on an origin that runs elsewhere. It remembers every
-// good body that it has told the origin to give.
+// Origin is a test's hold on an origin that runs elsewhere. It records every
+// good body that it has let the origin give.
 type Origin struct {
 	client  *http.Client
 	control string
@@ -41,14 +41,14 @@ func New(client *http.Client, control, site, folder string) *Origin {
 	}
 }
 
-// Page returns the page at a path below the folder. Nothing is said to the
-// origin yet, which answers 404 for it.
+// Page returns the page at a path below the folder. Nothing is sent to the
+// origin yet, which responds 404 for it.
 func (o *Origin) Page(path string) *Page {
 	return &Page{origin: o, path: path, instruction: Instruction{Status: http.StatusNotFound}}
 }
 
-// Served reports whether the origin was ever told to answer for a URL, whatever its
-// query, with that body.
+// Served reports whether the origin was ever set to respond with that body for a
+// URL, whatever its query.
 func (o *Origin) Served(url string, body []byte) bool {
 	url, _, _ = strings.Cut(url, "?")
 	o.mu.Lock()

@@ -56,8 +56,8 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// follow does what an instruction says. A page is held before and let go after
-// it is told what to say.
+// follow carries an instruction out. A page is held before and let go after its
+// response is set.
 func (h *handler) follow(path string, i Instruction) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

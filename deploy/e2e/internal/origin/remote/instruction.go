@@ -2,7 +2,7 @@ package remote
 
 import "net/http"
 
-// Instruction is what a page is told to do: the body of PUT /pages/PATH.
+// Instruction is what a page is to do: the body of PUT /pages/PATH.
 type Instruction struct {
 	// Status to answer, from 200 to 599.
 	Status int `json:"status"`
@@ -19,7 +19,7 @@ type Instruction struct {
 // Count is what a page has seen: the answer to GET /pages/PATH.
 type Count struct {
 	// Hits is how many requests came, Waiting how many are being held, and
-	// NotModified how many were answered 304.
+	// NotModified how many of them got a 304.
 	Hits        int `json:"hits"`
 	Waiting     int `json:"waiting"`
 	NotModified int `json:"notModified"`

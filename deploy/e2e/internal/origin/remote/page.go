@@ -17,20 +17,20 @@ type Page struct {
 // URL of the page, for those who fetch.
 func (p *Page) URL() string { return p.origin.site + p.path }
 
-// Says lets the page answer 200 and a text.
+// Says lets the page respond 200 and a text.
 func (p *Page) Says(ctx context.Context, text string) error { return p.Serves(ctx, []byte(text)) }
 
 // Serves lets the page answer 200 and a body.
 func (p *Page) Serves(ctx context.Context, body []byte) error {
 	p.origin.remember(p.URL(), body)
 	p.instruction.Status, p.instruction.Body = http.StatusOK, body
-	return p.tell(ctx)
+	return p.instruct(ctx)
 }
 
 // Fails lets the page answer a status other than 200.
 func (p *Page) Fails(ctx context.Context, status int) error {
 	p.instruction.Status, p.instruction.Body = status, nil
-	return p.tell(ctx)
+	return p.instruct(ctx)
 }
 
 // Tagged lets the page send an ETag from its next instruction on, and answer
@@ -43,17 +43,17 @@ func (p *Page) Tagged() *Page {
 // Hold lets requests from now on wait for an answer until Release.
 func (p *Page) Hold(ctx context.Context) error {
 	p.instruction.Held = true
-	return p.tell(ctx)
+	return p.instruct(ctx)
 }
 
 // Release answers the requests that wait.
 func (p *Page) Release(ctx context.Context) error {
 	p.instruction.Held = false
-	return p.tell(ctx)
+	return p.instruct(ctx)
 }
 
-// Count returns what the page has seen; nothing, when it was not told anything
-// yet.
+// Count returns what the page has seen; nothing, when it was not set to
+// anything yet.
 func (p *Page) Count(ctx context.Context) (Count, error) {
 	var c Count
 	err := p.origin.do(ctx, http.MethodGet, p.path, nil, &c)
@@ -63,6 +63,6 @@ func (p *Page) Count(ctx context.Context) (Count, error) {
 	return c, err
 }
 
-func (p *Page) tell(ctx context.Context) error {
+func (p *Page) instruct(ctx context.Context) error {
 	return p.origin.do(ctx, http.MethodPut, p.path, p.instruction, nil)
 }
