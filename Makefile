@@ -150,9 +150,13 @@ control-plane:
 ##@ Change
 
 .PHONY: generate
-generate: generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from proto/**/*.proto, deploy/METRICS.md, and what is made from the chart
+generate: generate-watchers generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from proto/**/*.proto, the resource Watcher, deploy/METRICS.md, and what is made from the chart
 	$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
 	$(METRICS_PAGE) > deploy/METRICS.md
+
+.PHONY: generate-watchers
+generate-watchers: $(CONTROLLER_GEN)
+	deploy/tools/generate-watchers $(CONTROLLER_GEN)
 
 .PHONY: generate-chart
 generate-chart: $(HELM)
@@ -174,13 +178,17 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	$(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-metrics verify-docs verify-words verify-workflows verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
+verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-workflows verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
 	$(BUF) lint proto
 	$(WITH_PROTOC_GEN_GO) deploy/tools/verify-generated $(BUF)
 	deploy/tools/verify-breaking $(BUF)
+
+.PHONY: verify-watchers
+verify-watchers: $(CONTROLLER_GEN)
+	deploy/tools/generate-watchers $(CONTROLLER_GEN) --check
 
 .PHONY: verify-metrics
 verify-metrics:

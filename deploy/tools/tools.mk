@@ -12,6 +12,7 @@ HELM_VERSION     := $(shell sed -n 's|.*helm.sh/helm/v4 \(v[^ ]*\).*|\1|p' deplo
 UNITTEST_VERSION := $(shell sed -n 's|.*github.com/helm-unittest/helm-unittest \(v[^ ]*\).*|\1|p' deploy/tools/helm-unittest/go.mod)
 PROMETHEUS_VERSION := $(shell sed -n 's|.*github.com/prometheus/prometheus \(v[^ ]*\).*|\1|p' deploy/tools/prometheus/go.mod)
 ACTIONLINT_VERSION := $(shell sed -n 's|.*github.com/rhysd/actionlint \(v[^ ]*\).*|\1|p' deploy/tools/actionlint/go.mod)
+CONTROLLER_GEN_VERSION := $(shell sed -n 's|.*sigs.k8s.io/controller-tools \(v[^ ]*\).*|\1|p' deploy/tools/controller-gen/go.mod)
 PROTOBUF_VERSION := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
 
 BUF           := $(TOOLS)/buf-$(BUF_VERSION)-$(GO_VERSION)/buf
@@ -20,6 +21,7 @@ HELM          := $(TOOLS)/helm-$(HELM_VERSION)-$(GO_VERSION)/helm
 HELM_UNITTEST := $(TOOLS)/helm-unittest-$(UNITTEST_VERSION)-$(GO_VERSION)/helm-unittest
 PROMTOOL      := $(TOOLS)/promtool-$(PROMETHEUS_VERSION)-$(GO_VERSION)/promtool
 ACTIONLINT    := $(TOOLS)/actionlint-$(ACTIONLINT_VERSION)-$(GO_VERSION)/actionlint
+CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)-$(GO_VERSION)/controller-gen
 PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc-gen-go
 
 # buf starts the generator by name.
@@ -57,6 +59,10 @@ $(PROMTOOL):
 $(ACTIONLINT):
 	@echo "building actionlint $(ACTIONLINT_VERSION)…"
 	@$(call build-tool,deploy/tools/actionlint,github.com/rhysd/actionlint/cmd/actionlint)
+
+$(CONTROLLER_GEN):
+	@echo "building controller-gen $(CONTROLLER_GEN_VERSION)…"
+	@$(call build-tool,deploy/tools/controller-gen,sigs.k8s.io/controller-tools/cmd/controller-gen)
 
 # The generator comes from the protobuf module that the services link.
 $(PROTOC_GEN_GO):

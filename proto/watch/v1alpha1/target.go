@@ -1,0 +1,29 @@
+package v1alpha1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// maxLabelBytes is the longest value of a label.
+const maxLabelBytes = 63
+
+// ConfigMapName returns the name of the ConfigMap that a Watcher has.
+func (w *Watcher) ConfigMapName() string {
+	if w.Spec.Target.Name != "" {
+		return w.Spec.Target.Name
+	}
+	return w.Name + "-config"
+}
+
+// LabelValue returns the value of WatcherLabel for a Watcher of that name: the
+// name itself, or, where that is too long for a label, its beginning and a
+// digest.
+func LabelValue(name string) string {
+	if len(name) <= maxLabelBytes {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	digest := hex.EncodeToString(sum[:8])
+	return name[:maxLabelBytes-len(digest)-1] + "-" + digest
+}
