@@ -44,7 +44,7 @@ func DefaultConfig() Config {
 		Throttle:    throttle.Defaults(),
 		Engine: engine.Config{
 			MaxAttempts:   6,
-			MaxDeliver:    5,
+			MaxUnended:    5,
 			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter: time.Hour,
 			Refresh:       schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
@@ -106,7 +106,7 @@ func (c *Config) bindThrottle(fs *pflag.FlagSet) {
 func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "attempts in a row before a failure becomes a dead letter")
-	fs.Uint64Var(&e.MaxDeliver, "max-deliver", e.MaxDeliver, "deliveries of one message before it becomes a dead letter")
+	fs.Uint64Var(&e.MaxUnended, "max-deliver", e.MaxUnended, "handlings of one message that may begin without an end, as by a crash, before it becomes a dead letter")
 	fs.DurationVar(&e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt; doubles with each further one")
 	fs.DurationVar(&e.Retry.Max, "retry-max", e.Retry.Max, "longest pause between attempts")
 	fs.DurationVar(&e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "longest pause that a server may ask for by Retry-After")
@@ -144,7 +144,7 @@ func (c *Config) Validate() error {
 		{"tls-timeout", c.Get.TLSTimeout <= 0, "be positive"},
 		{"header-timeout", c.Get.HeaderTimeout <= 0, "be positive"},
 		{"max-attempts", c.Engine.MaxAttempts < 1, "be at least 1"},
-		{"max-deliver", c.Engine.MaxDeliver < 1, "be at least 1"},
+		{"max-deliver", c.Engine.MaxUnended < 1, "be at least 1"},
 		{"retry-base", c.Engine.Retry.Base <= 0, "be positive"},
 		{"retry-max", c.Engine.Retry.Max < c.Engine.Retry.Base, "not be below --retry-base"},
 		{"max-retry-after", c.Engine.MaxRetryAfter <= 0, "be positive"},

@@ -123,7 +123,7 @@ func consumption(rt *service.Runtime, cfg Config, handler *engine.Engine) pipeli
 		Concurrency:     cfg.Throttle.Slots,
 		State:           rt.ConsumerHealth("requests"),
 		InProgressEvery: cfg.Engine.Heartbeat,
-		MaxUnended:      cfg.Engine.MaxDeliver,
+		MaxUnended:      cfg.Engine.MaxUnended,
 		Poison:          handler.Poison,
 		Observe:         handler.Observe,
 	}

@@ -3,7 +3,6 @@ package writer
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -67,9 +66,9 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 			Concurrency: messages,
 			MaxBytes:    messageBytes,
 			State:       state,
-			// An outage of the API server delivers a message many times, so that
-			// the number of deliveries is no sign of a fault in the message.
-			MaxUnended: math.MaxUint64,
+			// Records of what began lie in the stream of requests, where a writer
+			// has no rights.
+			MaxUnended: pipeline.Uncounted,
 			Observe:    in.Observe,
 		}, in.Handle)
 	})

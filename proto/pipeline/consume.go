@@ -28,7 +28,8 @@ type ConsumeOptions struct {
 	InProgressEvery time.Duration
 	// MaxUnended is how many handlings of one message may begin without an end
 	// (the process crashed, or the handler panicked) before the message is
-	// poison; 0: 5.
+	// poison; 0: 5, Uncounted: any number. They are recorded in Requests from the
+	// second delivery on.
 	MaxUnended uint64
 	// Poison is called in place of the handler for a message that is poison. It
 	// must not try the same work again. Nil: the message becomes a dead letter.

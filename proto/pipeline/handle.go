@@ -64,10 +64,12 @@ func (c *Consumer) Handle(ctx context.Context, m jetstream.Msg) Disposition {
 
 func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 	alive := keepAlive(d, c.options.InProgressEvery)
-	disposition := c.decide(ctx, d)
+	unended := c.begin(ctx, d)
+	disposition := c.decide(ctx, d, unended)
 	if disposition.action == actionDeadLetter {
 		disposition = c.publishDeadLetter(ctx, d, disposition)
 	}
+	c.end(ctx, d, unended, disposition)
 	alive.end()
 	c.acknowledge(d, disposition)
 	if c.options.Observe != nil {
@@ -76,10 +78,11 @@ func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 	return disposition
 }
 
-// decide calls the handler and waits for its disposition.
-func (c *Consumer) decide(ctx context.Context, d *Delivery) (disposition Disposition) {
+// decide calls the handler, or that of poison after so many handlings without an
+// end, and waits for the disposition.
+func (c *Consumer) decide(ctx context.Context, d *Delivery, unended uint64) (disposition Disposition) {
 	handle := c.next
-	if d.Number() > c.options.MaxUnended {
+	if unended >= c.options.MaxUnended {
 		handle = c.options.Poison
 	}
 	disposition = call(ctx, d, handle)

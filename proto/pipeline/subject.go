@@ -15,6 +15,8 @@ const (
 	removedPrefix = "curl.result.removed."
 	deadPrefix    = "curl.failure."
 	auditPrefix   = "curl.audit."
+	// The subject of a message follows.
+	begunPrefix = "curl.begun."
 )
 
 // Key names one key of one ConfigMap.

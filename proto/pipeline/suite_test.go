@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -26,6 +27,13 @@ func TestPipeline(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv(dyingConsumer); url != "" {
+		if err := dieOfAMessage(url); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m,
 		// Ginkgo listens for an interrupt until the process ends.
 		goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2"))

@@ -103,7 +103,7 @@ func (t Topology) withoutRepublish() []jetstream.StreamConfig {
 		{
 			Name:        Requests,
 			Description: "curl-me-that: what is wanted, due, and scheduled",
-			Subjects:    []string{wantPrefix + ">", duePrefix + ">", timerPrefix + ">"},
+			Subjects:    []string{wantPrefix + ">", duePrefix + ">", timerPrefix + ">", begunPrefix + ">"},
 			Retention:   jetstream.LimitsPolicy,
 			// One message per subject, and no limit by age, bytes or count:
 			// such a limit would delete pending timers silently (ADR-51).

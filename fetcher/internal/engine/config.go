@@ -14,9 +14,9 @@ import (
 type Config struct {
 	// MaxAttempts in a row before a key waits for its next refresh or recheck.
 	MaxAttempts uint32
-	// MaxDeliver is how often a message may be delivered before it is put
-	// aside.
-	MaxDeliver uint64
+	// MaxUnended is how many handlings of a message may begin without an end
+	// before it becomes a dead letter.
+	MaxUnended uint64
 	// Retry spaces the attempts.
 	Retry schedule.Backoff
 	// MaxRetryAfter bounds what a server may ask for by Retry-After.
@@ -43,7 +43,7 @@ func (c Config) Validate() error {
 	switch {
 	case c.MaxAttempts < 1:
 		return errors.New("number of attempts must be at least 1")
-	case c.MaxDeliver < 1:
+	case c.MaxUnended < 1:
 		return errors.New("number of deliveries must be at least 1")
 	case c.MaxRetryAfter <= 0:
 		return errors.New("longest Retry-After must be positive")

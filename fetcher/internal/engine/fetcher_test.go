@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
@@ -18,6 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
@@ -51,7 +53,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	GinkgoHelper()
 	o := fetcherOptions{
 		config: engine.Config{
-			MaxAttempts: 3, MaxDeliver: 5,
+			MaxAttempts: 3, MaxUnended: 5,
 			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter: time.Hour,
 			Refresh:       schedule.Refresh{Min: time.Second, Max: 24 * time.Hour},
@@ -164,6 +166,20 @@ func (w *world) next() jetstream.Msg {
 	return m
 }
 
+// beginWithoutEnd records what so many processes that died of the next message
+// leave behind.
+func (w *world) beginWithoutEnd(times uint64) {
+	GinkgoHelper()
+	m := w.next()
+	metadata, err := m.Metadata()
+	Expect(err).NotTo(HaveOccurred())
+	data, err := proto.Marshal(&v1.Begun{Sequence: metadata.Sequence.Stream, Unended: times})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = w.js.Publish(w.ctx, "curl.begun."+m.Subject(), data)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(m.Nak()).To(Succeed())
+}
+
 // step lets the fetcher handle the next message, from begin to end.
 func (f *fetcher) step() {
 	GinkgoHelper()
@@ -179,7 +195,7 @@ func (f *fetcher) handle(m jetstream.Msg) {
 func (f *fetcher) options() pipeline.ConsumeOptions {
 	return pipeline.ConsumeOptions{
 		Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: f.limits.Slots,
-		InProgressEvery: f.config.Heartbeat, MaxUnended: f.config.MaxDeliver, Poison: f.Poison, Observe: f.Observe,
+		InProgressEvery: f.config.Heartbeat, MaxUnended: f.config.MaxUnended, Poison: f.Poison, Observe: f.Observe,
 	}
 }
 

@@ -1158,6 +1158,62 @@ func (x *DeadLetter) GetTraceparent() string {
 	return ""
 }
 
+// Begun records handlings of a message that began: the payload of
+// curl.begun.<subject of the message>. It is kept for an hour.
+type Begun struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Stream sequence of the message.
+	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// How many of its handlings began and have not ended.
+	Unended       uint64 `protobuf:"varint,2,opt,name=unended,proto3" json:"unended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Begun) Reset() {
+	*x = Begun{}
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Begun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Begun) ProtoMessage() {}
+
+func (x *Begun) ProtoReflect() protoreflect.Message {
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Begun.ProtoReflect.Descriptor instead.
+func (*Begun) Descriptor() ([]byte, []int) {
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Begun) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *Begun) GetUnended() uint64 {
+	if x != nil {
+		return x.Unended
+	}
+	return 0
+}
+
 // Audit records what an operator did to the pipeline: the payload of
 // curl.audit.<action>.<user>.<id>. It is published when the work begins, and
 // once more under the same subject when it is done.
@@ -1190,7 +1246,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1258,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1271,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{9}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Audit) GetAction() string {
@@ -1374,7 +1430,10 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12\x18\n" +
 	"\apayload\x18\a \x01(\fR\apayload\x12\x1b\n" +
 	"\treplay_of\x18\b \x01(\x04R\breplayOf\x12 \n" +
-	"\vtraceparent\x18\t \x01(\tR\vtraceparent\"\xb7\x02\n" +
+	"\vtraceparent\x18\t \x01(\tR\vtraceparent\"=\n" +
+	"\x05Begun\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x18\n" +
+	"\aunended\x18\x02 \x01(\x04R\aunended\"\xb7\x02\n" +
 	"\x05Audit\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
@@ -1434,7 +1493,7 @@ func file_curlmethat_v1_pipeline_proto_rawDescGZIP() []byte {
 }
 
 var file_curlmethat_v1_pipeline_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(Cause)(0),                    // 0: curlmethat.v1.Cause
 	(FailureClass)(0),             // 1: curlmethat.v1.FailureClass
@@ -1447,36 +1506,37 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(*Failure)(nil),               // 8: curlmethat.v1.Failure
 	(*Removed)(nil),               // 9: curlmethat.v1.Removed
 	(*DeadLetter)(nil),            // 10: curlmethat.v1.DeadLetter
-	(*Audit)(nil),                 // 11: curlmethat.v1.Audit
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*Begun)(nil),                 // 11: curlmethat.v1.Begun
+	(*Audit)(nil),                 // 12: curlmethat.v1.Audit
+	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
-	12, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
+	13, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
 	3,  // 2: curlmethat.v1.Want.settled:type_name -> curlmethat.v1.Settled
-	13, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
-	13, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
+	14, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
+	14, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
 	2,  // 5: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
 	0,  // 6: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	13, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	14, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
 	1,  // 8: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
 	3,  // 9: curlmethat.v1.Due.settled:type_name -> curlmethat.v1.Settled
-	13, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
+	14, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
 	2,  // 11: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
 	0,  // 12: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	13, // 13: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	14, // 13: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
 	6,  // 14: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
 	7,  // 15: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
 	8,  // 16: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
 	9,  // 17: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
 	1,  // 18: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	13, // 19: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	14, // 19: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
 	2,  // 20: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
 	8,  // 21: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	13, // 22: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	13, // 23: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
-	13, // 24: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
+	14, // 22: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	14, // 23: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
+	14, // 24: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
 	25, // [25:25] is the sub-list for method output_type
 	25, // [25:25] is the sub-list for method input_type
 	25, // [25:25] is the sub-list for extension type_name
@@ -1501,7 +1561,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_curlmethat_v1_pipeline_proto_rawDesc), len(file_curlmethat_v1_pipeline_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,183 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// dyingConsumer names the server that this program consumes from in place of
+// running specs. It is killed by the first message that it handles.
+const dyingConsumer = "PIPELINE_SPEC_DIES_FOR"
+
+func dieOfAMessage(url string) error {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	defer stop()
+	o := pipeline.ConsumeOptions{
+		Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 1, MaxUnended: 2,
+		Observe: func(_ *pipeline.Delivery, d pipeline.Disposition) { fmt.Println(d); stop() },
+	}
+	return errors.Join(pipeline.Consume(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+		return pipeline.DeadLetter(syscall.Kill(os.Getpid(), syscall.SIGKILL))
+	}), nc.Drain())
+}
+
+var _ = Describe("A message that is delivered again and again", func() {
+	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
+
+	It("is no poison for what was given back at ten shutdowns", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		_, err := c.PublishWant(ctx, want(key, "https://a.example/x"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		for range 10 {
+			stopping, stop := context.WithCancel(ctx)
+			begun := make(chan struct{}, 1)
+			r := handleWith(stopping, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+				select {
+				case begun <- struct{}{}:
+				default: // what was given back may come once more before the reader has stopped
+				}
+				<-d.Draining()
+				return pipeline.GiveBack()
+			})
+			Eventually(begun).Should(Receive())
+			stop()
+			Eventually(r.done).Should(BeClosed())
+			Expect(r.ended()).To(HaveEach("give_back"))
+		}
+		var number atomic.Uint64
+		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			number.Store(d.Number())
+			return pipeline.Ack()
+		})
+		Eventually(r.ended).Should(HaveExactElements("ack"))
+		Expect(number.Load()).To(BeNumerically(">", 10))
+		Expect(deadLetters(ctx, c)).To(BeEmpty())
+	})
+
+	It("is no poison for what waited in buffers and was never begun", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		_, err := c.PublishWant(ctx, want(key, "https://a.example/x"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+		Expect(err).NotTo(HaveOccurred())
+		for range 10 {
+			m, err := consumer.Next()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(m.Nak()).To(Succeed())
+		}
+		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
+		Eventually(r.ended).Should(HaveExactElements("ack"))
+		Expect(deadLetters(ctx, c)).To(BeEmpty())
+	})
+
+	It("is poison once it has killed its process so often, and not before", func(ctx SpecContext) {
+		s := broker(natstest.Options{Listen: true})
+		js := connect(s)
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		shorten(ctx, js, 100*time.Millisecond)
+		c := pipeline.NewClient(js)
+		_, err = c.PublishWant(ctx, want(key, "https://a.example/x"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		for range 3 { // the first leaves no record
+			Expect(deadLetters(ctx, c)).To(BeEmpty())
+			Expect(dying(ctx, s.URL()).Run()).To(MatchError("signal: killed"))
+		}
+		said, err := dying(ctx, s.URL()).Output()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(said)).To(Equal("dead_letter\n"))
+		kept := deadLetters(ctx, c)
+		Expect(kept).To(HaveLen(1))
+		Expect(kept[0].Reason).To(Equal("Poison"))
+	}, SpecTimeout(time.Minute))
+
+	It("is begun anew when another message has taken its place", func(ctx SpecContext) {
+		_, js, _ := ensured(ctx, pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		first, err := c.PublishWant(ctx, want(key, "https://a.example/x"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		o := fetcher
+		o.MaxUnended = 2
+		var replaced atomic.Bool
+		r := handleWith(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			if d.Sequence() == first && d.Number() == 2 && replaced.CompareAndSwap(false, true) {
+				_, err := c.PublishWant(ctx, want(key, "https://a.example/y"), first)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			if d.Sequence() != first && d.Number() == 2 {
+				return pipeline.Ack()
+			}
+			panic("of each but the last")
+		})
+		Eventually(r.ended, 10*time.Second).Should(ContainElement("ack"))
+		Expect(deadLetters(ctx, c)).To(BeEmpty())
+	})
+
+	It("is handled although that cannot be recorded", func(ctx SpecContext) {
+		s := broker(natstest.Options{})
+		js := connect(s)
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		older, err := js.Stream(ctx, pipeline.Requests)
+		Expect(err).NotTo(HaveOccurred())
+		config := older.CachedInfo().Config
+		config.Subjects = []string{"curl.want.>", "curl.due.>", "curl.timer.>"} // of a version before
+		_, err = js.UpdateStream(ctx, config)
+		Expect(err).NotTo(HaveOccurred())
+		_, err = pipeline.NewClient(js).PublishWant(ctx, want(key, "https://a.example/x"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			if d.Number() == 1 {
+				return pipeline.GiveBack()
+			}
+			return pipeline.Ack()
+		})
+		Eventually(r.ended, 10*time.Second).Should(HaveExactElements("give_back", "ack"))
+	})
+})
+
+// shorten lets the server deliver a message again after d.
+func shorten(ctx context.Context, js jetstream.JetStream, d time.Duration) {
+	GinkgoHelper()
+	consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	Expect(err).NotTo(HaveOccurred())
+	config := consumer.CachedInfo().Config
+	config.AckWait = d
+	_, err = js.UpdateConsumer(ctx, pipeline.Requests, config)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// dying is a process that consumes from a server until a message kills it.
+func dying(ctx context.Context, url string) *exec.Cmd {
+	GinkgoHelper()
+	self, err := os.Executable()
+	Expect(err).NotTo(HaveOccurred())
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), dyingConsumer+"="+url)
+	cmd.Stderr = GinkgoWriter
+	return cmd
+}
