@@ -33,7 +33,7 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-// verdictOf judges a URL as it is fetched when an annotation has it, thus in its
+// verdictOf decides about a URL as it is fetched when an annotation has it, thus in its
 // canonical form.
 func verdictOf(ctx context.Context, gate *egress.Gate, namespace, raw string) egress.Verdict {
 	url, wrong := weburl.Canonical(raw, defaultScheme)

@@ -78,7 +78,7 @@ func (c *Config) bindEgress(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&e.DenyHosts, "deny-host", e.DenyHosts, "host patterns that may never be reached")
 	fs.StringSliceVar(&e.OnlyHosts, "only-host", e.OnlyHosts, "the host patterns that may be reached; none: all")
 	fs.IntSliceVar(&e.AllowPorts, "allow-port", e.AllowPorts, "ports that may be reached beside 80, 443, 8080 and 8443")
-	fs.StringSliceVar(&e.NAT64, "nat64-prefix", e.NAT64, "prefixes by which the network translates IPv6 to IPv4: their addresses are judged as the IPv4 ones in them")
+	fs.StringSliceVar(&e.NAT64, "nat64-prefix", e.NAT64, "prefixes by which the network translates IPv6 to IPv4: their addresses are treated as the IPv4 ones in them")
 	fs.StringVar(&c.PolicyFile, "policy", c.PolicyFile, "file with additions to the egress policy by namespace; read again on change")
 	fs.DurationVar(&c.DialTimeout, "dial-timeout", c.DialTimeout, "time for a name lookup and a connection")
 }

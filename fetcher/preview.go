@@ -31,7 +31,7 @@ type Preview struct {
 // BindPolicyFlags adds the flags of the egress policy alone.
 func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) { c.bindEgress(fs) }
 
-// Preview judges a URL as a fetcher with this configuration would, and makes
+// Preview decides about a URL as a fetcher with this configuration would, and makes
 // one GET if it is allowed and asked for. It needs no broker and stores nothing.
 func (c *Config) Preview(ctx context.Context, namespace, url string, fetch bool) (Preview, error) {
 	if err := c.Validate(); err != nil {

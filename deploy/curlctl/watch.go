@@ -21,7 +21,7 @@ func watchCommand(o *options) *cobra.Command {
 		Short: "Show requests, results and failures as they pass, until interrupted",
 		Long: "Shows messages as they pass. They are not stored for this, so that some may be\n" +
 			"missing after a lost connection, and timers that fire are not seen, only what they\n" +
-			"lead to; `curlctl failures` and `curlctl timers` show what is kept.",
+			"lead to; `curlctl failures` and `curlctl timers` list what is stored.",
 		Args: noArgs,
 	}
 	cmd.RunE = func(c *cobra.Command, args []string) error {

@@ -66,7 +66,7 @@ var _ = Describe("kill -9", func() {
 		o.AckWait = shortAckWait
 		w := env.World(ctx, o)
 		page := w.Origin.Page("/after").Says("once is enough")
-		g.Break(gateway.Method(http.MethodPatch, gateway.KeepAnswer))
+		g.Break(gateway.Method(http.MethodPatch, gateway.WithholdAnswer))
 		cm := w.Create(ctx, "after", world.Asking("mydata="+page.URL()))
 		cm.EventuallyHasData(ctx, "mydata", "once is enough")
 		Expect(w.Writer().Kill()).To(Succeed())

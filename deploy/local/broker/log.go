@@ -8,8 +8,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// logger passes on what an operator has to know. The server's notices about
-// its start are details here.
+// logger passes on what an operator has to know. What the server logs
+// about its start are details here.
 type logger struct {
 	log  zerolog.Logger
 	last atomic.Pointer[string]

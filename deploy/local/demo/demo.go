@@ -38,8 +38,8 @@ const (
 	validSample   = "config-map-valid.yaml"
 	invalidSample = "config-map-invalid.yaml"
 	namespace     = metav1.NamespaceDefault
-	// patience is how long data and Event may take; they take milliseconds.
-	patience = 15 * time.Second
+	// waitMax is how long data and Event may take; they take milliseconds.
+	waitMax = 15 * time.Second
 )
 
 // Run starts everything, shows it, and goes on until ctx is done.
@@ -182,7 +182,7 @@ Ctrl-C ends it.
 // if it takes too long.
 func (d *presentation) waitFor(ctx context.Context, what string, isThere func(context.Context) (bool, error)) error {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitMax)
 	defer cancel()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -194,7 +194,7 @@ func (d *presentation) waitFor(ctx context.Context, what string, isThere func(co
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("no %s after %s", what, patience), err)
+			return errors.Join(fmt.Errorf("no %s after %s", what, waitMax), err)
 		case <-ticker.C:
 		}
 	}

@@ -27,7 +27,7 @@ type Config struct {
 	// AllowPorts are ports allowed beside the default ones.
 	AllowPorts []int `yaml:"allow-port"`
 	// NAT64 are the prefixes by which the network translates to IPv4, beside
-	// 64:ff9b::/96: an address in one is judged as the IPv4 address in it. They
+	// 64:ff9b::/96: an address in one is treated as the IPv4 address in it. They
 	// are the network's, so that no file of namespaces has them.
 	NAT64 []string `yaml:"-"`
 }

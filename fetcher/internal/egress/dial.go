@@ -23,7 +23,7 @@ type dialling struct {
 }
 
 // DialContext connects to addr ("host:port", the host as written in a URL) and
-// has every address judged before the first packet. It is made for
+// has every address checked before the first packet. It is made for
 // http.Transport. The error is a *DeniedError if the policy refused every address.
 func (p *Policy) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	t, err := p.parseAddr(addr)
@@ -77,7 +77,7 @@ func (p *Policy) dial(ctx context.Context, network string, t target, name string
 	return conn, nil
 }
 
-// watch judges the attempts of one dial; the attempts of the two address
+// watch decides about the attempts of one dial; the attempts of the two address
 // families run beside each other (RFC 8305).
 type watch struct {
 	policy *Policy

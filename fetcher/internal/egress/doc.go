@@ -2,13 +2,13 @@
 //
 // A tenant chooses the URL and the DNS answers, so the wall stands at the
 // dial: every connection attempt, of every redirect and of every address that
-// a name has, is judged when its address is known, just before the first
+// a name has, is checked when its address is known, just before the first
 // packet leaves. The checks of the text that come before it save work and give
 // better reasons; they are not what safety rests on.
 //
 // # Order
 //
-// A URL is judged first by its text:
+// A URL is checked first by its text:
 //
 //  1. It has at most 2,048 printable ASCII characters, no white space and no
 //     backslash, and is absolute.

@@ -103,12 +103,12 @@ func (g *Gate) current() *policies {
 // DialTimeout returns the bound of one dial.
 func (g *Gate) DialTimeout() time.Duration { return g.deps.DialTimeout }
 
-// CheckURL judges a URL by its text; see Policy.CheckURL.
+// CheckURL decides about a URL by its text; see Policy.CheckURL.
 func (g *Gate) CheckURL(namespace string, u *url.URL) error {
 	return g.For(namespace).CheckURL(u)
 }
 
-// Verdict judges a URL with all its addresses; see Policy.Verdict.
+// Verdict decides about a URL with all its addresses; see Policy.Verdict.
 func (g *Gate) Verdict(ctx context.Context, namespace, raw string) Verdict {
 	return g.For(namespace).Verdict(ctx, raw)
 }

@@ -26,7 +26,7 @@ type host struct {
 	addr netip.Addr
 }
 
-// parseHost judges the form of a host, as url.URL.Hostname gives it. Nothing
+// parseHost checks the form of a host, as url.URL.Hostname gives it. Nothing
 // is decoded, folded or completed: what a resolver or a C library might take
 // for another host is refused.
 func parseHost(s string) (host, error) {

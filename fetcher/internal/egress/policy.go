@@ -32,14 +32,14 @@ func newPolicy(cfg Config, d dialling) (*Policy, error) {
 	}, nil
 }
 
-// CheckURL judges a URL by its text. Where only an allow-cidr can lift the
+// CheckURL decides about a URL by its text. Where only an allow-cidr can lift the
 // verdict it is left to the dial. The error is a *DeniedError.
 func (p *Policy) CheckURL(u *url.URL) error {
 	_, err := p.target(u)
 	return err
 }
 
-// target is what is asked for, judged as far as possible without an address.
+// target is what is asked for, checked as far as possible without an address.
 type target struct {
 	host
 	port uint16

@@ -54,7 +54,7 @@ func (p *Policy) verdict(ctx context.Context, u *url.URL) Verdict {
 	return p.weigh(t, addrs)
 }
 
-// Admit judges a URL with all its addresses for a party that connects in our
+// Admit decides about a URL with all its addresses for a party that connects in our
 // place, such as an egress proxy: as it may choose among the addresses, all of
 // them must be permitted.
 func (p *Policy) Admit(ctx context.Context, u *url.URL) error {

@@ -45,7 +45,7 @@ func (c Config) young() time.Duration { return c.Interval / 4 }
 func (c Config) overdue() time.Duration { return c.Interval / 2 }
 
 // inWork is how long a delivered message may be worked on: longer than it takes
-// to be delivered until it is kept as a dead letter.
+// to be delivered until it becomes a dead letter.
 func (c Config) inWork() time.Duration { return c.Interval * 5 / 2 }
 
 // pause returns how long a want waits that was asked for again so many times in

@@ -10,9 +10,9 @@ import (
 const (
 	// foreignSize is the size of a ConfigMap that is not ours, in bytes.
 	foreignSize = 4 << 10
-	// settle is how long after its start the watcher is looked at, beside its
+	// calmAfter is how long after its start the watcher is looked at, beside its
 	// peak: the runtime of Go returns memory in the background.
-	settle = 10 * time.Second
+	calmAfter = 10 * time.Second
 )
 
 // memory reads what the programs have used so far.
@@ -53,7 +53,7 @@ func (b *bench) company(ctx context.Context) error {
 		return err
 	}
 	ready := time.Since(began)
-	if err := rest(ctx, settle); err != nil {
+	if err := rest(ctx, calmAfter); err != nil {
 		return err
 	}
 	used, err := b.usage()

@@ -41,8 +41,8 @@ func LoseAnswer(pass http.Handler, _ http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// KeepAnswer lets a request be carried out and never answers.
-func KeepAnswer(pass http.Handler, _ http.ResponseWriter, r *http.Request) {
+// WithholdAnswer lets a request be carried out and never responds.
+func WithholdAnswer(pass http.Handler, _ http.ResponseWriter, r *http.Request) {
 	pass.ServeHTTP(httptest.NewRecorder(), r)
 	<-r.Context().Done()
 	panic(http.ErrAbortHandler)

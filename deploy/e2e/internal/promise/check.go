@@ -58,7 +58,7 @@ func (f *finding) version(i int) {
 	}
 }
 
-// write judges one write of the system.
+// write checks one write of the system.
 func (f *finding) write(before, after *corev1.ConfigMap) {
 	if what := foreignChange(before, after); what != "" {
 		f.add(after, "S1", "%s changed", what)

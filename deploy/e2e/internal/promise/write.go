@@ -45,7 +45,7 @@ type breach struct{ promise, what string }
 func (w *write) breaches(key string, served func(url string, body []byte) bool) []breach {
 	url, asked := w.request.URL(key)
 	if w.is[key] == nil {
-		return w.judgeRemoval(key, asked)
+		return w.removalBreaches(key, asked)
 	}
 	var found []breach
 	add := func(promise, what string) { found = append(found, breach{promise, what}) }
@@ -89,7 +89,7 @@ func (w *write) ours(key string) bool {
 	return entry.SHA256 == hex.EncodeToString(sum[:])
 }
 
-func (w *write) judgeRemoval(key string, asked bool) []breach {
+func (w *write) removalBreaches(key string, asked bool) []breach {
 	switch {
 	case w.unreadable || w.request.Suspended:
 		return []breach{{"S5", "was removed though the annotation asks for nothing that is certain"}}

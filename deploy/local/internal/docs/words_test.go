@@ -73,12 +73,28 @@ tell|told -> reports whether
 		Entry("an exception of another kind", "a -> b\n  on c", `line 2 of the list of words: "on" is neither identifiers, except nor in`),
 	)
 
-	It("finds each word of the repository's own list", func() {
-		list, err := os.ReadFile("../../../tools/retired-words")
-		Expect(err).NotTo(HaveOccurred())
-		t, names := tree(map[string]string{"fetcher/a.go": "package lane\n"})
-		problems, err := docs.Words(t, names, list)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(problems).To(HaveLen(1))
-	})
+	DescribeTable("finds by the repository's own list",
+		func(line string) {
+			list, err := os.ReadFile("../../../tools/retired-words")
+			Expect(err).NotTo(HaveOccurred())
+			t, names := tree(map[string]string{"fetcher/a.go": "package a\n" + line + "\n"})
+			Expect(docs.Words(t, names, list)).To(HaveLen(1))
+		},
+		Entry("the name of a package", "import _ \"fetcher/lane\""),
+		Entry("a dead letter by another name", "// A letter is published."),
+		Entry("a dead letter as a verb", "// The message is buried."),
+		Entry("a verb for it that means much else", "func (c *Consumer) keep() {}"),
+		Entry("an acknowledgement by another name", "// The message is settled."),
+		Entry("a response by another name", "// The server has answered."),
+		Entry("a comment that lets a function speak", "// ok tells whether it is so."),
+		Entry("a log that lets an error speak", `var text = "which says nothing"`),
+		Entry("a repair as a fight", "// We fight another controller."),
+		Entry("a condition by another name", "// A notice is written once."),
+		Entry("a decision as a verdict of a person", "// A policy judges addresses."),
+		Entry("a shared call by another name", "type flight struct{}"),
+		Entry("a connection by another name", "type link struct{}"),
+		Entry("a person in place of what is missing", "// nobody reads it"),
+		Entry("a person's temper", "// A hasty caller."),
+		Entry("a proverb", "// It is in safe hands."),
+	)
 })

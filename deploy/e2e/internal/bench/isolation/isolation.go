@@ -103,7 +103,7 @@ func measure(ctx context.Context, c *cluster.Cluster, o Options, t tenant) (row 
 	if err := s.hostile.Fill(ctx, max(1, int(float64(t.count)*o.Part)), func(i int) *corev1.ConfigMap { return t.object(s.origin, i) }); err != nil {
 		return row, err
 	}
-	if err := rest(ctx, t.settle); err != nil {
+	if err := rest(ctx, t.warmUp); err != nil {
 		return row, err
 	}
 	with, gaveUp, err := s.longestWait(ctx, "beside", t)

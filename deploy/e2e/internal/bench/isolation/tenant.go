@@ -29,8 +29,8 @@ type tenant struct {
 	// count is how many ConfigMaps it has, and object makes one.
 	count  int
 	object func(o *origin.Server, i int) *corev1.ConfigMap
-	// settle is how long it is at work before the ordinary keys come.
-	settle time.Duration
+	// warmUp is how long it is at work before the ordinary keys come.
+	warmUp time.Duration
 	// elsewhere: the ordinary keys are on another host.
 	elsewhere bool
 }

@@ -77,8 +77,8 @@ func (o *Observer) receive(ctx context.Context, events <-chan watch.Event) {
 
 // Next waits a while for the next arrival, and reports whether there was one. An
 // error means that there will be none.
-func (o *Observer) Next(ctx context.Context, patience time.Duration) (a Arrival, there bool, err error) {
-	timer := time.NewTimer(patience)
+func (o *Observer) Next(ctx context.Context, within time.Duration) (a Arrival, there bool, err error) {
+	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
 	case a, there = <-o.arrivals:
