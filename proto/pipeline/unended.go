@@ -28,7 +28,7 @@ func begunSubject(subject string) string { return begunPrefix + subject }
 
 // begin returns how many handlings of a message began and did not end, and
 // records that one more begins, unless these are too many. The number of
-// deliveries does not say so: it counts what was given back, what waited in a
+// deliveries is no measure of that: it counts what was given back, what waited in a
 // buffer, and what ended and is tried again.
 //
 // A message that is delivered for the first time costs nothing, so that a
