@@ -55,13 +55,13 @@ var _ = Describe("replay", func() {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = pipeline.ConsumeMessages(ctx, w.js, pipeline.ConsumeOptions{
+			_ = pipeline.Consume(ctx, w.js, pipeline.ConsumeOptions{
 				Stream: pipeline.Results, Consumer: pipeline.WriterConsumer, Concurrency: 8,
-			}, func(_ context.Context, m jetstream.Msg) {
-				if kind, key, err := pipeline.ParseSubject(m.Subject()); err == nil && kind == pipeline.KindContent {
+			}, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+				if kind, key, err := pipeline.ParseSubject(d.Subject()); err == nil && kind == pipeline.KindContent {
 					applied.Store(key, true)
 				}
-				_ = m.Ack()
+				return pipeline.Ack()
 			})
 		}()
 		DeferCleanup(func() { cancel(); <-ended })

@@ -50,18 +50,9 @@ const (
 	reopenMax        = 2 * time.Second
 )
 
-// ConsumeMessages is Consume for a handler that acknowledges by itself. It ends
-// with its last caller.
-//
-// It reads messages and calls handle for each in a goroutine of its own
-// until ctx is done. It waits for the consumer to exist and comes back to it
-// when it was deleted, or the stream or the whole server was.
-//
-// When ctx is done it stops reading, gives what was not begun back to the
-// server at once, waits for the calls of handle that run, and returns nil.
-// The context of handle is not cancelled by that; handle bounds itself. What
-// was given back counts as delivered once more.
-func ConsumeMessages(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle func(context.Context, jetstream.Msg)) error {
+// consumeMessages is Consume for a handler that acknowledges by itself. What was
+// given back counts as delivered once more.
+func consumeMessages(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle func(context.Context, jetstream.Msg)) error {
 	if o.Concurrency < 1 {
 		return fmt.Errorf("read consumer %s: concurrency is %d, at least 1 is needed", o.Consumer, o.Concurrency)
 	}

@@ -25,7 +25,7 @@ var _ = Describe("Consume", func() {
 		js := connect(broker(natstest.Options{}))
 		o := fetcher
 		o.Concurrency = 0
-		Expect(pipeline.ConsumeMessages(ctx, js, o, nil)).To(MatchError(ContainSubstring("concurrency")))
+		Expect(pipeline.Consume(ctx, js, o, nil)).To(MatchError(ContainSubstring("concurrency")))
 	})
 
 	It("waits for the consumer to exist, and says so once", func(ctx SpecContext) {
@@ -106,7 +106,7 @@ var _ = Describe("Consume", func() {
 		_, js, _ := ensured(ctx, pipeline.Topology{})
 		publishWants(ctx, pipeline.NewClient(js), 50, 10)
 		var now, most atomic.Int32
-		r := consumeWith(ctx, js, fetcher, func(context.Context, jetstream.Msg) {
+		r := consumeWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) {
 			raise(&most, now.Add(1))
 			defer now.Add(-1)
 			wait(ctx, 5*time.Millisecond)
@@ -123,7 +123,7 @@ var _ = Describe("Consume", func() {
 		o.Concurrency = 128
 		var busy atomic.Int32
 		for range 36 {
-			consumeWith(ctx, js, o, func(context.Context, jetstream.Msg) {
+			consumeWith(ctx, js, o, func(context.Context, *pipeline.Delivery) {
 				busy.Add(1)
 				<-finish
 			})
@@ -142,7 +142,7 @@ var _ = Describe("Consume", func() {
 		var now, most, atOnce, mostAtOnce atomic.Int32
 		r := consumeWith(ctx, js, pipeline.ConsumeOptions{
 			Stream: pipeline.Results, Consumer: pipeline.WriterConsumer, Concurrency: 8, MaxBytes: bound,
-		}, func(_ context.Context, m jetstream.Msg) {
+		}, func(_ context.Context, m *pipeline.Delivery) {
 			size := int32(min(len(m.Data()), bound))
 			raise(&most, now.Add(size))
 			raise(&mostAtOnce, atOnce.Add(1))
@@ -161,7 +161,7 @@ var _ = Describe("Consume", func() {
 		finish := make(chan struct{})
 		var cancelled atomic.Bool
 		stopping, stop := context.WithCancel(ctx)
-		first := consumeWith(stopping, js, fetcher, func(ctx context.Context, _ jetstream.Msg) {
+		first := consumeWith(stopping, js, fetcher, func(ctx context.Context, _ *pipeline.Delivery) {
 			<-finish
 			cancelled.Store(cancelled.Load() || ctx.Err() != nil)
 		})
@@ -172,7 +172,7 @@ var _ = Describe("Consume", func() {
 		stop()
 		var mu sync.Mutex
 		deliveries := map[string]uint64{}
-		second := consumeWith(ctx, connect(s), fetcher, func(_ context.Context, m jetstream.Msg) {
+		second := consumeWith(ctx, connect(s), fetcher, func(_ context.Context, m *pipeline.Delivery) {
 			defer GinkgoRecover()
 			meta, err := m.Metadata()
 			Expect(err).NotTo(HaveOccurred())
@@ -232,7 +232,7 @@ var _ = Describe("Consume", func() {
 		js := connect(s, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { faults.Add(1) }))
 		c := pipeline.NewClient(js)
 		finish := make(chan struct{})
-		r := consumeWith(ctx, js, fetcher.WithHeartbeat(500*time.Millisecond), func(context.Context, jetstream.Msg) { <-finish })
+		r := consumeWith(ctx, js, fetcher.WithHeartbeat(500*time.Millisecond), func(context.Context, *pipeline.Delivery) { <-finish })
 		publishWants(ctx, c, 4, 10)
 		Eventually(r.begun).Should(HaveLen(4))
 		wait(ctx, 2*time.Second) // heartbeats and the end of a request arrive
@@ -283,12 +283,12 @@ func (c *consumption) state() error {
 }
 
 func consume(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions) *consumption {
-	return consumeWith(ctx, js, o, func(context.Context, jetstream.Msg) {})
+	return consumeWith(ctx, js, o, func(context.Context, *pipeline.Delivery) {})
 }
 
 // consumeWith runs Consume until the spec ends; it acknowledges what handle
 // returns from.
-func consumeWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions, handle func(context.Context, jetstream.Msg)) *consumption {
+func consumeWith(ctx context.Context, js jetstream.JetStream, o pipeline.ConsumeOptions, handle func(context.Context, *pipeline.Delivery)) *consumption {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &consumption{done: make(chan struct{})}
 	o.State = func(err error) {
@@ -296,18 +296,20 @@ func consumeWith(ctx context.Context, js jetstream.JetStream, o pipeline.Consume
 		defer c.mu.Unlock()
 		c.changes = append(c.changes, err)
 	}
+	o.Observe = func(d *pipeline.Delivery, _ pipeline.Disposition) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.acked = append(c.acked, d.Subject())
+	}
 	go func() {
 		defer GinkgoRecover()
 		defer close(c.done)
-		Expect(pipeline.ConsumeMessages(ctx, js, o, func(ctx context.Context, m jetstream.Msg) {
+		Expect(pipeline.Consume(ctx, js, o, func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			c.mu.Lock()
-			c.began = append(c.began, m.Subject())
+			c.began = append(c.began, d.Subject())
 			c.mu.Unlock()
-			handle(ctx, m)
-			_ = m.Ack()
-			c.mu.Lock()
-			c.acked = append(c.acked, m.Subject())
-			c.mu.Unlock()
+			handle(ctx, d)
+			return pipeline.Ack()
 		})).To(Succeed())
 	}()
 	DeferCleanup(func() {

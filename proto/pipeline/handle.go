@@ -28,7 +28,7 @@ const defaultMaxUnended = 5
 // nil. The context of handle is not cancelled by that; handle bounds itself.
 func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle Handler) error {
 	c := NewConsumer(js, o, handle)
-	return ConsumeMessages(ctx, js, c.options, func(handleCtx context.Context, m jetstream.Msg) {
+	return consumeMessages(ctx, js, c.options, func(handleCtx context.Context, m jetstream.Msg) {
 		c.handle(handleCtx, newDelivery(m, ctx.Done()))
 	})
 }

@@ -10,16 +10,18 @@ import (
 
 // LoadWants calls each with the last message of every want subject, tombstones
 // included, in stream order.
+//
+// It reads by direct gets: an identity that may create a consumer can let the
+// server publish to any subject of its account. A server that is gone may have
+// taken a request with it; another one goes on from there.
 func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error {
-	return c.load(ctx, wantPrefix+">", each)
-}
-
-// LoadTimers calls each with every pending timer, without its payload.
-func (c *Client) LoadTimers(ctx context.Context, each func(Message) error) error {
-	return c.load(ctx, timerPrefix+">", func(m Message) error {
-		m.Data = nil
-		return each(m)
-	})
+	rest := Range{Stream: Requests, Subject: wantPrefix + ">"}
+	for {
+		err := c.loadRest(ctx, &rest, each)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, errNoAnswer) {
+			return err
+		}
+	}
 }
 
 // CountTimers returns how many timers are pending.
@@ -40,19 +42,6 @@ func (c *Client) CountTimers(ctx context.Context) (uint64, error) {
 		return 0, fmt.Errorf("count timers: how many are behind the first: %w", err)
 	}
 	return 1 + behind, nil
-}
-
-// load reads by direct gets: an identity that may create a consumer can let the server
-// publish to any subject of its account. A server that is gone may have taken a
-// request with it; another one goes on from there.
-func (c *Client) load(ctx context.Context, filter string, each func(Message) error) error {
-	rest := Range{Stream: Requests, Subject: filter}
-	for {
-		err := c.loadRest(ctx, &rest, each)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, errNoAnswer) {
-			return err
-		}
-	}
 }
 
 // loadRest reads from where rest begins, and moves that on.

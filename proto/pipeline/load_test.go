@@ -23,7 +23,6 @@ var _ = Describe("Loading", func() {
 		_, js, _ := ensured(ctx, pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		Expect(entries(ctx, c.LoadWants)).To(BeEmpty())
-		Expect(entries(ctx, c.LoadTimers)).To(BeEmpty())
 		Expect(c.CountTimers(ctx)).To(BeZero())
 	})
 
@@ -67,7 +66,7 @@ var _ = Describe("Loading", func() {
 		Expect(loaded[0].Time).To(BeTemporally("~", time.Now(), time.Minute))
 	})
 
-	It("hands out and counts timers, without their payload", func(ctx SpecContext) {
+	It("counts timers", func(ctx SpecContext) {
 		_, js, _ := ensured(ctx, pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		for n := range 3 {
@@ -76,12 +75,6 @@ var _ = Describe("Loading", func() {
 			due := &v1.Due{Want: want(numbered(n), "https://a.example"), WantSequence: seq}
 			Expect(c.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
 		}
-		var subjects []string
-		for _, e := range entries(ctx, c.LoadTimers) {
-			subjects = append(subjects, e.Subject)
-			Expect(e.Data).To(BeNil())
-		}
-		Expect(subjects).To(Equal([]string{numbered(0).Timer(), numbered(1).Timer(), numbered(2).Timer()}))
 		Expect(c.CountTimers(ctx)).To(BeEquivalentTo(3))
 	})
 
@@ -154,7 +147,6 @@ var _ = Describe("Loading", func() {
 		const wants = 3000
 		publishWants(ctx, c, wants, 2<<10)
 		Expect(entries(ctx, c.LoadWants)).To(HaveLen(wants))
-		Expect(entries(ctx, c.LoadTimers)).To(BeEmpty())
 		_, seq, err := c.LastWant(ctx, numbered(0))
 		Expect(err).NotTo(HaveOccurred())
 		_, err = c.PublishTombstone(ctx, numbered(0), seq)

@@ -25,6 +25,7 @@ func read(ctx context.Context, b *broker) {
 	}
 	watcher, fetcher := client("watcher"), client("fetcher")
 	const n = 1500
+	var timers []string
 	for i := range n {
 		want := &v1.Want{
 			Namespace: "default", Name: fmt.Sprintf("cm-%04d", i), Key: "key", Uid: "uid", ResourceVersion: "1",
@@ -33,10 +34,11 @@ func read(ctx context.Context, b *broker) {
 		sequence, err := watcher.PublishWant(ctx, want, 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(fetcher.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence}, time.Now().Add(time.Hour))).To(Succeed())
+		timers = append(timers, pipeline.KeyOf(want).Timer())
 	}
-	for _, load := range []func(context.Context, func(pipeline.Message) error) error{watcher.LoadWants, watcher.LoadTimers} {
-		found := 0
-		Expect(load(ctx, func(pipeline.Message) error { found++; return nil })).To(Succeed())
-		Expect(found).To(Equal(n))
-	}
+	found := 0
+	Expect(watcher.LoadWants(ctx, func(pipeline.Message) error { found++; return nil })).To(Succeed())
+	Expect(found).To(Equal(n))
+	Expect(watcher.CountTimers(ctx)).To(BeEquivalentTo(n))
+	Expect(watcher.Latest(ctx, timers[:pipeline.MaxLatest])).To(HaveLen(pipeline.MaxLatest))
 }
