@@ -24,7 +24,7 @@ var _ = Describe("Ensure", func() {
 		requests := stream(ctx, js, pipeline.Requests)
 		Expect(epoch).To(Equal(requests.CachedInfo().Created.UnixMilli()))
 		have := requests.CachedInfo().Config
-		Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>"))
+		Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>", "curl.begun.>"))
 		Expect(have.MaxMsgsPerSubject).To(BeEquivalentTo(1))
 		Expect(have.AllowMsgSchedules).To(BeTrue())
 		Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}), "a limit would delete timers")
@@ -109,7 +109,7 @@ var _ = Describe("Ensure", func() {
 		Expect(err).NotTo(HaveOccurred())
 
 		have := stream(ctx, js, pipeline.Requests).CachedInfo().Config
-		Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>"))
+		Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>", "curl.begun.>"))
 		Expect(have.MaxMsgsPerSubject).To(BeEquivalentTo(1))
 		Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}))
 		Expect(have.AllowMsgSchedules).To(BeTrue())
