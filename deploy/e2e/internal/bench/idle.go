@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
@@ -33,7 +34,7 @@ func (b *bench) idle(ctx context.Context) error {
 	var total, above, toGet, toFill []time.Duration
 	step := b.step(b.config.Idle)
 	for i := range b.config.Idle {
-		if err := rest(ctx, pause); err != nil {
+		if err := system.Pause(ctx, pause); err != nil {
 			return err
 		}
 		responded, filled, err := b.annotate(ctx, name("idle", i))
@@ -90,16 +91,4 @@ func quantiles(times []time.Duration) Quantiles {
 	slices.Sort(times)
 	at := func(part float64) float64 { return milliseconds(times[int(part*float64(len(times)-1))]) }
 	return Quantiles{P50: at(0.50), P90: at(0.90), P99: at(0.99), Max: at(1)}
-}
-
-// rest waits.
-func rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

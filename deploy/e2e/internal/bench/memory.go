@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 )
 
 const (
@@ -53,7 +55,7 @@ func (b *bench) company(ctx context.Context) error {
 		return err
 	}
 	ready := time.Since(began)
-	if err := rest(ctx, calmAfter); err != nil {
+	if err := system.Pause(ctx, calmAfter); err != nil {
 		return err
 	}
 	used, err := b.usage()

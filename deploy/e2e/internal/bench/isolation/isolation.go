@@ -103,7 +103,7 @@ func measure(ctx context.Context, c *cluster.Cluster, o Options, t tenant) (row 
 	if err := s.hostile.Fill(ctx, max(1, int(float64(t.count)*o.Part)), func(i int) *corev1.ConfigMap { return t.object(s.origin, i) }); err != nil {
 		return row, err
 	}
-	if err := rest(ctx, t.warmUp); err != nil {
+	if err := system.Pause(ctx, t.warmUp); err != nil {
 		return row, err
 	}
 	with, gaveUp, err := s.longestWait(ctx, "beside", t)
@@ -149,7 +149,7 @@ func (s *stage) strike(ctx context.Context) error {
 // the first that is not filled in time.
 func (s *stage) longestWait(ctx context.Context, kind string, t tenant) (most time.Duration, gaveUp bool, err error) {
 	for i := range ordinaryKeys {
-		if err := rest(ctx, spacing); err != nil {
+		if err := system.Pause(ctx, spacing); err != nil {
 			return most, false, err
 		}
 		name := fmt.Sprintf("%s-%d", kind, i)
@@ -183,7 +183,7 @@ func (s *stage) wait(ctx context.Context, name, url string) (time.Duration, erro
 		if err == nil && object.Data["mydata"] != "" {
 			return time.Since(began), nil
 		}
-		if err := rest(ctx, polling); err != nil {
+		if err := system.Pause(ctx, polling); err != nil {
 			return time.Since(began), errors.Join(err, s.system.Err())
 		}
 	}
@@ -193,16 +193,4 @@ func asking(name, pairs string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Annotations: map[string]string{annotation.DefaultKey: pairs},
 	}}
-}
-
-// rest waits.
-func rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

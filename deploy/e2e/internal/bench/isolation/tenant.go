@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 )
 
@@ -88,7 +89,7 @@ func behave(http.Handler) http.Handler {
 		case "hang":
 			<-r.Context().Done()
 		case "slow":
-			if rest(r.Context(), time.Second) == nil {
+			if system.Pause(r.Context(), time.Second) == nil {
 				_, _ = w.Write([]byte("slow"))
 			}
 		case "busy":
