@@ -5,13 +5,27 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
 // Pace is how often a watcher under test looks after what should not happen;
 // zero values: as always.
-type Pace struct{ Check, Audit, Stall, Export time.Duration }
+type Pace struct {
+	Check, Audit, Stall, Export time.Duration
+	// Ahead is by how much the machine's clock is ahead of the broker's.
+	Ahead time.Duration
+}
+
+// offClock is a machine's clock that is off.
+type offClock struct {
+	clock.RealClock
+	ahead time.Duration
+}
+
+func (c offClock) Now() time.Time                  { return c.RealClock.Now().Add(c.ahead) }
+func (c offClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // RunAt is Run at another pace.
 func RunAt(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config, at Pace) error {
@@ -23,5 +37,6 @@ func RunAt(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Con
 		p.stall = at.Stall
 	}
 	p.audit, p.export = at.Audit, at.Export
+	p.wall = offClock{ahead: at.Ahead}
 	return run(ctx, rt, c, cluster, p)
 }

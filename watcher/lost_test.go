@@ -19,6 +19,9 @@ import (
 // timer counts as lost when it is overdue by 200 ms.
 func audited(o *options) { o.pace.Audit, o.pace.Check = 400*time.Millisecond, 100*time.Millisecond }
 
+// ahead lets the clock of a watcher's machine be ahead of the broker's.
+func ahead(by time.Duration) func(*options) { return func(o *options) { o.pace.Ahead = by } }
+
 // hourly lets an object be refreshed each hour.
 func hourly(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h" }
 
@@ -171,5 +174,24 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		Expect(w.want(ctx, key)().GetSettled().GetSha256()).To(Equal(digest("body")))
 		_, err = w.pipeline.LastMessage(ctx, pipeline.Requests, key.Timer())
 		Expect(err).To(MatchError(pipeline.ErrNoMessage), "the want has cancelled it")
+	})
+
+	It("asks again for a lost body that was asked for before a restart, by a clock that is 10 min behind", func(ctx SpecContext) {
+		w.create(ctx, "cm", "k=example.com", hourly)
+		first := w.watch().awaitReady()
+		Eventually(w.want(ctx, key)).ShouldNot(BeNil())
+		w.fetches(ctx, key, "body")
+		first.stop()
+		w.purgeResults(ctx)
+		w.watch(audited, ahead(-10*time.Minute)).awaitReady()
+		askedAgain(ctx)
+	})
+
+	It("takes no timer for lost by a clock that is 10 min ahead", func(ctx SpecContext) {
+		w.create(ctx, "cm", "k=example.com", hourly)
+		w.watch(audited, ahead(10*time.Minute)).awaitReady()
+		w.answer(ctx, key, "body")
+		w.refreshes(ctx, key, "body", 5*time.Minute)
+		Consistently(cause(ctx)).WithTimeout(time.Second).Should(Equal(v1.Cause_CAUSE_NEW))
 	})
 })

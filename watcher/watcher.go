@@ -19,6 +19,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
@@ -48,9 +49,13 @@ type pace struct {
 	export time.Duration
 	// stall is how long the watch of the API server may be silent.
 	stall time.Duration
+	// wall is the clock of the machine.
+	wall clock.WithTicker
 }
 
-func defaultPace() pace { return pace{check: 15 * time.Second, stall: informer.StallAfter} }
+func defaultPace() pace {
+	return pace{check: 15 * time.Second, stall: informer.StallAfter, wall: clock.RealClock{}}
+}
 
 func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config, at pace) error {
 	if err := c.Validate(); err != nil {
@@ -107,24 +112,25 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 	if err != nil {
 		return nil, err
 	}
-	wall, client, index := clock.RealClock{}, pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
+	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
+	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New(nil)}
 	var sessions *session.Runner
 	reader := &informer.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now, Count: metrics.event}
 	objects := informer.New(reader, c.scopes(), func(name types.NamespacedName, live bool) { sessions.Changed(name, live) })
 	health := rt.Health.Part("streams")
 	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches, Installation: c.Election.Installation()}, session.Deps{
-		Client: client, Conn: rt.NATS, Epoch: streams{rt.JetStream, c}.epoch, Index: index, Objects: objects,
+		Client: client, Conn: rt.NATS, Epoch: streams{rt.JetStream, c, broker.broker}.epoch, Index: index, Objects: objects,
 		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals}, reconcile.Deps{
 			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.events, "watcher", wall.Now),
-			Clock: wall, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
+			Clock: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
-			Client: client, Index: index, Objects: objects, Clock: wall, Log: rt.Log, Metrics: metrics.audit,
+			Client: client, Index: index, Objects: objects, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 		}),
-		Health: health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions, OutOfScope: metrics.outOfScope,
+		Health: health, Clock: broker, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions, OutOfScope: metrics.outOfScope,
 	})
 	export := exporter.New(exporter.Config{Monitors: c.Monitors, Interval: at.export},
-		exporter.Deps{Client: client, Clock: wall, Log: rt.Log})
+		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
 	metrics.measure(objects, index, export)
 	elector := leader.New(c.Election, leader.Deps{
 		Leases: clients.leases, Lead: lead(sessions, export, metrics), Health: health, Holding: metrics.lease, Log: rt.Log,

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/brokerclock"
+	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 )
 
 func broker() time.Time { return time.Date(2031, 5, 17, 11, 0, 0, 0, time.UTC) }
