@@ -178,8 +178,8 @@ func (r *round) stand(o *object, lift func(context.Context)) {
 func losses() []step {
 	return append(purges(), step{
 		name: "the broker restored from a copy", once: true,
-		prepare: func(_ context.Context, r *round) { r.broker.save() },
-		do:      func(_ context.Context, r *round) { r.broker.restore() },
+		prepare: func(_ context.Context, r *round) { r.broker.Save() },
+		do:      func(_ context.Context, r *round) { r.broker.Restore() },
 	})
 }
 

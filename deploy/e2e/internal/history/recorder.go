@@ -169,6 +169,15 @@ func (r *Recorder) Seen(object metav1.Object) bool {
 	})
 }
 
+// AllBySpec tells that a test is behind all that has been recorded so far.
+func (r *Recorder) AllBySpec() {
+	for _, l := range r.Lives() {
+		for _, v := range l.Versions {
+			r.BySpec(v.Object)
+		}
+	}
+}
+
 // DeletedBySpec reports that a test is about to delete an object.
 func (r *Recorder) DeletedBySpec(uid types.UID) {
 	r.mu.Lock()

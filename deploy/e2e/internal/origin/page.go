@@ -23,6 +23,7 @@ type Page struct {
 	sum         [sha256.Size]byte // of body
 	header      http.Header       // of its own
 	tagged      bool
+	takes       time.Duration
 	held        *held
 	arrivals    []time.Time
 	waiting     int
@@ -86,6 +87,14 @@ func (p *Page) Tagged() *Page {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tagged = true
+	return p
+}
+
+// Takes lets each answer come after so long.
+func (p *Page) Takes(d time.Duration) *Page {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.takes = d
 	return p
 }
 
@@ -153,11 +162,18 @@ func (p *Page) served(body []byte) bool {
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.arrivals = append(p.arrivals, time.Now())
-	h := p.held
+	h, takes := p.held, p.takes
 	if h != nil {
 		p.waiting++
 	}
 	p.mu.Unlock()
+	if takes > 0 {
+		select {
+		case <-time.After(takes):
+		case <-r.Context().Done():
+			return
+		}
+	}
 	if h != nil {
 		there := h.wait(r.Context())
 		p.mu.Lock()

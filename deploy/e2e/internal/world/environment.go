@@ -1,6 +1,7 @@
 package world
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,6 +30,8 @@ type Environment struct {
 
 	bin   string
 	ports *process.Ports
+	// offClocks is the folder of the services whose clocks can be off.
+	offClocks string
 }
 
 const (
@@ -81,7 +84,7 @@ func Open() *Environment {
 	}
 	bin, err = filepath.Abs(bin)
 	Expect(err).NotTo(HaveOccurred())
-	e := &Environment{Cluster: cluster, bin: bin, ports: process.NewPorts()}
+	e := &Environment{Cluster: cluster, bin: bin, ports: process.NewPorts(), offClocks: GinkgoT().TempDir()}
 	for _, name := range Services() {
 		if _, err := os.Stat(e.Program(name)); err != nil {
 			Fail("there is no " + e.Program(name) + ": run `make build`, or let CURLMETHAT_BIN name the folder of the programs")
@@ -92,3 +95,18 @@ func Open() *Environment {
 
 // Program returns the path of a program of ours.
 func (e *Environment) Program(name string) string { return filepath.Join(e.bin, name) }
+
+// offClock returns the path of a service whose clock can be off. It is built
+// where it is first asked for.
+func (e *Environment) offClock(ctx context.Context, name string) (path string) {
+	GinkgoHelper()
+	dir := filepath.Join(e.offClocks, name)
+	path = filepath.Join(dir, name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	Expect(os.MkdirAll(dir, 0o700)).To(Succeed())
+	path, err := process.BuildOffClock(ctx, "github.com/kv8s/curl-me-that/"+name+"/cmd/"+name, dir)
+	Expect(err).NotTo(HaveOccurred())
+	return path
+}

@@ -26,6 +26,9 @@ type Options struct {
 	Kubeconfigs map[string]func(ctx context.Context, namespace string) string
 	// Flags by service, which follow the usual ones and overrule them.
 	Flags map[string][]string
+	// ClocksOff is by how much the wall clock of a service is ahead of that of
+	// all others, in whole seconds; less than zero: behind.
+	ClocksOff map[string]time.Duration
 	// Grammar by which annotations are read, if not the usual one.
 	Grammar *annotation.Options
 	// AckWait is after what time the work of a service that was killed goes to
@@ -120,10 +123,26 @@ func (w *World) inhabit(ctx context.Context) {
 	w.Trust(w.Origin)
 	DeferCleanup(w.Origin.Close)
 
+	w.follow(ctx)
+}
+
+// follow begins a history.
+func (w *World) follow(ctx context.Context) {
+	GinkgoHelper()
 	var err error
 	w.History, err = history.Follow(ctx, w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(w.History.Stop)
+}
+
+// Restored begins the history anew after etcd was restored: its versions count
+// from an earlier one. What was written before is held to the promises now.
+func (w *World) Restored(ctx context.Context) {
+	GinkgoHelper()
+	w.History.Stop()
+	Expect(w.Checker().Check(w.History.Lives())).To(BeEmpty(), "broken promises before the restore")
+	w.follow(ctx)
+	w.History.AllBySpec()
 }
 
 // namespaces that the services work on.

@@ -1,0 +1,41 @@
+package fault_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+var _ = Describe("Keys that wait for a slot of their host", func() {
+	It("are put off at most twice for each GET, while slots are in use", func(ctx SpecContext) {
+		const (
+			keys    = 200
+			latency = 300 * time.Millisecond
+			// slots of a host that one namespace may use in one fetcher.
+			slots = 7
+			// Keys that asked again and again were put off four to seven times for
+			// each GET, and left more than half of the slots idle.
+			mostParks, mostTime = 2 * keys, 2 * keys * latency / slots
+		)
+		w := env.World(ctx, world.Options{})
+		first := w.Origin.Page("/first").Says("first").Takes(latency)
+		w.Create(ctx, "first", world.Asking("mydata="+first.URL())).EventuallyHasData(ctx, "mydata", "first")
+		for _, page := range w.Origin.Pages(keys) {
+			page.Takes(latency)
+		}
+		began := time.Now()
+		load := w.Begin(ctx, keys)
+		load.EventuallyEnds(ctx, 2*mostTime)
+		last := began
+		for _, page := range load.Pages {
+			if at := page.Arrivals()[0]; at.After(last) {
+				last = at
+			}
+		}
+		Expect(last.Sub(began)).To(BeNumerically("<", mostTime), "time until the last GET")
+		Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_parked_total")).To(BeNumerically("<=", mostParks), "parks")
+	})
+})

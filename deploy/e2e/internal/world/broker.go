@@ -1,0 +1,52 @@
+package world
+
+import (
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// Broker is a NATS server whose store can be saved and brought back.
+type Broker struct {
+	*natstest.Server
+	store, saved string
+}
+
+// RunBroker runs a NATS server until the end of the spec.
+func RunBroker() *Broker {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	b := &Broker{store: filepath.Join(dir, "store"), saved: filepath.Join(dir, "saved")}
+	var err error
+	b.Server, err = natstest.Run(natstest.Options{Listen: true, StoreDir: b.store})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(b.Close)
+	return b
+}
+
+// Save keeps a copy of the store as it is now.
+func (b *Broker) Save() {
+	GinkgoHelper()
+	b.Stop()
+	PutBack(b.saved, b.store)
+	Expect(b.Start()).To(Succeed())
+}
+
+// Restore brings the saved store back.
+func (b *Broker) Restore() {
+	GinkgoHelper()
+	b.Stop()
+	PutBack(b.store, b.saved)
+	Expect(b.Start()).To(Succeed())
+}
+
+// PutBack replaces a folder by a copy of another.
+func PutBack(dir, by string) {
+	GinkgoHelper()
+	Expect(os.RemoveAll(dir)).To(Succeed())
+	Expect(os.CopyFS(dir, os.DirFS(by))).To(Succeed())
+}
