@@ -28,8 +28,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # The version is stamped, so Go need not ask git for one, which fails in a
 # checkout that belongs to another user.
-GO_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false \
-           -ldflags '-s -w -X $(REPOSITORY)/proto/service.Version=$(VERSION)'
+LDFLAGS  = -s -w -X $(REPOSITORY)/proto/service.Version=$(VERSION)
+GO_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
 # The race detector needs cgo, thus a C compiler with its headers.
 RACE = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && \
@@ -66,7 +66,9 @@ plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_
 	install -m 755 deploy/curlctl/kubectl/kubectl_complete-curl_me_that $(PLUGIN_DIR)/
 
 .PHONY: demo
-demo: build ## See it work: a cluster, a server that tells jokes, two sample ConfigMaps (Ctrl-C ends it)
+demo: ## See it work: a cluster, a page that fills a ConfigMap, a host that is down and comes back (Ctrl-C ends it)
+	@echo 'Building the demo: minutes the first time, seconds from then on.'
+	@CGO_ENABLED=0 go run -trimpath -buildvcs=false ./deploy/local/cmd/build-demo --ldflags '$(LDFLAGS)' $(DEMO_ARGS)
 	bin/curl-me-that demo $(DEMO_ARGS)
 
 COMPOSE := VERSION=$(IMAGE_VERSION) docker compose

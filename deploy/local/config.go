@@ -21,6 +21,8 @@ type Config struct {
 	// DataDir keeps the streams and the local control plane. Empty: a
 	// temporary folder that is removed in the end.
 	DataDir string
+	// BuildControlPlane takes no control plane that others have built.
+	BuildControlPlane bool
 	// NATSListen opens the embedded broker to other programs; empty: no.
 	NATSListen string
 	// Listen is the address for health and metrics of all three services.
@@ -51,6 +53,7 @@ func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
 // BindFlags adds the flags of the assembled system.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(), "folder for the streams and the local control plane; empty: a temporary one")
+	fs.BoolVar(&c.BuildControlPlane, "build", false, "build etcd and kube-apiserver from source, whatever is found on this machine or can be fetched")
 	fs.StringVar(&c.NATSListen, "nats-listen", "", "address at which other programs reach the embedded NATS, such as 127.0.0.1:4222; empty: none")
 	fs.StringVar(&c.Listen, "listen", "", "address for /healthz, /readyz and /metrics, such as 127.0.0.1:8080; empty: none")
 	c.Log.BindFlags(fs)

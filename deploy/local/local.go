@@ -22,6 +22,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/broker"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
@@ -62,7 +63,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	}
 	defer remove()
 
-	system := System{Kubeconfig: c.kubeconfig()}
+	system := System{Kubeconfig: c.ClusterKubeconfig()}
 	plane, err := c.controlPlane(ctx, &system, filepath.Join(dir, "control-plane"), progress)
 	if err != nil {
 		return err
@@ -91,8 +92,8 @@ func stop(ctx context.Context, err *error, part func(context.Context) error) {
 	}
 }
 
-// kubeconfig returns the file that a cluster was given by, or nothing.
-func (c *Config) kubeconfig() string {
+// ClusterKubeconfig returns the file that a cluster was given by, or nothing.
+func (c *Config) ClusterKubeconfig() string {
 	if c.Watcher.Kube.Kubeconfig != "" {
 		return c.Watcher.Kube.Kubeconfig
 	}
@@ -104,7 +105,11 @@ func (c *Config) controlPlane(ctx context.Context, system *System, dir string, p
 	if system.Kubeconfig != "" {
 		return nil, nil //nolint:nilnil // a cluster was given
 	}
-	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Progress: progress})
+	binaries, err := assets.Find(ctx, assets.Options{Build: c.BuildControlPlane, Progress: progress})
+	if err != nil {
+		return nil, err
+	}
+	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries, Progress: progress})
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 		options.Progress = io.Discard
 	}
 	if options.Assets == (assets.Binaries{}) {
-		found, err := assets.Find(ctx, options.Progress)
+		found, err := assets.Find(ctx, assets.Options{Progress: options.Progress})
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		Eventually(func() error { return goleak.Find(before) }).Should(Succeed())
 	})
 	var err error
-	binaries, err = assets.Find(ctx, GinkgoWriter)
+	binaries, err = assets.Find(ctx, assets.Options{Progress: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 })
 

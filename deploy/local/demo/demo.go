@@ -1,5 +1,5 @@
-// Package demo shows the whole of curl-me-that at work with what is on this
-// machine: a server of jokes, and the two sample ConfigMaps.
+// Package demo is the whole of curl-me-that at work, as a story in chapters: a
+// ConfigMap is filled, another one is wrong, a host is down, and comes back.
 package demo
 
 import (
@@ -7,18 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
@@ -26,42 +18,48 @@ import (
 
 // Config of the demo.
 type Config struct {
-	// Samples is the folder with the two sample ConfigMaps.
+	// Samples is the folder with the sample ConfigMaps.
 	Samples string
-	// Once ends the demo after it has shown everything.
+	// Host is the name at which the demo's web servers listen, and by which fetchers
+	// reach them.
+	Host string
+	// Installed is for an installation that runs already: that of the cluster of the
+	// kubeconfig, with the NATS that the variables CURLMETHAT_NATS_* name.
+	Installed bool
+	// Once ends the demo after the last chapter.
 	Once bool
-	// Out is where it shows it.
+	// Out is where the story is printed.
 	Out io.Writer
+	// Program is how this one was started.
+	Program string
 }
 
 const (
-	validSample   = "config-map-valid.yaml"
-	invalidSample = "config-map-invalid.yaml"
-	namespace     = metav1.NamespaceDefault
-	// waitMax is how long data and Event may take; they take milliseconds.
-	waitMax = 15 * time.Second
+	// attempts and firstRetry of the demo's own fetcher, so that no one waits a
+	// minute for it to give up.
+	attempts   = 3
+	firstRetry = 250 * time.Millisecond
+	// writeTimeout is how long data and Event may take; they take milliseconds.
+	writeTimeout = 15 * time.Second
+	// giveUpTimeout is for the six attempts of a fetcher with its defaults.
+	giveUpTimeout = 3 * time.Minute
 )
 
-// Run starts everything, shows it, and goes on until ctx is done.
+// Run starts everything, goes through the chapters, and leaves it running until
+// ctx is done.
 func Run(ctx context.Context, c Config, system local.Config) error {
-	valid, err := readSample(filepath.Join(c.Samples, validSample))
-	if err != nil {
-		return err
-	}
-	invalid, err := readSample(filepath.Join(c.Samples, invalidSample))
+	samples, err := readSamples(c.Samples, c.Host)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended, err := serveJokes(ctx)
-	if err != nil {
+	s := &story{Config: c, samples: samples, hosts: &hosts{host: c.Host, failed: make(chan error, 1)}}
+	if err := s.hosts.serve(ctx, jokePort); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "A server of jokes runs on http://%s/joke\n", jokeAddress)
-	err = local.Run(ctx, system, c.Out, func(ctx context.Context, s local.System) error {
-		d := &presentation{Config: c, system: s}
-		if err := d.run(ctx, valid, invalid); err != nil {
+	through := func(ctx context.Context, running local.System) error {
+		if err := s.run(ctx, running); err != nil {
 			return err
 		}
 		if c.Once {
@@ -71,160 +69,105 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-ended:
+		case err := <-s.hosts.failed:
 			return err
 		}
-	})
-	return err
+	}
+	if c.Installed {
+		return through(ctx, local.System{Kubeconfig: system.ClusterKubeconfig()})
+	}
+	system.Fetcher.Engine.MaxAttempts, system.Fetcher.Engine.Retry.Base = attempts, firstRetry
+	return local.Run(ctx, system, c.Out, through)
 }
 
-func readSample(path string) (*corev1.ConfigMap, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the sample ConfigMap (--samples names their folder): %w", err)
-	}
-	var cm corev1.ConfigMap
-	if err := yaml.UnmarshalStrict(text, &cm); err != nil {
-		return nil, fmt.Errorf("read the sample ConfigMap %s: %w", path, err)
-	}
-	return &cm, nil
-}
-
-// presentation is one run of the demo.
-type presentation struct {
+// story is one run of the demo.
+type story struct {
 	Config
+	samples samples
+	hosts   *hosts
 	system  local.System
 	client  kubernetes.Interface
-	kubectl string
 }
 
-func (d *presentation) run(ctx context.Context, valid, invalid *corev1.ConfigMap) error {
-	config, err := clientcmd.BuildConfigFromFlags("", d.system.Kubeconfig)
-	if err != nil {
-		return fmt.Errorf("read kubeconfig %s: %w", d.system.Kubeconfig, err)
+// chapter is one part of the story.
+type chapter struct {
+	title string
+	run   func(ctx context.Context, s *story) error
+}
+
+// chapters in their order. Each leaves behind what the next one begins with.
+func chapters() []chapter {
+	return []chapter{
+		{"A ConfigMap asks for a page, and is filled", filled},
+		{"Another one asks for what is no URL, and an Event explains it", explained},
+		{"A host is down, and the failure is in the operator's list", hostDown},
+		{"The host is back, and the failure is replayed", replayed},
 	}
-	if d.client, err = kubernetes.NewForConfig(config); err != nil {
+}
+
+func (s *story) run(ctx context.Context, running local.System) error {
+	s.system = running
+	config, err := clientcmd.BuildConfigFromFlags("", running.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read kubeconfig %s: %w", running.Kubeconfig, err)
+	}
+	if s.client, err = kubernetes.NewForConfig(config); err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
-	if d.kubectl, err = findKubectl(ctx, d.Out); err != nil {
+	if err := s.removeEarlier(ctx); err != nil {
 		return err
 	}
-	for _, cm := range []*corev1.ConfigMap{valid, invalid} {
-		err := d.client.CoreV1().ConfigMaps(namespace).Delete(ctx, cm.Name, metav1.DeleteOptions{}) // left by an earlier demo
-		if err == nil {
-			fmt.Fprintf(d.Out, "Removed ConfigMap %s of an earlier demo\n", cm.Name)
+	for i, c := range chapters() {
+		fmt.Fprintf(s.Out, "\n%d. %s\n\n", i+1, c.title)
+		if err := c.run(ctx, s); err != nil {
+			return err
 		}
 	}
-	fmt.Fprintln(d.Out)
-	if err := d.command(ctx, "apply", "-n", namespace, "-f", filepath.Join(d.Samples, validSample), "-f", filepath.Join(d.Samples, invalidSample)); err != nil {
-		return err
-	}
-	if err := d.waitFor(ctx, "data in ConfigMap "+valid.Name, func(ctx context.Context) (bool, error) {
-		cm, err := d.client.CoreV1().ConfigMaps(namespace).Get(ctx, valid.Name, metav1.GetOptions{})
-		return err == nil && len(cm.Data) > 0, err
-	}); err != nil {
-		return err
-	}
-	if err := d.waitFor(ctx, "an Event for ConfigMap "+invalid.Name, func(ctx context.Context) (bool, error) {
-		uid, err := d.uid(ctx, invalid.Name)
-		if err != nil {
-			return false, err
-		}
-		events, err := d.client.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
-		return err == nil && hasEvent(events.Items, uid), err
-	}); err != nil {
-		return err
-	}
-	if err := d.command(ctx, "get", "configmap", "-n", namespace, valid.Name, "-o", "jsonpath={.data.joke}"); err != nil {
-		return err
-	}
-	if err := d.command(ctx, "describe", "configmap", "-n", namespace, invalid.Name); err != nil {
-		return err
-	}
-	d.goodbye()
+	s.goodbye()
 	return nil
 }
 
-func (d *presentation) uid(ctx context.Context, name string) (types.UID, error) {
-	cm, err := d.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	return cm.UID, nil
-}
-
-func hasEvent(events []eventsv1.Event, uid types.UID) bool {
-	for _, e := range events {
-		if e.Regarding.UID == uid {
-			return true
-		}
-	}
-	return false
-}
-
-func (d *presentation) goodbye() {
-	if d.Once {
+func (s *story) goodbye() {
+	if s.Once {
 		return
 	}
-	fmt.Fprintf(d.Out, `
+	kubectl := "kubectl"
+	if path, ok := assets.Kubectl(); ok {
+		kubectl = path
+	} else {
+		fmt.Fprint(s.Out, "\nThere is no kubectl on this machine; with one of any version:\n")
+	}
+	fmt.Fprintf(s.Out, `
 All of it keeps running. In another terminal:
 
   export KUBECONFIG=%s
-  kubectl create configmap mine
-  kubectl annotate configmap mine x-kv8s.io/curl-me-that=joke=http://%s/joke
-  kubectl get configmap mine -o yaml
+  kubectl=%s
+  $kubectl create configmap mine
+  $kubectl annotate configmap mine x-kv8s.io/curl-me-that=joke=%s
+  $kubectl get configmap mine -o yaml
 
 Ctrl-C ends it.
-`, d.system.Kubeconfig, jokeAddress)
+`, s.system.Kubeconfig, kubectl, s.hosts.url(jokePort, jokePath))
 }
 
-// waitFor asks again and again until what is true, and returns what is missing
-// if it takes too long.
-func (d *presentation) waitFor(ctx context.Context, what string, isThere func(context.Context) (bool, error)) error {
+// waitFor asks again and again until what is true, and names it when that takes
+// too long.
+func (s *story) waitFor(ctx context.Context, timeout time.Duration, what string, isThere func(context.Context) (bool, error)) error {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, waitMax)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		there, err := isThere(ctx)
 		if there {
-			fmt.Fprintf(d.Out, "There is %s after %s\n", what, time.Since(began).Round(time.Millisecond))
+			fmt.Fprintf(s.Out, "%s after %s:\n\n", what, time.Since(began).Round(time.Millisecond))
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("no %s after %s", what, waitMax), err)
+			return errors.Join(fmt.Errorf("there is not: %s after %s", what, timeout), err)
 		case <-ticker.C:
 		}
 	}
-}
-
-// command shows a kubectl command and what it prints.
-func (d *presentation) command(ctx context.Context, args ...string) error {
-	fmt.Fprint(d.Out, "\n$ kubectl")
-	for _, a := range args {
-		fmt.Fprint(d.Out, " ", a)
-	}
-	fmt.Fprintln(d.Out)
-	cmd := exec.CommandContext(ctx, d.kubectl, args...)
-	cmd.Env = append(os.Environ(), clientcmd.RecommendedConfigPathEnvVar+"="+d.system.Kubeconfig)
-	cmd.Stdout, cmd.Stderr = d.Out, d.Out
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("run kubectl %s: %w", args[0], err)
-	}
-	return nil
-}
-
-// findKubectl returns a kubectl: the one in PATH, or the one that was built
-// with the local control plane.
-func findKubectl(ctx context.Context, progress io.Writer) (string, error) {
-	if path, err := exec.LookPath("kubectl"); err == nil {
-		return path, nil
-	}
-	binaries, err := assets.Find(ctx, progress)
-	if err != nil {
-		return "", err
-	}
-	return binaries.Kubectl(), nil
 }

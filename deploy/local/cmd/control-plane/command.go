@@ -20,12 +20,14 @@ func newCommand() *cobra.Command {
 }
 
 func newAssets() *cobra.Command {
-	return &cobra.Command{
+	options := assets.Options{Kubectl: true}
+	command := &cobra.Command{
 		Use:   "assets",
-		Short: "Print the folder of etcd, kube-apiserver and kubectl, which are built when needed",
+		Short: "Print the folder of etcd, kube-apiserver and kubectl, which are found, fetched or built when needed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			binaries, err := assets.Find(cmd.Context(), cmd.ErrOrStderr())
+			options.Progress = cmd.ErrOrStderr()
+			binaries, err := assets.Find(cmd.Context(), options)
 			if err != nil {
 				return err
 			}
@@ -33,4 +35,6 @@ func newAssets() *cobra.Command {
 			return err
 		},
 	}
+	command.Flags().BoolVar(&options.Build, "build", false, "take nothing that others have built")
+	return command
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/deploy/local"
 	"github.com/kv8s/curl-me-that/deploy/local/demo"
 	"github.com/kv8s/curl-me-that/proto/service"
@@ -21,8 +22,9 @@ func command() *cobra.Command {
 		Use:   "curl-me-that",
 		Short: "Put what a URL answers into a ConfigMap, and repair it: all services in one process",
 		Long: `Runs watcher, fetcher, writer and NATS in one process, against the cluster of
---kubeconfig or $KUBECONFIG. Without one it starts a real etcd and kube-apiserver
-on this machine; building them takes some minutes the first time.`,
+--kubeconfig or $KUBECONFIG. Without one it starts a real etcd and kube-apiserver:
+those of KUBEBUILDER_ASSETS or PATH, or an archive of envtest, or else built from
+source, which takes some minutes the first time.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Validate(); err != nil {
@@ -38,16 +40,16 @@ on this machine; building them takes some minutes the first time.`,
 		},
 	}
 	c.BindFlags(cmd.Flags())
-	cmd.AddCommand(demoCommand())
+	cmd.AddCommand(demoCommand(), operatorCommand())
 	return cmd
 }
 
 func demoCommand() *cobra.Command {
 	c := local.DefaultConfig()
-	d := demo.Config{Out: os.Stdout}
+	d := demo.Config{Out: os.Stdout, Program: os.Args[0]}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run it with a server of jokes and two sample ConfigMaps",
+		Short: "See it at work: ConfigMaps that are filled or wrong, and a host that is down and comes back",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.Validate(); err != nil {
@@ -57,12 +59,21 @@ func demoCommand() *cobra.Command {
 		},
 	}
 	c.BindFlags(cmd.Flags())
-	for flag, value := range map[string]string{"data-dir": "", "allow-cidr": "127.0.0.0/8,::1/128", "log-level": "warn"} {
+	for flag, value := range map[string]string{"data-dir": "", "nats-listen": "127.0.0.1:0", "allow-cidr": "127.0.0.0/8,::1/128", "log-level": "error"} {
 		if f := cmd.Flags().Lookup(flag); f.Value.Set(value) == nil {
 			f.DefValue = value
 		}
 	}
 	cmd.Flags().StringVar(&d.Samples, "samples", "deploy/samples", "folder with the sample ConfigMaps")
-	cmd.Flags().BoolVar(&d.Once, "once", false, "end after everything was shown")
+	cmd.Flags().BoolVar(&d.Once, "once", false, "end after the last chapter")
+	cmd.Flags().StringVar(&d.Host, "host", "localhost", "name at which the demo's web servers listen, and by which fetchers reach them")
+	cmd.Flags().BoolVar(&d.Installed, "installed", false, "start nothing: use what runs in the cluster, with the NATS that CURLMETHAT_NATS_URL names")
+	return cmd
+}
+
+// operatorCommand is curlctl, so that one program is enough to try everything.
+func operatorCommand() *cobra.Command {
+	cmd := curlctl.Command("ctl")
+	cmd.Use = "ctl"
 	return cmd
 }

@@ -4,54 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
 )
 
-// Builder builds the binaries from source, once per version, into a folder of
-// its own below Dir. Several processes may share Dir.
+// Builder provides the binaries once per version: it builds them from source into
+// a folder of its own below Dir, which several processes may share.
 type Builder struct {
 	Dir string
-	// Progress receives what is done and how far it is; nil keeps it silent.
-	Progress io.Writer
+	// Kubectl: kubectl is needed too.
+	Kubectl bool
+	// Part displays how far it is.
+	Part *progress.Part
+	// Archives are taken in the place of a build, where they can be had.
+	Archives *Archives
 }
 
-// Build returns the binaries and builds them first when they are missing. While
-// another process builds them it waits and reports that. A build that is interrupted
+func (b Builder) target() string { return filepath.Join(b.Dir, versionHash()) }
+
+func (b Builder) programs() []string { return Options{Kubectl: b.Kubectl}.programs() }
+
+// Build returns the binaries and provides them first when they are missing. While
+// another process does that it waits and displays so. A build that is interrupted
 // leaves nothing that a later one would take for complete.
 func (b Builder) Build(ctx context.Context) (Binaries, error) {
-	target := filepath.Join(b.Dir, versionHash())
-	if found, err := In(target); err == nil {
+	if found, err := In(b.target(), b.programs()...); err == nil {
 		return found, nil
 	}
-	if err := os.MkdirAll(b.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(b.target(), 0o755); err != nil {
 		return Binaries{}, fmt.Errorf("create the cache of the control plane: %w", err)
 	}
-	report := newProgress(b.Progress, clock.RealClock{})
-	defer report.close()
-	lock, err := b.lock(ctx, target+".lock", report)
+	lock, err := b.lock(ctx, b.target()+".lock")
 	if err != nil {
 		return Binaries{}, err
 	}
 	defer lock.Unlock()
-	if found, err := In(target); err == nil {
+	if found, err := In(b.target(), b.programs()...); err == nil {
 		return found, nil
 	}
-	if err := b.build(ctx, target, report); err != nil {
+	if b.Archives != nil {
+		if found, ok := b.Archives.provide(ctx, b.Part, b.programs()); ok {
+			return found, nil
+		}
+	}
+	if err := b.build(ctx); err != nil {
 		return Binaries{}, err
 	}
-	report.state("built %s, %s and %s in %s", etcd, apiServer, kubectl, target)
-	return In(target)
+	b.Part.Display("control plane: built in %s", b.target())
+	return In(b.target(), b.programs()...)
 }
 
 // lock polls, because a blocking flock cannot be cancelled.
-func (b Builder) lock(ctx context.Context, path string, report *progress) (*filelock.Lock, error) {
+func (b Builder) lock(ctx context.Context, path string) (*filelock.Lock, error) {
 	retry := time.NewTicker(200 * time.Millisecond)
 	defer retry.Stop()
 	for {
@@ -59,7 +69,7 @@ func (b Builder) lock(ctx context.Context, path string, report *progress) (*file
 		if !errors.Is(err, filelock.ErrLocked) {
 			return lock, err
 		}
-		report.state("waiting for another process that builds the control plane")
+		b.Part.Display("waiting for another process that builds the control plane")
 		select {
 		case <-retry.C:
 		case <-ctx.Done():
@@ -68,8 +78,8 @@ func (b Builder) lock(ctx context.Context, path string, report *progress) (*file
 	}
 }
 
-func (b Builder) build(ctx context.Context, target string, report *progress) error {
-	scratch := target + ".building"
+func (b Builder) build(ctx context.Context) error {
+	scratch := b.target() + ".building"
 	// What is left of an interrupted build is not worth keeping: the Go build
 	// cache has it all.
 	if err := os.RemoveAll(scratch); err != nil {
@@ -80,22 +90,54 @@ func (b Builder) build(ctx context.Context, target string, report *progress) err
 	if err := writeModule(module); err != nil {
 		return fmt.Errorf("write the module to build: %w", err)
 	}
-	golang, err := findToolchain(module)
+	err := b.missing(module).Build(ctx, bin, b.Part)
+	if errors.Is(err, gobuild.ErrNoToolchain) {
+		return fmt.Errorf("%w; install Go or set %s to a folder with %s, %s and %s", err, EnvDir, etcd, apiServer, kubectl)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("build the control plane: %w", err)
 	}
-	if err := compile(ctx, golang, bin, report); err != nil {
-		return err
+	return b.place(bin)
+}
+
+// missing are the programs that the target does not have yet.
+func (b Builder) missing(module string) gobuild.Programs {
+	programs := gobuild.Programs{
+		What:  "control plane " + kubernetesVersion(),
+		Dir:   module,
+		Env:   []string{"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
+		Flags: buildFlags(kubernetesVersion()),
 	}
-	// etcd's main package is called server.
-	if err := os.Rename(filepath.Join(bin, "server"), filepath.Join(bin, etcd)); err != nil {
-		return fmt.Errorf("name etcd: %w", err)
+	for _, name := range b.programs() {
+		if _, err := In(b.target(), name); err != nil {
+			programs.Packages = append(programs.Packages, packageOf(name))
+		}
 	}
-	if err := os.RemoveAll(target); err != nil {
-		return fmt.Errorf("remove an incomplete control plane: %w", err)
+	return programs
+}
+
+// packageOf returns the main package of a program.
+func packageOf(name string) string {
+	if name == etcd {
+		return "go.etcd.io/etcd/server/v3"
 	}
-	if err := os.Rename(bin, target); err != nil {
-		return fmt.Errorf("put the control plane into the cache: %w", err)
+	return "k8s.io/kubernetes/cmd/" + name
+}
+
+// place moves each program by a rename, so that none is ever half there.
+func (b Builder) place(bin string) error {
+	built, err := os.ReadDir(bin)
+	if err != nil {
+		return fmt.Errorf("read what was built: %w", err)
+	}
+	for _, file := range built {
+		name := file.Name()
+		if name == "server" {
+			name = etcd // after whose folder the go command names it
+		}
+		if err := os.Rename(filepath.Join(bin, file.Name()), filepath.Join(b.target(), name)); err != nil {
+			return fmt.Errorf("put %s into the cache: %w", name, err)
+		}
 	}
 	return nil
 }

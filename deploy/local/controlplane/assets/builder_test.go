@@ -12,21 +12,25 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
 )
 
 // The build that succeeds takes minutes; the runs of the other suites are its test.
 // Here a script stands in for a go command that fails, or hangs.
 var _ = Describe("The builder", func() {
 	var (
-		dir      string
-		progress *gbytes.Buffer
-		builder  assets.Builder
+		dir     string
+		printed *gbytes.Buffer
+		builder assets.Builder
 	)
 
 	BeforeEach(func() {
 		dir = GinkgoT().TempDir()
-		progress = gbytes.NewBuffer()
-		builder = assets.Builder{Dir: dir, Progress: progress}
+		printed = gbytes.NewBuffer()
+		display := progress.New(printed)
+		builder = assets.Builder{Dir: dir, Kubectl: true, Part: display.Part()}
+		DeferCleanup(display.Close)
 	})
 
 	useGo := func(script string) {
@@ -38,14 +42,14 @@ var _ = Describe("The builder", func() {
 	It("says what is missing when there is no go command", func(ctx SpecContext) {
 		GinkgoT().Setenv("PATH", GinkgoT().TempDir())
 		_, err := builder.Build(ctx)
-		Expect(err).To(MatchError(assets.ErrNoToolchain))
+		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 		Expect(err).To(MatchError(HaveSuffix("; install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
 	})
 
 	It("quotes the last lines of a go command that fails, and leaves nothing to be taken for a result", func(ctx SpecContext) {
 		useGo(`
 case $1 in
-list) echo v1.2.3 ;;
+list) echo k8s.io/api/core/v1 ;;
 build)
 	echo k8s.io/api/core/v1
 	echo '# k8s.io/api/core/v1' >&2
@@ -53,11 +57,11 @@ build)
 	exit 3 ;;
 esac`)
 		_, err := builder.Build(ctx)
-		Expect(err).To(MatchError(assets.ErrBuild))
+		Expect(err).To(MatchError(gobuild.ErrFailed))
 		Expect(err).To(MatchError(HaveSuffix(
 			"go build: exit status 3: # k8s.io/api/core/v1; types.go:1:1: no space left on device")))
-		Expect(progress).To(gbytes.Say("building etcd, kube-apiserver and kubectl v1.2.3 from source"))
-		Expect(filepath.Glob(filepath.Join(dir, "*"))).To(ConsistOf(HaveSuffix(".lock")))
+		Expect(printed).To(gbytes.Say(`control plane v1\.\d+\.\d+: 0 of 1 packages`))
+		Expect(filepath.Glob(filepath.Join(dir, "*", "*"))).To(BeEmpty())
 	})
 
 	It("interrupts the go command when the caller leaves", func(ctx SpecContext) {
@@ -89,11 +93,24 @@ esac`)
 			Expect(err).NotTo(HaveOccurred())
 			result <- found
 		}()
-		Eventually(progress).Should(gbytes.Say("waiting for another process"))
+		Eventually(printed).Should(gbytes.Say("waiting for another process"))
 		Consistently(result, "300ms").ShouldNot(Receive())
 		write(target, "", "etcd", "kube-apiserver", "kubectl")
 		Expect(other.Unlock()).To(Succeed())
 		Eventually(result).Should(Receive(Equal(assets.Binaries{Dir: target})))
+	})
+
+	It("builds only what is missing, and takes each program when it is whole", func(ctx SpecContext) {
+		useGo(`
+[ "$1" = build ] || exit 0
+for last; do :; done
+case "$*" in *etcd*|*kube-apiserver*) exit 1 ;; esac
+mkdir -p "$4" && echo built >"$4/${last##*/}" && chmod +x "$4/${last##*/}"`)
+		target := filepath.Join(dir, assets.VersionHash())
+		write(target, "", "etcd", "kube-apiserver")
+		found, err := builder.Build(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found.Kubectl()).To(BeAnExistingFile())
 	})
 
 	It("stops waiting for another process when the caller leaves", func(ctx SpecContext) {

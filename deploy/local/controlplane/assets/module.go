@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 )
 
@@ -19,7 +20,18 @@ var (
 	goSum []byte
 )
 
-// versionHash distinguishes one set of binaries from another: it changes with the
+var required = regexp.MustCompile(`\sk8s\.io/kubernetes (v\S+)`)
+
+// kubernetesVersion reads the version from the module, the one place that has it.
+func kubernetesVersion() string { return string(required.FindSubmatch(goMod)[1]) }
+
+// buildFlags are those of the release builds as far as they matter here. The
+// API server hands its version to clients from the stamp.
+func buildFlags(version string) []string {
+	return []string{"-trimpath", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + version}
+}
+
+// versionHash is different for each set of binaries: it changes with the
 // sources, the way they are built, and the platform.
 func versionHash() string {
 	hash := sha256.New()

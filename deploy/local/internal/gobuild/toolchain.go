@@ -1,4 +1,4 @@
-package assets
+package gobuild
 
 import (
 	"bufio"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 )
@@ -15,23 +14,23 @@ import (
 type toolchain struct {
 	path string
 	dir  string
+	env  []string
 }
 
-func findToolchain(dir string) (toolchain, error) {
+// findToolchain adds to the environment what makes programs static.
+func findToolchain(dir string, env []string) (toolchain, error) {
 	path, err := exec.LookPath("go")
 	if err != nil {
-		return toolchain{}, fmt.Errorf("%w: %w; install Go or set %s to a folder with %s, %s and %s",
-			ErrNoToolchain, err, EnvDir, etcd, apiServer, kubectl)
+		return toolchain{}, fmt.Errorf("%w: %w", ErrNoToolchain, err)
 	}
-	return toolchain{path: path, dir: dir}, nil
+	return toolchain{path: path, dir: dir, env: append(append(os.Environ(), "CGO_ENABLED=0"), env...)}, nil
 }
 
 // run hands every line of output, of both streams, to each. When the command
 // fails, the error carries the last lines.
 func (t toolchain) run(ctx context.Context, each func(line string), args ...string) error {
 	cmd := exec.CommandContext(ctx, t.path, args...)
-	cmd.Dir = t.dir
-	cmd.Env = buildEnv()
+	cmd.Dir, cmd.Env = t.dir, t.env
 	// An interrupted go command removes its work folder, a killed one does not.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
@@ -50,30 +49,11 @@ func (t toolchain) run(ctx context.Context, each func(line string), args ...stri
 	}
 	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("build the control plane: %w", context.Cause(ctx))
+			return fmt.Errorf("run go %s: %w", args[0], context.Cause(ctx))
 		}
-		return fmt.Errorf("%w: go %s: %w: %s", ErrBuild, args[0], err, last)
+		return fmt.Errorf("%w: go %s: %w: %s", ErrFailed, args[0], err, last)
 	}
 	return nil
-}
-
-// buildEnv overrides what would change the result or the meaning of the module:
-// the user's workspace, flags, cgo and target.
-func buildEnv() []string {
-	return append(os.Environ(),
-		"GOWORK=off",
-		"GO111MODULE=on",
-		"GOFLAGS=-mod=readonly",
-		"CGO_ENABLED=0",
-		"GOOS="+runtime.GOOS,
-		"GOARCH="+runtime.GOARCH,
-	)
-}
-
-// buildFlags are those of the release builds as far as they matter here. The
-// API server reports its version to clients from the stamp.
-func buildFlags(version string) []string {
-	return []string{"-trimpath", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + version}
 }
 
 // isPackage distinguishes the import paths in the go command's output from its messages

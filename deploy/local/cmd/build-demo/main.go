@@ -1,0 +1,89 @@
+// Command build-demo builds curl-me-that, and beside it finds, fetches or builds the
+// control plane that its demo runs on, and displays from the first second how far
+// both are. It takes the arguments of the demo. To be compiled soon itself, it uses
+// little.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
+)
+
+// clusterVariable names a cluster in the place of a control plane.
+const clusterVariable = "KUBECONFIG"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "build-demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := pflag.NewFlagSet("build-demo", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true // those of the demo
+	out := flags.String("out", "bin", "folder for the program")
+	ldflags := flags.String("ldflags", "", "flags for the linker")
+	build := flags.Bool("build", false, "build the control plane, whatever is there")
+	kubeconfig := flags.String("kubeconfig", os.Getenv(clusterVariable), "kubeconfig of a cluster in the place of a control plane")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	bin, err := filepath.Abs(*out)
+	if err != nil {
+		return err
+	}
+	program := gobuild.Programs{
+		What:     "curl-me-that",
+		Dir:      ".",
+		Flags:    []string{"-trimpath", "-buildvcs=false", "-ldflags", *ldflags},
+		Packages: []string{"./deploy/local/cmd/curl-me-that"},
+	}
+	display := progress.New(os.Stderr)
+	defer display.Close()
+	return beside(ctx,
+		func(ctx context.Context) error { return program.Build(ctx, bin, display.Part()) },
+		func(ctx context.Context) error {
+			if *kubeconfig != "" {
+				return nil
+			}
+			_, err := assets.Find(ctx, assets.Options{Build: *build, Part: display.Part()})
+			return err
+		})
+}
+
+// beside runs all at once; the first that fails ends the others.
+func beside(ctx context.Context, all ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failures := make([]error, len(all))
+	var running sync.WaitGroup
+	for i, one := range all {
+		running.Go(func() {
+			if failures[i] = one(ctx); failures[i] != nil {
+				cancel()
+			}
+		})
+	}
+	running.Wait()
+	for _, err := range failures {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return errors.Join(failures...)
+}

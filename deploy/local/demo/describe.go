@@ -1,0 +1,78 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+// columns of the narrowest terminal.
+const columns = 80
+
+// describe prints a ConfigMap and its Events with all that `kubectl describe`
+// prints, in lines that fit.
+func (s *story) describe(ctx context.Context, name string) error {
+	cm, err := s.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read ConfigMap %s: %w", name, err)
+	}
+	events, err := s.events(ctx, name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.Out, "  Name:         %s\n  Namespace:    %s\n  Annotations:\n", cm.Name, cm.Namespace)
+	for key, value := range cm.Annotations {
+		fmt.Fprint(s.Out, wrap(key+": "+value, "    "))
+	}
+	fmt.Fprint(s.Out, "  Data:\n")
+	for key, value := range cm.Data {
+		fmt.Fprint(s.Out, wrap(key+": "+value, "    "))
+	}
+	fmt.Fprint(s.Out, "  Events:\n")
+	for _, e := range events {
+		fmt.Fprintf(s.Out, "    %s  %s  %s\n%s", e.Type, e.Reason, e.ReportingController, wrap(e.Message, "      "))
+	}
+	return nil
+}
+
+// events returns those of a ConfigMap as it is now, not of one that had its name.
+func (s *story) events(ctx context.Context, name string) ([]corev1.Event, error) {
+	cm, err := s.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
+	}
+	list, err := s.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(cm.UID)).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list Events: %w", err)
+	}
+	return list.Items, nil
+}
+
+// wrap breaks text between words into lines that fit, each with the indent.
+func wrap(text, indent string) string {
+	var out strings.Builder
+	width := 0
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case width == 0:
+			out.WriteString(indent)
+			width = len(indent)
+		case width+1+len(word) > columns:
+			out.WriteString("\n" + indent)
+			width = len(indent)
+		default:
+			out.WriteByte(' ')
+			width++
+		}
+		out.WriteString(word)
+		width += len(word)
+	}
+	out.WriteByte('\n')
+	return out.String()
+}

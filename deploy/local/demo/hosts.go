@@ -1,0 +1,49 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/kv8s/curl-me-that/deploy/local/demo/joke"
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+const (
+	// jokePort is the one that the sample ConfigMap names.
+	jokePort = "8642"
+	// downPort is that of a server which is down at first.
+	downPort = "8643"
+	jokePath = joke.Path
+)
+
+// hosts are the web servers of the demo.
+type hosts struct {
+	host   string
+	failed chan error
+}
+
+func (h *hosts) url(port, path string) string {
+	return "http://" + net.JoinHostPort(h.host, port) + path
+}
+
+// serve starts one, which runs until ctx is done.
+func (h *hosts) serve(ctx context.Context, port string) error {
+	address := net.JoinHostPort(h.host, port)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("start the web server of the demo on %s: %w", address, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+joke.Path, joke.Handler())
+	go func() {
+		if err := service.Serve(ctx, listener, mux); err != nil {
+			select {
+			case h.failed <- err:
+			default: // the first error ends the demo
+			}
+		}
+	}()
+	return nil
+}

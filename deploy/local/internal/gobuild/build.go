@@ -1,0 +1,90 @@
+// Package gobuild compiles programs with the go command and displays how far it is.
+package gobuild
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
+)
+
+var (
+	// ErrNoToolchain is that there is no go command.
+	ErrNoToolchain = errors.New("no go toolchain")
+	// ErrFailed is that the go command ran and failed.
+	ErrFailed = errors.New("the build failed")
+)
+
+// Programs are main packages of one module, or workspace.
+type Programs struct {
+	// What names them for a person.
+	What string
+	// Dir is the folder of the module.
+	Dir string
+	// Env is what the go command has beside the environment of this process.
+	Env []string
+	// Flags of `go build`.
+	Flags []string
+	// Packages of the programs.
+	Packages []string
+}
+
+// Build compiles them into the folder bin. The error wraps ErrNoToolchain, or
+// ErrFailed with the last lines that the go command printed.
+func (p Programs) Build(ctx context.Context, bin string, part *progress.Part) error {
+	golang, err := findToolchain(p.Dir, p.Env)
+	if err != nil {
+		return err
+	}
+	stale, err := p.listStale(ctx, golang, part)
+	if err != nil {
+		return err
+	}
+	built := 0
+	part.Count(p.What, built, stale)
+	count := func(line string) {
+		if isPackage(line) && built < stale {
+			built++
+			part.Count(p.What, built, stale)
+		}
+	}
+	args := append([]string{"build", "-v", "-o", bin + string(filepath.Separator)}, p.Flags...)
+	if err := golang.run(ctx, count, append(args, p.Packages...)...); err != nil {
+		return err
+	}
+	part.Count(p.What, stale, stale)
+	return nil
+}
+
+// ModuleVersion returns the version of a module that the programs are built with.
+func (p Programs) ModuleVersion(ctx context.Context, module string) (string, error) {
+	golang, err := findToolchain(p.Dir, p.Env)
+	if err != nil {
+		return "", err
+	}
+	var version string
+	last := func(line string) { version = line }
+	err = golang.run(ctx, last, "list", "-m", "-f", "{{.Version}}", module)
+	return version, err
+}
+
+// listStale downloads the sources and counts the packages that the build cache
+// does not have, which are those that `go build -v` names as it goes.
+func (p Programs) listStale(ctx context.Context, golang toolchain, part *progress.Part) (int, error) {
+	stale, downloads := 0, 0
+	part.Display("%s: looking up the sources", p.What)
+	count := func(line string) {
+		switch {
+		case strings.HasPrefix(line, "go: downloading "):
+			downloads++
+			part.Display("%s: downloading the sources, %d modules", p.What, downloads)
+		case isPackage(line):
+			stale++
+		}
+	}
+	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, p.Flags...)
+	err := golang.run(ctx, count, append(args, p.Packages...)...)
+	return stale, err
+}

@@ -1,0 +1,194 @@
+// Package progress displays how far long jobs are that run beside each other.
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+	"k8s.io/utils/clock"
+)
+
+const (
+	terminalInterval = 200 * time.Millisecond
+	logInterval      = 10 * time.Second
+	// estimateAfter is the share of the work from which its rate is worth an
+	// estimate.
+	estimateAfter = 0.02
+)
+
+// What a terminal is sent.
+const toStart, clearToEnd = "\r", "\x1b[K"
+
+// Progress displays the present state of its parts: on a terminal as one line
+// that is written over, elsewhere (CI logs) as a line per stage and one every ten
+// seconds, also when nothing changed, so that silence means trouble.
+type Progress struct {
+	out     io.Writer
+	columns int // of a terminal; 0: no terminal
+	clock   clock.WithTicker
+	started time.Time
+	stop    chan struct{}
+	stopped sync.WaitGroup
+
+	mu    sync.Mutex
+	parts []*Part
+}
+
+// Part is the state of one job. Its methods may be called from several goroutines.
+type Part struct {
+	whole *Progress
+	// All below needs the mutex of the whole.
+	stage, line string
+	done, total int
+	// counting is when the first count came.
+	counting time.Time
+}
+
+// New begins a display on out; nil keeps it silent. Close ends it.
+func New(out io.Writer) *Progress { return newProgress(out, clock.RealClock{}, columnsOf(out)) }
+
+func columnsOf(out io.Writer) int {
+	file, ok := out.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil || width <= 0 {
+		return 80
+	}
+	return width
+}
+
+func newProgress(out io.Writer, clock clock.WithTicker, columns int) *Progress {
+	p := &Progress{out: out, columns: columns, clock: clock, started: clock.Now(), stop: make(chan struct{})}
+	if out == nil {
+		p.out = io.Discard
+	}
+	interval := logInterval
+	if columns > 0 {
+		interval = terminalInterval
+	}
+	tick := clock.NewTicker(interval)
+	p.stopped.Go(func() { p.repeat(tick) })
+	return p
+}
+
+// Part adds a job.
+func (p *Progress) Part() *Part {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	part := &Part{whole: p}
+	p.parts = append(p.parts, part)
+	return part
+}
+
+// Display changes the state. Each format is a stage, whose first state is printed
+// at once, the others when their time has come.
+func (p *Part) Display(format string, args ...any) {
+	p.update(format, fmt.Sprintf(format, args...), 0, 0)
+}
+
+// Count changes the state to so many packages of total, from which, with the
+// counts of all parts, the time that is left is estimated.
+func (p *Part) Count(what string, done, total int) {
+	p.update(what, fmt.Sprintf("%s: %d of %d packages", what, done, total), done, total)
+}
+
+// Note prints a line that stays.
+func (p *Part) Note(format string, args ...any) {
+	p.whole.mu.Lock()
+	defer p.whole.mu.Unlock()
+	if p.whole.columns > 0 {
+		fmt.Fprint(p.whole.out, toStart, clearToEnd)
+	}
+	fmt.Fprintf(p.whole.out, format+"\n", args...)
+}
+
+func (p *Part) update(stage, line string, done, total int) {
+	p.whole.mu.Lock()
+	defer p.whole.mu.Unlock()
+	if total > 0 && p.total == 0 {
+		p.counting = p.whole.clock.Now()
+	}
+	p.line, p.done, p.total = line, done, total
+	if p.stage != stage {
+		p.stage = stage
+		p.whole.render()
+	}
+}
+
+func (p *Progress) repeat(tick clock.Ticker) {
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C():
+			p.mu.Lock()
+			p.render()
+			p.mu.Unlock()
+		case <-p.stop:
+			return
+		}
+	}
+}
+
+// render needs the mutex.
+func (p *Progress) render() {
+	var states []string
+	for _, part := range p.parts {
+		if part.line != "" {
+			states = append(states, part.line)
+		}
+	}
+	if len(states) == 0 {
+		return
+	}
+	elapsed := p.clock.Since(p.started).Round(time.Second)
+	line := fmt.Sprintf("%s (%s%s)", strings.Join(states, "; "), elapsed, p.estimate())
+	if p.columns > 0 {
+		line = line[:min(len(line), p.columns-1)] // a longer one would leave lines behind
+		fmt.Fprint(p.out, toStart, line, clearToEnd)
+		return
+	}
+	fmt.Fprintln(p.out, line)
+}
+
+// estimate is how long the parts that count will take at their rate so far;
+// empty while that is a guess. It needs the mutex.
+func (p *Progress) estimate() string {
+	var done, total int
+	since := p.clock.Now()
+	for _, part := range p.parts {
+		if part.total == 0 {
+			continue
+		}
+		done, total = done+part.done, total+part.total
+		if part.counting.Before(since) {
+			since = part.counting
+		}
+	}
+	if done == total || float64(done) < estimateAfter*float64(total) {
+		return ""
+	}
+	left := time.Duration(float64(p.clock.Since(since)) * float64(total-done) / float64(done))
+	if left >= time.Minute {
+		return ", about " + strings.TrimSuffix(left.Round(time.Minute).String(), "0s") + " left"
+	}
+	return ", about " + left.Round(10*time.Second).String() + " left"
+}
+
+// Close ends the display; on a terminal with the last state.
+func (p *Progress) Close() {
+	close(p.stop)
+	p.stopped.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.columns > 0 && len(p.parts) > 0 {
+		p.render()
+		fmt.Fprintln(p.out)
+	}
+}
