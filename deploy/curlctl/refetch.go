@@ -14,8 +14,8 @@ import (
 const refetchRate = 50
 
 func refetchCommand(o *options) *cobra.Command {
-	var all, yes bool
-	pace := replay.Pace{Rate: refetchRate}
+	var all bool
+	r := refetch{pace: replay.Pace{Rate: refetchRate}}
 	cmd := &cobra.Command{
 		Use:               "refetch NAMESPACE/NAME | --all",
 		Short:             "Fetch now what is wanted, also where nothing has failed",
@@ -24,24 +24,22 @@ func refetchCommand(o *options) *cobra.Command {
 		ValidArgsFunction: o.completeObjects,
 	}
 	cmd.RunE = func(c *cobra.Command, args []string) error {
-		namespace, name := o.namespace, ""
+		r.namespace = o.namespace
 		switch {
 		case len(args) == 0 && !all, len(args) == 1 && all:
 			return usagef("refetch needs either NAMESPACE/NAME or --all")
 		case len(args) == 1:
 			var err error
-			if namespace, name, err = o.object(args[0]); err != nil {
+			if r.namespace, r.name, err = o.object(args[0]); err != nil {
 				return err
 			}
 		}
-		line := words(c.Flags(), args)
-		return o.run(func(ctx context.Context, s *session, _ []string) error {
-			return s.refetch(ctx, namespace, name, pace, line, yes)
-		})(c, args)
+		r.line = words(c.Flags(), args)
+		return o.run(func(ctx context.Context, s *session, _ []string) error { return s.refetch(ctx, r) })(c, args)
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "fetch everything, or everything of --namespace")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask back, however many there are")
-	cmd.Flags().Var((*rateValue)(&pace.Rate), "rate", rateUsage)
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask back, however many there are")
+	cmd.Flags().Var((*rateValue)(&r.pace.Rate), "rate", rateUsage)
 	return cmd
 }
 
@@ -57,30 +55,41 @@ func (o *options) object(arg string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-func (s *session) refetch(ctx context.Context, namespace, name string, pace replay.Pace, line string, yes bool) error {
+// refetch is what the command is asked for.
+type refetch struct {
+	// namespace and name select objects; empty: all.
+	namespace, name string
+	pace            replay.Pace
+	// line is the command line for the record.
+	line string
+	// yes leaves the question out.
+	yes bool
+}
+
+func (s *session) refetch(ctx context.Context, r refetch) error {
 	var wants []operate.Want
-	for w, err := range readableOf(s, s.Client.Wants(ctx, namespace, name)) {
+	for w, err := range readableOf(s, s.Client.Wants(ctx, r.namespace, r.name)) {
 		if err != nil {
 			return err
 		}
 		w.Want = nil // read again when its turn comes
 		wants = append(wants, w)
 	}
-	if len(wants) == 0 && name != "" {
-		return coded(ctx, wrapNotFound("nothing is wanted for %s/%s", namespace, name))
+	if len(wants) == 0 && r.name != "" {
+		return coded(ctx, wrapNotFound("nothing is wanted for %s/%s", r.namespace, r.name))
 	}
-	if !yes && len(wants) > askAbove {
+	if !r.yes && len(wants) > askAbove {
 		if err := s.confirm("Fetch %s now?", plural(len(wants), "key")); err != nil {
 			return err
 		}
 	}
 	s.hintLoss()
-	end, err := s.audit(ctx, "refetch", line, len(wants))
+	end, err := s.audit(ctx, "refetch", r.line, len(wants))
 	if err != nil {
 		return err
 	}
 	bar := newBar(s.aside, "asked", len(wants))
-	done, err := replay.Refetch(ctx, s.Client, wants, pace, func(n int) { bar.set(n, "") })
+	done, err := replay.Refetch(ctx, s.Client, wants, r.pace, func(n int) { bar.set(n, "") })
 	bar.end()
 	if ended := end(ctx, done, len(wants)-done); err == nil {
 		err = ended

@@ -79,7 +79,9 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	}
 	defer stop(ctx, &err, nats.Stop)
 	system.NATS = nats.URL()
-	return c.serve(ctx, log, nats, plane, system, ready)
+	a := newAssembly(&c, log)
+	a.nats, a.plane = nats, plane
+	return a.serve(ctx, func(ctx context.Context) error { return ready(ctx, system) })
 }
 
 // stop ends a part, also when ctx is done, and keeps its error if there is none
@@ -118,62 +120,81 @@ func (c *Config) controlPlane(ctx context.Context, system *System, dir string, p
 	return plane, nil
 }
 
+// assembly is what the services have in common.
+type assembly struct {
+	config   *Config
+	log      zerolog.Logger
+	health   *service.Health
+	registry *prometheus.Registry
+	nats     *broker.Broker
+	// plane is the control plane of our own; nil: a cluster was given.
+	plane *controlplane.ControlPlane
+}
+
+func newAssembly(c *Config, log zerolog.Logger) *assembly {
+	a := &assembly{config: c, log: log, health: service.NewHealth(), registry: prometheus.NewRegistry()}
+	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return a
+}
+
 // serve runs the three services until ctx is done or one fails.
-func (c *Config) serve(ctx context.Context, log zerolog.Logger, nats *broker.Broker, plane *controlplane.ControlPlane, system System,
-	ready func(context.Context, System) error,
-) error {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	health := service.NewHealth()
+func (a *assembly) serve(ctx context.Context, ready func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	if c.Listen != "" {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
+	if address := a.config.Listen; address != "" {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err != nil {
 			return fmt.Errorf("--listen: %w", err)
 		}
-		group.Go(func() error { return service.Serve(ctx, listener, service.Handler(health, registry)) })
+		group.Go(func() error { return service.Serve(ctx, listener, service.Handler(a.health, a.registry)) })
 	}
-	if plane != nil {
-		group.Go(func() error {
-			select {
-			case <-plane.Failed():
-				return plane.Err()
-			case <-ctx.Done():
-				return nil
-			}
-		})
+	if a.plane != nil {
+		group.Go(func() error { return a.watchPlane(ctx) })
 	}
 	var begun atomic.Int32
-	services := c.services()
-	assembled := health.Part("assembled")
+	services := a.config.services()
+	assembled := a.health.Part("assembled")
 	for name, run := range services {
-		cluster, err := c.Watcher.Kube.Config(name)
+		cluster, err := a.config.Watcher.Kube.Config(name)
 		if err != nil {
 			return err
 		}
-		tracer, flush := c.tracer(ctx, name, log)
-		host := service.Host{
-			Tracer: tracer,
-			Log:    log.With().Str("service", name).Logger(), Health: health.Group(name),
-			Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, registry), // two of them watch Kubernetes
-			NATS:    service.NATSOptions{URL: embeddedURL, Dial: nats.Dial()},
-		}
 		group.Go(func() error {
-			defer flush()
-			err := host.Run(ctx, name, func(ctx context.Context, rt *service.Runtime) error {
+			return a.run(ctx, name, func(ctx context.Context, rt *service.Runtime) error {
 				if int(begun.Add(1)) == len(services) {
 					assembled.Ready()
 				}
 				return run(ctx, rt, cluster)
 			})
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			return nil
 		})
 	}
-	group.Go(func() error { return whenReady(ctx, health, func() error { return ready(ctx, system) }) })
+	group.Go(func() error { return whenReady(ctx, a.health, func() error { return ready(ctx) }) })
 	return group.Wait()
+}
+
+// watchPlane returns the error of the control plane when it fails.
+func (a *assembly) watchPlane(ctx context.Context) error {
+	select {
+	case <-a.plane.Failed():
+		return a.plane.Err()
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// run runs one service.
+func (a *assembly) run(ctx context.Context, name string, serve func(context.Context, *service.Runtime) error) error {
+	tracer, flush := a.config.tracer(ctx, name, a.log)
+	defer flush()
+	host := service.Host{
+		Tracer: tracer,
+		Log:    a.log.With().Str("service", name).Logger(), Health: a.health.Group(name),
+		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, a.registry), // two of them watch Kubernetes
+		NATS:    service.NATSOptions{URL: embeddedURL, Dial: a.nats.Dial()},
+	}
+	if err := host.Run(ctx, name, serve); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 func (c *Config) services() map[string]func(context.Context, *service.Runtime, *rest.Config) error {
