@@ -22,7 +22,8 @@ type Entry struct {
 	SHA256 string `json:"sha256,omitempty"`
 	// Size of the body in bytes.
 	Size int64 `json:"size,omitempty"`
-	// FetchedAt is when the body last changed, to the second.
+	// FetchedAt is when the body last changed, to the second. It is written as
+	// changedAt, too, which is what it says.
 	FetchedAt time.Time `json:"fetchedAt,omitzero"`
 	// ETag of the answer (RFC 9110 section 8.8.3).
 	ETag string `json:"etag,omitempty"`
@@ -44,6 +45,9 @@ type Entry struct {
 	// GaveUp reports that nothing is tried before the next refresh, recheck,
 	// replay or edit.
 	GaveUp bool `json:"gaveUp,omitempty"`
+	// Explanation of the failure; nil: well, or written by an older writer. Its
+	// fields stand beside the others.
+	*Explanation
 
 	// Drift is the fingerprint of the foreign or missing ownership under which
 	// the key was found to hold the right body (package annotation).
@@ -53,6 +57,20 @@ type Entry struct {
 	Object string `json:"object,omitempty"`
 	// Fence of the trigger that this entry answers.
 	Fence Fence `json:"fence,omitzero"`
+}
+
+// Explanation says more closely why a key fails and what comes next. It is not
+// changed once an entry has it: entries share it.
+type Explanation struct {
+	// HTTPStatus of the last response; 0: there was none.
+	HTTPStatus int32 `json:"httpStatus,omitempty"`
+	// Message is the sentence of the Event, without what the key holds.
+	Message string `json:"message,omitempty"`
+	// NextTry is when the key was to be looked at next, to the second, when this
+	// was written. When that has passed, later looks have found the same.
+	NextTry time.Time `json:"nextTry,omitzero"`
+	// Stale reports that it has been failing for longer than its interval.
+	Stale bool `json:"stale,omitempty"`
 }
 
 // markLength is how much of a uid a Mark is. Uids are random from the start, so
@@ -83,6 +101,14 @@ func (e Entry) Written() bool { return e.SHA256 != "" }
 // Failing reports whether the last attempt failed.
 func (e Entry) Failing() bool { return e.Error != "" }
 
+// Why returns the explanation of the failure; the zero value if there is none.
+func (e Entry) Why() Explanation {
+	if e.Explanation == nil {
+		return Explanation{}
+	}
+	return *e.Explanation
+}
+
 // FailingURL returns the URL that fails, or nothing.
 func (e Entry) FailingURL() string {
 	if !e.Failing() {
@@ -101,6 +127,11 @@ func (e Entry) normal() Entry {
 	e.Since = seconds(e.Since)
 	e.ETag = validator(e.ETag)
 	e.LastModified = validator(e.LastModified)
+	if e.Explanation != nil {
+		why := *e.Explanation
+		why.NextTry = seconds(why.NextTry)
+		e.Explanation = &why
+	}
 	if e.ErrorURL == e.URL {
 		e.ErrorURL = ""
 	}
@@ -112,7 +143,7 @@ func (e Entry) check() error {
 	if e.Size < 0 {
 		return errors.New("size is negative")
 	}
-	for _, t := range []time.Time{e.FetchedAt, e.Since} {
+	for _, t := range []time.Time{e.FetchedAt, e.Since, e.Why().NextTry} {
 		if year := t.UTC().Year(); year < 1 || year > 9999 {
 			return errors.New("time is out of range") // and could not be written again
 		}

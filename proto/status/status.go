@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -53,6 +54,14 @@ func Parse(value string) (Status, error) {
 	return parsed, nil
 }
 
+// written is an entry as it is written. What changedAt repeats under the name
+// of what it is, is read from fetchedAt, which older readers know.
+type written struct {
+	Entry
+
+	ChangedAt time.Time `json:"changedAt,omitzero"`
+}
+
 // String returns the value of the status annotation: compact JSON, keys sorted,
 // the same text for the same state. It is empty when there are no keys, and the
 // annotation is to be removed then.
@@ -60,9 +69,10 @@ func (s Status) String() string {
 	if len(s.Keys) == 0 {
 		return ""
 	}
-	normal := make(map[string]Entry, len(s.Keys))
+	normal := make(map[string]written, len(s.Keys))
 	for key, entry := range s.Keys {
-		normal[key] = entry.normal()
+		entry = entry.normal()
+		normal[key] = written{Entry: entry, ChangedAt: entry.FetchedAt}
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -223,6 +223,194 @@ func (FailureClass) EnumDescriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{1}
 }
 
+// FailureDetail is the closed set of what is known of a failure beyond its
+// class. A fetcher meets untrusted servers, so none of its text reaches a person:
+// the sentences for these are those of package condition.
+type FailureDetail int32
+
+const (
+	// Nothing more is known.
+	FailureDetail_FAILURE_DETAIL_UNSPECIFIED FailureDetail = 0
+	// TLS: the certificate is signed by an unknown authority.
+	FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY FailureDetail = 1
+	// TLS: the certificate is for another host.
+	FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST FailureDetail = 2
+	// TLS: the certificate has expired, or is not valid yet.
+	FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME FailureDetail = 3
+	// TLS: the certificate is not valid for another reason.
+	FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID FailureDetail = 4
+	// TLS: the handshake did not succeed.
+	FailureDetail_FAILURE_DETAIL_HANDSHAKE FailureDetail = 5
+	// More redirects than are followed.
+	FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT FailureDetail = 6
+	// A redirect from https to http.
+	FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE FailureDetail = 7
+	// A redirect without a usable Location.
+	FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION FailureDetail = 8
+	// A Content-Encoding that was not asked for.
+	FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING FailureDetail = 9
+	// The egress proxy was not passed.
+	FailureDetail_FAILURE_DETAIL_PROXY FailureDetail = 10
+	// Policy: neither http nor https.
+	FailureDetail_FAILURE_DETAIL_DENIED_SCHEME FailureDetail = 11
+	// Policy: the operator has denied the host.
+	FailureDetail_FAILURE_DETAIL_DENIED_HOST FailureDetail = 12
+	// Policy: the operator has not allowed the host.
+	FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED FailureDetail = 13
+	// Policy: a single label or a reserved suffix.
+	FailureDetail_FAILURE_DETAIL_DENIED_NAME FailureDetail = 14
+	// Policy: the port is not allowed.
+	FailureDetail_FAILURE_DETAIL_DENIED_PORT FailureDetail = 15
+	// Policy: the host has no public address.
+	FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS FailureDetail = 16
+	// Policy: the operator has denied an address of the host.
+	FailureDetail_FAILURE_DETAIL_DENIED_RANGE FailureDetail = 17
+	// Policy: the URL has no form that is fetched.
+	FailureDetail_FAILURE_DETAIL_DENIED_URL FailureDetail = 18
+	// The body does not fit into a message of the broker.
+	FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT FailureDetail = 19
+)
+
+// Enum value maps for FailureDetail.
+var (
+	FailureDetail_name = map[int32]string{
+		0:  "FAILURE_DETAIL_UNSPECIFIED",
+		1:  "FAILURE_DETAIL_CERTIFICATE_AUTHORITY",
+		2:  "FAILURE_DETAIL_CERTIFICATE_HOST",
+		3:  "FAILURE_DETAIL_CERTIFICATE_TIME",
+		4:  "FAILURE_DETAIL_CERTIFICATE_INVALID",
+		5:  "FAILURE_DETAIL_HANDSHAKE",
+		6:  "FAILURE_DETAIL_REDIRECT_LIMIT",
+		7:  "FAILURE_DETAIL_REDIRECT_DOWNGRADE",
+		8:  "FAILURE_DETAIL_REDIRECT_LOCATION",
+		9:  "FAILURE_DETAIL_CONTENT_ENCODING",
+		10: "FAILURE_DETAIL_PROXY",
+		11: "FAILURE_DETAIL_DENIED_SCHEME",
+		12: "FAILURE_DETAIL_DENIED_HOST",
+		13: "FAILURE_DETAIL_HOST_NOT_ALLOWED",
+		14: "FAILURE_DETAIL_DENIED_NAME",
+		15: "FAILURE_DETAIL_DENIED_PORT",
+		16: "FAILURE_DETAIL_DENIED_ADDRESS",
+		17: "FAILURE_DETAIL_DENIED_RANGE",
+		18: "FAILURE_DETAIL_DENIED_URL",
+		19: "FAILURE_DETAIL_MESSAGE_LIMIT",
+	}
+	FailureDetail_value = map[string]int32{
+		"FAILURE_DETAIL_UNSPECIFIED":           0,
+		"FAILURE_DETAIL_CERTIFICATE_AUTHORITY": 1,
+		"FAILURE_DETAIL_CERTIFICATE_HOST":      2,
+		"FAILURE_DETAIL_CERTIFICATE_TIME":      3,
+		"FAILURE_DETAIL_CERTIFICATE_INVALID":   4,
+		"FAILURE_DETAIL_HANDSHAKE":             5,
+		"FAILURE_DETAIL_REDIRECT_LIMIT":        6,
+		"FAILURE_DETAIL_REDIRECT_DOWNGRADE":    7,
+		"FAILURE_DETAIL_REDIRECT_LOCATION":     8,
+		"FAILURE_DETAIL_CONTENT_ENCODING":      9,
+		"FAILURE_DETAIL_PROXY":                 10,
+		"FAILURE_DETAIL_DENIED_SCHEME":         11,
+		"FAILURE_DETAIL_DENIED_HOST":           12,
+		"FAILURE_DETAIL_HOST_NOT_ALLOWED":      13,
+		"FAILURE_DETAIL_DENIED_NAME":           14,
+		"FAILURE_DETAIL_DENIED_PORT":           15,
+		"FAILURE_DETAIL_DENIED_ADDRESS":        16,
+		"FAILURE_DETAIL_DENIED_RANGE":          17,
+		"FAILURE_DETAIL_DENIED_URL":            18,
+		"FAILURE_DETAIL_MESSAGE_LIMIT":         19,
+	}
+)
+
+func (x FailureDetail) Enum() *FailureDetail {
+	p := new(FailureDetail)
+	*p = x
+	return p
+}
+
+func (x FailureDetail) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FailureDetail) Descriptor() protoreflect.EnumDescriptor {
+	return file_curlmethat_v1_pipeline_proto_enumTypes[2].Descriptor()
+}
+
+func (FailureDetail) Type() protoreflect.EnumType {
+	return &file_curlmethat_v1_pipeline_proto_enumTypes[2]
+}
+
+func (x FailureDetail) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FailureDetail.Descriptor instead.
+func (FailureDetail) EnumDescriptor() ([]byte, []int) {
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{2}
+}
+
+// WaitsFor is the closed set of what an attempt waits for.
+type WaitsFor int32
+
+const (
+	// Nothing, or not known.
+	WaitsFor_WAITS_FOR_UNSPECIFIED WaitsFor = 0
+	// The host asked for a pause (Retry-After, or status 429).
+	WaitsFor_WAITS_FOR_PAUSE WaitsFor = 1
+	// All slots of the host are taken.
+	WaitsFor_WAITS_FOR_HOST WaitsFor = 2
+	// The namespace uses its share of the slots.
+	WaitsFor_WAITS_FOR_NAMESPACE_SHARE WaitsFor = 3
+	// The namespace has published its budget of bodies.
+	WaitsFor_WAITS_FOR_NAMESPACE_BYTES WaitsFor = 4
+	// A GET of the same is under way and takes long.
+	WaitsFor_WAITS_FOR_SHARED_GET WaitsFor = 5
+)
+
+// Enum value maps for WaitsFor.
+var (
+	WaitsFor_name = map[int32]string{
+		0: "WAITS_FOR_UNSPECIFIED",
+		1: "WAITS_FOR_PAUSE",
+		2: "WAITS_FOR_HOST",
+		3: "WAITS_FOR_NAMESPACE_SHARE",
+		4: "WAITS_FOR_NAMESPACE_BYTES",
+		5: "WAITS_FOR_SHARED_GET",
+	}
+	WaitsFor_value = map[string]int32{
+		"WAITS_FOR_UNSPECIFIED":     0,
+		"WAITS_FOR_PAUSE":           1,
+		"WAITS_FOR_HOST":            2,
+		"WAITS_FOR_NAMESPACE_SHARE": 3,
+		"WAITS_FOR_NAMESPACE_BYTES": 4,
+		"WAITS_FOR_SHARED_GET":      5,
+	}
+)
+
+func (x WaitsFor) Enum() *WaitsFor {
+	p := new(WaitsFor)
+	*p = x
+	return p
+}
+
+func (x WaitsFor) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (WaitsFor) Descriptor() protoreflect.EnumDescriptor {
+	return file_curlmethat_v1_pipeline_proto_enumTypes[3].Descriptor()
+}
+
+func (WaitsFor) Type() protoreflect.EnumType {
+	return &file_curlmethat_v1_pipeline_proto_enumTypes[3]
+}
+
+func (x WaitsFor) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use WaitsFor.Descriptor instead.
+func (WaitsFor) EnumDescriptor() ([]byte, []int) {
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{3}
+}
+
 // Want is what one key of one ConfigMap asks for: the payload of
 // curl.want.<namespace>.<name>.<key>. An empty payload is a tombstone.
 type Want struct {
@@ -521,7 +709,11 @@ type Due struct {
 	Earlier string `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`
 	// When the regular fetch after the last good one was due; absent: there has
 	// been no good one since the want was published.
-	FreshUntil    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=fresh_until,json=freshUntil,proto3" json:"fresh_until,omitempty"`
+	FreshUntil *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=fresh_until,json=freshUntil,proto3" json:"fresh_until,omitempty"`
+	// When the class in reported was last published.
+	ReportedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
+	// What the attempt waits for, if not for its time alone.
+	WaitsFor      WaitsFor `protobuf:"varint,12,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -624,6 +816,20 @@ func (x *Due) GetFreshUntil() *timestamppb.Timestamp {
 		return x.FreshUntil
 	}
 	return nil
+}
+
+func (x *Due) GetReportedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReportedAt
+	}
+	return nil
+}
+
+func (x *Due) GetWaitsFor() WaitsFor {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return WaitsFor_WAITS_FOR_UNSPECIFIED
 }
 
 // Result is the outcome of a trigger: the payload of curl.result.….
@@ -925,7 +1131,22 @@ type Failure struct {
 	// When the first of them failed.
 	FirstFailedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_failed_at,json=firstFailedAt,proto3" json:"first_failed_at,omitempty"`
 	// No further attempt before the next refresh, recheck, replay or edit.
-	GaveUp        bool `protobuf:"varint,6,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
+	GaveUp bool `protobuf:"varint,6,opt,name=gave_up,json=gaveUp,proto3" json:"gave_up,omitempty"`
+	// What more is known of it.
+	Detail FailureDetail `protobuf:"varint,7,opt,name=detail,proto3,enum=curlmethat.v1.FailureDetail" json:"detail,omitempty"`
+	// The limit that was exceeded, in bytes; 0: none, or not known.
+	LimitBytes int64 `protobuf:"varint,8,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"`
+	// How many redirects had been followed; 0: it was met at the URL itself.
+	Redirects uint32 `protobuf:"varint,9,opt,name=redirects,proto3" json:"redirects,omitempty"`
+	// When the key is looked at again; absent: not known.
+	NextAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=next_at,json=nextAt,proto3" json:"next_at,omitempty"`
+	// At which interval it is looked at from then on; absent: after a back-off.
+	Interval *durationpb.Duration `protobuf:"bytes,11,opt,name=interval,proto3" json:"interval,omitempty"`
+	// Nothing has changed since the failure was published before, but a person
+	// has asked again, or some time has passed.
+	Again bool `protobuf:"varint,12,opt,name=again,proto3" json:"again,omitempty"`
+	// What the next attempt waits for, if not for its time alone.
+	WaitsFor      WaitsFor `protobuf:"varint,13,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1000,6 +1221,55 @@ func (x *Failure) GetGaveUp() bool {
 		return x.GaveUp
 	}
 	return false
+}
+
+func (x *Failure) GetDetail() FailureDetail {
+	if x != nil {
+		return x.Detail
+	}
+	return FailureDetail_FAILURE_DETAIL_UNSPECIFIED
+}
+
+func (x *Failure) GetLimitBytes() int64 {
+	if x != nil {
+		return x.LimitBytes
+	}
+	return 0
+}
+
+func (x *Failure) GetRedirects() uint32 {
+	if x != nil {
+		return x.Redirects
+	}
+	return 0
+}
+
+func (x *Failure) GetNextAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextAt
+	}
+	return nil
+}
+
+func (x *Failure) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *Failure) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
+}
+
+func (x *Failure) GetWaitsFor() WaitsFor {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return WaitsFor_WAITS_FOR_UNSPECIFIED
 }
 
 // Removed tells that a pair was taken out of the annotation.
@@ -1374,7 +1644,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\aSettled\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xbe\x03\n" +
+	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xb1\x04\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1387,7 +1657,10 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\aearlier\x18\t \x01(\tR\aearlier\x12;\n" +
 	"\vfresh_until\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"freshUntil\"\xb6\x03\n" +
+	"freshUntil\x12;\n" +
+	"\vreported_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reportedAt\x124\n" +
+	"\twaits_for\x18\f \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\"\xb6\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +
@@ -1410,7 +1683,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\rlast_modified\x18\x04 \x01(\tR\flastModified\"$\n" +
 	"\n" +
 	"Unmodified\x12\x16\n" +
-	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\xea\x01\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\x97\x04\n" +
 	"\aFailure\x121\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x1b.curlmethat.v1.FailureClassR\x05class\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1f\n" +
@@ -1418,7 +1691,16 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"statusCode\x12\x1a\n" +
 	"\battempts\x18\x04 \x01(\rR\battempts\x12B\n" +
 	"\x0ffirst_failed_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\rfirstFailedAt\x12\x17\n" +
-	"\agave_up\x18\x06 \x01(\bR\x06gaveUp\"\t\n" +
+	"\agave_up\x18\x06 \x01(\bR\x06gaveUp\x124\n" +
+	"\x06detail\x18\a \x01(\x0e2\x1c.curlmethat.v1.FailureDetailR\x06detail\x12\x1f\n" +
+	"\vlimit_bytes\x18\b \x01(\x03R\n" +
+	"limitBytes\x12\x1c\n" +
+	"\tredirects\x18\t \x01(\rR\tredirects\x123\n" +
+	"\anext_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x06nextAt\x125\n" +
+	"\binterval\x18\v \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x14\n" +
+	"\x05again\x18\f \x01(\bR\x05again\x124\n" +
+	"\twaits_for\x18\r \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\"\t\n" +
 	"\aRemoved\"\xd2\x02\n" +
 	"\n" +
 	"DeadLetter\x12'\n" +
@@ -1478,7 +1760,36 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x1aFAILURE_CLASS_WRITE_FAILED\x10\r\x12\x1b\n" +
 	"\x17FAILURE_CLASS_IMMUTABLE\x10\x0e\x12\x18\n" +
 	"\x14FAILURE_CLASS_POISON\x10\x0f\x12\x1b\n" +
-	"\x17FAILURE_CLASS_MALFORMED\x10\x10B?Z=github.com/kv8s/curl-me-that/proto/curlmethat/v1;curlmethatv1b\x06proto3"
+	"\x17FAILURE_CLASS_MALFORMED\x10\x10*\xc4\x05\n" +
+	"\rFailureDetail\x12\x1e\n" +
+	"\x1aFAILURE_DETAIL_UNSPECIFIED\x10\x00\x12(\n" +
+	"$FAILURE_DETAIL_CERTIFICATE_AUTHORITY\x10\x01\x12#\n" +
+	"\x1fFAILURE_DETAIL_CERTIFICATE_HOST\x10\x02\x12#\n" +
+	"\x1fFAILURE_DETAIL_CERTIFICATE_TIME\x10\x03\x12&\n" +
+	"\"FAILURE_DETAIL_CERTIFICATE_INVALID\x10\x04\x12\x1c\n" +
+	"\x18FAILURE_DETAIL_HANDSHAKE\x10\x05\x12!\n" +
+	"\x1dFAILURE_DETAIL_REDIRECT_LIMIT\x10\x06\x12%\n" +
+	"!FAILURE_DETAIL_REDIRECT_DOWNGRADE\x10\a\x12$\n" +
+	" FAILURE_DETAIL_REDIRECT_LOCATION\x10\b\x12#\n" +
+	"\x1fFAILURE_DETAIL_CONTENT_ENCODING\x10\t\x12\x18\n" +
+	"\x14FAILURE_DETAIL_PROXY\x10\n" +
+	"\x12 \n" +
+	"\x1cFAILURE_DETAIL_DENIED_SCHEME\x10\v\x12\x1e\n" +
+	"\x1aFAILURE_DETAIL_DENIED_HOST\x10\f\x12#\n" +
+	"\x1fFAILURE_DETAIL_HOST_NOT_ALLOWED\x10\r\x12\x1e\n" +
+	"\x1aFAILURE_DETAIL_DENIED_NAME\x10\x0e\x12\x1e\n" +
+	"\x1aFAILURE_DETAIL_DENIED_PORT\x10\x0f\x12!\n" +
+	"\x1dFAILURE_DETAIL_DENIED_ADDRESS\x10\x10\x12\x1f\n" +
+	"\x1bFAILURE_DETAIL_DENIED_RANGE\x10\x11\x12\x1d\n" +
+	"\x19FAILURE_DETAIL_DENIED_URL\x10\x12\x12 \n" +
+	"\x1cFAILURE_DETAIL_MESSAGE_LIMIT\x10\x13*\xa6\x01\n" +
+	"\bWaitsFor\x12\x19\n" +
+	"\x15WAITS_FOR_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fWAITS_FOR_PAUSE\x10\x01\x12\x12\n" +
+	"\x0eWAITS_FOR_HOST\x10\x02\x12\x1d\n" +
+	"\x19WAITS_FOR_NAMESPACE_SHARE\x10\x03\x12\x1d\n" +
+	"\x19WAITS_FOR_NAMESPACE_BYTES\x10\x04\x12\x18\n" +
+	"\x14WAITS_FOR_SHARED_GET\x10\x05B?Z=github.com/kv8s/curl-me-that/proto/curlmethat/v1;curlmethatv1b\x06proto3"
 
 var (
 	file_curlmethat_v1_pipeline_proto_rawDescOnce sync.Once
@@ -1492,56 +1803,64 @@ func file_curlmethat_v1_pipeline_proto_rawDescGZIP() []byte {
 	return file_curlmethat_v1_pipeline_proto_rawDescData
 }
 
-var file_curlmethat_v1_pipeline_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_curlmethat_v1_pipeline_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
 var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(Cause)(0),                    // 0: curlmethat.v1.Cause
 	(FailureClass)(0),             // 1: curlmethat.v1.FailureClass
-	(*Want)(nil),                  // 2: curlmethat.v1.Want
-	(*Settled)(nil),               // 3: curlmethat.v1.Settled
-	(*Due)(nil),                   // 4: curlmethat.v1.Due
-	(*Result)(nil),                // 5: curlmethat.v1.Result
-	(*Content)(nil),               // 6: curlmethat.v1.Content
-	(*Unmodified)(nil),            // 7: curlmethat.v1.Unmodified
-	(*Failure)(nil),               // 8: curlmethat.v1.Failure
-	(*Removed)(nil),               // 9: curlmethat.v1.Removed
-	(*DeadLetter)(nil),            // 10: curlmethat.v1.DeadLetter
-	(*Begun)(nil),                 // 11: curlmethat.v1.Begun
-	(*Audit)(nil),                 // 12: curlmethat.v1.Audit
-	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(FailureDetail)(0),            // 2: curlmethat.v1.FailureDetail
+	(WaitsFor)(0),                 // 3: curlmethat.v1.WaitsFor
+	(*Want)(nil),                  // 4: curlmethat.v1.Want
+	(*Settled)(nil),               // 5: curlmethat.v1.Settled
+	(*Due)(nil),                   // 6: curlmethat.v1.Due
+	(*Result)(nil),                // 7: curlmethat.v1.Result
+	(*Content)(nil),               // 8: curlmethat.v1.Content
+	(*Unmodified)(nil),            // 9: curlmethat.v1.Unmodified
+	(*Failure)(nil),               // 10: curlmethat.v1.Failure
+	(*Removed)(nil),               // 11: curlmethat.v1.Removed
+	(*DeadLetter)(nil),            // 12: curlmethat.v1.DeadLetter
+	(*Begun)(nil),                 // 13: curlmethat.v1.Begun
+	(*Audit)(nil),                 // 14: curlmethat.v1.Audit
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
-	13, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
+	15, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
-	3,  // 2: curlmethat.v1.Want.settled:type_name -> curlmethat.v1.Settled
-	14, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
-	14, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
-	2,  // 5: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
+	5,  // 2: curlmethat.v1.Want.settled:type_name -> curlmethat.v1.Settled
+	16, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
+	16, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
+	4,  // 5: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
 	0,  // 6: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	14, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	16, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
 	1,  // 8: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
-	3,  // 9: curlmethat.v1.Due.settled:type_name -> curlmethat.v1.Settled
-	14, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
-	2,  // 11: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
-	0,  // 12: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	14, // 13: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
-	6,  // 14: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
-	7,  // 15: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
-	8,  // 16: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
-	9,  // 17: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
-	1,  // 18: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	14, // 19: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
-	2,  // 20: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
-	8,  // 21: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	14, // 22: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	14, // 23: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
-	14, // 24: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	5,  // 9: curlmethat.v1.Due.settled:type_name -> curlmethat.v1.Settled
+	16, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
+	16, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
+	3,  // 12: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
+	4,  // 13: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
+	0,  // 14: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
+	16, // 15: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	8,  // 16: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
+	9,  // 17: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
+	10, // 18: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
+	11, // 19: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
+	1,  // 20: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
+	16, // 21: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	2,  // 22: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
+	16, // 23: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
+	15, // 24: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
+	3,  // 25: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
+	4,  // 26: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
+	10, // 27: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
+	16, // 28: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	16, // 29: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
+	16, // 30: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }
@@ -1560,7 +1879,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_curlmethat_v1_pipeline_proto_rawDesc), len(file_curlmethat_v1_pipeline_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      4,
 			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,

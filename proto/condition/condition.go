@@ -1,5 +1,7 @@
-// Package condition derives the present condition of a key from what the
-// streams hold of it: its want, its timer, and how far the fetchers are.
+// Package condition is the one model of how a key is: its state and reason, the
+// sentence for a person, since when, what comes next and what that waits for.
+// Events, the status annotation, curlctl and metrics all take their words from
+// here.
 package condition
 
 import (
@@ -58,6 +60,10 @@ type Condition struct {
 	Next time.Time
 	// Attempts that failed in this round.
 	Attempts uint32
+	// Checked is when the key was last looked at, as far as its timer shows it.
+	Checked time.Time
+	// WaitsFor is what the next attempt waits for; empty: its time alone.
+	WaitsFor string
 }
 
 // Of returns the condition of a want. The timer is that of its key; nil: there
@@ -70,7 +76,10 @@ func Of(want operate.Want, timer *operate.Timer, handled uint64, now time.Time) 
 		return Condition{State: Well}
 	}
 	due := timer.Due
-	c := Condition{State: Well, Next: timer.At, Attempts: due.GetAttempts()}
+	c := Condition{State: Well, Next: timer.At, Attempts: due.GetAttempts(), WaitsFor: WaitsFor(due.GetWaitsFor(), want.Want.GetUrl())}
+	if due.GetCause() != v1.Cause_CAUSE_PARKED && want.Want.GetSettled() == nil {
+		c.Checked = timer.SetAt
+	}
 	if due.GetFirstFailedAt() != nil {
 		c.Since = due.GetFirstFailedAt().AsTime()
 	}

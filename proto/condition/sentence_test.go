@@ -1,0 +1,111 @@
+package condition_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+func TestHost(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"https://data.example.com:8443/x?token=secret": "data.example.com",
+		"http://user:secret@data.example.com":          "data.example.com",
+		"https://10.0.0.1/x":                           "(address)",
+		"https://[fe80::1%25eth0]:443/":                "(address)",
+		"https://[2001:db8::1]/":                       "(address)",
+		"":                                             "the host in the URL",
+		"://":                                          "the host in the URL",
+	} {
+		if got := condition.Host(url); got != want {
+			t.Errorf("Host(%q) = %q, want %q", url, got, want)
+		}
+	}
+}
+
+// What a person reads in an Event, word for word.
+func TestSentences(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]*v1.Failure{
+		"example.com answered 404": {Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 404},
+		"example.com sent more than is allowed: the limit is 1048576 bytes": {
+			Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, LimitBytes: 1 << 20,
+		},
+		"example.com offered no connection by TLS that can be trusted: the certificate is signed by an unknown authority": {
+			Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY,
+		},
+		"example.com may not be visited: the host has no public address": {
+			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS,
+		},
+		"example.com may not be visited: at redirect 2, the host is on the operator's list of denied hosts": {
+			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST, Redirects: 2,
+		},
+		"the request to example.com failed": {Class: 99, Detail: 99},
+	} {
+		if got := condition.Sentence("https://example.com/a?token=secret", f); got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+}
+
+func TestWhatComesNext(t *testing.T) {
+	t.Parallel()
+	observed := time.Date(2026, 11, 22, 22, 10, 0, 0, time.UTC)
+	for want, f := range map[string]*v1.Failure{
+		"":                  {},
+		"tried again in 4s": {NextAt: timestamppb.New(observed.Add(4100 * time.Millisecond))},
+		"tried again in 20m, as the host asks": {
+			NextAt: timestamppb.New(observed.Add(20*time.Minute + 3*time.Second)), WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
+		},
+		"gave up after 6 attempts, next look 23:10 UTC, then every 1h": {
+			GaveUp: true, Attempts: 6, NextAt: timestamppb.New(observed.Add(time.Hour)), Interval: durationpb.New(time.Hour),
+		},
+		"gave up after 1 attempt, next look 22:11 UTC": {GaveUp: true, Attempts: 1, NextAt: timestamppb.New(observed.Add(time.Minute))},
+	} {
+		if got := condition.Next(f, observed); got != want {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+}
+
+// Each class and detail has words, whatever a later version adds.
+func TestEachDetailHasWords(t *testing.T) {
+	t.Parallel()
+	for n, name := range v1.FailureDetail_name {
+		if n != 0 && condition.Detail(&v1.Failure{Detail: v1.FailureDetail(n)}) == "" {
+			t.Errorf("%s has no words", name)
+		}
+	}
+	for n, name := range v1.FailureClass_name {
+		s := condition.Sentence("https://example.com", &v1.Failure{Class: v1.FailureClass(n)})
+		if !strings.Contains(s, "example.com") || strings.Contains(s, pipeline.Reason(v1.FailureClass(n))) {
+			t.Errorf("%s has the sentence %q", name, s)
+		}
+	}
+	page, err := os.ReadFile("../../deploy/why-empty.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, name := range v1.FailureClass_name {
+		cause := strings.TrimPrefix(condition.Cause(v1.FailureClass(n)), "why-empty ")
+		if cause == "" {
+			continue
+		}
+		if _, section, found := strings.Cut(string(page), "\n## "+cause+". "); !found || !strings.Contains(strings.Split(section, "\n## ")[0], pipeline.Reason(v1.FailureClass(n))) {
+			t.Errorf("%s: part %s of why-empty.md does not explain it", name, cause)
+		}
+	}
+	for n, name := range v1.WaitsFor_name {
+		if (condition.WaitsFor(v1.WaitsFor(n), "https://example.com") == "") != (n == 0) {
+			t.Errorf("%s has no words", name)
+		}
+	}
+}
