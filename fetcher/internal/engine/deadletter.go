@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"strconv"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -13,13 +12,13 @@ import (
 )
 
 // publishDeadLetter publishes the dead letter of a trigger.
-func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, f failure, now time.Time) error {
+func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a aftermath) error {
 	deadLetter := &v1.DeadLetter{
 		Want:         slim(t.want),
-		Failure:      e.describe(t, f, now, true),
+		Failure:      t.describe(a),
 		Sequence:     t.sequence,
-		LastFailedAt: timestamppb.New(now),
-		Snippet:      f.Snippet[:min(len(f.Snippet), get.MaxSnippet)],
+		LastFailedAt: timestamppb.New(a.at),
+		Snippet:      a.Snippet[:min(len(a.Snippet), get.MaxSnippet)],
 		ReplayOf:     t.replayOf,
 		Traceparent:  pipeline.Traceparent(t.span.SpanContext()),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
@@ -23,15 +24,20 @@ func (e *Engine) failed(ctx context.Context, t *trigger, f failure) result {
 // retry sets the timer of the next attempt, and publishes the failure if its
 // class has changed.
 func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
-	now := e.deps.Clock.Now()
-	due := e.dueAfter(t, f, v1.Cause_CAUSE_RETRY, now)
+	a := aftermath{failure: f, at: e.deps.Clock.Now(), publish: f.Class != t.reported}
+	a.again = t.isRepeated(f, a.at)
+	due := e.dueAfter(t, a, v1.Cause_CAUSE_RETRY)
 	due.Attempts = t.attempts + 1
 	wait := e.cfg.Retry.Delay(due.GetAttempts(), f.RetryAfter, e.deps.Random())
-	if err := e.setTimer(t.sameTrace(ctx), due, now.Add(wait)); err != nil {
+	a.next = a.at.Add(wait)
+	if f.RetryAfter > 0 {
+		a.waitsFor, due.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
+	}
+	if err := e.setTimer(t.sameTrace(ctx), due, a.next); err != nil {
 		return afterPublishError(err)
 	}
-	if f.Class != t.reported {
-		if err := e.publishFailure(ctx, t, f, now, false); err != nil {
+	if a.publish {
+		if err := e.publishFailure(ctx, t, a); err != nil {
 			return afterPublishError(err)
 		}
 	}
@@ -39,46 +45,96 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
 	return result{outcome: retry, failure: f, wait: wait}
 }
 
+// aftermath is what follows from an attempt that failed.
+type aftermath struct {
+	failure
+	// at is when it failed, next when the key is looked at again.
+	at, next time.Time
+	// waitsFor is what the next look waits for, besides its time.
+	waitsFor v1.WaitsFor
+	// gaveUp: no further attempt is made in this round. The key is looked at
+	// again at each interval.
+	gaveUp   bool
+	interval time.Duration
+	// publish: the writer is to know, again: though nothing has changed.
+	publish, again bool
+}
+
 // giveUp publishes a dead letter, if the namespace is within its budget of them,
 // publishes the failure, and sets the timer of the next refresh, or of a slow
 // recheck.
 func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
-	now := e.deps.Clock.Now()
-	cause, at := v1.Cause_CAUSE_RECHECK, now.Add(schedule.Around(e.cfg.Recheck, e.deps.Random()))
-	if interval := t.want.GetRefresh().AsDuration(); interval > 0 {
-		cause, at = v1.Cause_CAUSE_REFRESH, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, 0)
+	a := e.lastOfRound(t, f, e.deps.Clock.Now())
+	cause := v1.Cause_CAUSE_RECHECK
+	if t.want.GetRefresh().AsDuration() > 0 {
+		cause = v1.Cause_CAUSE_REFRESH
 	}
-	if asked := now.Add(f.RetryAfter); asked.After(at) {
-		at = asked
-	}
-	due := e.dueAfter(t, f, cause, now)
-	due.Attempts, due.ReplayOf = 0, 0
-	if err := e.setTimer(newTrace(ctx), due, at); err != nil {
+	due := e.dueAfter(t, a, cause)
+	due.Attempts, due.ReplayOf, due.WaitsFor = 0, 0, a.waitsFor
+	if err := e.setTimer(newTrace(ctx), due, a.next); err != nil {
 		return afterPublishError(err)
 	}
 	short := e.deadLetters.Take(t.key.Namespace, 1)
 	if short != nil {
 		e.deps.Metrics.deadLettersDropped.Inc()
 		e.logShortage(t, short, "dead_letters", "the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
-	} else if err := e.publishDeadLetter(ctx, t, f, now); err != nil {
+	} else if err := e.publishDeadLetter(ctx, t, a); err != nil {
 		return afterPublishError(err)
 	}
-	// A round that begins with the class it ends with follows one that was
-	// given up for the same: nothing has changed.
-	if f.Class != t.reported || t.attempts > 0 {
-		if err := e.publishFailure(ctx, t, f, now, true); err != nil {
+	if a.publish {
+		if err := e.publishFailure(ctx, t, a); err != nil {
 			return afterPublishError(err)
 		}
 	}
-	return result{outcome: gaveUp, failure: f, wait: at.Sub(now), dropped: short != nil}
+	return result{outcome: gaveUp, failure: f, wait: a.next.Sub(a.at), dropped: short != nil}
+}
+
+// repeatAfter is how long a failure that lasts is not published again, unless a
+// person asks.
+const repeatAfter = 30 * time.Minute
+
+// lastOfRound returns what follows from the last attempt of a round.
+func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) aftermath {
+	a := aftermath{failure: f, at: now, gaveUp: true, interval: e.cfg.Recheck}
+	a.next = now.Add(schedule.Around(e.cfg.Recheck, e.deps.Random()))
+	if interval := t.want.GetRefresh().AsDuration(); interval > 0 {
+		a.interval, a.next = interval, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, 0)
+	}
+	if asked := now.Add(f.RetryAfter); asked.After(a.next) {
+		a.next, a.waitsFor = asked, v1.WaitsFor_WAITS_FOR_PAUSE
+	}
+	// A round that begins with the class it ends with follows one that was
+	// given up for the same: nothing has changed.
+	changed := f.Class != t.reported || t.attempts > 0
+	a.again = t.isRepeated(f, now)
+	a.publish = changed || a.again
+	return a
+}
+
+// isRepeated reports whether a failure that the writer knows is to be published
+// once more: a person has asked for the look, or the last time is a while ago, or
+// it has just become longer than the interval of the key.
+func (t *trigger) isRepeated(f failure, now time.Time) bool {
+	switch {
+	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.reportedAt.IsZero(), t.replayOf > 0:
+		return true
+	case f.Class != t.reported || t.reportedAt.IsZero():
+		return false
+	}
+	interval := t.want.GetRefresh().AsDuration()
+	stale := t.failingSince(now).Add(interval)
+	return now.Sub(t.reportedAt) >= repeatAfter || interval > 0 && !now.Before(stale) && t.reportedAt.Before(stale)
 }
 
 // dueAfter returns a timer's payload after a failure.
-func (e *Engine) dueAfter(t *trigger, f failure, cause v1.Cause, now time.Time) *v1.Due {
+func (e *Engine) dueAfter(t *trigger, a aftermath, cause v1.Cause) *v1.Due {
 	due := t.due(cause)
-	due.FirstFailedAt = timestamppb.New(t.failingSince(now))
-	if !t.overtaken(now) {
-		due.Reported = f.Class
+	due.FirstFailedAt = timestamppb.New(t.failingSince(a.at))
+	if !t.overtaken(a.at) {
+		due.Reported = a.Class
+		if a.publish {
+			due.ReportedAt = timestamppb.New(a.at)
+		}
 	}
 	return due
 }
@@ -92,21 +148,31 @@ func (t *trigger) failingSince(now time.Time) time.Time {
 }
 
 // publishFailure hands a change of the failure state to the writer.
-func (e *Engine) publishFailure(ctx context.Context, t *trigger, f failure, now time.Time, final bool) error {
-	result := e.result(t, &v1.Result{Outcome: &v1.Result_Failure{Failure: e.describe(t, f, now, final)}})
+func (e *Engine) publishFailure(ctx context.Context, t *trigger, a aftermath) error {
+	result := e.result(t, &v1.Result{Outcome: &v1.Result_Failure{Failure: t.describe(a)}})
 	if !e.fit(result) {
 		return errRefused
 	}
 	return e.publishResult(ctx, result)
 }
 
-func (e *Engine) describe(t *trigger, f failure, now time.Time, final bool) *v1.Failure {
-	return &v1.Failure{
-		Class:         f.Class,
+func (t *trigger) describe(a aftermath) *v1.Failure {
+	f := &v1.Failure{
+		Class:         a.Class,
 		Host:          pipeline.HostOf(t.want.GetUrl()),
-		StatusCode:    int32(f.StatusCode),
+		StatusCode:    int32(a.StatusCode),
 		Attempts:      t.attempts + 1,
-		FirstFailedAt: timestamppb.New(t.failingSince(now)),
-		GaveUp:        final,
+		FirstFailedAt: timestamppb.New(t.failingSince(a.at)),
+		GaveUp:        a.gaveUp,
+		Detail:        a.Detail,
+		LimitBytes:    a.Limit,
+		Redirects:     uint32(a.Redirects),
+		NextAt:        timestamppb.New(a.next),
+		Again:         a.again,
+		WaitsFor:      a.waitsFor,
 	}
+	if a.gaveUp {
+		f.Interval = durationpb.New(a.interval)
+	}
+	return f
 }

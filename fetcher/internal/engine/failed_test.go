@@ -61,6 +61,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(told.GetFailure().GetStatusCode()).To(BeEquivalentTo(500))
 		Expect(told.GetFailure().GetHost()).To(Equal(pipeline.HiddenHost))
 		Expect(told.GetFailure().GetGaveUp()).To(BeFalse())
+		Expect(told.GetFailure().GetNextAt().AsTime()).To(BeTemporally("==", t.at), "a person wants to know what comes next")
 		Eventually(w.pending).Should(BeZero())
 
 		first := t.GetFirstFailedAt()
@@ -132,10 +133,63 @@ var _ = Describe("A failed attempt", func() {
 		Expect(t.at.Sub(w.clock.Now())).To(BeNumerically("~", 10*time.Minute, 5*time.Minute))
 
 		since := t.GetFirstFailedAt()
-		elapse()
+		w.clock.Advance(time.Minute)
+		w.fire(t.Due)
+		f.step()
 		Expect(failures()).To(HaveLen(1), "still failing for the same is no news")
 		Expect(w.deadLetters()).To(HaveLen(2))
 		Expect(w.timer().GetFirstFailedAt().AsTime()).To(Equal(since.AsTime()))
+	})
+
+	It("is published once more when it has lasted for longer than its interval, and then at most every 30 min", func() {
+		w.publish(w.want(serve(fails(http.StatusNotFound)).URL, every(10*time.Minute)))
+		f.step()
+		began := w.clock.Now()
+		var published []time.Duration
+		for w.clock.Now().Sub(began) < 2*time.Hour {
+			before := len(failures())
+			elapse()
+			if len(failures()) > before {
+				published = append(published, w.clock.Now().Sub(began))
+			}
+		}
+		Expect(len(published)).To(BeNumerically("~", 4, 1), "at %s", published)
+		Expect(published[0]).To(And(BeNumerically(">=", 10*time.Minute), BeNumerically("<", 22*time.Minute)))
+		for n := 1; n < len(published); n++ {
+			Expect(published[n] - published[n-1]).To(BeNumerically(">=", 30*time.Minute))
+		}
+		for n, failure := range failures() {
+			Expect(failure.GetAgain()).To(Equal(n > 0), "failure %d", n)
+		}
+	})
+
+	It("is published once more when a person has asked for a look", func() {
+		o := serve(fails(http.StatusNotFound))
+		w.publish(w.want(o.URL, func(w *v1.Want) { w.Now, w.Cause = "please", v1.Cause_CAUSE_NOW }))
+		f.step()
+		Expect(failures()).To(HaveLen(1))
+		Expect(failures()[0].GetAgain()).To(BeTrue())
+		elapse()
+		Expect(failures()[1:]).To(HaveLen(1), "the recheck after an hour")
+		Expect(failures()[1].GetAgain()).To(BeTrue())
+	})
+
+	It("says until when the host asks to wait, and that this is what the timer waits for", func() {
+		w.publish(w.want(serve(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "1200")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}).URL))
+		f.step()
+		Expect(w.timer().GetWaitsFor()).To(Equal(v1.WaitsFor_WAITS_FOR_PAUSE))
+		Expect(failures()[0].GetWaitsFor()).To(Equal(v1.WaitsFor_WAITS_FOR_PAUSE))
+		Expect(failures()[0].GetNextAt().AsTime()).To(BeTemporally("~", w.clock.Now().Add(20*time.Minute), 5*time.Minute))
+	})
+
+	It("says which limit a body exceeded", func() {
+		w.publish(w.want(serve(says(strings.Repeat("x", 2<<20))).URL))
+		f.step()
+		Expect(failures()[0].GetLimitBytes()).To(BeNumerically(">", 0))
+		Expect(failures()[0].GetInterval().AsDuration()).To(Equal(time.Hour))
 	})
 
 	It("recovers by itself at the recheck, with the want still in force", func() {

@@ -30,13 +30,30 @@ func parkCauses() []parkCause {
 	}
 }
 
+// waitsFor is the cause as a timer carries it.
+func (c parkCause) waitsFor() v1.WaitsFor {
+	switch c {
+	case sharedCallSlow:
+		return v1.WaitsFor_WAITS_FOR_SHARED_GET
+	case namespaceBytes:
+		return v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES
+	case parkCause(throttle.HostSlowed):
+		return v1.WaitsFor_WAITS_FOR_PAUSE
+	case parkCause(throttle.NamespaceShare):
+		return v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE
+	}
+	return v1.WaitsFor_WAITS_FOR_HOST
+}
+
 // park puts an attempt off without having made it; a wait of zero is about
 // parkPause.
 func (e *Engine) park(ctx context.Context, t *trigger, cause parkCause, wait time.Duration) result {
 	if wait == 0 {
 		wait = schedule.Around(parkPause, e.deps.Random())
 	}
-	if err := e.setTimer(t.sameTrace(ctx), t.due(v1.Cause_CAUSE_PARKED), e.deps.Clock.Now().Add(wait)); err != nil {
+	due := t.due(v1.Cause_CAUSE_PARKED)
+	due.WaitsFor = cause.waitsFor()
+	if err := e.setTimer(t.sameTrace(ctx), due, e.deps.Clock.Now().Add(wait)); err != nil {
 		return afterPublishError(err)
 	}
 	e.deps.Metrics.parked.WithLabelValues(string(cause)).Inc()

@@ -76,7 +76,7 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, max
 	}
 	now := e.deps.Clock.Now()
 	due := t.due(v1.Cause_CAUSE_REFRESH)
-	due.Attempts, due.FirstFailedAt, due.ReplayOf = 0, nil, 0
+	due.Attempts, due.FirstFailedAt, due.ReportedAt, due.ReplayOf = 0, nil, nil, 0
 	at := e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, maxAge)
 	if t.gotResponse {
 		due.FreshUntil = timestamppb.New(at)
@@ -127,7 +127,7 @@ func (e *Engine) fit(r *v1.Result) bool {
 
 func tooLarge() failure {
 	return failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE},
+		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Detail: v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT},
 		text:  "body does not fit into a message of the broker (max_payload)",
 	}
 }

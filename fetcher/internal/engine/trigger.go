@@ -50,6 +50,8 @@ type trigger struct {
 	firstFailed time.Time
 	// reported is the class of failure that was last published to the writer.
 	reported v1.FailureClass
+	// reportedAt is when that was; zero: never, or that is not known.
+	reportedAt time.Time
 	// cached is the body that the key already holds; nil: unknown.
 	cached *v1.Settled
 	// freshUntil is when the fetch after the last good one was due; zero: there
@@ -99,6 +101,9 @@ func (t *trigger) take(due *v1.Due) {
 	if due.GetFreshUntil() != nil {
 		t.freshUntil = due.GetFreshUntil().AsTime()
 	}
+	if due.GetReportedAt() != nil {
+		t.reportedAt = due.GetReportedAt().AsTime()
+	}
 	if due.GetFirstFailedAt() != nil {
 		t.firstFailed = due.GetFirstFailedAt().AsTime()
 	}
@@ -133,6 +138,9 @@ func (t *trigger) due(cause v1.Cause) *v1.Due {
 	}
 	if !t.freshUntil.IsZero() {
 		due.FreshUntil = timestamppb.New(t.freshUntil)
+	}
+	if !t.reportedAt.IsZero() {
+		due.ReportedAt = timestamppb.New(t.reportedAt)
 	}
 	if !t.firstFailed.IsZero() {
 		due.FirstFailedAt = timestamppb.New(t.firstFailed)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	curlmethatv1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
@@ -33,8 +34,13 @@ func (e *handshakeError) Unwrap() error { return e.error }
 // failure turns the cause of a failed GET into an Error. This is the one place
 // where causes are distinguished; the first rule that fits decides.
 func (x *exchange) failure(cause error) *Error {
-	e := &Error{Host: x.host, StatusCode: x.status, RetryAfter: x.retryAfter, Redirected: x.redirected, Snippet: x.snippet, cause: cause}
-	e.Class, e.phrase = x.classify(cause)
+	e := &Error{
+		Host: x.host, StatusCode: x.status, RetryAfter: x.retryAfter, Redirected: x.redirected, Redirects: x.hops,
+		Detail: detail(cause), Snippet: x.snippet, cause: cause,
+	}
+	if e.Class, e.phrase = x.classify(cause); e.Class == curlmethatv1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE {
+		e.Limit = x.limit
+	}
 	return e
 }
 
@@ -71,7 +77,7 @@ func (x *exchange) classify(cause error) (curlmethatv1.FailureClass, string) {
 	case errors.Is(cause, errDeadline), errors.As(cause, &timeout) && timeout.Timeout():
 		return curlmethatv1.FailureClass_FAILURE_CLASS_TIMEOUT, "did not finish in time"
 	case isTLS(cause):
-		return curlmethatv1.FailureClass_FAILURE_CLASS_TLS_FAILED, "failed: " + tlsPhrase(cause)
+		return curlmethatv1.FailureClass_FAILURE_CLASS_TLS_FAILED, "failed: " + condition.Detail(&curlmethatv1.Failure{Detail: tlsDetail(cause)})
 	case !x.gotResponse():
 		return curlmethatv1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, "failed: no connection, or closed without an answer"
 	case isCut(cause), x.ended():
@@ -89,23 +95,67 @@ func isTLS(err error) bool {
 		errors.As(err, &record) || errors.As(err, &alert)
 }
 
-// tlsPhrase describes what is wrong with a certificate, in a closed set of words.
-func tlsPhrase(err error) string {
+// detail returns what is known of a cause beyond its class.
+func detail(cause error) curlmethatv1.FailureDetail {
+	var denied *egress.DeniedError
+	switch {
+	case errors.As(cause, &denied):
+		return deniedDetail(denied.Class)
+	case errors.Is(cause, errRedirects):
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT
+	case errors.Is(cause, errDowngrade):
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE
+	case errors.Is(cause, errLocation):
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION
+	case errors.Is(cause, errCoding):
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING
+	case errors.Is(cause, errProxyFailed):
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_PROXY
+	case isTLS(cause):
+		return tlsDetail(cause)
+	}
+	return curlmethatv1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED
+}
+
+// deniedDetail names the rule of the egress policy that refused.
+func deniedDetail(class egress.Class) curlmethatv1.FailureDetail {
+	switch class {
+	case egress.ClassScheme:
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME
+	case egress.ClassDenyHost:
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
+	case egress.ClassOnlyHost:
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED
+	case egress.ClassName:
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_DENIED_NAME
+	case egress.ClassPort:
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_DENIED_PORT
+	case egress.ClassAddress:
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS
+	case egress.ClassDenyCIDR:
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE
+	case egress.ClassSyntax, egress.ClassLength, egress.ClassUserinfo, egress.ClassHost:
+	}
+	return curlmethatv1.FailureDetail_FAILURE_DETAIL_DENIED_URL
+}
+
+// tlsDetail names what is wrong with a certificate.
+func tlsDetail(err error) curlmethatv1.FailureDetail {
 	var invalid x509.CertificateInvalidError
 	var hostname x509.HostnameError
 	var authority x509.UnknownAuthorityError
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the certificate has expired or is not yet valid"
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME
 	case errors.As(err, &hostname):
-		return "the certificate is for another host"
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST
 	case errors.As(err, &authority):
-		return "the certificate is signed by an unknown authority"
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY
 	case errors.As(err, &certificate), errors.As(err, &invalid):
-		return "the certificate is not valid"
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID
 	}
-	return "the TLS handshake did not succeed"
+	return curlmethatv1.FailureDetail_FAILURE_DETAIL_HANDSHAKE
 }
 
 // isCut reports whether the connection ended in the middle of an answer.

@@ -17,6 +17,12 @@ const MaxSnippet = 1 << 10
 type Error struct {
 	// Class of the failure.
 	Class curlmethatv1.FailureClass
+	// Detail is what more is known of it.
+	Detail curlmethatv1.FailureDetail
+	// Limit in bytes that a body exceeded; zero for other failures.
+	Limit int64
+	// Redirects that had been followed.
+	Redirects int
 	// StatusCode of the answer; zero if there was none.
 	StatusCode int
 	// RetryAfter is what the server asks to wait; zero if it does not. It is

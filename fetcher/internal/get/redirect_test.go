@@ -106,6 +106,8 @@ var _ = Describe("a redirect", func() {
 			_, err = client.Do(ctx, get.Request{URL: urlOf(serve(redirectTo(location)), "/")})
 			Expect(asError(err).Class).To(Equal(addressDenied))
 			Expect(asError(err).Host).To(Equal(host))
+			Expect(asError(err).Redirects).To(Equal(1))
+			Expect(asError(err).Detail).NotTo(BeZero())
 			Expect(err).To(MatchError(HavePrefix("GET from data.example.com was redirected to a URL that the egress policy denies: ")))
 			Expect(err.Error()).NotTo(ContainSubstring("127"))
 		}
