@@ -1,13 +1,16 @@
 package writer_test
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -28,7 +31,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(entry(got, "mydata")).To(And(
 			HaveField("Error", "BadStatus"), HaveField("SHA256", ""), HaveField("FailingURL()", url), HaveField("Attempts", uint32(1)),
 		))
-		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 503; key mydata has no value yet"))
+		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 503; key mydata has no value yet [why-empty 8]"))
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "POST events"}))
 	})
 
@@ -39,10 +42,10 @@ var _ = Describe("A failed fetch", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "good"}))
 		Expect(entry(got, "mydata")).To(And(HaveField("Error", "BadStatus"), HaveField("SHA256", sum("good")), HaveField("URL", url)))
-		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 404; key mydata keeps its last good value"))
+		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 404; key mydata keeps its last good value [why-empty 8]"))
 	})
 
-	It("is told again only when its reason changes, and its end once", func() {
+	It("is told again only when its reason changes or it is given up, and its end once", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		want := w.want(cm, "mydata", url)
 		first := w.failure(want, 503)
@@ -54,23 +57,63 @@ var _ = Describe("A failed fetch", func() {
 			f.Class, f.Attempts, f.GaveUp, f.FirstFailedAt = class, attempts, gaveUp, first.GetFailure().GetFirstFailedAt()
 			return r
 		}
-		w.apply(more(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 5, true))
+		w.apply(more(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 4, false))
 		Expect(w.events(cm)).To(HaveLen(1))
+		w.apply(more(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 5, true))
+		Expect(w.events(cm)).To(HaveLen(2))
 		Expect(entry(w.get("cm"), "mydata")).To(And(HaveField("Attempts", uint32(5)), HaveField("GaveUp", true)))
 
 		w.apply(more(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 6, true))
-		Expect(w.events(cm)).To(HaveLen(2))
+		Expect(w.events(cm)).To(HaveLen(3))
 		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("Timeout"))
 
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "well"))
 		Expect(w.events(cm)).To(ConsistOf(
-			"Warning BadStatus: data.example.com answered 503; key mydata has no value yet",
-			"Warning Timeout: data.example.com did not answer in time; key mydata has no value yet",
+			"Warning BadStatus: data.example.com answered 503; key mydata has no value yet [why-empty 8]",
+			"Warning BadStatus: data.example.com answered 503; key mydata has no value yet [why-empty 8]",
+			"Warning Timeout: data.example.com did not answer in time; key mydata has no value yet [why-empty 6]",
 			"Normal Recovered: data.example.com answered; key mydata is up to date again",
 		))
 		got := w.get("cm")
 		Expect(got.Data).To(HaveKeyWithValue("mydata", "well"))
 		Expect(entry(got, "mydata").Failing()).To(BeFalse())
+	})
+
+	It("says why, what comes next and when, in the Event and in the status", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		r := w.failure(w.want(cm, "mydata", url), 404)
+		at := r.GetObservedAt().AsTime()
+		f := r.GetFailure()
+		f.GaveUp, f.NextAt, f.Interval = true, timestamppb.New(at.Add(time.Hour)), durationpb.New(time.Hour)
+		w.apply(r)
+		next := at.Add(time.Hour).UTC()
+		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 404; key mydata has no value yet; " +
+			"gave up after 1 attempt, next look " + next.Format("15:04") + " UTC, then every 1h [why-empty 8]"))
+		var written map[string]map[string]any
+		text := w.get("cm").Annotations[annotation.StatusKey]
+		Expect(json.Unmarshal([]byte(text), &written)).To(Succeed())
+		Expect(written["mydata"]).To(And(
+			HaveKeyWithValue("error", "BadStatus"), HaveKeyWithValue("httpStatus", 404.0),
+			HaveKeyWithValue("message", "data.example.com answered 404"),
+			HaveKeyWithValue("nextTry", next.Format(time.RFC3339)),
+		))
+	})
+
+	It("that is observed again at a later look counts up its Event, and writes nothing else", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		first := w.failure(w.want(cm, "mydata", url), 404)
+		first.GetFailure().GaveUp = true
+		w.apply(first)
+		version := w.get("cm").ResourceVersion
+		later := w.failure(due(w.want(cm, "mydata", url)), 404)
+		later.GetFailure().GaveUp, later.GetFailure().Again = true, true
+		later.GetFailure().FirstFailedAt = first.GetFailure().GetFirstFailedAt()
+		later.ObservedAt = timestamppb.New(time.Now().Add(time.Hour))
+		w.apply(later)
+		Expect(w.get("cm").ResourceVersion).To(Equal(version))
+		Expect(w.eventObjects()).To(ConsistOf(HaveField("Series", HaveField("Count", int32(2)))))
+		w.apply(later)
+		Expect(w.eventObjects()).To(ConsistOf(HaveField("Series", HaveField("Count", int32(2)))), "it was only delivered again")
 	})
 
 	It("that changes nothing writes nothing", func() {
@@ -109,7 +152,7 @@ var _ = Describe("A failed fetch", func() {
 		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
 		r.GetFailure().Host = "2001:db8::1"
 		w.apply(r)
-		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: (address) may not be visited; key mydata has no value yet"))
+		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: (address) may not be visited; key mydata has no value yet [why-empty 4]"))
 		Expect(w.log).NotTo(gbytesSay("2001:db8"))
 	})
 
@@ -134,7 +177,7 @@ var _ = Describe("A failed fetch", func() {
 			Expect(said).To(HaveLen(1), class.String())
 			Expect(said[0]).To(HavePrefix("Warning " + pipeline.Reason(class) + ": "))
 			note := said[0][len("Warning "+pipeline.Reason(class)+": "):]
-			Expect(note).To(And(ContainSubstring("data.example.com"), HaveSuffix("; key mydata has no value yet"), Not(ContainSubstring("secret"))))
+			Expect(note).To(And(ContainSubstring("data.example.com"), MatchRegexp(`; key mydata has no value yet( \[why-empty [4-9]\])?$`), Not(ContainSubstring("secret"))))
 			Expect(seen).NotTo(HaveKey(note))
 			seen[note] = class
 		}

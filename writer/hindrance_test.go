@@ -41,7 +41,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(entry(got, "mydata")).To(And(HaveField("Error", "Immutable"), HaveField("GaveUp", true)))
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "other body"))
 		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
-		Expect(w.events(cm)).To(ConsistOf("Warning Immutable: the ConfigMap is immutable; key mydata cannot be written"))
+		Expect(w.events(cm)).To(ConsistOf("Warning Immutable: the ConfigMap is immutable; key mydata cannot be written [why-empty 10]"))
 		Expect(patches()).To(Equal(3), "refused, noted, refused")
 	})
 
@@ -57,13 +57,13 @@ var _ = Describe("A body that the API server will not take", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(And(HaveKeyWithValue("a", big), HaveKeyWithValue("c", "small"), HaveLen(2)))
 		Expect(entry(got, "b")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", "")))
-		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: with the answer of data.example.com the ConfigMap would be larger than the API server allows; key b has no value yet"))
+		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: with the answer of data.example.com the ConfigMap would be larger than the API server allows; key b has no value yet [why-empty 9]"))
 		By("holding for what is too large for a request, too")
 		w.apply(w.content(due(w.want(cm, "c", url)), strings.Repeat("\x01", 700_000)))
 		got = w.get("cm")
 		Expect(got.Data).To(HaveKeyWithValue("c", "small"))
 		Expect(entry(got, "c")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", sum("small"))))
-		Expect(w.events(cm)).To(ContainElement(HaveSuffix("key c keeps its last good value")))
+		Expect(w.events(cm)).To(ContainElement(HaveSuffix("key c keeps its last good value [why-empty 9]")))
 		By("recovering when it fits")
 		w.apply(w.content(due(w.want(cm, "b", url)), "small"))
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("b", "small"))
@@ -118,7 +118,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(5*time.Second).
 			Should(Equal(map[string]string{"other": "other body"}), "one key does not hold up the other")
 		Eventually(func() []string { return w.events(cm) }).WithTimeout(5 * time.Second).Should(ConsistOf(
-			"Warning WriteFailed: the API server refuses to write the answer of data.example.com; key mydata has no value yet; trying again"))
+			"Warning WriteFailed: the API server refuses to write the answer of data.example.com; key mydata has no value yet; trying again [why-empty 10]"))
 		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("WriteFailed"))
 		w.acknowledged()
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))

@@ -139,7 +139,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Expect(apply("missing", `"data":{"two":"new"}`)).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 	})
 
-	It("may by RBAC get and patch ConfigMaps and create Events, and nothing else", func(ctx SpecContext) {
+	It("may by RBAC get and patch ConfigMaps, create and count up Events, and nothing else", func(ctx SpecContext) {
 		for _, t := range []struct {
 			group, resource string
 			verbs           string
@@ -149,7 +149,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 			{"", "pods", ""},
 			{"", "serviceaccounts", ""},
 			{"", "events", ""},
-			{"events.k8s.io", "events", "create"},
+			{"events.k8s.io", "events", "create get patch"},
 			{"coordination.k8s.io", "leases", ""},
 			{"rbac.authorization.k8s.io", "clusterroles", ""},
 			{"admissionregistration.k8s.io", "validatingadmissionpolicies", ""},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -48,6 +50,9 @@ type Event struct {
 	// Occurrence distinguishes this change of state from others with the same
 	// reason: the same one is written once, however often it is recorded.
 	Occurrence string
+	// Again is when the same was observed once more: if it was written before,
+	// its series is counted up. Zero: it is written once.
+	Again time.Time
 }
 
 // Recorder writes Events through events.k8s.io/v1.
@@ -56,7 +61,8 @@ type Event struct {
 // name of an Event is derived from its content, so that the API server itself
 // keeps a change of state from being written twice, also after a restart, a
 // redelivered message, or by two replicas. Names that were written lately are
-// remembered, which saves the request.
+// remembered, which saves the request. What was observed once more by a later
+// look counts up the series of the Event, which keeps it from expiring, too.
 type Recorder struct {
 	client   client.EventsV1Interface
 	instance string
@@ -94,14 +100,72 @@ func recordedKey(e Event) string { return e.Namespace + "/" + e.name() }
 // Record writes an Event, unless it was written before or its namespace is
 // being deleted. Errors are worth another try.
 func (r *Recorder) Record(ctx context.Context, e Event) error {
-	if r.Recorded(e) {
+	if e.Again.IsZero() && r.Recorded(e) {
 		return nil
 	}
+	_, err := r.client.Events(e.Namespace).Create(ctx, r.event(e), metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err) && !e.Again.IsZero():
+		err = r.countUp(ctx, e)
+	case apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("record Event %s for ConfigMap %s/%s: %w", e.Reason, e.Namespace, e.Name, err)
+	}
+	r.recorded.Add(recordedKey(e), struct{}{}, recordedTTL)
+	return nil
+}
+
+// countUp counts up the series of an Event that exists, unless it has counted
+// this observation already. Another Event that has its name is left alone, and so
+// is one that expires meanwhile.
+func (r *Recorder) countUp(ctx context.Context, e Event) error {
+	events := r.client.Events(e.Namespace)
+	held, err := events.Get(ctx, e.name(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case held.ReportingController != Controller || held.Regarding.UID != e.UID || held.Reason != e.Reason:
+		return nil
+	}
+	count := int32(1)
+	if held.Series != nil {
+		count = held.Series.Count
+	}
+	if !last(held).Before(e.Again.Truncate(time.Microsecond)) || count == math.MaxInt32 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]string{"resourceVersion": held.ResourceVersion},
+		"series":   eventsv1.EventSeries{Count: count + 1, LastObservedTime: metav1.NewMicroTime(e.Again)},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = events.Patch(ctx, e.name(), types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // a conflict: another replica has counted
+		return nil
+	}
+	return err
+}
+
+// last returns when an Event was last observed.
+func last(e *eventsv1.Event) time.Time {
+	if e.Series != nil {
+		return e.Series.LastObservedTime.Time
+	}
+	return e.EventTime.Time
+}
+
+func (r *Recorder) event(e Event) *eventsv1.Event {
 	kind := corev1.EventTypeNormal
 	if e.Warning {
 		kind = corev1.EventTypeWarning
 	}
-	event := &eventsv1.Event{
+	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: e.Namespace, Name: e.name()},
 		EventTime:           metav1.NewMicroTime(r.now()),
 		ReportingController: Controller,
@@ -114,14 +178,6 @@ func (r *Recorder) Record(ctx context.Context, e Event) error {
 			APIVersion: "v1", Kind: "ConfigMap", Namespace: e.Namespace, Name: e.Name, UID: e.UID,
 		},
 	}
-	_, err := r.client.Events(e.Namespace).Create(ctx, event, metav1.CreateOptions{})
-	switch {
-	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err),
-		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		r.recorded.Add(recordedKey(e), struct{}{}, recordedTTL)
-		return nil
-	}
-	return fmt.Errorf("record Event %s for ConfigMap %s/%s: %w", e.Reason, e.Namespace, e.Name, err)
 }
 
 // name derives the name of the Event from its content.

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -48,6 +49,48 @@ var _ = Describe("Events", func() {
 		event.Occurrence, event.Note = "another", "short"
 		Expect(second.Record(ctx, event)).To(Succeed())
 		Expect(notes(ctx, cluster, namespace.Name)).To(ConsistOf(strings.Repeat("ü", 512), "short"))
+	})
+
+	It("that are observed again count up their series, once for each observation, and never that of somebody else", func(ctx SpecContext) {
+		config, err := (&kube.Options{}).Config("spec")
+		Expect(err).NotTo(HaveOccurred())
+		cluster := kubernetes.NewForConfigOrDie(config)
+		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "events-"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		now := time.Now()
+		first := kube.NewRecorder(cluster.EventsV1(), "first", func() time.Time { return now })
+		second := kube.NewRecorder(cluster.EventsV1(), "second", time.Now)
+		event := kube.Event{
+			Namespace: namespace.Name, Name: "map", UID: "uid", Warning: true,
+			Reason: "BadStatus", Action: "Fetch", Note: "example.com answered 404", Occurrence: "one", Again: now,
+		}
+		read := func() eventsv1.Event {
+			GinkgoHelper()
+			list, err := cluster.EventsV1().Events(namespace.Name).List(ctx, metav1.ListOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(list.Items).To(HaveLen(1))
+			return list.Items[0]
+		}
+		Expect(first.Record(ctx, event)).To(Succeed())
+		Expect(read().Series).To(BeNil(), "it was observed once")
+		for hour := range 3 {
+			event.Again = now.Add(time.Duration(hour) * time.Hour)
+			for _, r := range []*kube.Recorder{first, second, first} { // delivered again, also to another replica
+				Expect(r.Record(ctx, event)).To(Succeed())
+			}
+		}
+		Expect(read().Series.Count).To(BeEquivalentTo(3))
+		Expect(read().Series.LastObservedTime.Time).To(BeTemporally("~", event.Again, time.Millisecond))
+
+		theirs := read()
+		theirs.ObjectMeta = metav1.ObjectMeta{Namespace: theirs.Namespace, Name: theirs.Name}
+		theirs.Series, theirs.ReportingController = nil, "somebody.example/else"
+		Expect(cluster.EventsV1().Events(namespace.Name).Delete(ctx, theirs.Name, metav1.DeleteOptions{})).To(Succeed())
+		_, err = cluster.EventsV1().Events(namespace.Name).Create(ctx, &theirs, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		event.Again = now.Add(24 * time.Hour)
+		Expect(first.Record(ctx, event)).To(Succeed())
+		Expect(read().Series).To(BeNil(), "somebody has made an Event of the same name")
 	})
 
 	It("are given up when their namespace is gone", func(ctx SpecContext) {

@@ -3,6 +3,7 @@ package apply
 import (
 	"github.com/rs/zerolog"
 
+	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
@@ -17,7 +18,7 @@ func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Even
 		return nil
 	}
 	return logfield.Key(tracing.Stamp(line, i.Trace), i.Key).
-		Str("host", plan.Host(i.Result.GetWant().GetUrl()))
+		Str("host", condition.Host(i.Result.GetWant().GetUrl()))
 }
 
 // logResult logs what became of an item: on level info what changes something.

@@ -221,7 +221,7 @@ func (t *task) emitEvents(ctx context.Context, item plan.Item, uid types.UID, ev
 		return event.Failed
 	default:
 		if t.Emitter.Refused() {
-			t.line(item, zerolog.ErrorLevel, "event_refused").Err(err).Msg("Events are refused; grant create of events.events.k8s.io to the writer's service account")
+			t.line(item, zerolog.ErrorLevel, "event_refused").Err(err).Msg("Events are refused; grant create, get and patch of events.events.k8s.io to the writer's service account")
 		}
 		return event.Emitted
 	}

@@ -78,7 +78,7 @@ func (e *Emitter) Emit(ctx context.Context, ref types.NamespacedName, uid types.
 	result := Known
 	for _, event := range events {
 		full := of(ref, uid, event)
-		if e.Recorder.Recorded(full) || !e.affords(ref.Namespace) {
+		if full.Again.IsZero() && e.Recorder.Recorded(full) || !e.affords(ref.Namespace) {
 			continue
 		}
 		if err := e.record(ctx, full); err != nil {
@@ -118,6 +118,6 @@ func (e *Emitter) record(ctx context.Context, event kube.Event) error {
 func of(ref types.NamespacedName, uid types.UID, e plan.Event) kube.Event {
 	return kube.Event{
 		Namespace: ref.Namespace, Name: ref.Name, UID: uid,
-		Warning: e.Warning, Reason: e.Reason, Action: e.Action, Note: e.Note, Occurrence: e.Occurrence,
+		Warning: e.Warning, Reason: e.Reason, Action: e.Action, Note: e.Note, Occurrence: e.Occurrence, Again: e.Again,
 	}
 }

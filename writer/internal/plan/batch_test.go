@@ -152,22 +152,6 @@ func TestAssumedObject(t *testing.T) {
 	}
 }
 
-func TestHost(t *testing.T) {
-	for url, want := range map[string]string{
-		"https://data.example.com:8443/x?token=secret": "data.example.com",
-		"http://user:secret@data.example.com":          "data.example.com",
-		"https://10.0.0.1/x":                           "(address)",
-		"https://[fe80::1%25eth0]:443/":                "(address)",
-		"https://[2001:db8::1]/":                       "(address)",
-		"":                                             "the host in the URL",
-		"://":                                          "the host in the URL",
-	} {
-		if got := plan.Host(url); got != want {
-			t.Errorf("Host(%q) = %q, want %q", url, got, want)
-		}
-	}
-}
-
 // A status that does not fit loses what only saves work, and never the fence.
 func TestStatusFits(t *testing.T) {
 	object := asking().annotated("other", strings.Repeat("x", 256<<10-1500))

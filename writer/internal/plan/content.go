@@ -85,7 +85,7 @@ func (d *draft) unmodified(i Item, u *v1.Unmodified) Decision {
 	}
 	next := entry
 	next.URL, next.Fence = i.url(), i.Fence
-	next.Error, next.ErrorURL, next.Attempts, next.GaveUp = "", "", 0, false
+	next.Error, next.ErrorURL, next.Attempts, next.GaveUp, next.Explanation = "", "", 0, false, nil
 	return d.healthy(i, entry, next)
 }
 

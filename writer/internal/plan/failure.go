@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -28,19 +29,39 @@ func (d *draft) failure(i Item, f *v1.Failure) Decision {
 	}
 	next := failing(entry, i.url(), pipeline.Reason(f.GetClass()), since)
 	next.Attempts, next.GaveUp, next.Fence = f.GetAttempts(), f.GetGaveUp(), i.Fence
+	next.Explanation = explain(i, f, next.Since)
 	// A later row of failures means that all was well in between, unless it
 	// only began because the watcher asked again.
 	another := since.After(entry.Since) && i.Result.GetCause() != v1.Cause_CAUSE_AUDIT
-	changed := !sameFailure(entry, next)
-	if !changed && !another && entry.GaveUp == next.GaveUp {
-		return Decision{Verdict: Unchanged}
+	changed := !sameState(entry, next)
+	event := failed(i, next, actionFetch, failureNote(i, f, next))
+	event.Again = i.Result.GetObservedAt().AsTime()
+	switch {
+	case changed:
+		d.set(key, next)
+		return Decision{Verdict: Written, Events: []Event{event}}
+	case f.GetAgain(): // nothing has changed but when it was last seen
+		return Decision{Verdict: Unchanged, Events: []Event{event}}
+	case another:
+		d.set(key, next)
+		return Decision{Verdict: Written}
 	}
-	d.set(key, next)
-	decision := Decision{Verdict: Written}
-	if changed {
-		decision.Events = []Event{failed(i, next, actionFetch, failureNote(i, f, next))}
+	return Decision{Verdict: Unchanged}
+}
+
+// minStale is how long a key fails at least before it is stale: to its owner the
+// next seconds matter little.
+const minStale = time.Minute
+
+// explain returns what the status keeps of a failure in a row of them.
+func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
+	why := &status.Explanation{HTTPStatus: f.GetStatusCode(), Message: condition.Sentence(i.url(), f)}
+	if at := f.GetNextAt(); at != nil {
+		why.NextTry = at.AsTime()
 	}
-	return decision
+	refresh := i.Result.GetWant().GetRefresh().AsDuration()
+	why.Stale = f.GetGaveUp() && refresh > 0 && i.observed().Sub(since) > max(refresh, minStale)
+	return why
 }
 
 // isForeign reports whether a key that we never wrote holds a value of another
@@ -89,10 +110,12 @@ func (d *draft) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decisio
 	if class != writeFailed {
 		next.GaveUp, next.Fence = true, i.Fence
 	}
+	note := obstacleNote(i, next)
+	next.Explanation = &status.Explanation{Message: note}
 	decision := Decision{Verdict: verdict}
 	changed := !sameFailure(entry, next)
 	if changed || class == writeFailed {
-		decision.Events = []Event{failed(i, next, actionWrite, obstacleNote(i, next))}
+		decision.Events = []Event{failed(i, next, actionWrite, note)}
 	}
 	if changed {
 		d.set(i.Key.Key, next)
@@ -107,11 +130,22 @@ func failing(entry status.Entry, url, reason string, since time.Time) status.Ent
 		since = entry.Since
 	}
 	entry.Error, entry.ErrorURL, entry.Since = reason, url, since
-	entry.Attempts, entry.GaveUp = 0, false
+	entry.Attempts, entry.GaveUp, entry.Explanation = 0, false, nil
 	if entry.URL == url {
 		entry.ErrorURL = ""
 	}
 	return entry
+}
+
+// sameState reports whether a person would act alike on two entries that fail: on
+// reason and URL, on whether it is still tried, and once it is given up on the
+// HTTP status and on whether it has lasted for longer than its interval. Attempts,
+// times and words are no change of state.
+func sameState(a, b status.Entry) bool {
+	if !sameFailure(a, b) || a.GaveUp != b.GaveUp {
+		return false
+	}
+	return !b.GaveUp || a.Explanation == nil || a.HTTPStatus == b.HTTPStatus && a.Stale == b.Stale
 }
 
 // sameFailure reports whether two entries fail alike.

@@ -12,7 +12,7 @@ func fit(s status.Status, room int) string {
 	text := s.String()
 	for _, slim := range []func(*status.Entry){
 		func(e *status.Entry) { e.ETag, e.LastModified = "", "" },
-		func(e *status.Entry) { e.Size, e.Attempts = 0, 0 },
+		func(e *status.Entry) { e.Size, e.Attempts, e.Explanation = 0, 0, nil },
 	} {
 		if len(text) <= room {
 			break

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -181,6 +182,19 @@ func failing(e status.Entry, reason string) status.Entry {
 	}
 	return e
 }
+
+// given is the entry of a key that was given up.
+func given(code int32, stale bool) status.Entry {
+	e := failing(status.Entry{}, "BadStatus")
+	e.GaveUp, e.Explanation = true, &status.Explanation{HTTPStatus: code, Stale: stale}
+	return e
+}
+
+// again marks a failure that was published before.
+func again(r *v1.Result) { r.GetFailure().Again = true }
+
+// everyTenMinutes gives the want an interval.
+func everyTenMinutes(r *v1.Result) { r.Want.Refresh = durationpb.New(10 * time.Minute) }
 
 // want is the want that all results of the tables answer.
 func want() *v1.Want {

@@ -1,9 +1,9 @@
 package plan
 
 import (
-	"strconv"
 	"time"
 
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -51,9 +51,12 @@ const (
 
 // failed returns the Event for an entry that now fails.
 func failed(i Item, entry status.Entry, action, note string) Event {
+	if cause := condition.Cause(pipeline.ClassOf(entry.Error)); cause != "" {
+		note += " [" + cause + "]"
+	}
 	return Event{
 		Reason: entry.Error, Warning: true, Action: action, Note: note,
-		Occurrence: occurrence(i.Key.Key, entry.FailingURL(), entry.Since),
+		Occurrence: occurrence(i.Key.Key, entry),
 	}
 }
 
@@ -73,45 +76,19 @@ func recovered(i Item) Event {
 	return Event{
 		Reason:     reasonRecovered,
 		Action:     actionFetch,
-		Note:       Host(i.url()) + " answered; key " + i.Key.Key + " is up to date again",
+		Note:       condition.Host(i.url()) + " answered; key " + i.Key.Key + " is up to date again",
 		Occurrence: i.Key.Key + "\x00" + i.Fence.String(),
 	}
 }
 
-// failureNote states what went wrong with a fetch, and what that means for the
-// key. It carries no address, no query and nothing that the server sent but
-// its status.
+// failureNote states what went wrong with a fetch, what that means for the key,
+// and what comes next.
 func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
-	return failureSentence(Host(i.url()), f) + "; " + valueSentence(i.Key.Key, entry)
-}
-
-func failureSentence(host string, f *v1.Failure) string {
-	switch f.GetClass() {
-	case v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:
-		return host + " may not be visited"
-	case v1.FailureClass_FAILURE_CLASS_DNS_FAILED:
-		return host + " was not found in the DNS"
-	case v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:
-		return host + " could not be connected to"
-	case v1.FailureClass_FAILURE_CLASS_TLS_FAILED:
-		return host + " offered no connection by TLS that can be trusted"
-	case v1.FailureClass_FAILURE_CLASS_TIMEOUT:
-		return host + " did not answer in time"
-	case v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS:
-		return host + " redirects too often, or to where it may not be followed"
-	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
-		return host + " answered " + strconv.Itoa(int(f.GetStatusCode()))
-	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
-		return host + " sent more than is allowed"
-	case v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:
-		return host + " sent something else than curl-sha256 names"
-	case v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:
-		return host + " sent an answer that cannot be used"
-	case v1.FailureClass_FAILURE_CLASS_POISON:
-		return "the request to " + host + " could not be finished"
-	default:
-		return "the request to " + host + " failed"
+	note := condition.Sentence(i.url(), f) + "; " + valueSentence(i.Key.Key, entry)
+	if next := condition.Next(f, i.Result.GetObservedAt().AsTime()); next != "" {
+		note += "; " + next
 	}
+	return note
 }
 
 // valueSentence describes what the key holds while it fails.
@@ -131,11 +108,11 @@ func obstacleNote(i Item, entry status.Entry) string {
 	case immutable:
 		return "the ConfigMap is immutable; key " + key + " cannot be written"
 	case bodyTooLarge:
-		return "with the answer of " + Host(i.url()) + " the ConfigMap would be larger than the API server allows; " + valueSentence(key, entry)
+		return "with the answer of " + condition.Host(i.url()) + " the ConfigMap would be larger than the API server allows; " + valueSentence(key, entry)
 	case writeFailed:
-		return "the API server refuses to write the answer of " + Host(i.url()) + "; " + valueSentence(key, entry) + "; trying again"
+		return "the API server refuses to write the answer of " + condition.Host(i.url()) + "; " + valueSentence(key, entry) + "; trying again"
 	default:
-		return failureSentence(Host(i.url()), &v1.Failure{Class: pipeline.ClassOf(entry.Error)}) + "; " + valueSentence(key, entry)
+		return condition.Sentence(i.url(), &v1.Failure{Class: pipeline.ClassOf(entry.Error)}) + "; " + valueSentence(key, entry)
 	}
 }
 
@@ -174,12 +151,3 @@ func OverBudget(o *Object, i Item) Event {
 // Restoration returns the Event for an item that was applied after a Denial or
 // OverBudget, which could not be recorded in the status.
 func Restoration(i Item) Event { return recovered(i) }
-
-// Host returns the name of the host of a URL as pipeline.HostOf does, for a
-// sentence.
-func Host(raw string) string {
-	if host := pipeline.HostOf(raw); host != "" {
-		return host
-	}
-	return "the host in the URL"
-}

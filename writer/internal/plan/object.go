@@ -231,7 +231,7 @@ func (o *Object) Bytes() int {
 	)
 	n := fixed + o.Owners.Len()*owned
 	for key, e := range o.Status.Keys {
-		n += entry + len(key) + len(e.URL) + len(e.SHA256) + len(e.ETag) + len(e.LastModified) + len(e.ErrorURL)
+		n += entry + len(key) + len(e.URL) + len(e.SHA256) + len(e.ETag) + len(e.LastModified) + len(e.ErrorURL) + len(e.Why().Message)
 	}
 	for _, pair := range o.Request.Pairs {
 		n += entry + len(pair.Key) + len(pair.URL)

@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"strconv"
 	"time"
+
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 // Value is a body that goes into a key.
@@ -24,6 +27,9 @@ type Event struct {
 	Note string
 	// Occurrence distinguishes this change of state from others with the same reason.
 	Occurrence string
+	// Again is when it was observed: the same one of an earlier look is counted up.
+	// Zero: it is emitted once.
+	Again time.Time
 }
 
 // Decision is what becomes of one item.
@@ -69,10 +75,14 @@ func (p Plan) Bytes() int64 {
 	return int64(n)
 }
 
-// occurrence names a row of failures: it stays the same however often, and by
-// which replica, it is reported.
-func occurrence(key, url string, since time.Time) string {
-	return key + "\x00" + url + "\x00" + since.Format(time.RFC3339)
+// occurrence names a state in a row of failures: it stays the same however often,
+// and by which replica, it is reported.
+func occurrence(key string, entry status.Entry) string {
+	name := key + "\x00" + entry.FailingURL() + "\x00" + entry.Since.Format(time.RFC3339)
+	if entry.GaveUp {
+		name += "\x00gave up\x00" + strconv.Itoa(int(entry.Why().HTTPStatus))
+	}
+	return name
 }
 
 // keyExistsOccurrence names the state of a key that another field manager owns.
