@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -208,7 +209,7 @@ func (m *maker) occupied(key string, have bool) {
 	m.plan.Conditions = append(m.plan.Conditions, Condition{
 		Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
 		Key:        key,
-		Note:       "key " + key + " exists already and was not written by curl-me-that; it is left as it is until somebody removes it",
+		Note:       "key " + key + " exists already and was not written by curl-me-that; it is left as it is until somebody removes it [" + condition.Cause(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
 		Occurrence: key,
 	})
 	if have {

@@ -22,7 +22,8 @@ var (
 	// eventRow is an Event as `kubectl describe` shows it.
 	eventRow = regexp.MustCompile(`(?m)^(?:Warning|Normal)  (\w+)  \S+  x-kv8s\.io/curl-me-that  (.+)$`)
 	// variable parts of a sentence: those of the page, and verbs of fmt.
-	variable = regexp.MustCompile(`example\.com|\bpage\b|\b404\b|\b2\b|'not correct'|\bcurl-me-that\b|x-kv8s\.io/curl-refrsh|curl-refresh\?|; |\): |%[a-z]`)
+	variable = regexp.MustCompile(`example\.com|\bpage\b|\b4\d\d\b|\b2\b|'not correct'|\bcurl-me-that\b|x-kv8s\.io/curl-refrsh|curl-refresh\?|; |\): |: |%[a-z]|` +
+		`\d+ attempts?|\d\d:\d\d UTC|\b(?:2s|20m|1h)\b|\d+ bytes|\[why-empty \d+\]`)
 )
 
 var _ = Describe("The page about empty keys", func() {
@@ -30,7 +31,7 @@ var _ = Describe("The page about empty keys", func() {
 		rows := eventRow.FindAllStringSubmatch(string(text("../../../why-empty.md")), -1)
 		Expect(len(rows)).To(BeNumerically(">=", 10))
 		known := map[string]bool{}
-		for _, root := range []string{"watcher", "writer", "proto/annotation"} {
+		for _, root := range []string{"watcher", "writer", "proto/annotation", "proto/condition"} {
 			for _, literal := range literals(filepath.Join("../../../..", root)) {
 				for _, part := range parts(literal) {
 					known[part] = true
@@ -50,7 +51,7 @@ var _ = Describe("The page about empty keys", func() {
 func parts(sentence string) []string {
 	var fixed []string
 	for _, part := range variable.Split(sentence, -1) {
-		if part = strings.Trim(part, " ';"); part != "" {
+		if part = strings.Trim(part, " ';[]"); part != "" {
 			fixed = append(fixed, part)
 		}
 	}
