@@ -23,7 +23,7 @@ type Entry struct {
 	// Size of the body in bytes.
 	Size int64 `json:"size,omitempty"`
 	// FetchedAt is when the body last changed, to the second. It is written as
-	// changedAt, too, which is what it says.
+	// changedAt, too, which names what it is.
 	FetchedAt time.Time `json:"fetchedAt,omitzero"`
 	// ETag of the answer (RFC 9110 section 8.8.3).
 	ETag string `json:"etag,omitempty"`
@@ -59,7 +59,7 @@ type Entry struct {
 	Fence Fence `json:"fence,omitzero"`
 }
 
-// Explanation says more closely why a key fails and what comes next. It is not
+// Explanation is more closely why a key fails and what comes next. It is not
 // changed once an entry has it: entries share it.
 type Explanation struct {
 	// HTTPStatus of the last response; 0: there was none.
