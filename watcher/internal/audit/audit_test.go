@@ -90,7 +90,6 @@ func (b *bench) asks(namespace, name, key string) pipeline.Key {
 		o = &informer.Object{
 			NamespacedName: at, UID: "uid", ResourceVersion: "5",
 			Request: annotation.Request{Present: true, Refresh: time.Hour},
-			Status:  status.Status{Keys: map[string]status.Entry{}},
 			Owners:  map[string]annotation.Ownership{},
 		}
 		b.objects[at] = o
@@ -128,7 +127,10 @@ func (b *bench) holds(k pipeline.Key) {
 }
 
 func (b *bench) entry(k pipeline.Key, e status.Entry) {
-	b.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}].Status.Keys[k.Key] = e
+	o := b.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}]
+	s := o.Status.Status()
+	s.Keys[k.Key] = e
+	o.Status = informer.EntriesOf(s, nil)
 }
 
 // fetched acknowledges all that was published for the fetchers. A message waits
@@ -380,7 +382,7 @@ func BenchmarkAudit(b *testing.B) {
 		}
 	})
 	for _, o := range w.objects {
-		o.Status.Keys["k"] = status.Entry{Error: "BodyTooLarge"}
+		o.Status = informer.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {Error: "BodyTooLarge"}}}, nil)
 	}
 	b.Run("not held", func(b *testing.B) {
 		for b.Loop() {

@@ -61,7 +61,7 @@ func (a *Auditor) sort(e *evidence) sorted {
 			s.unasked = append(s.unasked, name)
 			return
 		}
-		c := candidate{key: key, want: w, entry: o.Status.Keys[key.Key]}
+		c := candidate{key: key, want: w, entry: o.Status.Of(key.Key)}
 		switch holding(o, annotation.Pair{Key: key.Key, URL: url}, c) {
 		case plan.LeftAlone:
 		case plan.Held:

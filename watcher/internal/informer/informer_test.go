@@ -95,13 +95,13 @@ func TestReadTellsWhoOwnsTheKeys(t *testing.T) {
 			t.Errorf("%s is %s, want %s", key, got, want)
 		}
 	}
-	if !o.Written.Equal(time.Unix(500, 0)) || !o.SeenAt.Equal(time.Unix(1000, 0)) || o.Status.Keys["c"].Error != "Timeout" {
+	if !o.Written.Equal(time.Unix(500, 0)) || !o.SeenAt.Equal(time.Unix(1000, 0)) || o.Status.Of("c").Error != "Timeout" {
 		t.Errorf("got %+v", o)
 	}
 	garbled := meta("ns/cm", "1", map[string]string{annotation.DefaultKey: "not correct", annotation.StatusKey: "{"})
 	garbled.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1("{")
 	o = reader(t).Read(garbled)
-	if o.Invalid == nil || o.Status.Keys == nil || o.Owner("a").State != annotation.Unknown {
+	if o.Invalid == nil || o.Status.Len() != 0 || o.Owner("a").State != annotation.Unknown {
 		t.Errorf("got %+v", o)
 	}
 }

@@ -25,7 +25,7 @@ type Object struct {
 	Request annotation.Request
 	Invalid error
 	// Status is the content of the status annotation.
-	Status status.Status
+	Status Entries
 	// Owners of the keys that are asked for or have a status; nil with AllOurs.
 	Owners map[string]annotation.Ownership
 	// Written is when the annotation was last written, as far as it is wantindex.
@@ -140,10 +140,11 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	o.Request, o.Invalid = r.Grammar.Parse(m.Annotations)
 	// A status that cannot be read counts as none: ownership of the
 	// keys is read from managedFields, and the writer writes a new one.
-	o.Status, _ = status.Parse(m.Annotations[annotation.StatusKey])
+	written, _ := status.Parse(m.Annotations[annotation.StatusKey])
+	o.share()
+	o.Status = EntriesOf(written, o.Request.URL)
 	owners, _ := annotation.ParseOwners(m.ManagedFields) // unreadable: unknown
 	o.own(owners)
-	o.share()
 	for _, entry := range m.ManagedFields {
 		if entry.Manager != annotation.FieldManager && entry.Time != nil && entry.Time.After(o.EditedAt) {
 			o.EditedAt = entry.Time.Time
@@ -168,7 +169,7 @@ func (o *Object) own(owners annotation.Owners) {
 	for _, pair := range o.Request.Pairs {
 		o.Owners[pair.Key] = owners.Of(pair.Key)
 	}
-	for key := range o.Status.Keys {
+	for key := range o.Status.Keys() {
 		o.Owners[key] = owners.Of(key)
 	}
 	for _, owner := range o.Owners {
@@ -181,16 +182,13 @@ func (o *Object) own(owners annotation.Owners) {
 	}
 }
 
-// share lets equal text be kept once: namespaces and keys for all objects, URLs
-// for the request and the status of one. A key that is cut out of the annotation
-// would also hold all of its value in memory.
+// share lets equal text be stored once for all objects: namespaces, keys and the
+// name of the annotation. A key that is cut out of the annotation would also
+// hold all of its value in memory.
 func (o *Object) share() {
 	o.Namespace = unique.Make(o.Namespace).Value()
+	o.Request.Annotation = unique.Make(o.Request.Annotation).Value()
 	for i, pair := range o.Request.Pairs {
 		o.Request.Pairs[i].Key = unique.Make(pair.Key).Value()
-		if entry, ok := o.Status.Keys[pair.Key]; ok && entry.URL == pair.URL {
-			entry.URL = pair.URL
-			o.Status.Keys[pair.Key] = entry
-		}
 	}
 }

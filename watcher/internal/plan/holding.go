@@ -26,7 +26,7 @@ const (
 
 // HoldingOf returns what an object shows of one of its pairs.
 func HoldingOf(o *informer.Object, pair annotation.Pair) Holding {
-	entry, owner := o.Status.Keys[pair.Key], o.Owner(pair.Key)
+	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
 	switch {
 	case !entry.Written() && owner.State == annotation.Foreign:
 		return LeftAlone

@@ -18,7 +18,7 @@ import (
 )
 
 // maxKeyBytes is how much memory a key may take that is alone in its object.
-const maxKeyBytes = 1600
+const maxKeyBytes = 1200
 
 func TestAKeyTakesLittleMemory(t *testing.T) {
 	const objects = 20_000

@@ -136,7 +136,7 @@ func Unasked(o *informer.Object) []string {
 		return nil
 	}
 	var unasked []string
-	for key := range o.Status.Keys {
+	for key := range o.Status.Keys() {
 		if !o.Request.Names(key) {
 			unasked = append(unasked, key)
 		}
@@ -147,7 +147,7 @@ func Unasked(o *informer.Object) []string {
 // key decides about one pair of the annotation.
 func (m *maker) key(pair annotation.Pair) {
 	o := m.object
-	entry, owner := o.Status.Keys[pair.Key], o.Owner(pair.Key)
+	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
 	last, have := m.wants[pair.Key]
 	if !entry.Written() && owner.State == annotation.Foreign {
 		m.occupied(pair.Key, have)
@@ -333,10 +333,11 @@ func (m *maker) ownerUnknown(key string) bool {
 // entries: the wants of an object with many keys would repeat the whole.
 func (m *maker) carryStatus(w *v1.Want) {
 	text := ""
-	if len(m.object.Status.Keys) < 2 {
-		text = m.object.Status.String()
+	written := m.object.Status.Status()
+	if len(written.Keys) < 2 {
+		text = written.String()
 	}
-	own, readFirst := m.object.Status.Own(w.GetKey(), text)
+	own, readFirst := written.Own(w.GetKey(), text)
 	if len(own) > maxStatusBytes {
 		own, readFirst = "", true
 	}
@@ -356,7 +357,7 @@ func (m *maker) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
 
 // fence returns the fence that the object has for a key.
 func (m *maker) fence(key string) status.Fence {
-	entry := m.object.Status.Keys[key]
+	entry := m.object.Status.Of(key)
 	if entry.Copied(m.object.UID) {
 		return status.Fence{}
 	}

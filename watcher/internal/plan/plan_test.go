@@ -74,18 +74,24 @@ type call struct {
 	wants  map[string]wantindex.Want
 }
 
+// with returns entries with one more.
+func with(e informer.Entries, key string, entry status.Entry) informer.Entries {
+	s := e.Status()
+	s.Keys[key] = entry
+	return informer.EntriesOf(s, nil)
+}
+
 func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want, change ...func(*call)) call {
 	c := call{wants: map[string]wantindex.Want{}, object: &informer.Object{
 		NamespacedName:  types.NamespacedName{Namespace: "ns", Name: "cm"},
 		UID:             "uid",
 		ResourceVersion: "5",
 		Request:         annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: url}}},
-		Status:          status.Status{Keys: map[string]status.Entry{}},
 		Owners:          map[string]annotation.Ownership{"k": owner},
 		Written:         time.Unix(1, 0),
 	}}
 	if entry != nil {
-		c.object.Status.Keys["k"] = *entry
+		c.object.Status = with(c.object.Status, "k", *entry)
 	}
 	if want != nil {
 		c.wants["k"] = *want
@@ -232,7 +238,7 @@ func TestMakeManyKeys(t *testing.T) {
 		{Key: "a", URL: url}, {Key: "b", URL: url}, {Key: "taken", URL: url},
 	}}))
 	c.object.Owners = map[string]annotation.Ownership{"a": none, "b": none, "taken": foreign}
-	c.object.Status.Keys["gone"] = *written()
+	c.object.Status = with(c.object.Status, "gone", *written())
 	c.wants["gone"], c.wants["taken"] = *wanted(), *wanted()
 	p := plan.Make(c.object, c.wants, epoch)
 	var published []string
@@ -273,7 +279,7 @@ func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
 		"too long":             {map[string]status.Entry{"k": {ErrorURL: strings.Repeat("x", 32<<10+1), Error: "Timeout"}}, false, true},
 	} {
 		call := about(none, nil, nil)
-		call.object.Status.Keys = c.entries
+		call.object.Status = informer.EntriesOf(status.Status{Keys: c.entries}, nil)
 		w := plan.Make(call.object, nil, epoch).Publish[0]
 		if got := w.Status != ""; got != c.carried || w.ReadFirst != c.readFirst {
 			t.Errorf("%s: carried %t, read first %t", name, got, w.ReadFirst)
@@ -325,7 +331,7 @@ func TestRemovedTellsTheWriterWhatItNeeds(t *testing.T) {
 	r := plan.Removed(c.object, "k", epoch, 12)
 	w := r.GetWant()
 	if r.GetRemoved() == nil || r.GetSequence() != 12 || w.GetUid() != "uid" || w.GetKey() != "k" ||
-		w.GetResourceVersion() != "5" || w.GetStatus() != c.object.Status.String() || w.GetEpoch() != epoch {
+		w.GetResourceVersion() != "5" || w.GetStatus() != c.object.Status.Status().String() || w.GetEpoch() != epoch {
 		t.Errorf("got %v", r)
 	}
 }

@@ -84,7 +84,7 @@ func (r *Reconciler) tooMany(now time.Time, removals int) bool {
 // such, and all keys.
 func (r *Reconciler) weigh() (removals, all int) {
 	r.deps.Objects.Each(func(o *informer.Object) {
-		all += max(len(o.Request.Pairs), len(o.Status.Keys))
+		all += max(len(o.Request.Pairs), o.Status.Len())
 		removals += r.unsent(o, plan.Unasked(o))
 	})
 	return removals, all

@@ -26,7 +26,7 @@ func newCluster(t *testing.T, objects int) *bench {
 			NamespacedName: types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("cm-", n)}, UID: types.UID(fmt.Sprint("uid-", n)),
 			ResourceVersion: "1", Written: b.clock.Now(),
 			Request: annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}},
-			Status:  status.Status{Keys: map[string]status.Entry{"k": {URL: "https://example.com", SHA256: "sum"}}},
+			Status:  informer.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {URL: "https://example.com", SHA256: sum}}}, nil),
 			AllOurs: true,
 		})
 	}
@@ -63,7 +63,7 @@ func askAgain(objects []*informer.Object) {
 // removed lets the writer make the removals.
 func removed(objects []*informer.Object) {
 	for _, o := range objects {
-		o.Status = status.Status{}
+		o.Status = informer.Entries{}
 	}
 }
 

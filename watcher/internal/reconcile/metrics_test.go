@@ -12,7 +12,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
-	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
@@ -29,7 +28,6 @@ func TestTenThousandObjectsMakeNoSeriesMore(t *testing.T) {
 			Request: annotation.Request{Present: true, Pairs: []annotation.Pair{
 				{Key: "k", URL: fmt.Sprintf("https://host-%d.example.com/%d", i%hosts, i)},
 			}},
-			Status: status.Status{Keys: map[string]status.Entry{}},
 			Owners: map[string]annotation.Ownership{"k": {State: annotation.None, Fingerprint: "none"}},
 		}
 		if i%10 == 0 {

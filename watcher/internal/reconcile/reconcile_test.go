@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -133,7 +134,7 @@ func TestARemovalIsSaidOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
 	if b.lookFresh(); results() != 3 {
 		t.Fatalf("%d results", results())
 	}
-	delete(b.object.Status.Keys, "k")
+	b.object.Status = informer.Entries{}
 	if again := b.lookFresh(); again != 0 || results() != 3 {
 		t.Errorf("%d results, waits %s", results(), again)
 	}
@@ -152,7 +153,7 @@ func TestAnAnswerIsRemembered(t *testing.T) {
 	if b.lookFresh(); b.index.Object(cm)["k"].Drift != "" {
 		t.Error("the next drift would be taken for this one")
 	}
-	clear(b.object.Status.Keys) // replaced by an object without our status
+	b.object.Status = informer.Entries{} // replaced by an object without our status
 	b.lose("k")
 	if b.lookFresh(); b.cause("k") != v1.Cause_CAUSE_HEALED || !slices.Equal(b.reasons(), []string{"Drifted"}) {
 		t.Errorf("%s, emitted %v", b.cause("k"), b.reasons())

@@ -78,7 +78,6 @@ func newBench(t *testing.T) *bench {
 	b.object = &informer.Object{
 		NamespacedName: cm, UID: "uid", ResourceVersion: "1", Written: b.clock.Now(),
 		Request: annotation.Request{Present: true},
-		Status:  status.Status{Keys: map[string]status.Entry{}},
 		Owners:  map[string]annotation.Ownership{},
 	}
 	b.client = pipeline.NewClient(js)
@@ -129,6 +128,9 @@ func (b *bench) ask(url string, keys ...string) {
 	}
 }
 
+// sum is the digest of a body.
+const sum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
 // answer lets the object hold what the stream has as wanted for a key.
 func (b *bench) answer(k string) {
 	b.t.Helper()
@@ -136,9 +138,11 @@ func (b *bench) answer(k string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.object.Status.Keys[k] = status.Entry{
-		URL: want.GetUrl(), SHA256: "sum", Fence: status.Fence{Epoch: want.GetEpoch(), Seq: seq},
+	s := b.object.Status.Status()
+	s.Keys[k] = status.Entry{
+		URL: want.GetUrl(), SHA256: sum, Fence: status.Fence{Epoch: want.GetEpoch(), Seq: seq},
 	}
+	b.object.Status = informer.EntriesOf(s, nil)
 	b.object.Owners[k] = annotation.Ownership{State: annotation.Ours}
 }
 

@@ -1,0 +1,138 @@
+package informer
+
+import (
+	"encoding/hex"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+	"unique"
+
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// Entries are the entries of a status annotation in half of the memory that a
+// status.Status takes: the watcher keeps those of all objects. They are not
+// changed once they were made.
+type Entries struct {
+	byKey []packed // sorted by key
+}
+
+// packed is a status.Entry. What only few entries have is apart from it, digests
+// and marks are no text, and times are seconds, as they are in the annotation.
+type packed struct {
+	key, url  string
+	sha256    [32]byte
+	validator string // ETag, a line feed and Last-Modified, neither of which has one
+	size      int64
+	fetchedAt int64
+	fence     status.Fence
+	object    [8]byte
+	rare      *rare
+	written   bool
+	binary    bool
+	marked    bool
+}
+
+// rare is what an entry seldom has.
+type rare struct {
+	failure, url, drift, object string
+	since                       int64
+	attempts                    uint32
+	gaveUp                      bool
+}
+
+// EntriesOf returns the entries of a status. The text of a URL is shared with
+// what urls, if set, returns for the key and is the same.
+func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
+	if len(s.Keys) == 0 {
+		return Entries{}
+	}
+	byKey := make([]packed, 0, len(s.Keys))
+	for key, entry := range s.Keys {
+		if urls != nil {
+			if url, _ := urls(key); url == entry.URL {
+				entry.URL = url
+			}
+		}
+		byKey = append(byKey, pack(key, entry))
+	}
+	slices.SortFunc(byKey, func(a, b packed) int { return strings.Compare(a.key, b.key) })
+	return Entries{byKey: byKey}
+}
+
+// Len returns how many keys have an entry.
+func (e Entries) Len() int { return len(e.byKey) }
+
+// Keys returns the keys that have an entry, sorted.
+func (e Entries) Keys() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range e.byKey {
+			if !yield(e.byKey[i].key) {
+				return
+			}
+		}
+	}
+}
+
+// Of returns the entry of a key; the zero value: it has none.
+func (e Entries) Of(key string) status.Entry {
+	at, found := slices.BinarySearchFunc(e.byKey, key, func(p packed, key string) int { return strings.Compare(p.key, key) })
+	if !found {
+		return status.Entry{}
+	}
+	return e.byKey[at].entry()
+}
+
+// Status returns all entries.
+func (e Entries) Status() status.Status {
+	s := status.Status{Keys: make(map[string]status.Entry, len(e.byKey))}
+	for i := range e.byKey {
+		s.Keys[e.byKey[i].key] = e.byKey[i].entry()
+	}
+	return s
+}
+
+func pack(key string, e status.Entry) packed {
+	p := packed{
+		key: unique.Make(key).Value(), url: e.URL, size: e.Size, fetchedAt: e.FetchedAt.Unix(), fence: e.Fence,
+		written: e.Written(), binary: e.Binary, marked: len(e.Object) == len(packed{}.object),
+	}
+	_, _ = hex.Decode(p.sha256[:], []byte(e.SHA256)) // it has been checked
+	if e.ETag != "" || e.LastModified != "" {
+		p.validator = e.ETag + "\n" + e.LastModified
+	}
+	other := rare{
+		failure: e.Error, url: e.ErrorURL, drift: e.Drift, object: e.Object,
+		since: e.Since.Unix(), attempts: e.Attempts, gaveUp: e.GaveUp,
+	}
+	if p.marked {
+		copy(p.object[:], e.Object)
+		other.object = ""
+	}
+	if other != (rare{since: time.Time{}.Unix()}) {
+		p.rare = &other
+	}
+	return p
+}
+
+func (p *packed) entry() status.Entry {
+	e := status.Entry{
+		URL: p.url, Size: p.size, FetchedAt: time.Unix(p.fetchedAt, 0).UTC(), Binary: p.binary, Fence: p.fence,
+	}
+	e.ETag, e.LastModified, _ = strings.Cut(p.validator, "\n")
+	if p.written {
+		e.SHA256 = hex.EncodeToString(p.sha256[:])
+	}
+	if p.marked {
+		e.Object = string(p.object[:])
+	}
+	if r := p.rare; r != nil {
+		e.Error, e.ErrorURL, e.Drift = r.failure, r.url, r.drift
+		e.Since, e.Attempts, e.GaveUp = time.Unix(r.since, 0).UTC(), r.attempts, r.gaveUp
+		if !p.marked {
+			e.Object = r.object
+		}
+	}
+	return e
+}
