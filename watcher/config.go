@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
@@ -61,6 +62,8 @@ type Config struct {
 	Monitors []string
 	// MaxRemovals bounds the keys that are removed within a minute.
 	MaxRemovals reconcile.MaxRemovals
+	// Events bounds those of one namespace.
+	Events budget.Config
 	// Workers is the number of objects that are worked on at a time.
 	Workers int
 }
@@ -80,6 +83,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Audit, "audit-interval", 2*time.Minute, "how often to look for keys that do not hold what they ask for while nothing is under way")
 	fs.IntVar(&c.MaxRemovals.Keys, "max-removals", 50, "keys that may be removed within a minute because they are no longer asked for; if more are, and more than --max-removals-percent, none is removed until that is mended; 0: any number")
 	fs.IntVar(&c.MaxRemovals.Percent, "max-removals-percent", 20, "share of all keys that may be removed within a minute; see --max-removals")
+	c.Events.Refill = 500 * time.Second
+	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000, "Events for one namespace at once, which come back in 500 s; 0: no bound")
 	fs.IntVar(&c.Workers, "workers", 8, "objects that are worked on at a time")
 	fs.StringVar(&c.ManageStreams, "manage-streams", manageUpdate, "what is done to streams and consumers: update (create or update), create (what is missing, when a setup job updates), or off")
 	fs.IntVar(&c.Streams.Replicas, "stream-replicas", 0, "replicas of each stream: 1, 3 or 5; 0 leaves existing streams as they are")
@@ -120,6 +125,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--max-removals: %d is less than 0", c.MaxRemovals.Keys)
 	case c.MaxRemovals.Percent < 0 || c.MaxRemovals.Percent > 100:
 		return fmt.Errorf("--max-removals-percent: %d is not a share from 0 to 100", c.MaxRemovals.Percent)
+	case c.Events.Burst < 0:
+		return fmt.Errorf("--namespace-events: %d is negative", c.Events.Burst)
 	case c.Workers < 1:
 		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
 	}

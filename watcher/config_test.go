@@ -25,6 +25,7 @@ func TestConfigRefusesWithOneSentence(t *testing.T) {
 		{"--manage-streams=yes", `--manage-streams: "yes" is not update, create or off`},
 		{"--max-removals=-1", `--max-removals: -1 is less than 0`},
 		{"--max-removals-percent=101", `--max-removals-percent: 101 is not a share from 0 to 100`},
+		{"--namespace-events=-1", `--namespace-events: -1 is negative`},
 		{"--workers=0", `--workers: 0, at least 1 is needed`},
 		{"--stream-replicas=2", `--stream-replicas: 2 is not 0, 1, 3 or 5`},
 		{"--max-results-bytes=1000", `--max-results-bytes: 1000 is less than 16 MiB`},

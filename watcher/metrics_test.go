@@ -191,9 +191,17 @@ var _ = Describe("The metrics of a watcher", func() {
 		Eventually(i.value(own + "audit_duration_seconds")).Should(BeNumerically(">", 0))
 	})
 
+	It("show Events that a namespace has no budget for", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		i := w.watch(func(o *options) { o.config.Events.Burst = 1 }).awaitReady()
+		w.create(ctx, "one", "not correct")
+		w.create(ctx, "another", "not correct")
+		Eventually(i.value(own + "events_over_budget_total")).Should(BeNumerically(">", 0))
+	})
+
 	It("are all named by a spec", func() {
 		named := append(blocked(), elected()...)
-		named = append(named, own+"audit_duration_seconds")
+		named = append(named, own+"audit_duration_seconds", own+"events_over_budget_total")
 		for _, m := range moves() {
 			named = append(named, m.series)
 		}

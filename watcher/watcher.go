@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
@@ -112,6 +113,10 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 	if err != nil {
 		return nil, err
 	}
+	events, err := budget.New(c.Events, time.Now)
+	if err != nil {
+		return nil, err
+	}
 	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New(nil)}
 	var sessions *session.Runner
@@ -122,7 +127,7 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 		Client: client, Conn: rt.NATS, Epoch: streams{rt.JetStream, c, broker.broker}.epoch, Index: index, Objects: objects,
 		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals}, reconcile.Deps{
 			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.events, "watcher", wall.Now),
-			Clock: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
+			Events: events, Clock: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
 			Client: client, Index: index, Objects: objects, Clock: broker, Log: rt.Log, Metrics: metrics.audit,

@@ -257,15 +257,18 @@ func (s reflectorStore) apply(name types.NamespacedName, o *Object) error {
 func (s reflectorStore) Replace(list []any, version string) error {
 	listed := map[types.NamespacedName]*Object{}
 	for _, obj := range list {
+		var o *Object
 		switch m := obj.(type) {
-		case unannotated:
+		case trimmed:
+			o = m.object
 		case *metav1.PartialObjectMetadata:
-			if o := s.reader.Read(m); o != nil {
-				o.Listed = true
-				listed[o.NamespacedName] = o
-			}
+			o = s.reader.Read(m)
 		default:
 			return fmt.Errorf("list ConfigMaps: unexpected type %T", obj)
+		}
+		if o != nil {
+			o.Listed = true
+			listed[o.NamespacedName] = o
 		}
 	}
 	var changed []types.NamespacedName

@@ -91,23 +91,23 @@ func (r *Reader) relevant(m *metav1.PartialObjectMetadata) bool {
 	return found
 }
 
-// unannotated is what is left of an object that does not concern us. Most do not,
-// and while they are listed each of them waits in memory.
-type unannotated struct {
+// trimmed is what is left of an object while a list of them piles up: what is
+// kept of it at the end, or nothing, as of most.
+type trimmed struct {
 	metav1.Object // empty, shared by all
 
 	namespace, name string
+	object          *Object
 }
 
 // GetNamespace is half of what the cache keeps a list under.
-func (s unannotated) GetNamespace() string { return s.namespace }
+func (t trimmed) GetNamespace() string { return t.namespace }
 
 // GetName is the other half.
-func (s unannotated) GetName() string { return s.name }
+func (t trimmed) GetName() string { return t.name }
 
-// Transform returns a function that drops what is never looked at, before a list
-// of objects piles up in memory: for objects that do not concern us all but
-// the name.
+// Transform returns a function that reads an object before a list of them piles
+// up in memory: the record of its owners alone takes more than what is kept.
 func (r *Reader) Transform() cache.TransformFunc {
 	nothing := &metav1.ObjectMeta{}
 	return func(obj any) (any, error) {
@@ -115,14 +115,7 @@ func (r *Reader) Transform() cache.TransformFunc {
 		if !ok {
 			return obj, nil
 		}
-		if !r.relevant(m) {
-			return unannotated{nothing, m.Namespace, m.Name}, nil
-		}
-		delete(m.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
-			ManagedFields: m.ManagedFields, Annotations: m.Annotations,
-		}}, nil
+		return trimmed{nothing, m.Namespace, m.Name, r.Read(m)}, nil
 	}
 }
 

@@ -109,8 +109,9 @@ func event(o *informer.Object, n plan.Condition, again bool) kube.Event {
 	return e
 }
 
-// emitEvents records the pending Events of an object. What fails stays pending.
-func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) error {
+// emitEvents records the pending Events of an object. What fails stays pending,
+// and so does what its namespace has no budget for: again is when there is some.
+func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	r.mu.Lock()
 	n := r.conditions[name]
 	var pending []pendingEvent
@@ -118,23 +119,44 @@ func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) 
 		pending, n.pending = n.pending, nil
 	}
 	r.mu.Unlock()
-	var failed []pendingEvent
+	var left []pendingEvent
 	var errs []error
 	for _, p := range pending {
+		if wait := r.overBudget(name.Namespace); wait > 0 {
+			if !isTransient(p.reason) { // one that is over would pile up
+				left, again = append(left, p), wait
+			}
+			continue
+		}
 		if err := r.deps.Recorder.Record(ctx, p.event); err != nil {
-			failed, errs = append(failed, p), append(errs, err)
+			left, errs = append(left, p), append(errs, err)
 			continue
 		}
 		r.deps.Metrics.eventEmitted(p.reason)
 		logfield.Object(r.deps.Log.Info(), name.Namespace, name.Name).
 			Str("reason", p.reason).Msg("emitted an Event")
 	}
-	if len(failed) > 0 {
+	if len(left) > 0 {
 		r.mu.Lock()
-		n.pending = failed
+		n.pending = left
 		r.mu.Unlock()
 	}
-	return errors.Join(errs...)
+	return again, errors.Join(errs...)
+}
+
+// overBudget uses up one of the Events of a namespace, or returns when there is
+// one again.
+func (r *Reconciler) overBudget(namespace string) time.Duration {
+	short := r.deps.Events.Take(namespace, 1)
+	if short == nil {
+		return 0
+	}
+	r.deps.Metrics.overBudget.Inc()
+	if short.First {
+		r.deps.Log.Warn().Str("namespace", namespace).Str("budget", "events").
+			Msg("the namespace is over its budget of Events; those of what lasts are written when some of it has come back")
+	}
+	return max(short.Wait, r.config.Coalesce)
 }
 
 // action names what the watcher did when it gave a condition.

@@ -18,6 +18,8 @@ type Metrics struct {
 	latency   prometheus.Histogram
 	conflicts prometheus.Counter
 	events    *prometheus.CounterVec
+	// overBudget counts Events that were not written at once.
+	overBudget prometheus.Counter
 }
 
 // NewMetrics makes the metrics in the set of the watcher.
@@ -34,6 +36,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 		events: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.", metric.Of("reason",
 			pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
 			pipeline.ReasonDrifted, pipeline.ReasonContested)),
+		overBudget: set.Counter("events_over_budget_total",
+			"Events that were put off, or dropped when what they are about was over, since their namespace is over its budget of them."),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
@@ -62,9 +63,11 @@ type Deps struct {
 	Index    *wantindex.Index
 	Client   *pipeline.Client
 	Recorder Recorder
-	Clock    clock.PassiveClock
-	Log      zerolog.Logger
-	Metrics  *Metrics
+	// Events is how many are written for each namespace.
+	Events  *budget.Budget
+	Clock   clock.PassiveClock
+	Log     zerolog.Logger
+	Metrics *Metrics
 	// Tracer makes a span for each publish; nil: none.
 	Tracer *tracing.Tracer
 }
@@ -116,7 +119,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	r.holdBack(name, o, &p)
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 {
 		if wait := r.tooSoon(name); wait > 0 {
-			return soonest(again, wait), r.emitEvents(ctx, name)
+			later, err := r.emitEvents(ctx, name)
+			return soonest(soonest(again, wait), later), err
 		}
 	}
 	again = soonest(again, r.limitRepairs(name, &p))
@@ -125,7 +129,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	if changed || done {
 		r.acted(name)
 	}
-	return again, errors.Join(err, r.emitEvents(ctx, name))
+	later, unwritten := r.emitEvents(ctx, name)
+	return soonest(again, later), errors.Join(err, unwritten)
 }
 
 // learn takes over what the object shows about the wants in the stream.

@@ -18,6 +18,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -31,6 +32,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	coalesce = 250 * time.Millisecond
 	repeat   = 10 * time.Minute
+	// maxEvents of one namespace are written at once, and come back in refill.
+	maxEvents = 1000
+	refill    = 500 * time.Second
 )
 
 var cm = types.NamespacedName{Namespace: "ns", Name: "cm"}
@@ -51,6 +55,7 @@ type bench struct {
 	object   *informer.Object
 	others   []*informer.Object
 	log      *bytes.Buffer
+	events   *budget.Budget
 	emitted  []kube.Event
 	refuse   error
 }
@@ -81,9 +86,12 @@ func newBench(t *testing.T) *bench {
 		Owners:  map[string]annotation.Ownership{},
 	}
 	b.client = pipeline.NewClient(js)
+	if b.events, err = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, b.clock.Now); err != nil {
+		t.Fatal(err)
+	}
 	b.Reconciler = reconcile.New(reconcile.Config{Coalesce: coalesce, Repeat: repeat, MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20}}, reconcile.Deps{
 		Objects: b, Index: b.index, Client: b.client, Recorder: b,
-		Clock: b.clock, Log: zerolog.New(zerolog.SyncWriter(b.log)), Metrics: metrics,
+		Events: b.events, Clock: b.clock, Log: zerolog.New(zerolog.SyncWriter(b.log)), Metrics: metrics,
 	})
 	return b
 }
