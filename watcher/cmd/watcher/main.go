@@ -3,9 +3,20 @@ package main
 
 import (
 	"os"
+	"runtime/debug"
 
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/watcher"
 )
 
-func main() { os.Exit(service.Execute(watcher.Command())) }
+// gcPercent is how much garbage there may be beside what is in use. A watcher
+// has time to collect it, and memory is what it needs most of: 85 MiB in place
+// of 100 with 20,000 annotated ConfigMaps.
+const gcPercent = 50
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	os.Exit(service.Execute(watcher.Command()))
+}

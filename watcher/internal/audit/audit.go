@@ -21,7 +21,7 @@ const (
 	perNamespace = 500
 	// refreshedAtOnce is how many held keys an audit looks at the timers of, or a
 	// tenth of them if that is more.
-	refreshedAtOnce = 20_000
+	refreshedAtOnce = 100_000
 	// requestTimeout bounds one request to the broker. The audit as a whole has
 	// no bound: it goes on for as long as each request gets a response.
 	requestTimeout = 10 * time.Second
@@ -72,6 +72,7 @@ type Deps struct {
 	Client  *pipeline.Client
 	Index   *wantindex.Index
 	Objects Objects
+	// Clock is that of the broker, which has stamped all that is compared with it.
 	Clock   clock.WithTicker
 	Log     zerolog.Logger
 	Metrics *Metrics

@@ -363,7 +363,7 @@ func TestAnAuditAsksForSoManyKeysOfANamespaceTheOldestFirst(t *testing.T) {
 }
 
 // BenchmarkAudit measures an audit of 100,000 keys that are held and refreshed,
-// of which it looks at the timers of a fifth, and one in which none is held.
+// of which it looks at all timers, and one in which none is held.
 func BenchmarkAudit(b *testing.B) {
 	const keys = 100_000
 	w := newBench(b)

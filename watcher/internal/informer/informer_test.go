@@ -74,7 +74,7 @@ func TestTransformKeepsWhatConcernsUs(t *testing.T) {
 		if kept := got != nil; kept != c.kept || (wanted != nil) != c.kept {
 			t.Errorf("%s: kept is %t, read before %v", name, kept, wanted)
 		}
-		if !reflect.DeepEqual(got, wanted) {
+		if c.kept && (!reflect.DeepEqual(got.Request, wanted.Request) || got.UID != wanted.UID || got.Owner("a") != wanted.Owner("a")) {
 			t.Errorf("%s: trimmed to %+v, want %+v", name, got, wanted)
 		}
 	}
