@@ -34,7 +34,7 @@ GO_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)
 # The race detector needs cgo, thus a C compiler with its headers.
 RACE = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && \
          echo | $$(go env CC) -E -include stdlib.h -x c - >/dev/null 2>&1 && echo -race)
-GO_TEST = go test $(or $(RACE),$(info no working C compiler found: testing without the race detector)) $(TESTFLAGS)
+GO_TEST = go test $(or $(RACE),$(info no working C compiler found: testing without the race detector)) -ldflags='-s -w' $(TESTFLAGS)
 
 # Starts an API server for the command behind it, unless KUBECONFIG names one.
 WITH_CLUSTER := bin/control-plane exec --
@@ -137,6 +137,16 @@ test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG; IMAG
 fuzz: ## Fuzz each target for FUZZTIME (10s)
 	deploy/tools/fuzz $(FUZZTIME) $(MODULES)
 
+.PHONY: release
+release: $(HELM) ## Make the files of release VERSION=v1.2.3 in dist/, and try them
+	rm -rf dist
+	go run ./deploy/local/cmd/release --version '$(VERSION)' --helm '$(HELM)' --out dist $(RELEASEFLAGS)
+	HELM='$(HELM)' deploy/tools/try-release dist '$(VERSION)'
+
+.PHONY: release-again
+release-again: $(HELM) ## Make the files of dist/ again, from a clone elsewhere, and compare
+	HELM='$(CURDIR)/$(HELM)' deploy/tools/release-again dist '$(VERSION)' $(RELEASEFLAGS)
+
 .PHONY: nightly
 nightly: test-random ## Run what is too long for each change: the random test, and each fuzz target for 10 minutes
 	$(MAKE) fuzz FUZZTIME=10m
@@ -233,4 +243,4 @@ verify-vet:
 
 .PHONY: clean
 clean: ## Remove what was built; .cache, which takes minutes to fill, stays
-	rm -rf bin
+	rm -rf bin dist

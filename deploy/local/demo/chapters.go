@@ -47,7 +47,7 @@ func hostDown(ctx context.Context, s *story) error {
 	if s.Installed {
 		fmt.Fprint(s.Out, "The fetcher tries it six times within a minute or two, and then gives up.\n")
 	} else {
-		fmt.Fprintf(s.Out, "The fetcher tries it %d times, and then gives up; without --max-attempts it is\n6 times within a minute.\n", attempts)
+		fmt.Fprintf(s.Out, "The fetcher of the demo tries it %d times, and then gives up; by default, one\ntries 6 times within a minute.\n", attempts)
 	}
 	if err := s.waitFor(ctx, giveUpTimeout, "It is in the list of what was given up", func(ctx context.Context) (bool, error) {
 		var listed bytes.Buffer

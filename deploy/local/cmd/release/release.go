@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	repository = "github.com/kv8s/curl-me-that"
+	registry   = "ghcr.io/kv8s/curl-me-that"
+	plugin     = "kubectl-curl_me_that"
+	chart      = "deploy/chart"
+	install    = "deploy/kubernetes/install.yaml"
+)
+
+// release is what is made.
+type release struct {
+	version   string // with v
+	out       string
+	platforms []string
+	// helm is its program.
+	helm string
+	// time is that of the commit, which all files in archives have.
+	time time.Time
+	// digests of the images by name without tag; may be empty.
+	digests map[string]string
+}
+
+// programs are those of the archives.
+func programs() []string {
+	return []string{
+		"./watcher/cmd/watcher", "./fetcher/cmd/fetcher", "./writer/cmd/writer",
+		"./deploy/local/cmd/curl-me-that", "./deploy/curlctl/cmd/curlctl",
+	}
+}
+
+func (r *release) make(ctx context.Context) error {
+	if err := os.MkdirAll(r.out, 0o755); err != nil { //nolint:gosec // for everyone
+		return err
+	}
+	var plugins []pluginArchive
+	for _, platform := range r.platforms {
+		fmt.Fprintln(os.Stderr, "building for", platform)
+		archive, err := r.makePlatform(ctx, platform)
+		if err != nil {
+			return fmt.Errorf("%s: %w", platform, err)
+		}
+		plugins = append(plugins, archive)
+	}
+	for _, step := range []func() error{
+		func() error { return r.makeChart(ctx) },
+		r.makeInstall,
+		func() error { return r.makeKrew(plugins) },
+		r.makeChecksums,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makePlatform builds all programs for one platform, into an archive of all and one
+// of the plugin.
+func (r *release) makePlatform(ctx context.Context, platform string) (pluginArchive, error) {
+	goos, goarch, ok := strings.Cut(platform, "/")
+	if !ok {
+		return pluginArchive{}, fmt.Errorf("--platforms: %q is not one such as linux/amd64", platform)
+	}
+	bin, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return pluginArchive{}, err
+	}
+	defer os.RemoveAll(bin)
+	if err := r.build(ctx, bin, goos, goarch); err != nil {
+		return pluginArchive{}, err
+	}
+	suffix := "-" + r.version + "-" + goos + "-" + goarch
+	folder := "curl-me-that" + suffix
+	all := []file{{"LICENSE", folder + "/LICENSE"}, {"README.md", folder + "/README.md"}, {"deploy/samples", folder + "/deploy/samples"}}
+	for _, program := range programs() {
+		name := filepath.Base(program)
+		all = append(all, file{filepath.Join(bin, name), folder + "/bin/" + name})
+	}
+	if err := r.archive(folder+".tar.gz", all); err != nil {
+		return pluginArchive{}, err
+	}
+	if err := writeSBOM(filepath.Join(r.out, folder+".cdx.json"), r, bin); err != nil {
+		return pluginArchive{}, err
+	}
+	name := "curlctl" + suffix + ".tar.gz"
+	return pluginArchive{name: name, goos: goos, goarch: goarch}, r.archive(name, []file{
+		{"LICENSE", "LICENSE"}, {filepath.Join(bin, "curlctl"), plugin},
+	})
+}
+
+// build compiles as the Makefile does.
+func (r *release) build(ctx context.Context, bin, goos, goarch string) error {
+	args := append([]string{
+		"build", "-trimpath", "-buildvcs=false", "-o", bin + "/",
+		"-ldflags", "-s -w -X " + repository + "/proto/service.Version=" + r.version,
+	}, programs()...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+goos, "GOARCH="+goarch, "GOAMD64=v1", "GOARM64=v8.0")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build: %w", err)
+	}
+	return nil
+}
+
+// makeChart packages the chart by helm, but with the time of the commit.
+func (r *release) makeChart(ctx context.Context) error {
+	packed, err := os.MkdirTemp("", "release-chart-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(packed)
+	number := strings.TrimPrefix(r.version, "v")
+	cmd := exec.CommandContext(ctx, r.helm, "package", chart, "--version", number, "--app-version", r.version, "--destination", packed)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("helm package: %w: %s", err, text)
+	}
+	name := "curl-me-that-" + number + ".tgz"
+	unpacked := filepath.Join(packed, "unpacked")
+	if err := unpack(filepath.Join(packed, name), unpacked); err != nil {
+		return err
+	}
+	return r.archive(name, []file{{unpacked, "."}})
+}
+
+var devImage = regexp.MustCompile(regexp.QuoteMeta(registry) + `/([a-z-]+):dev\b`)
+
+// makeInstall names the images of this version, by digest where that is known.
+func (r *release) makeInstall() error {
+	text, err := os.ReadFile(install)
+	if err != nil {
+		return err
+	}
+	text = devImage.ReplaceAllFunc(text, func(image []byte) []byte {
+		name, _ := strings.CutSuffix(string(image), ":dev")
+		named := name + ":" + r.version
+		if digest := r.digests[name]; digest != "" {
+			named += "@" + digest
+		}
+		return []byte(named)
+	})
+	return os.WriteFile(filepath.Join(r.out, "install.yaml"), text, 0o644) //nolint:gosec // for everyone
+}
+
+// makeChecksums lists the digests of all files.
+func (r *release) makeChecksums() error {
+	files, err := os.ReadDir(r.out)
+	if err != nil {
+		return err
+	}
+	var list bytes.Buffer
+	for _, f := range files {
+		sum, err := r.checksum(f.Name())
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&list, "%s  %s\n", sum, f.Name())
+	}
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), list.Bytes(), 0o644) //nolint:gosec // for everyone
+}
+
+func (r *release) checksum(name string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(r.out, name))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(content)), nil
+}
+
+// commitTime is when the commit was made that is checked out.
+func commitTime(ctx context.Context) (time.Time, error) {
+	text, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct").Output()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("ask git for the time of the commit: %w", err)
+	}
+	seconds, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the time of the commit: %w", err)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
+}
+
+// readDigests reads the metadata of a bake: by target, the names of an image and the
+// digest of its index.
+func readDigests(path string) (map[string]string, error) {
+	if path == "" {
+		return map[string]string{}, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--images: %w", err)
+	}
+	var targets map[string]json.RawMessage
+	if err := json.Unmarshal(text, &targets); err != nil {
+		return nil, fmt.Errorf("--images: %s: %w", path, err)
+	}
+	digests := map[string]string{}
+	for _, target := range targets {
+		var image struct {
+			Names  string `json:"image.name"`
+			Digest string `json:"containerimage.digest"`
+		}
+		if json.Unmarshal(target, &image) != nil || image.Digest == "" {
+			continue // beside the targets there are warnings of the build
+		}
+		for name := range strings.SplitSeq(image.Names, ",") {
+			digests[name[:max(strings.LastIndex(name, ":"), 0)]] = image.Digest
+		}
+	}
+	if len(digests) == 0 {
+		return nil, fmt.Errorf("--images: there is no digest in %s", path)
+	}
+	return digests, nil
+}
+
+// sorted returns the keys of a map in order.
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

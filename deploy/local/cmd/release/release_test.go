@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+)
+
+func TestAnArchiveDependsOnContentOnly(t *testing.T) {
+	g := gomega.NewWithT(t)
+	r := &release{out: t.TempDir(), time: time.Unix(1_700_000_000, 0)}
+	sum := func(name string, mode os.FileMode, changed time.Time) string {
+		from := t.TempDir()
+		for _, file := range []string{"b/two", "a/one"} {
+			path := filepath.Join(from, file)
+			g.Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(gomega.Succeed())
+			g.Expect(os.WriteFile(path, []byte(file), mode)).To(gomega.Succeed())
+			g.Expect(os.Chtimes(path, changed, changed)).To(gomega.Succeed())
+		}
+		g.Expect(r.archive(name, []file{{from, "root"}})).To(gomega.Succeed())
+		digest, err := r.checksum(name)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		return digest
+	}
+	one := sum("one.tar.gz", 0o600, time.Now())
+	g.Expect(sum("other.tar.gz", 0o644, time.Unix(1, 0))).To(gomega.Equal(one))
+	g.Expect(sum("executable.tar.gz", 0o700, time.Now())).NotTo(gomega.Equal(one))
+	back := t.TempDir()
+	g.Expect(unpack(filepath.Join(r.out, "one.tar.gz"), back)).To(gomega.Succeed())
+	g.Expect(os.ReadFile(filepath.Join(back, "root", "b", "two"))).To(gomega.BeEquivalentTo("b/two"))
+}
+
+func TestInstallNamesImagesByDigest(t *testing.T) {
+	g := gomega.NewWithT(t)
+	t.Chdir("../../../..")
+	metadata := filepath.Join(t.TempDir(), "images.json")
+	g.Expect(os.WriteFile(metadata, []byte(`{
+	  "buildx.build.warnings": [],
+	  "writer": {"image.name": "ghcr.io/kv8s/curl-me-that/writer:v1.2.3", "containerimage.digest": "sha256:abc"}
+	}`), 0o600)).To(gomega.Succeed())
+	digests, err := readDigests(metadata)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	r := &release{version: "v1.2.3", out: t.TempDir(), digests: digests}
+	g.Expect(r.makeInstall()).To(gomega.Succeed())
+	text, err := os.ReadFile(filepath.Join(r.out, "install.yaml"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(string(text)).To(gomega.And(
+		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/writer:v1.2.3@sha256:abc\n"),
+		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/watcher:v1.2.3\n"),
+		gomega.Not(gomega.ContainSubstring(":dev")),
+	))
+}
+
+func TestBadInputGetsASentence(t *testing.T) {
+	g := gomega.NewWithT(t)
+	g.Expect(run(t.Context(), []string{"--version", "1.2.3"})).To(gomega.MatchError(`--version: "1.2.3" is not a version such as v1.2.3`))
+	g.Expect(run(t.Context(), []string{"--version", "v1.2.3", "--out", t.TempDir()})).To(gomega.MatchError(gomega.HaveSuffix("is there already: remove it")))
+	empty := filepath.Join(t.TempDir(), "images.json")
+	g.Expect(os.WriteFile(empty, []byte("{}"), 0o600)).To(gomega.Succeed())
+	_, err := readDigests(empty)
+	g.Expect(err).To(gomega.MatchError("--images: there is no digest in " + empty))
+}
