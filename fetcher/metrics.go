@@ -14,7 +14,7 @@ import (
 func Metrics() []metric.Definition {
 	cfg := DefaultConfig()
 	set := metric.New(prometheus.NewRegistry(), "fetcher")
-	if slots, err := throttle.New(cfg.Throttle, time.Now); err == nil {
+	if slots, err := throttle.New(cfg.Throttle, throttle.Deps{Now: time.Now}); err == nil {
 		newMetrics(set, cfg, slots)
 	}
 	return set.Definitions()

@@ -37,7 +37,7 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	cfg.Get.MaxBody = body
 	cfg.Engine.Sharing.Bytes = sharedBodies * body
 
-	slots, err := throttle.New(cfg.Throttle, time.Now)
+	slots, err := throttle.New(cfg.Throttle, throttle.Deps{Now: time.Now})
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,8 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := get.New(cfg.Get, gate, get.Deps{
+	client, err := get.New(cfg.Get, get.Deps{
+		Gate:     gate,
 		Observer: observer,
 		OnReload: func(path string, err error) { logReload("file "+path, err) },
 	})

@@ -22,7 +22,7 @@ func Metrics() (own, pipeline []metric.Definition) {
 	var c Config
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName
 	m := newMetrics(prometheus.NewRegistry(), c)
-	m.measure(informer.New(&informer.Reader{}, nil, nil), wantindex.NewIndex(), exporter.New(exporter.Config{}, exporter.Deps{}))
+	m.measure(informer.New(informer.Config{}, informer.Deps{Reader: &informer.Reader{}}), wantindex.NewIndex(), exporter.New(exporter.Config{}, exporter.Deps{}))
 	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()
 }
 

@@ -113,7 +113,7 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 	if err != nil {
 		return nil, err
 	}
-	events, err := budget.New(c.Events, time.Now)
+	events, err := budget.New(c.Events, budget.Deps{Now: time.Now})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,10 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New(nil)}
 	var sessions *session.Runner
 	reader := &informer.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now, Count: metrics.event}
-	objects := informer.New(reader, c.scopes(), func(name types.NamespacedName, live bool) { sessions.Changed(name, live) })
+	objects := informer.New(informer.Config{Scopes: c.scopes()}, informer.Deps{
+		Reader: reader,
+		Notify: func(name types.NamespacedName, live bool) { sessions.Changed(name, live) },
+	})
 	health := rt.Health.Part("streams")
 	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches, Installation: c.Election.Installation()}, session.Deps{
 		Client: client, Conn: rt.NATS, Epoch: streams{rt.JetStream, c, broker.broker}.epoch, Index: index, Objects: objects,

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -41,7 +42,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 		return fmt.Errorf("start writer: %w", err)
 	}
 	defer client.Close()
-	breaking := breaker.New(client.Probe, clock.RealClock{}, rt.Log, rt.Health.Part("kubernetes"))
+	breaking := breaker.New(breaker.Deps{Probe: client.Probe, Clock: clock.RealClock{}, Log: rt.Log, Part: rt.Health.Part("kubernetes")})
 	metrics.measure(breaking)
 	if err := metrics.err(); err != nil {
 		return err
@@ -86,7 +87,7 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 	if err != nil {
 		return nil, nil, fmt.Errorf("parse selector: %w", err)
 	}
-	events, err := budget.New(c.Events, time.Now)
+	events, err := budget.New(c.Events, budget.Deps{Now: time.Now})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,11 +113,12 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 	if err != nil {
 		return nil, nil, err
 	}
-	queue, err := batch.New(batch.Config{Linger: c.Linger, Concurrency: c.Concurrency}, clock.RealClock{}, applier.Apply)
+	queue, err := batch.New(batch.Config{Linger: c.Linger, Concurrency: c.Concurrency},
+		batch.Deps[types.NamespacedName, plan.Item, apply.Outcome]{Clock: clock.RealClock{}, Work: applier.Apply})
 	if err != nil {
 		return nil, nil, err
 	}
-	return inbox.New(inbox.Reader{Protected: c.Protected}, inbox.Deps{
+	return inbox.New(inbox.Config{Protected: c.Protected}, inbox.Deps{
 		Breaker: breaking,
 		Queue:   queue,
 		Metrics: metrics.inbox,

@@ -75,15 +75,15 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		deps.Draining == nil || deps.Clock == nil || deps.Random == nil || deps.Metrics == nil {
 		return nil, errors.New("set up engine: a dependency is missing")
 	}
-	shared, err := sharedcall.New[request, fetched](cfg.Sharing, deps.Clock.Now)
+	shared, err := sharedcall.New[request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})
 	if err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
-	resultBytes, err := budget.New(cfg.ResultBytes, deps.Clock.Now)
+	resultBytes, err := budget.New(cfg.ResultBytes, budget.Deps{Now: deps.Clock.Now})
 	if err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
-	deadLetters, err := budget.New(cfg.DeadLetters, deps.Clock.Now)
+	deadLetters, err := budget.New(cfg.DeadLetters, budget.Deps{Now: deps.Clock.Now})
 	if err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}

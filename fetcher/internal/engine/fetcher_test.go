@@ -82,13 +82,13 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	set := metric.New(o.registry, "fetcher")
 	metrics := engine.NewMetrics(set)
 	Expect(set.Err()).NotTo(HaveOccurred())
-	getter, err := get.New(o.get, gate, get.Deps{Observer: metrics, Now: o.wallClock})
+	getter, err := get.New(o.get, get.Deps{Gate: gate, Observer: metrics, Now: o.wallClock})
 	Expect(err).NotTo(HaveOccurred())
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = getter.Run(running) }()
 	DeferCleanup(func() { stop(); <-ended })
-	slots, err := throttle.New(o.limits, o.clock.Now)
+	slots, err := throttle.New(o.limits, throttle.Deps{Now: o.clock.Now})
 	Expect(err).NotTo(HaveOccurred())
 	e, err := engine.New(o.config, engine.Deps{
 		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: slots, Draining: o.draining,

@@ -14,8 +14,10 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/reload"
 )
 
-// Deps of a Client. The zero value is complete.
+// Deps of a Client. All but the gate may be absent.
 type Deps struct {
+	// Gate is the egress policy.
+	Gate *egress.Gate
 	// Observer gets the duration of each phase; nil: none.
 	Observer Observer
 	// Now is the clock for dates in Retry-After; nil: time.Now.
@@ -32,7 +34,6 @@ type Deps struct {
 type Client struct {
 	cfg   Config
 	deps  Deps
-	gate  *egress.Gate
 	proxy *url.URL
 
 	roots   *reload.File[*x509.CertPool]
@@ -44,8 +45,8 @@ type Client struct {
 }
 
 // New checks the configuration and reads the files that it names.
-func New(cfg Config, gate *egress.Gate, deps Deps) (*Client, error) {
-	if gate == nil {
+func New(cfg Config, deps Deps) (*Client, error) {
+	if deps.Gate == nil {
 		return nil, errors.New("set up GET: no egress policy")
 	}
 	if err := cfg.Validate(); err != nil {
@@ -57,7 +58,7 @@ func New(cfg Config, gate *egress.Gate, deps Deps) (*Client, error) {
 	if deps.Observer == nil {
 		deps.Observer = discard{}
 	}
-	c := &Client{cfg: cfg, deps: deps, gate: gate, transports: map[ground]*transport{}}
+	c := &Client{cfg: cfg, deps: deps, transports: map[ground]*transport{}}
 	var errs [4]error
 	c.proxy, errs[0] = cfg.proxy()
 	c.roots, errs[1] = open(cfg.CABundle, parseBundle)
@@ -112,7 +113,7 @@ type Key struct {
 
 // Key returns the key of a request as policies and credentials are now.
 func (c *Client) Key(r Request) Key {
-	key := Key{url: r.URL, policy: c.gate.For(r.Namespace)}
+	key := Key{url: r.URL, policy: c.deps.Gate.For(r.Namespace)}
 	if u, err := egress.ParseURL(r.URL); err == nil {
 		key.credentials = c.credentials(r.Namespace, u).identity()
 	}

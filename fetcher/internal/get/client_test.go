@@ -131,7 +131,7 @@ var _ = Describe("a client", func() {
 		func(spoil func(*get.Config), text string) {
 			cfg := get.Defaults()
 			spoil(&cfg)
-			_, err := get.New(cfg, newGate(egress.Config{}), get.Deps{})
+			_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
 			Expect(err).To(MatchError("set up GET: " + text))
 		},
 		Entry(nil, func(c *get.Config) { c.MaxBody = 0 }, "body limit must be positive"),
@@ -150,7 +150,7 @@ var _ = Describe("a client", func() {
 	)
 
 	It("needs a policy", func() {
-		_, err := get.New(get.Defaults(), nil, get.Deps{})
+		_, err := get.New(get.Defaults(), get.Deps{})
 		Expect(err).To(MatchError("set up GET: no egress policy"))
 	})
 })

@@ -178,7 +178,7 @@ var _ = Describe("credentials", func() {
 			if headers != "" {
 				cfg.HeaderFile = writeFile("headers.yaml", headers)
 			}
-			_, err := get.New(cfg, newGate(egress.Config{}), get.Deps{})
+			_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
 			Expect(err).To(MatchError(ContainSubstring(sentence)))
 		},
 		Entry("headers for all namespaces", "", "- {host: a.example.com, headers: {X-A: b}}",

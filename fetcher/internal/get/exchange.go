@@ -18,7 +18,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	defer func() { c.deps.Observer.ObservePhase(Total, time.Since(start)) }()
 	// A condition that is not sent must not make a 304 welcome.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
-	x := &exchange{client: c, request: r, policy: c.gate.For(r.Namespace), limit: c.cfg.MaxBody}
+	x := &exchange{client: c, request: r, policy: c.deps.Gate.For(r.Namespace), limit: c.cfg.MaxBody}
 	if r.MaxBody > 0 {
 		x.limit = min(x.limit, r.MaxBody)
 	}

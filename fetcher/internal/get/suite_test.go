@@ -73,7 +73,8 @@ func newGate(cfg egress.Config) *egress.Gate {
 // newClient makes a client that stops with the spec.
 func newClient(cfg get.Config, gate *egress.Gate, deps get.Deps) *get.Client {
 	GinkgoHelper()
-	client, err := get.New(cfg, gate, deps)
+	deps.Gate = gate
+	client, err := get.New(cfg, deps)
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)

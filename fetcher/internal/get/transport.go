@@ -47,7 +47,7 @@ func (c *Client) sweep() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for g, t := range c.transports {
-		if c.gate.InForce(g.policy) && (c.roots == nil || c.roots.Value() == g.roots) {
+		if c.deps.Gate.InForce(g.policy) && (c.roots == nil || c.roots.Value() == g.roots) {
 			continue
 		}
 		t.CloseIdleConnections()
@@ -148,7 +148,7 @@ func (c *Client) useProxy(t *transport) {
 		}
 		return c.proxy, nil
 	}
-	dialer := net.Dialer{Timeout: c.gate.DialTimeout()}
+	dialer := net.Dialer{Timeout: c.deps.Gate.DialTimeout()}
 	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dialer.DialContext(ctx, network, addr)
 		if err != nil {

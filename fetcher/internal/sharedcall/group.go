@@ -65,12 +65,18 @@ type entry[K comparable, V any] struct {
 	call *call[V]
 }
 
-// New returns an empty group; now is its clock.
-func New[K comparable, V any](cfg Config, now func() time.Time) (*Group[K, V], error) {
+// Deps is what a Group works with.
+type Deps struct {
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// New returns an empty group.
+func New[K comparable, V any](cfg Config, deps Deps) (*Group[K, V], error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Group[K, V]{cfg: cfg, now: now, calls: map[K]*call[V]{}}, nil
+	return &Group[K, V]{cfg: cfg, now: deps.Now, calls: map[K]*call[V]{}}, nil
 }
 
 // Do returns the outcome of the call for the key that is under way or ended

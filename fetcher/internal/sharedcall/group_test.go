@@ -14,7 +14,7 @@ const joinWithin = 250 * time.Millisecond
 
 func group(t *testing.T) *sharedcall.Group[string, int] {
 	t.Helper()
-	g, err := sharedcall.New[string, int](sharedcall.Config{Window: time.Second, JoinWithin: joinWithin, Entries: 3, Bytes: 100}, time.Now)
+	g, err := sharedcall.New[string, int](sharedcall.Config{Window: time.Second, JoinWithin: joinWithin, Entries: 3, Bytes: 100}, sharedcall.Deps{Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestAPanicLeavesNobodyWaiting(t *testing.T) {
 }
 
 func TestBoundsMustNotBeNegative(t *testing.T) {
-	if _, err := sharedcall.New[string, int](sharedcall.Config{Window: -1}, time.Now); err == nil {
+	if _, err := sharedcall.New[string, int](sharedcall.Config{Window: -1}, sharedcall.Deps{Now: time.Now}); err == nil {
 		t.Error("negative window accepted")
 	}
 }

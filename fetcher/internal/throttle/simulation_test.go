@@ -46,7 +46,7 @@ type want struct {
 
 func simulate(t *testing.T, cfg throttle.Config, latency func() time.Duration) *simulation {
 	t.Helper()
-	th, err := throttle.New(cfg, time.Now)
+	th, err := throttle.New(cfg, throttle.Deps{Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

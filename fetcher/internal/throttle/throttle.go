@@ -44,13 +44,19 @@ type asker struct {
 	at        time.Time
 }
 
-// New returns a throttle; now is its clock.
-func New(cfg Config, now func() time.Time) (*Throttle, error) {
+// Deps is what a Throttle works with.
+type Deps struct {
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// New returns a throttle.
+func New(cfg Config, deps Deps) (*Throttle, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	return &Throttle{
-		cfg: cfg, now: now, waiters: semaphore.NewWeighted(cfg.waiters()), nextSweep: sweepAt,
+		cfg: cfg, now: deps.Now, waiters: semaphore.NewWeighted(cfg.waiters()), nextSweep: sweepAt,
 		hosts: map[string]*hostState{}, namespaces: map[string]*namespaceState{},
 	}, nil
 }

@@ -19,7 +19,7 @@ func config() throttle.Config {
 
 func newThrottle(t *testing.T, cfg throttle.Config) *throttle.Throttle {
 	t.Helper()
-	th, err := throttle.New(cfg, time.Now)
+	th, err := throttle.New(cfg, throttle.Deps{Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestConfigValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := config()
 			change(&c)
-			if _, err := throttle.New(c, time.Now); err == nil {
+			if _, err := throttle.New(c, throttle.Deps{Now: time.Now}); err == nil {
 				t.Error("accepted")
 			}
 		})

@@ -31,13 +31,26 @@ type Informer struct {
 	complete bool
 }
 
-// New returns an informer for the given scopes (namespaces, or one "" for all).
-// Each change calls notify: live for one that the watch delivered, not live
-// for one found in a list.
-func New(reader *Reader, scopes []string, notify func(name types.NamespacedName, live bool)) *Informer {
+// Config of an Informer.
+type Config struct {
+	// Scopes are namespaces, or one "" for all.
+	Scopes []string
+}
+
+// Deps is what an Informer works with.
+type Deps struct {
+	// Reader makes objects of metadata.
+	Reader *Reader
+	// Notify is called for each change: live for one that the watch delivered,
+	// not live for one found in a list.
+	Notify func(name types.NamespacedName, live bool)
+}
+
+// New returns an informer that holds nothing yet.
+func New(c Config, d Deps) *Informer {
 	s := &Informer{
-		reader:   reader,
-		notify:   notify,
+		reader:   d.Reader,
+		notify:   d.Notify,
 		objects:  map[types.NamespacedName]*Object{},
 		watched:  map[string]int{},
 		seen:     map[string]*atomic.Int64{},
@@ -46,7 +59,7 @@ func New(reader *Reader, scopes []string, notify func(name types.NamespacedName,
 		refused:  map[string]struct{}{},
 		synced:   make(chan struct{}),
 	}
-	for _, scope := range scopes {
+	for _, scope := range c.Scopes {
 		s.waiting[scope] = struct{}{}
 		s.seen[scope] = &atomic.Int64{}
 		s.versions[scope] = &atomic.Uint64{}

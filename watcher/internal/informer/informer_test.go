@@ -127,7 +127,7 @@ func (c changes) take() []string {
 func TestStoreTellsOfChangesOnly(t *testing.T) {
 	t.Parallel()
 	said := changes{}
-	s := informer.New(reader(t), []string{""}, said.note)
+	s := informer.New(informer.Config{Scopes: []string{""}}, informer.Deps{Reader: reader(t), Notify: said.note})
 	scope := s.Scope("")
 	trimmed, err := scope.Transformer()(meta("d/cm", "1", nil))
 	if err != nil {
@@ -174,7 +174,7 @@ func TestStoreTellsOfChangesOnly(t *testing.T) {
 
 func TestStoreOfSeveralNamespaces(t *testing.T) {
 	t.Parallel()
-	s := informer.New(reader(t), []string{"a", "b"}, changes{}.note)
+	s := informer.New(informer.Config{Scopes: []string{"a", "b"}}, informer.Deps{Reader: reader(t), Notify: changes{}.note})
 	a, b := s.Scope("a"), s.Scope("b")
 	synced := func() bool {
 		select {

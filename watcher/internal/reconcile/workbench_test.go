@@ -86,7 +86,7 @@ func newBench(t *testing.T) *bench {
 		Owners:  map[string]annotation.Ownership{},
 	}
 	b.client = pipeline.NewClient(js)
-	if b.events, err = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, b.clock.Now); err != nil {
+	if b.events, err = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, budget.Deps{Now: b.clock.Now}); err != nil {
 		t.Fatal(err)
 	}
 	b.Reconciler = reconcile.New(reconcile.Config{Coalesce: coalesce, Repeat: repeat, MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20}}, reconcile.Deps{

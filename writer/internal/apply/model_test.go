@@ -118,11 +118,11 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) *apply.Appl
 	must(t, err)
 	grammar, err := annotation.New(annotation.Defaults())
 	must(t, err)
-	b := breaker.New(func(context.Context) error { return nil }, clock.RealClock{}, zerolog.Nop(), nil)
+	b := breaker.New(breaker.Deps{Probe: func(context.Context) error { return nil }, Clock: clock.RealClock{}, Log: zerolog.Nop()})
 	ctx, cancel := context.WithCancel(t.Context())
 	go b.Run(ctx)
 	t.Cleanup(cancel)
-	unbounded, err := budget.New(budget.Config{}, time.Now)
+	unbounded, err := budget.New(budget.Config{}, budget.Deps{Now: time.Now})
 	must(t, err)
 	applier, err := apply.New(apply.Config{
 		Planner: plan.Planner{Prune: true},

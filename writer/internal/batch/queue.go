@@ -42,23 +42,29 @@ type group[W, O any] struct {
 	done  []chan<- O
 }
 
-// New returns a queue that hands work to a function, which returns one outcome
-// for each piece, in the same order.
-func New[K comparable, W, O any](c Config, clock clock.Clock, work func(context.Context, K, []W) []O) (*Queue[K, W, O], error) {
+// Deps is what a Queue works with.
+type Deps[K comparable, W, O any] struct {
+	Clock clock.Clock
+	// Work returns one outcome for each piece of work, in the same order.
+	Work func(context.Context, K, []W) []O
+}
+
+// New returns an empty queue.
+func New[K comparable, W, O any](c Config, d Deps[K, W, O]) (*Queue[K, W, O], error) {
 	if c.Linger < 0 {
 		return nil, fmt.Errorf("%w: linger %v is negative", ErrConfig, c.Linger)
 	}
 	if c.Concurrency < 1 {
 		return nil, fmt.Errorf("%w: concurrency %d is less than 1", ErrConfig, c.Concurrency)
 	}
-	if clock == nil {
+	if d.Clock == nil {
 		return nil, fmt.Errorf("%w: no clock", ErrConfig)
 	}
 	return &Queue[K, W, O]{
 		config: c,
-		clock:  clock,
+		clock:  d.Clock,
 		slots:  semaphore.NewWeighted(int64(c.Concurrency)),
-		work:   work,
+		work:   d.Work,
 		groups: map[K]*group[W, O]{},
 	}, nil
 }

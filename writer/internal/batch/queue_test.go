@@ -53,7 +53,8 @@ func (r *recorder) work(t *testing.T) func(context.Context, string, []int) []int
 func newQueue(t *testing.T, concurrency int) (*batch.Queue[string, int, int], *recorder) {
 	t.Helper()
 	r := &recorder{each: map[string]*atomic.Int32{}}
-	q, err := batch.New(batch.Config{Linger: linger, Concurrency: concurrency}, clock.RealClock{}, r.work(t))
+	q, err := batch.New(batch.Config{Linger: linger, Concurrency: concurrency},
+		batch.Deps[string, int, int]{Clock: clock.RealClock{}, Work: r.work(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func TestConfig(t *testing.T) {
 		"no concurrency": {batch.Config{}, clock.RealClock{}},
 		"back in time":   {batch.Config{Concurrency: 1, Linger: -1}, clock.RealClock{}},
 	} {
-		_, err := batch.New(tt.config, tt.clock, func(context.Context, string, []int) []int { return nil })
+		_, err := batch.New(tt.config, batch.Deps[string, int, int]{Clock: tt.clock})
 		if !errors.Is(err, batch.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -49,10 +49,21 @@ type Breaker struct {
 	ended    chan struct{}        // closed when Run has returned
 }
 
+// Deps is what a Breaker works with.
+type Deps struct {
+	// Probe asks the API server whether it is there; nil error: it is.
+	Probe func(context.Context) error
+	Clock clock.WithTicker
+	// Log has a line for each change.
+	Log zerolog.Logger
+	// Part is that of the API server in the health of the process; nil: none.
+	Part *service.Part
+}
+
 // New returns a breaker that lets work pass.
-func New(probe func(context.Context) error, c clock.WithTicker, log zerolog.Logger, part *service.Part) *Breaker {
+func New(d Deps) *Breaker {
 	b := &Breaker{
-		probe: probe, clock: c, log: log, part: part, up: true, denied: map[string]time.Time{},
+		probe: d.Probe, clock: d.Clock, log: d.Log, part: d.Part, up: true, denied: map[string]time.Time{},
 		pass: make(chan struct{}), held: make(chan struct{}), ended: make(chan struct{}),
 	}
 	close(b.pass)

@@ -32,13 +32,13 @@ func newGuarded(t *testing.T, away bool) *guarded {
 	t.Helper()
 	g := &guarded{health: service.NewHealth(), log: &bytes.Buffer{}}
 	g.away.Store(away)
-	g.Breaker = breaker.New(func(context.Context) error {
+	g.Breaker = breaker.New(breaker.Deps{Probe: func(context.Context) error {
 		g.probes.Add(1)
 		if g.away.Load() {
 			return errRefused
 		}
 		return nil
-	}, clock.RealClock{}, zerolog.New(g.log), g.health.Part("kubernetes"))
+	}, Clock: clock.RealClock{}, Log: zerolog.New(g.log), Part: g.health.Part("kubernetes")})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -174,7 +174,7 @@ func TestBreakerDoesNotHoldWorkForEver(t *testing.T) {
 
 func TestBreakerIsGivenUpAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := breaker.New(func(context.Context) error { return errRefused }, clock.RealClock{}, zerolog.Nop(), nil)
+		g := breaker.New(breaker.Deps{Probe: func(context.Context) error { return errRefused }, Clock: clock.RealClock{}, Log: zerolog.Nop()})
 		ctx, cancel := context.WithCancel(t.Context())
 		go g.Run(ctx)
 		synctest.Wait()

@@ -65,12 +65,12 @@ const (
 
 // Emitter emits Events and counts them.
 type Emitter struct {
-	Deps
+	deps    Deps
 	refused atomic.Bool
 }
 
 // New returns an emitter that counts what it emits.
-func New(d Deps) *Emitter { return &Emitter{Deps: d} }
+func New(d Deps) *Emitter { return &Emitter{deps: d} }
 
 // Emit emits events until one fails. What is above the budget of the namespace
 // is counted in place of being written.
@@ -78,14 +78,14 @@ func (e *Emitter) Emit(ctx context.Context, ref types.NamespacedName, uid types.
 	result := Known
 	for _, event := range events {
 		full := of(ref, uid, event)
-		if full.Again.IsZero() && e.Recorder.Recorded(full) || !e.affords(ref.Namespace) {
+		if full.Again.IsZero() && e.deps.Recorder.Recorded(full) || !e.affords(ref.Namespace) {
 			continue
 		}
 		if err := e.record(ctx, full); err != nil {
 			return Failed, err
 		}
 		e.refused.Store(false)
-		e.Metrics.emitted.WithLabelValues(event.Reason).Inc()
+		e.deps.Metrics.emitted.WithLabelValues(event.Reason).Inc()
 		result = Emitted
 	}
 	return result, nil
@@ -97,13 +97,13 @@ func (e *Emitter) Refused() bool { return !e.refused.Swap(true) }
 // affords reports whether a namespace is within its budget of Events, and uses
 // it up by one.
 func (e *Emitter) affords(namespace string) bool {
-	short := e.Budget.Take(namespace, 1)
+	short := e.deps.Budget.Take(namespace, 1)
 	if short == nil {
 		return true
 	}
-	e.Metrics.dropped.Inc()
+	e.deps.Metrics.dropped.Inc()
 	if short.First {
-		e.Log.Warn().Str("namespace", namespace).Str("budget", "events").
+		e.deps.Log.Warn().Str("namespace", namespace).Str("budget", "events").
 			Msg("the namespace is over its budget of Events; no more are written until some of it has come back")
 	}
 	return false
@@ -112,7 +112,7 @@ func (e *Emitter) affords(namespace string) bool {
 func (e *Emitter) record(ctx context.Context, event kube.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, apiserver.CallTimeout)
 	defer cancel()
-	return e.Recorder.Record(ctx, event)
+	return e.deps.Recorder.Record(ctx, event)
 }
 
 func of(ref types.NamespacedName, uid types.UID, e plan.Event) kube.Event {

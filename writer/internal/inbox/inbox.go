@@ -28,6 +28,12 @@ type Breaker interface {
 	Pass(ctx context.Context) bool
 }
 
+// Config of an Inbox.
+type Config struct {
+	// Protected namespaces are never written to.
+	Protected []string
+}
+
 // Deps is what an Inbox works with.
 type Deps struct {
 	// Breaker holds work back while the API server is unavailable.
@@ -54,9 +60,9 @@ type Inbox struct {
 
 // New returns an inbox that hands what it reads to a queue while the breaker
 // lets work pass.
-func New(r Reader, d Deps) *Inbox {
+func New(c Config, d Deps) *Inbox {
 	return &Inbox{
-		reader: r, breaker: d.Breaker, queue: d.Queue, metrics: d.Metrics, tracer: d.Tracer,
+		reader: Reader(c), breaker: d.Breaker, queue: d.Queue, metrics: d.Metrics, tracer: d.Tracer,
 		lines: logsample.New(d.Log),
 	}
 }

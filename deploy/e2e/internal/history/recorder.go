@@ -169,7 +169,7 @@ func (r *Recorder) Seen(object metav1.Object) bool {
 	})
 }
 
-// AllBySpec tells that a test is behind all that has been recorded so far.
+// AllBySpec reports that a test is behind all that has been recorded so far.
 func (r *Recorder) AllBySpec() {
 	for _, l := range r.Lives() {
 		for _, v := range l.Versions {

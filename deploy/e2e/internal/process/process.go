@@ -25,12 +25,15 @@ type Program struct {
 // Process is a program that was started, and may have been started again. Its
 // methods may be called from several goroutines.
 type Process struct {
-	Program
+	// Name of the process, for people, and the arguments behind the program.
+	Name string
+	Args []string
 	// Log is what the process has written to either output, over all starts.
 	Log *Log
 
-	mu  sync.Mutex
-	run *run
+	program Program
+	mu      sync.Mutex
+	run     *run
 }
 
 // run is one life of a process.
@@ -42,7 +45,7 @@ type run struct {
 
 // Start runs a program.
 func Start(p Program) (*Process, error) {
-	started := &Process{Program: p, Log: newLog()}
+	started := &Process{Name: p.Name, Args: p.Args, Log: newLog(), program: p}
 	return started, started.Again()
 }
 
@@ -53,8 +56,8 @@ func (p *Process) Again() error {
 	if p.run != nil && !p.run.ended() {
 		return fmt.Errorf("start %s: it is running", p.Name)
 	}
-	cmd := exec.Command(p.Path, p.Args...)
-	cmd.Env = append([]string{}, p.Env...)
+	cmd := exec.Command(p.program.Path, p.Args...)
+	cmd.Env = append([]string{}, p.program.Env...)
 	cmd.Stdout, cmd.Stderr = p.Log, p.Log
 	cmd.SysProcAttr = attributes()
 	if err := cmd.Start(); err != nil {
