@@ -190,7 +190,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	$(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-workflows verify-modules verify-imports verify-chart verify-format verify-vet lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
+verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-workflows verify-modules verify-imports verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
@@ -240,6 +240,10 @@ verify-format: $(BUF) $(GOLANGCI_LINT)
 .PHONY: verify-vet
 verify-vet:
 	go vet $(PACKAGES)
+
+.PHONY: verify-vulnerabilities
+verify-vulnerabilities: $(GOVULNCHECK)
+	deploy/tools/verify-vulnerabilities $(GOVULNCHECK) $(MODULES)
 
 .PHONY: clean
 clean: ## Remove what was built; .cache, which takes minutes to fill, stays

@@ -13,6 +13,7 @@ UNITTEST_VERSION := $(shell sed -n 's|.*github.com/helm-unittest/helm-unittest \
 PROMETHEUS_VERSION := $(shell sed -n 's|.*github.com/prometheus/prometheus \(v[^ ]*\).*|\1|p' deploy/tools/prometheus/go.mod)
 ACTIONLINT_VERSION := $(shell sed -n 's|.*github.com/rhysd/actionlint \(v[^ ]*\).*|\1|p' deploy/tools/actionlint/go.mod)
 CONTROLLER_GEN_VERSION := $(shell sed -n 's|.*sigs.k8s.io/controller-tools \(v[^ ]*\).*|\1|p' deploy/tools/controller-gen/go.mod)
+VULNCHECK_VERSION := $(shell sed -n 's|.*golang.org/x/vuln \(v[^ ]*\).*|\1|p' deploy/tools/govulncheck/go.mod)
 PROTOBUF_VERSION := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
 
 BUF           := $(TOOLS)/buf-$(BUF_VERSION)-$(GO_VERSION)/buf
@@ -22,6 +23,7 @@ HELM_UNITTEST := $(TOOLS)/helm-unittest-$(UNITTEST_VERSION)-$(GO_VERSION)/helm-u
 PROMTOOL      := $(TOOLS)/promtool-$(PROMETHEUS_VERSION)-$(GO_VERSION)/promtool
 ACTIONLINT    := $(TOOLS)/actionlint-$(ACTIONLINT_VERSION)-$(GO_VERSION)/actionlint
 CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)-$(GO_VERSION)/controller-gen
+GOVULNCHECK   := $(TOOLS)/govulncheck-$(VULNCHECK_VERSION)-$(GO_VERSION)/govulncheck
 PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc-gen-go
 
 # buf starts the generator by name.
@@ -63,6 +65,10 @@ $(ACTIONLINT):
 $(CONTROLLER_GEN):
 	@echo "building controller-gen $(CONTROLLER_GEN_VERSION)…"
 	@$(call build-tool,deploy/tools/controller-gen,sigs.k8s.io/controller-tools/cmd/controller-gen)
+
+$(GOVULNCHECK):
+	@echo "building govulncheck $(VULNCHECK_VERSION)…"
+	@$(call build-tool,deploy/tools/govulncheck,golang.org/x/vuln/cmd/govulncheck)
 
 # The generator comes from the protobuf module that the services link.
 $(PROTOC_GEN_GO):
