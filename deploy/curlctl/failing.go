@@ -29,6 +29,8 @@ type unwell struct {
 	Status    int32      `json:"status,omitempty"`
 	Since     *time.Time `json:"since,omitempty"`
 	NextTry   *time.Time `json:"nextTry,omitempty"`
+	Checked   *time.Time `json:"lastChecked,omitempty"`
+	WaitsFor  string     `json:"waitsFor,omitempty"`
 	Attempts  uint32     `json:"attempts,omitempty"`
 	Host      string     `json:"host,omitempty"`
 	URL       string     `json:"url"`
@@ -62,7 +64,7 @@ func failingCommand(o *options) *cobra.Command {
 }
 
 func (s *session) printUnwell(all []unwell) error {
-	columns := printer.Dropping(printer.Columns("STATE", "REASON", "SINCE", "NEXT TRY", "HOST", "NAMESPACE", "CONFIGMAP", "KEY", "", "ATTEMPTS", "URL"),
+	columns := printer.Dropping(printer.Columns("STATE", "REASON", "SINCE", "NEXT TRY", "HOST", "NAMESPACE", "CONFIGMAP", "KEY", "", "CHECKED", "WAITS FOR", "ATTEMPTS", "URL"),
 		"HOST", "STATE", "SINCE")
 	n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
 		for _, u := range all {
@@ -89,22 +91,15 @@ func (s *session) unwellRow(u unwell) printer.Row {
 	return printer.Row{Name: "key/" + u.Namespace + "/" + u.ConfigMap + "/" + u.Key, Object: u, Cells: []printer.Cell{
 		printer.In(colour, u.State), printer.In(colour, failure.Reason(u.Reason, u.Status)), printer.Text(printer.Age(s.now(), u.condition.Since)),
 		printer.Text(next), printer.Text(u.Host), printer.Text(u.Namespace), printer.Text(u.ConfigMap), printer.Text(u.Key),
-		printer.Number(u.Attempts), printer.Text(u.URL),
+		printer.Text(printer.Age(s.now(), u.condition.Checked)), printer.Text(u.WaitsFor), printer.Number(u.Attempts), printer.Text(u.URL),
 	}}
 }
 
 // readUnwell reads the wants and timers and returns the keys that are not well.
 func (s *session) readUnwell(ctx context.Context, name, host string) ([]unwell, error) {
-	handled, err := s.handled(ctx)
+	timers, handled, err := s.timers(ctx, name)
 	if err != nil {
 		return nil, err
-	}
-	timers := map[pipeline.Key]*operate.Timer{}
-	for t, err := range readableOf(s, s.Client.Timers(ctx, s.namespace, name)) {
-		if err != nil {
-			return nil, err
-		}
-		timers[t.Key] = &t
 	}
 	var all []unwell
 	for w, err := range readableOf(s, s.Client.Wants(ctx, s.namespace, name)) {
@@ -129,13 +124,32 @@ func (s *session) readUnwell(ctx context.Context, name, host string) ([]unwell, 
 	return all, nil
 }
 
+// timers reads the pending timers, and the sequence up to which the fetchers have
+// taken all requests.
+func (s *session) timers(ctx context.Context, name string) (timers map[pipeline.Key]*operate.Timer, handled uint64, err error) {
+	if handled, err = s.handled(ctx); err != nil {
+		return nil, 0, err
+	}
+	timers = map[pipeline.Key]*operate.Timer{}
+	for t, err := range readableOf(s, s.Client.Timers(ctx, s.namespace, name)) {
+		if err != nil {
+			return nil, 0, err
+		}
+		timers[t.Key] = &t
+	}
+	return timers, handled, nil
+}
+
 func newUnwell(w operate.Want, c condition.Condition) unwell {
 	u := unwell{
-		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, State: string(c.State), Reason: c.Reason, Attempts: c.Attempts,
+		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, State: string(c.State), Reason: c.Reason, Attempts: c.Attempts, WaitsFor: c.WaitsFor,
 		Host: pipeline.HostOf(w.Want.GetUrl()), URL: failure.WithoutQuery(w.Want.GetUrl()), condition: c,
 	}
 	if !c.Since.IsZero() {
 		u.Since = &c.Since
+	}
+	if !c.Checked.IsZero() {
+		u.Checked = &c.Checked
 	}
 	if !c.Next.IsZero() {
 		u.NextTry = &c.Next

@@ -41,7 +41,9 @@ var _ = Describe("failing", func() {
 		timer("slow", "http://192.0.2.7/", 10*time.Minute+10*time.Second, func(d *v1.Due) {
 			d.Cause, d.Reported, d.Attempts, d.FirstFailedAt = v1.Cause_CAUSE_RETRY, v1.FailureClass_FAILURE_CLASS_TIMEOUT, 2, timestamppb.New(at(-10*time.Minute-10*time.Second))
 		})
-		timer("paused-host", "https://b.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) { d.Cause = v1.Cause_CAUSE_PARKED })
+		timer("paused-host", "https://b.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) {
+			d.Cause, d.WaitsFor = v1.Cause_CAUSE_PARKED, v1.WaitsFor_WAITS_FOR_PAUSE
+		})
 		timer("old", "https://c.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(-25 * time.Minute)) })
 		timer("late", "https://d.example.com/", -10*time.Minute, func(*v1.Due) {})
 		timer("well", "https://e.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(5 * time.Minute)) })
@@ -60,6 +62,19 @@ var _ = Describe("failing", func() {
 		Expect(list.Items[0]).To(And(HaveKeyWithValue("reason", "BadStatus"), HaveKeyWithValue("status", BeEquivalentTo(503)), HaveKeyWithValue("host", "a.example.com")))
 		Expect(text).NotTo(ContainSubstring("secret"))
 		Expect(w.run(ctx, "failing", "-n", "elsewhere").err).To(Equal("Nothing fails, waits or is stale.\n"))
+	})
+
+	It("gives when each key was last checked, what it waits for, and which are stale", func(ctx SpecContext) {
+		keys(ctx)
+		golden("failing-wide", w.ok(ctx, "failing", "-o", "wide"))
+		Expect(w.ok(ctx, "wants", "--stale", "-o", "name")).To(Equal("want/shop/missing/list\nwant/shop/old/list\n"))
+		Expect(w.run(ctx, "wants", "--stale", "-n", "elsewhere").err).To(Equal("Nothing is stale.\n"))
+		var list struct{ Items []map[string]any }
+		Expect(json.Unmarshal([]byte(w.ok(ctx, "wants", "--name", "slow", "-o", "json")), &list)).To(Succeed())
+		Expect(list.Items).To(ConsistOf(And(
+			HaveKey("lastChecked"), HaveKeyWithValue("state", "failing"), HaveKeyWithValue("reason", "Timeout"),
+		)))
+		Expect(w.ok(ctx, "timers", "--name", "paused-host", "-o", "wide")).To(ContainSubstring("pause of b.example.com"))
 	})
 
 	It("fits terminals of 80 and 120 columns, as the other tables and the doctor do", func(ctx SpecContext) {

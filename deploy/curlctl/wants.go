@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
@@ -28,43 +30,72 @@ type wanted struct {
 	Cause     string    `json:"cause"`
 	Sequence  uint64    `json:"sequence"`
 	Since     time.Time `json:"since"`
+	// LastChecked is when the key was last looked at, if its timer shows it.
+	LastChecked *time.Time `json:"lastChecked,omitempty"`
+	State       string     `json:"state"`
+	Reason      string     `json:"reason,omitempty"`
 }
 
 func wantsCommand(o *options) *cobra.Command {
-	name := ""
+	name, stale := "", false
 	cmd := &cobra.Command{
 		Use:   "wants",
-		Short: "List what is wanted: each key of each ConfigMap with its URL",
+		Short: "List what is wanted: each key of each ConfigMap with its URL, and when it was last checked",
 		Args:  noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
-			columns := printer.Dropping(printer.Columns("NAMESPACE", "CONFIGMAP", "KEY", "URL", "REFRESH", "SINCE", "", "CAUSE", "SEQUENCE", "UID"), "SINCE", "REFRESH", "URL")
-			n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
-				for w, err := range readableOf(s, s.Client.Wants(ctx, o.namespace, name)) {
-					if !yield(s.wantRow(w), err) {
-						return
-					}
-				}
-			})
-			if err == nil && n == 0 && !s.out.ForPrograms() {
-				s.hint("Nothing is wanted.")
-			}
-			return err
+			return s.printWants(ctx, name, stale)
 		}),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
+	cmd.Flags().BoolVar(&stale, "stale", false, "only keys without a good check for "+strconv.Itoa(condition.StaleIntervals)+" intervals")
 	complete(cmd, "name", o.completeNames)
 	return cmd
 }
 
-func (s *session) wantRow(w operate.Want) printer.Row {
+func (s *session) printWants(ctx context.Context, name string, stale bool) error {
+	timers, handled, err := s.timers(ctx, name)
+	if err != nil {
+		return err
+	}
+	columns := printer.Dropping(printer.Columns("NAMESPACE", "CONFIGMAP", "KEY", "URL", "REFRESH", "CHECKED", "SINCE", "", "CAUSE", "SEQUENCE", "UID"), "SINCE", "REFRESH", "URL")
+	n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
+		for w, err := range readableOf(s, s.Client.Wants(ctx, s.namespace, name)) {
+			if err != nil {
+				yield(printer.Row{}, err)
+				return
+			}
+			c := condition.Of(w, timers[w.Key], handled, s.now())
+			if stale && !c.Stale {
+				continue
+			}
+			if !yield(s.wantRow(w, c), nil) {
+				return
+			}
+		}
+	})
+	if err != nil || n > 0 || s.out.ForPrograms() {
+		return err
+	}
+	if stale {
+		s.hint("Nothing is stale.")
+	} else {
+		s.hint("Nothing is wanted.")
+	}
+	return nil
+}
+
+func (s *session) wantRow(w operate.Want, c condition.Condition) printer.Row {
 	r := wanted{
 		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, UID: w.Want.GetUid(),
 		URL: failure.WithoutQuery(w.Want.GetUrl()), Refresh: interval(w.Want), Cause: pipeline.CauseName(w.Want.GetCause()),
-		Sequence: w.Sequence, Since: w.At,
+		Sequence: w.Sequence, Since: w.At, State: string(c.State), Reason: c.Reason,
+	}
+	if !c.Checked.IsZero() {
+		r.LastChecked = &c.Checked
 	}
 	return printer.Row{Name: "want/" + w.Key.String(), Object: r, Cells: []printer.Cell{
 		printer.Text(r.Namespace), printer.Text(r.ConfigMap), printer.Text(r.Key), printer.Text(r.URL), printer.Text(r.Refresh),
-		printer.Text(printer.Age(s.now(), w.At)), printer.Text(r.Cause), printer.Number(r.Sequence), printer.Text(r.UID),
+		printer.Text(printer.Age(s.now(), c.Checked)), printer.Text(printer.Age(s.now(), w.At)), printer.Text(r.Cause), printer.Number(r.Sequence), printer.Text(r.UID),
 	}}
 }
 
@@ -83,6 +114,7 @@ type scheduled struct {
 	Cause     string    `json:"cause"`
 	FiresAt   time.Time `json:"firesAt"`
 	SetAt     time.Time `json:"setAt"`
+	WaitsFor  string    `json:"waitsFor,omitempty"`
 	Attempts  uint32    `json:"attempts,omitempty"`
 	ReplayOf  uint64    `json:"replayOf,omitempty"`
 	URL       string    `json:"url"`
@@ -99,7 +131,7 @@ func timersCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			columns := printer.Dropping(printer.Columns("FIRES IN", "CAUSE", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS", "", "FIRES AT", "REPLAY OF", "URL"), "ATTEMPTS", "NAMESPACE")
+			columns := printer.Dropping(printer.Columns("FIRES IN", "CAUSE", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS", "WAITS FOR", "", "FIRES AT", "REPLAY OF", "URL"), "ATTEMPTS", "NAMESPACE", "WAITS FOR")
 			n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
 				for _, row := range rows {
 					if !yield(row, nil) {
@@ -128,7 +160,7 @@ func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, er
 		all = append(all, scheduled{
 			Namespace: t.Key.Namespace, ConfigMap: t.Key.Name, Key: t.Key.Key, Cause: pipeline.CauseName(t.Due.GetCause()),
 			FiresAt: t.At, SetAt: t.SetAt, Attempts: t.Due.GetAttempts(), ReplayOf: t.Due.GetReplayOf(),
-			URL: failure.WithoutQuery(t.Due.GetWant().GetUrl()),
+			WaitsFor: condition.WaitsFor(t.Due.GetWaitsFor(), t.Due.GetWant().GetUrl()), URL: failure.WithoutQuery(t.Due.GetWant().GetUrl()),
 		})
 	}
 	slices.SortFunc(all, func(a, b scheduled) int {
@@ -142,7 +174,7 @@ func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, er
 		}
 		rows[i] = printer.Row{Name: "timer/" + t.Namespace + "/" + t.ConfigMap + "/" + t.Key, Object: t, Cells: []printer.Cell{
 			in, printer.Text(t.Cause), printer.Text(t.Namespace), printer.Text(t.ConfigMap), printer.Text(t.Key), printer.Number(t.Attempts),
-			printer.Text(printer.Clock(t.FiresAt)), failureLink(t.ReplayOf), printer.Text(t.URL),
+			printer.Text(t.WaitsFor), printer.Text(printer.Clock(t.FiresAt)), failureLink(t.ReplayOf), printer.Text(t.URL),
 		}}
 	}
 	return rows, nil

@@ -62,6 +62,8 @@ type Condition struct {
 	Attempts uint32
 	// Checked is when the key was last looked at, as far as its timer shows it.
 	Checked time.Time
+	// Stale: there has been no good fetch for StaleIntervals, whatever the state.
+	Stale bool
 	// WaitsFor is what the next attempt waits for; empty: its time alone.
 	WaitsFor string
 }
@@ -77,14 +79,15 @@ func Of(want operate.Want, timer *operate.Timer, handled uint64, now time.Time) 
 	}
 	due := timer.Due
 	c := Condition{State: Well, Next: timer.At, Attempts: due.GetAttempts(), WaitsFor: WaitsFor(due.GetWaitsFor(), want.Want.GetUrl())}
-	if due.GetCause() != v1.Cause_CAUSE_PARKED && want.Want.GetSettled() == nil {
-		c.Checked = timer.SetAt
-	}
+	c.Checked = Checked(*timer)
 	if due.GetFirstFailedAt() != nil {
 		c.Since = due.GetFirstFailedAt().AsTime()
 	}
 	interval := want.Want.GetRefresh().AsDuration()
 	fresh := due.GetFreshUntil()
+	late := (StaleIntervals - 1) * interval
+	c.Stale = interval > 0 && (fresh != nil && now.Sub(fresh.AsTime()) > late ||
+		fresh == nil && due.GetFirstFailedAt() != nil && now.Sub(due.GetFirstFailedAt().AsTime()) > late+interval)
 	switch {
 	case due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
 		c.State, c.Reason = Failing, pipeline.Reason(due.GetReported())
@@ -92,10 +95,21 @@ func Of(want operate.Want, timer *operate.Timer, handled uint64, now time.Time) 
 		c.State, c.Reason, c.Since = Stale, Overdue, timer.At
 	case due.GetCause() == v1.Cause_CAUSE_PARKED:
 		c.State, c.Reason, c.Since = Waiting, Parked, timer.SetAt
-	case interval > 0 && fresh != nil && now.Sub(fresh.AsTime()) > (StaleIntervals-1)*interval:
+	case c.Stale && fresh != nil:
 		c.State, c.Reason, c.Since = Stale, Outdated, fresh.AsTime()
 	}
 	return c
+}
+
+// Checked returns when a key was last looked at, which is when its timer was set;
+// zero: the timer was set without a look.
+func Checked(timer operate.Timer) time.Time {
+	due := timer.Due
+	looked := due.GetFreshUntil() != nil || due.GetFirstFailedAt() != nil
+	if due.GetCause() == v1.Cause_CAUSE_PARKED || !looked {
+		return time.Time{}
+	}
+	return timer.SetAt
 }
 
 // Compare orders conditions: what fails before what is stale before what waits,

@@ -17,6 +17,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	keys "github.com/kv8s/curl-me-that/proto/status"
@@ -96,10 +98,27 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 			v.add(e.FetchedAt, "written", key, fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], failure.WithoutQuery(e.URL)), printer.Green)
 		}
 		if e.Failing() {
-			v.add(e.Since, "failing since", key, e.Error+", "+printer.Plural(int(e.Attempts), "attempt")+" when it was reported", printer.Red)
+			detail := e.Error + ", " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
+			if message := e.Why().Message; message != "" {
+				detail += ": " + printer.Printable(message)
+			}
+			v.add(e.Since, "failing since", key, detail, printer.Red)
 		}
 	}
 	return nil
+}
+
+// addChecked adds when a key was last looked at, which is when its timer was set.
+func (v *View) addChecked(t operate.Timer) {
+	at := condition.Checked(t)
+	if at.IsZero() {
+		return
+	}
+	if class := t.Due.GetReported(); class != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+		v.add(at, "last checked", t.Key.Key, pipeline.Reason(class), printer.Red)
+		return
+	}
+	v.add(at, "last checked", t.Key.Key, "well", printer.Green)
 }
 
 func (v *View) add(at time.Time, what, key, detail string, colour printer.Colour) {
@@ -119,7 +138,12 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, unread *
 		if err != nil {
 			return err
 		}
-		v.add(t.At, "scheduled", t.Key.Key, pipeline.CauseName(t.Due.GetCause()), printer.Cyan)
+		detail := pipeline.CauseName(t.Due.GetCause())
+		if waits := condition.WaitsFor(t.Due.GetWaitsFor(), t.Due.GetWant().GetUrl()); waits != "" {
+			detail += ", waits for the " + waits
+		}
+		v.add(t.At, "scheduled", t.Key.Key, detail, printer.Cyan)
+		v.addChecked(t)
 	}
 	for f, err := range readable.Only(unread, client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: v.Namespace, Name: v.ConfigMap})) {
 		if errors.Is(err, context.Canceled) || err != nil {
