@@ -199,9 +199,24 @@ var _ = Describe("The metrics of a watcher", func() {
 		Eventually(i.value(own + "events_over_budget_total")).Should(BeNumerically(">", 0))
 	})
 
+	It("count the keys that have had no good fetch for three intervals", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		since := func(d time.Duration) func(*corev1.ConfigMap) {
+			return func(cm *corev1.ConfigMap) {
+				held := status.Status{Keys: map[string]status.Entry{"k": {Error: "BadStatus", ErrorURL: "https://example.com", Since: time.Now().Add(-d)}}}
+				cm.Annotations[annotation.StatusKey] = held.String()
+				cm.Annotations["x-kv8s.io/curl-refresh"] = "10m"
+			}
+		}
+		w.create(ctx, "stale", "k=example.com", since(31*time.Minute))
+		w.create(ctx, "failing", "k=example.com", since(29*time.Minute))
+		i := w.watch(audited).awaitReady()
+		Eventually(i.value(own + "stale_keys")).Should(BeEquivalentTo(1))
+	})
+
 	It("are all named by a spec", func() {
 		named := append(blocked(), elected()...)
-		named = append(named, own+"audit_duration_seconds", own+"events_over_budget_total")
+		named = append(named, own+"audit_duration_seconds", own+"events_over_budget_total", own+"stale_keys")
 		for _, m := range moves() {
 			named = append(named, m.series)
 		}

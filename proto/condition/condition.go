@@ -22,8 +22,8 @@ const (
 	Failing State = "failing"
 	// Waiting: a fetch is asked for and has not been made.
 	Waiting State = "waiting"
-	// Stale: the regular fetch is long overdue.
-	Stale State = "stale"
+	// IsStale: the regular fetch is long overdue.
+	IsStale State = "stale"
 	// Well: none of these.
 	Well State = "well"
 )
@@ -85,20 +85,38 @@ func Of(want operate.Want, timer *operate.Timer, handled uint64, now time.Time) 
 	}
 	interval := want.Want.GetRefresh().AsDuration()
 	fresh := due.GetFreshUntil()
-	late := (StaleIntervals - 1) * interval
-	c.Stale = interval > 0 && (fresh != nil && now.Sub(fresh.AsTime()) > late ||
-		fresh == nil && due.GetFirstFailedAt() != nil && now.Sub(due.GetFirstFailedAt().AsTime()) > late+interval)
+	c.Stale = Stale(due, interval, now)
 	switch {
 	case due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
 		c.State, c.Reason = Failing, pipeline.Reason(due.GetReported())
 	case now.Sub(timer.At) > LateTimer:
-		c.State, c.Reason, c.Since = Stale, Overdue, timer.At
+		c.State, c.Reason, c.Since = IsStale, Overdue, timer.At
 	case due.GetCause() == v1.Cause_CAUSE_PARKED:
 		c.State, c.Reason, c.Since = Waiting, Parked, timer.SetAt
 	case c.Stale && fresh != nil:
-		c.State, c.Reason, c.Since = Stale, Outdated, fresh.AsTime()
+		c.State, c.Reason, c.Since = IsStale, Outdated, fresh.AsTime()
 	}
 	return c
+}
+
+// Stale reports whether a key with that interval has had no good fetch for
+// StaleIntervals, by the payload of its timer.
+func Stale(due *v1.Due, interval time.Duration, now time.Time) bool {
+	switch {
+	case interval <= 0:
+		return false
+	case due.GetFreshUntil() != nil: // when the fetch after the last good one was due
+		return now.Sub(due.GetFreshUntil().AsTime()) > (StaleIntervals-1)*interval
+	case due.GetFirstFailedAt() != nil:
+		return FailsForLong(due.GetFirstFailedAt().AsTime(), interval, now)
+	}
+	return false
+}
+
+// FailsForLong reports whether a key with that interval that has been failing
+// since a time is stale by that alone.
+func FailsForLong(since time.Time, interval time.Duration, now time.Time) bool {
+	return interval > 0 && !since.IsZero() && now.Sub(since) > StaleIntervals*interval
 }
 
 // Checked returns when a key was last looked at, which is when its timer was set;
@@ -115,6 +133,6 @@ func Checked(timer operate.Timer) time.Time {
 // Compare orders conditions: what fails before what is stale before what waits,
 // and of each the longest first.
 func Compare(a, b Condition) int {
-	order := map[State]int{Failing: 1, Stale: 2, Waiting: 3, Well: 4}
+	order := map[State]int{Failing: 1, IsStale: 2, Waiting: 3, Well: 4}
 	return cmp.Or(cmp.Compare(order[a.State], order[b.State]), a.Since.Compare(b.Since))
 }

@@ -140,6 +140,7 @@ func (a *Auditor) Audit(ctx context.Context, enqueue func(types.NamespacedName))
 	if err != nil {
 		return err
 	}
+	a.deps.Metrics.stale.Set(float64(s.stale + e.stale))
 	for _, key := range s.behind {
 		if timers[key] == wantindex.NothingLost {
 			timers[key] = wantindex.TimerLost

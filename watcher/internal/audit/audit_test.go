@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -36,11 +37,12 @@ var stored, other = strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 type bench struct {
 	testing.TB
 	*audit.Auditor
-	client  *pipeline.Client
-	index   *wantindex.Index
-	clock   *clocktesting.FakeClock
-	epoch   int64
-	objects map[types.NamespacedName]*informer.Object
+	registry *prometheus.Registry
+	client   *pipeline.Client
+	index    *wantindex.Index
+	clock    *clocktesting.FakeClock
+	epoch    int64
+	objects  map[types.NamespacedName]*informer.Object
 }
 
 func newBench(tb testing.TB) *bench {
@@ -63,9 +65,10 @@ func newBench(tb testing.TB) *bench {
 		tb.Fatal(err)
 	}
 	b.index.Reset(b.epoch, nil)
+	b.registry = prometheus.NewRegistry()
 	b.Auditor = audit.New(audit.Config{Interval: interval}, audit.Deps{
 		Client: b.client, Index: b.index, Objects: b, Clock: b.clock, Log: zerolog.Nop(),
-		Metrics: audit.NewMetrics(metric.New(prometheus.NewRegistry(), "watcher")),
+		Metrics: audit.NewMetrics(metric.New(b.registry, "watcher")),
 	})
 	return b
 }
@@ -392,4 +395,40 @@ func BenchmarkAudit(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A key is stale when it has had no good fetch for three intervals, whether it
+// fails or is not looked at, and it is counted once.
+func TestStaleKeysAreCounted(t *testing.T) {
+	b := newBench(t)
+	fresh, missed, failing, young := b.asks("ns", "fresh", "k"), b.asks("ns", "missed", "k"), b.asks("ns", "failing", "k"), b.asks("ns", "young", "k")
+	b.fetched()
+	for _, k := range []pipeline.Key{fresh, missed, failing, young} {
+		b.holds(k)
+	}
+	late := func(d time.Duration) func(*v1.Due) {
+		return func(due *v1.Due) { due.FreshUntil = timestamppb.New(b.clock.Now().Add(-d)) }
+	}
+	b.timer(fresh, time.Hour, late(2*time.Hour-10*time.Minute))
+	b.timer(missed, time.Hour, late(2*time.Hour+time.Minute))
+	b.timer(failing, time.Hour, late(2*time.Hour+time.Minute))
+	b.timer(young, time.Hour, late(time.Hour))
+	for k, since := range map[pipeline.Key]time.Duration{failing: 3*time.Hour + time.Minute, young: 2 * time.Hour} {
+		entry := b.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}].Status.Of(k.Key)
+		entry.Error, entry.Since = "BadStatus", b.clock.Now().Add(-since)
+		b.entry(k, entry)
+	}
+	b.clock.Step(interval)
+	b.found()
+	families, err := b.registry.Gather()
+	b.check(err)
+	for _, family := range families {
+		if family.GetName() == "curlmethat_watcher_stale_keys" {
+			if got := family.GetMetric()[0].GetGauge().GetValue(); got != 2 {
+				t.Errorf("%v keys are stale, want 2", got)
+			}
+			return
+		}
+	}
+	t.Error("there is no count of stale keys")
 }

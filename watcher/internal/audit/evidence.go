@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -20,6 +21,9 @@ type evidence struct {
 	delivered, floor uint64
 	// queued are the keys that have a result which waits for the writer.
 	queued map[pipeline.Key]struct{}
+	// stale counts the keys that do not fail and yet have had no good fetch for
+	// long, among those whose timers this audit looks at.
+	stale int
 }
 
 // gather asks how far the fetchers and the writer have come.
@@ -194,6 +198,9 @@ func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidat
 	findings := map[pipeline.Key]wantindex.Finding{}
 	notLanded := map[pipeline.Key]string{}
 	err := a.lookUp(ctx, refreshed, func(c candidate, t *timer, due *pipeline.Message) bool {
+		if t != nil && !c.entry.Failing() && condition.Stale(t.due, c.refresh, e.now) {
+			e.stale++
+		}
 		if _, queued := e.queued[c.key]; queued {
 			return true
 		}

@@ -7,10 +7,16 @@ import (
 )
 
 // Metrics of an Auditor.
-type Metrics struct{ took prometheus.Histogram }
+type Metrics struct {
+	took  prometheus.Histogram
+	stale prometheus.Gauge
+}
 
 // NewMetrics makes the metrics in the set of the watcher.
 func NewMetrics(set *metric.Set) *Metrics {
-	return &Metrics{took: set.Histogram("audit_duration_seconds", "Time that an audit of all wants took.",
-		prometheus.ExponentialBuckets(0.001, 4, 9))}
+	return &Metrics{
+		took: set.Histogram("audit_duration_seconds", "Time that an audit of all wants took.", prometheus.ExponentialBuckets(0.001, 4, 9)),
+		stale: set.Gauge("stale_keys",
+			"Keys with an interval that have had no good fetch for three of them, as the last audit of this watcher has seen."),
+	}
 }

@@ -5,10 +5,12 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -22,6 +24,8 @@ type candidate struct {
 	want wantindex.Want
 	// entry is that of the key in the status of the object.
 	entry status.Entry
+	// refresh is the interval that the object asks for; 0: none.
+	refresh time.Duration
 }
 
 // sorted are the wants by what an audit has to find out.
@@ -36,6 +40,8 @@ type sorted struct {
 	behind []pipeline.Key
 	// unasked are objects whose wants and annotations do not match.
 	unasked []types.NamespacedName
+	// stale counts the keys that have been failing for long.
+	stale int
 }
 
 // sort sorts the wants of the index, without those that something is known to
@@ -61,7 +67,10 @@ func (a *Auditor) sort(e *evidence) sorted {
 			s.unasked = append(s.unasked, name)
 			return
 		}
-		c := candidate{key: key, want: w, entry: o.Status.Of(key.Key)}
+		c := candidate{key: key, want: w, entry: o.Status.Of(key.Key), refresh: o.Request.Refresh}
+		if c.entry.Failing() && condition.FailsForLong(c.entry.Since, c.refresh, e.now) {
+			s.stale++
+		}
 		switch holding(o, annotation.Pair{Key: key.Key, URL: url}, c) {
 		case plan.LeftAlone:
 		case plan.Held:
