@@ -13,7 +13,7 @@ const (
 	// first and further are the pauses until the broker is asked for its time,
 	// before and after its first response.
 	first   = 5 * time.Second
-	further = 10 * time.Minute
+	further = time.Minute
 )
 
 // Clock is the broker's time as it is known from what the broker has stamped,

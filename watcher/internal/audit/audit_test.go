@@ -293,6 +293,21 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+func TestWhatWasStampedBeforeTheClockOfTheBrokerWasSetBackIsLongAgo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	empty, retried, held := b.asks("ns", "cm", "empty"), b.asks("ns", "cm", "retried"), b.asks("ns", "cm", "held")
+	b.fetched()
+	b.timer(retried, time.Minute, func(d *v1.Due) { d.Cause = v1.Cause_CAUSE_RETRY })
+	b.holds(held)
+	b.timer(held, time.Minute, cached(stored))
+	b.clock.Step(-time.Hour)
+	want := map[pipeline.Key]wantindex.Finding{empty: wantindex.BodyLost, retried: wantindex.BodyLost, held: wantindex.TimerLost}
+	if got := b.found(); !maps.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
+}
+
 func TestAKeyIsAskedForAgainAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/condition"
@@ -62,8 +63,21 @@ func (e *evidence) handled(seq uint64, at time.Time, inWork time.Duration) bool 
 	case seq > e.delivered:
 		return false
 	default:
-		return e.now.Sub(at) > inWork
+		return e.age(at) > inWork
 	}
+}
+
+// ahead is by how much a stamp may be later than now: what a clock is late.
+const ahead = time.Minute
+
+// age is how long ago the broker has stamped something. What is from the future
+// was stamped before its clock was set back: nobody knows when, so long ago.
+func (e *evidence) age(at time.Time) time.Duration {
+	age := e.now.Sub(at)
+	if age < -ahead {
+		return math.MaxInt64
+	}
+	return age
 }
 
 // timer is a pending timer.
@@ -163,7 +177,7 @@ func (a *Auditor) underWay(e *evidence, c candidate, t *timer, due *pipeline.Mes
 		// After a failure that the status has on record, the next look is this
 		// timer. After a good answer it is no evidence that the body landed.
 		return t.due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED && c.entry.Failing() ||
-			e.now.Sub(t.setAt) < a.config.young() && a.waitOnce(c.key)
+			e.age(t.setAt) < a.config.young() && a.waitOnce(c.key)
 	}
 }
 
@@ -187,9 +201,10 @@ func (a *Auditor) waitOnce(key pipeline.Key) bool {
 	return true
 }
 
-// lost reports whether a timer should have fired long ago.
+// lost reports whether a timer should have fired long ago, or was set by a clock
+// that has been set back since, so that it would fire much later than was meant.
 func (a *Auditor) lost(e *evidence, t *timer) bool {
-	return e.now.Sub(t.at) > a.config.overdue()
+	return e.now.Sub(t.at) > a.config.overdue() || t.setAt.Sub(e.now) > ahead
 }
 
 // restart returns the keys, of those that are held, that nothing will refresh,
@@ -208,15 +223,15 @@ func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidat
 			return true
 		}
 		switch {
-		case t == nil && e.now.Sub(c.want.At) > a.config.young() &&
-			(due == nil || e.now.Sub(due.Time) > a.config.young()):
+		case t == nil && e.age(c.want.At) > a.config.young() &&
+			(due == nil || e.age(due.Time) > a.config.young()):
 			findings[c.key] = wantindex.TimerLost
 		case t == nil:
 		case a.lost(e, t):
 			findings[c.key] = wantindex.TimerLost
 		case t.due.GetSettled().GetSha256() != "" && t.due.GetSettled().GetSha256() != c.entry.SHA256:
 			sum := t.due.GetSettled().GetSha256()
-			if e.now.Sub(t.setAt) > a.config.young() || a.notLanded[c.key] == sum {
+			if e.age(t.setAt) > a.config.young() || a.notLanded[c.key] == sum {
 				findings[c.key] = wantindex.BodyLost
 				break
 			}

@@ -86,7 +86,7 @@ func (a *Auditor) sort(e *evidence) sorted {
 				ask = asked{object: now}
 			}
 			still[key] = ask
-			if e.handled(w.Fence.Seq, w.At, a.config.inWork()) && e.now.Sub(w.At) >= a.config.pause(ask.times) {
+			if e.handled(w.Fence.Seq, w.At, a.config.inWork()) && e.age(w.At) >= a.config.pause(ask.times) {
 				s.notHeld[key.Namespace] = append(s.notHeld[key.Namespace], c)
 			}
 		}
