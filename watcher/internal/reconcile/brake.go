@@ -93,7 +93,7 @@ func (r *Reconciler) weigh() (removals, all int) {
 // unsent counts the keys of an object whose removal was not yet published.
 func (r *Reconciler) unsent(o *informer.Object, keys []string) (n int) {
 	for _, key := range keys {
-		if sent, ok := r.removals[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]; !ok || sent.uid != o.UID {
+		if sent, ok := r.removals.of[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]; !ok || sent.uid != o.UID {
 			n++
 		}
 	}

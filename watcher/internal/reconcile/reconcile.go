@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -72,10 +71,6 @@ type Deps struct {
 	Tracer *tracing.Tracer
 }
 
-// maxMemory is how many entries a map of the past may have before it is
-// cleared of those that no longer matter.
-const maxMemory = 4096
-
 // Reconciler publishes the differences between objects and the stream. It may
 // be called for different objects at once, not for the same.
 type Reconciler struct {
@@ -85,10 +80,10 @@ type Reconciler struct {
 	lines *logsample.Log
 
 	mu         sync.Mutex
-	published  map[types.NamespacedName]time.Time
+	published  memory[types.NamespacedName, time.Time]
 	conditions map[types.NamespacedName]*conditions
-	removals   map[pipeline.Key]removal
-	repairs    map[pipeline.Key]*repairBackoff
+	removals   memory[pipeline.Key, removal]
+	repairs    memory[pipeline.Key, *repairBackoff]
 	brake      brake
 }
 
@@ -98,10 +93,10 @@ func New(c Config, d Deps) *Reconciler {
 		config:     c,
 		deps:       d,
 		lines:      logsample.New(d.Log),
-		published:  map[types.NamespacedName]time.Time{},
+		published:  newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
 		conditions: map[types.NamespacedName]*conditions{},
-		removals:   map[pipeline.Key]removal{},
-		repairs:    map[pipeline.Key]*repairBackoff{},
+		removals:   newMemory[pipeline.Key](func(sent removal) bool { return d.Clock.Since(sent.at) > c.Repeat }),
+		repairs:    newMemory[pipeline.Key](func(f *repairBackoff) bool { return d.Clock.Since(f.last) > repairsForgotten }),
 		brake:      brake{held: map[types.NamespacedName]int{}},
 	}
 }
@@ -174,7 +169,7 @@ func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o 
 func (r *Reconciler) tooSoon(name types.NamespacedName) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, ok := r.published[name]
+	last, ok := r.published.of[name]
 	if !ok {
 		return 0
 	}
@@ -185,11 +180,7 @@ func (r *Reconciler) tooSoon(name types.NamespacedName) time.Duration {
 func (r *Reconciler) acted(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.deps.Clock.Now()
-	if len(r.published) > maxMemory {
-		maps.DeleteFunc(r.published, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) > r.config.Coalesce })
-	}
-	r.published[name] = now
+	r.published.put(name, r.deps.Clock.Now())
 }
 
 // soonest returns the shorter of two times to wait, of which 0 means: not at all.
@@ -205,7 +196,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	w.Installation = r.config.Installation
 	key := pipeline.KeyOf(w.Want)
 	r.mu.Lock()
-	delete(r.removals, key)
+	delete(r.removals.of, key)
 	r.mu.Unlock()
 	began := r.deps.Clock.Now()
 	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindWant, key)

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -41,14 +40,11 @@ func (r *Reconciler) remove(ctx context.Context, o *informer.Object, key string,
 	r.report(span, k, removed, seq)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.removals) > maxMemory {
-		maps.DeleteFunc(r.removals, func(_ pipeline.Key, sent removal) bool { return r.deps.Clock.Since(sent.at) > r.config.Repeat })
-	}
 	now := r.deps.Clock.Now()
-	if sent, repeated := r.removals[k]; !repeated || sent.uid != o.UID {
+	if sent, repeated := r.removals.of[k]; !repeated || sent.uid != o.UID {
 		r.brake.sent = append(r.brake.sent, now)
 	}
-	r.removals[k] = removal{uid: o.UID, epoch: epoch, at: now}
+	r.removals.put(k, removal{uid: o.UID, epoch: epoch, at: now})
 	return nil
 }
 
@@ -64,7 +60,7 @@ func (r *Reconciler) dropSent(o *informer.Object, p *plan.Plan) (again time.Dura
 	left := p.Remove[:0]
 	for _, key := range p.Remove {
 		again = soonest(again, r.config.Repeat)
-		sent, ok := r.removals[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]
+		sent, ok := r.removals.of[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]
 		if !ok || sent.uid != o.UID || sent.epoch != epoch {
 			left = append(left, key)
 			continue

@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -50,11 +49,11 @@ func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (agai
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
 	p.Conditions = slices.DeleteFunc(p.Conditions, func(n plan.Condition) bool {
-		f := r.repairs[pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: n.Key}]
+		f := r.repairs.of[pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: n.Key}]
 		return n.Reason == pipeline.ReasonDrifted && f.limited(now)
 	})
 	p.Publish = slices.DeleteFunc(p.Publish, func(w plan.Want) bool {
-		f := r.repairs[pipeline.KeyOf(w.Want)]
+		f := r.repairs.of[pipeline.KeyOf(w.Want)]
 		if !isRepair(w) || !f.limited(now) {
 			return false
 		}
@@ -83,13 +82,10 @@ func (r *Reconciler) repaired(key pipeline.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
-	f := r.repairs[key]
+	f := r.repairs.of[key]
 	if f == nil || now.Sub(f.last) > repairsForgotten {
-		if len(r.repairs) > maxMemory {
-			maps.DeleteFunc(r.repairs, func(_ pipeline.Key, f *repairBackoff) bool { return now.Sub(f.last) > repairsForgotten })
-		}
 		f = &repairBackoff{}
-		r.repairs[key] = f
+		r.repairs.put(key, f)
 	}
 	f.repairs++
 	f.last = now
