@@ -15,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/isolation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/parking"
 )
 
 func main() {
@@ -47,8 +48,11 @@ func measure(ctx context.Context, config bench.Config, file string) error {
 	progress := func(format string, arguments ...any) {
 		fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, arguments...))
 	}
-	if config.Isolation {
+	switch {
+	case config.Isolation:
 		return isolate(ctx, config, progress)
+	case config.Parking:
+		return park(ctx, config, progress)
 	}
 	report, err := bench.Run(ctx, config, progress)
 	if report == nil {
@@ -59,14 +63,22 @@ func measure(ctx context.Context, config bench.Config, file string) error {
 
 // isolate prints a table of hostile tenants, of as many as were measured.
 func isolate(ctx context.Context, config bench.Config, progress bench.Progress) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, config.Timeout, fmt.Errorf("it takes longer than -timeout %s", config.Timeout))
+	ctx, cancel := within(ctx, config)
 	defer cancel()
-	o := isolation.Options{Bin: config.Bin, Part: 1}
-	if config.Short {
-		o.Part = bench.ShortPart
-	}
-	rows, err := isolation.Run(ctx, o, progress)
+	rows, err := isolation.Run(ctx, isolation.Options{Bin: config.Bin, Part: config.Part()}, progress)
 	return errors.Join(err, isolation.WriteTable(os.Stdout, rows))
+}
+
+// park prints a table of hosts, of as many as were measured.
+func park(ctx context.Context, config bench.Config, progress bench.Progress) error {
+	ctx, cancel := within(ctx, config)
+	defer cancel()
+	rows, err := parking.Run(ctx, parking.Options{Bin: config.Bin, Part: config.Part()}, progress)
+	return errors.Join(err, parking.WriteTable(os.Stdout, rows))
+}
+
+func within(ctx context.Context, config bench.Config) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, config.Timeout, fmt.Errorf("it takes longer than -timeout %s", config.Timeout))
 }
 
 func writeFigures(report *bench.Report, file string) error {

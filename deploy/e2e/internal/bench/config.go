@@ -38,6 +38,9 @@ type Config struct {
 	// Isolation measures how long an ordinary key waits beside hostile tenants,
 	// and nothing else.
 	Isolation bool
+	// Parking measures how the slots of a host are used while many keys wait for
+	// them, and nothing else.
+	Parking bool
 	// Short measures a tenth of all.
 	Short bool
 	// Bin is the folder with the services.
@@ -56,13 +59,14 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Shared, "shared", false, "let all ConfigMaps ask for one URL")
 	fs.DurationVar(&c.Scrape, "scrape", 0, "how often the metrics of each service are read meanwhile, such as 1s; 0: never")
 	fs.BoolVar(&c.Isolation, "isolation", false, "measure how long an ordinary key waits beside hostile tenants, and nothing else")
+	fs.BoolVar(&c.Parking, "parking", false, "measure how the slots of a host are used while 16,000 keys wait for them, and nothing else")
 	fs.BoolVar(&c.Short, "short", false, "measure with a tenth of everything")
 	fs.StringVar(&c.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
 	fs.DurationVar(&c.Timeout, "timeout", 15*time.Minute, "time for all")
 }
 
-// ShortPart is how much of everything a short run measures.
-const ShortPart = 0.1
+// shortPart is how much of everything a short run measures.
+const shortPart = 0.1
 
 // Shorten applies Short to the counts.
 func (c *Config) Shorten() {
@@ -70,9 +74,17 @@ func (c *Config) Shorten() {
 		return
 	}
 	for _, count := range []*int{&c.N, &c.Idle, &c.Foreign} {
-		*count = int(float64(*count) * ShortPart)
+		*count = int(float64(*count) * shortPart)
 	}
 	c.Rounds = 1
+}
+
+// Part is how much of everything is measured.
+func (c *Config) Part() float64 {
+	if c.Short {
+		return shortPart
+	}
+	return 1
 }
 
 // Validate returns the first thing that is wrong, as a sentence.
