@@ -13,6 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // maxRepairs is how often a round makes the watcher repair one object: further
@@ -83,6 +84,11 @@ func (o *object) keys() []string { return slices.Sorted(maps.Keys(o.pages)) }
 func (o *object) key() string {
 	keys := o.keys()
 	return keys[o.round.rng.IntN(len(keys))]
+}
+
+// wanted is one of the keys of the object in the stream of requests.
+func (o *object) wanted() pipeline.Key {
+	return pipeline.Key{Namespace: o.round.Namespace, Name: o.Name, Key: o.key()}
 }
 
 // ask writes what the object asks for by now.

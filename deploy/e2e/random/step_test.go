@@ -176,11 +176,41 @@ func (r *round) stand(o *object, lift func(context.Context)) {
 
 // losses are what a broker, or its operator, can lose.
 func losses() []step {
-	return append(purges(), step{
+	return append(slices.Concat(purges(), operations()), step{
 		name: "the broker restored from a copy", once: true,
 		prepare: func(_ context.Context, r *round) { r.broker.Save() },
 		do:      func(_ context.Context, r *round) { r.broker.Restore() },
 	})
+}
+
+// operations are what an operator does to the streams by hand.
+func operations() []step {
+	all := []step{
+		onObject("a want purged", func(ctx context.Context, o *object) {
+			GinkgoHelper()
+			s, err := o.round.JetStream.Stream(ctx, pipeline.Requests)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(s.Purge(ctx, jetstream.WithPurgeSubject(o.wanted().Want()))).To(Succeed())
+		}),
+		onObject("an earlier want published again", func(ctx context.Context, o *object) {
+			GinkgoHelper()
+			subject := o.wanted().Want()
+			if earlier := o.round.wants.of(subject); len(earlier) > 0 {
+				_, err := o.round.JetStream.Publish(ctx, subject, earlier[o.round.rng.IntN(len(earlier))])
+				Expect(err).NotTo(HaveOccurred())
+			}
+		}),
+	}
+	for stream, consumer := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer} {
+		all = append(all, step{name: "the consumer " + consumer + " deleted", do: func(ctx context.Context, r *round) {
+			GinkgoHelper()
+			Expect(r.JetStream.DeleteConsumer(ctx, stream, consumer)).To(Succeed())
+			r.pause(ctx)
+			r.MakeStreams(ctx)
+		}})
+	}
+	slices.SortFunc(all, func(a, b step) int { return strings.Compare(a.name, b.name) }) // for chance to choose the same
+	return all
 }
 
 func purges() []step {

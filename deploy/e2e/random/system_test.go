@@ -2,9 +2,13 @@ package random_test
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
@@ -23,13 +27,33 @@ type system struct {
 	broker *world.Broker
 	// rights of the writer in the namespace that its rights are taken in.
 	rights *world.Account
+	wants  *published
+}
+
+// published are messages by subject, as they were published. It may be used from several
+// goroutines.
+type published struct {
+	mu  sync.Mutex
+	all map[string][][]byte
+}
+
+func (p *published) add(m *nats.Msg) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[m.Subject] = append(p.all[m.Subject], m.Data)
+}
+
+func (p *published) of(subject string) [][]byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all[subject])
 }
 
 // begin runs the services with short intervals. The namespace of the world is
 // the one that everything happens in; an ordinary tenant lives beside it.
 func begin(ctx context.Context) *system {
 	GinkgoHelper()
-	s := &system{broker: world.RunBroker()}
+	s := &system{broker: world.RunBroker(), wants: &published{all: map[string][][]byte{}}}
 	s.World = env.World(ctx, world.Options{
 		Broker: s.broker.URL(), AckWait: ackWait, Tenants: 1,
 		Kubeconfigs: map[string]func(context.Context, string) string{world.Writer: s.writerAccount},
@@ -38,6 +62,8 @@ func begin(ctx context.Context) *system {
 			world.Fetcher: {"--recheck=1s", "--retry-base=100ms", "--retry-max=500ms", "--max-retry-after=1s"},
 		},
 	})
+	_, err := s.Conn.Subscribe("curl.want.>", s.wants.add)
+	Expect(err).NotTo(HaveOccurred())
 	s.rights.In(ctx, s.Tenants[0].Namespace, world.WriterRules()...)
 	return s
 }

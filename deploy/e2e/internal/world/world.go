@@ -96,7 +96,7 @@ func (e *Environment) World(ctx context.Context, o Options) *World {
 		w.Tenants = append(w.Tenants, &tenant)
 	}
 	if o.AckWait > 0 {
-		w.setAckWait(ctx)
+		w.MakeStreams(ctx)
 	}
 
 	DeferCleanup(w.dump)
@@ -182,9 +182,9 @@ func (w *World) served(url string, body []byte) bool {
 	return slices.ContainsFunc(w.origins, func(s *origin.Server) bool { return s.Served(url, body) })
 }
 
-// setAckWait creates the streams in place of the watcher, which would set the
-// time to what it should be.
-func (w *World) setAckWait(ctx context.Context) {
+// MakeStreams creates the streams and consumers that are missing, in place of the
+// watcher, which would set AckWait to what it should be.
+func (w *World) MakeStreams(ctx context.Context) {
 	GinkgoHelper()
 	_, err := pipeline.Ensure(ctx, w.JetStream, pipeline.Topology{})
 	Expect(err).NotTo(HaveOccurred())
