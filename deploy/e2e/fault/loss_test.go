@@ -102,6 +102,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 			page.Says("the one body")
 			Eventually(page.NotModified).Should(BeNumerically(">", same), "a fetch that finds the same body")
 		}
+		Expect(w.Stored(ctx, pipeline.Results, "curl.result.content.>")).To(Equal(1), "bodies that wait for the writer")
 		w.Launch(ctx, world.Writer).EventuallyReady(ctx)
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "the one body")
 	})

@@ -51,10 +51,14 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 	})
 
 	It("from a host that hangs for the many keys of a namespace", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{Tenants: 1})
+		// What hangs does so for longer than an ordinary key may wait.
+		w := env.World(ctx, world.Options{Tenants: 1, Flags: map[string][]string{
+			world.Fetcher: {"--header-timeout=20s", "--timeout=20s"},
+		}})
 		const keys = 100
 		for i, page := range w.Origin.Pages(keys) {
-			page.Hold()
+			release := page.Hold()
+			defer release()
 			w.Create(ctx, fmt.Sprintf("hangs-%d", i), world.Asking("mydata="+page.URL()))
 		}
 		Eventually(func() float64 { return w.Fetcher().Metric(ctx, "curlmethat_fetcher_parked_total") }).WithTimeout(healLimit).Should(BeNumerically(">", keys/2), "keys that wait for the host")
@@ -62,17 +66,21 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 		w.Unfinished()
 	})
 
-	It("from a host that redirected one to another host that asks for an hour of rest", func(ctx SpecContext) {
+	It("from a host that redirected many to another host that asks for an hour of rest", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Tenants: 1})
 		other := origin.Start()
 		DeferCleanup(other.Close)
 		busy := other.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "3600")
 		// Another name is another host, though it is the same machine.
 		page := w.Origin.Page("/moved").Fails(http.StatusFound).With("Location", "http://"+other.PageByAddress("/busy"))
-		w.Create(ctx, "moved", world.Asking("mydata="+page.URL()))
-		Eventually(busy.Hits).Should(Equal(1))
+		const keys = 30
+		for i := range keys {
+			w.Create(ctx, fmt.Sprintf("moved-%d", i), world.Asking(fmt.Sprintf("mydata=%s?%d", page.URL(), i)))
+		}
+		Eventually(busy.Hits).Should(Equal(keys))
 		w.EventuallyQuiet(ctx)
 		expectOrdinary(ctx, w.Tenants[0], w.Origin.Page("/ordinary"))
+		Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_parked_total", `cause="host_slowed"`)).To(BeZero(), "keys that waited for a host which asked for nothing")
 	})
 
 	It("from a host of which one URL asks for an hour of rest", func(ctx SpecContext) {
