@@ -71,7 +71,7 @@ func (e *evidence) handled(seq uint64, at time.Time, inWork time.Duration) bool 
 const ahead = time.Minute
 
 // age is how long ago the broker has stamped something. What is from the future
-// was stamped before its clock was set back: nobody knows when, so long ago.
+// was stamped before its clock was set back: when is not known, so it counts as long ago.
 func (e *evidence) age(at time.Time) time.Duration {
 	age := e.now.Sub(at)
 	if age < -ahead {

@@ -29,7 +29,7 @@ const (
 	readyTimeout = 30 * time.Second
 )
 
-// Options say how to measure.
+// Options of a measurement.
 type Options struct {
 	// Bin is the folder with the fetcher.
 	Bin string
