@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -205,25 +204,22 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// PublishResult hands an outcome to the writer. A second one for the same
-// trigger is dropped by the server, but for that of a removed pair, which is not
-// the fetchers' to publish: they must not be able to suppress it by its id, and
-// the writer has nothing to do for a second one. The error wraps ErrFull when the stream
+// PublishResult hands an outcome to the writer. It has no message id: whoever
+// guessed one could suppress the result of another. A second result of the same
+// trigger changes nothing, by its fence. The error wraps ErrFull when the stream
 // is full, and ErrTooLarge when the result exceeds the server's max_payload.
 func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	key := KeyOf(r.GetWant())
-	var subject, kind string
+	subject := key.Failure()
 	switch r.GetOutcome().(type) {
 	case *v1.Result_Content:
-		subject, kind = key.Content(), "content"
-	case *v1.Result_Unmodified:
-		// It ends a failure, so it belongs among the changes of that state. On
-		// the subject of bodies it would push one out that is not yet written.
-		subject, kind = key.Failure(), "unmodified"
+		subject = key.Content()
 	case *v1.Result_Removed:
 		subject = key.Removed()
 	default:
-		subject, kind = key.Failure(), "failure"
+		// Unmodified ends a failure, so it belongs among the changes of that
+		// state. On the subject of bodies it would push one out that is not yet
+		// written.
 	}
 	data, err := proto.Marshal(r)
 	if err != nil {
@@ -232,11 +228,7 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	m := nats.NewMsg(subject)
 	m.Data = data
 	inject(ctx, m.Header)
-	opts := []jetstream.PublishOpt{jetstream.WithExpectStream(Results)}
-	if r.GetRemoved() == nil {
-		opts = append(opts, jetstream.WithMsgID(messageID(r.GetWant().GetEpoch(), r.GetSequence(), kind)))
-	}
-	if _, err = c.js.PublishMsg(ctx, m, opts...); err != nil {
+	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Results)); err != nil {
 		return fmt.Errorf("publish result of %s: %w", key, sentinel(err))
 	}
 	return nil
@@ -256,11 +248,6 @@ func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLette
 		return fmt.Errorf("publish dead letter of %s: %w", key, sentinel(err))
 	}
 	return nil
-}
-
-// messageID names what a trigger led to.
-func messageID(epoch int64, seq uint64, kind string) string {
-	return strconv.FormatInt(epoch, 10) + "." + strconv.FormatUint(seq, 10) + "." + kind
 }
 
 // sentinel adds the error of this package that an answer of the server means.
