@@ -198,6 +198,7 @@ var _ = Describe("The stream of requests", func() {
 		after := func() bool {
 			want, seq, err := w.pipeline.LastWant(ctx, key)
 			Expect(err).NotTo(HaveOccurred())
+			Expect(w.trusted.Verify(want)).To(Succeed(), "the epoch that is raised is signed")
 			return status.Fence{Epoch: want.GetEpoch(), Seq: seq}.Newer(held)
 		}
 		Eventually(after).Should(BeTrue())

@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 )
@@ -64,6 +65,9 @@ type Config struct {
 	MaxRemovals reconcile.MaxRemovals
 	// Events bounds those of one namespace.
 	Events budget.Config
+	// SigningKey is the file with the NKey seed that wants are signed with; empty:
+	// they are not signed.
+	SigningKey string
 	// Workers is the number of objects that are worked on at a time.
 	Workers int
 }
@@ -91,6 +95,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&c.Streams.MaxResultBytes, "max-results-bytes", 4<<30, "bytes of results that may wait for the writer")
 	fs.Int64Var(&c.Streams.MaxFailureBytes, "max-failures-bytes", 1<<30, "bytes of failures that are kept")
 	fs.DurationVar(&c.Streams.FailureAge, "failures-max-age", 14*24*time.Hour, "how long failures are kept")
+	fs.StringVar(&c.SigningKey, "signing-key", "", "file with the NKey seed to sign wants with, so that the writer need not read objects first; curlctl identities makes it")
 	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil, "addresses of the monitoring ports of all NATS servers, such as http://nats:8222, for the metric of how soon they write to disk")
 	c.Election.BindFlags(fs)
 }
@@ -129,6 +134,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--namespace-events: %d is negative", c.Events.Burst)
 	case c.Workers < 1:
 		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
+	}
+	if _, err := signature.LoadSigner(c.SigningKey); err != nil {
+		return fmt.Errorf("--signing-key: %w", err)
 	}
 	for _, address := range c.Monitors {
 		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

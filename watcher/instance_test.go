@@ -46,6 +46,7 @@ func (w *world) watch(change ...func(*options)) *instance {
 	Expect(flags.Parse([]string{"--namespaces", w.namespace})).To(Succeed())
 	o.config.Election.Namespace = w.namespace
 	o.config.Election.Lease, o.config.Election.Renew, o.config.Election.Retry = 3*time.Second, 2*time.Second, 200*time.Millisecond
+	o.config.SigningKey = w.signingKey
 	for _, c := range change {
 		c(&o)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -113,6 +114,10 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 	if err != nil {
 		return nil, err
 	}
+	signer, err := signature.LoadSigner(c.SigningKey)
+	if err != nil {
+		return nil, fmt.Errorf("--signing-key: %w", err)
+	}
 	events, err := budget.New(c.Events, budget.Deps{Now: time.Now})
 	if err != nil {
 		return nil, err
@@ -130,7 +135,7 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 		Client: client, Conn: rt.NATS, Epoch: streams{rt.JetStream, c, broker.broker}.epoch, Index: index, Objects: objects,
 		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals}, reconcile.Deps{
 			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.events, "watcher", wall.Now),
-			Events: events, Clock: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
+			Signer: signer, Events: events, Clock: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
 			Client: client, Index: index, Objects: objects, Clock: broker, Log: rt.Log, Metrics: metrics.audit,

@@ -20,6 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 // kube is a client of the cluster with all rights.
@@ -43,6 +44,10 @@ type world struct {
 	nats      *natstest.Server
 	js        jetstream.JetStream
 	pipeline  *pipeline.Client
+	// signingKey is the file with the key of watchers, and trusted verifies what
+	// they sign.
+	signingKey string
+	trusted    *signature.Verifier
 }
 
 func newWorld(ctx context.Context) *world {
@@ -58,7 +63,11 @@ func newWorld(ctx context.Context) *world {
 	js, closeConn, err := server.JetStream()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(closeConn)
-	return &world{namespace: ns.Name, nats: server, js: js, pipeline: pipeline.NewClient(js)}
+	signingKey, keys, err := signature.WriteFiles(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	trusted, err := signature.LoadVerifier(keys)
+	Expect(err).NotTo(HaveOccurred())
+	return &world{namespace: ns.Name, nats: server, js: js, pipeline: pipeline.NewClient(js), signingKey: signingKey, trusted: trusted}
 }
 
 // key names a key of a ConfigMap of this world.

@@ -26,6 +26,7 @@ func TestCommandRefuses(t *testing.T) {
 		"scheme":        {[]string{"--default-scheme=ftp"}, `default scheme "ftp" is neither http nor https`},
 		"annotation":    {[]string{"--annotation-keys=plain"}, `annotation key "plain" has no prefix`},
 		"no annotation": {[]string{"--annotation-keys="}, "name at least one annotation key"},
+		"keys":          {[]string{"--trusted-keys=/dev/null"}, "--trusted-keys: read /dev/null: it does not hold one or 2 public NKeys"},
 		"kubeconfig":    {[]string{"--kubeconfig=" + nowhere}, nowhere},
 		"no cluster":    {[]string{}, "no cluster: give --kubeconfig"},
 		"argument":      {[]string{"now"}, `unknown command "now"`},

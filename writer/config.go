@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 const (
@@ -46,6 +47,9 @@ type Config struct {
 	Protected []string
 	// Selector is a label selector; other objects are left alone. Empty: all.
 	Selector string
+	// TrustedKeys is the file with the public NKeys of the watcher, one or two;
+	// empty: no want is trusted, and each object is read before it is written.
+	TrustedKeys string
 	// Writes and WriteBytes are how often, and how much, may be written in one
 	// namespace.
 	Writes, WriteBytes budget.Config
@@ -65,6 +69,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", c.Grammar.DefaultScheme, "scheme of URLs that have none: http or https; the same as the watcher's")
 	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces that are left alone")
 	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector for the ConfigMaps that may be written; the same as the watcher's")
+	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with the public NKeys, one or two, of which one signs the watcher's wants; without it each object is read before it is written; curlctl identities makes it")
 	c.bindBudgets(fs)
 }
 
@@ -100,6 +105,9 @@ func (c *Config) Validate() error {
 	}
 	if _, err := labels.Parse(c.Selector); err != nil {
 		return fmt.Errorf("--selector: %q is not a label selector such as %s", c.Selector, annotation.Selector)
+	}
+	if _, err := signature.LoadVerifier(c.TrustedKeys); err != nil {
+		return fmt.Errorf("--trusted-keys: %w", err)
 	}
 	_, err := annotation.New(c.Grammar)
 	if errors.Is(err, annotation.ErrConfig) {

@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 	"github.com/kv8s/curl-me-that/writer/internal/batch"
@@ -87,6 +88,10 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 	if err != nil {
 		return nil, nil, fmt.Errorf("parse selector: %w", err)
 	}
+	signatures, err := signature.LoadVerifier(c.TrustedKeys)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--trusted-keys: %w", err)
+	}
 	events, err := budget.New(c.Events, budget.Deps{Now: time.Now})
 	if err != nil {
 		return nil, nil, err
@@ -96,12 +101,13 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 		Viewer:  plan.Viewer{Grammar: grammar, Selector: selector},
 		Writes:  c.Writes, WriteBytes: c.WriteBytes,
 	}, apply.Deps{
-		Client:    client,
-		Breaker:   breaking,
-		Objects:   cache.NewObjects(clock.RealClock{}),
-		Confirmed: cache.NewConfirmed(clock.RealClock{}),
-		Refused:   cache.NewRefused(clock.RealClock{}),
-		Faults:    cache.NewFaults(clock.RealClock{}),
+		Client:     client,
+		Breaker:    breaking,
+		Objects:    cache.NewObjects(clock.RealClock{}),
+		Confirmed:  cache.NewConfirmed(clock.RealClock{}),
+		Refused:    cache.NewRefused(clock.RealClock{}),
+		Faults:     cache.NewFaults(clock.RealClock{}),
+		Signatures: signatures,
 		Emitter: event.New(event.Deps{
 			Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),
 			Budget:   events, Metrics: metrics.events, Log: rt.Log,

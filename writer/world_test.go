@@ -30,6 +30,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer"
 )
@@ -44,6 +45,8 @@ type world struct {
 	client    *pipeline.Client
 	epoch     int64
 	seq       atomic.Uint64
+
+	signer *signature.Signer
 
 	config  writer.Config
 	cluster *rest.Config
@@ -80,6 +83,11 @@ func newWorld(ctx SpecContext) *world {
 
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	w.config.BindFlags(flags)
+	seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	w.signer, err = signature.LoadSigner(seed)
+	Expect(err).NotTo(HaveOccurred())
+	w.config.TrustedKeys = keys
 	w.cluster.Wrap(w.calls.wrap)
 	return w
 }
@@ -169,10 +177,12 @@ func entry(cm *corev1.ConfigMap, key string) status.Entry {
 
 // want returns what the watcher would publish for a key of an object.
 func (w *world) want(cm *corev1.ConfigMap, key, url string) *v1.Want {
-	return &v1.Want{
+	want := &v1.Want{
 		Namespace: cm.Namespace, Name: cm.Name, Key: key, Uid: string(cm.UID), ResourceVersion: cm.ResourceVersion,
 		Url: url, Epoch: w.epoch, Status: cm.Annotations[annotation.StatusKey], Cause: v1.Cause_CAUSE_NEW,
 	}
+	w.signer.Sign(want)
+	return want
 }
 
 // due returns what is left of a want when a timer has brought it back.
@@ -232,7 +242,7 @@ func (w *world) publishAsync(r *v1.Result) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// again delivers a result once more, which the server would normally refuse.
+// again delivers a result once more.
 func (w *world) again(r *v1.Result) {
 	GinkgoHelper()
 	m := nats.NewMsg("")

@@ -3,6 +3,7 @@ package curlctl_test
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,9 +50,14 @@ var _ = Describe("Identities in Secrets", func() {
 	It("are made by whoever may get, create and update just these, and kept", func(ctx SpecContext) {
 		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
 		before := secrets(ctx)
-		Expect(before).To(HaveLen(len(seeds()) + 2))
-		for _, name := range seeds() {
-			Expect(before["demo-nats-"+name]).To(And(HaveLen(2), HaveKey("nkey"), HaveKeyWithValue("ca.crt", before["demo-nats-ca"]["ca.crt"])))
+		Expect(before).To(HaveLen(len(secretsOf()) + 2))
+		for _, name := range secretsOf() {
+			keys := 2
+			if signs := map[string]string{"watcher": "signing.nk", "writer": "signing.pub"}[name]; signs != "" {
+				keys = 3
+				Expect(before["demo-nats-"+name]).To(HaveKey(signs), "and the key of the other not")
+			}
+			Expect(before["demo-nats-"+name]).To(And(HaveLen(keys), HaveKey("nkey"), HaveKeyWithValue("ca.crt", before["demo-nats-ca"]["ca.crt"])))
 		}
 		Expect(before["demo-nats-server"]).To(And(HaveLen(4), HaveKey("identities.conf"), HaveKey("tls.crt"), HaveKey("tls.key"), HaveKey("ca.crt")),
 			"and not the key of the authority")
@@ -104,6 +110,12 @@ var _ = Describe("Identities in Secrets", func() {
 	})
 })
 
+// secretsOf returns the identities that have a Secret: the signing key is in those
+// of watcher and writer.
+func secretsOf() []string {
+	return slices.DeleteFunc(seeds(), func(name string) bool { return name == "signing" })
+}
+
 // account creates a service account with the least rights, and returns a
 // kubeconfig with its token.
 func account(ctx context.Context, client kubernetes.Interface, config *rest.Config, namespace string) string {
@@ -112,7 +124,7 @@ func account(ctx context.Context, client kubernetes.Interface, config *rest.Conf
 	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	names := []string{"demo-nats-ca", "demo-nats-server"}
-	for _, name := range seeds() {
+	for _, name := range secretsOf() {
 		names = append(names, "demo-nats-"+name)
 	}
 	_, err = client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{

@@ -17,11 +17,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 // seeds that are made.
 func seeds() []string {
-	return []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin", "sys"}
+	return []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin", "sys", "signing"}
 }
 
 var _ = Describe("Identities in files", func() {
@@ -72,7 +74,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(mode("ca.key")).To(BeEquivalentTo(0o600))
 		Expect(mode("tls.key")).To(BeEquivalentTo(0o600))
 		Expect(mode("identities.conf")).To(BeEquivalentTo(0o644))
-		Expect(before).To(HaveLen(len(seeds())+5), "nothing temporary is left")
+		Expect(before).To(HaveLen(len(seeds())+6), "nothing temporary is left")
 
 		again := makes(ctx, "--tls-host", "127.0.0.1,nats,localhost", "--no-headers")
 		Expect(strings.Count(again, " kept ")).To(Equal(len(seeds()) + 2))
@@ -98,6 +100,32 @@ var _ = Describe("Identities in files", func() {
 		for name, text := range before {
 			Expect(after[name]).To(Equal(text), name)
 		}
+	})
+
+	It("sign wants by a key that is replaced with the one before it still trusted", func(ctx SpecContext) {
+		trusted := func() []string { return strings.Fields(contents()["signing.pub"]) }
+		renew := func() {
+			Expect(os.Remove(filepath.Join(dir, "signing.nk"))).To(Succeed())
+			Expect(makes(ctx)).To(MatchRegexp(`signing +made`))
+		}
+		makes(ctx)
+		first := trusted()
+		Expect(first).To(HaveLen(1))
+		renew()
+		second := trusted()
+		Expect(second).To(HaveExactElements(Not(Equal(first[0])), Equal(first[0])))
+		makes(ctx)
+		Expect(trusted()).To(Equal(second), "kept")
+		renew()
+		Expect(trusted()).To(HaveExactElements(Not(BeElementOf(second)), Equal(second[0])), "two at a time")
+
+		signer, err := signature.LoadSigner(filepath.Join(dir, "signing.nk"))
+		Expect(err).NotTo(HaveOccurred())
+		verifier, err := signature.LoadVerifier(filepath.Join(dir, "signing.pub"))
+		Expect(err).NotTo(HaveOccurred())
+		want := &v1.Want{Key: "k"}
+		signer.Sign(want)
+		Expect(verifier.Verify(want)).To(Succeed())
 	})
 
 	It("can be read by a group", func(ctx SpecContext) {

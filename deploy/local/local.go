@@ -26,6 +26,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher"
 	"github.com/kv8s/curl-me-that/writer"
 )
@@ -70,6 +71,9 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	}
 	if plane != nil {
 		defer stop(ctx, &err, plane.Stop)
+	}
+	if c.Watcher.SigningKey, c.Writer.TrustedKeys, err = signature.WriteFiles(dir); err != nil {
+		return err
 	}
 	kube.BridgeKlog(log.Level(max(zerolog.WarnLevel, log.GetLevel())))
 

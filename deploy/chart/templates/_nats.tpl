@@ -65,7 +65,11 @@ for it. Takes (list $ identity). */}}
 {{- $sources := list -}}
 {{- $secret := include "curl-me-that.natsSecret" . -}}
 {{- if $nats.bundled.enabled -}}
-{{- $sources = append $sources (dict "name" $secret "items" (list (dict "key" "nkey" "path" "nkey") (dict "key" "ca.crt" "path" "ca.crt"))) -}}
+{{- $items := list (dict "key" "nkey" "path" "nkey") (dict "key" "ca.crt" "path" "ca.crt") -}}
+{{- with include "curl-me-that.signing" . -}}
+{{- $items = append $items (dict "key" . "path" .) -}}
+{{- end -}}
+{{- $sources = append $sources (dict "name" $secret "items" $items) -}}
 {{- else -}}
 {{- if $secret -}}
 {{- $kind := $nats.credentials.kind -}}
@@ -78,6 +82,9 @@ for it. Takes (list $ identity). */}}
 {{- with $nats.tls.clientSecret -}}
 {{- $sources = append $sources (dict "name" . "items" (list (dict "key" "tls.crt" "path" "tls.crt") (dict "key" "tls.key" "path" "tls.key"))) -}}
 {{- end -}}
+{{- with include "curl-me-that.signing" . -}}
+{{- $sources = append $sources (dict "name" $nats.signingSecret "items" (list (dict "key" . "path" .))) -}}
+{{- end -}}
 {{- end -}}
 {{- with $sources -}}
 - name: nats
@@ -87,6 +94,15 @@ for it. Takes (list $ identity). */}}
     {{- range . }}
       - secret: {{ toJson . }}
     {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* The file in that volume by which the watcher signs wants, or the writer verifies
+them; empty if there is none. Takes (list $ identity). */}}
+{{- define "curl-me-that.signing" -}}
+{{- $nats := (index . 0).Values.nats -}}
+{{- if or $nats.bundled.enabled $nats.signingSecret -}}
+{{- get (dict "watcher" "signing.nk" "writer" "signing.pub") (index . 1) -}}
 {{- end -}}
 {{- end -}}
 
@@ -104,7 +120,7 @@ to look at (helm template) there is none. Takes (list $ identity). */}}
 {{- $root := index . 0 -}}
 {{- if not $root.Values.nats.bundled.enabled -}}
 {{- $found := list -}}
-{{- range list (include "curl-me-that.natsSecret" .) $root.Values.nats.tls.caSecret $root.Values.nats.tls.clientSecret -}}
+{{- range list (include "curl-me-that.natsSecret" .) $root.Values.nats.tls.caSecret $root.Values.nats.tls.clientSecret $root.Values.nats.signingSecret -}}
 {{- if . -}}
 {{- with lookup "v1" "Secret" $root.Release.Namespace . -}}
 {{- $found = append $found .data -}}

@@ -2,6 +2,7 @@ package permissions_test
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,10 +16,12 @@ import (
 )
 
 // world starts the services on the broker, each with its own identity and no
-// more rights in Kubernetes than it needs.
-func (b *broker) world(ctx context.Context) *world.World {
+// more rights in Kubernetes than it needs, but for those that are left out.
+func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	GinkgoHelper()
 	flags := map[string][]string{world.Watcher: {"--manage-streams=off"}, world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}
+	flags[world.Watcher] = append(flags[world.Watcher], "--signing-key="+filepath.Join(b.identities, "signing.nk"))
+	flags[world.Writer] = append(flags[world.Writer], "--trusted-keys="+filepath.Join(b.identities, "signing.pub"))
 	for _, name := range world.Services() {
 		flags[name] = append(flags[name], "--nats-nkey="+b.seed(name))
 		if b.tls {
@@ -26,7 +29,7 @@ func (b *broker) world(ctx context.Context) *world.World {
 		}
 	}
 	return env.World(ctx, world.Options{
-		Broker: b.URL(), Connect: b.rooted(), Flags: flags, Kubeconfigs: world.LeastRights(env.Cluster),
+		Broker: b.URL(), Connect: b.rooted(), Flags: flags, Kubeconfigs: world.LeastRights(env.Cluster), Without: without,
 	})
 }
 

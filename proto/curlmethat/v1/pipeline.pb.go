@@ -458,7 +458,11 @@ type Want struct {
 	AskedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=asked_at,json=askedAt,proto3" json:"asked_at,omitempty"`
 	// The installation whose watcher published it: namespace and name of the Lease
 	// that its watchers share, as NAMESPACE/NAME; empty: they share none.
-	Installation  string `protobuf:"bytes,18,opt,name=installation,proto3" json:"installation,omitempty"`
+	Installation string `protobuf:"bytes,18,opt,name=installation,proto3" json:"installation,omitempty"`
+	// Ed25519 signature of the watcher over what decides about the write (package
+	// signature). Whoever passes the want on leaves it as it is. Absent: the writer
+	// believes the live object only.
+	Signature     []byte `protobuf:"bytes,19,opt,name=signature,proto3" json:"signature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -617,6 +621,13 @@ func (x *Want) GetInstallation() string {
 		return x.Installation
 	}
 	return ""
+}
+
+func (x *Want) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
 }
 
 // Settled describes the body that a key already holds.
@@ -1618,7 +1629,7 @@ var File_curlmethat_v1_pipeline_proto protoreflect.FileDescriptor
 
 const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd1\x04\n" +
+	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x04\n" +
 	"\x04Want\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1640,7 +1651,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\vobserved_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"observedAt\x125\n" +
 	"\basked_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\aaskedAt\x12\"\n" +
-	"\finstallation\x18\x12 \x01(\tR\finstallation\"Z\n" +
+	"\finstallation\x18\x12 \x01(\tR\finstallation\x12\x1c\n" +
+	"\tsignature\x18\x13 \x01(\fR\tsignature\"Z\n" +
 	"\aSettled\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +

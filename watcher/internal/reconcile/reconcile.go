@@ -19,6 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
+	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -63,7 +64,9 @@ type Deps struct {
 	Client   *pipeline.Client
 	Recorder Recorder
 	// Events is how many are written for each namespace.
-	Events  *budget.Budget
+	Events *budget.Budget
+	// Signer signs what is published; nil: nothing is signed.
+	Signer  *signature.Signer
 	Clock   clock.PassiveClock
 	Log     zerolog.Logger
 	Metrics *Metrics
@@ -221,7 +224,10 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 // holds. That the stream gives it a sequence which the object has already
 // resolved happens when the stream was brought back to an earlier state.
 func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (uint64, error) {
-	publish := func(last uint64) (uint64, error) { return r.deps.Client.PublishWant(ctx, w.Want, last) }
+	publish := func(last uint64) (uint64, error) {
+		r.deps.Signer.Sign(w.Want)
+		return r.deps.Client.PublishWant(ctx, w.Want, last)
+	}
 	seq, err := r.overwrite(ctx, key, w.Last, publish)
 	if err != nil {
 		return 0, err

@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
@@ -50,6 +51,7 @@ type bench struct {
 	client   *pipeline.Client
 	registry *prometheus.Registry
 	broker   *natstest.Server
+	verifier *signature.Verifier
 	index    *wantindex.Index
 	clock    *clocktesting.FakeClock
 	object   *informer.Object
@@ -89,8 +91,19 @@ func newBench(t *testing.T) *bench {
 	if b.events, err = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, budget.Deps{Now: b.clock.Now}); err != nil {
 		t.Fatal(err)
 	}
+	seed, keys, err := signature.WriteFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := signature.LoadSigner(seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.verifier, err = signature.LoadVerifier(keys); err != nil {
+		t.Fatal(err)
+	}
 	b.Reconciler = reconcile.New(reconcile.Config{Coalesce: coalesce, Repeat: repeat, MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20}}, reconcile.Deps{
-		Objects: b, Index: b.index, Client: b.client, Recorder: b,
+		Objects: b, Index: b.index, Client: b.client, Recorder: b, Signer: signer,
 		Events: b.events, Clock: b.clock, Log: zerolog.New(zerolog.SyncWriter(b.log)), Metrics: metrics,
 	})
 	return b
@@ -186,13 +199,22 @@ func (b *bench) published() uint64 {
 	return stream.CachedInfo().State.LastSeq
 }
 
-func (b *bench) cause(k string) v1.Cause {
+// want returns what the stream has as wanted for a key, which must be signed.
+func (b *bench) want(k string) *v1.Want {
 	b.t.Helper()
 	want, _, err := b.client.LastWant(b.t.Context(), key(k))
+	if err == nil {
+		err = b.verifier.Verify(want)
+	}
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return want.GetCause()
+	return want
+}
+
+func (b *bench) cause(k string) v1.Cause {
+	b.t.Helper()
+	return b.want(k).GetCause()
 }
 
 // reasons returns the reasons of the Events so far.

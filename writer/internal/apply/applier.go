@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
+	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
 	"github.com/kv8s/curl-me-that/writer/internal/cache"
@@ -58,6 +60,8 @@ type Deps struct {
 	Refused cache.Refused
 	// Faults counts requests that failed in a row, by object.
 	Faults cache.Faults
+	// Signatures tell which wants the watcher has published.
+	Signatures *signature.Verifier
 	// Emitter writes the Events.
 	Emitter *event.Emitter
 	// Metrics are moved by what is applied.
@@ -79,6 +83,8 @@ type executor struct {
 	Deps
 	budgets budgets
 	lines   *logsample.Log
+	// doubted holds what was wrong with signatures, each of which is logged once.
+	doubted sync.Map
 }
 
 // New returns an applier.
@@ -86,7 +92,7 @@ func New(c Config, d Deps) (*Applier, error) {
 	if c.Viewer.Grammar == nil || c.Viewer.Selector == nil {
 		return nil, errors.New("make applier: the viewer is incomplete")
 	}
-	if d.Client == nil || d.Objects == nil || d.Breaker == nil || d.Emitter == nil || d.Metrics == nil || d.Clock == nil {
+	if d.Client == nil || d.Objects == nil || d.Breaker == nil || d.Emitter == nil || d.Signatures == nil || d.Metrics == nil || d.Clock == nil {
 		return nil, errors.New("make applier: a dependency is missing")
 	}
 	b, err := newBudgets(c, d.Clock.Now)

@@ -44,15 +44,16 @@ func TestTenThousandObjectsMakeNoSeriesMore(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	own, standard := metric.New(registry, "writer"), metric.Standard(registry)
 	calls := kube.NewCalls(standard, "GET", "PATCH", "POST")
-	applier := newApplier(t, calls.Of(&rest.Config{Host: "http://model", Transport: crowd{}, QPS: -1}), own)
+	applier, signer := newApplier(t, calls.Of(&rest.Config{Host: "http://model", Transport: crowd{}, QPS: -1}), own)
 	handle := func(i int) {
 		name := fmt.Sprint("cm-", i)
+		want := &v1.Want{
+			Namespace: "ns", Name: name, Key: "k", Uid: "uid-of-" + name, ResourceVersion: "1", Epoch: 1,
+			Url: fmt.Sprintf("https://host-%d.example.com/%d", i%hosts, i),
+		}
+		signer.Sign(want)
 		applier.Apply(t.Context(), types.NamespacedName{Namespace: "ns", Name: name}, []plan.Item{plan.NewItem(&v1.Result{
-			Want: &v1.Want{
-				Namespace: "ns", Name: name, Key: "k", Uid: "uid-of-" + name, ResourceVersion: "1", Epoch: 1,
-				Url: fmt.Sprintf("https://host-%d.example.com/%d", i%hosts, i),
-			},
-			Sequence: 1, ObservedAt: timestamppb.Now(),
+			Want: want, Sequence: 1, ObservedAt: timestamppb.Now(),
 			Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("x"), Sha256: strings.Repeat("0", 64)}},
 		})})
 	}

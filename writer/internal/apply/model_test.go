@@ -31,6 +31,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
@@ -77,6 +78,7 @@ type model struct {
 	rand    *rand.Rand
 	server  *modelServer
 	applier *apply.Applier
+	signer  *signature.Signer
 	trace   bytes.Buffer
 
 	uid   int
@@ -105,14 +107,15 @@ func newModel(t *testing.T, seed uint64) *model {
 		applied: map[string]status.Fence{}, transitions: map[string]bool{}, failed: map[string]bool{},
 	}
 	m.server = &modelServer{events: map[string]eventsv1.Event{}, before: m.interfere, fault: m.fault, patched: m.check}
-	m.applier = newApplier(t, &rest.Config{Host: "http://model", Transport: m.server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
+	m.applier, m.signer = newApplier(t, &rest.Config{Host: "http://model", Transport: m.server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
 		metric.New(prometheus.NewRegistry(), "writer"))
 	m.recreate()
 	return m
 }
 
-// newApplier returns an applier as the writer has it, for a cluster.
-func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) *apply.Applier {
+// newApplier returns an applier as the writer has it, for a cluster, and the signer
+// that it trusts.
+func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.Applier, *signature.Signer) {
 	t.Helper()
 	client, err := apiserver.NewClient(cluster)
 	must(t, err)
@@ -124,16 +127,23 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) *apply.Appl
 	t.Cleanup(cancel)
 	unbounded, err := budget.New(budget.Config{}, budget.Deps{Now: time.Now})
 	must(t, err)
+	seed, keys, err := signature.WriteFiles(t.TempDir())
+	must(t, err)
+	signer, err := signature.LoadSigner(seed)
+	must(t, err)
+	signatures, err := signature.LoadVerifier(keys)
+	must(t, err)
 	applier, err := apply.New(apply.Config{
 		Planner: plan.Planner{Prune: true},
 		Viewer:  plan.Viewer{Grammar: grammar, Selector: labels.Everything()},
 	}, apply.Deps{
-		Client:    client,
-		Breaker:   b,
-		Objects:   cache.NewObjects(clock.RealClock{}),
-		Confirmed: cache.NewConfirmed(clock.RealClock{}),
-		Refused:   cache.NewRefused(clock.RealClock{}),
-		Faults:    cache.NewFaults(clock.RealClock{}),
+		Client:     client,
+		Breaker:    b,
+		Objects:    cache.NewObjects(clock.RealClock{}),
+		Confirmed:  cache.NewConfirmed(clock.RealClock{}),
+		Refused:    cache.NewRefused(clock.RealClock{}),
+		Faults:     cache.NewFaults(clock.RealClock{}),
+		Signatures: signatures,
 		Emitter: event.New(event.Deps{
 			Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),
 			Budget:   unbounded, Metrics: event.NewMetrics(own), Log: zerolog.Nop(),
@@ -143,7 +153,7 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) *apply.Appl
 		Clock:   clock.RealClock{},
 	})
 	must(t, err)
-	return applier
+	return applier, signer
 }
 
 func must(t *testing.T, err error) {
@@ -342,6 +352,7 @@ func (m *model) observe(cm *corev1.ConfigMap, entry status.Entry, pair annotatio
 		w.Drift, w.Cause = o.Fingerprint, v1.Cause_CAUSE_HEALED
 		w.ReadFirst = w.GetReadFirst() || o.State == annotation.Foreign
 	}
+	m.signer.Sign(w)
 	m.seq++
 	m.log("want %d: %s=%s rv %s drift %q readFirst %v", m.seq, w.GetKey(), w.GetUrl(), w.GetResourceVersion(), w.GetDrift(), w.GetReadFirst())
 	m.wants, m.seqs = append(m.wants, w), append(m.seqs, m.seq)

@@ -34,7 +34,25 @@ func (t *task) start() {
 		return
 	}
 	t.Objects.Drop(t.ref)
-	t.object, t.known = plan.Assume(t.items)
+	if t.object, t.known = plan.Assume(t.items); t.known {
+		t.known = t.signed()
+	}
+}
+
+// signed reports whether the watcher has signed all wants. Others may be forged by
+// whoever publishes results, so that only the live object is believed.
+func (t *task) signed() bool {
+	for _, item := range t.items {
+		err := t.Signatures.Verify(item.Result.GetWant())
+		if err == nil {
+			continue
+		}
+		if _, logged := t.doubted.LoadOrStore(err, true); !logged {
+			t.Log.Warn().Err(err).Msg("reading objects before they are written, which is slower; see --trusted-keys here and --signing-key of the watcher")
+		}
+		return false
+	}
+	return true
 }
 
 // covers reports whether no result is about a later version of the object.

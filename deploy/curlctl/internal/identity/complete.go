@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 // Files are contents by name of file.
@@ -92,21 +94,20 @@ func complete(have Files, hosts []string, now time.Time, where func(string) stri
 	files, keys := maps.Clone(have), map[string]string{}
 	var items []Item
 	for _, name := range Names() {
-		file, state := SeedFile(name), kept
-		var public string
-		var err error
-		if seed, exists := files[file]; exists {
-			public, err = publicKey(seed)
-		} else {
-			state = made
-			files[file], public, err = newSeed()
-		}
+		item, err := seed(files, SeedFile(name), where)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read %s: %w", where(file), err)
+			return nil, nil, err
 		}
-		keys[name] = public
-		items = append(items, Item{Name: name, PublicKey: public, State: state, Where: where(file)})
+		item.Name, keys[name] = name, item.PublicKey
+		items = append(items, item)
 	}
+	signing, err := seed(files, SigningSeed, where)
+	if err != nil {
+		return nil, nil, err
+	}
+	signing.Name = "signing"
+	items = append(items, signing)
+	files[SigningKeys] = trusted(signing.PublicKey, files[SigningKeys])
 	if next := variables(keys); !bytes.Equal(files[Variables], next) {
 		files[Variables] = next
 	}
@@ -115,6 +116,34 @@ func complete(have Files, hosts []string, now time.Time, where func(string) stri
 	}
 	certified, err := certify(files, hosts, now, where)
 	return files, append(items, certified...), err
+}
+
+// seed adds a seed to files if it is missing, and returns what became of it.
+func seed(files Files, file string, where func(string) string) (Item, error) {
+	item := Item{State: kept, Where: where(file)}
+	var err error
+	if have, exists := files[file]; exists {
+		item.PublicKey, err = publicKey(have)
+	} else {
+		item.State = made
+		files[file], item.PublicKey, err = newSeed()
+	}
+	if err != nil {
+		return Item{}, fmt.Errorf("read %s: %w", where(file), err)
+	}
+	return item, nil
+}
+
+// trusted returns the file of public keys with the one in use first, and behind it
+// the one that was in use before, whose signatures may still be on their way.
+func trusted(inUse string, have []byte) []byte {
+	keys := []string{inUse}
+	for key := range strings.FieldsSeq(string(have)) {
+		if key != inUse && len(keys) < signature.MaxKeys {
+			keys = append(keys, key)
+		}
+	}
+	return []byte(strings.Join(keys, "\n") + "\n")
 }
 
 // certify adds what is missing for TLS to files.

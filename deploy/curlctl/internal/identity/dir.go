@@ -48,7 +48,7 @@ func allFiles() []string {
 	for _, name := range Names() {
 		files = append(files, SeedFile(name))
 	}
-	return append(files, CAKey, CACert, ServerKey, ServerCert, Variables)
+	return append(files, SigningSeed, SigningKeys, CAKey, CACert, ServerKey, ServerCert, Variables)
 }
 
 // Save implements Store. A file is there with all that is in it, or not at all.

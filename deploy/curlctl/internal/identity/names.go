@@ -31,6 +31,14 @@ const (
 	ServerKey  = "tls.key"
 )
 
+// SigningSeed is the file with the seed by which the watcher signs wants, and
+// SigningKeys that with the public keys which the writer trusts: the one of the
+// seed, and the one before it.
+const (
+	SigningSeed = "signing.nk"
+	SigningKeys = "signing.pub"
+)
+
 // SeedFile returns the name of the file with the seed of an identity.
 func SeedFile(name string) string { return name + ".nk" }
 

@@ -53,6 +53,8 @@ func (s *Secrets) places() []place {
 		{name("server"), CACert, CACert},
 		{name("server"), ServerCert, ServerCert},
 		{name("server"), ServerKey, ServerKey},
+		{name(Watcher), SigningSeed, SigningSeed},
+		{name(Writer), SigningKeys, SigningKeys},
 	}
 	for _, identity := range Names() {
 		all = append(all, place{name(identity), seedKey, SeedFile(identity)}, place{name(identity), CACert, CACert})

@@ -80,7 +80,7 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	b.progress("starting NATS, watcher, fetcher and writer")
-	b.system, err = system.Start(ctx, system.Options{Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name, Scrape: b.config.Scrape})
+	b.system, err = system.Start(ctx, system.Options{Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name, Scrape: b.config.Scrape, Unsigned: b.config.Unsigned})
 	if err != nil {
 		return err
 	}

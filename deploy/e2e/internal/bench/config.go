@@ -35,6 +35,9 @@ type Config struct {
 	// Scrape is how often the metrics of each service are read meanwhile; 0:
 	// never.
 	Scrape time.Duration
+	// Unsigned leaves wants without signatures. With the services of a version that
+	// knows none it shows what they cost.
+	Unsigned bool
 	// Isolation measures how long an ordinary key waits beside hostile tenants,
 	// and nothing else.
 	Isolation bool
@@ -58,6 +61,7 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Size, "size", 256, "bytes of data for each ConfigMap")
 	fs.BoolVar(&c.Shared, "shared", false, "let all ConfigMaps ask for one URL")
 	fs.DurationVar(&c.Scrape, "scrape", 0, "how often the metrics of each service are read meanwhile, such as 1s; 0: never")
+	fs.BoolVar(&c.Unsigned, "unsigned", false, "leave wants unsigned, as services do that know no signatures (-bin), to see what they cost")
 	fs.BoolVar(&c.Isolation, "isolation", false, "measure how long an ordinary key waits beside hostile tenants, and nothing else")
 	fs.BoolVar(&c.Parking, "parking", false, "measure how the slots of a host are used while 16,000 keys wait for them, and nothing else")
 	fs.BoolVar(&c.Short, "short", false, "measure with a tenth of everything")

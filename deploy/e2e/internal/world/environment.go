@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 // Names of the services.
@@ -32,6 +33,9 @@ type Environment struct {
 	ports *process.Ports
 	// offClocks is the folder of the services whose clocks can be off.
 	offClocks string
+	// signingKey and trustedKeys are the files by which watchers sign wants and
+	// writers verify them.
+	signingKey, trustedKeys string
 }
 
 const (
@@ -85,6 +89,8 @@ func Open() *Environment {
 	bin, err = filepath.Abs(bin)
 	Expect(err).NotTo(HaveOccurred())
 	e := &Environment{Cluster: cluster, bin: bin, ports: process.NewPorts(), offClocks: GinkgoT().TempDir()}
+	e.signingKey, e.trustedKeys, err = signature.WriteFiles(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
 	for _, name := range Services() {
 		if _, err := os.Stat(e.Program(name)); err != nil {
 			Fail("there is no " + e.Program(name) + ": run `make build`, or let CURLMETHAT_BIN name the folder of the programs")

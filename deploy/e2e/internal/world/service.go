@@ -49,14 +49,14 @@ func (w *World) flags(ctx context.Context, name string) []string {
 	}
 	switch name {
 	case Watcher:
-		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+strings.Join(w.namespaces(), ","), "--min-refresh=1s")
+		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+strings.Join(w.namespaces(), ","), "--min-refresh=1s", "--signing-key="+w.signingKey)
 		if w.options.AckWait > 0 {
 			flags = append(flags, "--manage-streams=off")
 		}
 	case Fetcher: // it has no cluster at all
 		flags = append(flags, "--allow-cidr=127.0.0.0/8,::1/128", "--min-refresh=1s", "--retry-base=200ms")
 	case Writer:
-		flags = append(flags, "--kubeconfig="+kubeconfig)
+		flags = append(flags, "--kubeconfig="+kubeconfig, "--trusted-keys="+w.trustedKeys)
 	}
 	return flags
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 // Options configure the system.
@@ -24,6 +25,9 @@ type Options struct {
 	// Scrape is how often the metrics of each service are read, as Prometheus
 	// does; 0: never.
 	Scrape time.Duration
+	// Unsigned leaves wants without signatures, so that the writer reads each
+	// object before it writes, or believes all wants if it is older than them.
+	Unsigned bool
 	// Fetcher are its flags; none: those of the benchmark, which let it do as
 	// many GETs at a time from the one server that there is as it may do in all.
 	Fetcher []string
@@ -36,6 +40,8 @@ type System struct {
 	// address where NATS takes connections.
 	address                          string
 	broker, watcher, fetcher, writer *program
+	// signing and trusting are the flags of watcher and writer about signatures.
+	signing, trusting []string
 }
 
 // Start starts NATS and the services, and returns when all of them are ready.
@@ -52,6 +58,13 @@ func (s *System) startAll(ctx context.Context) (err error) {
 	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir); err != nil {
 		return err
 	}
+	if !s.options.Unsigned {
+		seed, keys, err := signature.WriteFiles(s.options.Dir)
+		if err != nil {
+			return err
+		}
+		s.signing, s.trusting = []string{"--signing-key=" + seed}, []string{"--trusted-keys=" + keys}
+	}
 	if err = s.StartWatcher(ctx, s.options.Namespace); err != nil {
 		return err
 	}
@@ -62,7 +75,7 @@ func (s *System) startAll(ctx context.Context) (err error) {
 	if s.fetcher, err = s.service(ctx, "fetcher", flags...); err != nil {
 		return err
 	}
-	if s.writer, err = s.service(ctx, "writer"); err != nil {
+	if s.writer, err = s.service(ctx, "writer", s.trusting...); err != nil {
 		return err
 	}
 	for _, p := range s.running() {
@@ -89,7 +102,7 @@ func (s *System) service(ctx context.Context, name string, args ...string) (*pro
 // StartWatcher starts the watcher, which must not run, and does not wait until
 // it is ready.
 func (s *System) StartWatcher(ctx context.Context, namespace string) (err error) {
-	s.watcher, err = s.service(ctx, "watcher", "--namespaces="+namespace)
+	s.watcher, err = s.service(ctx, "watcher", append([]string{"--namespaces=" + namespace}, s.signing...)...)
 	return err
 }
 

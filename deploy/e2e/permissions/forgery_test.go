@@ -1,0 +1,68 @@
+package permissions_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+func digest(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(sum[:])
+}
+
+var _ = Describe("A fetcher in wrong hands", func() {
+	// It has the want of the watcher with uid, version and signature of the object,
+	// before the writer has ever seen that.
+	It("writes neither a key nor a body that the object does not ask for", func(ctx SpecContext) {
+		b := start(ctx, "nats.conf")
+		b.as(ctx, "setup", "setup")
+		w := b.world(ctx, world.Fetcher)
+		page := w.Origin.Page("/news").Says("demanded")
+		cm := w.Create(ctx, "target", world.Asking("mydata="+page.URL()), world.Holding("theirs", "value"),
+			world.Annotated("x-kv8s.io/curl-sha256", "mydata="+digest("demanded")))
+		key := pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}
+		js, err := jetstream.New(b.connect("fetcher"))
+		Expect(err).NotTo(HaveOccurred())
+		fetcher := pipeline.NewClient(js)
+		var want *v1.Want
+		var sequence uint64
+		Eventually(ctx, func() (err error) {
+			want, sequence, err = fetcher.LastWant(ctx, key)
+			return err
+		}).Should(Succeed())
+		Expect(want.GetSignature()).NotTo(BeEmpty())
+
+		for n, forge := range []func(*v1.Want){
+			func(w *v1.Want) { w.Key, w.Sha256 = "password", "" },
+			func(w *v1.Want) { w.Key, w.Sha256, w.Signature = "password", "", nil },
+			func(w *v1.Want) { w.Key, w.Sha256 = "theirs", "" },
+			func(w *v1.Want) { w.Sha256 = "" },
+			func(w *v1.Want) { w.Sha256 = digest("forged") },
+			func(w *v1.Want) { w.Url, w.Sha256 = "https://evil.example.com/", "" },
+		} {
+			forged := proto.CloneOf(want)
+			forge(forged)
+			Expect(fetcher.PublishResult(ctx, &v1.Result{
+				Want: forged, Sequence: sequence + uint64(n),
+				Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
+			})).To(Succeed())
+			// Those that are handled together contradict each other, and are believed less.
+			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
+		}
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"theirs": "value"}))
+
+		By("and what it is asked for lands")
+		w.Launch(ctx, world.Fetcher)
+		cm.EventuallyHasData(ctx, "mydata", "demanded")
+		Expect(cm.Get(ctx).Data).To(HaveLen(2))
+	})
+})

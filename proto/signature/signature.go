@@ -1,0 +1,138 @@
+// Package signature lets a writer know which wants the watcher has published.
+//
+// A want reaches the writer in a result, by way of a fetcher, which meets untrusted
+// servers. The watcher signs what decides about the write (Ed25519), the fetcher
+// passes that on as it is, and the writer verifies it. A want without a valid
+// signature is worth nothing but a look at the live object.
+package signature
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/nats-io/nkeys"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// MaxKeys is how many public keys are trusted at a time: the one in use, and the
+// one before or after it.
+const MaxKeys = 2
+
+// domain tells these signatures from all others that a key may make.
+const domain = "curl-me-that/want/1"
+
+var (
+	// ErrNoKeys is that no public key is known, so that no signature can be verified.
+	ErrNoKeys = errors.New("no key to verify signatures with")
+	// ErrUnsigned is that the want has no signature.
+	ErrUnsigned = errors.New("want is not signed")
+	// ErrUntrusted is that none of the trusted keys has made the signature for this want.
+	ErrUntrusted = errors.New("signature of the want is by none of the trusted keys")
+	// errNoSeed and errNoPublicKeys are about files.
+	errNoSeed       = errors.New("it holds no NKey seed of a user")
+	errNoPublicKeys = fmt.Errorf("it does not hold one or %d public NKeys of users, one a line", MaxKeys)
+)
+
+// Signer signs wants. A nil one leaves them unsigned.
+type Signer struct{ key ed25519.PrivateKey }
+
+// LoadSigner reads the NKey seed of a user from a file; without a name it returns
+// nil. The error names the file and nothing of its content.
+func LoadSigner(file string) (*Signer, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // a nil signer signs nothing
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	prefix, seed, err := nkeys.DecodeSeed(bytes.TrimSpace(text))
+	if err != nil || prefix != nkeys.PrefixByteUser {
+		return nil, fmt.Errorf("read %s: %w", file, errNoSeed)
+	}
+	return &Signer{key: ed25519.NewKeyFromSeed(seed)}, nil
+}
+
+// Sign replaces the signature of a want by that of what it says now.
+func (s *Signer) Sign(w *v1.Want) {
+	if s != nil {
+		w.Signature = ed25519.Sign(s.key, decisive(w))
+	}
+}
+
+// Verifier knows the public keys to trust.
+type Verifier struct{ keys []ed25519.PublicKey }
+
+// LoadVerifier reads the public NKeys of users from a file, one a line and MaxKeys
+// at most; without a name it returns a verifier that trusts none.
+func LoadVerifier(file string) (*Verifier, error) {
+	if file == "" {
+		return &Verifier{}, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	v := &Verifier{}
+	for line := range bytes.FieldsSeq(text) {
+		key, err := nkeys.Decode(nkeys.PrefixByteUser, line)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, errNoPublicKeys)
+		}
+		v.keys = append(v.keys, ed25519.PublicKey(key))
+	}
+	if len(v.keys) == 0 || len(v.keys) > MaxKeys {
+		return nil, fmt.Errorf("read %s: %w", file, errNoPublicKeys)
+	}
+	return v, nil
+}
+
+// Verify returns nil if a holder of a trusted key has signed the want as it is, and
+// else ErrNoKeys, ErrUnsigned or ErrUntrusted.
+func (v *Verifier) Verify(w *v1.Want) error {
+	switch {
+	case len(v.keys) == 0:
+		return ErrNoKeys
+	case len(w.GetSignature()) == 0:
+		return ErrUnsigned
+	}
+	signed := decisive(w)
+	for _, key := range v.keys {
+		if ed25519.Verify(key, signed, w.GetSignature()) {
+			return nil
+		}
+	}
+	return ErrUntrusted
+}
+
+// decisive returns what is signed: all of a want that decides whether and what is
+// written, each field after its length, so that no two wants have the same. A
+// field that is added to wants and decides goes to the end, if it is set.
+func decisive(w *v1.Want) []byte {
+	readFirst := ""
+	if w.GetReadFirst() {
+		readFirst = "read first"
+	}
+	fields := [...]string{
+		domain,
+		w.GetNamespace(), w.GetName(), w.GetKey(), w.GetUid(), w.GetResourceVersion(),
+		w.GetUrl(), w.GetNow(), w.GetSha256(), w.GetStatus(), w.GetDrift(), readFirst,
+	}
+	size := 3 * binary.MaxVarintLen64
+	for _, field := range fields {
+		size += binary.MaxVarintLen32 + len(field)
+	}
+	b := make([]byte, 0, size)
+	for _, field := range fields {
+		b = binary.AppendUvarint(b, uint64(len(field)))
+		b = append(b, field...)
+	}
+	b = binary.AppendVarint(b, w.GetEpoch())
+	b = binary.AppendVarint(b, w.GetRefresh().GetSeconds())
+	return binary.AppendVarint(b, int64(w.GetRefresh().GetNanos()))
+}

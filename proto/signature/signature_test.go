@@ -1,0 +1,202 @@
+package signature_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/signature"
+)
+
+// must returns a value that a test needs.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// keys returns a signer, and the file with its public key.
+func keys(tb testing.TB) (*signature.Signer, string) {
+	tb.Helper()
+	seed, public, err := signature.WriteFiles(tb.TempDir())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return must(signature.LoadSigner(seed)), public
+}
+
+func want() *v1.Want {
+	return &v1.Want{
+		Namespace: "ns", Name: "cm", Key: "k", Uid: "uid", ResourceVersion: "7", Url: "https://example.com/?a=b",
+		Refresh: durationpb.New(90e9), Now: "1", Sha256: strings.Repeat("0", 64), Epoch: 3, Status: "{}", Drift: "none",
+	}
+}
+
+// passedOn are the fields that others may set: they decide about nothing that is
+// written. All that is added later must be signed, or be named here.
+var passedOn = []protoreflect.Name{"cause", "settled", "observed_at", "asked_at", "installation", "signature"}
+
+func TestEveryFieldThatDecidesIsSigned(t *testing.T) {
+	signer, public := keys(t)
+	verifier := must(signature.LoadVerifier(public))
+	fields := (&v1.Want{}).ProtoReflect().Descriptor().Fields()
+	free := map[protoreflect.Name]bool{}
+	for _, name := range passedOn {
+		free[name] = true
+	}
+	for i := range fields.Len() {
+		field := fields.Get(i)
+		w := want()
+		signer.Sign(w)
+		if err := verifier.Verify(w); err != nil {
+			t.Fatal(err)
+		}
+		m := w.ProtoReflect()
+		switch field.Kind() {
+		case protoreflect.StringKind:
+			m.Set(field, protoreflect.ValueOfString(m.Get(field).String()+"x"))
+		case protoreflect.BoolKind:
+			m.Set(field, protoreflect.ValueOfBool(!m.Get(field).Bool()))
+		case protoreflect.Int64Kind:
+			m.Set(field, protoreflect.ValueOfInt64(m.Get(field).Int()+1))
+		case protoreflect.EnumKind:
+			m.Set(field, protoreflect.ValueOfEnum(m.Get(field).Enum()+1))
+		case protoreflect.BytesKind:
+			continue
+		case protoreflect.MessageKind:
+			if m.Has(field) {
+				m.Clear(field)
+			} else {
+				m.Set(field, m.NewField(field))
+			}
+		default:
+			t.Fatalf("%s: a kind that this test does not change", field.Name())
+		}
+		if err := verifier.Verify(w); free[field.Name()] != (err == nil) {
+			t.Errorf("%s changed: %v", field.Name(), err)
+		}
+	}
+}
+
+func TestNoTwoWantsAreSignedAlike(t *testing.T) {
+	signer, public := keys(t)
+	verifier := must(signature.LoadVerifier(public))
+	w := want()
+	w.Name, w.Key = "cm", "kk"
+	signer.Sign(w)
+	w.Name, w.Key = "cmk", "k"
+	if err := verifier.Verify(w); !errors.Is(err, signature.ErrUntrusted) {
+		t.Fatalf("a field took over what another had: %v", err)
+	}
+}
+
+func TestTwoKeysAreTrustedDuringARotation(t *testing.T) {
+	first, firstKey := keys(t)
+	second, secondKey := keys(t)
+	third, _ := keys(t)
+	both := filepath.Join(t.TempDir(), "both")
+	text := string(must(os.ReadFile(firstKey))) + "\n" + string(must(os.ReadFile(secondKey))) + "\n"
+	if err := os.WriteFile(both, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	verifier := must(signature.LoadVerifier(both))
+	none := must(signature.LoadVerifier(""))
+	var unsigned *signature.Signer
+	for name, c := range map[string]struct {
+		by       *signature.Signer
+		verifier *signature.Verifier
+		want     error
+	}{
+		"first":    {first, verifier, nil},
+		"second":   {second, verifier, nil},
+		"third":    {third, verifier, signature.ErrUntrusted},
+		"unsigned": {unsigned, verifier, signature.ErrUnsigned},
+		"no keys":  {first, none, signature.ErrNoKeys},
+	} {
+		w := want()
+		c.by.Sign(w)
+		if err := c.verifier.Verify(w); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A fetcher of an older version knows no signatures: to it the field is unknown.
+func TestASignaturePassesThroughAnOlderVersion(t *testing.T) {
+	signer, public := keys(t)
+	verifier := must(signature.LoadVerifier(public))
+	w := want()
+	signer.Sign(w)
+	unknown := proto.CloneOf(w)
+	unknown.Signature = nil
+	tail := must(proto.Marshal(&v1.Want{Signature: w.GetSignature()}))
+	unknown.ProtoReflect().SetUnknown(tail)
+	var back v1.Want
+	if err := proto.Unmarshal(must(proto.Marshal(unknown)), &back); err != nil {
+		t.Fatal(err)
+	}
+	if err := verifier.Verify(&back); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	seed, public, err := signature.WriteFiles(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := string(must(os.ReadFile(public)))
+	secret := string(must(os.ReadFile(seed)))
+	for name, text := range map[string]string{"empty": "", "junk": "junk", "public": key} {
+		if _, err := signature.LoadSigner(write(name, text)); err == nil || !strings.Contains(err.Error(), "NKey seed") {
+			t.Errorf("seed, %s: %v", name, err)
+		}
+	}
+	for name, text := range map[string]string{"none": "\n", "three": key + "\n" + key + "\n" + key, "secret": secret, "words": "not a key"} {
+		_, err := signature.LoadVerifier(write(name, text))
+		if err == nil || !strings.Contains(err.Error(), "public NKeys") || strings.Contains(err.Error(), secret) {
+			t.Errorf("public keys, %s: %v", name, err)
+		}
+	}
+	if _, err := signature.LoadSigner(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing: %v", err)
+	}
+}
+
+func BenchmarkSign(b *testing.B) {
+	signer, _ := keys(b)
+	w := want()
+	b.ReportAllocs()
+	for b.Loop() {
+		signer.Sign(w)
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	signer, public := keys(b)
+	verifier := must(signature.LoadVerifier(public))
+	w := want()
+	signer.Sign(w)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := verifier.Verify(w); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package writer_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/signature"
+)
+
+// The uid and the version in these wants are those of the live object, so that no
+// conflict would stop the patch.
+var _ = Describe("A result with a forged want", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	DescribeTable("changes nothing", func(body string, forge func(want *v1.Want)) {
+		w.start()
+		cm := asking("cm", "mydata="+url)
+		cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum("demanded")
+		cm.Data = map[string]string{"theirs": "value"}
+		cm = w.create(cm)
+		want := w.want(cm, "mydata", url)
+		want.Sha256 = sum("demanded")
+		w.signer.Sign(want)
+		forge(want)
+		w.apply(w.content(want, body))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"theirs": "value"}))
+		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
+
+		By("and keeps the true one from nothing")
+		want = w.want(cm, "mydata", url)
+		want.Sha256 = sum("demanded")
+		w.signer.Sign(want)
+		w.apply(w.content(want, "demanded"))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "demanded"))
+	},
+		Entry("for a key that is not asked for", "stolen", func(want *v1.Want) { want.Key, want.Sha256 = "password", "" }),
+		Entry("for a URL that is not asked for", "demanded", func(want *v1.Want) { want.Url = "https://evil.example.com/" }),
+		Entry("without the digest that is demanded", "other", func(want *v1.Want) { want.Sha256 = "" }),
+		Entry("without the digest, and without a signature", "other", func(want *v1.Want) { want.Sha256, want.Signature = "", nil }),
+		Entry("over a key of somebody else", "stolen", func(want *v1.Want) { want.Key, want.Sha256, want.Drift = "theirs", "", "none" }),
+	)
+
+	It("overwrites no key of which the watcher did not know whose it is", func() {
+		w.start()
+		cm := asking("cm", "mydata="+url)
+		cm.Data = map[string]string{"mydata": "by hand"}
+		cm = w.create(cm)
+		want := w.want(cm, "mydata", url)
+		want.ReadFirst = true
+		w.signer.Sign(want)
+		want.ReadFirst = false
+		w.apply(w.content(want, "fetched"))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "by hand"))
+	})
+
+	It("costs the read of the object, which the log says once for each cause", func() {
+		w.start()
+		for _, name := range []string{"one", "two", "three"} {
+			cm := w.create(asking(name, "mydata="+url))
+			want := w.want(cm, "mydata", url)
+			if want.Signature = nil; name == "three" {
+				want.Signature = []byte("by nobody who is trusted")
+			}
+			w.calls.reset()
+			w.apply(w.content(want, "hello there"))
+			Expect(w.get(name).Data).To(HaveKeyWithValue("mydata", "hello there"))
+			Expect(w.calls.all()).To(Equal([]string{"GET configmaps", "PATCH configmaps"}))
+		}
+		for _, cause := range []error{signature.ErrUnsigned, signature.ErrUntrusted} {
+			Expect(strings.Count(string(w.log.Contents()), cause.Error())).To(Equal(1), cause.Error())
+		}
+	})
+
+	It("is any, where no key is trusted", func() {
+		w.config.TrustedKeys = ""
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "hello there"))
+		Expect(w.calls.all()).To(Equal([]string{"GET configmaps", "PATCH configmaps"}))
+		Expect(strings.Count(string(w.log.Contents()), signature.ErrNoKeys.Error())).To(Equal(1))
+	})
+})
