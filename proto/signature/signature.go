@@ -23,7 +23,7 @@ import (
 // one before or after it.
 const MaxKeys = 2
 
-// domain tells these signatures from all others that a key may make.
+// domain separates these signatures from all others that a key may make.
 const domain = "curl-me-that/want/1"
 
 var (
@@ -58,7 +58,7 @@ func LoadSigner(file string) (*Signer, error) {
 	return &Signer{key: ed25519.NewKeyFromSeed(seed)}, nil
 }
 
-// Sign replaces the signature of a want by that of what it says now.
+// Sign replaces the signature of a want by one of what it asks for now.
 func (s *Signer) Sign(w *v1.Want) {
 	if s != nil {
 		w.Signature = ed25519.Sign(s.key, decisive(w))

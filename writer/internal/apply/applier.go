@@ -60,7 +60,7 @@ type Deps struct {
 	Refused cache.Refused
 	// Faults counts requests that failed in a row, by object.
 	Faults cache.Faults
-	// Signatures tell which wants the watcher has published.
+	// Signatures verifies which wants the watcher has published.
 	Signatures *signature.Verifier
 	// Emitter writes the Events.
 	Emitter *event.Emitter
