@@ -2,8 +2,10 @@ package curlctl_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -55,6 +57,24 @@ var _ = Describe("doctor", func() {
 			}
 			system_account: SYS`
 	}
+
+	It("finds out by the system account how many keys the memory of the server carries", func(ctx SpecContext) {
+		before := debug.SetMemoryLimit(-1)
+		DeferCleanup(func() { debug.SetMemoryLimit(before) })
+		w := configured(ctx, accounts(""))
+		contexts(map[string]string{"sys": `{"url":"` + w.server.URL() + `","user":"sys","password":"p"}`})
+		memory := func(flags ...string) string { return flat(w.run(ctx, append([]string{"doctor"}, flags...)...).out) }
+
+		Expect(memory()).To(MatchRegexp(`memory +unknown +0 keys need up to 64 MiB of NATS`))
+		Expect(memory("--system-context=sys")).To(MatchRegexp(`memory +unknown .* and NATS a GOMEMLIMIT`))
+		debug.SetMemoryLimit(364 << 20) // the server runs in this process
+		Expect(memory("--system-context=sys")).To(MatchRegexp(`memory +ok +that of NATS carries 100,\d{3} keys`))
+		debug.SetMemoryLimit(52430 << 10)
+		for n := range 5 {
+			w.want(ctx, pipeline.Key{Namespace: "ns", Name: fmt.Sprint("cm-", n), Key: "k"}, "https://a.example")
+		}
+		Expect(memory("--system-context=sys")).To(MatchRegexp(`memory +warning +that of NATS carries 0 keys, and there are 5: .*expectedKeys`))
+	})
 
 	DescribeTable("tells by the system account how soon the server writes to disk", func(ctx SpecContext, jetstream, says string) {
 		w := configured(ctx, accounts(jetstream))

@@ -31,6 +31,21 @@ four fifths of it, and not less than is requested. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* Memory limit of the bundled NATS: as given, or 64 MiB and 4 KiB for each key,
+and not less than is requested. A server that was away while all timers came due
+publishes them at once; curlctl doctor reckons with the same numbers. */}}
+{{- define "curl-me-that.natsMemory" -}}
+{{- $b := .Values.nats.bundled -}}
+{{- $limits := $b.resources.limits | default dict -}}
+{{- if $limits.memory -}}
+{{- $limits.memory -}}
+{{- else -}}
+{{- $requested := dig "requests" "memory" "0" $b.resources -}}
+{{- $bytes := max (add 67108864 (mul 4096 (int64 $b.expectedKeys))) (include "curl-me-that.bytes" (list $requested "nats.bundled.resources.requests.memory") | int64) -}}
+{{- printf "%dMi" (div (add $bytes 1048575) 1048576) -}}
+{{- end -}}
+{{- end -}}
+
 {{/* GOMEMLIMIT for a memory limit: four fifths of it, the rest is for what the Go
 runtime does not count. Takes (list limit value-name). */}}
 {{- define "curl-me-that.goMemLimit" -}}

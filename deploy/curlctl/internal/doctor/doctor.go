@@ -44,9 +44,9 @@ type Options struct {
 // Examine tests connection, permissions, clock, streams, consumers and timers.
 // The error is the cause for which ctx has ended.
 func Examine(ctx context.Context, conn *natsconn.Connection, o Options) ([]Finding, error) {
-	d := &diagnosis{Connection: conn, system: o.System, now: o.Now}
+	d := &diagnosis{Connection: conn, system: o.System, now: o.Now, keys: -1}
 	for _, examine := range []func(context.Context){
-		d.server, d.permissions, d.streams, d.replicas, d.sync, d.consumers, d.timers, d.wants,
+		d.server, d.permissions, d.streams, d.replicas, d.sync, d.consumers, d.timers, d.wants, d.memory,
 	} {
 		examine(ctx)
 		if err := context.Cause(ctx); err != nil {
@@ -61,6 +61,10 @@ type diagnosis struct {
 	system   *natsconn.Options
 	now      func() time.Time
 	findings []Finding
+	// memoryLimit is that of the server; 0: unknown.
+	memoryLimit int64
+	// keys are those that are wanted; -1: unknown.
+	keys int
 }
 
 func (d *diagnosis) add(check, state, mend, format string, args ...any) {
@@ -189,15 +193,16 @@ func (d *diagnosis) sync(ctx context.Context) {
 		return
 	}
 	defer conn.Close()
-	always, interval, err := SyncInterval(ctx, conn.Conn)
+	server, err := AskServer(ctx, conn.Conn)
+	d.memoryLimit = server.MemoryLimit
 	switch {
 	case err != nil:
 		d.add("sync_interval", Unknown, "give a context of the system account", "%s", err)
-	case always:
+	case server.Always:
 		d.add("sync_interval", OK, "", "every write is on disk before it is acknowledged")
 	default:
 		d.add("sync_interval", Warning, "set jetstream.sync_interval to always, or run three replicas in different zones",
-			"writes reach the disk after up to %s: a power failure may lose the history of failures", interval)
+			"writes reach the disk after up to %s: a power failure may lose the history of failures", server.Interval)
 	}
 }
 
@@ -277,5 +282,27 @@ func (d *diagnosis) wants(ctx context.Context) {
 		d.add("wants", Bad, "find out who else publishes to CURL_REQUESTS; restart the watcher, which replaces them", "%s cannot be read", printer.Plural(unread, "want"))
 		return
 	}
+	d.keys = wanted
 	d.add("wants", OK, "", "%s", printer.Plural(wanted, "key"))
+}
+
+// memory compares what the server may take with what it needs for all keys.
+func (d *diagnosis) memory(context.Context) {
+	if d.keys < 0 {
+		return // reported by wants
+	}
+	needed := MemoryFor(d.keys) >> 20
+	if d.memoryLimit == 0 {
+		d.add("memory", Unknown, "give --system-context, and NATS a GOMEMLIMIT, or see that it may take as much",
+			"%s need up to %d MiB of NATS, when it was away while all timers came due", printer.Plural(d.keys, "key"), needed)
+		return
+	}
+	carries := Carries(d.memoryLimit)
+	if d.keys > carries {
+		d.add("memory", Warning, "raise the memory limit of NATS and its GOMEMLIMIT (the chart's nats.bundled.expectedKeys)",
+			"that of NATS carries %s keys, and there are %s: it may be ended for want of memory when it was away while all timers came due",
+			printer.Grouped(carries), printer.Grouped(d.keys))
+		return
+	}
+	d.add("memory", OK, "", "that of NATS carries %s keys", printer.Grouped(carries))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/isolation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/overdue"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/parking"
 )
 
@@ -53,6 +54,12 @@ func measure(ctx context.Context, config bench.Config, file string) error {
 		return isolate(ctx, config, progress)
 	case config.Parking:
 		return park(ctx, config, progress)
+	case config.Overdue > 0:
+		report, err := overdue.Run(ctx, config.Overdue, progress)
+		if err != nil {
+			return err
+		}
+		return report.WriteTable(os.Stdout)
 	}
 	report, err := bench.Run(ctx, config, progress)
 	if report == nil {

@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -20,7 +21,8 @@ const (
 // program is a process with a URL of its health.
 type program struct {
 	*process.Process
-	health string
+	path, health string
+	args         []string
 	// unscrape ends the reading of metrics, if there is any.
 	unscrape func()
 }
@@ -32,7 +34,20 @@ func launch(name, path, health string, args ...string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &program{Process: p, health: health}, nil
+	return &program{Process: p, path: path, health: health, args: args}, nil
+}
+
+// again starts the program once it has ended, as it was, and waits until it is
+// ready.
+func (p *program) again(ctx context.Context) (*program, error) {
+	next, err := launch(p.Name, p.path, p.health, p.args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := next.ready(ctx); err != nil {
+		return nil, errors.Join(err, next.end(ctx))
+	}
+	return next, nil
 }
 
 // err is about the end of the program; nil while it runs.

@@ -1,0 +1,197 @@
+// Package overdue measures the memory of a NATS that was away while timers came
+// due: it publishes all of them at once when it is back.
+package overdue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+const (
+	// publishers work at a time.
+	publishers = 32
+	// keysPerSecond is fewer than can be published in a second, so that no timer
+	// fires before the server is stopped.
+	keysPerSecond = 5000
+	// polling is how often the server is asked for what has fired.
+	polling = 100 * time.Millisecond
+)
+
+// Report is what was measured, in bytes.
+type Report struct {
+	// Keys that have a want and a timer.
+	Keys int
+	// Empty is the server with empty streams, Pending with all timers pending after
+	// a start, and Burst after a start at which all of them are due.
+	Empty, Pending, Burst usage.Usage
+	// Fired is how long it took until all had fired.
+	Fired time.Duration
+}
+
+// Run starts a server of its own, with keys that are wanted and refreshed.
+func Run(ctx context.Context, keys int, progress func(string, ...any)) (report Report, err error) {
+	dir, err := os.MkdirTemp("", "curl-me-that-overdue-")
+	if err != nil {
+		return report, fmt.Errorf("make a folder for the streams: %w", err)
+	}
+	server, err := system.StartServer(ctx, dir)
+	if err != nil {
+		return report, errors.Join(err, os.RemoveAll(dir))
+	}
+	defer func() {
+		err = errors.Join(err, server.Stop(context.WithoutCancel(ctx)), os.RemoveAll(dir))
+	}()
+	report.Keys = keys
+	due := time.Now().Add(10*time.Second + time.Duration(keys)*time.Second/keysPerSecond)
+	progress("publishing %d wants and their timers", keys)
+	if report.Empty, err = fill(ctx, server, keys, due); err != nil {
+		return report, err
+	}
+	if report.Pending, err = pending(ctx, server); err != nil {
+		return report, err
+	}
+	if time.Now().After(due) {
+		return report, errors.New("timers fired before the server was stopped: this machine is too slow for so many keys")
+	}
+	progress("pending: %d MiB; stopping NATS until all are due", report.Pending.RSS>>20)
+	if err := errors.Join(server.Stop(ctx), system.Pause(ctx, time.Until(due)+time.Second)); err != nil {
+		return report, err
+	}
+	began := time.Now()
+	if err := server.Again(ctx); err != nil {
+		return report, err
+	}
+	if err := fired(ctx, server.URL, keys); err != nil {
+		return report, err
+	}
+	report.Fired = time.Since(began)
+	report.Burst, err = server.Usage()
+	return report, err
+}
+
+// pending starts the server anew and returns what it uses then.
+func pending(ctx context.Context, server *system.Server) (u usage.Usage, err error) {
+	if err := server.Stop(ctx); err != nil {
+		return u, err
+	}
+	if err := server.Again(ctx); err != nil {
+		return u, err
+	}
+	return server.Usage()
+}
+
+// fill creates the streams and publishes all. It returns what the server used
+// before that.
+func fill(ctx context.Context, server *system.Server, keys int, due time.Time) (empty usage.Usage, err error) {
+	nc, js, err := connect(server.URL)
+	if err != nil {
+		return empty, err
+	}
+	defer nc.Close()
+	epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+	if err != nil {
+		return empty, err
+	}
+	if empty, err = server.Usage(); err != nil {
+		return empty, err
+	}
+	client := pipeline.NewClient(js)
+	group, ctx := errgroup.WithContext(ctx)
+	for p := range publishers {
+		group.Go(func() error {
+			for n := p; n < keys; n += publishers {
+				if err := publish(ctx, client, n, epoch, due); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return empty, group.Wait()
+}
+
+// publish publishes the want of a key and the timer that a fetch of it leaves.
+func publish(ctx context.Context, client *pipeline.Client, n int, epoch int64, at time.Time) error {
+	want := &v1.Want{
+		Namespace: fmt.Sprint("namespace-", n%100), Name: fmt.Sprint("configmap-", n), Key: "mydata",
+		Uid: fmt.Sprintf("12345678-1234-1234-1234-%012d", n), ResourceVersion: fmt.Sprint(n), Epoch: epoch,
+		Url: fmt.Sprintf("https://data.example.com/configuration/%d.json", n), Refresh: durationpb.New(10 * time.Minute),
+	}
+	sequence, err := client.PublishWant(ctx, want, 0)
+	if err != nil {
+		return err
+	}
+	return client.PublishTimer(ctx, &v1.Due{
+		Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH,
+		Settled: &v1.Settled{
+			Sha256: fmt.Sprintf("%064d", n), Etag: fmt.Sprintf(`"%032d"`, n), LastModified: "Sun, 22 Nov 2026 15:00:00 GMT",
+		},
+		FreshUntil: timestamppb.New(at),
+	}, at)
+}
+
+// fired waits until each key has a due.
+func fired(ctx context.Context, url string, keys int) error {
+	nc, js, err := connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	for {
+		consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+		if err == nil && consumer.CachedInfo().NumPending >= 2*uint64(keys) { // the wants are new to it, too
+			return nil
+		}
+		if err := system.Pause(ctx, polling); err != nil {
+			return err
+		}
+	}
+}
+
+func connect(url string) (*nats.Conn, jetstream.JetStream, error) {
+	nc, err := nats.Connect(url, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, nil, fmt.Errorf("use JetStream: %w", err)
+	}
+	return nc, js, nil
+}
+
+// WriteTable writes the report as Markdown.
+func (r Report) WriteTable(w io.Writer) error {
+	each := func(above, below uint64) float64 { return float64(int64(above)-int64(below)) / 1024 / float64(r.Keys) }
+	mebibytes := func(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
+	_, err := fmt.Fprintf(w, `| NATS with %d keys | RSS, MiB | KiB a key |
+|---|---|---|
+| empty streams | %.0f | |
+| all timers pending, after a start | %.0f | %.2f |
+| peak while all fire, overdue at a start | %.0f | %.2f |
+
+All had fired after %.1f s; at the peak it used %.1f times as much as before.
+`, r.Keys, mebibytes(r.Empty.RSS), mebibytes(r.Pending.PeakRSS), each(r.Pending.PeakRSS, r.Empty.RSS),
+		mebibytes(r.Burst.PeakRSS), each(r.Burst.PeakRSS, r.Empty.RSS), r.Fired.Seconds(),
+		float64(r.Burst.PeakRSS)/float64(r.Pending.PeakRSS))
+	if err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	return nil
+}
