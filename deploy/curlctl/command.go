@@ -44,7 +44,7 @@ func command(program string, now func() time.Time) *cobra.Command {
 		failingCommand(o), failuresCommand(o), replayCommand(o), refetchCommand(o),
 		statusCommand(o), wantsCommand(o), timersCommand(o), watchCommand(o),
 		pauseCommand(o), resumeCommand(o), auditCommand(o),
-		checkCommand(o), setupCommand(o), doctorCommand(o), identitiesCommand(o),
+		checkCommand(o), setupCommand(o), doctorCommand(o), identitiesCommand(o), consoleCommand(o),
 	)
 	return cmd
 }

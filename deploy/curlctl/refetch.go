@@ -39,7 +39,7 @@ func refetchCommand(o *options) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "fetch everything, or everything of --namespace")
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask back, however many there are")
-	cmd.Flags().Var((*rateValue)(&r.pace.Rate), "rate", rateUsage)
+	cmd.Flags().Var((*replay.Rate)(&r.pace.Rate), "rate", replay.RateUsage)
 	return cmd
 }
 

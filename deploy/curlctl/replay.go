@@ -61,7 +61,7 @@ func replayCommand(o *options) *cobra.Command {
 	fs := cmd.Flags()
 	fs.BoolVar(&r.all, "all", false, "replay all failures that are kept")
 	fs.Var((*annotation.Duration)(&r.pace.Over), "over", "spread the fetches over so long, by timers in NATS")
-	fs.Var((*rateValue)(&r.pace.Rate), "rate", rateUsage)
+	fs.Var((*replay.Rate)(&r.pace.Rate), "rate", replay.RateUsage)
 	fs.BoolVar(&r.dryRun, "dry-run", false, "only print what would be done")
 	fs.BoolVarP(&r.yes, "yes", "y", false, "do not ask back, however many there are")
 	fs.BoolVar(&r.wait, "wait", false, "wait until the outcome of each is known")

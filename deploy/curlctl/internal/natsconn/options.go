@@ -36,6 +36,9 @@ type Options struct {
 	Cert, Key string
 	// Timeout bounds the connection.
 	Timeout time.Duration
+	// Refused is called when the server refuses something; nil: the context of
+	// Open ends.
+	Refused func(*PermissionError)
 }
 
 // BindFlags adds the flags of the options.
@@ -73,7 +76,11 @@ type Connection struct {
 // something. Errors wrap ErrNoConnection.
 func (o *Options) Open(ctx context.Context) (*Connection, context.Context, error) {
 	ctx, stop := context.WithCancelCause(ctx)
-	nc, settings, err := o.connect(stop)
+	refused := o.Refused
+	if refused == nil {
+		refused = func(e *PermissionError) { stop(e) }
+	}
+	nc, settings, err := o.connect(refused)
 	if err != nil {
 		stop(nil)
 		return nil, nil, fmt.Errorf("%w%s: %w", ErrNoConnection, o.from(), plain(err))
@@ -106,7 +113,7 @@ func jetStream(nc *nats.Conn, c natscontext.Settings) (jetstream.JetStream, erro
 	return jetstream.New(nc, timeout)
 }
 
-func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, natscontext.Settings, error) {
+func (o *Options) connect(refused func(*PermissionError)) (*nats.Conn, natscontext.Settings, error) {
 	opts := []nats.Option{
 		nats.Name("curlctl"),
 		nats.Timeout(o.Timeout),
@@ -118,8 +125,8 @@ func (o *Options) connect(stop context.CancelCauseFunc) (*nats.Conn, natscontext
 			return nil
 		},
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if refused := refusal(err); refused != nil {
-				stop(refused)
+			if e := refusal(err); e != nil {
+				refused(e)
 			}
 		}),
 	}

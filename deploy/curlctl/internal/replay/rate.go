@@ -1,4 +1,4 @@
-package curlctl
+package replay
 
 import (
 	"fmt"
@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-const rateUsage = "ask for so many fetches at most: 20 or 20/s in a second, 600/m in a minute, 1000/h in an hour; 0: no bound"
+// RateUsage is the help of a flag for a Rate.
+const RateUsage = "ask for so many fetches at most: 20 or 20/s in a second, 600/m in a minute, 1000/h in an hour; 0: no bound"
 
-// rateValue is a flag for a number in a second.
-type rateValue float64
+// Rate is how many in a second, as a person writes it; 0: no bound.
+type Rate float64
 
 // Set implements pflag.Value.
-func (r *rateValue) Set(text string) error {
+func (r *Rate) Set(text string) error {
 	number, unit, found := strings.Cut(text, "/")
 	if !found {
 		unit = "s"
@@ -23,12 +24,12 @@ func (r *rateValue) Set(text string) error {
 	if err != nil || seconds == 0 || n < 0 || math.IsNaN(n) || math.IsInf(n, 0) {
 		return fmt.Errorf("%q is not a rate such as 20/s or 600/m", text)
 	}
-	*r = rateValue(n / seconds)
+	*r = Rate(n / seconds)
 	return nil
 }
 
 // String implements pflag.Value.
-func (r *rateValue) String() string {
+func (r *Rate) String() string {
 	if *r == 0 {
 		return "0"
 	}
@@ -36,4 +37,4 @@ func (r *rateValue) String() string {
 }
 
 // Type implements pflag.Value.
-func (r *rateValue) Type() string { return "rate" }
+func (r *Rate) Type() string { return "rate" }

@@ -1,0 +1,166 @@
+package curlctl
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
+)
+
+// Who is let in to the console.
+const (
+	authLocal      = "local"
+	authKubernetes = "kubernetes"
+	authNone       = "none"
+)
+
+// metadataTimeout bounds the reading of one ConfigMap for a page.
+const metadataTimeout = 3 * time.Second
+
+// consoling holds the flags of console.
+type consoling struct {
+	*options
+	auth, listen, traceURL, cert, key string
+	kube                              cluster.Options
+}
+
+func consoleCommand(o *options) *cobra.Command {
+	c := &consoling{options: o}
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Serve web pages that show what curlctl does, and do it (may read Kubernetes)",
+		Long: "Serves web pages with the pipeline, its failures, hosts and timers, live, and with\n" +
+			"buttons to replay, refetch, pause and purge. It runs until it is interrupted.\n\n" +
+			"--auth=local lets in, on this machine, whoever opens the address that is printed, once;\n" +
+			"what they may do is what the NATS user may. --auth=kubernetes asks for a token of the\n" +
+			"cluster and reviews what its user may do. --auth=none shows, on a loopback address\n" +
+			"only, and changes nothing.",
+		Args: noArgs,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := c.validate(); err != nil {
+			return err
+		}
+		refusals := new(console.Refusals)
+		o.nats.Refused = refusals.Add
+		return o.run(func(ctx context.Context, s *session, _ []string) error { return c.serve(ctx, s, refusals) })(cmd, args)
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&c.auth, "auth", authLocal, "who is let in: local, kubernetes or none")
+	fs.StringVar(&c.listen, "listen", "", "address to serve at; without it a free port of 127.0.0.1, or :8090 for --auth=kubernetes")
+	fs.StringVar(&c.traceURL, "trace-url", "", "where a trace is seen, with {trace} in the place of its ID")
+	fs.StringVar(&c.cert, "tls-cert", "", "file with the certificate to serve with; without it plain HTTP")
+	fs.StringVar(&c.key, "tls-key", "", "file with the key of --tls-cert")
+	c.kube.BindFlags(fs)
+	complete(cmd, "auth", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{authLocal, authKubernetes, authNone}, silently
+	})
+	return cmd
+}
+
+// validate checks the flags and fills in the address.
+func (c *consoling) validate() error {
+	if (c.cert == "") != (c.key == "") {
+		return usagef("--tls-cert and --tls-key: one is given without the other")
+	}
+	switch c.auth {
+	case authKubernetes:
+		if c.listen == "" {
+			c.listen = ":8090"
+		}
+		return nil
+	case authLocal, authNone:
+	default:
+		return usagef("--auth: %q is not one of local, kubernetes, none", c.auth)
+	}
+	if c.listen == "" {
+		c.listen = "127.0.0.1:0"
+	}
+	host, _, err := net.SplitHostPort(c.listen)
+	if err != nil {
+		return usagef("--listen: %q is not an address such as 127.0.0.1:8090", c.listen)
+	}
+	if address, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !address.IsLoopback()) {
+		return usagef("--listen: with --auth=%s only a loopback address may be served at, not %q", c.auth, c.listen)
+	}
+	return nil
+}
+
+func (c *consoling) serve(ctx context.Context, s *session, refusals *console.Refusals) error {
+	listener, err := c.open()
+	if err != nil {
+		return err
+	}
+	deps := console.Deps{Conn: s.Connection, Refusals: refusals, Now: s.now}
+	address := "http://" + listener.Addr().String() + "/"
+	switch _, port, _ := net.SplitHostPort(listener.Addr().String()); c.auth {
+	case authLocal:
+		local := console.NewLocal(ctx, s.Connection, port)
+		deps.Access, address = local, local.URL()
+	case authNone:
+		deps.Access = console.Anyone{}
+	default:
+		if deps.Access, err = c.reviewed(ctx, s); err != nil {
+			return err
+		}
+	}
+	if c.auth != authKubernetes && c.reachable() {
+		deps.Metadata = c.metadata
+	}
+	server, err := console.New(ctx, console.Config{TraceURL: c.traceURL}, deps)
+	if err != nil {
+		return err
+	}
+	s.out.Linef("The console of %s is at %s", s.Where, address)
+	return server.Serve(listener) //nolint:contextcheck // New has it
+}
+
+func (c *consoling) open() (net.Listener, error) {
+	listener, err := net.Listen("tcp", c.listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if c.cert == "" {
+		return listener, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return nil, fmt.Errorf("read --tls-cert: %w", err)
+	}
+	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
+}
+
+func (c *consoling) reviewed(ctx context.Context, s *session) (console.Access, error) {
+	config, err := c.kube.Config()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
+	}
+	return console.NewKubernetes(ctx, client, s.Connection, s.now)
+}
+
+// reachable reports whether there is a kubeconfig; without one pages show what
+// NATS holds.
+func (c *consoling) reachable() bool {
+	_, err := c.kube.Config()
+	return err == nil || c.kube.Kubeconfig != "" || os.Getenv("KUBECONFIG") != ""
+}
+
+func (c *consoling) metadata(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
+	defer cancel()
+	return configMap(ctx, c.kube, namespace, name)
+}

@@ -1,0 +1,189 @@
+// Package console serves web pages that show what the pipeline does and what has
+// failed, and do what curlctl does. Every page and action works without
+// JavaScript; a script adds live numbers and the keyboard.
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+)
+
+// Config of the console.
+type Config struct {
+	// TraceURL is where a trace is seen, {trace} standing for its id; empty: traces
+	// are named only.
+	TraceURL string
+}
+
+// Deps are what the console uses.
+type Deps struct {
+	// Conn is the connection to NATS.
+	Conn *natsconn.Connection
+	// Refusals are what NATS has refused on it.
+	Refusals *Refusals
+	// Access decides who may do what.
+	Access Access
+	// Metadata reads the metadata of a ConfigMap; nil, nil: there is none. A nil
+	// function: Kubernetes is not read.
+	Metadata func(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error)
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Server of the console.
+type Server struct {
+	config Config
+	Deps
+	model   *model.Model
+	jobs    *jobs
+	pages   *pages
+	viewers chan struct{}
+
+	mu    sync.Mutex
+	rates map[string]*rate.Limiter
+	// ended is done when the server stops.
+	ended context.Context //nolint:containedctx // it bounds streams and jobs, which outlive a request
+	// lost is since when there is no connection.
+	lost time.Time
+}
+
+// Bounds of what one server does.
+const (
+	maxBody        = 64 << 10
+	maxHeader      = 32 << 10
+	maxViewers     = 50
+	requestsSecond = 20
+	requestsBurst  = 60
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 15 * time.Second
+	stopTimeout    = 5 * time.Second
+)
+
+// New returns a server; ctx bounds its jobs and streams. The error is that of a
+// broken template.
+func New(ctx context.Context, c Config, d Deps) (*Server, error) {
+	p, err := newPages()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		config: c, Deps: d, model: model.New(d.Conn, d.Now), jobs: newJobs(ctx), pages: p,
+		viewers: make(chan struct{}, maxViewers), rates: map[string]*rate.Limiter{}, ended: ctx,
+	}, nil
+}
+
+// Serve serves on a listener until the context of New ends.
+func (s *Server) Serve(listener net.Listener) error {
+	server := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+	}
+	var running sync.WaitGroup
+	running.Go(func() { s.model.Run(s.ended) })
+	running.Go(func() {
+		<-s.ended.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ended), stopTimeout)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+	})
+	err := server.Serve(listener)
+	running.Wait()
+	s.jobs.wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve the console: %w", err)
+}
+
+// Handler returns the handler of all pages.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /static/{file}", s.pages.static)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	s.Access.routes(mux, s)
+	for pattern, page := range map[string]func(*visit) (*page, error){
+		"GET /{$}":                        s.overviewPage,
+		"GET /failures":                   s.failuresPage,
+		"GET /failures/{id}":              s.failurePage,
+		"GET /hosts":                      s.hostsPage,
+		"GET /schedule":                   s.schedulePage,
+		"GET /wants":                      s.wantsPage,
+		"GET /queue":                      s.queuePage,
+		"GET /objects/{namespace}/{name}": s.objectPage,
+		"GET /audit":                      s.auditPage,
+		"GET /doctor":                     s.doctorPage,
+		"GET /help":                       s.helpPage,
+		"GET /search":                     s.search,
+		"POST /theme":                     s.theme,
+		"GET /failures.json":              s.failuresJSON,
+		"GET /live":                       s.live,
+		"/":                               s.nothing,
+	} {
+		mux.HandleFunc(pattern, s.visited(page))
+	}
+	s.actionRoutes(mux)
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "This request comes from another site; nothing was done.", http.StatusForbidden)
+	}))
+	return s.Access.guard(hardened(protection.Handler(mux)))
+}
+
+// hardened sets the headers of every response, and bounds the body of a request.
+func hardened(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types console")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()")
+		h.Set("Cache-Control", "no-store")
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// allow reports whether a person may make another request now.
+func (s *Server) allow(person string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limiter := s.rates[person]
+	if limiter == nil {
+		const most = 1000
+		if len(s.rates) >= most {
+			clear(s.rates)
+		}
+		limiter = rate.NewLimiter(requestsSecond, requestsBurst)
+		s.rates[person] = limiter
+	}
+	return limiter.Allow()
+}
+
+// lostSince returns since when there is no connection to NATS; zero: there is one.
+func (s *Server) lostSince() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.Conn.Conn.IsConnected():
+		s.lost = time.Time{}
+	case s.lost.IsZero():
+		s.lost = s.Now()
+	}
+	return s.lost
+}

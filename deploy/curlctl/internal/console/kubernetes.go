@@ -1,0 +1,230 @@
+package console
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+)
+
+// Audience is what a token must be for: `kubectl create token NAME --audience`.
+const Audience = "curl-me-that-console"
+
+// group of the API whose virtual resources the rights are on; RBAC needs no
+// CustomResourceDefinition for them.
+const group = "watch.x-kv8s.io"
+
+// How long a session lasts, and how long the answer to a review is used.
+const (
+	sessionTime = time.Hour
+	reviewTime  = 30 * time.Second
+	reviewsMost = 10_000
+	maxToken    = 16 << 10
+)
+
+const sessionCookie = "curlctl-console"
+
+// Kubernetes lets in who has a token of the cluster. Rights are the weaker of
+// those that RBAC gives to the person and those of the NATS identity.
+type Kubernetes struct {
+	client kubernetes.Interface
+	seal   cipher.AEAD
+	rights map[Right]bool
+	now    func() time.Time
+
+	mu      sync.Mutex
+	reviews map[review]reviewed
+}
+
+type review struct {
+	person    string
+	right     Right
+	namespace string
+}
+
+type reviewed struct {
+	allowed bool
+	at      time.Time
+}
+
+// NewKubernetes returns the access by tokens of a cluster. Sessions end with the
+// process, whose key is new each time.
+func NewKubernetes(ctx context.Context, client kubernetes.Interface, conn *natsconn.Connection, now func() time.Time) (*Kubernetes, error) {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // does not fail
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("make the key of sessions: %w", err)
+	}
+	seal, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("make the key of sessions: %w", err)
+	}
+	_, rights := natsRights(ctx, conn)
+	return &Kubernetes{client: client, seal: seal, rights: rights, now: now, reviews: map[review]reviewed{}}, nil
+}
+
+func (k *Kubernetes) guard(next http.Handler) http.Handler { return next }
+
+func (k *Kubernetes) routes(mux *http.ServeMux, s *Server) {
+	mux.HandleFunc("GET /signin", func(w http.ResponseWriter, r *http.Request) { k.form(w, r, s, "") })
+	mux.HandleFunc("POST /signin", func(w http.ResponseWriter, r *http.Request) { k.signIn(w, r, s) })
+	mux.HandleFunc("POST /signout", func(w http.ResponseWriter, r *http.Request) {
+		//nolint:gosec // G124: Secure where the browser came by TLS
+		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteStrictMode})
+		http.Redirect(w, r, "/signin", http.StatusSeeOther)
+	})
+}
+
+func (k *Kubernetes) form(w http.ResponseWriter, r *http.Request, s *Server, problem string) {
+	v := &visit{Request: r, server: s, w: w, person: &Person{}}
+	status := http.StatusOK
+	if problem != "" {
+		status = http.StatusUnauthorized
+	}
+	v.write(&page{template: "signin.html", title: "Sign in", status: status, data: map[string]any{"Problem": problem, "Audience": Audience}})
+}
+
+// session is what the cookie holds: never the token.
+type session struct {
+	Name   string              `json:"name"`
+	UID    string              `json:"uid,omitempty"`
+	Groups []string            `json:"groups,omitempty"`
+	Extra  map[string][]string `json:"extra,omitempty"`
+	Until  time.Time           `json:"until"`
+}
+
+func (k *Kubernetes) signIn(w http.ResponseWriter, r *http.Request, s *Server) {
+	if !s.allow("sign-in") {
+		http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
+		return
+	}
+	token := strings.TrimSpace(r.FormValue("token"))
+	if token == "" || len(token) > maxToken {
+		k.form(w, r, s, "Paste a token.")
+		return
+	}
+	review, err := k.client.AuthenticationV1().TokenReviews().Create(r.Context(), &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}},
+	}, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		k.form(w, r, s, "The API server could not review the token: "+err.Error())
+		return
+	case !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, Audience):
+		k.form(w, r, s, "The API server does not accept this token. It must be new, and for the audience "+Audience+".")
+		return
+	}
+	user := review.Status.User
+	held := session{Name: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string][]string{}, Until: k.now().Add(sessionTime)}
+	for key, values := range user.Extra {
+		held.Extra[key] = values
+	}
+	cookie, err := k.encode(held)
+	if err != nil {
+		k.form(w, r, s, err.Error())
+		return
+	}
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // G124: Secure where the browser came by TLS
+		Name: sessionCookie, Value: cookie, Path: "/", MaxAge: int(sessionTime / time.Second), HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteStrictMode,
+	})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// secure reports whether the browser came by TLS, here or at a proxy.
+func secure(r *http.Request) bool {
+	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
+}
+
+var errLargeSession = errors.New("this user has too many groups for a cookie")
+
+func (k *Kubernetes) encode(held session) (string, error) {
+	text, err := json.Marshal(held)
+	if err != nil {
+		return "", err
+	}
+	const most = 3800                                                                // browsers keep 4096 bytes
+	cookie := base64.RawURLEncoding.EncodeToString(k.seal.Seal(nil, nil, text, nil)) //nolint:gosec // G407: the nonce is random
+	if len(cookie) > most {
+		return "", errLargeSession
+	}
+	return cookie, nil
+}
+
+func (k *Kubernetes) decode(cookie string) (session, bool) {
+	var held session
+	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
+	if err != nil {
+		return held, false
+	}
+	text, err := k.seal.Open(nil, nil, sealed, nil)
+	if err != nil || json.Unmarshal(text, &held) != nil {
+		return held, false
+	}
+	return held, held.Name != "" && k.now().Before(held.Until)
+}
+
+func (k *Kubernetes) person(w http.ResponseWriter, r *http.Request) *Person {
+	if cookie, err := r.Cookie(sessionCookie); err == nil {
+		if held, valid := k.decode(cookie.Value); valid {
+			return &Person{Name: held.Name, OnBehalfOf: held.Name, uid: held.UID, groups: held.Groups, extra: held.Extra}
+		}
+	}
+	if r.Method == http.MethodGet && r.URL.Path != "/live" {
+		http.Redirect(w, r, "/signin", http.StatusSeeOther)
+	} else {
+		http.Error(w, "Sign in first.", http.StatusUnauthorized)
+	}
+	return nil
+}
+
+// may asks the API server, and NATS's own limits.
+func (k *Kubernetes) may(ctx context.Context, p *Person, right Right, namespace string) (bool, error) {
+	if !k.rights[right] {
+		return false, nil
+	}
+	key := review{p.Name + "\x00" + p.uid + "\x00" + strings.Join(p.groups, "\x00"), right, namespace}
+	k.mu.Lock()
+	known, there := k.reviews[key]
+	k.mu.Unlock()
+	if there && k.now().Sub(known.at) < reviewTime {
+		return known.allowed, nil
+	}
+	extra := map[string]authorizationv1.ExtraValue{}
+	for name, values := range p.extra {
+		extra[name] = values
+	}
+	verb, resource, _ := strings.Cut(string(right), " ")
+	answer, err := k.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: p.Name, UID: p.uid, Groups: p.groups, Extra: extra,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, &problem{http.StatusBadGateway, "Kubernetes does not answer", "The right to " + string(right) + " could not be reviewed: " + err.Error(), "Try again."}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.reviews) >= reviewsMost {
+		clear(k.reviews)
+	}
+	k.reviews[key] = reviewed{answer.Status.Allowed, k.now()}
+	return answer.Status.Allowed, nil
+}

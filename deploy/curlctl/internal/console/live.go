@@ -1,0 +1,151 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// tick is what a page that is open hears each second; at most maxTick bytes.
+type tick struct {
+	AsOf    string            `json:"asOf"`
+	Lost    bool              `json:"lost"`
+	Paused  bool              `json:"paused"`
+	Numbers map[string]string `json:"numbers"`
+	Sparks  map[string]string `json:"sparks,omitempty"`
+	New     int               `json:"new"`
+	Passing [][3]string       `json:"passing,omitempty"`
+}
+
+const (
+	maxTick   = 2 << 10
+	tickEvery = time.Second
+	// writeTimeout ends the stream of a reader that does not read.
+	writeTimeout = 10 * time.Second
+	// passingText bounds the text of what passes, in runes.
+	passingText = 70
+)
+
+// live sends a tick each second, until the person leaves.
+func (s *Server) live(v *visit) (*page, error) {
+	f, err := v.readFilter()
+	if err != nil {
+		return nil, err
+	}
+	failed, err := number(v, "failed")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := number(v, "entries")
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case s.viewers <- struct{}{}:
+		defer func() { <-s.viewers }()
+	default:
+		return nil, &problem{http.StatusServiceUnavailable, "Too many look", strconv.Itoa(maxViewers) + " pages are open.", "Close one."}
+	}
+	v.w.Header().Set("Content-Type", "text/event-stream")
+	control := http.NewResponseController(v.w)
+	_ = control.SetReadDeadline(time.Time{})
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	last := uint64(entries)
+	for {
+		s.model.Touch()
+		t := s.tick(v.namespace)
+		if v.FormValue("failed") != "" {
+			t.New = s.model.FailedSince(uint64(failed), f.match)
+		}
+		if v.FormValue("entries") != "" {
+			t.Passing, last = s.passing(v.namespace, last)
+		}
+		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+		if _, err := fmt.Fprintf(v.w, "data: %s\n\n", t.encode()); err != nil || control.Flush() != nil {
+			return &page{done: true}, nil
+		}
+		select {
+		case <-v.Context().Done():
+			return &page{done: true}, nil
+		case <-s.ended.Done():
+			return &page{done: true}, nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// encode leaves out what passes until the tick is small enough.
+func (t *tick) encode() []byte {
+	for {
+		text, err := json.Marshal(t)
+		if err != nil || len(text) <= maxTick || len(t.Passing) == 0 {
+			return text
+		}
+		t.Passing = t.Passing[:len(t.Passing)-1]
+	}
+}
+
+func (s *Server) tick(namespace string) tick {
+	n := s.model.Numbers(namespace)
+	now := s.Now()
+	t := tick{AsOf: clockOf(now), Lost: !s.lostSince().IsZero(), Paused: n.Paused, Numbers: map[string]string{
+		"wants": printer.Grouped(n.Wants), "timers": printer.Grouped(n.Timers.Pending), "minute": printer.Grouped(n.Timers.Minute),
+		"overdue": printer.Grouped(n.Timers.Overdue), "lastHour": printer.Grouped(n.LastHour),
+	}}
+	if n.Timers.Next != nil {
+		t.Numbers["next"] = printer.Until(now, *n.Timers.Next)
+	}
+	if namespace != "" {
+		return t
+	}
+	t.Numbers["failures"] = printer.Grouped(n.Failures)
+	t.Sparks = map[string]string{"requests": requestsSpark(n), "results": resultsSpark(n), "failures": failuresSpark(n)}
+	for prefix, c := range map[string]overview.Consumer{
+		"requests": consumer(n, pipeline.FetcherConsumer), "results": consumer(n, pipeline.WriterConsumer),
+	} {
+		t.Numbers[prefix+".backlog"] = printer.Grouped(int(c.Backlog))
+		t.Numbers[prefix+".inFlight"] = printer.Grouped(c.InFlight)
+		t.Numbers[prefix+".oldest"] = oldest(c, now)
+	}
+	return t
+}
+
+func oldest(c overview.Consumer, now time.Time) string {
+	if c.Oldest == nil {
+		return "–"
+	}
+	return printer.Age(now, *c.Oldest)
+}
+
+// passing returns what has passed since the last tick, and how far that is.
+func (s *Server) passing(namespace string, last uint64) ([][3]string, uint64) {
+	entries, now := s.model.Passing(namespace, last)
+	var rows [][3]string
+	for _, e := range entries {
+		detail := e.Namespace + "/" + e.ConfigMap + "/" + e.Key
+		if e.Detail != "" {
+			detail += " · " + e.Detail
+		}
+		rows = append(rows, [3]string{clockOf(e.At), e.What, cut(string(visible([]byte(detail))), passingText)})
+	}
+	if len(rows) > passingRows {
+		rows = rows[len(rows)-passingRows:]
+	}
+	return rows, now
+}
+
+func clockOf(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
+
+func cut(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}

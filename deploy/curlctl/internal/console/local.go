@@ -1,0 +1,133 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+)
+
+// Local lets in who has the token, once, on this machine; rights are those of the
+// NATS identity.
+type Local struct {
+	port   string
+	cookie string
+	user   Person
+	rights map[Right]bool
+
+	mu      sync.Mutex
+	token   string
+	session string
+}
+
+// NewLocal returns the access to a console that listens on a loopback port.
+func NewLocal(ctx context.Context, conn *natsconn.Connection, port string) *Local {
+	l := &Local{port: port, cookie: "curlctl-console-" + port, token: rand.Text(), session: rand.Text()}
+	l.user.Name, l.rights = natsRights(ctx, conn)
+	return l
+}
+
+// natsRights returns what the NATS user of a connection is called, and may do. Where
+// the server does not report that, it decides by itself.
+func natsRights(ctx context.Context, conn *natsconn.Connection) (name string, rights map[Right]bool) {
+	user, err := conn.User(ctx)
+	rights = map[Right]bool{seeRight: true, auditsRight: true}
+	has := map[string]bool{}
+	for _, identity := range doctor.Identities() {
+		has[identity.Name] = err != nil || len(identity.Missing(user, conn.Client.APIPrefix())) == 0
+	}
+	rights[replayRight] = has[doctor.Replayer]
+	rights[purgeRight], rights[pauseRight] = has[doctor.Admin], has[doctor.Admin]
+	return user.Name, rights
+}
+
+// misdirected is the response to another name that resolves to this machine, by
+// which a page of another site could read this one (DNS rebinding).
+const misdirected = "This console is reached at 127.0.0.1 and localhost only."
+
+// URL returns the address that lets in once.
+func (l *Local) URL() string { return "http://127.0.0.1:" + l.port + "/?token=" + l.token }
+
+func (l *Local) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != net.JoinHostPort("127.0.0.1", l.port) && r.Host != net.JoinHostPort("localhost", l.port) {
+			http.Error(w, misdirected, http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (l *Local) routes(*http.ServeMux, *Server) {}
+
+func (l *Local) person(w http.ResponseWriter, r *http.Request) *Person {
+	if token := r.URL.Query().Get("token"); token != "" && r.Method == http.MethodGet {
+		l.enter(w, r, token)
+		return nil
+	}
+	cookie, err := r.Cookie(l.cookie)
+	if err != nil || !same(cookie.Value, l.session) {
+		http.Error(w, "Open the address that `curlctl console` has printed; it lets in once. Start it again for another.", http.StatusUnauthorized)
+		return nil
+	}
+	return &l.user
+}
+
+// enter changes the token for a cookie.
+func (l *Local) enter(w http.ResponseWriter, r *http.Request, token string) {
+	l.mu.Lock()
+	valid := l.token != "" && same(token, l.token)
+	if valid {
+		l.token = ""
+	}
+	l.mu.Unlock()
+	if !valid {
+		http.Error(w, "This address has been used; start `curlctl console` again for another.", http.StatusUnauthorized)
+		return
+	}
+	//nolint:gosec // G124: plain HTTP, which does not leave this machine
+	http.SetCookie(w, &http.Cookie{Name: l.cookie, Value: l.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+//nolint:unparam // Access has the error for others
+func (l *Local) may(_ context.Context, _ *Person, right Right, _ string) (bool, error) {
+	return l.rights[right], nil
+}
+
+// Anyone lets everybody look who reaches the loopback address, and change
+// nothing.
+type Anyone struct{}
+
+func (Anyone) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if !slices.Contains([]string{"127.0.0.1", "localhost", "::1"}, host) {
+			http.Error(w, misdirected, http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (Anyone) routes(*http.ServeMux, *Server) {}
+
+func (Anyone) person(http.ResponseWriter, *http.Request) *Person {
+	return &Person{Name: "not signed in"}
+}
+
+//nolint:unparam // Access has the error for others
+func (Anyone) may(_ context.Context, _ *Person, right Right, _ string) (bool, error) {
+	return right == seeRight || right == auditsRight, nil
+}

@@ -1,0 +1,166 @@
+package model
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/passing"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+)
+
+// load reads the streams; what passes meanwhile is applied after it.
+func (m *Model) load(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	m.mu.Lock()
+	m.queue = []*nats.Msg{}
+	m.mu.Unlock()
+	loaded, err := m.read(ctx)
+	m.finish(loaded, err)
+	return err
+}
+
+func (m *Model) read(ctx context.Context) (state, error) {
+	s := state{wants: map[pipeline.Key]Want{}, timers: map[pipeline.Key]Timer{}, minutes: minutes{}}
+	unread := new(readable.Unread)
+	client := m.conn.Client
+	for w, err := range readable.Only(unread, client.Wants(ctx, "", "")) {
+		if err != nil {
+			return s, err
+		}
+		s.wants[w.Key] = kept(w.Want, w.Sequence, w.At)
+	}
+	now := m.now()
+	for t, err := range readable.Only(unread, client.Timers(ctx, "", "")) {
+		if err != nil {
+			return s, err
+		}
+		s.timers[t.Key] = Timer{Timer: slim(t), late: overview.Overdue(now, t.At)}
+	}
+	var err error
+	if s.failures, err = client.CountDeadLetters(ctx, operate.DeadLetterFilter{}); err != nil {
+		return s, err
+	}
+	for f, err := range readable.Only(unread, client.DeadLetters(ctx, operate.DeadLetterFilter{Since: now.Add(-time.Hour)})) {
+		if err != nil {
+			return s, err
+		}
+		s.minutes.add(f.Key.Namespace, f.At)
+	}
+	s.unread, _ = unread.Count()
+	return s, nil
+}
+
+func kept(w *v1.Want, sequence uint64, at time.Time) Want {
+	return Want{UID: w.GetUid(), URL: w.GetUrl(), Host: pipeline.HostOf(w.GetUrl()), Refresh: w.GetRefresh().AsDuration(), Sequence: sequence, At: at}
+}
+
+// slim leaves out of a timer what its want holds, too.
+func slim(t operate.Timer) operate.Timer {
+	d := t.Due
+	t.Due = &v1.Due{
+		WantSequence: d.GetWantSequence(), Cause: d.GetCause(), Attempts: d.GetAttempts(), Reported: d.GetReported(),
+		FirstFailedAt: d.GetFirstFailedAt(), FreshUntil: d.GetFreshUntil(), ReplayOf: d.GetReplayOf(), WaitsFor: d.GetWaitsFor(),
+	}
+	return t
+}
+
+// poll reads how far the consumers are.
+func (m *Model) poll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pollEvery)
+	defer cancel()
+	var read overview.Overview
+	err := read.ReadConsumers(ctx, m.conn)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.state.err = err
+		return
+	}
+	m.state.err = nil
+	m.state.overview = read
+	m.state.samples = append(m.state.samples, newSample(read))
+	if len(m.state.samples) > SampleCount {
+		m.state.samples = m.state.samples[1:]
+	}
+}
+
+// take is called with what passes.
+func (m *Model) take(msg *nats.Msg) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.queue != nil {
+		m.queue = append(m.queue, msg)
+	}
+	m.apply(msg)
+	m.state.passed.count++
+	if m.state.passed.room(m.now()) {
+		if p, ok := passing.Describe(msg, m.now()); ok {
+			m.state.passed.add(p)
+		}
+	}
+}
+
+// apply brings the state up to date with a message.
+func (m *Model) apply(msg *nats.Msg) {
+	if reason, host, key, err := pipeline.ParseDeadLetter(msg.Subject); err == nil {
+		m.state.failures[operate.ReasonHost{Reason: reason, Host: host}]++
+		m.state.minutes.add(key.Namespace, m.now())
+		m.state.passed.fail(Failure{Reason: reason, Host: host, Key: key})
+		return
+	}
+	kind, key, err := pipeline.ParseSubject(msg.Subject)
+	if err != nil {
+		return
+	}
+	switch kind {
+	case pipeline.KindWant:
+		m.wanted(key, msg)
+	case pipeline.KindTimer:
+		at, err := pipeline.FiresAt(pipeline.Message{Header: msg.Header})
+		due, malformed := pipeline.DecodeDue(key, msg.Data)
+		if err == nil && malformed == nil {
+			m.state.timers[key] = Timer{Timer: slim(operate.Timer{Key: key, At: at, SetAt: m.now(), Due: due})}
+		}
+	case pipeline.KindContent, pipeline.KindFailure, pipeline.KindRemoved: // they change nothing that is counted
+	case pipeline.KindDue:
+		if t, there := m.state.timers[key]; there && !t.At.After(m.now()) {
+			delete(m.state.timers, key)
+		}
+	}
+}
+
+func (m *Model) wanted(key pipeline.Key, msg *nats.Msg) {
+	w, err := pipeline.DecodeWant(key, msg.Data)
+	if err != nil {
+		return
+	}
+	if msg.Header.Get("Nats-Scheduler") != "" || w == nil { // it removes the timer
+		delete(m.state.timers, key)
+	}
+	if w == nil {
+		delete(m.state.wants, key)
+		return
+	}
+	// A republished message has its sequence; of others it is read at the next load.
+	sequence, _ := strconv.ParseUint(msg.Header.Get(jetstream.SequenceHeader), 10, 64)
+	m.state.wants[key] = kept(w, sequence, m.now())
+}
+
+// expire removes the timers that have fired: that is not seen by who follows.
+func (m *Model) expire() {
+	now := m.now()
+	for key, t := range m.state.timers {
+		if !t.late && t.At.Before(now) {
+			delete(m.state.timers, key)
+		}
+	}
+}

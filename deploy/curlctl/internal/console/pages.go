@@ -1,0 +1,358 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+)
+
+// Rows of the shorter lists.
+const (
+	worstHosts = 5
+	hostRows   = 200
+	queueRows  = 50
+	auditRows  = 100
+)
+
+func (s *Server) overviewPage(v *visit) (*page, error) {
+	s.model.Look(v.Context())
+	n := s.model.Numbers(v.namespace)
+	if err := s.unknown(n); err != nil {
+		return nil, err
+	}
+	hosts := s.model.Hosts(v.namespace)
+	bad := slices.IndexFunc(hosts, func(h model.Host) bool { return h.Failing+h.Stale == 0 })
+	if bad < 0 {
+		bad = len(hosts)
+	}
+	entries, last := s.model.Passing(v.namespace, 0)
+	slices.Reverse(entries)
+	live := url.Values{"entries": {strconv.FormatUint(last, 10)}}
+	return &page{template: "overview.html", title: "Overview", live: live, data: map[string]any{
+		"Numbers": n, "Requests": consumer(n, pipeline.FetcherConsumer), "Results": consumer(n, pipeline.WriterConsumer),
+		"Hosts": hosts[:min(bad, worstHosts)], "Failing": sum(hosts, func(h model.Host) int { return h.Failing }),
+		"Scoped": v.namespace != "", "Passing": entries[:min(len(entries), passingRows)], "Pause": v.can(pauseRight) && v.namespace == "",
+	}}, nil
+}
+
+const passingRows = 12
+
+// unknown returns the error of a model that has nothing to show.
+func (s *Server) unknown(n model.Numbers) error {
+	switch {
+	case !n.AsOf.IsZero():
+		return nil
+	case n.Err != nil:
+		return n.Err
+	case !s.Conn.Conn.IsConnected():
+		return errors.New("no connection")
+	}
+	return &problem{503, "Loading", "The streams are being read; that takes a second for each 100,000 keys.", "This page comes back by itself."}
+}
+
+func sum[T any](all []T, of func(T) int) (n int) {
+	for _, one := range all {
+		n += of(one)
+	}
+	return n
+}
+
+// consumer returns the one with a name; empty: it is not known.
+func consumer(n model.Numbers, name string) overview.Consumer {
+	for _, c := range n.Consumers {
+		if c.Name == name {
+			return c
+		}
+	}
+	return overview.Consumer{Name: name}
+}
+
+func (s *Server) hostsPage(v *visit) (*page, error) {
+	s.model.Look(v.Context())
+	if err := s.unknown(s.model.Numbers(v.namespace)); err != nil {
+		return nil, err
+	}
+	hosts := s.model.Hosts(v.namespace)
+	wanted := strings.ToLower(strings.TrimSpace(v.FormValue("q")))
+	hosts = slices.DeleteFunc(hosts, func(h model.Host) bool { return !strings.Contains(h.Name, wanted) })
+	return &page{template: "hosts.html", title: "Hosts", data: map[string]any{
+		"Hosts": hosts[:min(len(hosts), hostRows)], "More": max(0, len(hosts)-hostRows), "All": len(hosts), "Query": wanted,
+		"Replay": v.can(replayRight), "Scoped": v.namespace != "",
+	}}, nil
+}
+
+// bar of the histogram of timers.
+type bar struct{ X, Height, Count, Minute int }
+
+const (
+	barMinutes = 60
+	barHeight  = 64
+)
+
+func (s *Server) schedulePage(v *visit) (*page, error) {
+	s.model.Look(v.Context())
+	n := s.model.Numbers(v.namespace)
+	if err := s.unknown(n); err != nil {
+		return nil, err
+	}
+	timers := s.model.Timers(v.namespace)
+	bars, most, hour := histogram(timers, s.Now())
+	after, err := number(v, "after")
+	if err != nil {
+		return nil, err
+	}
+	rows := timers[min(int(after), len(timers)):]
+	next := ""
+	if len(rows) > pageRows {
+		rows, next = rows[:pageRows], strconv.Itoa(int(after)+pageRows)
+	}
+	return &page{template: "schedule.html", title: "Schedule", data: map[string]any{
+		"Bars": bars, "Most": most, "Hour": hour, "Rows": rows, "Next": next, "Timers": n.Timers, "After": after,
+	}}, nil
+}
+
+// number reads a count in the address; 0 without one.
+func number(v *visit, field string) (uint32, error) {
+	text := v.FormValue(field)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, badRequest(errors.New(field + ": " + strconv.Quote(text) + " is not a number"))
+	}
+	return uint32(n), nil
+}
+
+// histogram counts the timers of the next hour by minute.
+func histogram(timers []operate.Timer, now time.Time) (bars []bar, most, hour int) {
+	counts := [barMinutes]int{}
+	for _, t := range timers {
+		if i := int(t.At.Sub(now) / time.Minute); i >= 0 && i < barMinutes && t.At.After(now) {
+			counts[i]++
+			hour++
+			most = max(most, counts[i])
+		}
+	}
+	for i, n := range counts {
+		b := bar{X: i * 10, Count: n, Minute: i}
+		if n > 0 {
+			b.Height = max(2, n*barHeight/most)
+		}
+		bars = append(bars, b)
+	}
+	return bars, most, hour
+}
+
+func (s *Server) wantsPage(v *visit) (*page, error) {
+	s.model.Look(v.Context())
+	if err := s.unknown(s.model.Numbers(v.namespace)); err != nil {
+		return nil, err
+	}
+	namespace, name, host, after := v.FormValue("namespace"), v.FormValue("name"), v.FormValue("host"), v.FormValue("after")
+	if v.namespace != "" {
+		namespace = v.namespace
+	}
+	all := 0
+	var rows []model.Row
+	s.model.Rows(namespace, name, func(r model.Row) {
+		if host == "" || pipeline.HostIs(r.Want.URL, host) {
+			if all++; after == "" || r.Key.String() > after {
+				rows = append(rows, r)
+			}
+		}
+	})
+	slices.SortFunc(rows, func(a, b model.Row) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	next := ""
+	if len(rows) > pageRows {
+		rows = rows[:pageRows]
+		next = "/wants?" + url.Values{"namespace": {namespace}, "name": {name}, "host": {host}, "after": {rows[pageRows-1].Key.String()}}.Encode()
+	}
+	return &page{template: "wants.html", title: "Wanted", data: map[string]any{
+		"Rows": rows, "All": all, "Next": next, "Namespace": namespace, "Name": name, "Host": host,
+		"Namespaces": s.model.Namespaces(), "Scoped": v.namespace != "", "After": after, "Refetch": v.can(replayRight),
+	}}, nil
+}
+
+// waiting is a request that no fetcher has done yet.
+type waiting struct {
+	Sequence  uint64
+	At        time.Time
+	Key       pipeline.Key
+	Kind, URL string
+	Cause     string
+}
+
+func (s *Server) queuePage(v *visit) (*page, error) {
+	if v.namespace != "" {
+		return nil, forbidden("The queue is that of all namespaces.")
+	}
+	s.model.Look(v.Context())
+	n := s.model.Numbers("")
+	if err := s.unknown(n); err != nil {
+		return nil, err
+	}
+	requests := consumer(n, pipeline.FetcherConsumer)
+	var rows []waiting
+	for _, kind := range []struct {
+		name string
+		kind pipeline.Kind
+	}{{"want", pipeline.KindWant}, {"due", pipeline.KindDue}} {
+		if requests.Backlog+uint64(max(requests.InFlight, 0)) == 0 {
+			break
+		}
+		some, err := s.waiting(v, kind.name, kind.kind, requests.Handled+1)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, some...)
+	}
+	slices.SortFunc(rows, func(a, b waiting) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	return &page{template: "queue.html", title: "Queue", refresh: true, data: map[string]any{
+		"Requests": requests, "Results": consumer(n, pipeline.WriterConsumer), "Rows": rows[:min(len(rows), queueRows)], "Numbers": n,
+	}}, nil
+}
+
+// waiting reads the oldest requests of a kind, one by one: there are few.
+func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64) ([]waiting, error) {
+	var rows []waiting
+	for len(rows) < queueRows {
+		m, err := s.Conn.Client.NextMessage(v.Context(), pipeline.Requests, kind.Subjects("", ""), from)
+		if errors.Is(err, pipeline.ErrNoMessage) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		from = m.Sequence + 1
+		_, key, err := pipeline.ParseSubject(m.Subject)
+		if err != nil || len(m.Data) == 0 { // a tombstone is dealt with by the watcher
+			continue
+		}
+		row := waiting{Sequence: m.Sequence, At: m.Time, Key: key, Kind: name}
+		if want, err := pipeline.DecodeWant(key, m.Data); kind == pipeline.KindWant && err == nil {
+			row.URL, row.Cause = failure.WithoutQuery(want.GetUrl()), pipeline.CauseName(want.GetCause())
+		}
+		if due, err := pipeline.DecodeDue(key, m.Data); kind == pipeline.KindDue && err == nil {
+			row.URL, row.Cause = failure.WithoutQuery(due.GetWant().GetUrl()), pipeline.CauseName(due.GetCause())
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func (s *Server) objectPage(v *visit) (*page, error) {
+	s.model.Look(v.Context())
+	view := object.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"), Timeline: []object.Occasion{}}
+	unseen := ""
+	if s.Metadata == nil {
+		unseen = "Kubernetes is not read by this console; what follows is what NATS holds."
+	} else if found, err := s.Metadata(v.Context(), view.Namespace, view.ConfigMap); err != nil {
+		unseen = "Kubernetes could not be read: " + err.Error()
+	} else if found != nil {
+		if err := view.ReadMetadata(found); err != nil {
+			return nil, err
+		}
+	}
+	if err := view.ReadStreams(v.Context(), s.Conn.Client, &v.unread); err != nil {
+		return nil, err
+	}
+	var keys []model.Row
+	s.model.Rows(view.Namespace, view.ConfigMap, func(r model.Row) { keys = append(keys, r) })
+	if !view.Exists && len(view.Timeline) == 0 && len(keys) == 0 {
+		return nil, notFound("Nothing is known of ConfigMap %s/%s.", view.Namespace, view.ConfigMap)
+	}
+	slices.SortFunc(keys, func(a, b model.Row) int { return strings.Compare(a.Key.Key, b.Key.Key) })
+	slices.Reverse(view.Timeline)
+	return &page{template: "object.html", title: view.Namespace + "/" + view.ConfigMap, data: map[string]any{
+		"View": view, "Keys": keys, "Unseen": unseen, "Replay": v.can(replayRight),
+		"Command": command("curlctl", "status", view.Namespace+"/"+view.ConfigMap),
+	}}, nil
+}
+
+func (s *Server) auditPage(v *visit) (*page, error) {
+	if err := v.need(auditsRight, ""); err != nil {
+		return nil, err
+	}
+	var rows []*v1.Audit
+	for a, err := range readable.Only(&v.unread, s.Conn.Client.Audits(v.Context())) {
+		if err != nil {
+			return nil, err
+		}
+		if rows = append(rows, a); len(rows) == auditRows {
+			break
+		}
+	}
+	jobs := s.jobs.list()
+	return &page{template: "audit.html", title: "Audit", refresh: slices.ContainsFunc(jobs, func(j jobView) bool { return j.Running }), data: map[string]any{
+		"Rows": rows, "Jobs": jobs,
+	}}, nil
+}
+
+func (s *Server) doctorPage(v *visit) (*page, error) {
+	if v.namespace != "" {
+		return nil, forbidden("The Doctor looks at all of the pipeline.")
+	}
+	findings, err := doctor.Examine(v.Context(), s.Conn, doctor.Options{Now: s.Now})
+	if err != nil {
+		return nil, err
+	}
+	order := []string{doctor.Bad, doctor.Warning, doctor.Unknown, doctor.OK}
+	slices.SortStableFunc(findings, func(a, b doctor.Finding) int {
+		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
+	})
+	bad := sum(findings, func(f doctor.Finding) int {
+		if f.State == doctor.Bad || f.State == doctor.Warning {
+			return 1
+		}
+		return 0
+	})
+	return &page{template: "doctor.html", title: "Doctor", data: map[string]any{"Findings": findings, "Bad": bad}}, nil
+}
+
+func (*Server) helpPage(*visit) (*page, error) {
+	return &page{template: "help.html", title: "Keys", data: navigation()}, nil
+}
+
+// search leads to what is looked for: a failure by its id, an object, a host, or
+// objects of a name.
+func (s *Server) search(v *visit) (*page, error) {
+	q := strings.TrimSpace(v.FormValue("q"))
+	to := "/failures"
+	scope := url.Values{}
+	if v.namespace != "" {
+		scope.Set("namespace", v.namespace)
+	}
+	id := strings.TrimPrefix(strings.TrimPrefix(q, "failure/"), "#")
+	switch _, err := strconv.ParseUint(id, 10, 63); {
+	case q == "":
+	case err == nil:
+		to = "/failures/" + id
+	case strings.Count(q, "/") == 1:
+		namespace, name, _ := strings.Cut(q, "/")
+		to = "/objects/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+	case strings.Contains(q, "."):
+		scope.Set("host", q)
+	default:
+		to = "/wants"
+		scope.Set("name", q)
+	}
+	if len(scope) > 0 {
+		to += "?" + scope.Encode()
+	}
+	return &page{redirect: to}, nil
+}

@@ -1,0 +1,258 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+//go:embed assets
+var assetFiles embed.FS
+
+// pages are the templates and what they refer to.
+type pages struct {
+	templates map[string]*template.Template
+	// assets by their names with the hash in them.
+	assets map[string]asset
+	names  map[string]string
+}
+
+type asset struct {
+	kind string
+	data []byte
+}
+
+const layout = "layout.html"
+
+func newPages() (*pages, error) {
+	p := &pages{templates: map[string]*template.Template{}, assets: map[string]asset{}, names: map[string]string{}}
+	if err := p.readAssets(); err != nil {
+		return nil, err
+	}
+	files, err := fs.Glob(templateFiles, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	base, err := template.New(layout).Funcs(p.functions()).ParseFS(templateFiles, "templates/"+layout, "templates/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("parse templates: %w", err)
+	}
+	for _, file := range files {
+		clone, err := base.Clone()
+		if err == nil {
+			clone, err = clone.ParseFS(templateFiles, file)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("parse %s: %w", file, err)
+		}
+		p.templates[path.Base(file)] = clone
+	}
+	return p, nil
+}
+
+// readAssets names each file after its content, so that it may be cached for
+// ever.
+func (p *pages) readAssets() error {
+	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+	return fs.WalkDir(assetFiles, "assets", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := assetFiles.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(data)
+		ext := path.Ext(file)
+		name := strings.TrimSuffix(path.Base(file), ext) + "." + hex.EncodeToString(sum[:6]) + ext
+		p.assets[name], p.names[path.Base(file)] = asset{kinds[ext], data}, "/static/"+name
+		return nil
+	})
+}
+
+// static serves an asset.
+func (p *pages) static(w http.ResponseWriter, r *http.Request) {
+	a, there := p.assets[r.PathValue("file")]
+	if !there {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", a.kind)
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	_, _ = w.Write(a.data)
+}
+
+func (p *pages) render(w io.Writer, name string, f frame) error {
+	return p.templates[name].ExecuteTemplate(w, layout, f)
+}
+
+// functions of the templates.
+func (p *pages) functions() template.FuncMap {
+	return template.FuncMap{
+		"asset":     func(name string) string { return p.names[name] },
+		"grouped":   grouped,
+		"plural":    func(n any, noun string) string { return printer.Plural(integer(n), noun) },
+		"ago":       func(now time.Time, at any) stamp { return newStamp(now, at, false) },
+		"in":        func(now time.Time, at any) stamp { return newStamp(now, at, true) },
+		"clock":     clockOf,
+		"oldest":    oldest,
+		"reason":    failure.Reason,
+		"url":       failure.WithoutQuery,
+		"cause":     pipeline.CauseName,
+		"interval":  annotation.FormatDuration,
+		"spark":     spark,
+		"requests":  requestsSpark,
+		"results":   resultsSpark,
+		"failures":  failuresSpark,
+		"dict":      dict,
+		"add":       func(a, b int) int { return a + b },
+		"sub":       func(a, b int) int { return a - b },
+		"text":      func(v any) string { return fmt.Sprint(v) },
+		"hasPrefix": strings.HasPrefix,
+	}
+}
+
+// dict gives a part of a template several values.
+func dict(pairs ...any) map[string]any {
+	m := map[string]any{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		m[fmt.Sprint(pairs[i])] = pairs[i+1]
+	}
+	return m
+}
+
+func integer(n any) int {
+	i, _ := strconv.Atoi(fmt.Sprint(n)) // templates count with integers only
+	return i
+}
+
+func grouped(n any) string { return printer.Grouped(integer(n)) }
+
+// stamp is a time as people read it, with the time itself.
+type stamp struct{ Short, Full, Machine string }
+
+func newStamp(now time.Time, at any, ahead bool) stamp {
+	var when time.Time
+	switch t := at.(type) {
+	case time.Time:
+		when = t
+	case *time.Time:
+		if t != nil {
+			when = *t
+		}
+	case interface{ AsTime() time.Time }:
+		when = t.AsTime()
+	}
+	if when.IsZero() || when.Unix() == 0 {
+		return stamp{Short: "–"}
+	}
+	s := stamp{Full: printer.Clock(when), Machine: when.UTC().Format(time.RFC3339)}
+	switch {
+	case ahead && !when.After(now):
+		s.Short = "now"
+	case when.After(now):
+		s.Short = "in " + printer.Until(now, when)
+	default:
+		s.Short = printer.Age(now, when) + " ago"
+	}
+	return s
+}
+
+// Size of a sparkline, in units of its SVG.
+const (
+	sparkWidth  = 120
+	sparkHeight = 24
+)
+
+// spark returns the points of a line.
+func spark(values []int) string {
+	most := 1
+	for _, n := range values {
+		most = max(most, n)
+	}
+	var b strings.Builder
+	for i, n := range values {
+		fmt.Fprintf(&b, "%d,%d ", i*sparkWidth/max(1, len(values)-1), sparkHeight-1-n*(sparkHeight-2)/most)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func requestsSpark(n model.Numbers) string {
+	return sampled(n, func(s model.Sample) uint64 { return s.Requests })
+}
+
+func resultsSpark(n model.Numbers) string {
+	return sampled(n, func(s model.Sample) uint64 { return s.Results })
+}
+
+func sampled(n model.Numbers, of func(model.Sample) uint64) string {
+	values := make([]int, model.SampleCount)
+	for i, s := range n.Samples {
+		values[len(values)-len(n.Samples)+i] = int(of(s))
+	}
+	return spark(values)
+}
+
+// failuresSpark has a point for two minutes.
+func failuresSpark(n model.Numbers) string {
+	values := make([]int, len(n.Minutes)/2)
+	for i, count := range n.Minutes {
+		values[i/2] += count
+	}
+	return spark(values)
+}
+
+// visible writes characters of a page that are not seen, or change the direction
+// of text, by their numbers: what tenants and servers choose must not hide. The
+// page itself needs line breaks and tabs only.
+func visible(page []byte) []byte {
+	clean := true
+	for _, r := range string(page) {
+		if !seen(r) {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return page
+	}
+	var b bytes.Buffer
+	for i := 0; i < len(page); {
+		r, size := utf8.DecodeRune(page[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b.WriteRune(utf8.RuneError)
+		case seen(r):
+			b.WriteRune(r)
+		default:
+			fmt.Fprintf(&b, "\\u%04x", r)
+		}
+		i += size
+	}
+	return b.Bytes()
+}
+
+func seen(r rune) bool {
+	return r == '\n' || r == '\t' || r != utf8.RuneError && unicode.IsPrint(r)
+}

@@ -1,0 +1,299 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// visit is one request of a person.
+type visit struct {
+	*http.Request
+	server *Server
+	w      http.ResponseWriter
+	person *Person
+	// namespace is the only one that the person may see; empty: all.
+	namespace string
+	began     time.Time
+	unread    readable.Unread
+}
+
+// page is what a visit leads to: a template with its data, or where to go on.
+type page struct {
+	template, title string
+	status          int
+	data            any
+	// redirect is where to go on; empty: nowhere.
+	redirect string
+	// live selects what is new for the list on the page.
+	live url.Values
+	// refresh: the page changes while it is looked at.
+	refresh bool
+	// done: the response is written.
+	done bool
+}
+
+// problem is an error with a page of its own.
+type problem struct {
+	status            int
+	title, text, todo string
+}
+
+// Error implements error.
+func (p *problem) Error() string { return p.title + ": " + p.text }
+
+func badRequest(err error) *problem {
+	return &problem{http.StatusBadRequest, "This address cannot be read", err.Error(), "Mend the value in the form or in the address."}
+}
+
+func notFound(format string, args ...any) *problem {
+	return &problem{http.StatusNotFound, "Not found", fmt.Sprintf(format, args...), "Look for it by the search above."}
+}
+
+func forbidden(text string) *problem {
+	return &problem{http.StatusForbidden, "Not permitted", text, "Ask for that right, or use an identity that has it."}
+}
+
+// requestTimeout bounds what one page reads.
+const requestTimeout = 20 * time.Second
+
+// visited returns the handler of a page.
+func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		person := s.Access.person(w, r)
+		if person == nil {
+			return
+		}
+		v := &visit{Request: r, server: s, w: w, person: person, began: s.Now()}
+		if !s.allow(person.Name) {
+			http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
+			return
+		}
+		if r.URL.Path != "/live" {
+			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+			defer cancel()
+			v.Request = r.WithContext(ctx)
+		}
+		refusedSince := time.Now()
+		if err := v.ParseForm(); err != nil {
+			v.fail(unreadableForm(err), refusedSince)
+			return
+		}
+		if err := v.enter(); err != nil && r.URL.Path != "/theme" { //nolint:contextcheck // a visit has its own
+			v.fail(err, refusedSince)
+			return
+		}
+		p, err := read(v)
+		if err != nil {
+			v.fail(err, refusedSince)
+			return
+		}
+		v.write(p)
+	}
+}
+
+// unreadableForm is the error of a form that is too large, or none.
+func unreadableForm(err error) error {
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return &problem{http.StatusRequestEntityTooLarge, "Too much", "The form is larger than 64 KiB.", "Select by filter and not by id."}
+	}
+	return badRequest(err)
+}
+
+// enter decides which namespaces the person may see: all, or the one that is
+// asked for.
+func (v *visit) enter() error {
+	all, err := v.may(seeRight, "")
+	if err != nil || all {
+		return err
+	}
+	namespace := v.PathValue("namespace")
+	if namespace == "" {
+		namespace = v.FormValue("namespace")
+	}
+	if namespace == "" {
+		return &problem{
+			http.StatusForbidden, "Which namespace?", v.person.Name + " may not see all namespaces.",
+			"Add ?namespace=… to the address, or use the field below.",
+		}
+	}
+	if one, err := v.may(seeRight, namespace); err != nil {
+		return err
+	} else if !one {
+		return notFound("There is no namespace %s that %s may see.", namespace, v.person.Name)
+	}
+	v.namespace = namespace
+	return nil
+}
+
+func (v *visit) may(right Right, namespace string) (bool, error) {
+	return v.server.Access.may(v.Context(), v.person, right, namespace)
+}
+
+// can reports whether a button is drawn.
+func (v *visit) can(right Right) bool {
+	ok, err := v.may(right, v.namespace)
+	return err == nil && ok
+}
+
+// need returns the error of a person without a right.
+func (v *visit) need(right Right, namespace string) error {
+	ok, err := v.may(right, namespace)
+	if err != nil || ok {
+		return err
+	}
+	return forbidden(fmt.Sprintf("%s may not %s.", v.person.Name, right))
+}
+
+// fail writes the page of an error.
+func (v *visit) fail(err error, since time.Time) {
+	p := v.server.problemOf(err, since)
+	v.write(&page{template: "problem.html", title: p.title, status: p.status, refresh: p.status == http.StatusServiceUnavailable, data: map[string]any{
+		"Text": p.text, "Todo": p.todo, "Namespace": p.title == "Which namespace?",
+	}})
+}
+
+// problemOf gives an error the page that it has.
+func (s *Server) problemOf(err error, since time.Time) *problem {
+	var known *problem
+	switch refused := s.Refusals.since(since); {
+	case errors.As(err, &known):
+		return known
+	case refused != nil:
+		return natsForbids(refused)
+	case !s.Conn.Conn.IsConnected():
+		return &problem{
+			http.StatusServiceUnavailable, "NATS is away", "The connection to NATS is lost; it is tried again all the time.",
+			"Look after the server. This page comes back by itself.",
+		}
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, overview.ErrNoConsumer):
+		return &problem{http.StatusServiceUnavailable, "Something is missing", err.Error(), "`curlctl setup` creates what is missing; the Doctor names it."}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoStreamResponse):
+		return &problem{http.StatusServiceUnavailable, "NATS does not answer", err.Error(), "Try again; the Doctor tests the connection."}
+	}
+	return &problem{http.StatusBadGateway, "This could not be read", err.Error(), "Try again; the Doctor tests what is needed."}
+}
+
+func natsForbids(e *natsconn.PermissionError) *problem {
+	p := forbidden(e.Error() + ".")
+	p.todo = "The Doctor lists what this NATS user may not do."
+	return p
+}
+
+// navigation of all pages: path, name, and the key after g.
+func navigation() []destination {
+	return []destination{
+		{"/", "Overview", "o"},
+		{"/failures", "Failures", "f"},
+		{"/hosts", "Hosts", "h"},
+		{"/schedule", "Schedule", "s"},
+		{"/wants", "Wanted", "w"},
+		{"/queue", "Queue", "q"},
+		{"/audit", "Audit", "a"},
+		{"/doctor", "Doctor", "d"},
+	}
+}
+
+type destination struct{ Path, Name, Key string }
+
+// frame is what is around each page.
+type frame struct {
+	Title, Path, Theme, Person, Namespace, Server string
+	Nav                                           any
+	SignedIn                                      bool
+	Lost                                          *time.Time
+	Brief                                         model.Brief
+	Live                                          string
+	Refresh                                       bool
+	Unread                                        int
+	Now                                           time.Time
+	Page                                          any
+}
+
+func (v *visit) write(p *page) {
+	if p.done {
+		return
+	}
+	if p.redirect != "" {
+		http.Redirect(v.w, v.Request, p.redirect, http.StatusSeeOther)
+		return
+	}
+	var buffer bytes.Buffer
+	if err := v.server.pages.render(&buffer, p.template, v.frame(p)); err != nil {
+		http.Error(v.w, "This page cannot be written: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if p.status != 0 {
+		v.w.WriteHeader(p.status)
+	}
+	_, _ = v.w.Write(visible(buffer.Bytes()))
+}
+
+func (v *visit) frame(p *page) frame {
+	f := frame{
+		Title: p.title, Path: v.URL.Path, Theme: v.chosenTheme(), Person: v.person.Name, Namespace: v.namespace, Server: v.server.Conn.Where,
+		Nav: navigation(), Refresh: p.refresh, Now: v.server.Now(), Page: p.data, Brief: v.server.model.Brief(),
+	}
+	_, f.SignedIn = v.server.Access.(*Kubernetes)
+	if lost := v.server.lostSince(); !lost.IsZero() {
+		f.Lost = &lost
+	}
+	f.Unread, _ = v.unread.Count()
+	live := p.live
+	if live == nil {
+		live = url.Values{}
+	}
+	if v.namespace != "" {
+		live.Set("namespace", v.namespace)
+	}
+	f.Live = "/live?" + live.Encode()
+	return f
+}
+
+// themes that a person may choose; without one, that of the system.
+func themes() []string { return []string{"light", "dark"} }
+
+func (v *visit) chosenTheme() string {
+	if cookie, err := v.Cookie("theme"); err == nil && slices.Contains(themes(), cookie.Value) {
+		return cookie.Value
+	}
+	return ""
+}
+
+func (s *Server) theme(v *visit) (*page, error) {
+	//nolint:gosec // G124: it holds a colour
+	cookie := &http.Cookie{Name: "theme", Value: v.FormValue("theme"), Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	if !slices.Contains(themes(), cookie.Value) {
+		cookie.Value, cookie.MaxAge = "", -1
+	}
+	http.SetCookie(v.w, cookie)
+	back := "/"
+	if u, err := url.Parse(v.FormValue("back")); err == nil && u.Host == "" && u.Scheme == "" && len(u.Path) > 0 && u.Path[0] == '/' && (len(u.Path) < 2 || u.Path[1] != '/' && u.Path[1] != '\\') {
+		back = u.RequestURI()
+	}
+	return &page{redirect: back}, nil
+}
+
+func (s *Server) nothing(v *visit) (*page, error) {
+	return nil, notFound("There is no page %s.", v.URL.Path)
+}
+
+// deadLetterGone reports whether an error means that there is no such failure.
+func deadLetterGone(err error) bool {
+	return errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject)
+}
