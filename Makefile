@@ -190,7 +190,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	$(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-workflows verify-modules verify-imports verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
+verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
@@ -226,6 +226,10 @@ verify-modules:
 verify-imports:
 	deploy/tools/verify-imports ./fetcher/... '^(sigs\.)?k8s\.io/'
 	deploy/tools/verify-imports ./proto/curlmethat/... '^github\.com/nats-io/|^net/http$$|k8s\.io/'
+
+.PHONY: verify-console
+verify-console:
+	deploy/tools/verify-console
 
 .PHONY: verify-chart
 verify-chart: $(HELM)

@@ -258,7 +258,7 @@ func (v *visit) needReplay(items []*replay.Item, namespace string) error {
 	return nil
 }
 
-// replayLines says what a replay would do.
+// replayLines describe what a replay would do.
 func replayLines(items []*replay.Item) []string {
 	counts := replay.Count(items)
 	lines := []string{fmt.Sprintf("Would replay %s of %s.", printer.Grouped(counts[replay.Wanted]), printer.Plural(len(items), "failure"))}

@@ -159,7 +159,7 @@ func (k *Kubernetes) encode(held session) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	const most = 3800                                                                // browsers keep 4096 bytes
+	const most = 3800                                                                // browsers store 4096 bytes
 	cookie := base64.RawURLEncoding.EncodeToString(k.seal.Seal(nil, nil, text, nil)) //nolint:gosec // G407: the nonce is random
 	if len(cookie) > most {
 		return "", errLargeSession

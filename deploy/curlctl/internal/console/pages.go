@@ -88,7 +88,7 @@ func (s *Server) hostsPage(v *visit) (*page, error) {
 	}
 	hosts := s.model.Hosts(v.namespace)
 	wanted := strings.ToLower(strings.TrimSpace(v.FormValue("q")))
-	hosts = slices.DeleteFunc(hosts, func(h model.Host) bool { return !strings.Contains(h.Name, wanted) })
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h model.Host) bool { return !strings.Contains(h.Name, wanted) })
 	return &page{template: "hosts.html", title: "Hosts", data: map[string]any{
 		"Hosts": hosts[:min(len(hosts), hostRows)], "More": max(0, len(hosts)-hostRows), "All": len(hosts), "Query": wanted,
 		"Replay": v.can(replayRight), "Scoped": v.namespace != "",
@@ -167,16 +167,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	if v.namespace != "" {
 		namespace = v.namespace
 	}
-	all := 0
-	var rows []model.Row
-	s.model.Rows(namespace, name, func(r model.Row) {
-		if host == "" || pipeline.HostIs(r.Want.URL, host) {
-			if all++; after == "" || r.Key.String() > after {
-				rows = append(rows, r)
-			}
-		}
-	})
-	slices.SortFunc(rows, func(a, b model.Row) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	rows, all := s.model.Wants(namespace, name, host, keyOf(after), pageRows+1)
 	next := ""
 	if len(rows) > pageRows {
 		rows = rows[:pageRows]
@@ -186,6 +177,13 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 		"Rows": rows, "All": all, "Next": next, "Namespace": namespace, "Name": name, "Host": host,
 		"Namespaces": s.model.Namespaces(), "Scoped": v.namespace != "", "After": after, "Refetch": v.can(replayRight),
 	}}, nil
+}
+
+// keyOf reads a cursor as pipeline.Key writes it; what it lacks is empty.
+func keyOf(text string) pipeline.Key {
+	namespace, rest, _ := strings.Cut(text, "/")
+	name, key, _ := strings.Cut(rest, "/")
+	return pipeline.Key{Namespace: namespace, Name: name, Key: key}
 }
 
 // waiting is a request that no fetcher has done yet.

@@ -1,7 +1,7 @@
 // Package model holds what the pages of the console count: wants, timers and
 // failures by host and namespace, and how far the consumers are. It reads the
-// streams once, follows what passes, and reads again now and then; while nobody
-// looks it does nothing.
+// streams once, follows what passes, and reads again now and then; while no
+// person looks it does nothing.
 package model
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-// How often the model reads, and how long it follows when nobody looks.
+// How often the model reads, and how long it follows when no person looks.
 const (
 	pollEvery   = 5 * time.Second
 	loadEvery   = time.Minute
@@ -33,9 +33,10 @@ type Model struct {
 	now  func() time.Time
 	look chan struct{}
 
-	mu     sync.Mutex
-	looked time.Time
-	state  state
+	mu      sync.Mutex
+	looked  time.Time
+	state   state
+	counted counted
 	// changed is closed and replaced at each load.
 	changed chan struct{}
 	// queue holds what passed while the streams were read; nil: nothing is read.
@@ -141,7 +142,7 @@ func subjects() []string {
 	return []string{"curl.want.>", "curl.timer.>", "curl.due.>", "curl.failure.>", "curl.result.failure.>"}
 }
 
-// follow works until nobody has looked for lookedFor.
+// follow works until no person has looked for lookedFor.
 func (m *Model) follow(ctx context.Context) {
 	for _, subject := range subjects() {
 		if sub, err := m.conn.Conn.Subscribe(subject, m.take); err == nil {
@@ -186,7 +187,7 @@ func (m *Model) finish(loaded state, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	queue := m.queue
-	m.queue = nil
+	m.queue, m.counted = nil, counted{}
 	if err != nil {
 		m.state.err = err
 	} else {

@@ -163,6 +163,38 @@ func (m *Model) Rows(namespace, name string, each func(Row)) {
 	}
 }
 
+// Wants returns the first n keys after one, in order, that a namespace, name and
+// host select, empty ones selecting all, and how many are selected without
+// regard to where they begin.
+func (m *Model) Wants(namespace, name, host string, after pipeline.Key, n int) (rows []Row, all int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire()
+	var first []pipeline.Key
+	for key, w := range m.state.wants {
+		if namespace != "" && key.Namespace != namespace || name != "" && key.Name != name || host != "" && !pipeline.HostIs(w.URL, host) {
+			continue
+		}
+		all++
+		if compareKeys(key, after) <= 0 || len(first) == n && compareKeys(key, first[n-1]) >= 0 {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(first, key, compareKeys)
+		if first = slices.Insert(first, i, key); len(first) > n {
+			first = first[:n]
+		}
+	}
+	now := m.now()
+	for _, key := range first {
+		rows = append(rows, m.state.row(key, m.state.wants[key], now))
+	}
+	return rows, all
+}
+
+func compareKeys(a, b pipeline.Key) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Key, b.Key))
+}
+
 // Row returns a key; false: it is not wanted.
 func (m *Model) Row(key pipeline.Key) (Row, bool) {
 	m.mu.Lock()
@@ -207,9 +239,33 @@ type Host struct {
 	Kept uint64
 }
 
+// hostsFor is how long hosts that were counted are used.
+const hostsFor = time.Second
+
+// counted are the hosts of a namespace at a time.
+type counted struct {
+	namespace string
+	at        time.Time
+	hosts     []Host
+}
+
 // Hosts returns the hosts of a namespace; empty: all; those with most failing
-// keys first.
+// keys first. They may be a second old, and must not be changed.
 func (m *Model) Hosts(namespace string) []Host {
+	m.mu.Lock()
+	c := m.counted
+	m.mu.Unlock()
+	if c.namespace == namespace && m.now().Sub(c.at) < hostsFor {
+		return c.hosts
+	}
+	c = counted{namespace: namespace, at: m.now(), hosts: m.countHosts(namespace)}
+	m.mu.Lock()
+	m.counted = c
+	m.mu.Unlock()
+	return c.hosts
+}
+
+func (m *Model) countHosts(namespace string) []Host {
 	hosts := map[string]*Host{}
 	host := func(name string) *Host {
 		h := hosts[name]
