@@ -305,7 +305,7 @@ func (h *Host) see(r Row) {
 		}
 	case condition.Waiting:
 		h.Waiting++
-	case condition.Stale:
+	case condition.IsStale:
 		h.Stale++
 	case condition.Well:
 	}
