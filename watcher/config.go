@@ -97,7 +97,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.Streams.FailureAge, "failures-max-age", 14*24*time.Hour, "how long failures are kept")
 	fs.StringVar(&c.SigningKey, "signing-key", "", "file with the NKey seed to sign wants with, so that the writer need not read objects first; curlctl identities makes it")
 	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil, "addresses of the monitoring ports of all NATS servers, such as http://nats:8222, for the metric of how soon they write to disk")
-	c.Election.BindFlags(fs)
+	c.Election.BindFlags(fs, "watcher")
 }
 
 // Validate returns the first thing that is wrong, as a sentence.

@@ -20,7 +20,7 @@ import (
 // which the watcher shows that leads.
 func Metrics() (own, pipeline []metric.Definition) {
 	var c Config
-	c.Election.Enabled, c.Election.Name = true, leader.DefaultName
+	c.Election.Enabled, c.Election.Name = true, leader.DefaultName("watcher")
 	m := newMetrics(prometheus.NewRegistry(), c)
 	m.measure(informer.New(informer.Config{}, informer.Deps{Reader: &informer.Reader{}}), wantindex.NewIndex(), exporter.New(exporter.Config{}, exporter.Deps{}))
 	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()

@@ -78,7 +78,7 @@ func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 		return err
 	}
 	source := informer.Source{
-		Client: clients.configMaps, Redial: clients.redial,
+		Objects: informer.ConfigMaps(clients.configMaps), Redial: clients.redial,
 		Selector: c.Selector, StallAfter: at.stall, CompareEvery: at.audit, Log: rt.Log,
 	}
 	rt.Started()

@@ -14,8 +14,13 @@ import (
 func Metrics(name string) []metric.Definition {
 	set := metric.New(prometheus.NewRegistry(), name)
 	new(connection).measure(set, NewHealth().Part("nats"))
-	set.Add(buildInfo(name), buildDefinition(name))
-	return set.Definitions()
+	return append(set.Definitions(), MetricsWithoutNATS(name)...)
+}
+
+// MetricsWithoutNATS returns what they are for a service that has no use for the
+// broker.
+func MetricsWithoutNATS(name string) []metric.Definition {
+	return []metric.Definition{buildDefinition(name)}
 }
 
 func buildDefinition(name string) metric.Definition {

@@ -27,12 +27,16 @@ type Options struct {
 	NATS NATSOptions
 	// Listen is the address for health and metrics; empty: none.
 	Listen string
+	// WithoutNATS: the service has no use for the broker.
+	WithoutNATS bool
 }
 
 // BindFlags adds the flags of the options; listen is the default address.
 func (o *Options) BindFlags(fs *pflag.FlagSet, listen string) {
 	o.Log.BindFlags(fs)
-	o.NATS.BindFlags(fs)
+	if !o.WithoutNATS {
+		o.NATS.BindFlags(fs)
+	}
 	fs.StringVar(&o.Listen, "listen", listen, "address for /healthz, /readyz and /metrics; empty: none")
 }
 
@@ -70,15 +74,17 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	if err != nil {
 		return err
 	}
-	if err := o.NATS.Validate(); err != nil {
-		return err
+	if !o.WithoutNATS {
+		if err := o.NATS.Validate(); err != nil {
+			return err
+		}
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health := NewHealth()
 	traces := tracing.FromEnv(ctx, name, BuildVersion(), log)
 	defer traces.Shutdown(context.WithoutCancel(ctx))
-	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, Tracer: traces.Tracer(), running: health.Part(runningPart)}
+	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS, Tracer: traces.Tracer(), running: health.Part(runningPart)}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	aside, closeAside := context.WithCancel(groupCtx)
 	if o.Listen != "" {
@@ -108,6 +114,8 @@ type Host struct {
 	Metrics prometheus.Registerer
 	// NATS is how to connect; each service has a connection of its own.
 	NATS NATSOptions
+	// WithoutNATS: the service has no use for the broker.
+	WithoutNATS bool
 	// Tracer is handed on; nil: traces are off.
 	Tracer *tracing.Tracer
 
@@ -125,33 +133,46 @@ func (h Host) Run(ctx context.Context, name string, serve func(context.Context, 
 	if rt.running == nil {
 		rt.running = h.Health.Part(runningPart)
 	}
-	part := h.Health.Part("nats")
-	var broker connection
 	set := metric.New(h.Metrics, name)
-	broker.measure(set, part)
+	stopped := context.AfterFunc(ctx, func() { rt.running.NotReady("draining") })
+	defer stopped()
+	run := serve
+	if !h.WithoutNATS {
+		run = h.connected(set, name, serve)
+	}
 	set.Add(buildInfo(name), buildDefinition(name))
 	if err := set.Err(); err != nil {
 		return err
 	}
-	stopped := context.AfterFunc(ctx, func() { rt.running.NotReady("draining") })
-	defer stopped()
-
-	nc, err := h.NATS.Connect(ctx, name, rt.Log, part)
-	if err != nil {
+	if err := run(ctx, rt); err != nil {
 		return err
-	}
-	defer nc.Close()
-	rt.NATS = nc
-	broker.conn.Store(nc)
-	if rt.JetStream, err = jetstream.New(nc); err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
-	}
-	if err := serve(ctx, rt); err != nil {
-		return err
-	}
-	if err := nc.FlushTimeout(flushTimeout); err != nil && nc.IsConnected() {
-		rt.Log.Warn().Err(err).Msg("not all acknowledgements reached NATS")
 	}
 	rt.Log.Info().Msg("stopped")
 	return nil
+}
+
+// connected returns a service with a connection to NATS around it.
+func (h Host) connected(set *metric.Set, name string, serve func(context.Context, *Runtime) error) func(context.Context, *Runtime) error {
+	part := h.Health.Part("nats")
+	c := new(connection)
+	c.measure(set, part)
+	return func(ctx context.Context, rt *Runtime) error {
+		nc, err := h.NATS.Connect(ctx, name, rt.Log, part)
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		rt.NATS = nc
+		c.conn.Store(nc)
+		if rt.JetStream, err = jetstream.New(nc); err != nil {
+			return fmt.Errorf("use JetStream: %w", err)
+		}
+		if err := serve(ctx, rt); err != nil {
+			return err
+		}
+		if err := nc.FlushTimeout(flushTimeout); err != nil && nc.IsConnected() {
+			rt.Log.Warn().Err(err).Msg("not all acknowledgements reached NATS")
+		}
+		return nil
+	}
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -34,9 +35,11 @@ const (
 // maxNote is the limit of the API for the note of an Event, in bytes.
 const maxNote = 1024
 
-// Event is a change of state of a ConfigMap, for its owner.
+// Event is a change of state of an object, for its owner.
 type Event struct {
-	// Namespace, Name and UID of the ConfigMap.
+	// APIVersion and Kind of the object; empty: it is a ConfigMap.
+	APIVersion, Kind string
+	// Namespace, Name and UID of the object.
 	Namespace, Name string
 	UID             types.UID
 	// Warning: something is wrong.
@@ -111,7 +114,7 @@ func (r *Recorder) Record(ctx context.Context, e Event) error {
 		err = nil
 	}
 	if err != nil {
-		return fmt.Errorf("record Event %s for ConfigMap %s/%s: %w", e.Reason, e.Namespace, e.Name, err)
+		return fmt.Errorf("record Event %s for %s %s/%s: %w", e.Reason, e.kind(), e.Namespace, e.Name, err)
 	}
 	r.recorded.Add(recordedKey(e), struct{}{}, recordedTTL)
 	return nil
@@ -175,10 +178,13 @@ func (r *Recorder) event(e Event) *eventsv1.Event {
 		Type:                kind,
 		Note:                cut(e.Note, maxNote),
 		Regarding: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "ConfigMap", Namespace: e.Namespace, Name: e.Name, UID: e.UID,
+			APIVersion: cmp.Or(e.APIVersion, "v1"), Kind: e.kind(), Namespace: e.Namespace, Name: e.Name, UID: e.UID,
 		},
 	}
 }
+
+// kind of the object.
+func (e Event) kind() string { return cmp.Or(e.Kind, "ConfigMap") }
 
 // name derives the name of the Event from its content.
 func (e Event) name() string {

@@ -2,9 +2,7 @@ package informer
 
 import (
 	"fmt"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +16,7 @@ type Informer struct {
 	reader *Reader
 	notify func(name types.NamespacedName, live bool)
 
-	seen     map[string]*atomic.Int64  // by scope: last sign of life of its watch
-	versions map[string]*atomic.Uint64 // by scope: latest resource version that it delivered
+	pulses map[string]*Pulse // by scope: that of its watch
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]*Object
@@ -49,20 +46,18 @@ type Deps struct {
 // New returns an informer that holds nothing yet.
 func New(c Config, d Deps) *Informer {
 	s := &Informer{
-		reader:   d.Reader,
-		notify:   d.Notify,
-		objects:  map[types.NamespacedName]*Object{},
-		watched:  map[string]int{},
-		seen:     map[string]*atomic.Int64{},
-		versions: map[string]*atomic.Uint64{},
-		waiting:  map[string]struct{}{},
-		refused:  map[string]struct{}{},
-		synced:   make(chan struct{}),
+		reader:  d.Reader,
+		notify:  d.Notify,
+		objects: map[types.NamespacedName]*Object{},
+		watched: map[string]int{},
+		pulses:  map[string]*Pulse{},
+		waiting: map[string]struct{}{},
+		refused: map[string]struct{}{},
+		synced:  make(chan struct{}),
 	}
 	for _, scope := range c.Scopes {
 		s.waiting[scope] = struct{}{}
-		s.seen[scope] = &atomic.Int64{}
-		s.versions[scope] = &atomic.Uint64{}
+		s.pulses[scope] = NewPulse(d.Reader.Now)
 	}
 	return s
 }
@@ -130,11 +125,9 @@ func (s *Informer) Invalid() int {
 // Silence returns how long ago the watches have given a sign of life: the
 // longest of all scopes; 0 before they begin.
 func (s *Informer) Silence() time.Duration {
-	now, longest := s.reader.Now(), time.Duration(0)
-	for _, seen := range s.seen {
-		if at := seen.Load(); at > 0 {
-			longest = max(longest, now.Sub(time.Unix(0, at)))
-		}
+	longest := time.Duration(0)
+	for _, pulse := range s.pulses {
+		longest = max(longest, pulse.Silence())
 	}
 	return longest
 }
@@ -166,18 +159,15 @@ func (s *Informer) refuse(scope string) {
 // checkSynced closes synced when there is nothing left to wait for. The caller
 // holds the lock.
 func (s *Informer) checkSynced() {
-	if s.complete || len(s.waiting) > len(s.refused) || len(s.waiting) == len(s.seen) {
+	if s.complete || len(s.waiting) > len(s.refused) || len(s.waiting) == len(s.pulses) {
 		return
 	}
 	s.complete = true
 	close(s.synced)
 }
 
-// LastSeen returns when the watch of a scope last gave a sign of life.
-func (s *Informer) LastSeen(scope string) time.Time { return time.Unix(0, s.seen[scope].Load()) }
-
 // noteLife notes a sign of life of the watch of a scope.
-func (s *Informer) noteLife(scope string) { s.seen[scope].Store(s.reader.Now().UnixNano()) }
+func (s *Informer) noteLife(scope string) { s.pulses[scope].Beat() }
 
 // put stores an object, or removes it when it does not concern us, and reports
 // whether that was a change. Resource versions that are equal are the same
@@ -231,7 +221,7 @@ func (s reflectorStore) take(obj any, e Event, more int) error {
 	if !ok {
 		return fmt.Errorf("store ConfigMap: unexpected type %T", obj)
 	}
-	s.noteVersion(m.ResourceVersion)
+	s.pulses[s.namespace].Note(m.ResourceVersion)
 	return s.apply(types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, s.reader.Read(m))
 }
 
@@ -287,7 +277,7 @@ func (s reflectorStore) Replace(list []any, version string) error {
 	var changed []types.NamespacedName
 	s.noteLife(s.namespace)
 	s.count(List, 0)
-	s.versions[s.namespace].Store(number(version))
+	s.pulses[s.namespace].Reset(version)
 	s.mu.Lock()
 	s.watched[s.namespace] = len(list)
 	for name := range s.objects {
@@ -311,26 +301,10 @@ func (s reflectorStore) Replace(list []any, version string) error {
 	return nil
 }
 
-// noteVersion keeps the latest version that the watch has delivered.
-func (s reflectorStore) noteVersion(version string) {
-	latest := s.versions[s.namespace]
-	latest.Store(max(latest.Load(), number(version)))
-}
-
-// number returns a resource version as a number, by which versions of one kind
-// can be compared (KEP-5504); 0: it is none.
-func number(version string) uint64 {
-	n, err := strconv.ParseUint(version, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
 // Bookmark is a sign of life.
 func (s reflectorStore) Bookmark(version string) error {
 	s.count(Bookmark, 0)
-	s.noteVersion(version)
+	s.pulses[s.namespace].Note(version)
 	s.noteLife(s.namespace)
 	return nil
 }

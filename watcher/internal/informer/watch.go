@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/url"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
@@ -37,10 +40,39 @@ const (
 	backoffMax   = 5 * time.Second
 )
 
+// Objects are what a source delivers, of one kind.
+type Objects struct {
+	// Name of the kind in log lines, such as ConfigMaps.
+	Name string
+	// Type that is delivered.
+	Type runtime.Object
+	// List and Watch those of one namespace ("" for all).
+	List  func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error)
+	Watch func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error)
+}
+
+// Metadata returns objects of which only the metadata is delivered.
+func Metadata(client metadata.Interface, resource schema.GroupVersionResource, name string) Objects {
+	return Objects{
+		Name: name, Type: &metav1.PartialObjectMetadata{},
+		List: func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
+			return client.Resource(resource).Namespace(namespace).List(ctx, o)
+		},
+		Watch: func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Resource(resource).Namespace(namespace).Watch(ctx, o)
+		},
+	}
+}
+
+// ConfigMaps returns the metadata of ConfigMaps.
+func ConfigMaps(client metadata.Interface) Objects {
+	return Metadata(client, corev1.SchemeGroupVersion.WithResource("configmaps"), "ConfigMaps")
+}
+
 // Source is where a store is filled from.
 type Source struct {
-	// Client of the cluster.
-	Client metadata.Interface
+	// Objects are what it delivers.
+	Objects Objects
 	// Selector is a label selector, applied by the API server.
 	Selector string
 	// StallAfter is how long a watch may be silent.
@@ -55,19 +87,43 @@ type Source struct {
 	Log zerolog.Logger
 }
 
-// Watch fills the store from one namespace ("" for all) until ctx is done.
+// Store is what a watch fills. It notes signs of life in the Pulse of the watch.
+type Store interface {
+	cache.ReflectorStore
+	cache.ReflectorBookmarkStore
+	cache.TransformingStore
+}
+
+// Watched is one namespace ("" for all) that is watched, and where what the watch
+// delivers goes.
+type Watched struct {
+	Namespace string
+	Store     Store
+	Pulse     *Pulse
+	// Refused is called when the namespace may not be read.
+	Refused func()
+}
+
+// Watch fills the informer from one namespace ("" for all) until ctx is done.
 func (s *Informer) Watch(ctx context.Context, from Source, namespace string) {
-	w := &namespaceWatch{Source: from, informer: s, namespace: namespace}
+	from.Watch(ctx, Watched{
+		Namespace: namespace, Store: reflectorStore{s, namespace}, Pulse: s.pulses[namespace],
+		Refused: func() { s.refuse(namespace) },
+	})
+}
+
+// Watch fills a store until ctx is done.
+func (from Source) Watch(ctx context.Context, watched Watched) {
+	w := &namespaceWatch{Source: from, watched: watched}
 	for ctx.Err() == nil {
 		w.untilStall(ctx)
 	}
 }
 
-// watching is the watch of one namespace.
+// namespaceWatch is the watch of one namespace.
 type namespaceWatch struct {
 	Source
-	informer  *Informer
-	namespace string
+	watched Watched
 
 	mu      sync.Mutex
 	failing bool
@@ -80,7 +136,7 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 	defer monitor.Wait()
 	defer cancel()
 	monitor.StartWithContext(ctx, func(ctx context.Context) {
-		w.informer.noteLife(w.namespace)
+		w.watched.Pulse.Beat()
 		wait.JitterUntilWithContext(ctx, func(context.Context) {
 			if w.stalled() {
 				cancel()
@@ -104,10 +160,10 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 	if w.Log.GetLevel() <= zerolog.DebugLevel {
 		log = kube.Logr(w.Log) // it logs every try
 	}
-	cache.NewReflectorWithOptions(w.listWatch(), &metav1.PartialObjectMetadata{}, reflectorStore{w.informer, w.namespace}, cache.ReflectorOptions{
+	cache.NewReflectorWithOptions(w.listWatch(), w.Objects.Type, w.watched.Store, cache.ReflectorOptions{
 		Logger:          &log,
-		Name:            "configmaps",
-		TypeDescription: "ConfigMap metadata",
+		Name:            strings.ToLower(w.Objects.Name),
+		TypeDescription: w.Objects.Name,
 		Backoff: &wait.Backoff{
 			Duration: backoffFirst, Cap: backoffMax, Factor: 2, Jitter: 0.5,
 			Steps: int(math.Ceil(math.Log2(float64(backoffMax) / float64(backoffFirst)))),
@@ -120,11 +176,10 @@ func (w *namespaceWatch) stalled() bool {
 	w.mu.Lock()
 	failing := w.failing
 	w.mu.Unlock()
-	last := w.informer.LastSeen(w.namespace)
-	if failing || w.informer.reader.Now().Sub(last) <= w.StallAfter {
+	if failing || w.watched.Pulse.Silence() <= w.StallAfter {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.namespace).Time("since", last).Msg("the watch of ConfigMaps is silent, starting it anew")
+	w.Log.Warn().Str("namespace", w.watched.Namespace).Time("since", w.watched.Pulse.last()).Msg("the watch of " + w.Objects.Name + " is silent, starting it anew")
 	return true
 }
 
@@ -136,39 +191,38 @@ func (w *namespaceWatch) stalled() bool {
 func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
-	latest := w.informer.versions[w.namespace].Load()
-	list, err := w.resource().List(ctx, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
+	latest := w.watched.Pulse.Version()
+	list, err := w.Objects.List(ctx, w.watched.Namespace, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
 	if err != nil { // the watch fails too, or will fall silent
 		return false
 	}
-	now := number(list.ResourceVersion)
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return false
+	}
+	now := Number(accessor.GetResourceVersion())
 	if now == 0 || now >= latest {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.namespace).Uint64("version", now).Uint64("seen", latest).
-		Msg("the API server is at an earlier version than the watch, as after a restore; listing the ConfigMaps anew")
+	w.Log.Warn().Str("namespace", w.watched.Namespace).Uint64("version", now).Uint64("seen", latest).
+		Msg("the API server is at an earlier version than the watch, as after a restore; listing the " + w.Objects.Name + " anew")
 	return true
 }
 
 // compareTimeout bounds one comparison of versions.
 const compareTimeout = 10 * time.Second
 
-func (w *namespaceWatch) resource() metadata.ResourceInterface {
-	return w.Client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(w.namespace)
-}
-
 func (w *namespaceWatch) listWatch() *cache.ListWatch {
-	resource := w.resource()
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = w.Selector
-			list, err := resource.List(ctx, o)
+			list, err := w.Objects.List(ctx, w.watched.Namespace, o)
 			w.logTransition(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = w.Selector
-			stream, err := resource.Watch(ctx, o)
+			stream, err := w.Objects.Watch(ctx, w.watched.Namespace, o)
 			w.logTransition(ctx, cmp.Or(err, closed(stream)))
 			return stream, err
 		},
@@ -191,7 +245,7 @@ func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
 		return
 	}
 	if apierrors.IsForbidden(err) {
-		w.informer.refuse(w.namespace)
+		w.watched.Refused()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,9 +254,9 @@ func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
 		if request := new(url.Error); errors.As(err, &request) {
 			err = request.Err // without the query
 		}
-		w.Log.Warn().Err(err).Str("namespace", w.namespace).Msg("the ConfigMaps cannot be watched, trying until they can")
+		w.Log.Warn().Err(err).Str("namespace", w.watched.Namespace).Msg("the " + w.Objects.Name + " cannot be watched, trying until they can")
 	case err == nil && w.failing:
-		w.Log.Info().Str("namespace", w.namespace).Msg("watching the ConfigMaps again")
+		w.Log.Info().Str("namespace", w.watched.Namespace).Msg("watching the " + w.Objects.Name + " again")
 	}
 	w.failing = err != nil
 }

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// DefaultName is the name of the Lease unless another one is given.
-const DefaultName = "curl-me-that-watcher"
+// DefaultName returns the name of the Lease of a service unless another one is
+// given.
+func DefaultName(service string) string { return "curl-me-that-" + service }
 
 // Config is how several watchers agree on the one that publishes.
 // Two that publish at once do no harm; it only saves work.
@@ -35,12 +36,12 @@ func (c *Config) Installation() string {
 	return c.Namespace + "/" + c.Name
 }
 
-// BindFlags adds the flags of the election.
-func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&c.Enabled, "leader-elect", false, "let one of several watchers publish; the others hold their cache warm")
+// BindFlags adds the flags of the election among the replicas of a service.
+func (c *Config) BindFlags(fs *pflag.FlagSet, service string) {
+	fs.BoolVar(&c.Enabled, "leader-elect", false, "let one of several "+service+"s work; the others hold their cache warm")
 	fs.StringVar(&c.Namespace, "leader-elect-namespace", "default", "namespace of the Lease")
-	fs.StringVar(&c.Name, "leader-elect-name", DefaultName, "name of the Lease")
-	fs.StringVar(&c.Identity, "leader-elect-identity", "", "name of this watcher in the Lease; empty: the host name and a random part")
+	fs.StringVar(&c.Name, "leader-elect-name", DefaultName(service), "name of the Lease")
+	fs.StringVar(&c.Identity, "leader-elect-identity", "", "name of this "+service+" in the Lease; empty: the host name and a random part")
 	fs.DurationVar(&c.Lease, "leader-elect-lease-duration", 15*time.Second, "how long others wait for a leader that is silent")
 	fs.DurationVar(&c.Renew, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
 	fs.DurationVar(&c.Retry, "leader-elect-retry-period", 2*time.Second, "pause between tries")

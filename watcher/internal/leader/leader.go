@@ -46,7 +46,7 @@ func New(c Config, d Deps) *Elector {
 	if c.Identity == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			host = "watcher"
+			host = "unknown"
 		}
 		c.Identity = host + "_" + string(uuid.NewUUID())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -25,6 +26,8 @@ const (
 	requestTimeout = 10 * time.Second
 	// sessionPause is the longest pause between tries to begin a session.
 	sessionPause = 5 * time.Second
+	// firstPause is the first one.
+	firstPause = 50 * time.Millisecond
 )
 
 // Config of a Runner.
@@ -87,7 +90,7 @@ type Runner struct {
 	config Config
 	deps   Deps
 	// current is the queue of the session that publishes, if there is one.
-	current atomic.Pointer[workQueue]
+	current atomic.Pointer[queue.Work]
 	// outOfScope is how many wants of others were last found.
 	outOfScope int
 }
@@ -99,25 +102,20 @@ func New(c Config, d Deps) *Runner { return &Runner{config: c, deps: d} }
 // publishes: live, before the backlog. A session looks at all objects when it
 // begins, so that nothing is missed without one.
 func (r *Runner) Changed(name types.NamespacedName, live bool) {
-	q := r.current.Load()
-	if q == nil {
-		return
+	if q := r.current.Load(); q != nil {
+		q.Changed(name, live)
 	}
-	if live {
-		q.order.Urgent(name)
-	}
-	q.Add(name)
 }
 
 // Run keeps the stream of requests in line with the objects until ctx is done.
 // Each session begins with reading the stream; it ends when the connection
 // breaks, or when the stream turns out not to be the one that was read.
 func (r *Runner) Run(ctx context.Context) error {
-	pause := retryFirst
+	pause := firstPause
 	for logged := ""; r.connected(ctx); {
 		began, err := r.session(ctx)
 		if began {
-			logged, pause = "", retryFirst
+			logged, pause = "", firstPause
 		}
 		switch {
 		case ctx.Err() != nil: // the reason no longer matters

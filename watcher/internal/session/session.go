@@ -13,13 +13,17 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/logfield"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
+
+// QueueName is the name of the queue in metrics.
+const QueueName = "watcher"
 
 // session is what is published on top of one reading of the stream.
 type session struct {
 	epoch    int64
-	queue    *workQueue
+	queue    *queue.Work
 	failures failureLog
 }
 
@@ -41,7 +45,7 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 	r.deps.Started.Inc()
 	return &session{
 		epoch:    epoch,
-		queue:    newWorkQueue(r.deps.Queue),
+		queue:    queue.NewWork(QueueName, r.deps.Queue),
 		failures: failureLog{log: r.deps.Log, clock: r.deps.Clock},
 	}, nil
 }
@@ -145,7 +149,7 @@ func (r *Runner) next(ctx context.Context, s *session) bool {
 	defer cancel()
 	again, err := r.deps.Reconciler.Reconcile(ctx, name)
 	if again > 0 {
-		s.queue.order.Urgent(name)
+		s.queue.Urgent(name)
 		s.queue.AddAfter(name, again)
 	}
 	switch {
@@ -155,7 +159,7 @@ func (r *Runner) next(ctx context.Context, s *session) bool {
 	case ctx.Err() != nil && s.queue.ShuttingDown():
 		return false
 	case errors.Is(err, pipeline.ErrSuperseded): // the index has the newer want now
-		s.queue.order.Urgent(name)
+		s.queue.Urgent(name)
 	default:
 		s.failures.add(name, err)
 	}

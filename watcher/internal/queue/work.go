@@ -1,12 +1,10 @@
-package session
+package queue
 
 import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-
-	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 )
 
 // Back-off of an object whose work failed.
@@ -15,29 +13,38 @@ const (
 	retryMax   = 15 * time.Second
 )
 
-// QueueName is the name of the queue in metrics.
-const QueueName = "watcher"
-
-// workQueue holds the objects that one session has to look at.
-type workQueue struct {
+// Work holds the objects to look at, in the order of a Queue.
+type Work struct {
 	workqueue.TypedRateLimitingInterface[types.NamespacedName]
 
-	order *queue.Queue
+	order *Queue
 }
 
-func newWorkQueue(metrics workqueue.MetricsProvider) *workQueue {
-	order := queue.New()
-	return &workQueue{
+// NewWork returns an empty one; name is that of the queue in metrics.
+func NewWork(name string, metrics workqueue.MetricsProvider) *Work {
+	order := New()
+	return &Work{
 		order: order,
 		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst, retryMax),
 			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{
 				DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
-					Name: QueueName, MetricsProvider: metrics,
+					Name: name, MetricsProvider: metrics,
 					Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{
-						Name: QueueName, MetricsProvider: metrics, Queue: order,
+						Name: name, MetricsProvider: metrics, Queue: order,
 					}),
 				}),
 			}),
 	}
+}
+
+// Urgent lets a name go before the backlog the next time that it waits.
+func (w *Work) Urgent(name types.NamespacedName) { w.order.Urgent(name) }
+
+// Changed adds a name; live: it goes before the backlog.
+func (w *Work) Changed(name types.NamespacedName, live bool) {
+	if live {
+		w.Urgent(name)
+	}
+	w.Add(name)
 }
