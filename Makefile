@@ -15,7 +15,7 @@ MODULES  := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
 PACKAGES := $(MODULES:%=./%/...)
 UNIT     := $(filter-out ./deploy/e2e/...,$(PACKAGES))
 
-COMMANDS := ./watcher/cmd/watcher ./fetcher/cmd/fetcher ./writer/cmd/writer \
+COMMANDS := ./watcher/cmd/watcher ./watcher/cmd/keeper ./fetcher/cmd/fetcher ./writer/cmd/writer \
             ./deploy/local/cmd/curl-me-that ./deploy/local/cmd/control-plane \
             ./deploy/curlctl/cmd/curlctl ./deploy/e2e/cmd/origin
 
@@ -54,7 +54,7 @@ help: ## Show this list
 	  /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build watcher, fetcher, writer, curl-me-that and curlctl into bin/
+build: ## Build watcher, fetcher, writer, keeper, curl-me-that and curlctl into bin/
 	$(GO_BUILD) -o bin/ $(COMMANDS)
 
 PLUGIN_DIR ?= $(HOME)/.local/bin
@@ -88,7 +88,7 @@ down: ## Stop and remove the containers; the volumes stay
 
 .PHONY: logs
 logs: ## Follow what the services in containers say
-	$(COMPOSE) logs --follow --tail 20 watcher fetcher writer
+	$(COMPOSE) logs --follow --tail 20 watcher fetcher writer keeper
 
 ##@ Test
 

@@ -3,6 +3,7 @@ module github.com/kv8s/curl-me-that/deploy/e2e
 go 1.26.0
 
 require (
+	github.com/fluxcd/cli-utils v1.2.3
 	github.com/kv8s/curl-me-that/deploy/local v0.0.0
 	github.com/kv8s/curl-me-that/proto v0.0.0
 	github.com/nats-io/nats-server/v2 v2.15.2

@@ -6,10 +6,12 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/history"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Checker knows what a written value may be.
@@ -49,6 +51,9 @@ func (f *finding) version(i int) {
 	v := f.life.Versions[i]
 	switch {
 	case v.BySpec:
+	case i > 0 && byKeeper(f.life.Versions[i-1].Object, v.Object), i == 0 && byKeeper(&corev1.ConfigMap{}, v.Object):
+		// Keeper writes as a person does who has a Watcher; what it may is held by
+		// specs of its own.
 	case v.Deleted:
 		f.add(v.Object, "S1", "the system deleted it")
 	case i == 0:
@@ -56,6 +61,22 @@ func (f *finding) version(i int) {
 	default:
 		f.write(f.life.Versions[i-1].Object, v.Object)
 	}
+}
+
+// byKeeper reports whether a version was written by keeper: what it has applied, or
+// the record of what it owns, is another one than before.
+func byKeeper(before, after *corev1.ConfigMap) bool {
+	record := func(object *corev1.ConfigMap) *metav1.ManagedFieldsEntry {
+		for i, entry := range object.ManagedFields {
+			if entry.Manager == watchv1.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply {
+				return &object.ManagedFields[i]
+			}
+		}
+		return nil
+	}
+	is := record(after)
+	return is != nil && (!reflect.DeepEqual(record(before), is) ||
+		before.Annotations[watchv1.AppliedAnnotation] != after.Annotations[watchv1.AppliedAnnotation])
 }
 
 // write checks one write of the system.

@@ -37,6 +37,18 @@ func WriterRules() []rbacv1.PolicyRule {
 	}
 }
 
+// KeeperRules are all the rights that keeper needs in a namespace.
+func KeeperRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"}, Verbs: []string{"list", "watch"}},
+		{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers/finalizers"}, Verbs: []string{"update"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch", "create", "patch"}},
+		{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+	}
+}
+
 // LeastRights lets each service use an account with no more rights than it
 // needs.
 func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace string) string {
@@ -46,6 +58,9 @@ func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace stri
 		},
 		Writer: func(ctx context.Context, namespace string) string {
 			return c.Account(ctx, namespace, Writer, WriterRules()...).Kubeconfig
+		},
+		Keeper: func(ctx context.Context, namespace string) string {
+			return c.Account(ctx, namespace, Keeper, KeeperRules()...).Kubeconfig
 		},
 	}
 }
@@ -82,7 +97,7 @@ func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.Poli
 	Expect(err).NotTo(HaveOccurred())
 	there := *a
 	there.namespace = namespace
-	there.probe = authorizationv1.ResourceAttributes{Namespace: namespace, Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0]}
+	there.probe = authorizationv1.ResourceAttributes{Namespace: namespace, Group: rules[0].APIGroups[0], Resource: rules[0].Resources[0], Verb: rules[0].Verbs[0]}
 	there.Grant(ctx)
 	return &there
 }

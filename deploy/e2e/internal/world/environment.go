@@ -19,6 +19,8 @@ const (
 	Watcher = "watcher"
 	Fetcher = "fetcher"
 	Writer  = "writer"
+	// Keeper is launched by the specs that have Watchers.
+	Keeper = "keeper"
 )
 
 // Services returns the names of all services.

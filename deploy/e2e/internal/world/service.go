@@ -42,7 +42,10 @@ func (w *World) Launch(ctx context.Context, name string, flags ...string) *Servi
 // flags that a service has in every world.
 func (w *World) flags(ctx context.Context, name string) []string {
 	GinkgoHelper()
-	flags := []string{"--nats-url=" + w.broker}
+	flags := []string{}
+	if name != Keeper {
+		flags = append(flags, "--nats-url="+w.broker)
+	}
 	kubeconfig := w.Cluster.Kubeconfig
 	if own := w.options.Kubeconfigs[name]; own != nil {
 		kubeconfig = own(ctx, w.Namespace)
@@ -57,6 +60,8 @@ func (w *World) flags(ctx context.Context, name string) []string {
 		flags = append(flags, "--allow-cidr=127.0.0.0/8,::1/128", "--min-refresh=1s", "--retry-base=200ms")
 	case Writer:
 		flags = append(flags, "--kubeconfig="+kubeconfig, "--trusted-keys="+w.trustedKeys)
+	case Keeper:
+		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+strings.Join(w.namespaces(), ","))
 	}
 	return flags
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/watcher"
+	"github.com/kv8s/curl-me-that/watcher/keeper"
 	"github.com/kv8s/curl-me-that/writer"
 )
 
@@ -33,6 +34,7 @@ func sections() []section {
 			"while NATS does not answer only `curlmethat_pipeline_up` is there, and 0.", pipeline},
 		{"Fetcher", "Port 8082.", append(service.Metrics("fetcher"), fetcher.Metrics()...)},
 		{"Writer", "Port 8083.", append(service.Metrics("writer"), writer.Metrics()...)},
+		{"Keeper", "Port 8085.", append(service.MetricsWithoutNATS("keeper"), keeper.Metrics()...)},
 	}
 }
 

@@ -1,0 +1,58 @@
+package watchers_test
+
+import (
+	"context"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// Flux, Argo CD and others know a resource by these rules alone.
+var _ = Describe("Tools that know nothing of Watchers", func() {
+	health := func(ctx context.Context, w *watcher) string {
+		GinkgoHelper()
+		result, err := status.Compute(w.raw(ctx))
+		Expect(err).NotTo(HaveOccurred())
+		return result.Status.String()
+	}
+
+	It("see what is Current, in progress and failed", func(ctx SpecContext) {
+		h := open(ctx)
+		page, held, bad := h.Origin.Page("/good").Says("good"), h.Origin.Page("/held").Says("held"), h.Origin.Page("/bad").Fails(404)
+		release := held.Hold()
+		h.Create(ctx, "theirs")
+		source := func(url string) string { return `sources: [{key: a, url: "` + url + `"}]` }
+		good := h.apply(ctx, "good", source(page.URL()))
+		good.eventuallyReady(ctx)
+		for name, of := range map[string]struct{ spec, kind, condition, health string }{
+			"pending":   {source(held.URL()), "Reconciling", "True/Progressing", "InProgress"},
+			"failing":   {source(bad.URL()), "Reconciling", "True/FetchFailed", "InProgress"},
+			"denied":    {source("http://10.0.0.1"), "Stalled", "True/AddressDenied", "Failed"},
+			"exists":    {`configData: {a: b}, target: {name: theirs}`, "Stalled", "True/TargetExists", "Failed"},
+			"owned":     {`configData: {a: b}, target: {name: good-config}`, "Stalled", "True/TargetOwned", "Failed"},
+			"invalid":   {source("https://"), "Stalled", "True/InvalidSource", "Failed"},
+			"suspended": {`suspend: true, ` + source(page.URL()), "Ready", "Unknown/Suspended", "InProgress"},
+			"static":    {`configData: {a: b}`, "Ready", "True/Ready", "Current"},
+		} {
+			w := h.apply(ctx, name, of.spec)
+			w.eventually(ctx, of.kind, of.condition)
+			Expect(health(ctx, w)).To(Equal(of.health), name)
+		}
+		Expect(health(ctx, good)).To(Equal("Current"))
+		page.Fails(404)
+		good.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`)
+		good.eventually(ctx, "Fresh", "False/BadStatus")
+		Expect(health(ctx, good)).To(Equal("Current"), "the last good value stays")
+		release()
+	})
+
+	It("wait for the generation that was applied", func(ctx SpecContext) {
+		h := open(ctx)
+		w := h.apply(ctx, "stopped", `configData: {a: one}`)
+		w.eventuallyReady(ctx)
+		h.keeper.ShouldStop(ctx)
+		w.apply(ctx, `configData: {a: two}`)
+		Expect(health(ctx, w)).To(Equal("InProgress"))
+	})
+})

@@ -1,0 +1,188 @@
+package watchers_test
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// polling spares the API server.
+const polling = 25 * time.Millisecond
+
+// home is a world with keeper in it, which has the rights that it needs and no
+// others.
+type home struct {
+	*world.World
+	keeper *world.Service
+}
+
+func open(ctx context.Context) *home {
+	GinkgoHelper()
+	accounts := world.LeastRights(env.Cluster)
+	account := ""
+	newAccount := accounts[world.Keeper]
+	accounts[world.Keeper] = func(ctx context.Context, namespace string) string {
+		if account == "" { // two keepers share one
+			account = newAccount(ctx, namespace)
+		}
+		return account
+	}
+	w := env.World(ctx, world.Options{Kubeconfigs: accounts})
+	h := &home{World: w, keeper: w.Launch(ctx, world.Keeper)}
+	h.keeper.EventuallyReady(ctx)
+	return h
+}
+
+func (h *home) watchers() dynamic.ResourceInterface {
+	return api.Resource(watchv1.Resource()).Namespace(h.Namespace)
+}
+
+// apply creates or changes a Watcher as kubectl apply --server-side does.
+func (h *home) apply(ctx context.Context, name, spec string) *watcher {
+	GinkgoHelper()
+	w := &watcher{home: h, name: name}
+	w.apply(ctx, spec)
+	return w
+}
+
+// watcher is a Watcher of a spec.
+type watcher struct {
+	home *home
+	name string
+}
+
+func (w *watcher) apply(ctx context.Context, spec string) {
+	GinkgoHelper()
+	o := manifest("metadata: {name: " + w.name + "}\nspec: {" + spec + "}")
+	_, err := w.home.watchers().Apply(ctx, w.name, o, metav1.ApplyOptions{FieldManager: "kubectl"})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func (w *watcher) patch(ctx context.Context, patch string) {
+	GinkgoHelper()
+	_, err := w.home.watchers().Patch(ctx, w.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func (w *watcher) delete(ctx context.Context) {
+	GinkgoHelper()
+	Expect(w.home.watchers().Delete(ctx, w.name, metav1.DeleteOptions{})).To(Succeed())
+}
+
+func (w *watcher) raw(ctx context.Context) *unstructured.Unstructured {
+	GinkgoHelper()
+	o, err := w.home.watchers().Get(ctx, w.name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return o
+}
+
+func (w *watcher) get(ctx context.Context) *watchv1.Watcher {
+	GinkgoHelper()
+	var typed watchv1.Watcher
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(w.raw(ctx).Object, &typed)).To(Succeed())
+	return &typed
+}
+
+// condition is one of the newest generation as "status/reason"; "-": there is none.
+func (w *watcher) condition(ctx context.Context, kind string) string {
+	GinkgoHelper()
+	now := w.get(ctx)
+	c := meta.FindStatusCondition(now.Status.Conditions, kind)
+	if c == nil || c.ObservedGeneration != now.Generation {
+		return "-"
+	}
+	return string(c.Status) + "/" + c.Reason
+}
+
+func (w *watcher) eventually(ctx context.Context, kind, value string) {
+	GinkgoHelper()
+	Eventually(ctx, func() string { return w.condition(ctx, kind) }).WithPolling(polling).Should(Equal(value), "condition %s of %s", kind, w.name)
+}
+
+func (w *watcher) eventuallyReady(ctx context.Context) {
+	GinkgoHelper()
+	w.eventually(ctx, watchv1.ConditionReady, "True/Ready")
+}
+
+// message of a condition.
+func (w *watcher) message(ctx context.Context, kind string) string {
+	GinkgoHelper()
+	if c := meta.FindStatusCondition(w.get(ctx).Status.Conditions, kind); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+// events about the Watcher with a reason.
+func (w *watcher) events(ctx context.Context, reason string) []eventsv1.Event {
+	GinkgoHelper()
+	var found []eventsv1.Event
+	for _, e := range w.home.Events(ctx) {
+		if e.Regarding.Kind == watchv1.Kind && e.Regarding.Name == w.name && e.Reason == reason {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// configMap returns a ConfigMap; nil: there is none.
+func (h *home) configMap(ctx context.Context, name string) *corev1.ConfigMap {
+	GinkgoHelper()
+	list, err := h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	Expect(err).NotTo(HaveOccurred())
+	if len(list.Items) == 0 {
+		return nil
+	}
+	return &list.Items[0]
+}
+
+// data of a ConfigMap.
+func (h *home) data(ctx context.Context, name string) map[string]string {
+	GinkgoHelper()
+	if cm := h.configMap(ctx, name); cm != nil {
+		return cm.Data
+	}
+	return nil
+}
+
+// edit changes a ConfigMap as somebody with an editor does.
+func (h *home) edit(ctx context.Context, name string, patch any) {
+	GinkgoHelper()
+	body, err := json.Marshal(patch)
+	Expect(err).NotTo(HaveOccurred())
+	patched, err := h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
+		Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "kubectl-edit"})
+	Expect(err).NotTo(HaveOccurred())
+	h.History.BySpec(patched)
+}
+
+// collect deletes a ConfigMap as the garbage collector does, which a control plane
+// without controllers has not.
+func (h *home) collect(ctx context.Context, name string) {
+	GinkgoHelper()
+	h.History.DeletedBySpec(h.configMap(ctx, name).UID)
+	Expect(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+}
+
+// writes are the requests of keeper that change something.
+func (h *home) writes(ctx context.Context) map[string]float64 {
+	GinkgoHelper()
+	return map[string]float64{
+		"applies": h.keeper.Metric(ctx, "curlmethat_keeper_applies_total"),
+		"status":  h.keeper.Metric(ctx, "curlmethat_keeper_status_patches_total"),
+	}
+}

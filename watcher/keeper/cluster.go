@@ -1,0 +1,145 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	eventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/dial"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+)
+
+// clients of the cluster. What is watched has connections of its own.
+type clients struct {
+	watching *watchers
+	metadata metadata.Interface
+	api      api
+	events   eventsv1.EventsV1Interface
+	leases   coordinationv1.CoordinationV1Interface
+	// redial lets the next request of a watch go over a new connection.
+	redial func()
+	// close ends all connections.
+	close func()
+}
+
+func connect(cluster *rest.Config) (*clients, error) {
+	watching, closeWatching := dial.Closable(cluster)
+	writing, closeWriting := dial.Closable(cluster)
+	c := &clients{redial: closeWatching, close: func() { closeWatching(); closeWriting() }}
+	var err error
+	if c.watching, err = newWatchers(watching); err != nil {
+		return nil, err
+	}
+	if c.metadata, err = metadata.NewForConfig(watching); err != nil {
+		return nil, err
+	}
+	if c.api.watchers, err = newWatchers(writing); err != nil {
+		return nil, err
+	}
+	if c.api.metadata, err = metadata.NewForConfig(writing); err != nil {
+		return nil, err
+	}
+	if c.events, err = eventsv1.NewForConfig(writing); err != nil {
+		return nil, err
+	}
+	c.leases, err = coordinationv1.NewForConfig(writing)
+	return c, err
+}
+
+// watchers is the API of Watchers.
+type watchers struct {
+	client rest.Interface
+	params runtime.ParameterCodec
+}
+
+func newWatchers(cluster *rest.Config) (*watchers, error) {
+	scheme := runtime.NewScheme()
+	if err := watchv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("register the resource: %w", err)
+	}
+	config := rest.CopyConfig(cluster)
+	group := watchv1.GroupVersion()
+	config.GroupVersion, config.APIPath = &group, "/apis"
+	config.ContentType = runtime.ContentTypeJSON
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	return &watchers{client: client, params: runtime.NewParameterCodec(scheme)}, err
+}
+
+// objects are the Watchers as an informer takes them.
+func (w *watchers) objects() informer.Objects {
+	request := func(namespace string, o metav1.ListOptions) *rest.Request {
+		return w.client.Get().NamespaceIfScoped(namespace, namespace != "").
+			Resource(watchv1.Resource().Resource).VersionedParams(&o, w.params)
+	}
+	return informer.Objects{
+		Name: "Watchers", Type: &watchv1.Watcher{},
+		List: func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
+			list := &watchv1.WatcherList{}
+			return list, request(namespace, o).Do(ctx).Into(list)
+		},
+		Watch: func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error) {
+			o.Watch = true
+			return request(namespace, o).Watch(ctx)
+		},
+	}
+}
+
+// api is what the reconciler does to the cluster.
+type api struct {
+	watchers *watchers
+	metadata metadata.Interface
+}
+
+func (a api) configMaps(namespace string) metadata.ResourceInterface {
+	return a.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
+}
+
+// Find lists, since keeper may not get.
+func (a api) Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+	list, err := a.configMaps(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
+	if err != nil {
+		return nil, fmt.Errorf("look for ConfigMap %s: %w", name, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil //nolint:nilnil // it does not exist
+	}
+	return &list.Items[0], nil
+}
+
+// Apply forces keeper's own fields and touches no other.
+func (a api) Apply(ctx context.Context, name types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
+	return a.configMaps(name.Namespace).Patch(ctx, name.Name, types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: watchv1.FieldManager, Force: new(true)})
+}
+
+// Report replaces the status whole: what an apply no longer names is removed.
+func (a api) Report(ctx context.Context, p *compile.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error) {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind,
+		"metadata": map[string]any{"name": p.Watcher.Name, "namespace": p.Watcher.Namespace, "uid": p.UID},
+		"status":   s,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode the status: %w", err)
+	}
+	w := &watchv1.Watcher{}
+	err = a.watchers.client.Patch(types.ApplyPatchType).Namespace(p.Watcher.Namespace).
+		Resource(watchv1.Resource().Resource).Name(p.Watcher.Name).SubResource("status").
+		VersionedParams(&metav1.PatchOptions{FieldManager: watchv1.FieldManager, Force: new(true)}, a.watchers.params).
+		Body(body).Do(ctx).Into(w)
+	return w, err
+}

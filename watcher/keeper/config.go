@@ -1,0 +1,84 @@
+package keeper
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+)
+
+// name of the service.
+const name = "keeper"
+
+// Config is what an operator may choose about keeper.
+type Config struct {
+	// Service are the flags that every service has.
+	Service service.Options
+	// Kube names the cluster to work on.
+	Kube kube.Options
+	// Namespaces whose Watchers are looked at; empty: all.
+	Namespaces []string
+	// Protected namespaces are left alone, and kube-root-ca.crt everywhere.
+	Protected []string
+	// Selector is the label selector for Watchers that the API server applies.
+	Selector string
+	// Grammar is how the watcher reads annotations; the first of its keys is
+	// written.
+	Grammar annotation.Options
+	// Election lets one of several keepers work.
+	Election leader.Config
+	// Workers is the number of Watchers that are worked on at a time.
+	Workers int
+}
+
+// BindFlags adds the flags of keeper.
+func (c *Config) BindFlags(fs *pflag.FlagSet) {
+	c.Service.WithoutNATS = true
+	c.Service.BindFlags(fs, ":8085")
+	c.Kube.BindFlags(fs)
+	defaults := annotation.Defaults()
+	c.Grammar.MinRefresh = defaults.MinRefresh
+	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces whose Watchers are looked at; empty: all")
+	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces that are left alone")
+	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector, applied by the API server, for the Watchers to look at")
+	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys, "annotations that ask for data, as for the watcher; the first is written")
+	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme, "scheme of URLs that have none, as for the watcher: http or https")
+	fs.IntVar(&c.Workers, "workers", 4, "Watchers that are worked on at a time")
+	c.Election.BindFlags(fs, name)
+}
+
+// Validate returns the first thing that is wrong, as a sentence.
+func (c *Config) Validate() error {
+	for flag, names := range map[string][]string{"protected-namespaces": c.Protected, "namespaces": c.Namespaces} {
+		for _, ns := range names {
+			if len(validation.IsDNS1123Label(ns)) > 0 {
+				return fmt.Errorf("--%s: %q is not the name of a namespace", flag, ns)
+			}
+		}
+	}
+	if _, err := labels.Parse(c.Selector); err != nil {
+		return fmt.Errorf("--selector: %q is not a label selector such as %s", c.Selector, annotation.Selector)
+	}
+	if _, err := annotation.New(c.Grammar); err != nil {
+		return fmt.Errorf("--annotation-keys or --default-scheme: %w", err)
+	}
+	if c.Workers < 1 {
+		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
+	}
+	return c.Election.Validate()
+}
+
+// scopes returns the namespaces to watch, "" for all.
+func (c *Config) scopes() []string {
+	if len(c.Namespaces) == 0 {
+		return []string{""}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
+}

@@ -1,0 +1,241 @@
+// Package compile turns a Watcher into the ConfigMap that it asks for. It is pure.
+package compile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// maxStaticBytes is what a ConfigMap takes.
+const maxStaticBytes = 1 << 20
+
+// Compiler compiles Watchers.
+type Compiler struct {
+	grammar *annotation.Grammar
+	// key is the annotation that is written, and prefix that of its options.
+	key, prefix string
+}
+
+// New returns a compiler that writes annotations as a grammar reads them.
+func New(grammar *annotation.Grammar) *Compiler {
+	key := grammar.Keys()[0]
+	prefix, _, _ := strings.Cut(key, "/")
+	return &Compiler{grammar: grammar, key: key, prefix: prefix + "/"}
+}
+
+// Plan is what one Watcher comes to. It is not changed after it was made.
+type Plan struct {
+	// Watcher is its name.
+	Watcher types.NamespacedName
+	UID     types.UID
+	// Generation that the plan is of, and Created when the Watcher was.
+	Generation int64
+	Created    time.Time
+	// Target is the ConfigMap.
+	Target types.NamespacedName
+	// Suspended: nothing is fetched or repaired.
+	Suspended bool
+	// Now is the value of curl-now.
+	Now string
+	// Sources that are asked for, sorted by key.
+	Sources []Source
+	// Static is the number of static keys, and StaticSHA256 a digest over them.
+	Static       int
+	StaticSHA256 string
+	// Object is what is applied.
+	Object Object
+	// Fields are the fields of Object, as OwnedFields names them.
+	Fields string
+	// Problem keeps the Watcher from being applied; nil: nothing does.
+	Problem *Problem
+}
+
+// Source is a URL that is asked for.
+type Source struct {
+	// Key of the ConfigMap.
+	Key string
+	// URL in canonical form.
+	URL string
+	// SHA256 that the body must have; empty: any.
+	SHA256 string
+}
+
+// Problem is something that only an edit mends.
+type Problem struct {
+	// Reason of the condition.
+	Reason string
+	// Message is a sentence: what, where, what to do.
+	Message string
+}
+
+// Object is the ConfigMap as it is applied.
+type Object struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   Metadata          `json:"metadata"`
+	Data       map[string]string `json:"data,omitempty"`
+	BinaryData map[string][]byte `json:"binaryData,omitempty"`
+}
+
+// Metadata of an Object.
+type Metadata struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// UID binds an apply to an object that exists; empty: to none.
+	UID             types.UID               `json:"uid,omitempty"`
+	Labels          map[string]string       `json:"labels"`
+	Annotations     map[string]string       `json:"annotations"`
+	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
+}
+
+// Digest is that of what is applied.
+func (p *Plan) Digest() string { return p.Object.Metadata.Annotations[watchv1.AppliedAnnotation] }
+
+// Body returns what to send in order to apply the plan to an object with that uid;
+// empty: to one that need not exist.
+func (p *Plan) Body(uid types.UID) ([]byte, error) {
+	object := p.Object
+	object.Metadata.UID = uid
+	body, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode ConfigMap %s: %w", p.Target, err)
+	}
+	return body, nil
+}
+
+// Compile compiles a Watcher. The plan shares the static data with it.
+func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
+	p := &Plan{
+		Watcher: types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, UID: w.UID,
+		Generation: w.Generation, Created: w.CreationTimestamp.Time,
+		Target:    types.NamespacedName{Namespace: w.Namespace, Name: w.ConfigMapName()},
+		Suspended: w.Spec.Suspend,
+		Now:       w.Annotations[c.prefix+annotation.NowName],
+		Static:    len(w.Spec.ConfigData) + len(w.Spec.ConfigBinaryData),
+	}
+	p.Object = Object{
+		APIVersion: "v1", Kind: "ConfigMap",
+		Metadata: Metadata{
+			Name: p.Target.Name, Namespace: p.Target.Namespace,
+			Labels:          map[string]string{watchv1.WatcherLabel: watchv1.LabelValue(w.Name)},
+			Annotations:     c.annotations(w),
+			OwnerReferences: owner(w),
+		},
+		Data: w.Spec.ConfigData, BinaryData: w.Spec.ConfigBinaryData,
+	}
+	p.StaticSHA256 = digest(p.Object.Data, p.Object.BinaryData)
+	p.Object.Metadata.Annotations[watchv1.AppliedAnnotation] = digest(p.Object)
+	p.Fields = fields(p.Object)
+	p.Problem = tooLarge(w)
+	if problem := c.sources(p); p.Problem == nil {
+		p.Problem = problem
+	}
+	return p
+}
+
+// annotations are those of the ConfigMap.
+func (c *Compiler) annotations(w *watchv1.Watcher) map[string]string {
+	written := map[string]string{}
+	if len(w.Spec.Sources) == 0 {
+		return written
+	}
+	sources := slices.Clone(w.Spec.Sources)
+	slices.SortFunc(sources, func(a, b watchv1.Source) int { return strings.Compare(a.Key, b.Key) })
+	var pairs, digests []string
+	for _, s := range sources {
+		pairs = append(pairs, s.Key+"="+s.URL)
+		if s.SHA256 != "" {
+			digests = append(digests, s.Key+"="+s.SHA256)
+		}
+	}
+	written[c.key] = strings.Join(pairs, " ")
+	options := map[string]string{
+		annotation.SHA256Name: strings.Join(digests, " "), annotation.RefreshName: w.Spec.Interval,
+		annotation.NowName: w.Annotations[c.prefix+annotation.NowName],
+	}
+	if w.Spec.Suspend {
+		options[annotation.SuspendName] = strconv.FormatBool(true)
+	}
+	for name, value := range options {
+		if value != "" {
+			written[c.prefix+name] = value
+		}
+	}
+	return written
+}
+
+// sources reads back what the annotations ask for, as the watcher will.
+func (c *Compiler) sources(p *Plan) *Problem {
+	request, err := c.grammar.Parse(p.Object.Metadata.Annotations)
+	if err != nil {
+		return &Problem{Reason: watchv1.ReasonInvalidSource, Message: err.Error()}
+	}
+	for _, problem := range request.Problems {
+		if problem.Refused {
+			return &Problem{Reason: watchv1.ReasonInvalidSource, Message: problem.Text}
+		}
+	}
+	for _, pair := range request.Pairs {
+		p.Sources = append(p.Sources, Source{Key: pair.Key, URL: pair.URL, SHA256: request.SHA256[pair.Key]})
+	}
+	return nil
+}
+
+// owner lets the ConfigMap be garbage-collected with the Watcher, unless it is
+// retained.
+func owner(w *watchv1.Watcher) []metav1.OwnerReference {
+	if w.Spec.Target.DeletionPolicy == watchv1.Retain {
+		return nil
+	}
+	return []metav1.OwnerReference{*metav1.NewControllerRef(w, watchv1.GroupVersion().WithKind(watchv1.Kind))}
+}
+
+func tooLarge(w *watchv1.Watcher) *Problem {
+	total := 0
+	for _, value := range w.Spec.ConfigData {
+		total += len(value)
+	}
+	for _, value := range w.Spec.ConfigBinaryData {
+		total += len(value)
+	}
+	if total <= maxStaticBytes {
+		return nil
+	}
+	return &Problem{Reason: watchv1.ReasonTooLarge, Message: fmt.Sprintf(
+		"the static data has %d bytes, and a ConfigMap takes %d; move some of it to another Watcher", total, maxStaticBytes)}
+}
+
+// digest of what is encoded in a stable order.
+func digest(parts ...any) string {
+	sum := sha256.New()
+	if err := json.NewEncoder(sum).Encode(parts); err != nil {
+		return "" // maps and strings can be encoded
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// fields names what is applied.
+func fields(o Object) string {
+	f := &Fields{}
+	f.Add(Data, maps.Keys(o.Data))
+	f.Add(BinaryData, maps.Keys(o.BinaryData))
+	f.Add(Labels, maps.Keys(o.Metadata.Labels))
+	f.Add(Annotations, maps.Keys(o.Metadata.Annotations))
+	for _, owner := range o.Metadata.OwnerReferences {
+		f.Add(Owners, slices.Values([]string{string(owner.UID)}))
+	}
+	return f.String()
+}

@@ -1,0 +1,41 @@
+package compile
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"iter"
+	"slices"
+)
+
+// Section is a part of a ConfigMap whose fields have names.
+type Section byte
+
+// The sections.
+const (
+	Data        Section = 'd'
+	BinaryData  Section = 'b'
+	Labels      Section = 'l'
+	Annotations Section = 'a'
+	Owners      Section = 'o'
+)
+
+// Fields is a set of fields of a ConfigMap. Sets are compared by their digests,
+// since two are kept for each Watcher.
+type Fields struct{ names []string }
+
+// Add adds fields of one section.
+func (f *Fields) Add(section Section, names iter.Seq[string]) {
+	for name := range names {
+		f.names = append(f.names, string(section)+"/"+name+"\n")
+	}
+}
+
+// String returns the digest of the set.
+func (f *Fields) String() string {
+	slices.Sort(f.names)
+	sum := sha256.New()
+	for _, name := range f.names {
+		sum.Write([]byte(name))
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}

@@ -1,0 +1,268 @@
+// Package condition computes the status of a Watcher whole from what is, so that
+// nothing of an earlier one is left behind. It is pure.
+package condition
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
+)
+
+// maxMessage is the longest message of a condition, in bytes; the API allows more.
+const maxMessage = 1024
+
+// Input is what a status is computed from.
+type Input struct {
+	// Plan of the Watcher.
+	Plan *compile.Plan
+	// Target is the ConfigMap of the Watcher; nil: it has none.
+	Target *target.Target
+	// Applied: the ConfigMap holds all that the plan applies.
+	Applied bool
+	// Obstacle is what only an edit mends; nil: nothing.
+	Obstacle *compile.Problem
+	// Injectable is how a sidecar would fare; nil: there is none.
+	Injectable *Verdict
+	// Pods with the sidecar; nil: they are not counted.
+	Pods *watchv1.PodsStatus
+	// Previous status, of which the times of transition are taken.
+	Previous watchv1.WatcherStatus
+	// Now is the time.
+	Now time.Time
+}
+
+// Verdict is the value of a condition.
+type Verdict struct {
+	Status  metav1.ConditionStatus
+	Reason  string
+	Message string
+}
+
+// Compute returns the status.
+func Compute(in Input) watchv1.WatcherStatus {
+	s := watchv1.WatcherStatus{
+		ObservedGeneration: in.Plan.Generation, ConfigMapName: in.Plan.Target.Name,
+		LastHandledReconcileAt: in.Previous.LastHandledReconcileAt, Pods: in.Pods,
+	}
+	if in.Applied {
+		s.LastHandledReconcileAt = in.Plan.Now
+	}
+	fetched := 0
+	for _, source := range in.Plan.Sources {
+		state := in.source(source)
+		if state.SHA256 != "" {
+			fetched++
+		}
+		s.Sources = append(s.Sources, state)
+	}
+	s.Fetched = fmt.Sprintf("%d/%d", fetched, len(in.Plan.Sources))
+	in.content(&s)
+	s.Conditions = in.conditions(s.Sources)
+	return s
+}
+
+// source is the state of one source.
+func (in Input) source(source compile.Source) watchv1.SourceStatus {
+	state := watchv1.SourceStatus{Key: source.Key, State: watchv1.Pending}
+	if in.Target == nil {
+		return state
+	}
+	entry, found := in.Target.Entries[source.Key]
+	if !found || entry.Copied(in.Target.UID) {
+		return state
+	}
+	if holds(entry, source) {
+		state.State = watchv1.Good
+		state.SHA256, state.Size, state.FetchedAt = entry.SHA256, entry.Size, seconds(entry.FetchedAt)
+	}
+	if entry.FailingURL() == source.URL {
+		state.State = watchv1.Failing
+		state.Reason, state.Since = entry.Error, seconds(entry.Since)
+		state.Attempts, state.GaveUp = int64(entry.Attempts), entry.GaveUp
+	}
+	return state
+}
+
+// holds reports whether an entry is about a body of what is asked for now.
+func holds(entry status.Entry, source compile.Source) bool {
+	return entry.Written() && entry.URL == source.URL && (source.SHA256 == "" || source.SHA256 == entry.SHA256)
+}
+
+// content sets the digest over all content, and when that changed.
+func (in Input) content(s *watchv1.WatcherStatus) {
+	if !in.Applied {
+		s.ContentSHA256, s.ChangedAt = in.Previous.ContentSHA256, in.Previous.ChangedAt
+		return
+	}
+	sum := sha256.New()
+	sum.Write([]byte(in.Plan.StaticSHA256))
+	for _, source := range s.Sources {
+		sum.Write([]byte(source.Key + "\x00" + source.SHA256 + "\x00"))
+	}
+	s.ContentSHA256 = hex.EncodeToString(sum.Sum(nil))
+	s.ChangedAt = in.Previous.ChangedAt
+	if s.ContentSHA256 != in.Previous.ContentSHA256 || s.ChangedAt == nil {
+		s.ChangedAt = seconds(in.Now)
+	}
+}
+
+// conditions are those that the sources and the ConfigMap give.
+func (in Input) conditions(sources []watchv1.SourceStatus) []metav1.Condition {
+	ready, stalled := in.ready(sources)
+	conditions := []metav1.Condition{
+		in.condition(watchv1.ConditionReady, ready), in.condition(watchv1.ConditionFresh, in.fresh(sources)),
+	}
+	if in.Injectable != nil {
+		conditions = append(conditions, in.condition(watchv1.ConditionInjectable, *in.Injectable))
+	}
+	switch {
+	case stalled:
+		reason := ready.Reason
+		if failing := first(sources, isFinal); reason == watchv1.ReasonFetchFailed && failing != nil {
+			reason = failing.Reason
+		}
+		conditions = append(conditions, in.condition(watchv1.ConditionStalled, Verdict{metav1.ConditionTrue, reason, ready.Message}))
+	case ready.Status != metav1.ConditionTrue && !in.Plan.Suspended:
+		conditions = append(conditions, in.condition(watchv1.ConditionReconciling, Verdict{metav1.ConditionTrue, ready.Reason, ready.Message}))
+	}
+	return conditions
+}
+
+// condition keeps the time of the transition while the value is the same.
+func (in Input) condition(kind string, v Verdict) metav1.Condition {
+	c := metav1.Condition{
+		Type: kind, Status: v.Status, Reason: v.Reason, Message: cut(v.Message),
+		ObservedGeneration: in.Plan.Generation, LastTransitionTime: *seconds(in.Now),
+	}
+	if before := meta.FindStatusCondition(in.Previous.Conditions, kind); before != nil && before.Status == v.Status {
+		c.LastTransitionTime = before.LastTransitionTime
+	}
+	return c
+}
+
+// ready returns the value of Ready, and whether nothing but an edit helps.
+func (in Input) ready(sources []watchv1.SourceStatus) (v Verdict, stalled bool) {
+	if in.Obstacle != nil {
+		return Verdict{metav1.ConditionFalse, in.Obstacle.Reason, in.Obstacle.Message}, true
+	}
+	if in.Plan.Problem != nil {
+		return Verdict{metav1.ConditionFalse, in.Plan.Problem.Reason, in.Plan.Problem.Message}, true
+	}
+	if first(sources, isImmutable) != nil {
+		return Verdict{metav1.ConditionFalse, watchv1.ReasonTargetImmutable, Immutable(in.Plan)}, true
+	}
+	if !in.Applied {
+		return in.progressing("ConfigMap " + in.Plan.Target.Name + " is being applied"), false
+	}
+	if first(sources, isMissing) != nil {
+		return Verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, failures(sources, isMissing)}, first(sources, isFinal) != nil
+	}
+	if pending := first(sources, isUnfetched); pending != nil {
+		return in.progressing("key " + pending.Key + " has not been fetched yet"), false
+	}
+	return Verdict{metav1.ConditionTrue, watchv1.ReasonReady, fmt.Sprintf("ConfigMap %s holds %d fetched and %d static keys",
+		in.Plan.Target.Name, len(sources), in.Plan.Static)}, false
+}
+
+// progressing is what Ready is while something is under way.
+func (in Input) progressing(message string) Verdict {
+	if in.Plan.Suspended {
+		return Verdict{metav1.ConditionUnknown, watchv1.ReasonSuspended, message + ", and will not be while spec.suspend is true"}
+	}
+	return Verdict{metav1.ConditionUnknown, watchv1.ReasonProgressing, message}
+}
+
+// fresh returns the value of Fresh.
+func (in Input) fresh(sources []watchv1.SourceStatus) Verdict {
+	failing := func(s watchv1.SourceStatus) bool { return s.State == watchv1.Failing }
+	if in.Plan.Suspended && len(sources) > 0 {
+		return Verdict{metav1.ConditionUnknown, watchv1.ReasonSuspended, "nothing is fetched while spec.suspend is true"}
+	}
+	if found := first(sources, failing); found != nil {
+		return Verdict{metav1.ConditionFalse, found.Reason, failures(sources, failing)}
+	}
+	if pending := first(sources, isUnfetched); pending != nil {
+		return Verdict{metav1.ConditionUnknown, watchv1.ReasonFetching, "key " + pending.Key + " has not been fetched yet"}
+	}
+	if len(sources) == 0 {
+		return Verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "there is nothing to fetch"}
+	}
+	return Verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "the last attempt of every source was good"}
+}
+
+// Immutable is the sentence about a ConfigMap that cannot be changed.
+func Immutable(p *compile.Plan) string {
+	return "ConfigMap " + p.Target.Name + " is immutable; delete it, or name another one"
+}
+
+// isUnfetched reports whether there is no body of what is asked for now.
+func isUnfetched(s watchv1.SourceStatus) bool { return s.SHA256 == "" }
+
+// isMissing reports whether that is because the fetch fails.
+func isMissing(s watchv1.SourceStatus) bool {
+	return isUnfetched(s) && s.State == watchv1.Failing
+}
+
+// isFinal reports whether nothing but an edit helps: the URL may not be fetched.
+func isFinal(s watchv1.SourceStatus) bool {
+	return isMissing(s) && s.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
+}
+
+func isImmutable(s watchv1.SourceStatus) bool {
+	return s.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE)
+}
+
+// first returns the first source that passes; nil: none does.
+func first(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) bool) *watchv1.SourceStatus {
+	if i := slices.IndexFunc(sources, passes); i >= 0 {
+		return &sources[i]
+	}
+	return nil
+}
+
+// failures lists the sources that pass, with reason and time.
+func failures(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) bool) string {
+	var parts []string
+	for _, s := range sources {
+		if !passes(s) {
+			continue
+		}
+		part := "key " + s.Key + ": " + s.Reason
+		if s.Since != nil {
+			part += " since " + s.Since.UTC().Format(time.RFC3339)
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// cut shortens a message at a boundary between its parts.
+func cut(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	kept := message[:maxMessage-len(" …")]
+	return kept[:cmp.Or(max(strings.LastIndex(kept, ";"), 0), len(kept))] + " …"
+}
+
+// seconds returns a time as it is stored; nil: it is zero.
+func seconds(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.UTC().Truncate(time.Second)}
+}

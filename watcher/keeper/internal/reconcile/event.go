@@ -1,0 +1,74 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+)
+
+// emit records what has changed between two states as Events on the Watcher. It
+// comes before the status is written, and each has a name of its own, so that
+// none is lost and none comes twice.
+func (r *Reconciler) emit(ctx context.Context, p *compile.Plan, before, after watchv1.WatcherStatus) error {
+	for _, e := range changes(p, before, after) {
+		if err := r.record(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changes returns the Events between two states.
+func changes(p *compile.Plan, before, after watchv1.WatcherStatus) []kube.Event {
+	var events []kube.Event
+	find := func(s watchv1.WatcherStatus, kind string) metav1.Condition {
+		if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
+			return *c
+		}
+		return metav1.Condition{}
+	}
+	was, is := find(before, watchv1.ConditionStalled), find(after, watchv1.ConditionStalled)
+	if is.Status == metav1.ConditionTrue && (was.Reason != is.Reason || was.ObservedGeneration != is.ObservedGeneration) {
+		e := event(p, is.Reason, "Skip", is.Message)
+		e.Occurrence = fmt.Sprint(p.Generation)
+		events = append(events, e)
+	}
+	was, is = find(before, watchv1.ConditionFresh), find(after, watchv1.ConditionFresh)
+	stalled := meta.IsStatusConditionTrue(after.Conditions, watchv1.ConditionStalled)
+	switch {
+	case is.Status == metav1.ConditionFalse && was.Reason != is.Reason && !stalled:
+		e := event(p, is.Reason, "Fetch", is.Message)
+		e.Occurrence = is.Message
+		events = append(events, e)
+	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
+		e := event(p, pipeline.ReasonRecovered, "Fetch", "every source is well again, after "+was.Message)
+		e.Warning, e.Occurrence = false, was.LastTransitionTime.String()
+		events = append(events, e)
+	}
+	return events
+}
+
+// event is a warning on a Watcher.
+func event(p *compile.Plan, reason, action, note string) kube.Event {
+	return kube.Event{
+		APIVersion: watchv1.GroupVersion().String(), Kind: watchv1.Kind,
+		Namespace: p.Watcher.Namespace, Name: p.Watcher.Name, UID: p.UID,
+		Warning: true, Reason: reason, Action: action, Note: note,
+	}
+}
+
+// record records an Event and logs it.
+func (r *Reconciler) record(ctx context.Context, e kube.Event) error {
+	if err := r.deps.Recorder.Record(ctx, e); err != nil {
+		return err
+	}
+	r.deps.Log.Info().Str("watcher", e.Namespace+"/"+e.Name).Str("reason", e.Reason).Msg("emitted an Event")
+	return nil
+}

@@ -1,0 +1,46 @@
+package reconcile
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+)
+
+// outcome of an apply.
+type outcome string
+
+const (
+	outcomeApplied  outcome = "applied"
+	outcomeRepaired outcome = "repaired"
+	outcomeRefused  outcome = "refused"
+	outcomeFailed   outcome = "failed"
+)
+
+// Metrics of a Reconciler.
+type Metrics struct {
+	applies *prometheus.CounterVec
+	reports prometheus.Counter
+}
+
+// NewMetrics makes the metrics.
+func NewMetrics(set *metric.Set) *Metrics {
+	return &Metrics{
+		applies: set.Counters("applies_total", "ConfigMaps that were applied, by outcome; repaired: somebody else had changed it.",
+			metric.Of("outcome", outcomeApplied, outcomeRepaired, outcomeRefused, outcomeFailed)),
+		reports: set.Counter("status_patches_total", "How often the status of a Watcher was written."),
+	}
+}
+
+func (m *Metrics) applied(repair bool) {
+	o := outcomeApplied
+	if repair {
+		o = outcomeRepaired
+	}
+	m.applies.WithLabelValues(string(o)).Inc()
+}
+
+func (m *Metrics) refused() { m.applies.WithLabelValues(string(outcomeRefused)).Inc() }
+
+func (m *Metrics) failed() { m.applies.WithLabelValues(string(outcomeFailed)).Inc() }
+
+func (m *Metrics) reported() { m.reports.Inc() }

@@ -1,0 +1,73 @@
+package reconcile
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
+)
+
+// owns returns why a ConfigMap that exists is not the Watcher's; nil: it is, or it
+// may be taken over. Who may label an object may give it away.
+func owns(p *compile.Plan, t *target.Target) *compile.Problem {
+	label := watchv1.LabelValue(p.Watcher.Name)
+	controller := t.Controller
+	switch {
+	case t.Label == "":
+		return exists(p, "")
+	case t.Label != label:
+		return owned(p, t.Label)
+	case controller.UID == "" || controller.UID == p.UID:
+		return nil
+	case controller.Kind == watchv1.Kind && controller.Name == p.Watcher.Name && isOurGroup(controller.APIVersion):
+		return nil // an earlier Watcher of the name, whose garbage it would be
+	}
+	return exists(p, ", being of "+controller.Kind+" "+controller.Name)
+}
+
+func isOurGroup(apiVersion string) bool {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	return group == watchv1.GroupVersion().Group
+}
+
+func exists(p *compile.Plan, whose string) *compile.Problem {
+	return &compile.Problem{Reason: watchv1.ReasonTargetExists, Message: "ConfigMap " + p.Target.Name + " exists and is left alone" + whose +
+		"; label it " + watchv1.WatcherLabel + "=" + watchv1.LabelValue(p.Watcher.Name) + " to hand it over, or use another name"}
+}
+
+func owned(p *compile.Plan, by string) *compile.Problem {
+	return &compile.Problem{
+		Reason:  watchv1.ReasonTargetOwned,
+		Message: "ConfigMap " + p.Target.Name + " belongs to Watcher " + by + "; use another name",
+	}
+}
+
+// winner returns which of several Watchers makes a ConfigMap that does not exist:
+// the eldest. Every keeper comes to the same answer.
+func winner(claims []*compile.Plan) *compile.Plan {
+	var best *compile.Plan
+	for _, p := range claims {
+		if p.Problem == nil && (best == nil || before(p, best)) {
+			best = p
+		}
+	}
+	return best
+}
+
+func before(a, b *compile.Plan) bool {
+	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Watcher.Name, b.Watcher.Name)) < 0
+}
+
+// protects returns why a ConfigMap is never touched; nil: it may be.
+func protects(protected []string, p *compile.Plan) *compile.Problem {
+	if !annotation.Protects(protected, p.Target.Namespace, p.Target.Name) {
+		return nil
+	}
+	return &compile.Problem{
+		Reason:  watchv1.ReasonTargetRefused,
+		Message: "ConfigMap " + p.Target.Name + " of namespace " + p.Target.Namespace + " is protected; use another one",
+	}
+}

@@ -1,0 +1,290 @@
+// Package reconcile brings the ConfigMap and the status of a Watcher in line with
+// its spec.
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
+)
+
+// lookAgain is after what time a ConfigMap is looked at again that is not ours,
+// since nothing reports that it is gone.
+const lookAgain = 30 * time.Second
+
+// Watcher is what is kept of one.
+type Watcher struct {
+	Plan   *compile.Plan
+	Status watchv1.WatcherStatus
+}
+
+// API is what a Reconciler does to the cluster.
+type API interface {
+	// Find returns the metadata of a ConfigMap; nil: it does not exist.
+	Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error)
+	// Apply applies a ConfigMap.
+	Apply(ctx context.Context, name types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error)
+	// Report replaces the status of a Watcher.
+	Report(ctx context.Context, p *compile.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error)
+}
+
+// Config of a Reconciler.
+type Config struct {
+	// Protected namespaces are left alone.
+	Protected []string
+}
+
+// Deps are what a Reconciler works with.
+type Deps struct {
+	API      API
+	Watchers *store.Store[Watcher]
+	Targets  *store.Store[target.Target]
+	// Claims are the Watchers by their ConfigMap.
+	Claims   *Claims
+	Recorder *kube.Recorder
+	// Sidecar returns how pods would fare with the sidecar of a Watcher, and how
+	// many have it; nil: sidecars are not looked at.
+	Sidecar func(types.NamespacedName) (*condition.Verdict, *watchv1.PodsStatus)
+	Metrics *Metrics
+	Clock   clock.PassiveClock
+	Log     zerolog.Logger
+}
+
+// Reconciler works on one Watcher at a time for each name. It is safe for
+// concurrent use.
+type Reconciler struct {
+	config Config
+	deps   Deps
+
+	mu     sync.Mutex
+	memory map[types.NamespacedName]*memory
+}
+
+// memory is what is remembered of a Watcher between two looks at it.
+type memory struct {
+	repairs repairs
+	// looked is when its ConfigMap was last looked for by name, and found what was
+	// in the way then; of generation.
+	looked     time.Time
+	found      *compile.Problem
+	generation int64
+	// refused is what the API server has against what is applied, of digest.
+	refused *compile.Problem
+	digest  string
+}
+
+// New returns a reconciler.
+func New(c Config, d Deps) *Reconciler {
+	return &Reconciler{config: c, deps: d, memory: map[types.NamespacedName]*memory{}}
+}
+
+// Reconcile brings one Watcher in line, and returns after what time to look at it
+// again; 0: when something changes.
+func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
+	item := r.deps.Watchers.Get(name)
+	if item == nil {
+		r.forget(name)
+		return 0, nil
+	}
+	p, memory := item.Value.Plan, r.remember(name)
+	in := condition.Input{Plan: p, Previous: item.Value.Status, Now: r.deps.Clock.Now()}
+	if in.Obstacle = protects(r.config.Protected, p); in.Obstacle == nil && p.Problem == nil {
+		again, err = r.bring(ctx, &in, memory)
+	}
+	if apierrors.HasStatusCause(err, "NamespaceTerminating") {
+		return 0, nil
+	}
+	if r.deps.Sidecar != nil {
+		in.Injectable, in.Pods = r.deps.Sidecar(name)
+	}
+	return again, errors.Join(err, r.report(ctx, in))
+}
+
+// bring applies the ConfigMap where that is needed, and sets what the status is
+// computed from.
+func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) (again time.Duration, err error) {
+	current, err := r.find(ctx, in.Plan, m)
+	if err != nil {
+		return 0, err
+	}
+	if m.found != nil {
+		in.Obstacle = m.found
+		if m.found.Reason == watchv1.ReasonTargetExists {
+			again = lookAgain
+		}
+		return again, nil
+	}
+	if current != nil {
+		in.Target = current
+		if in.Applied = isApplied(in.Plan, current); in.Applied {
+			m.refused = nil
+			return 0, nil
+		}
+	}
+	if m.refused != nil && m.digest == in.Plan.Digest() {
+		in.Obstacle = m.refused
+		return lookAgain, r.retry(ctx, in, m)
+	}
+	if wait := r.limit(ctx, in, m); wait > 0 {
+		return wait, nil
+	}
+	if in.Plan.Suspended && isRepair(in.Plan, current) {
+		return 0, nil
+	}
+	return 0, r.apply(ctx, in, m)
+}
+
+// isApplied reports whether a ConfigMap holds all that a plan applies: keeper
+// still owns all of it. A value that somebody else has changed is theirs.
+func isApplied(p *compile.Plan, t *target.Target) bool {
+	return t.Digest == p.Digest() && t.Fields == p.Fields
+}
+
+// isRepair reports whether an apply of a plan would not be its first.
+func isRepair(p *compile.Plan, t *target.Target) bool { return t != nil && t.Digest == p.Digest() }
+
+// find returns the ConfigMap of a Watcher; nil: there is none. What is in the way
+// is left in the memory.
+func (r *Reconciler) find(ctx context.Context, p *compile.Plan, m *memory) (*target.Target, error) {
+	if item := r.deps.Targets.Get(p.Target); item != nil {
+		m.looked = time.Time{}
+		if m.found = owns(p, &item.Value); m.found != nil {
+			return nil, nil //nolint:nilnil // it is another one's
+		}
+		return &item.Value, nil
+	}
+	if first := winner(r.plans(p.Target)); first != nil && first.UID != p.UID {
+		m.found = owned(p, first.Watcher.Name)
+		return nil, nil //nolint:nilnil // another one makes it
+	}
+	now := r.deps.Clock.Now()
+	if m.found != nil && m.generation == p.Generation && now.Sub(m.looked) < lookAgain {
+		return nil, nil //nolint:nilnil // it was looked for a moment ago
+	}
+	m.found, m.looked, m.generation = nil, now, p.Generation
+	object, err := r.deps.API.Find(ctx, p.Target)
+	if err != nil || object == nil {
+		return nil, err
+	}
+	t := target.Read(object)
+	if m.found = owns(p, &t); m.found != nil {
+		return nil, nil //nolint:nilnil // it is another one's
+	}
+	return &t, nil
+}
+
+// plans returns those of all Watchers with one ConfigMap.
+func (r *Reconciler) plans(name types.NamespacedName) []*compile.Plan {
+	var plans []*compile.Plan
+	for _, watcher := range r.deps.Claims.Of(name) {
+		if item := r.deps.Watchers.Get(watcher); item != nil {
+			plans = append(plans, item.Value.Plan)
+		}
+	}
+	return plans
+}
+
+// retry applies once more what was refused when that is long enough ago.
+func (r *Reconciler) retry(ctx context.Context, in *condition.Input, m *memory) error {
+	if r.deps.Clock.Since(m.looked) < lookAgain {
+		return nil
+	}
+	return r.apply(ctx, in, m)
+}
+
+// apply applies the ConfigMap.
+func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) error {
+	p := in.Plan
+	var uid types.UID
+	if in.Target != nil {
+		uid = in.Target.UID
+	}
+	body, err := p.Body(uid)
+	if err != nil {
+		return err
+	}
+	repair := m.digest == p.Digest() && m.refused == nil || isRepair(p, in.Target)
+	m.looked = r.deps.Clock.Now()
+	object, err := r.deps.API.Apply(ctx, p.Target, body)
+	if err != nil {
+		return r.failed(in, m, err)
+	}
+	m.digest, m.refused, in.Obstacle = p.Digest(), nil, nil
+	r.deps.Metrics.applied(repair)
+	r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("configmap", p.Target.String()).
+		Int64("generation", p.Generation).Bool("repair", repair).Msg("applied the ConfigMap")
+	if repair {
+		m.repairs.count(r.deps.Clock.Now())
+		err = r.drifted(ctx, in)
+	}
+	r.deps.Targets.Put(object)
+	t := target.Read(object)
+	in.Target, in.Applied = &t, isApplied(p, &t)
+	return err
+}
+
+// failed takes note of an apply that failed. What only an edit mends is no error.
+func (r *Reconciler) failed(in *condition.Input, m *memory, err error) error {
+	problem := refusal(in.Plan, err)
+	if problem == nil {
+		r.deps.Metrics.failed()
+		return fmt.Errorf("apply ConfigMap %s: %w", in.Plan.Target, err)
+	}
+	r.deps.Metrics.refused()
+	m.refused, m.digest, in.Obstacle = problem, in.Plan.Digest(), problem
+	return nil
+}
+
+// report patches the status when it differs, and emits what has changed as Events.
+func (r *Reconciler) report(ctx context.Context, in condition.Input) error {
+	s := condition.Compute(in)
+	if equality.Semantic.DeepEqual(s, in.Previous) {
+		return nil
+	}
+	if err := r.emit(ctx, in.Plan, in.Previous, s); err != nil {
+		return err
+	}
+	w, err := r.deps.API.Report(ctx, in.Plan, s)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // deleted, or another one of the name: the watch delivers that
+	}
+	if err != nil {
+		return fmt.Errorf("report the status of Watcher %s: %w", in.Plan.Watcher, err)
+	}
+	r.deps.Metrics.reported()
+	r.deps.Watchers.Put(w)
+	return nil
+}
+
+func (r *Reconciler) remember(name types.NamespacedName) *memory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.memory[name]
+	if m == nil {
+		m = &memory{}
+		r.memory[name] = m
+	}
+	return m
+}
+
+func (r *Reconciler) forget(name types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.memory, name)
+}

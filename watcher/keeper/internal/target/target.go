@@ -1,0 +1,113 @@
+// Package target reads the metadata of the ConfigMap of a Watcher: whose it is,
+// what keeper last applied and still owns, and what the writer reports of its keys.
+package target
+
+import (
+	"encoding/json"
+	"iter"
+	"maps"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+)
+
+// Target is what is kept of one ConfigMap.
+type Target struct {
+	UID types.UID
+	// Label is the value of watchv1.WatcherLabel; empty: it has none.
+	Label string
+	// Controller is the owner that controls it; the zero value: none does.
+	Controller metav1.OwnerReference
+	// Digest of what keeper last applied.
+	Digest string
+	// Fields that keeper owns, as compile.Plan.Fields; empty: none.
+	Fields string
+	// Other is the newest field manager but keeper and the writer.
+	Other string
+	// Entries of the status annotation, by key.
+	Entries map[string]status.Entry
+}
+
+// Read returns what is kept of a ConfigMap.
+func Read(m *metav1.PartialObjectMetadata) Target {
+	t := Target{
+		UID: m.UID, Label: m.Labels[watchv1.WatcherLabel],
+		Digest: strings.Clone(m.Annotations[watchv1.AppliedAnnotation]),
+	}
+	if controller := metav1.GetControllerOf(m); controller != nil {
+		t.Controller = *controller
+	}
+	if text := m.Annotations[annotation.StatusKey]; text != "" {
+		parsed, _ := status.Parse(text) // one that cannot be read counts as none
+		t.Entries = parsed.Keys
+	}
+	var newest time.Time
+	for _, entry := range m.ManagedFields {
+		switch {
+		case entry.Manager == watchv1.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "":
+			t.Fields = fieldsOf(entry)
+		case entry.Manager != annotation.FieldManager && entry.Time != nil && !entry.Time.Before(&metav1.Time{Time: newest}):
+			newest, t.Other = entry.Time.Time, strings.Clone(entry.Manager)
+		}
+	}
+	return t
+}
+
+// owned is the part of FieldsV1 that keeper applies (KEP-555).
+type owned struct {
+	Data       map[string]json.RawMessage `json:"f:data"`
+	BinaryData map[string]json.RawMessage `json:"f:binaryData"`
+	Metadata   struct {
+		Labels      map[string]json.RawMessage `json:"f:labels"`
+		Annotations map[string]json.RawMessage `json:"f:annotations"`
+		Owners      map[string]json.RawMessage `json:"f:ownerReferences"`
+	} `json:"f:metadata"`
+}
+
+// fieldsOf returns the fields of one entry of managedFields.
+func fieldsOf(entry metav1.ManagedFieldsEntry) string {
+	var o owned
+	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &o); err != nil {
+		return "" // as if nothing were owned: it is applied again
+	}
+	f := &compile.Fields{}
+	f.Add(compile.Data, named(o.Data))
+	f.Add(compile.BinaryData, named(o.BinaryData))
+	f.Add(compile.Labels, named(o.Metadata.Labels))
+	f.Add(compile.Annotations, named(o.Metadata.Annotations))
+	f.Add(compile.Owners, uids(o.Metadata.Owners))
+	return f.String()
+}
+
+// named returns the names behind f:, without "." for a map itself.
+func named(fields map[string]json.RawMessage) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for field := range maps.Keys(fields) {
+			if name, found := strings.CutPrefix(field, "f:"); found && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// uids returns those of owner references, which are named k:{"uid":"…"}.
+func uids(fields map[string]json.RawMessage) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for field := range maps.Keys(fields) {
+			text, found := strings.CutPrefix(field, "k:")
+			var key struct {
+				UID string `json:"uid"`
+			}
+			if found && json.Unmarshal([]byte(text), &key) == nil && !yield(key.UID) {
+				return
+			}
+		}
+	}
+}

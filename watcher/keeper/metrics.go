@@ -1,0 +1,122 @@
+package keeper
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
+)
+
+// queueName is the name of the queue in metrics.
+const queueName = "keeper"
+
+// Metrics returns what the metrics of keeper are.
+func Metrics() []metric.Definition {
+	var c Config
+	c.Election.Enabled, c.Election.Name = true, leader.DefaultName(name)
+	m := newMetrics(prometheus.NewRegistry(), c)
+	m.measure(store.New(store.Config[reconcile.Watcher]{}), time.Now, nil)
+	return append(m.own.Definitions(), m.standard.Definitions()...)
+}
+
+// metrics of keeper.
+type metrics struct {
+	own, standard *metric.Set
+
+	reconciler *reconcile.Metrics
+	calls      *kube.Calls
+	queue      *kube.QueueMetrics
+	leader     prometheus.Gauge
+	lease      prometheus.Gauge
+}
+
+func newMetrics(registry prometheus.Registerer, c Config) *metrics {
+	m := &metrics{own: metric.New(registry, name), standard: metric.Standard(registry)}
+	m.reconciler = reconcile.NewMetrics(m.own)
+	m.leader = m.own.Gauge("leader", "Whether this keeper works: 0 or 1. It does so always when there is no election.")
+	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT", "PATCH")
+	m.queue = kube.NewQueueMetrics(m.standard, queueName)
+	m.lease = prometheus.NewGauge(prometheus.GaugeOpts{}) // without an election it is not shown
+	if c.Election.Enabled {
+		m.lease = kube.NewLeaseMetric(m.standard, c.Election.Name)
+	}
+	return m
+}
+
+// state of a Watcher in metrics.
+type state string
+
+const (
+	stateReady       state = "ready"
+	stateProgressing state = "progressing"
+	stateStalled     state = "stalled"
+	stateSuspended   state = "suspended"
+)
+
+func states() []state { return []state{stateReady, stateProgressing, stateStalled, stateSuspended} }
+
+// stateOf returns the state of a Watcher as its status has it.
+func stateOf(w reconcile.Watcher) state {
+	switch {
+	case w.Plan.Suspended:
+		return stateSuspended
+	case meta.IsStatusConditionTrue(w.Status.Conditions, watchv1.ConditionReady):
+		return stateReady
+	case meta.IsStatusConditionTrue(w.Status.Conditions, watchv1.ConditionStalled):
+		return stateStalled
+	}
+	return stateProgressing
+}
+
+// measure makes the metrics that are read when they are asked for. failing counts
+// sidecars; nil: none are looked at.
+func (m *metrics) measure(watchers *store.Store[reconcile.Watcher], now func() time.Time, failing func() int) {
+	m.own.GaugesFunc("watchers", "Watchers, by state; suspended ones count as such, whatever else they are.",
+		metric.Of("state", states()...), func() map[string]float64 {
+			counts := map[string]float64{}
+			for _, s := range states() {
+				counts[string(s)] = 0
+			}
+			watchers.Each(func(item *store.Item[reconcile.Watcher]) { counts[string(stateOf(item.Value))]++ })
+			return counts
+		})
+	m.own.GaugeFunc("not_ready_seconds", "Time since the Watcher that is longest not Ready and not suspended has not been; 0: all are Ready.",
+		func() float64 { return notReady(watchers, now()).Seconds() })
+	m.own.GaugeFunc("watch_silence_seconds", "Time since the watch of Watchers last gave a sign of life, of the namespace that is worst off.",
+		func() float64 { return watchers.Silence().Seconds() })
+	m.own.GaugeFunc("failing_sidecars", "Pods whose sidecar fails.", func() float64 {
+		if failing == nil {
+			return 0
+		}
+		return float64(failing())
+	})
+}
+
+// notReady returns for how long the Watcher that is worst off has not been Ready.
+func notReady(watchers *store.Store[reconcile.Watcher], now time.Time) time.Duration {
+	longest := time.Duration(0)
+	watchers.Each(func(item *store.Item[reconcile.Watcher]) {
+		w := item.Value
+		ready := meta.FindStatusCondition(w.Status.Conditions, watchv1.ConditionReady)
+		if w.Plan.Suspended || ready != nil && ready.Status == metav1.ConditionTrue {
+			return
+		}
+		since := w.Plan.Created
+		if ready != nil {
+			since = ready.LastTransitionTime.Time
+		}
+		longest = max(longest, now.Sub(since))
+	})
+	return longest
+}
+
+func (m *metrics) err() error { return errors.Join(m.own.Err(), m.standard.Err()) }
