@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
@@ -44,16 +46,9 @@ func newLab(change ...func(*fetcher.Config)) *lab {
 	ctx, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
 	l := &lab{ctx: ctx, registry: prometheus.NewRegistry()}
-	var err error
-	l.server, err = natstest.Run(natstest.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(l.server.Close)
-	js, closeConn, err := l.server.JetStream()
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(closeConn)
+	var js jetstream.JetStream
+	l.server, js, l.epoch = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 	l.client = pipeline.NewClient(js)
-	l.epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{})
-	Expect(err).NotTo(HaveOccurred())
 	l.serve()
 	l.start(change...)
 	return l

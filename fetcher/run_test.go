@@ -1,7 +1,6 @@
 package fetcher_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
@@ -19,47 +19,23 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
-
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.String()
-}
 
 var _ = Describe("Run", func() {
 	var (
 		server *natstest.Server
 		rt     *service.Runtime
-		log    *lines
+		log    *gbytes.Buffer
 		cfg    fetcher.Config
 	)
 	BeforeEach(func() {
-		var err error
-		server, err = natstest.Run(natstest.Options{})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(server.Close)
-		nc, err := server.Connect()
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(nc.Close)
-		js, err := jetstream.New(nc)
-		Expect(err).NotTo(HaveOccurred())
-		log = new(lines)
+		server = pipelinetest.Broker(GinkgoTB(), natstest.Options{})
+		js := pipelinetest.Connect(GinkgoTB(), server)
+		log = gbytes.NewBuffer()
 		rt = &service.Runtime{
-			Log: zerolog.New(log), Health: service.NewHealth(), Metrics: prometheus.NewRegistry(), NATS: nc, JetStream: js,
+			Log: zerolog.New(log), Health: service.NewHealth(), Metrics: prometheus.NewRegistry(), NATS: js.Conn(), JetStream: js,
 		}
 		cfg = fetcher.DefaultConfig()
 		cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
@@ -76,7 +52,7 @@ var _ = Describe("Run", func() {
 
 	It("is ready once there is something to read from, fetches, and ends when asked", func(ctx SpecContext) {
 		stop := start(ctx)
-		Eventually(log.String).Should(ContainSubstring("waiting for the watcher or the setup job to create the streams"))
+		Eventually(log.Contents).Should(ContainSubstring("waiting for the watcher or the setup job to create the streams"))
 		Expect(rt.Health.Ready()).To(BeFalse())
 
 		epoch, err := pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{})
@@ -106,7 +82,7 @@ var _ = Describe("Run", func() {
 
 	It("says how large a body may be", func(ctx SpecContext) {
 		start(ctx)
-		Eventually(log.String).Should(ContainSubstring(`"max_body":1000000,"max_payload":1048576`))
+		Eventually(log.Contents).Should(ContainSubstring(`"max_body":1000000,"max_payload":1048576`))
 	})
 
 	It("refuses to start with more in flight than fits into memory", func(ctx SpecContext) {

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("The process", Ordered, func() {
@@ -63,17 +64,12 @@ var _ = Describe("The process", Ordered, func() {
 
 	It("publishes, and ends in order on SIGTERM", func(ctx SpecContext) {
 		w := newWorld(ctx)
-		broker, err := natstest.Run(natstest.Options{Listen: true})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(broker.Close)
+		broker := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true})
 		w.create(ctx, "cm", "k=example.com")
 		session := run([]string{"CURLMETHAT_NAMESPACES=" + w.namespace, "CURLMETHAT_LISTEN=127.0.0.1:0"},
 			"--nats-url="+broker.URL(), "--leader-elect", "--leader-elect-namespace="+w.namespace)
 		Eventually(session.Err).WithTimeout(10 * time.Second).Should(gbytes.Say("publishing what is wanted"))
-		js, closeConn, err := broker.JetStream()
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(closeConn)
-		client := pipeline.NewClient(js)
+		client := pipeline.NewClient(pipelinetest.Connect(GinkgoTB(), broker))
 		Eventually(func() (*v1.Want, error) {
 			want, _, err := client.LastWant(ctx, w.key("cm", "k"))
 			return want, err

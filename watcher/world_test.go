@@ -20,6 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -57,12 +58,8 @@ func newWorld(ctx context.Context) *world {
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(kube.CoreV1().Namespaces().Delete, ns.Name, metav1.DeleteOptions{})
-	server, err := natstest.Run(natstest.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(server.Close)
-	js, closeConn, err := server.JetStream()
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(closeConn)
+	server := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
+	js := pipelinetest.Connect(GinkgoTB(), server)
 	signingKey, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	trusted, err := signature.LoadVerifier(keys)

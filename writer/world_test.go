@@ -29,6 +29,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -70,14 +71,7 @@ func newWorld(ctx SpecContext) *world {
 		_ = w.kube.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{})
 	})
 
-	w.broker, err = natstest.Run(natstest.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(w.broker.Close)
-	nc := w.connect()
-	w.js, err = jetstream.New(nc)
-	Expect(err).NotTo(HaveOccurred())
-	w.epoch, err = pipeline.Ensure(ctx, w.js, pipeline.Topology{})
-	Expect(err).NotTo(HaveOccurred())
+	w.broker, w.js, w.epoch = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 	w.client = pipeline.NewClient(w.js)
 	w.seq.Store(100)
 
@@ -90,14 +84,6 @@ func newWorld(ctx SpecContext) *world {
 	w.config.TrustedKeys = keys
 	w.cluster.Wrap(w.calls.wrap)
 	return w
-}
-
-func (w *world) connect() *nats.Conn {
-	GinkgoHelper()
-	nc, err := w.broker.Connect()
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(nc.Close)
-	return nc
 }
 
 // start runs the writer until the end of the spec, or until stop is called,

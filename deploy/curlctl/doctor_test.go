@@ -16,6 +16,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // configured runs a broker with a configuration, in which the user app of
@@ -24,14 +25,9 @@ func configured(ctx context.Context, text string) *world {
 	GinkgoHelper()
 	config := filepath.Join(GinkgoT().TempDir(), "nats.conf")
 	Expect(os.WriteFile(config, []byte(text), 0o600)).To(Succeed())
-	s, err := natstest.Run(natstest.Options{Listen: true, ConfigFile: config})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(s.Close)
-	js, closeConn, err := s.JetStream(nats.UserInfo("app", "p"))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(closeConn)
+	s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true, ConfigFile: config})
 	w := &world{server: s}
-	w.use(ctx, js)
+	w.use(ctx, pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("app", "p")))
 	return w.as("app")
 }
 

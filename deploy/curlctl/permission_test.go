@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // guarded runs a broker whose users have exactly the permissions of the
@@ -34,14 +35,9 @@ func guarded(ctx context.Context) *world {
 	}
 	config := filepath.Join(GinkgoT().TempDir(), "nats.conf")
 	Expect(os.WriteFile(config, []byte("authorization { users: [\n{ user: root, password: p }\n"+users.String()+"] }\n"), 0o600)).To(Succeed())
-	s, err := natstest.Run(natstest.Options{Listen: true, ConfigFile: config})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(s.Close)
-	js, closeConn, err := s.JetStream(nats.UserInfo("root", "p"))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(closeConn)
+	s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true, ConfigFile: config})
 	w := &world{server: s}
-	w.use(ctx, js)
+	w.use(ctx, pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("root", "p")))
 	return w
 }
 

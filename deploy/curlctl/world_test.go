@@ -29,6 +29,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
@@ -44,14 +45,9 @@ type world struct {
 
 func newWorld(ctx context.Context) *world {
 	GinkgoHelper()
-	s, err := natstest.Run(natstest.Options{Listen: true})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(s.Close)
+	s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true})
 	w := &world{server: s, connect: []string{"--nats-url", s.URL()}}
-	js, closeConn, err := s.JetStream()
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(closeConn)
-	w.use(ctx, js)
+	w.use(ctx, pipelinetest.Connect(GinkgoTB(), s))
 	return w
 }
 

@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,12 +8,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -27,27 +26,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
-// output keeps the log.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // traced returns the services and messages of the log lines of a trace.
-func (o *output) traced(id string) (lines []string) {
-	for text := range strings.Lines(o.String()) {
+func traced(log *gbytes.Buffer, id string) (lines []string) {
+	for text := range strings.Lines(string(log.Contents())) {
 		var line struct {
 			Service, Message string
 			TraceID          string `json:"trace_id"`
@@ -84,7 +65,7 @@ var _ = Describe("a request that fails once", func() {
 		config, err := parse("--data-dir", "", "--namespaces", namespace.Name, "--allow-cidr", "127.0.0.0/8,::1/128", "--log-level", "debug", "--log-format", "json")
 		Expect(err).NotTo(HaveOccurred())
 		config.Fetcher.Engine.Retry.Base, config.Fetcher.Engine.Sharing.Window = 300*time.Millisecond, 0
-		spans, log := tracetest.NewInMemoryExporter(), new(output)
+		spans, log := tracetest.NewInMemoryExporter(), gbytes.NewBuffer()
 		config.Spans, config.Output = sdktrace.NewSimpleSpanProcessor(spans), log
 		running, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
@@ -129,14 +110,14 @@ var _ = Describe("a request that fails once", func() {
 		Expect(first[0].Attributes).To(ContainElement(tracing.Outcome.String("retry")))
 		Expect(named(all, "mine", "apply curl.result.failure")).To(HaveLen(1))
 		By("the log lines of all three")
-		Eventually(func() []string { return log.traced(id.String()) }).Should(ContainElements(
+		Eventually(func() []string { return traced(log, id.String()) }).Should(ContainElements(
 			"watcher: published what is wanted", "fetcher: failed, will try again", "fetcher: fetched", "writer: result applied"))
 
 		Eventually(func() []tracetest.SpanStub { return named(spans.GetSpans(), "nowhere", "fetch curl.want") }).WithTimeout(20 * time.Second).ShouldNot(BeEmpty())
 		for _, secret := range secrets {
 			Expect(fmt.Sprintf("%+v", spans.GetSpans())).NotTo(ContainSubstring(secret))
 		}
-		for line := range strings.Lines(log.String()) {
+		for line := range strings.Lines(string(log.Contents())) {
 			if strings.Contains(line, `"message":"starting"`) {
 				continue
 			}

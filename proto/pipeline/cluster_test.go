@@ -14,6 +14,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // Replicated streams check the conditions of a publish in another order and
@@ -33,7 +34,7 @@ var _ = Describe("On three servers", func() {
 		}
 		clients = nil
 		for _, s := range servers {
-			clients = append(clients, pipeline.NewClient(connect(s)))
+			clients = append(clients, pipeline.NewClient(pipelinetest.Connect(GinkgoTB(), s)))
 		}
 		js = clients[0].JetStream()
 	})
@@ -51,17 +52,17 @@ var _ = Describe("On three servers", func() {
 
 		By("letting one of many different wants win")
 		winner := race(clients, func(c *pipeline.Client, n int) (uint64, error) {
-			return c.PublishWant(ctx, want(key, fmt.Sprintf("https://%d.example", n)), 0)
+			return c.PublishWant(ctx, pipelinetest.Want(key, fmt.Sprintf("https://%d.example", n)), 0)
 		})
 		Expect(winner).To(HaveLen(1))
 
 		By("counting a want as published whose answer was lost")
 		for n := range 20 {
-			k := numbered(n)
-			seq, err := clients[0].PublishWant(ctx, want(k, "https://a.example"), 0)
+			k := pipelinetest.Numbered(n)
+			seq, err := clients[0].PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(clients[n%3].PublishWant(ctx, want(k, "https://a.example"), 0)).To(Equal(seq))
-			_, err = clients[n%3].PublishWant(ctx, want(k, "https://b.example"), 0)
+			Expect(clients[n%3].PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0)).To(Equal(seq))
+			_, err = clients[n%3].PublishWant(ctx, pipelinetest.Want(k, "https://b.example"), 0)
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			tomb, err := clients[0].PublishTombstone(ctx, k, seq)
 			Expect(err).NotTo(HaveOccurred())
@@ -69,13 +70,13 @@ var _ = Describe("On three servers", func() {
 		}
 
 		By("firing timers, whose want is unchanged")
-		w := want(numbered(100), "https://a.example")
+		w := pipelinetest.Want(pipelinetest.Numbered(100), "https://a.example")
 		seq, err := clients[1].PublishWant(ctx, w, 0)
 		Expect(err).NotTo(HaveOccurred())
 		at := time.Now().Add(500 * time.Millisecond)
 		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).To(Succeed())
 		Expect(clients[2].PublishTimer(ctx, &v1.Due{Want: w, WantSequence: seq - 1}, at)).To(MatchError(pipeline.ErrSuperseded))
-		Expect(fired(ctx, js, numbered(100)).Time).To(And(BeTemporally(">=", at), BeTemporally("<=", at.Add(lateness))))
+		Expect(fired(ctx, js, pipelinetest.Numbered(100)).Time).To(And(BeTemporally(">=", at), BeTemporally("<=", at.Add(lateness))))
 
 		By("keeping one result for each trigger")
 		kept := race(clients, func(c *pipeline.Client, _ int) (uint64, error) {
@@ -88,7 +89,7 @@ var _ = Describe("On three servers", func() {
 	It("goes on without the one that leads", func(ctx SpecContext) {
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
 		Expect(err).NotTo(HaveOccurred())
-		w := want(key, "https://a.example")
+		w := pipelinetest.Want(key, "https://a.example")
 		seq, err := clients[0].PublishWant(ctx, w, 0)
 		Expect(err).NotTo(HaveOccurred())
 		at := time.Now().Add(time.Second)
@@ -115,9 +116,9 @@ var _ = Describe("On three servers", func() {
 		other := clients[left[1]]
 		Eventually(r.handled, 20*time.Second).Should(ConsistOf(key.Want(), key.Due()))
 		Expect(fired(ctx, other.JetStream(), key).Time).To(BeTemporally(">=", at))
-		_, err = other.PublishWant(ctx, want(numbered(1), "https://a.example"), 0)
+		_, err = other.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example"), 0)
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(r.handled, 20*time.Second).Should(ContainElement(numbered(1).Want()))
+		Eventually(r.handled, 20*time.Second).Should(ContainElement(pipelinetest.Numbered(1).Want()))
 		Eventually(r.state).Should(Succeed())
 	}, SpecTimeout(time.Minute))
 })

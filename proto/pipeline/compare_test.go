@@ -5,11 +5,12 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("Compare", func() {
 	It("tells what Ensure would do, and does not", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
 
 		stream, err := js.Stream(ctx, pipeline.Failures)

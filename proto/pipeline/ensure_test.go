@@ -12,12 +12,13 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("Ensure", func() {
 	It("creates what the pipeline needs", func(ctx SpecContext) {
-		s := broker(natstest.Options{})
-		js := connect(s)
+		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
+		js := pipelinetest.Connect(GinkgoTB(), s)
 		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{MaxResultBytes: 1 << 20})
 		Expect(err).NotTo(HaveOccurred())
 
@@ -46,7 +47,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("writes nothing when all is there", func(ctx SpecContext) {
-		s, js, first := ensured(ctx, pipeline.Topology{})
+		s, js, first := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		seen := apiCalls(s, js)
 		again, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
@@ -59,7 +60,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("writes nothing after it brought a stream up to date", func(ctx SpecContext) {
-		s, js, _ := ensured(ctx, pipeline.Topology{})
+		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		other := pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 2 << 20, FailureAge: time.Hour, MaxPending: 7}
 		_, err := pipeline.Ensure(ctx, js, other)
 		Expect(err).NotTo(HaveOccurred())
@@ -77,7 +78,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("leaves what exists as it is when told so, and creates what is missing", func(ctx SpecContext) {
-		s, js, _ := ensured(ctx, pipeline.Topology{})
+		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
 		seen := apiCalls(s, js)
 		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, FailureAge: time.Hour, MaxPending: 7}
@@ -90,7 +91,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("brings older streams up to date and leaves what is the operator's", func(ctx SpecContext) {
-		js := connect(broker(natstest.Options{}))
+		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: pipeline.Requests, Subjects: []string{"curl.want.>"}, MaxMsgsPerSubject: 5, MaxAge: time.Hour,
 			MaxMsgs: 100, MaxBytes: 1 << 20, NoAck: true,
@@ -132,7 +133,7 @@ var _ = Describe("Ensure", func() {
 
 	DescribeTable("names what cannot be changed, and the remedy",
 		func(ctx SpecContext, prepare func(context.Context, jetstream.JetStream) error, texts ...string) {
-			js := connect(broker(natstest.Options{}))
+			js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
 			Expect(prepare(ctx, js)).To(Succeed())
 			_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 			Expect(err).To(MatchError(pipeline.ErrIncompatible))
@@ -184,12 +185,12 @@ var _ = Describe("Ensure", func() {
 	)
 
 	It("may run many times at once", func(ctx SpecContext) {
-		s := broker(natstest.Options{})
+		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		const callers = 8
 		epochs := make(chan int64, callers)
 		var running sync.WaitGroup
 		for range callers {
-			js := connect(s)
+			js := pipelinetest.Connect(GinkgoTB(), s)
 			running.Go(func() {
 				defer GinkgoRecover()
 				epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
@@ -206,7 +207,7 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("starts a new epoch with a new stream", func(ctx SpecContext) {
-		_, js, before := ensured(ctx, pipeline.Topology{})
+		_, js, before := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		same, _, err := pipeline.Epoch(ctx, js)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(same).To(Equal(before))
@@ -220,12 +221,12 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("keeps the epoch over a restart and a purge", func(ctx SpecContext) {
-		s, js, before := ensured(ctx, pipeline.Topology{})
-		_, err := pipeline.NewClient(js).PublishWant(ctx, want(key, "https://a.example"), 0)
+		s, js, before := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		_, err := pipeline.NewClient(js).PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(stream(ctx, js, pipeline.Requests).Purge(ctx)).To(Succeed())
 		Expect(s.Restart()).To(Succeed())
-		epoch, first, err := pipeline.Epoch(ctx, connect(s))
+		epoch, first, err := pipeline.Epoch(ctx, pipelinetest.Connect(GinkgoTB(), s))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(epoch).To(Equal(before))
 		Expect(first).To(BeEquivalentTo(2))

@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // M1: every message is acknowledged, rescheduled, or kept with its reason.
@@ -25,15 +26,15 @@ var _ = Describe("Consume with dispositions", func() {
 		c    *pipeline.Client
 		wire *wire
 	)
-	BeforeEach(func(ctx SpecContext) {
-		s, own, _ := ensured(ctx, pipeline.Topology{})
+	BeforeEach(func() {
+		s, own, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		js, c = own, pipeline.NewClient(own)
-		wire = watchAcks(connect(s).Conn())
+		wire = watchAcks(pipelinetest.Connect(GinkgoTB(), s).Conn())
 	})
 	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 	publish := func(ctx context.Context, k pipeline.Key) {
 		GinkgoHelper()
-		_, err := c.PublishWant(ctx, want(k, "https://a.example/x?token=secret"), 0)
+		_, err := c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example/x?token=secret"), 0)
 		Expect(err).NotTo(HaveOccurred())
 	}
 	pending := func(ctx context.Context) func() int { return func() int { return outstanding(ctx, js) } }
@@ -126,10 +127,10 @@ var _ = Describe("Consume with dispositions", func() {
 	})
 
 	It("gives a message back whose handler panics, and goes on with others", func(ctx SpecContext) {
-		publish(ctx, numbered(1))
-		publish(ctx, numbered(2))
+		publish(ctx, pipelinetest.Numbered(1))
+		publish(ctx, pipelinetest.Numbered(2))
 		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
-			if d.Subject() == numbered(1).Want() && d.Number() == 1 {
+			if d.Subject() == pipelinetest.Numbered(1).Want() && d.Number() == 1 {
 				panic("index out of range")
 			}
 			return pipeline.Ack()
@@ -143,7 +144,7 @@ var _ = Describe("Consume with dispositions", func() {
 
 	It("holds a message whose decision is deferred until that is made", func(ctx SpecContext) {
 		for n := range 3 {
-			publish(ctx, numbered(n))
+			publish(ctx, pipelinetest.Numbered(n))
 		}
 		var mu sync.Mutex
 		var held []*pipeline.Delivery
@@ -179,8 +180,8 @@ var _ = Describe("Consume with dispositions", func() {
 	})
 
 	It("ends what has begun as its handler says, after it was told to stop", func(ctx SpecContext) {
-		publish(ctx, numbered(1))
-		publish(ctx, numbered(2))
+		publish(ctx, pipelinetest.Numbered(1))
+		publish(ctx, pipelinetest.Numbered(2))
 		stopping, stop := context.WithCancel(ctx)
 		var begun atomic.Int32
 		r := handleWith(stopping, js, fetcher, func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
@@ -189,7 +190,7 @@ var _ = Describe("Consume with dispositions", func() {
 			if ctx.Err() != nil {
 				return pipeline.DeadLetter(ctx.Err())
 			}
-			if d.Subject() == numbered(1).Want() {
+			if d.Subject() == pipelinetest.Numbered(1).Want() {
 				return pipeline.Ack()
 			}
 			return pipeline.GiveBack()

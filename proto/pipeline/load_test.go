@@ -16,31 +16,32 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("Loading", func() {
 	It("finds nothing in an empty stream", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		Expect(entries(ctx, c.LoadWants)).To(BeEmpty())
 		Expect(c.CountTimers(ctx)).To(BeZero())
 	})
 
 	It("fails when there is no stream", func(ctx SpecContext) {
-		c := pipeline.NewClient(connect(broker(natstest.Options{})))
+		c := pipeline.NewClient(pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{})))
 		Expect(c.LoadWants(ctx, func(pipeline.Message) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
 	})
 
 	It("hands out the last of each of 5,000 wants, tombstones included, in stream order", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		const wants = 5000
 		publishWants(ctx, c, wants, 300)
 		tombs := map[string]uint64{}
 		for n := 0; n < wants; n += 100 {
-			_, seq, err := c.LastWant(ctx, numbered(n))
+			_, seq, err := c.LastWant(ctx, pipelinetest.Numbered(n))
 			Expect(err).NotTo(HaveOccurred())
-			tombs[numbered(n).Want()], err = c.PublishTombstone(ctx, numbered(n), seq)
+			tombs[pipelinetest.Numbered(n).Want()], err = c.PublishTombstone(ctx, pipelinetest.Numbered(n), seq)
 			Expect(err).NotTo(HaveOccurred())
 		}
 
@@ -67,19 +68,19 @@ var _ = Describe("Loading", func() {
 	})
 
 	It("counts timers", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		for n := range 3 {
-			seq, err := c.PublishWant(ctx, want(numbered(n), "https://a.example"), 0)
+			seq, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
-			due := &v1.Due{Want: want(numbered(n), "https://a.example"), WantSequence: seq}
+			due := &v1.Due{Want: pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"), WantSequence: seq}
 			Expect(c.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
 		}
 		Expect(c.CountTimers(ctx)).To(BeEquivalentTo(3))
 	})
 
 	It("ends when what was still to come is removed", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		const wants = 300
 		publishWants(ctx, c, wants, 60<<10) // more than one request asks for
@@ -95,23 +96,23 @@ var _ = Describe("Loading", func() {
 	}, SpecTimeout(10*time.Second))
 
 	It("sees wants that are published meanwhile", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		publishWants(ctx, c, 2, 10)
 		var subjects []string
 		Expect(c.LoadWants(ctx, func(e pipeline.Message) error {
 			if len(subjects) == 0 {
-				_, err := c.PublishWant(ctx, want(numbered(9), "https://a.example"), 0)
+				_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(9), "https://a.example"), 0)
 				Expect(err).NotTo(HaveOccurred())
 			}
 			subjects = append(subjects, e.Subject)
 			return nil
 		})).To(Succeed())
-		Expect(subjects).To(ContainElements(numbered(0).Want(), numbered(1).Want()))
+		Expect(subjects).To(ContainElements(pipelinetest.Numbered(0).Want(), pipelinetest.Numbered(1).Want()))
 	})
 
 	It("stops with the error of the callback, and with the context's", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		publishWants(ctx, c, 50, 10)
 		broken := errors.New("broken")
@@ -135,21 +136,21 @@ var _ = Describe("Loading", func() {
 	})
 
 	It("needs no more rights than the watcher has", func(ctx SpecContext) {
-		s := broker(natstest.Options{ConfigFile: "testdata/watcher.conf"})
-		admin := connect(s, nats.UserInfo("admin", "admin"))
+		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{ConfigFile: "testdata/watcher.conf"})
+		admin := pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("admin", "admin"))
 		_, err := pipeline.Ensure(ctx, admin, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 
 		var violations atomic.Int32
-		js := connect(s, nats.UserInfo("watcher", "watcher"), nats.CustomInboxPrefix("_INBOX_watcher"),
+		js := pipelinetest.Connect(GinkgoTB(), s, nats.UserInfo("watcher", "watcher"), nats.CustomInboxPrefix("_INBOX_watcher"),
 			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { violations.Add(1) }))
 		c := pipeline.NewClient(js)
 		const wants = 3000
 		publishWants(ctx, c, wants, 2<<10)
 		Expect(entries(ctx, c.LoadWants)).To(HaveLen(wants))
-		_, seq, err := c.LastWant(ctx, numbered(0))
+		_, seq, err := c.LastWant(ctx, pipelinetest.Numbered(0))
 		Expect(err).NotTo(HaveOccurred())
-		_, err = c.PublishTombstone(ctx, numbered(0), seq)
+		_, err = c.PublishTombstone(ctx, pipelinetest.Numbered(0), seq)
 		Expect(err).NotTo(HaveOccurred())
 		_, _, err = pipeline.Epoch(ctx, js)
 		Expect(err).NotTo(HaveOccurred())
@@ -181,7 +182,7 @@ func publishWants(ctx context.Context, c *pipeline.Client, n, size int) {
 		running.Go(func() {
 			defer GinkgoRecover()
 			for i := p; i < n; i += publishers {
-				w := want(numbered(i), "https://a.example")
+				w := pipelinetest.Want(pipelinetest.Numbered(i), "https://a.example")
 				w.Status = strings.Repeat("x", size)
 				_, err := c.PublishWant(ctx, w, 0)
 				Expect(err).NotTo(HaveOccurred())

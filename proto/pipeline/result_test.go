@@ -13,20 +13,21 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // content returns the result of a fetch; its body cannot be compressed.
 func content(k pipeline.Key, seq uint64, size int) *v1.Result {
 	body := make([]byte, size)
 	_, _ = rand.Read(body)
-	return &v1.Result{Want: want(k, "https://a.example"), Sequence: seq, Outcome: &v1.Result_Content{Content: &v1.Content{Body: body}}}
+	return &v1.Result{Want: pipelinetest.Want(k, "https://a.example"), Sequence: seq, Outcome: &v1.Result_Content{Content: &v1.Content{Body: body}}}
 }
 
 var _ = Describe("A result", func() {
 	DescribeTable("goes to the subject of its outcome",
 		func(ctx SpecContext, r *v1.Result, subject string) {
-			_, js, _ := ensured(ctx, pipeline.Topology{})
-			r.Want, r.Sequence = want(key, "https://a.example"), 1
+			_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+			r.Want, r.Sequence = pipelinetest.Want(key, "https://a.example"), 1
 			Expect(pipeline.NewClient(js).PublishResult(ctx, r)).To(Succeed())
 			m, err := stream(ctx, js, pipeline.Results).GetMsg(ctx, 1)
 			Expect(err).NotTo(HaveOccurred())
@@ -43,10 +44,10 @@ var _ = Describe("A result", func() {
 
 	DescribeTable("cannot be suppressed by whoever guesses an id",
 		func(ctx SpecContext, kind string, r *v1.Result) {
-			_, js, _ := ensured(ctx, pipeline.Topology{})
-			r.Want, r.Sequence = want(key, "https://a.example"), 7
+			_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+			r.Want, r.Sequence = pipelinetest.Want(key, "https://a.example"), 7
 			guessed := strconv.FormatInt(r.GetWant().GetEpoch(), 10) + ".7." + kind
-			_, err := js.Publish(ctx, numbered(1).Content(), nil, jetstream.WithMsgID(guessed))
+			_, err := js.Publish(ctx, pipelinetest.Numbered(1).Content(), nil, jetstream.WithMsgID(guessed))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(pipeline.NewClient(js).PublishResult(ctx, r)).To(Succeed())
 			Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
@@ -58,15 +59,15 @@ var _ = Describe("A result", func() {
 	)
 
 	It("keeps a body that is not yet written through any number of failures and recoveries", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		Expect(c.PublishResult(ctx, content(key, 1, 10))).To(Succeed())
 		for n := range uint64(10) {
 			Expect(c.PublishResult(ctx, &v1.Result{
-				Want: want(key, "https://a.example"), Sequence: 2*n + 2, Outcome: &v1.Result_Failure{Failure: &v1.Failure{}},
+				Want: pipelinetest.Want(key, "https://a.example"), Sequence: 2*n + 2, Outcome: &v1.Result_Failure{Failure: &v1.Failure{}},
 			})).To(Succeed())
 			Expect(c.PublishResult(ctx, &v1.Result{
-				Want: want(key, "https://a.example"), Sequence: 2*n + 3, Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}},
+				Want: pipelinetest.Want(key, "https://a.example"), Sequence: 2*n + 3, Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}},
 			})).To(Succeed())
 		}
 		first, err := stream(ctx, js, pipeline.Results).GetMsg(ctx, 1)
@@ -80,31 +81,31 @@ var _ = Describe("A result", func() {
 	})
 
 	It("is refused when the stream is full, and nothing is lost", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{MaxResultBytes: 64 << 10})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{MaxResultBytes: 64 << 10})
 		c := pipeline.NewClient(js)
 		accepted := 0
 		for ; accepted < 20; accepted++ {
-			if err := c.PublishResult(ctx, content(numbered(accepted), uint64(accepted+1), 10<<10)); err != nil {
+			if err := c.PublishResult(ctx, content(pipelinetest.Numbered(accepted), uint64(accepted+1), 10<<10)); err != nil {
 				Expect(err).To(MatchError(pipeline.ErrFull))
-				Expect(err).To(MatchError(ContainSubstring(numbered(accepted).String())))
+				Expect(err).To(MatchError(ContainSubstring(pipelinetest.Numbered(accepted).String())))
 				break
 			}
 		}
 		Expect(accepted).To(BeNumerically("~", 6, 1))
 		Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeEquivalentTo(accepted))
 
-		refused := content(numbered(accepted), uint64(accepted+1), 10<<10)
+		refused := content(pipelinetest.Numbered(accepted), uint64(accepted+1), 10<<10)
 		Expect(c.PublishResult(ctx, refused)).To(MatchError(pipeline.ErrFull))
 		ackNext(ctx, js)
 		Eventually(func() error { return c.PublishResult(ctx, refused) }).Should(Succeed())
-		m, err := stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, numbered(accepted).Content())
+		m, err := stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, pipelinetest.Numbered(accepted).Content())
 		Expect(err).NotTo(HaveOccurred(), "its first try must not count as a duplicate")
 		Expect(m.Sequence).To(BeEquivalentTo(accepted + 1))
 	})
 
 	It("is told apart when it is too large for the server", func(ctx SpecContext) {
-		s := broker(natstest.Options{MaxPayload: 64 << 10})
-		js := connect(s)
+		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{MaxPayload: 64 << 10})
+		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 		c := pipeline.NewClient(js)
@@ -115,10 +116,10 @@ var _ = Describe("A result", func() {
 
 var _ = Describe("A dead letter", func() {
 	It("is kept once for each id, under its reason and host", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		d := &v1.DeadLetter{
-			Want:    want(key, "https://data.example.com"),
+			Want:    pipelinetest.Want(key, "https://data.example.com"),
 			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "data.example.com"},
 		}
 		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
@@ -134,8 +135,8 @@ var _ = Describe("A dead letter", func() {
 	})
 
 	It("is kept whatever the host of a URL looks like", func(ctx SpecContext) {
-		s, _, _ := ensured(ctx, pipeline.Topology{})
-		js := connect(s)
+		s, _, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		js := pipelinetest.Connect(GinkgoTB(), s)
 		c := pipeline.NewClient(js)
 		d := &v1.DeadLetter{Failure: &v1.Failure{Host: strings.Repeat(".> *\r\n", 2000)}}
 		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var scanWants = flag.Int("scan-wants", 50_000, "wants that BenchmarkScan reads")
@@ -51,8 +52,8 @@ func BenchmarkScan(b *testing.B) {
 func fillWants(b *testing.B, js jetstream.JetStream, n int) {
 	b.Helper()
 	for i := range n {
-		k := numbered(i)
-		data, err := proto.Marshal(want(k, "https://a.example/"+k.Name))
+		k := pipelinetest.Numbered(i)
+		data, err := proto.Marshal(pipelinetest.Want(k, "https://a.example/"+k.Name))
 		if err != nil {
 			b.Fatal(err)
 		}

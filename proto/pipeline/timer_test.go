@@ -13,6 +13,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // lateness is how late a timer may fire.
@@ -24,14 +25,14 @@ var _ = Describe("A timer", func() {
 		js jetstream.JetStream
 		c  *pipeline.Client
 	)
-	BeforeEach(func(ctx SpecContext) {
-		s, js, _ = ensured(ctx, pipeline.Topology{})
+	BeforeEach(func() {
+		s, js, _ = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c = pipeline.NewClient(js)
 	})
 	// wanted publishes a want and returns what is due for it.
 	wanted := func(ctx context.Context, k pipeline.Key) *v1.Due {
 		GinkgoHelper()
-		w := want(k, "https://a.example")
+		w := pipelinetest.Want(k, "https://a.example")
 		seq, err := c.PublishWant(ctx, w, 0)
 		Expect(err).NotTo(HaveOccurred())
 		return &v1.Due{
@@ -46,22 +47,22 @@ var _ = Describe("A timer", func() {
 		for n := range timers {
 			// A time cut to whole seconds would fire most of them early.
 			at[n] = time.Now().Add(400*time.Millisecond + time.Duration(n)*77*time.Millisecond)
-			Expect(c.PublishTimer(ctx, wanted(ctx, numbered(n)), at[n])).To(Succeed())
+			Expect(c.PublishTimer(ctx, wanted(ctx, pipelinetest.Numbered(n)), at[n])).To(Succeed())
 		}
 		for n := range timers {
-			m := fired(ctx, js, numbered(n))
+			m := fired(ctx, js, pipelinetest.Numbered(n))
 			Expect(m.Time).To(BeTemporally(">=", at[n]))
 			Expect(m.Time).To(BeTemporally("<=", at[n].Add(lateness)))
-			Expect(last(ctx, js, numbered(n).Timer())).To(BeNil())
-			due, err := pipeline.DecodeDue(numbered(n), m.Data)
+			Expect(last(ctx, js, pipelinetest.Numbered(n).Timer())).To(BeNil())
+			due, err := pipeline.DecodeDue(pipelinetest.Numbered(n), m.Data)
 			Expect(err).NotTo(HaveOccurred())
-			_, seq, err := c.LastWant(ctx, numbered(n))
+			_, seq, err := c.LastWant(ctx, pipelinetest.Numbered(n))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(due.GetWantSequence()).To(Equal(seq))
 			Expect(due.GetAttempts()).To(BeEquivalentTo(3))
 			Expect(due.GetFirstFailedAt().AsTime()).To(BeTemporally("==", time.Unix(1, 2)))
 			Expect(due.GetSettled().GetEtag()).To(Equal(`"e"`))
-			Expect(proto.Equal(due.GetWant(), want(numbered(n), "https://a.example"))).To(BeTrue())
+			Expect(proto.Equal(due.GetWant(), pipelinetest.Want(pipelinetest.Numbered(n), "https://a.example"))).To(BeTrue())
 			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.DueTTL))
 		}
 	})
@@ -75,17 +76,17 @@ var _ = Describe("A timer", func() {
 	DescribeTable("outlives the server",
 		func(ctx SpecContext, end func() error, pause time.Duration) {
 			early, late := time.Now().Add(300*time.Millisecond), time.Now().Add(1200*time.Millisecond)
-			Expect(c.PublishTimer(ctx, wanted(ctx, numbered(1)), early)).To(Succeed())
-			Expect(c.PublishTimer(ctx, wanted(ctx, numbered(2)), late)).To(Succeed())
+			Expect(c.PublishTimer(ctx, wanted(ctx, pipelinetest.Numbered(1)), early)).To(Succeed())
+			Expect(c.PublishTimer(ctx, wanted(ctx, pipelinetest.Numbered(2)), late)).To(Succeed())
 			Expect(end()).To(Succeed())
 			Eventually(time.Now).WithPolling(5 * time.Millisecond).Should(BeTemporally(">=", early.Add(pause)))
 			Expect(s.Start()).To(Succeed())
 			back := time.Now()
 
-			js := connect(s)
-			overdue := fired(ctx, js, numbered(1))
+			js := pipelinetest.Connect(GinkgoTB(), s)
+			overdue := fired(ctx, js, pipelinetest.Numbered(1))
 			Expect(overdue.Time).To(BeTemporally("<=", back.Add(lateness)))
-			pending := fired(ctx, js, numbered(2))
+			pending := fired(ctx, js, pipelinetest.Numbered(2))
 			Expect(pending.Time).To(BeTemporally(">=", late))
 			Expect(pending.Time).To(BeTemporally("<=", late.Add(lateness)))
 		},
@@ -95,7 +96,7 @@ var _ = Describe("A timer", func() {
 
 	It("is refused once its want was replaced or ended", func(ctx SpecContext) {
 		due := wanted(ctx, key)
-		next, err := c.PublishWant(ctx, want(key, "https://b.example"), due.GetWantSequence())
+		next, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
 		err = c.PublishTimer(ctx, due, time.Now())
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
@@ -130,13 +131,13 @@ var _ = Describe("A timer", func() {
 	})
 
 	It("does not fire after its want was replaced", func(ctx SpecContext) {
-		due, other := wanted(ctx, key), wanted(ctx, numbered(1))
+		due, other := wanted(ctx, key), wanted(ctx, pipelinetest.Numbered(1))
 		at := time.Now().Add(500 * time.Millisecond)
 		Expect(c.PublishTimer(ctx, due, at)).To(Succeed())
 		Expect(c.PublishTimer(ctx, other, at.Add(300*time.Millisecond))).To(Succeed())
-		_, err := c.PublishWant(ctx, want(key, "https://b.example"), due.GetWantSequence())
+		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
-		fired(ctx, js, numbered(1))
+		fired(ctx, js, pipelinetest.Numbered(1))
 		Expect(last(ctx, js, key.Due())).To(BeNil())
 	})
 })

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // traceparent of a sampled span, as in the examples of W3C Trace Context.
@@ -24,25 +25,25 @@ func traced(ctx context.Context) context.Context {
 
 var _ = Describe("Trace context", func() {
 	It("goes out in the header of what is published, with its names as W3C writes them", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
-		_, err := c.PublishWant(traced(ctx), want(key, "https://a.example"), 0)
+		_, err := c.PublishWant(traced(ctx), pipelinetest.Want(key, "https://a.example"), 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
 	})
 
 	It("is not written when there is none", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
-		_, err := c.PublishWant(ctx, want(key, "https://a.example"), 0)
+		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(last(ctx, js, key.Want()).Header).NotTo(HaveKey("traceparent"))
 	})
 
 	It("is carried by the server from a timer to what it fires", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
-		w := want(key, "https://a.example")
+		w := pipelinetest.Want(key, "https://a.example")
 		seq, err := c.PublishWant(ctx, w, 0)
 		Expect(err).NotTo(HaveOccurred())
 		state, err := trace.ParseTraceState("vendor=opaque")
@@ -57,11 +58,11 @@ var _ = Describe("Trace context", func() {
 	})
 
 	It("leaves out a state so long that it would crowd out the body", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		state, err := trace.ParseTraceState("a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250))
 		Expect(err).NotTo(HaveOccurred())
 		span := trace.ContextWithSpanContext(ctx, pipeline.ParseTraceparent(traceparent).WithTraceState(state))
-		_, err = pipeline.NewClient(js).PublishWant(span, want(key, "https://a.example"), 0)
+		_, err = pipeline.NewClient(js).PublishWant(span, pipelinetest.Want(key, "https://a.example"), 0)
 		Expect(err).NotTo(HaveOccurred())
 		header := last(ctx, js, key.Want()).Header
 		Expect(header).To(HaveKey("traceparent"))

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // dyingConsumer names the server that this program consumes from in place of
@@ -47,9 +48,9 @@ var _ = Describe("A message that is delivered again and again", func() {
 	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 
 	It("is no poison for what was given back at ten shutdowns", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
-		_, err := c.PublishWant(ctx, want(key, "https://a.example/x"), 0)
+		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
 		Expect(err).NotTo(HaveOccurred())
 		for range 10 {
 			stopping, stop := context.WithCancel(ctx)
@@ -78,9 +79,9 @@ var _ = Describe("A message that is delivered again and again", func() {
 	})
 
 	It("is no poison for what waited in buffers and was never begun", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
-		_, err := c.PublishWant(ctx, want(key, "https://a.example/x"), 0)
+		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
 		Expect(err).NotTo(HaveOccurred())
 		consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 		Expect(err).NotTo(HaveOccurred())
@@ -95,13 +96,13 @@ var _ = Describe("A message that is delivered again and again", func() {
 	})
 
 	It("is poison once it has killed its process so often, and not before", func(ctx SpecContext) {
-		s := broker(natstest.Options{Listen: true})
-		js := connect(s)
+		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true})
+		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 		shorten(ctx, js, 100*time.Millisecond)
 		c := pipeline.NewClient(js)
-		_, err = c.PublishWant(ctx, want(key, "https://a.example/x"), 0)
+		_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
 		Expect(err).NotTo(HaveOccurred())
 		for range 3 { // the first leaves no record
 			Expect(deadLetters(ctx, c)).To(BeEmpty())
@@ -116,16 +117,16 @@ var _ = Describe("A message that is delivered again and again", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("is begun anew when another message has taken its place", func(ctx SpecContext) {
-		_, js, _ := ensured(ctx, pipeline.Topology{})
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
-		first, err := c.PublishWant(ctx, want(key, "https://a.example/x"), 0)
+		first, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
 		Expect(err).NotTo(HaveOccurred())
 		o := fetcher
 		o.MaxUnended = 2
 		var replaced atomic.Bool
 		r := handleWith(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			if d.Sequence() == first && d.Number() == 2 && replaced.CompareAndSwap(false, true) {
-				_, err := c.PublishWant(ctx, want(key, "https://a.example/y"), first)
+				_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/y"), first)
 				Expect(err).NotTo(HaveOccurred())
 			}
 			if d.Sequence() != first && d.Number() == 2 {
@@ -138,8 +139,8 @@ var _ = Describe("A message that is delivered again and again", func() {
 	})
 
 	It("is handled although that cannot be recorded", func(ctx SpecContext) {
-		s := broker(natstest.Options{})
-		js := connect(s)
+		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
+		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 		older, err := js.Stream(ctx, pipeline.Requests)
@@ -148,7 +149,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		config.Subjects = []string{"curl.want.>", "curl.due.>", "curl.timer.>"} // of a version before
 		_, err = js.UpdateStream(ctx, config)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = pipeline.NewClient(js).PublishWant(ctx, want(key, "https://a.example/x"), 0)
+		_, err = pipeline.NewClient(js).PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
 		Expect(err).NotTo(HaveOccurred())
 		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
 			if d.Number() == 1 {

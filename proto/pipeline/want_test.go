@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("A want", func() {
@@ -21,8 +22,8 @@ var _ = Describe("A want", func() {
 		js jetstream.JetStream
 		c  *pipeline.Client
 	)
-	BeforeEach(func(ctx SpecContext) {
-		_, js, _ = ensured(ctx, pipeline.Topology{})
+	BeforeEach(func() {
+		_, js, _ = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c = pipeline.NewClient(js)
 	})
 
@@ -30,12 +31,12 @@ var _ = Describe("A want", func() {
 		_, _, err := c.LastWant(ctx, key)
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 
-		first := want(key, "https://a.example")
+		first := pipelinetest.Want(key, "https://a.example")
 		one, err := c.PublishWant(ctx, first, 0)
 		Expect(err).NotTo(HaveOccurred())
 		expectWant(ctx, c, first, one)
 
-		second := want(key, "https://b.example")
+		second := pipelinetest.Want(key, "https://b.example")
 		two, err := c.PublishWant(ctx, second, one)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(two).To(BeNumerically(">", one))
@@ -45,12 +46,12 @@ var _ = Describe("A want", func() {
 
 	DescribeTable("is refused when the subject holds another message than expected",
 		func(ctx SpecContext, expected func(current uint64) uint64) {
-			_, err := c.PublishWant(ctx, want(numbered(1), "https://other.example"), 0)
+			_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://other.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
-			held := want(key, "https://a.example")
+			held := pipelinetest.Want(key, "https://a.example")
 			current, err := c.PublishWant(ctx, held, 0)
 			Expect(err).NotTo(HaveOccurred())
-			_, err = c.PublishWant(ctx, want(key, "https://b.example"), expected(current))
+			_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), expected(current))
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			Expect(err).To(MatchError(ContainSubstring(key.String())))
 			expectWant(ctx, c, held, current)
@@ -61,7 +62,7 @@ var _ = Describe("A want", func() {
 	)
 
 	It("counts as published when the answer to an earlier try was lost", func(ctx SpecContext) {
-		w := want(key, "https://a.example")
+		w := pipelinetest.Want(key, "https://a.example")
 		first, err := c.PublishWant(ctx, w, 0)
 		Expect(err).NotTo(HaveOccurred())
 		w.ResourceVersion = "a later one"
@@ -73,7 +74,7 @@ var _ = Describe("A want", func() {
 
 	DescribeTable("does not take another message for its own",
 		func(ctx SpecContext, other func(*v1.Want)) {
-			w := want(key, "https://a.example")
+			w := pipelinetest.Want(key, "https://a.example")
 			held, ok := proto.Clone(w).(*v1.Want)
 			Expect(ok).To(BeTrue())
 			other(held)
@@ -88,38 +89,38 @@ var _ = Describe("A want", func() {
 	)
 
 	It("cancels the timer of its key and of no other", func(ctx SpecContext) {
-		for _, k := range []pipeline.Key{key, numbered(1)} {
-			seq, err := c.PublishWant(ctx, want(k, "https://a.example"), 0)
+		for _, k := range []pipeline.Key{key, pipelinetest.Numbered(1)} {
+			seq, err := c.PublishWant(ctx, pipelinetest.Want(k, "https://a.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(c.PublishTimer(ctx, &v1.Due{Want: want(k, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
+			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(k, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
 			Expect(last(ctx, js, k.Timer())).NotTo(BeNil())
 		}
 		_, seq, err := c.LastWant(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
-		_, err = c.PublishWant(ctx, want(key, "https://b.example"), seq)
+		_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), seq)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(last(ctx, js, key.Timer())).To(BeNil())
-		Expect(last(ctx, js, numbered(1).Timer())).NotTo(BeNil())
+		Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).NotTo(BeNil())
 	})
 
 	It("keeps the timer when it is refused", func(ctx SpecContext) {
-		seq, err := c.PublishWant(ctx, want(key, "https://a.example"), 0)
+		seq, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(c.PublishTimer(ctx, &v1.Due{Want: want(key, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
-		_, err = c.PublishWant(ctx, want(key, "https://b.example"), 0)
+		Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
+		_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), 0)
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
 	})
 
 	It("is refused above the limit of its stream", func(ctx SpecContext) {
-		w := want(key, "https://a.example")
+		w := pipelinetest.Want(key, "https://a.example")
 		w.Status = strings.Repeat("x", pipeline.MaxRequestBytes)
 		_, err := c.PublishWant(ctx, w, 0)
 		Expect(err).To(MatchError(pipeline.ErrTooLarge))
 	})
 
 	It("is known by its sequence even when it cannot be decoded", func(ctx SpecContext) {
-		for _, garbage := range [][]byte{{0xff}, mustMarshal(want(numbered(1), "https://a.example")), mustMarshal(&v1.Due{WantSequence: 1})} {
+		for _, garbage := range [][]byte{{0xff}, mustMarshal(pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example")), mustMarshal(&v1.Due{WantSequence: 1})} {
 			ack, err := js.Publish(ctx, key.Want(), garbage)
 			Expect(err).NotTo(HaveOccurred())
 			_, seq, err := c.LastWant(ctx, key)
@@ -127,7 +128,7 @@ var _ = Describe("A want", func() {
 			Expect(seq).To(Equal(ack.Sequence))
 		}
 		_, seq, _ := c.LastWant(ctx, key)
-		w := want(key, "https://a.example")
+		w := pipelinetest.Want(key, "https://a.example")
 		healed, err := c.PublishWant(ctx, w, seq)
 		Expect(err).NotTo(HaveOccurred())
 		expectWant(ctx, c, w, healed)
@@ -135,7 +136,7 @@ var _ = Describe("A want", func() {
 
 	It("says which want it could not publish when there is no stream", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
-		_, err := c.PublishWant(ctx, want(key, "https://a.example"), 0)
+		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 		Expect(err).To(MatchError(ContainSubstring(key.String())))
 		Expect(err).NotTo(MatchError(pipeline.ErrSuperseded))
 		_, _, err = c.LastWant(ctx, key)
@@ -147,9 +148,9 @@ var _ = Describe("A want", func() {
 		var seq uint64
 		BeforeEach(func(ctx SpecContext) {
 			var err error
-			seq, err = c.PublishWant(ctx, want(key, "https://a.example"), 0)
+			seq, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(c.PublishTimer(ctx, &v1.Due{Want: want(key, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
+			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
 		})
 
 		It("is a tombstone that expires, without a timer", func(ctx SpecContext) {
@@ -179,17 +180,17 @@ var _ = Describe("A want", func() {
 		It("can come back, also after the tombstone has expired", func(ctx SpecContext) {
 			tomb, err := c.PublishTombstone(ctx, key, seq)
 			Expect(err).NotTo(HaveOccurred())
-			back, err := c.PublishWant(ctx, want(key, "https://a.example"), tomb)
+			back, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb)
 			Expect(err).NotTo(HaveOccurred())
 			tomb, err = c.PublishTombstone(ctx, key, back)
 			Expect(err).NotTo(HaveOccurred())
 
 			Expect(stream(ctx, js, pipeline.Requests).DeleteMsg(ctx, tomb)).To(Succeed())
-			_, err = c.PublishWant(ctx, want(key, "https://a.example"), tomb)
+			_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb)
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			_, _, err = c.LastWant(ctx, key)
 			Expect(err).To(MatchError(pipeline.ErrNoMessage))
-			_, err = c.PublishWant(ctx, want(key, "https://a.example"), 0)
+			_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
 		})
 	})
@@ -198,7 +199,7 @@ var _ = Describe("A want", func() {
 func TestSameRequest(t *testing.T) {
 	t.Parallel()
 	base := func() *v1.Want {
-		w := want(key, "https://a.example")
+		w := pipelinetest.Want(key, "https://a.example")
 		w.Refresh, w.Now, w.Sha256, w.Drift = durationpb.New(time.Minute), "1", "aa", "d"
 		return w
 	}

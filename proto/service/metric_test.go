@@ -10,15 +10,14 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
 )
 
 var _ = Describe("The metrics of every service", func() {
 	It("tell what runs, and whether there is a broker", func() {
-		server, err := natstest.Run(natstest.Options{})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(server.Close)
+		server := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		registry := prometheus.NewRegistry()
 		host := service.Host{
 			Log: zerolog.New(GinkgoWriter), Health: service.NewHealth(), Metrics: registry,

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 	"sync"
@@ -10,40 +9,29 @@ import (
 	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(p)
-}
-
-// with counts the lines that contain a text.
-func (l *lines) with(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := 0
-	for line := range strings.Lines(l.buffer.String()) {
-		if strings.Contains(line, text) {
-			n++
+// loggedLines counts the lines of a log that contain a text.
+func loggedLines(log *gbytes.Buffer, text string) func() int {
+	return func() int {
+		n := 0
+		for line := range strings.Lines(string(log.Contents())) {
+			if strings.Contains(line, text) {
+				n++
+			}
 		}
+		return n
 	}
-	return n
 }
 
 var _ = Describe("A broker in trouble", func() {
-	var log *lines
+	var log *gbytes.Buffer
 	logged := func(o *fetcherOptions) { o.log = log }
-	BeforeEach(func() { log = new(lines) })
+	BeforeEach(func() { log = gbytes.NewBuffer() })
 
 	Context("whose stream of results is full", func() {
 		var (
@@ -63,7 +51,7 @@ var _ = Describe("A broker in trouble", func() {
 		It("gets what was fetched as soon as the writer has made room", func() {
 			beats := w.beats()
 			f.run()
-			Eventually(func() int { return log.with("stream is full") }).Should(Equal(1))
+			Eventually(loggedLines(log, "stream is full")).Should(Equal(1))
 			Eventually(beats).Should(BeNumerically(">", 2), "the message stays with this fetcher")
 			Expect(w.pending()).To(BeEquivalentTo(1))
 
@@ -74,16 +62,16 @@ var _ = Describe("A broker in trouble", func() {
 			Eventually(w.results).Should(HaveLen(1))
 			Eventually(w.pending).Should(BeZero())
 			Expect(o.gets.Load()).To(BeEquivalentTo(2), "the body was kept, not fetched again")
-			Expect(log.with("takes messages again")).To(BeZero(), "there may be room for one only")
+			Expect(loggedLines(log, "takes messages again")()).To(BeZero(), "there may be room for one only")
 			w.clock.Advance(10 * time.Second)
 			w.publish(w.want(serve(says("hello there")).URL))
-			Eventually(func() int { return log.with("takes messages again") }).Should(Equal(1))
-			Expect(log.with("stream is full")).To(Equal(1))
+			Eventually(loggedLines(log, "takes messages again")).Should(Equal(1))
+			Expect(loggedLines(log, "stream is full")()).To(Equal(1))
 		})
 
 		It("gets the message back from a fetcher that drains", func() {
 			stop := f.run()
-			Eventually(func() int { return log.with("stream is full") }).Should(Equal(1))
+			Eventually(loggedLines(log, "stream is full")).Should(Equal(1))
 			began := time.Now()
 			stop()
 			Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
@@ -108,13 +96,13 @@ var _ = Describe("A broker in trouble", func() {
 		Eventually(fetching).Should(BeClosed())
 		w.server.Stop()
 		close(proceed)
-		Eventually(func() int { return log.with("broker does not answer") }).Should(Equal(1))
+		Eventually(loggedLines(log, "broker does not answer")).Should(Equal(1))
 		Expect(w.server.Start()).To(Succeed())
 
 		Eventually(w.results).Should(HaveLen(1))
 		Expect(w.timer()).NotTo(BeNil())
 		Expect(o.gets.Load()).To(BeEquivalentTo(1))
-		Expect(log.with("broker does not answer")).To(Equal(1), "said once per change of state")
+		Expect(loggedLines(log, "broker does not answer")()).To(Equal(1), "said once per change of state")
 	})
 })
 

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // world is a broker with the streams of the pipeline, and what a spec does
@@ -35,12 +36,10 @@ func newWorld(o natstest.Options, t pipeline.Topology) *world {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
-	s, err := natstest.Run(o)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(s.Close)
-	w := &world{ctx: ctx, server: s, clock: newClock(), ending: make(chan struct{})}
+	w := &world{ctx: ctx, server: pipelinetest.Broker(GinkgoTB(), o), clock: newClock(), ending: make(chan struct{})}
 	w.end = sync.OnceFunc(func() { close(w.ending) })
 	w.js = w.connect()
+	var err error
 	w.epoch, err = pipeline.Ensure(ctx, w.js, t)
 	Expect(err).NotTo(HaveOccurred())
 	w.client = pipeline.NewClient(w.js)
@@ -49,10 +48,7 @@ func newWorld(o natstest.Options, t pipeline.Topology) *world {
 
 func (w *world) connect() jetstream.JetStream {
 	GinkgoHelper()
-	js, closeConn, err := w.server.JetStream()
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(closeConn)
-	return js
+	return pipelinetest.Connect(GinkgoTB(), w.server)
 }
 
 // clock stands still until it is moved. It starts an hour ahead, so that no

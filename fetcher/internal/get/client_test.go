@@ -1,7 +1,6 @@
 package get_test
 
 import (
-	"bytes"
 	"io"
 	"log"
 	"maps"
@@ -13,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
@@ -36,24 +36,6 @@ func (p *phases) counts() map[get.Phase]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.seen)
-}
-
-// buffer is a writer for the log, safe for concurrent use.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 var _ = Describe("a client", func() {
@@ -116,7 +98,7 @@ var _ = Describe("a client", func() {
 	})
 
 	It("keeps to itself what a server sends before it is asked", func(ctx SpecContext) {
-		said := &buffer{}
+		said := gbytes.NewBuffer()
 		log.SetOutput(said)
 		DeferCleanup(func() { log.SetOutput(io.Discard) })
 		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
@@ -124,7 +106,7 @@ var _ = Describe("a client", func() {
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(unasked("SSH-2.0-"+secret+"\r\n")), "/")})
 
 		Expect(asError(err).Class).To(Equal(badResponse))
-		Expect(said.String()).To(BeEmpty())
+		Expect(said.Contents()).To(BeEmpty())
 	})
 
 	DescribeTable("refuses a configuration that makes no sense",

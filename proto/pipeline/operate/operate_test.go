@@ -14,6 +14,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 var _ = Describe("What an operator asks for", func() {
@@ -21,14 +22,14 @@ var _ = Describe("What an operator asks for", func() {
 		js     jetstream.JetStream
 		client *operate.Client
 	)
-	BeforeEach(func(ctx SpecContext) {
-		_, js, _ = ensured(ctx, pipeline.Topology{})
+	BeforeEach(func() {
+		_, js, _ = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		client = operate.NewClient(js)
 	})
 
 	wanted := func(ctx context.Context, k pipeline.Key) *v1.Due {
 		GinkgoHelper()
-		w := want(k, "https://example.com/a")
+		w := pipelinetest.Want(k, "https://example.com/a")
 		seq, err := client.PublishWant(ctx, w, 0)
 		Expect(err).NotTo(HaveOccurred())
 		return &v1.Due{Want: w, WantSequence: seq, Cause: v1.Cause_CAUSE_REPLAY, ReplayOf: 7}
@@ -61,7 +62,7 @@ var _ = Describe("What an operator asks for", func() {
 		_, err := client.Waiting(ctx, 1)
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 		for i := range 600 { // more than two batches
-			due := wanted(ctx, numbered(i))
+			due := wanted(ctx, pipelinetest.Numbered(i))
 			Expect(client.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
 		}
 		gone := wanted(ctx, key)

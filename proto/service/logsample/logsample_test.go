@@ -1,14 +1,13 @@
 package logsample_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/onsi/gomega/gbytes"
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
@@ -20,37 +19,25 @@ type entry struct {
 	N, Omitted           int
 }
 
-// output keeps lines, whoever writes them.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) take(t *testing.T) []entry {
+func take(t *testing.T, out *gbytes.Buffer) []entry {
 	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	var entries []entry
-	for line := range strings.Lines(o.text.String()) {
+	for line := range strings.Lines(string(out.Contents())) {
 		var e entry
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
 		}
 		entries = append(entries, e)
 	}
-	o.text.Reset()
+	if err := out.Clear(); err != nil {
+		t.Fatal(err)
+	}
 	return entries
 }
 
 func TestLogBoundsAFloodAndCountsWhatItLeavesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := new(output)
+		out := gbytes.NewBuffer()
 		log := logsample.New(zerolog.New(out))
 		for n := range 1000 {
 			log.Line(zerolog.InfoLevel, "retry").Int("n", n).Msg("failed")
@@ -58,7 +45,7 @@ func TestLogBoundsAFloodAndCountsWhatItLeavesOut(t *testing.T) {
 		log.Line(zerolog.WarnLevel, "gave_up").Msg("another kind is not held back")
 		time.Sleep(logsample.Period) //nolint:forbidigo // no time passes in the bubble of synctest
 		synctest.Wait()
-		entries := out.take(t)
+		entries := take(t, out)
 		if len(entries) != logsample.Burst+2 {
 			t.Fatalf("%d lines", len(entries))
 		}
@@ -70,17 +57,17 @@ func TestLogBoundsAFloodAndCountsWhatItLeavesOut(t *testing.T) {
 			t.Errorf("the first lines should be written, not line %d", n)
 		}
 		log.Line(zerolog.InfoLevel, "retry").Int("n", 7).Msg("after the burst")
-		if entries := out.take(t); len(entries) != 1 || entries[0].N != 7 {
+		if entries := take(t, out); len(entries) != 1 || entries[0].N != 7 {
 			t.Errorf("after the burst: %+v", entries)
 		}
 	})
 }
 
 func TestLogLeavesOutWhatItsLevelDoes(t *testing.T) {
-	out := new(output)
+	out := gbytes.NewBuffer()
 	log := logsample.New(zerolog.New(out).Level(zerolog.InfoLevel))
 	log.Line(zerolog.DebugLevel, "parked").Msg("nobody asked")
-	if entries := out.take(t); len(entries) != 0 {
+	if entries := take(t, out); len(entries) != 0 {
 		t.Errorf("wrote %+v", entries)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
@@ -47,20 +48,12 @@ type bench struct {
 
 func newBench(tb testing.TB) *bench {
 	tb.Helper()
-	broker, err := natstest.Run(natstest.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = broker.Close() })
-	js, closeConn, err := broker.JetStream()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(closeConn)
+	js := pipelinetest.Connect(tb, pipelinetest.Broker(tb, natstest.Options{}))
 	b := &bench{
 		TB: tb, client: pipeline.NewClient(js), index: wantindex.NewIndex(), clock: clocktesting.NewFakeClock(time.Now()),
 		objects: map[types.NamespacedName]*informer.Object{},
 	}
+	var err error
 	if b.epoch, err = pipeline.Ensure(tb.Context(), js, pipeline.Topology{}); err != nil {
 		tb.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
@@ -42,12 +43,8 @@ func newBench(t *testing.T, o natstest.Options) *bench {
 	t.Helper()
 	b := &bench{WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry()}
 	b.SetDefaultEventuallyTimeout(20 * time.Second)
-	server, err := natstest.Run(o)
-	b.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(func() { _ = server.Close() })
-	js, closeConn, err := server.JetStream(nats.ReconnectBufSize(-1))
-	b.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Cleanup(closeConn)
+	server := pipelinetest.Broker(t, o)
+	js := pipelinetest.Connect(t, server, nats.ReconnectBufSize(-1))
 	b.server, b.js, b.client = server, js, pipeline.NewClient(js)
 	b.set = metric.New(b.registry, "pipeline")
 	return b
@@ -242,21 +239,9 @@ func TestMissingStreams(t *testing.T) {
 }
 
 func TestTheWatcherMayLookAtAll(t *testing.T) {
-	server, err := natstest.Run(natstest.Options{ConfigFile: "../../../proto/pipeline/testdata/watcher.conf"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() })
-	admin, closeAdmin, err := server.JetStream(nats.UserInfo("admin", "admin"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeAdmin)
-	js, closeConn, err := server.JetStream(nats.UserInfo("watcher", "watcher"), nats.CustomInboxPrefix("_INBOX_watcher"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeConn)
+	server := pipelinetest.Broker(t, natstest.Options{ConfigFile: "../../../proto/pipeline/testdata/watcher.conf"})
+	admin := pipelinetest.Connect(t, server, nats.UserInfo("admin", "admin"))
+	js := pipelinetest.Connect(t, server, nats.UserInfo("watcher", "watcher"), nats.CustomInboxPrefix("_INBOX_watcher"))
 	b := &bench{WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry(), js: admin, client: pipeline.NewClient(js)}
 	b.set = metric.New(b.registry, "pipeline")
 	b.SetDefaultEventuallyTimeout(20 * time.Second)

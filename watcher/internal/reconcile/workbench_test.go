@@ -18,6 +18,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
@@ -64,16 +65,8 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	broker, err := natstest.Run(natstest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = broker.Close() })
-	js, closeConn, err := broker.JetStream(nats.ReconnectBufSize(-1)) // fail at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeConn)
+	broker := pipelinetest.Broker(t, natstest.Options{})
+	js := pipelinetest.Connect(t, broker, nats.ReconnectBufSize(-1)) // fail at once
 	epoch, err := pipeline.Ensure(t.Context(), js, pipeline.Topology{})
 	if err != nil {
 		t.Fatal(err)

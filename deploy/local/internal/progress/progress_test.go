@@ -1,36 +1,17 @@
 package progress
 
 import (
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// output may be read while it is written.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 func TestALogHasALinePerStageAndOneEveryTenSeconds(t *testing.T) {
 	g := gomega.NewWithT(t)
-	out := &output{}
+	out := gbytes.NewBuffer()
 	clock := clocktesting.NewFakeClock(time.Now())
 	p := newProgress(out, clock, 0)
 	part := p.Part()
@@ -38,24 +19,24 @@ func TestALogHasALinePerStageAndOneEveryTenSeconds(t *testing.T) {
 	part.Display("built %d", 2)
 	part.Display("linked")
 	want := "built 1 (0s)\nlinked (0s)\n"
-	g.Expect(out.String()).To(gomega.Equal(want))
+	g.Expect(string(out.Contents())).To(gomega.Equal(want))
 
 	clock.Step(9 * time.Second)
 	part.Display("built %d", 3)
 	want += "built 3 (9s)\n"
-	g.Expect(out.String()).To(gomega.Equal(want))
+	g.Expect(string(out.Contents())).To(gomega.Equal(want))
 
 	part.Display("built %d", 4)
 	clock.Step(time.Second)
 	want += "built 4 (10s)\n"
-	g.Eventually(out.String).Should(gomega.Equal(want))
+	g.Eventually(func() string { return string(out.Contents()) }).Should(gomega.Equal(want))
 	p.Close()
-	g.Expect(out.String()).To(gomega.Equal(want))
+	g.Expect(string(out.Contents())).To(gomega.Equal(want))
 }
 
 func TestTwoJobsShareALineAndAnEstimate(t *testing.T) {
 	g := gomega.NewWithT(t)
-	out := &output{}
+	out := gbytes.NewBuffer()
 	clock := clocktesting.NewFakeClock(time.Now())
 	p := newProgress(out, clock, 0)
 	one, two := p.Part(), p.Part()
@@ -65,34 +46,34 @@ func TestTwoJobsShareALineAndAnEstimate(t *testing.T) {
 	one.Count("one", 60, 100)
 	two.Count("two", 40, 100)
 	clock.Step(11 * time.Second)
-	g.Eventually(out.String).Should(gomega.HaveSuffix("one: 60 of 100 packages; two: 40 of 100 packages (20s, about 20s left)\n"))
+	g.Eventually(func() string { return string(out.Contents()) }).Should(gomega.HaveSuffix("one: 60 of 100 packages; two: 40 of 100 packages (20s, about 20s left)\n"))
 	one.Count("one", 61, 100)
 	two.Display("two: linking")
-	g.Expect(out.String()).To(gomega.HaveSuffix("one: 61 of 100 packages; two: linking (20s, about 10s left)\n"))
+	g.Expect(string(out.Contents())).To(gomega.HaveSuffix("one: 61 of 100 packages; two: linking (20s, about 10s left)\n"))
 	p.Close()
 }
 
 func TestATerminalHasOneLineThatFits(t *testing.T) {
 	g := gomega.NewWithT(t)
-	out := &output{}
+	out := gbytes.NewBuffer()
 	clock := clocktesting.NewFakeClock(time.Now())
 	p := newProgress(out, clock, 12)
 	part := p.Part()
 	part.Display("built %d", 1)
 	part.Display("built %d", 2)
 	p.Close()
-	g.Expect(out.String()).To(gomega.Equal("\rbuilt 1 (0s\x1b[K" + "\rbuilt 2 (0s\x1b[K\n"))
+	g.Expect(string(out.Contents())).To(gomega.Equal("\rbuilt 1 (0s\x1b[K" + "\rbuilt 2 (0s\x1b[K\n"))
 }
 
 func TestANoteStays(t *testing.T) {
 	g := gomega.NewWithT(t)
-	out := &output{}
+	out := gbytes.NewBuffer()
 	p := newProgress(out, clocktesting.NewFakeClock(time.Now()), 40)
 	part := p.Part()
 	part.Display("looking")
 	part.Note("found %d", 3)
 	p.Close()
-	g.Expect(out.String()).To(gomega.Equal("\rlooking (0s)\x1b[K" + "\r\x1b[Kfound 3\n" + "\rlooking (0s)\x1b[K\n"))
+	g.Expect(string(out.Contents())).To(gomega.Equal("\rlooking (0s)\x1b[K" + "\r\x1b[Kfound 3\n" + "\rlooking (0s)\x1b[K\n"))
 }
 
 func TestWithoutAWriterItIsSilent(*testing.T) {

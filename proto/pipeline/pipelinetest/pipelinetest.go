@@ -1,0 +1,64 @@
+// Package pipelinetest has what tests with a broker need, be they of testing or
+// of Ginkgo (GinkgoTB). Its helpers fail the test, and clean up after it.
+package pipelinetest
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+)
+
+// Broker runs a server until the test ends.
+func Broker(tb testing.TB, o natstest.Options) *natstest.Server {
+	tb.Helper()
+	s, err := natstest.Run(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// Connect opens a connection of its own to a server until the test ends.
+func Connect(tb testing.TB, s *natstest.Server, opts ...nats.Option) jetstream.JetStream {
+	tb.Helper()
+	js, closeConn, err := s.JetStream(opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(closeConn)
+	return js
+}
+
+// Ensured runs a server whose streams and consumers exist, and returns a
+// connection to it and the epoch of the pipeline.
+func Ensured(tb testing.TB, t pipeline.Topology) (*natstest.Server, jetstream.JetStream, int64) {
+	tb.Helper()
+	s := Broker(tb, natstest.Options{})
+	js := Connect(tb, s)
+	epoch, err := pipeline.Ensure(tb.Context(), js, t)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s, js, epoch
+}
+
+// Want returns a want of a key.
+func Want(k pipeline.Key, url string) *v1.Want {
+	return &v1.Want{Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", Url: url, Epoch: 1}
+}
+
+// Numbered returns the n-th of many keys.
+func Numbered(n int) pipeline.Key {
+	return pipeline.Key{Namespace: "default", Name: fmt.Sprintf("cm-%05d", n), Key: "k"}
+}
