@@ -117,6 +117,10 @@ test-acceptance: build $(HELM) ## Test the built binaries as processes (uses KUB
 	HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(WITH_CLUSTER) $(GO_TEST) -count=1 -timeout=30m $(ACCEPTANCE)
 	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
 
+.PHONY: transcript
+transcript: build ## Write deploy/docs/half-hour.md, what a user reads in half an hour, from a real run
+	TRANSCRIPT='$(CURDIR)/deploy/docs/half-hour.md' $(WITH_CLUSTER) go test -count=1 ./deploy/e2e/acceptance -ginkgo.focus 'half hour'
+
 .PHONY: test-random
 test-random: build ## Edit, break and mend at random for ROUNDS (1000) from SEED (a new one); for a night
 	ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(WITH_CLUSTER) go test -count=1 -timeout=0 -v ./deploy/e2e/random

@@ -69,6 +69,9 @@ func (w *World) Create(ctx context.Context, name string, traits ...Trait) *Confi
 	return &ConfigMap{Name: name, world: w}
 }
 
+// Named returns a ConfigMap that something else creates.
+func (w *World) Named(name string) *ConfigMap { return &ConfigMap{Name: name, world: w} }
+
 // Annotate sets an annotation.
 func (c *ConfigMap) Annotate(ctx context.Context, key, value string) {
 	GinkgoHelper()

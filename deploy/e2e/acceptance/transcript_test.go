@@ -1,0 +1,296 @@
+package acceptance_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+// transcript is what a user types and reads, as a page. With TRANSCRIPT it is
+// written to that file: `make transcript`.
+type transcript struct {
+	world   *world.World
+	kubectl string
+	page    strings.Builder
+	// typed counts the writes of the user by ConfigMap.
+	typed map[string]int
+}
+
+// write is a command by which a user writes a ConfigMap.
+var write = regexp.MustCompile(`^kubectl (?:create|annotate|patch) configmap (\S+)`)
+
+// part begins a part of the page.
+func (t *transcript) part(title, text string) { fmt.Fprintf(&t.page, "\n## %s\n\n%s\n", title, text) }
+
+// types runs a command as a user does, and repeats it until its output is as
+// expected. That output goes into the page.
+func (t *transcript) types(ctx context.Context, command string, expected types.GomegaMatcher) {
+	GinkgoHelper()
+	var out []byte
+	Eventually(ctx, func() string {
+		out = t.run(ctx, command)
+		return string(out)
+	}).WithTimeout(30*time.Second).Should(expected, "%s", command)
+	if command := write.FindStringSubmatch(command); command != nil {
+		t.typed[command[1]]++
+	}
+	fmt.Fprintf(&t.page, "\n```console\n$ %s\n%s```\n", t.told(command), t.told(string(out)))
+}
+
+// run runs a command in a shell in which kubectl and curlctl are at hand.
+func (t *transcript) run(ctx context.Context, command string) []byte {
+	tools := GinkgoT().TempDir()
+	for name, path := range map[string]string{"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl")} {
+		path, err := filepath.Abs(path)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.Symlink(path, filepath.Join(tools, name))).To(Succeed())
+	}
+	shell := exec.CommandContext(ctx, "sh", "-c", command)
+	shell.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+t.config(), "CURLMETHAT_SERVER="+t.world.NATS.URL(), "COLUMNS=120")
+	out, _ := shell.CombinedOutput() // what goes wrong is in it
+	return out
+}
+
+// config returns a kubeconfig whose namespace is that of the world.
+func (t *transcript) config() string {
+	raw, err := os.ReadFile(t.world.Cluster.Kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	path := filepath.Join(GinkgoT().TempDir(), "config")
+	Expect(os.WriteFile(path, raw, 0o600)).To(Succeed())
+	Expect(exec.Command(t.kubectl, "--kubeconfig="+path, "config", "set-context", "--current", "--namespace="+t.world.Namespace).Run()).To(Succeed())
+	return path
+}
+
+// normal are what differs from run to run, and what stands for it.
+var normal = []struct {
+	pattern *regexp.Regexp
+	text    string
+}{
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "2026-01-02T03:04:05Z"},
+	{regexp.MustCompile(`\d\d:\d\d UTC`), "04:04 UTC"},
+	{regexp.MustCompile(`"fence":"[^"]*"`), `"fence":"1767323045000.7"`},
+	{regexp.MustCompile(`"object":"[^"]*"`), `"object":"0b0e8a63"`},
+	{regexp.MustCompile(`(?m)^UID:(\s+)\S+`), "UID:${1}0b0e8a63-0000-4000-8000-000000000000"},
+	{regexp.MustCompile(`tried again in (?:\d+|\d+m\d+)s`), "tried again in 2s"},
+	{regexp.MustCompile(`(?m)^(  (?:Warning|Normal)\s+\w+\s+)\S+(?: \(x\d+ over \S+\))?\s+x-kv8s`), "${1}5s    x-kv8s"},
+	{regexp.MustCompile(`(?m)^in \d+[mh] +`), "in 60m   "},
+	{regexp.MustCompile(`(?m)^\d+s +`), "5s       "},
+	{regexp.MustCompile(`(failing +BadStatus +)\d+s( +)\d+m`), "${1}5s${2}19m"},
+	{regexp.MustCompile(`(page +)\d+s( +pause)`), "${1}5s${2}"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:8443"},
+	{regexp.MustCompile(`(failure )\d+`), "${1}7"},
+}
+
+// told returns text without what differs from run to run.
+func (t *transcript) told(text string) string {
+	text = strings.ReplaceAll(text, t.world.Namespace+"   ", fmt.Sprintf("%-*s", len(t.world.Namespace)+3, "shop")) // in a table
+	text = strings.ReplaceAll(text, t.world.Namespace, "shop")
+	text = strings.ReplaceAll(text, fmt.Sprintf("localhost:%d", t.world.Origin.Port()), "localhost:8080")
+	for _, n := range normal {
+		text = n.pattern.ReplaceAllString(text, n.text)
+	}
+	lines := strings.SplitAfter(text, "\n")
+	if first := slices.IndexFunc(lines, eventRow.MatchString); first >= 0 { // those of one second have no order
+		last := first + 1
+		for last < len(lines) && eventRow.MatchString(lines[last]) {
+			last++
+		}
+		slices.Sort(lines[first:last])
+	}
+	return strings.Join(lines, "")
+}
+
+// eventRow is an Event as kubectl describes it.
+var eventRow = regexp.MustCompile(`^  (?:Warning|Normal) `)
+
+// events is how a user reads the Events of a ConfigMap.
+func events(name string) string {
+	return "kubectl describe configmap " + name + " | sed -n '/^Events/,$p'"
+}
+
+// wants creates a ConfigMap that asks for something.
+func (t *transcript) wants(ctx context.Context, name, pairs string, more ...string) {
+	GinkgoHelper()
+	t.types(ctx, "kubectl create configmap "+name, ContainSubstring("created"))
+	command := "kubectl annotate configmap " + name + " 'x-kv8s.io/curl-me-that=" + pairs + "'"
+	for _, other := range more {
+		command += " " + other
+	}
+	t.types(ctx, command, ContainSubstring("annotated"))
+}
+
+var _ = Describe("A user's half hour", func() {
+	It("is explained where people look, with no more writes than changes of state", func(ctx SpecContext) {
+		kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
+		if _, err := os.Stat(kubectl); err != nil {
+			Skip("there is no kubectl: `make test-acceptance` has one when it starts an API server")
+		}
+		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {
+			"--max-body=1000", "--timeout=500ms", "--retry-base=2s", "--deny-host=*.denied.example.com",
+		}}})
+		w.Unfinished() // the host that asks for a pause does so for 20 minutes
+		t := &transcript{world: w, kubectl: kubectl, typed: map[string]int{}}
+		t.page.WriteString(`# A user's half hour
+
+What a person types and reads, from a first page to one that fails in each way there is. Made by ` + "`make transcript`" + ` from a real run against
+an API server; times, identities and ports are replaced by fixed ones. The causes and cures are in [why-empty.md](../why-empty.md).
+`)
+		t.goesWell(ctx)
+		t.isMistyped(ctx)
+		t.fails(ctx)
+		t.isDenied(ctx)
+		t.isLeftAlone(ctx)
+		t.recovers(ctx)
+		if file := os.Getenv("TRANSCRIPT"); file != "" {
+			Expect(os.WriteFile(file, []byte(t.page.String()), 0o644)).To(Succeed())
+		}
+	})
+})
+
+func (t *transcript) goesWell(ctx context.Context) {
+	t.world.Origin.Page("/hello").Says("Hello!")
+	t.part("A page", "A ConfigMap, an annotation, and its data is there.")
+	t.wants(ctx, "mine", "page="+t.world.Origin.Page("/hello").URL())
+	t.types(ctx, "kubectl get configmap mine -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
+	t.types(ctx, `kubectl get configmap mine -o jsonpath='{.metadata.annotations.x-kv8s\.io/curl-status}{"\n"}'`, ContainSubstring("sha256"))
+}
+
+func (t *transcript) isMistyped(ctx context.Context) {
+	t.part("A slip of the pen", "What is no pair, a pair that breaks a rule, and a name that is not known. Each is explained, and nothing is removed.")
+	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=not correct'", ContainSubstring("annotated"))
+	t.types(ctx, events("mine"), ContainSubstring("annotation value 'not correct' does not match expected format key=url"))
+	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=page=ftp://example.com' x-kv8s.io/curl-refrsh=10m", ContainSubstring("annotated"))
+	t.types(ctx, events("mine"), And(ContainSubstring("the scheme is neither http nor https"), ContainSubstring("did you mean curl-refresh?")))
+	t.types(ctx, "kubectl get configmap mine -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
+}
+
+func (t *transcript) fails(ctx context.Context) {
+	site := t.world.Origin
+	t.part("Nothing there", "The Event has the status and what comes next. The annotation keeps it when the Event is gone.")
+	t.wants(ctx, "missing", "page="+site.Page("/missing").URL())
+	t.types(ctx, events("missing"), ContainSubstring("answered 404; key page has no value yet; gave up after 1 attempt, next look"))
+	t.types(ctx, `kubectl get configmap missing -o jsonpath='{.metadata.annotations.x-kv8s\.io/curl-status}{"\n"}'`,
+		And(ContainSubstring(`"httpStatus":404`), ContainSubstring(`"nextTry"`)))
+
+	t.part("Too slow", "It may pass, so it is tried again soon.")
+	release := site.Page("/slow").Says("at last").Hold()
+	DeferCleanup(release)
+	t.wants(ctx, "slow", "page="+site.Page("/slow").URL())
+	t.types(ctx, events("slow"), ContainSubstring("did not answer in time; key page has no value yet; tried again in"))
+
+	t.part("Too large", "The limit is the operator's.")
+	t.wants(ctx, "huge", "page="+site.Page("/huge").Serves(make([]byte, 1001)).URL())
+	t.types(ctx, events("huge"), ContainSubstring("sent more than is allowed: the limit is 1000 bytes"))
+
+	t.part("Another body than the one that was asked for", "A digest pins the body. Another one is not stored.")
+	t.wants(ctx, "pinned", "page="+site.Page("/pinned").Says("something else").URL(), "x-kv8s.io/curl-sha256=page="+strings.Repeat("ab", 32))
+	t.types(ctx, events("pinned"), ContainSubstring("sent something else than curl-sha256 names"))
+
+	t.part("A certificate of an unknown authority", "What is wrong with the certificate is in the Event; the address is not.")
+	tls := origin.StartTLS()
+	DeferCleanup(tls.Close)
+	t.world.Trust(tls)
+	t.wants(ctx, "self-signed", "page=https://"+tls.PageByAddress("/"))
+	t.types(ctx, events("self-signed"), ContainSubstring("can be trusted: the certificate is signed by an unknown authority"))
+
+	t.part("A host that asks for a pause", "It waits as long as the host asks, and the list of what is not well has until when.")
+	t.wants(ctx, "busy", "page="+site.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "1200").URL())
+	t.types(ctx, events("busy"), ContainSubstring("answered 429; key page has no value yet; tried again in 20m, as the host asks"))
+	t.types(ctx, "curlctl failing -n "+t.world.Namespace+" --name busy -o wide", ContainSubstring("pause of localhost"))
+}
+
+func (t *transcript) isDenied(ctx context.Context) {
+	t.part("An address that is not public", "The address itself is kept out of Events.")
+	t.wants(ctx, "internal", "page=http://169.254.169.254/latest/meta-data")
+	t.types(ctx, events("internal"), And(ContainSubstring("may not be visited: the host has"), Not(ContainSubstring("169.254"))))
+
+	t.part("A redirect to a host that the operator denies", "Each hop is judged; the Event names the one that was denied.")
+	page := t.world.Origin.Page("/elsewhere").Fails(http.StatusFound).With("Location", "http://data.denied.example.com/")
+	t.wants(ctx, "redirected", "page="+page.URL())
+	t.types(ctx, events("redirected"), ContainSubstring("may not be visited: at redirect 1, the host is on the operator's list of denied hosts"))
+}
+
+func (t *transcript) isLeftAlone(ctx context.Context) {
+	t.part("Leave it alone", "While it is suspended nothing is fetched, and a hand edit stays.")
+	t.wants(ctx, "paused", "page="+t.world.Origin.Page("/hello").URL())
+	t.types(ctx, "kubectl get configmap paused -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
+	t.types(ctx, "kubectl annotate configmap paused x-kv8s.io/curl-suspend=true", ContainSubstring("annotated"))
+
+	t.types(ctx, `kubectl patch configmap paused --patch '{"data":{"page":"changed"}}'`, ContainSubstring("patched"))
+	t.types(ctx, "kubectl get configmap paused -o jsonpath='{.data.page}{\"\\n\"}'", Equal("changed\n"))
+
+	t.part("A key of one's own", "It is never overwritten.")
+	t.types(ctx, "kubectl create configmap own --from-literal=page=mine", ContainSubstring("created"))
+	t.types(ctx, "kubectl annotate configmap own 'x-kv8s.io/curl-me-that=page="+t.world.Origin.Page("/hello").URL()+"'", ContainSubstring("annotated"))
+	t.types(ctx, events("own"), ContainSubstring("key page exists already and was not written by curl-me-that"))
+
+	t.part("An edit by hand", "A key that curl-me-that has written is repaired, and an Event names who changed it.")
+	t.wants(ctx, "edited", "page="+t.world.Origin.Page("/hello").URL())
+	t.types(ctx, "kubectl get configmap edited -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
+	t.types(ctx, `kubectl patch configmap edited --patch '{"data":{"page":"changed"}}'`, ContainSubstring("patched"))
+	t.types(ctx, events("edited"), ContainSubstring("key page was changed by field manager kubectl-patch; it is fetched again"))
+	t.types(ctx, "kubectl get configmap edited -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
+}
+
+func (t *transcript) recovers(ctx context.Context) {
+	missing := t.world.Origin.Page("/missing")
+	t.part("Asked about once more", "The page is still missing. The Event is counted, and the ConfigMap is not written.")
+	pastSharing(missing)
+	t.types(ctx, "kubectl annotate configmap missing x-kv8s.io/curl-now=1", ContainSubstring("annotated"))
+	t.types(ctx, `kubectl get events.events.k8s.io -o jsonpath='{range .items[?(@.regarding.name=="missing")]}{.reason} x{.series.count}{"\n"}{end}'`,
+		ContainSubstring("BadStatus x2"))
+
+	t.part("Events are gone", "A cluster keeps Events for an hour. What they said is in the annotation, and curlctl has the whole way of the key.")
+	Expect(t.world.Cluster.Client.EventsV1().Events(t.world.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+	t.types(ctx, events("missing"), ContainSubstring("<none>"))
+	t.types(ctx, "curlctl status "+t.world.Namespace+"/missing", And(ContainSubstring("answered 404"), ContainSubstring("recheck"), ContainSubstring("last checked")))
+
+	t.part("It is there", "The end of a failure has an Event of its own.")
+	missing.Says("found")
+	pastSharing(missing)
+	t.types(ctx, "kubectl annotate configmap missing --overwrite x-kv8s.io/curl-now=2", ContainSubstring("annotated"))
+	t.types(ctx, "kubectl get configmap missing -o jsonpath='{.data.page}{\"\\n\"}'", Equal("found\n"))
+	t.types(ctx, events("missing"), ContainSubstring("localhost answered; key page is up to date again"))
+	t.countWrites(ctx, map[string]int{
+		"mine": 1, "own": 0, "paused": 1, "edited": 2, "busy": 1, "huge": 1, "internal": 1,
+		"missing": 2, // its failure, and the end of that; nothing for the look in between
+	})
+}
+
+// countWrites holds the writes of each ConfigMap to those that the user typed, and
+// so many others. What leaves the status as it is was typed.
+func (t *transcript) countWrites(ctx context.Context, others map[string]int) {
+	GinkgoHelper()
+	Eventually(ctx, func() error { return t.world.History.CaughtUp(ctx) }).Should(Succeed())
+	for _, life := range t.world.History.Lives() {
+		before, typed := "", 0
+		for _, version := range life.Versions {
+			if now := version.Object.Annotations[annotation.StatusKey]; now != before {
+				before = now
+				continue
+			}
+			t.world.History.BySpec(version.Object)
+			typed++
+		}
+		Expect(typed).To(Equal(t.typed[life.Name]), "writes of %s without a status of their own", life.Name)
+	}
+	for name, n := range others {
+		Expect(t.world.Named(name).Writes(ctx)).To(Equal(n), name)
+	}
+}
