@@ -18,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -221,7 +222,7 @@ func (c *checking) pairs(ctx context.Context, whole checked, request annotation.
 		default:
 			f.OK, f.Verdict = true, "would be fetched"
 			if request.Refresh > 0 {
-				f.Verdict += " every " + annotation.FormatDuration(request.Refresh)
+				f.Verdict += " every " + duration.Format(request.Refresh)
 			}
 		}
 		found = append(found, f)

@@ -8,12 +8,12 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 func pauseCommand(o *options) *cobra.Command {
-	limit := annotation.Duration(0)
+	limit := duration.Flag(0)
 	cmd := &cobra.Command{
 		Use:   "pause",
 		Short: "Stop fetching; nothing is lost",
@@ -47,7 +47,7 @@ func (s *session) pause(ctx context.Context, limit time.Duration, line string) e
 		return err
 	}
 	if limit > 0 {
-		s.out.Linef("Fetching is %s for %s.", s.out.Paint(printer.Yellow, "paused"), annotation.FormatDuration(limit))
+		s.out.Linef("Fetching is %s for %s.", s.out.Paint(printer.Yellow, "paused"), duration.Format(limit))
 	} else {
 		s.out.Linef("Fetching is %s until `curlctl resume`.", s.out.Paint(printer.Yellow, "paused"))
 	}

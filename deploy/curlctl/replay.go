@@ -10,7 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
@@ -60,13 +60,13 @@ func replayCommand(o *options) *cobra.Command {
 	r.selected.bindFlags(cmd)
 	fs := cmd.Flags()
 	fs.BoolVar(&r.all, "all", false, "replay all failures that are kept")
-	fs.Var((*annotation.Duration)(&r.pace.Over), "over", "spread the fetches over so long, by timers in NATS")
+	fs.Var((*duration.Flag)(&r.pace.Over), "over", "spread the fetches over so long, by timers in NATS")
 	fs.Var((*replay.Rate)(&r.pace.Rate), "rate", replay.RateUsage)
 	fs.BoolVar(&r.dryRun, "dry-run", false, "only print what would be done")
 	fs.BoolVarP(&r.yes, "yes", "y", false, "do not ask back, however many there are")
 	fs.BoolVar(&r.wait, "wait", false, "wait until the outcome of each is known")
 	r.timeout = 15 * time.Minute
-	fs.Var((*annotation.Duration)(&r.timeout), "timeout", "how long to wait, beside --over")
+	fs.Var((*duration.Flag)(&r.timeout), "timeout", "how long to wait, beside --over")
 	return cmd
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
 // report prints how a replay ended.
@@ -71,7 +71,7 @@ func of(n, all int, noun string) string {
 
 func (p *report) how() string {
 	if p.r.pace.Over > 0 {
-		return ", spread over " + annotation.FormatDuration(p.r.pace.Over)
+		return ", spread over " + duration.Format(p.r.pace.Over)
 	}
 	return ""
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -101,7 +101,7 @@ func (s *session) wantRow(w operate.Want, c condition.Condition) printer.Row {
 
 func interval(w *v1.Want) string {
 	if d := w.GetRefresh().AsDuration(); d > 0 {
-		return annotation.FormatDuration(d)
+		return duration.Format(d)
 	}
 	return ""
 }

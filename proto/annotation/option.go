@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
 // suspended reads curl-suspend. Empty means the same as absent, here and in the
@@ -32,7 +34,7 @@ func (g *Grammar) refresh(annotations map[string]string) (time.Duration, []Probl
 	if trimmed == "" {
 		return 0, nil, nil
 	}
-	interval, err := ParseDuration(trimmed)
+	interval, err := duration.Parse(trimmed)
 	if err != nil || interval < 0 {
 		return 0, nil, invalidOption(key, RefreshName, value, "is not a duration such as 10m", "not a positive Go duration")
 	}
@@ -47,7 +49,7 @@ func (g *Grammar) refresh(annotations map[string]string) (time.Duration, []Probl
 	if allowed < interval {
 		limit = "longer than the maximum"
 	}
-	text := "annotation " + RefreshName + " value '" + quotable(value) + "' is " + limit + "; " + FormatDuration(allowed) + " is used"
+	text := "annotation " + RefreshName + " value '" + quotable(value) + "' is " + limit + "; " + duration.Format(allowed) + " is used"
 	return allowed, []Problem{{Rule: text, Text: text}}, nil
 }
 

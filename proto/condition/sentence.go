@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -110,7 +110,7 @@ func Next(f *v1.Failure, observed time.Time) string {
 	}
 	text := "gave up after " + attempts(f.GetAttempts()) + ", next look " + at.UTC().Format("15:04") + " UTC"
 	if every := f.GetInterval().AsDuration(); every > 0 {
-		text += ", then every " + annotation.FormatDuration(every)
+		text += ", then every " + duration.Format(every)
 	}
 	return text
 }
@@ -158,7 +158,7 @@ func rounded(d time.Duration) string {
 	if d >= 2*time.Minute {
 		unit = time.Minute
 	}
-	return annotation.FormatDuration(max(d.Round(unit), time.Second))
+	return duration.Format(max(d.Round(unit), time.Second))
 }
 
 // WaitsFor returns what an attempt for url waits for, in words; empty: nothing.

@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
@@ -273,7 +273,7 @@ func replayLines(items []*replay.Item) []string {
 func replayCommand(sel selection, pace replay.Pace) string {
 	words := append([]string{"curlctl", "replay"}, sel.words()...)
 	if pace.Over > 0 {
-		words = append(words, "--over="+annotation.FormatDuration(pace.Over))
+		words = append(words, "--over="+duration.Format(pace.Over))
 	} else if pace.Rate > 0 {
 		r := replay.Rate(pace.Rate)
 		words = append(words, "--rate="+r.String())
@@ -292,7 +292,7 @@ func (v *visit) paceFields() (rate, over string) {
 func readPace(rateText, overText string) (replay.Pace, error) {
 	var pace replay.Pace
 	if overText != "" {
-		over, err := annotation.ParseDuration(overText)
+		over, err := duration.Parse(overText)
 		if err != nil || over < 0 {
 			return pace, fmt.Errorf("over: %q is not a duration such as 30m or 2h", overText)
 		}
@@ -513,12 +513,12 @@ func (s *Server) pause(v *visit, submitted bool) (*page, error) {
 	until := s.Now().Add(overview.Forever)
 	words := []string{"curlctl", "pause"}
 	if limit != "" {
-		duration, err := annotation.ParseDuration(limit)
-		if bad := err != nil || duration <= 0; bad {
+		period, err := duration.Parse(limit)
+		if bad := err != nil || period <= 0; bad {
 			return d.refuse(http.StatusBadRequest, fmt.Sprintf("for: %q is not a duration such as 30m or 2h", limit)), nil
 		}
-		until = s.Now().Add(duration)
-		words = append(words, "--for="+annotation.FormatDuration(duration))
+		until = s.Now().Add(period)
+		words = append(words, "--for="+duration.Format(period))
 	}
 	d.Command = command(words...)
 	if !submitted {

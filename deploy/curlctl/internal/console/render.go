@@ -20,7 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -120,7 +120,7 @@ func (p *pages) functions() template.FuncMap {
 		"reason":    failure.Reason,
 		"url":       failure.WithoutQuery,
 		"cause":     pipeline.CauseName,
-		"interval":  annotation.FormatDuration,
+		"interval":  duration.Format,
 		"spark":     spark,
 		"requests":  requestsSpark,
 		"results":   resultsSpark,

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
@@ -68,7 +68,7 @@ func NewRecord(f operate.DeadLetter) Record {
 		r.TraceID = span.TraceID().String()
 	}
 	if refresh := want.GetRefresh().AsDuration(); refresh > 0 {
-		r.Refresh = annotation.FormatDuration(refresh)
+		r.Refresh = duration.Format(refresh)
 	}
 	return r
 }

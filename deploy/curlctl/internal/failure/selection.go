@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
@@ -40,7 +40,7 @@ func moment(field, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if ago, err := annotation.ParseDuration(text); err == nil && ago >= 0 {
+	if ago, err := duration.Parse(text); err == nil && ago >= 0 {
 		return now.Add(-ago), nil
 	}
 	at, err := time.Parse(time.RFC3339, text)

@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -84,7 +85,7 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 	for _, pair := range request.Pairs {
 		ask := Asked{Key: pair.Key, URL: failure.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
 		if request.Refresh > 0 {
-			ask.Refresh = annotation.FormatDuration(request.Refresh)
+			ask.Refresh = duration.Format(request.Refresh)
 		}
 		v.Asks = append(v.Asks, ask)
 	}

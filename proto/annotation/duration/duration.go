@@ -1,4 +1,5 @@
-package annotation
+// Package duration reads and writes durations as annotations and flags have them.
+package duration
 
 import (
 	"fmt"
@@ -11,20 +12,20 @@ import (
 // day is always 24 hours: an interval knows no calendar.
 const day = 24 * time.Hour
 
-// ParseDuration reads a duration as Go writes it, and with days in front: 10m,
+// Parse reads a duration as Go writes it, and with days in front: 10m,
 // 1h30m, 2d, 1d12h. It is what annotations and flags take.
-func ParseDuration(text string) (time.Duration, error) {
+func Parse(text string) (time.Duration, error) {
 	days, rest, found := strings.Cut(text, "d")
 	if !found {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return 0, durationError(text)
+			return 0, invalid(text)
 		}
 		return d, nil
 	}
 	n, err := strconv.ParseFloat(days, 64)
 	if err != nil || strings.ContainsAny(days, "eExXiInN_+") || math.Abs(n) > float64(math.MaxInt64/day) {
-		return 0, durationError(text)
+		return 0, invalid(text)
 	}
 	whole := time.Duration(n * float64(day))
 	if rest == "" {
@@ -32,20 +33,20 @@ func ParseDuration(text string) (time.Duration, error) {
 	}
 	part, err := time.ParseDuration(rest)
 	if err != nil || part < 0 || strings.ContainsAny(rest[:1], "+-") || whole < 0 || whole > math.MaxInt64-part {
-		return 0, durationError(text)
+		return 0, invalid(text)
 	}
 	return whole + part, nil
 }
 
-func durationError(text string) error {
+func invalid(text string) error {
 	return fmt.Errorf("%q is not a duration such as 10m, 1h30m or 2d", text)
 }
 
-// FormatDuration writes a duration as ParseDuration reads it, without units
+// Format writes a duration as Parse reads it, without units
 // that are zero: 10m, 1h30m, 2d, 1d12h.
-func FormatDuration(d time.Duration) string {
+func Format(d time.Duration) string {
 	if d < 0 {
-		return "-" + FormatDuration(-d)
+		return "-" + Format(-d)
 	}
 	text := ""
 	if days := d / day; days > 0 {
@@ -64,20 +65,20 @@ func FormatDuration(d time.Duration) string {
 	return text + rest
 }
 
-// Duration is a flag that ParseDuration reads.
-type Duration time.Duration
+// Flag is the value of a flag that Parse reads.
+type Flag time.Duration
 
 // Set implements pflag.Value.
-func (d *Duration) Set(text string) error {
-	parsed, err := ParseDuration(text)
+func (d *Flag) Set(text string) error {
+	parsed, err := Parse(text)
 	if err == nil {
-		*d = Duration(parsed)
+		*d = Flag(parsed)
 	}
 	return err
 }
 
 // String implements pflag.Value.
-func (d *Duration) String() string { return FormatDuration(time.Duration(*d)) }
+func (d *Flag) String() string { return Format(time.Duration(*d)) }
 
 // Type implements pflag.Value.
-func (d *Duration) Type() string { return "duration" }
+func (d *Flag) Type() string { return "duration" }
