@@ -154,6 +154,31 @@ var _ = Describe("One of three brokers", func() {
 		Entry("that only follows", 30, role(follower)),
 	)
 
+	It("may hand the lead on during audits: what is lost comes back, and what is held is not fetched again", func(ctx SpecContext) {
+		b := runCluster(ctx)
+		w := env.World(ctx, audited(world.Options{Broker: b.all()}))
+		held, lost := w.Origin.Page("/held").Says("held"), w.Origin.Page("/lost").Says("lost")
+		kept := w.Create(ctx, "kept", world.Asking("mydata="+held.URL()), world.Annotated(refreshKey, "5m"))
+		kept.EventuallyHasData(ctx, "mydata", "held")
+		Expect(w.Writer().Kill()).To(Succeed())
+		cm := w.Create(ctx, "lost", world.Asking("mydata="+lost.URL()), world.Annotated(refreshKey, "5m"))
+		Eventually(lost.Hits).Should(Equal(1))
+		purge(ctx, w, pipeline.Results)
+		stop := meanwhile(ctx, func() {
+			for _, stream := range []string{pipeline.Requests, pipeline.Results} {
+				// One that has no leader yet needs no change of it.
+				_, _ = w.Conn.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, aWhile)
+			}
+		})
+		w.Writer().Restart(ctx)
+		Consistently(held.Hits).WithTimeout(4 * aWhile).Should(Equal(1))
+		stop()
+		cm.EventuallyHasDataWithin(ctx, 2*healLimit, "mydata", "lost")
+		w.EventuallyQuiet(ctx)
+		Expect(held.Hits()).To(Equal(1))
+		Expect(kept.Writes(ctx)).To(Equal(1))
+	})
+
 	It("may be killed: what is wanted can be read from the others", func(ctx SpecContext) {
 		b := runCluster(ctx)
 		js := b.connect()

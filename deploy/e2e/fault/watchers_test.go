@@ -1,12 +1,14 @@
 package fault_test
 
 import (
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("Two watchers", func() {
@@ -25,6 +27,26 @@ var _ = Describe("Two watchers", func() {
 		load.ConfigMaps[0].EventuallyHasData(ctx, "mydata", "by the other one")
 		load.ConfigMaps[1].Put(ctx, "mydata", "changed by hand")
 		load.ConfigMaps[1].EventuallyHasData(ctx, "mydata", "body 1")
+	})
+
+	It("that both audit ask for what is lost, and for nothing else", func(ctx SpecContext) {
+		w := env.World(ctx, audited(world.Options{Without: []string{world.Writer}}))
+		w.Launch(ctx, world.Watcher).EventuallyReady(ctx)
+		const keys = 20
+		for i, page := range w.Origin.Pages(keys) {
+			w.Create(ctx, fmt.Sprintf("kept-%d", i), world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "5m"))
+		}
+		Eventually(func() int { return w.Stored(ctx, pipeline.Results, "curl.result.content.>") }).Should(Equal(keys))
+		purge(ctx, w, pipeline.Results)
+		w.Launch(ctx, world.Writer).EventuallyReady(ctx)
+		for i := range keys {
+			name := fmt.Sprintf("kept-%d", i)
+			Eventually(func() bool { return w.History.Writes(name) > 0 }).WithTimeout(healLimit).Should(BeTrue(), "%s is filled", name)
+		}
+		w.EventuallyQuiet(ctx)
+		published, hits := w.Published(ctx), w.Origin.Hits()
+		Consistently(func() int { return w.Published(ctx) }).WithTimeout(3*aWhile).Should(Equal(published), "messages while nothing is to do")
+		Expect(w.Origin.Hits()).To(Equal(hits))
 	})
 
 	It("that elect a leader hand over when it is killed, and when it stops", func(ctx SpecContext) {
