@@ -1,6 +1,7 @@
 package writer_test
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -108,6 +109,26 @@ var _ = Describe("A body that the API server will not take", func() {
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Normal Recovered: ")))
+	})
+
+	It("because there is no room for a status asks the API server once for many keys of the object", func() {
+		const keys = 40
+		var pairs strings.Builder
+		for i := range keys {
+			fmt.Fprintf(&pairs, "k%d=%s ", i, url)
+		}
+		cm := asking("cm", pairs.String())
+		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100-pairs.Len())
+		cm = w.create(cm)
+		var results []*v1.Result
+		for i := range keys {
+			results = append(results, w.content(w.want(cm, fmt.Sprintf("k%d", i), url), "body"))
+		}
+		w.publish(results...)
+		w.acknowledged()
+		// Results that come while others are in work make up further batches.
+		Expect(patches()).To(BeNumerically("<=", keys/4))
+		Expect(w.events(cm)).To(HaveLen(keys))
 	})
 
 	It("because a policy forbids it is told once, acknowledged, and written when it is wanted again", func() {

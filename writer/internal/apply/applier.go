@@ -128,10 +128,15 @@ func (e *executor) run(ctx context.Context, ref types.NamespacedName, items []pl
 	return outcomes
 }
 
-// apply carries out plans until one is accepted.
+// apply applies items together.
 func (e *executor) apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
 	t := &task{executor: e, ref: ref, items: items}
 	t.start()
+	return t.carryOut(ctx)
+}
+
+// carryOut carries out plans until one is accepted.
+func (t *task) carryOut(ctx context.Context) []Outcome {
 	for range maxTries {
 		outcomes, done := t.try(ctx)
 		if done {
@@ -143,10 +148,10 @@ func (e *executor) apply(ctx context.Context, ref types.NamespacedName, items []
 		select { // there is another writer of this object
 		case <-ctx.Done():
 			return t.deferred("contention", "object changes faster than it can be patched; later")
-		case <-e.Clock.After(rand.N(conflictPause)):
+		case <-t.Clock.After(rand.N(conflictPause)):
 		}
 	}
-	e.Metrics.exhausted.Inc()
+	t.Metrics.exhausted.Inc()
 	return t.deferred("contention", "object changes faster than it can be patched; later")
 }
 

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"errors"
 
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,6 +77,12 @@ func (t *task) try(ctx context.Context) (outcomes []Outcome, done bool) {
 	if p.Empty() {
 		return t.finish(ctx, p), true
 	}
+	switch full := p.TooLargeFor(t.object); {
+	case full && len(t.items) > 1:
+		return t.each(ctx), true
+	case full: // the API server need not be asked
+		return t.refused(ctx, p, plan.Rejected, errNoRoom)
+	}
 	if kind, short := t.budgets.take(t.ref.Namespace, p); short != nil {
 		return t.overBudget(ctx, kind, short), true
 	}
@@ -104,6 +111,20 @@ func (t *task) try(ctx context.Context) (outcomes []Outcome, done bool) {
 	default:
 		return t.failed(ctx, err), true
 	}
+}
+
+// errNoRoom is what the API server would refuse a patch for.
+var errNoRoom = errors.New("the annotations leave no room for a status")
+
+// each applies items one by one, all to the object as it was just read.
+func (t *task) each(ctx context.Context) []Outcome {
+	outcomes := make([]Outcome, len(t.items))
+	for _, i := range plan.Order(t.items) {
+		object := *t.object
+		one := &task{executor: t.executor, ref: t.ref, items: t.items[i : i+1], object: &object, known: true}
+		outcomes[i] = one.carryOut(ctx)[0]
+	}
+	return outcomes
 }
 
 // plan plans for the object, which it reads as far as that is needed.
