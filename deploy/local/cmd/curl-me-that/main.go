@@ -46,7 +46,7 @@ source, which takes some minutes the first time.`,
 
 func demoCommand() *cobra.Command {
 	c := local.DefaultConfig()
-	d := demo.Config{Out: os.Stdout, Program: os.Args[0]}
+	d := demo.Config{Out: os.Stdout}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See it at work: ConfigMaps that are filled or wrong, and a host that is down and comes back",
@@ -67,6 +67,7 @@ func demoCommand() *cobra.Command {
 	cmd.Flags().StringVar(&d.Samples, "samples", "deploy/samples", "folder with the sample ConfigMaps")
 	cmd.Flags().BoolVar(&d.Once, "once", false, "end after the last chapter")
 	cmd.Flags().StringVar(&d.Host, "host", "localhost", "name at which the demo's web servers listen, and by which fetchers reach them")
+	cmd.Flags().StringVar(&d.Program, "program", os.Args[0], "how you start this program, for the commands that are printed")
 	cmd.Flags().BoolVar(&d.Installed, "installed", false, "start nothing: use what runs in the cluster, with the NATS that CURLMETHAT_NATS_URL names")
 	return cmd
 }
