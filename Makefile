@@ -31,16 +31,24 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X $(REPOSITORY)/proto/service.Version=$(VERSION)
 GO_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
+# A third of the time in which a test is linked is for debuggers; stack traces need
+# none of it. Vet has a target of its own.
+TEST_BUILD := -vet=off -ldflags='-s -w'
+
 # The race detector needs cgo, thus a C compiler with its headers.
 RACE = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && \
          echo | $$(go env CC) -E -include stdlib.h -x c - >/dev/null 2>&1 && echo -race)
-GO_TEST = go test $(or $(RACE),$(info no working C compiler found: testing without the race detector)) -ldflags='-s -w' $(TESTFLAGS)
+GO_TEST = go test $(or $(RACE),$(info no working C compiler found: testing without the race detector)) $(TEST_BUILD) $(TESTFLAGS)
+
+# Everything but the race detector's tests is compiled in one way, that of the programs:
+# Go caches by its flags, and one more way is all packages once more.
+ONE_WAY := CGO_ENABLED=0 GOFLAGS=-trimpath
 
 # Starts an API server for the command behind it, unless KUBECONFIG names one.
 WITH_CLUSTER := bin/control-plane exec --
 
 # Prints the page about all metrics.
-METRICS_PAGE := go run ./deploy/local/cmd/metricsdoc
+METRICS_PAGE := $(ONE_WAY) go run ./deploy/local/cmd/metricsdoc
 
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
@@ -68,7 +76,7 @@ plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_
 .PHONY: demo
 demo: ## See it work: a cluster, a page that fills a ConfigMap, a host that is down and comes back (Ctrl-C ends it)
 	@echo 'Building the demo: minutes the first time, seconds from then on.'
-	@CGO_ENABLED=0 go run -trimpath -buildvcs=false ./deploy/local/cmd/build-demo --ldflags '$(LDFLAGS)' $(DEMO_ARGS)
+	@$(ONE_WAY) go run -buildvcs=false ./deploy/local/cmd/build-demo --ldflags '$(LDFLAGS)' $(DEMO_ARGS)
 	bin/curl-me-that demo $(DEMO_ARGS)
 
 COMPOSE := VERSION=$(IMAGE_VERSION) docker compose
@@ -95,6 +103,12 @@ logs: ## Follow what the services in containers say
 .PHONY: test
 test: test-unit test-rules test-chart test-acceptance ## Run all tests
 
+# The control plane stays the same one from run to run, so that Go knows which results
+# still hold.
+.PHONY: test-fast
+test-fast: control-plane ## Test each module by itself as far as it has changed since, without the race detector
+	bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(ONE_WAY) go test $(TEST_BUILD) $(UNIT)
+
 .PHONY: test-unit
 test-unit: control-plane ## Test each module by itself
 	$(WITH_CLUSTER) $(GO_TEST) $(UNIT)
@@ -108,13 +122,17 @@ test-rules: $(PROMTOOL) ## Test the alerts
 test-chart: $(HELM_UNITTEST) ## Test the templates of the chart
 	$(HELM_UNITTEST) --strict deploy/chart
 
+# Of the time of these suites three quarters are spent waiting for what was broken to
+# recover, so more of them run at once than there are cores.
+SUITES ?= 4
+
 SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
 # The chart's manifests among them, rendered by helm.
 .PHONY: test-acceptance
 test-acceptance: build $(HELM) ## Test the built binaries as processes (uses KUBECONFIG if it is set)
 	@rm -f '$(SPEC_TIMES)'
-	HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(WITH_CLUSTER) $(GO_TEST) -count=1 -timeout=30m $(ACCEPTANCE)
+	HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(WITH_CLUSTER) $(GO_TEST) -p $(SUITES) -count=1 -timeout=30m $(ACCEPTANCE)
 	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
 
 .PHONY: transcript
@@ -123,7 +141,7 @@ transcript: build ## Write deploy/docs/half-hour.md, what a user reads in half a
 
 .PHONY: test-random
 test-random: build ## Edit, break and mend at random for ROUNDS (1000) from SEED (a new one); for a night
-	ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(WITH_CLUSTER) go test -count=1 -timeout=0 -v ./deploy/e2e/random
+	ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(ONE_WAY) $(WITH_CLUSTER) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/random
 
 .PHONY: test-manifests
 test-manifests: build $(HELM) ## Test only what the chart renders, on a real API server
@@ -131,11 +149,11 @@ test-manifests: build $(HELM) ## Test only what the chart renders, on a real API
 
 .PHONY: test-compose
 test-compose: ## Test docker compose: up, all promises, faults under load, each profile, down (some ten minutes)
-	VERSION=$(IMAGE_VERSION) deploy/docker/test
+	$(ONE_WAY) VERSION=$(IMAGE_VERSION) deploy/docker/test
 
 .PHONY: test-cluster
 test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG; IMAGE_LOAD takes a docker archive of the images (10 minutes)
-	HELM='$(CURDIR)/$(HELM)' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
+	$(ONE_WAY) HELM='$(CURDIR)/$(HELM)' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)
@@ -144,7 +162,7 @@ fuzz: ## Fuzz each target for FUZZTIME (10s)
 .PHONY: release
 release: $(HELM) ## Make the files of release VERSION=v1.2.3 in dist/, and try them
 	rm -rf dist
-	go run ./deploy/local/cmd/release --version '$(VERSION)' --helm '$(HELM)' --out dist $(RELEASEFLAGS)
+	$(ONE_WAY) go run ./deploy/local/cmd/release --version '$(VERSION)' --helm '$(HELM)' --out dist $(RELEASEFLAGS)
 	HELM='$(HELM)' deploy/tools/try-release dist '$(VERSION)'
 
 .PHONY: release-again
@@ -157,7 +175,7 @@ nightly: test-random ## Run what is too long for each change: the random test, a
 
 .PHONY: bench
 bench: build ## Measure the pipeline over N ConfigMaps (2000) against the API server's own ceiling
-	$(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench -n $(N) $(BENCHFLAGS)
+	$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench -n $(N) $(BENCHFLAGS)
 
 .PHONY: control-plane
 control-plane:
@@ -177,7 +195,7 @@ generate-watchers: $(CONTROLLER_GEN)
 .PHONY: generate-chart
 generate-chart: $(HELM)
 	deploy/tools/generate-chart $(HELM)
-	go run ./deploy/e2e/cmd/values-table deploy/chart
+	$(ONE_WAY) go run ./deploy/e2e/cmd/values-table deploy/chart
 
 .PHONY: fmt
 fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
@@ -191,7 +209,7 @@ tidy: ## Bring all go.mod files in line with the code and with each other
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
-	$(GOLANGCI_LINT) run $(PACKAGES)
+	$(ONE_WAY) $(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
 verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
@@ -212,7 +230,7 @@ verify-metrics:
 
 .PHONY: verify-docs
 verify-docs: ## Check that the files, headings, symbols and specs exist that any page names
-	@go run ./deploy/local/cmd/verify-docs
+	@$(ONE_WAY) go run ./deploy/local/cmd/verify-docs
 
 .PHONY: verify-workflows
 verify-workflows: $(ACTIONLINT)
@@ -220,7 +238,7 @@ verify-workflows: $(ACTIONLINT)
 
 .PHONY: verify-words
 verify-words: ## Check that Go files use no word of deploy/tools/retired-words
-	@go run ./deploy/local/cmd/verify-docs --words deploy/tools/retired-words
+	@$(ONE_WAY) go run ./deploy/local/cmd/verify-docs --words deploy/tools/retired-words
 
 .PHONY: verify-modules
 verify-modules:
@@ -247,7 +265,7 @@ verify-format: $(BUF) $(GOLANGCI_LINT)
 
 .PHONY: verify-vet
 verify-vet:
-	go vet $(PACKAGES)
+	$(ONE_WAY) go vet $(PACKAGES)
 
 .PHONY: verify-vulnerabilities
 verify-vulnerabilities: $(GOVULNCHECK)
