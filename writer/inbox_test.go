@@ -155,7 +155,7 @@ var _ = Describe("The metrics", func() {
 		for series, value := range map[string]float64{
 			`results_total{verdict="gone"}`: 0, `results_total{verdict="not_ours"}`: 0, `results_total{verdict="refused"}`: 0,
 			`results_total{verdict="stale"}`: 1, `results_total{verdict="unchanged"}`: 0, `results_total{verdict="written"}`: 2,
-			`messages_total{settlement="ack"}`: 3, `messages_total{settlement="retry"}`: 0, `messages_total{settlement="dead_letter"}`: 0,
+			`messages_total{disposition="ack"}`: 3, `messages_total{disposition="retry"}`: 0, `messages_total{disposition="dead_letter"}`: 0,
 			`events_emitted_total{reason="BadStatus"}`: 1, `events_emitted_total{reason="Recovered"}`: 0,
 		} {
 			Expect(metrictest.Value(w.metrics, "curlmethat_writer_"+series)).To(Equal(value), series)

@@ -17,7 +17,7 @@ type Metrics struct {
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		messages: set.Counters("messages_total", "Messages taken off the queue, by what became of them.",
-			metric.Of("settlement", pipeline.Dispositions()...)),
+			metric.Of("disposition", pipeline.Dispositions()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in work."),
 	}
 }
