@@ -17,7 +17,7 @@ import (
 )
 
 // custom resources are not in the scheme of client-go.
-var custom = regexp.MustCompile(`^(keda\.sh|monitoring\.coreos\.com)/`)
+var custom = regexp.MustCompile(`^(keda\.sh|monitoring\.coreos\.com|apiextensions\.k8s\.io)/`)
 
 var _ = Describe("What the chart renders", func() {
 	DescribeTable("has no field that its kind does not know", func(name string) {

@@ -76,7 +76,13 @@ var _ = Describe("The programs that the chart starts", func() {
 		Expect(watcher).To(HaveLen(3))
 		Expect(roles).To(HaveKeyWithValue("curl-me-that-watcher", watcher[:2])) // the third is for its Lease
 		Expect(roles).NotTo(HaveKey("curl-me-that-fetcher"))
-	}, Entry("everywhere", "default", "curl-me-that"), Entry("in a namespace", "namespaced", "team-a"), Entry("in another", "namespaced", "team-b"))
+		keeper := world.KeeperRules()
+		if name == "resources" {
+			Expect(roles).To(HaveKeyWithValue("curl-me-that-keeper", keeper[:len(keeper)-1])) // the last is for its Lease
+		} else {
+			Expect(roles).NotTo(HaveKey("curl-me-that-keeper"))
+		}
+	}, Entry("everywhere", "default", "curl-me-that"), Entry("with Watchers", "resources", "curl-me-that"), Entry("in a namespace", "namespaced", "team-a"), Entry("in another", "namespaced", "team-b"))
 })
 
 // bin is the folder of the built programs.

@@ -60,7 +60,7 @@ func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace stri
 			return c.Account(ctx, namespace, Writer, WriterRules()...).Kubeconfig
 		},
 		Keeper: func(ctx context.Context, namespace string) string {
-			return c.Account(ctx, namespace, Keeper, KeeperRules()...).Kubeconfig
+			return c.Account(ctx, namespace, "curl-me-that-keeper", KeeperRules()...).Kubeconfig
 		},
 	}
 }

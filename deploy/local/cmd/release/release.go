@@ -40,7 +40,7 @@ type release struct {
 // programs are those of the archives.
 func programs() []string {
 	return []string{
-		"./watcher/cmd/watcher", "./fetcher/cmd/fetcher", "./writer/cmd/writer",
+		"./watcher/cmd/watcher", "./watcher/cmd/keeper", "./fetcher/cmd/fetcher", "./writer/cmd/writer",
 		"./deploy/local/cmd/curl-me-that", "./deploy/curlctl/cmd/curlctl",
 	}
 }

@@ -1,0 +1,144 @@
+package admission_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+var _ = Describe("The account of keeper", Ordered, func() {
+	var (
+		namespace string
+		account   *world.Account
+	)
+	// mayDelete lets the policy refuse what the rights of keeper do not grant.
+	mayDelete := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"}}
+
+	BeforeAll(func(ctx SpecContext) {
+		namespace = env.Cluster.Namespace(ctx)
+		install(ctx, render(ctx, namespace, []string{"admission-keeper.yaml"}, "resources.enabled=true"))
+		account = env.Cluster.Account(ctx, namespace, "curl-me-that-keeper", append(world.KeeperRules(), mayDelete)...)
+		Eventually(ctx, func() error {
+			_, err := account.Client.CoreV1().ConfigMaps(namespace).Create(ctx,
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}).ShouldNot(Succeed(), "the policy is in force")
+	})
+
+	// theirs is the ConfigMap of a Watcher with a static and a fetched key.
+	theirs := func(label string) *corev1.ConfigMap {
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "cm-", Annotations: map[string]string{
+				annotation.DefaultKey: "fetched=x.example.com", annotation.StatusKey: reporting("fetched"),
+			}},
+			Data: map[string]string{"static": "a", "fetched": "b"},
+		}
+		if label != "" {
+			cm.Labels = map[string]string{watchv1.WatcherLabel: label}
+		}
+		return cm
+	}
+	apply := func(ctx context.Context, label, body string) error {
+		GinkgoHelper()
+		created, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).Create(ctx, theirs(label), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = account.Client.CoreV1().ConfigMaps(namespace).Patch(ctx, created.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+
+	DescribeTable("may", func(ctx SpecContext, body string) {
+		Expect(apply(ctx, "errors", body)).To(Succeed())
+	},
+		Entry("change a static key", `{"data":{"static":"new"}}`),
+		Entry("remove a static key", `{"data":{"static":null}}`),
+		Entry("ask for something else", annotations(annotation.DefaultKey, "other=y.example.com")),
+		Entry("make a static key a fetched one", both(annotations(annotation.DefaultKey, "fetched=x.example.com static=y.example.com"), `{"data":{"static":null}}`)),
+		Entry("make a fetched key a static one", both(annotations(annotation.DefaultKey, ""), `{"data":{"fetched":"static now"}}`)),
+		Entry("add its Watcher as the owner", `{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"errors","uid":"a","controller":true}]}}`),
+	)
+
+	DescribeTable("may not", func(ctx SpecContext, label, body, text string) {
+		err := apply(ctx, label, body)
+		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+		Expect(err).To(MatchError(ContainSubstring(text)))
+	},
+		Entry("change a ConfigMap without the label", "", `{"data":{"static":"new"}}`, "changes no ConfigMap that does not carry the label"),
+		Entry("label one that has no label", "", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":"errors"}}}`, "changes no ConfigMap that does not carry the label"),
+		Entry("hand one to another Watcher", "errors", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":"other"}}}`, "changes that label on none"),
+		Entry("remove the label", "errors", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":null}}}`, "changes that label on none"),
+		Entry("set a key that the annotation names", "errors", `{"data":{"fetched":"new"}}`, "sets no key that the annotation names, such as fetched"),
+		Entry("remove a key that the annotation names", "errors", `{"data":{"fetched":null}}`, "removes no key that the annotation has named, such as fetched"),
+		Entry("report", "errors", annotations(annotation.StatusKey, ""), "leaves x-kv8s.io/curl-status as it is"),
+		Entry("let another kind control one", "errors", `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"errors","uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
+		Entry("let another Watcher control one", "errors", `{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"other","uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
+	)
+
+	It("may not delete, by the policy, and has no right to delete or to get data", func(ctx SpecContext) {
+		created, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).Create(ctx, theirs("errors"), metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		err = account.Client.CoreV1().ConfigMaps(namespace).Delete(ctx, created.Name, metav1.DeleteOptions{})
+		Expect(err).To(MatchError(ContainSubstring("keeper deletes no ConfigMap")))
+		for _, rule := range world.KeeperRules() {
+			Expect(rule.Verbs).NotTo(ContainElements("delete"))
+			Expect(rule.Resources).NotTo(ContainElement("secrets"))
+		}
+		_, err = account.Client.CoreV1().ConfigMaps(namespace).Get(ctx, created.Name, metav1.GetOptions{})
+		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+	})
+
+	It("may create the ConfigMap of a Watcher, and no other", func(ctx SpecContext) {
+		configMaps := account.Client.CoreV1().ConfigMaps(namespace)
+		made := theirs("errors")
+		delete(made.Annotations, annotation.StatusKey)
+		delete(made.Data, "fetched")
+		_, err := configMaps.Create(ctx, made, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		made.Labels = nil
+		_, err = configMaps.Create(ctx, made, metav1.CreateOptions{})
+		Expect(err).To(MatchError(ContainSubstring("keeper labels each ConfigMap with its Watcher")))
+	})
+
+	It("is all that keeper needs", func(ctx SpecContext) {
+		api := env.Cluster.ServeWatchers(ctx)
+		w := env.World(ctx, world.Options{Kubeconfigs: world.LeastRights(env.Cluster)})
+		install(ctx, render(ctx, w.Namespace, []string{"admission-keeper.yaml"}, "resources.enabled=true"))
+		keeper := w.Launch(ctx, world.Keeper)
+		keeper.EventuallyReady(ctx)
+		page := w.Origin.Page("/pinned").Says("fetched")
+		watcher := func(spec string) string {
+			return `{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"pinned"},"spec":` + spec + `}`
+		}
+		data := func() map[string]string {
+			cm, err := env.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).Get(ctx, "pinned-config", metav1.GetOptions{})
+			if err != nil {
+				return nil
+			}
+			return cm.Data
+		}
+		source := `[{"key":"a","url":"` + page.URL() + `"}]`
+		for _, step := range []struct {
+			spec string
+			data map[string]string
+		}{
+			{`{"configData":{"a":"static","b":"static"}}`, map[string]string{"a": "static", "b": "static"}},
+			{`{"configData":{"b":"static"},"sources":` + source + `}`, map[string]string{"a": "fetched", "b": "static"}},
+			{`{"configData":{"a":"static again"}}`, map[string]string{"a": "static again"}},
+		} {
+			_, err := api.Resource(watchv1.Resource()).Namespace(w.Namespace).Patch(ctx, "pinned", types.ApplyPatchType,
+				[]byte(watcher(step.spec)), metav1.PatchOptions{FieldManager: "kubectl"})
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(ctx, data).Should(Equal(step.data))
+		}
+		Expect(keeper.Metric(ctx, "curlmethat_keeper_applies_total", `outcome="refused"`)).To(BeZero())
+	})
+})

@@ -1,0 +1,36 @@
+package world
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kv8s/curl-me-that/proto/watch/crd"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// ServeWatchers lets the API server serve Watchers, and returns a client that
+// reaches them. Other suites may do so at the same time, and none takes the
+// definition away.
+func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
+	GinkgoHelper()
+	client, err := dynamic.NewForConfig(c.Config)
+	Expect(err).NotTo(HaveOccurred())
+	body, err := yaml.YAMLToJSON(crd.Watchers)
+	Expect(err).NotTo(HaveOccurred())
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	_, err = definitions.Patch(ctx, "watchers.watch.x-kv8s.io", types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: "e2e", Force: new(true), FieldValidation: metav1.FieldValidationStrict})
+	Expect(err).NotTo(HaveOccurred())
+	Eventually(ctx, func() error {
+		_, err := client.Resource(watchv1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	}).Should(Succeed())
+	return client
+}
