@@ -24,6 +24,13 @@ const (
 	headerOperation      = "KV-Operation"
 )
 
+// What a tombstone does, in the words of a KV store of NATS (ADR-8): it takes back
+// what is wanted, or also removes what that led to.
+const (
+	operationDelete = "DEL"
+	operationRemove = "PURGE"
+)
+
 // Client publishes and reads the messages of the pipeline. What it publishes
 // carries the trace context of ctx, if that has one. It is safe for concurrent
 // use.
@@ -64,7 +71,7 @@ func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq 
 		return 0, fmt.Errorf("encode want of %s: %w", KeyOf(w), err)
 	}
 	key := KeyOf(w)
-	seq, err = c.replaceWant(ctx, key, data, last)
+	seq, err = c.replaceWant(ctx, key, content{data: data}, last)
 	if !errors.Is(err, ErrSuperseded) {
 		return seq, err
 	}
@@ -79,7 +86,20 @@ func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq 
 // PublishTombstone replaces the want of a key with a tombstone and cancels the
 // key's timer, under the same condition as PublishWant.
 func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (seq uint64, err error) {
-	seq, err = c.replaceWant(ctx, key, nil, last)
+	return c.publishTombstone(ctx, key, last, operationDelete)
+}
+
+// PublishRemoval is PublishTombstone for a key whose value is removed, too, by a
+// result that follows. IsRemoval distinguishes the two.
+func (c *Client) PublishRemoval(ctx context.Context, key Key, last uint64) (seq uint64, err error) {
+	return c.publishTombstone(ctx, key, last, operationRemove)
+}
+
+// IsRemoval reports whether a message is a tombstone of PublishRemoval.
+func IsRemoval(m Message) bool { return m.Header.Get(headerOperation) == operationRemove }
+
+func (c *Client) publishTombstone(ctx context.Context, key Key, last uint64, operation string) (seq uint64, err error) {
+	seq, err = c.replaceWant(ctx, key, content{tombstone: operation}, last)
 	if !errors.Is(err, ErrSuperseded) {
 		return seq, err
 	}
@@ -104,15 +124,21 @@ func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.W
 	}
 }
 
-func (c *Client) replaceWant(ctx context.Context, key Key, data []byte, last uint64) (uint64, error) {
+// content of a message on the subject of a want: its data, or what a tombstone does.
+type content struct {
+	data      []byte
+	tombstone string
+}
+
+func (c *Client) replaceWant(ctx context.Context, key Key, by content, last uint64) (uint64, error) {
 	m := nats.NewMsg(key.Want())
-	m.Data = data
+	m.Data = by.data
 	inject(ctx, m.Header)
 	m.Header.Set(headerScheduleNext, "purge")
 	m.Header.Set(headerScheduler, key.Timer())
 	opts := []jetstream.PublishOpt{jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last)}
-	if data == nil {
-		m.Header.Set(headerOperation, "DEL")
+	if by.tombstone != "" {
+		m.Header.Set(headerOperation, by.tombstone)
 		opts = append(opts, jetstream.WithMsgTTL(TombstoneTTL))
 	}
 	ack, err := c.js.PublishMsg(ctx, m, opts...)

@@ -90,14 +90,27 @@ func (r *Reconciler) weigh() (removals, all int) {
 	return removals, all
 }
 
-// unsent counts the keys of an object whose removal was not yet published.
+// unsent counts the keys of an object whose removal was not yet published, by
+// this watcher or one before.
 func (r *Reconciler) unsent(o *informer.Object, keys []string) (n int) {
 	for _, key := range keys {
-		if sent, ok := r.removals.of[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]; !ok || sent.uid != o.UID {
+		if !r.sentBefore(o, key) {
 			n++
 		}
 	}
 	return n
+}
+
+// sentBefore reports whether the removal of a key was. That of another watcher is
+// known by its tombstone, which has no uid; then the entry of the key must come
+// from the stream that has it, and be of this object.
+func (r *Reconciler) sentBefore(o *informer.Object, key string) bool {
+	sent, ok := r.removals.of[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]
+	if !ok || sent.uid != "" {
+		return ok && sent.uid == o.UID
+	}
+	entry := o.Status.Of(key)
+	return entry.Fence.Epoch == sent.epoch && !entry.Copied(o.UID)
 }
 
 // letGo forgets what is no longer asked for: the removals of the named object,

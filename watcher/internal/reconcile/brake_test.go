@@ -10,9 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 // newCluster returns a bench with many objects, each of which holds a key that
@@ -168,4 +170,95 @@ func TestAFifthOfManyKeysIsRemoved(t *testing.T) {
 	b.clock.Step(repeat)
 	b.lookAt(b.others[:80])
 	b.expectRemovals(160, 0)
+}
+
+// answered is newCluster with the wants and fences of the stream that there is.
+func answered(t *testing.T, objects int) *bench {
+	t.Helper()
+	b := newCluster(t, objects)
+	for _, o := range b.others {
+		o.Status = informer.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {
+			URL: "https://example.com", SHA256: sum, Fence: b.index.Object(o.NamespacedName)["k"].Fence,
+		}}}, nil)
+	}
+	return b
+}
+
+// restarted returns a watcher that knows nothing but objects and stream.
+func (b *bench) restarted() *bench {
+	b.t.Helper()
+	next := newBench(b.t)
+	next.object, next.others = nil, b.others
+	next.read(b.client, b.index.Epoch())
+	return next
+}
+
+// read reads the stream as a session does when it begins.
+func (b *bench) read(from *pipeline.Client, epoch int64) {
+	b.t.Helper()
+	wants := map[pipeline.Key]wantindex.Want{}
+	err := from.LoadWants(b.t.Context(), func(m pipeline.Message) error {
+		_, key, err := pipeline.ParseSubject(m.Subject)
+		if err != nil {
+			return err
+		}
+		switch w, err := pipeline.DecodeWant(key, m.Data); {
+		case err != nil:
+			return err
+		case w != nil:
+			wants[key] = wantindex.Of(w, epoch, m.Sequence, m.Time)
+		case pipeline.IsRemoval(m):
+			b.NoteRemoval(key, epoch)
+		}
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.index.Reset(epoch, wants)
+}
+
+func TestRemovalsThatTheWriterIsRefusedHoldUpNoOthersAfterARestart(t *testing.T) {
+	t.Parallel()
+	b := answered(t, 400)
+	for n := range 4 { // they may not be written; each minute as many as pass
+		some := b.others[n*30 : (n+1)*30]
+		unask(some)
+		b.lookAt(some)
+		b.clock.Step(2 * time.Minute)
+	}
+	b.expectRemovals(120, 0)
+
+	next := b.restarted()
+	next.lookAt(next.others[:120])
+	next.expectRemovals(120, 0)
+	unask(next.others[200:205])
+	next.clock.Step(2 * time.Minute)
+	next.lookAt(next.others[200:205])
+	next.expectRemovals(125, 0)
+}
+
+func TestTheBrakeHoldsOverARestart(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]func(*annotation.Request){
+		"after they were asked for": func(*annotation.Request) {},
+		"after they were suspended": func(r *annotation.Request) { r.Suspended = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := answered(t, 100)
+			for _, o := range b.others {
+				before(&o.Request)
+			}
+			b.lookAt(b.others)
+			unask(b.others)
+			for range 2 {
+				b.lookAt(b.others)
+				b.expectRemovals(0, 100)
+				b = b.restarted()
+			}
+			b.lookAt(b.others)
+			b.expectRemovals(0, 100)
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -154,7 +155,11 @@ func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o 
 	}
 	retracted := map[string]uint64{}
 	for _, key := range p.Retract {
-		seq, err := r.retract(ctx, pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key})
+		publish := r.deps.Client.PublishTombstone
+		if slices.Contains(p.Remove, key) {
+			publish = r.deps.Client.PublishRemoval
+		}
+		seq, err := r.retract(ctx, pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key}, publish)
 		retracted[key] = seq
 		note(err)
 	}
@@ -241,14 +246,17 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	return seq, nil
 }
 
+// tombstoner publishes a tombstone over the message with the sequence last.
+type tombstoner func(ctx context.Context, key pipeline.Key, last uint64) (uint64, error)
+
 // retract publishes a tombstone over the known want and returns its sequence.
-func (r *Reconciler) retract(ctx context.Context, key pipeline.Key) (uint64, error) {
+func (r *Reconciler) retract(ctx context.Context, key pipeline.Key, publish tombstoner) (uint64, error) {
 	last := r.deps.Index.Object(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})[key.Key].Fence.Seq
 	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindWant, key)
 	defer span.End()
 	setSpanCause(span, tombstone)
 	seq, err := r.overwrite(ctx, key, last, func(last uint64) (uint64, error) {
-		return r.deps.Client.PublishTombstone(ctx, key, last)
+		return publish(ctx, key, last)
 	})
 	if err != nil {
 		setSpanError(span, err)

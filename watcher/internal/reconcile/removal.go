@@ -24,7 +24,7 @@ func (r *Reconciler) remove(ctx context.Context, o *informer.Object, key string,
 	k := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}
 	if seq == 0 {
 		var err error
-		if seq, err = r.retract(ctx, k); err != nil {
+		if seq, err = r.retract(ctx, k, r.deps.Client.PublishRemoval); err != nil {
 			return err
 		}
 	}
@@ -41,11 +41,21 @@ func (r *Reconciler) remove(ctx context.Context, o *informer.Object, key string,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
-	if sent, repeated := r.removals.of[k]; !repeated || sent.uid != o.UID {
+	if !r.sentBefore(o, key) {
 		r.brake.sent = append(r.brake.sent, now)
 	}
 	r.removals.put(k, removal{uid: o.UID, epoch: epoch, at: now})
 	return nil
+}
+
+// NoteRemoval notes that a watcher before this one has published the removal of a
+// key, in the stream of that epoch.
+func (r *Reconciler) NoteRemoval(key pipeline.Key, epoch int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, own := r.removals.of[key]; !own {
+		r.removals.put(key, removal{epoch: epoch, at: r.deps.Clock.Now()})
+	}
 }
 
 // dropSent takes removals out of the plan that the writer was asked for a short
