@@ -146,8 +146,12 @@ All of it keeps running. In another terminal:
   $kubectl annotate configmap mine x-kv8s.io/curl-me-that=joke=%s
   $kubectl get configmap mine -o yaml
 
+And in a browser, at the link that this prints:
+
+  %s=%s %s ctl console
+
 Ctrl-C ends it.
-`, s.system.Kubeconfig, kubectl, s.hosts.url(jokePort, jokePath))
+`, s.system.Kubeconfig, kubectl, s.hosts.url(jokePort, jokePath), natsVariable, s.system.NATS, s.Program)
 }
 
 // waitFor asks again and again until what is true, and names it when that takes
