@@ -132,18 +132,22 @@ func (m *Model) apply(msg *nats.Msg) {
 		}
 	case pipeline.KindContent, pipeline.KindFailure, pipeline.KindRemoved: // they change nothing that is counted
 	case pipeline.KindDue:
-		if t, there := m.state.timers[key]; there && !t.At.After(m.now()) {
+		if removesTimer(msg) {
 			delete(m.state.timers, key)
 		}
 	}
 }
+
+// removesTimer reports whether the server has removed the timer of the key with a
+// want or due.
+func removesTimer(msg *nats.Msg) bool { return msg.Header.Get("Nats-Scheduler") != "" }
 
 func (m *Model) wanted(key pipeline.Key, msg *nats.Msg) {
 	w, err := pipeline.DecodeWant(key, msg.Data)
 	if err != nil {
 		return
 	}
-	if msg.Header.Get("Nats-Scheduler") != "" || w == nil { // it removes the timer
+	if removesTimer(msg) || w == nil {
 		delete(m.state.timers, key)
 	}
 	if w == nil {

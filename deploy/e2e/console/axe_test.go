@@ -1,0 +1,33 @@
+package console_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/chromedp/chromedp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// accessible returns the script of axe-core, which deploy/tools/axe-core fetches
+// and compares with its digest; empty: it cannot be had here.
+func accessible() string {
+	GinkgoHelper()
+	path := filepath.Join("..", "..", "..", ".cache", "axe-core.js")
+	if out, err := exec.Command(filepath.Join("..", "..", "tools", "axe-core"), path).CombinedOutput(); err != nil {
+		GinkgoWriter.Printf("axe-core is left out: %s", out)
+		return ""
+	}
+	script, err := os.ReadFile(path)
+	Expect(err).NotTo(HaveOccurred())
+	return string(script)
+}
+
+// violations returns what axe-core finds of levels A and AA.
+func (t *tab) violations(axe string) string {
+	GinkgoHelper()
+	_ = evaluate(t, axe+";''")
+	return evaluate(t, `axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}).then((r) =>
+		r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.target + ' ' + n.failureSummary).join('; ')).join('\n'))`, chromedp.EvalAwaitPromise)
+}

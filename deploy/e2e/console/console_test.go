@@ -1,0 +1,232 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+)
+
+var _ = Describe("In a browser, a failure", func() {
+	var (
+		w    *world.World
+		site *origin.Page
+		cm   *world.ConfigMap
+		t    *tab
+	)
+	BeforeEach(func(ctx SpecContext) {
+		w = env.World(ctx, world.Options{})
+		site = w.Origin.Page("/prices")
+		cm = w.Create(ctx, "prices", world.Asking("list="+site.URL()))
+		cm.EventuallyTells(ctx, "BadStatus")
+		t = newTab(open(ctx, w.NATS.URL(), "--kubeconfig="+w.Cluster.Kubeconfig))
+		Eventually(func() string { return t.text(".alert .big") }).WithPolling(50 * time.Millisecond).Should(Equal("1"))
+		site.Says("list of prices")
+	})
+	good := func(ctx context.Context) {
+		GinkgoHelper()
+		t.sees("1 fetched.")
+		cm.EventuallyHasData(ctx, "list", "list of prices")
+		t.visit("/objects/" + w.Namespace + "/prices")
+		Eventually(func() string { t.visit("/objects/" + w.Namespace + "/prices"); return t.text("section .state") }).
+			WithPolling(100 * time.Millisecond).Should(ContainSubstring("well"))
+		t.sees("written")
+	}
+
+	It("is followed from the red number to a key that is well, by mouse", func(ctx SpecContext) {
+		t.click(".alert h2 a")
+		t.sees("BadStatus 404")
+		t.click("tbody th a")
+		t.sees("still wanted")
+		t.click("[data-replay]")
+		t.sees("Would replay 1 of 1 failure.")
+		t.click("button.main")
+		good(ctx)
+	})
+
+	It("is followed as far by keyboard alone", func(ctx SpecContext) {
+		t.live()
+		t.keys("g", "f")
+		t.sees("BadStatus 404")
+		t.live()
+		t.keys("j", "x")
+		Expect(t.script(`document.querySelector('input[name=id]').checked`)).To(Equal("true"))
+		t.keys("x", kb.Enter)
+		t.sees("still wanted")
+		t.live()
+		t.keys("r")
+		t.sees("Would replay 1 of 1 failure.")
+		t.keys(kb.Enter)
+		good(ctx)
+	})
+})
+
+// fill keeps what an operator of some size sees on a bad night.
+func fill(ctx context.Context, js jetstream.JetStream, failures int) {
+	GinkgoHelper()
+	epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+	Expect(err).NotTo(HaveOccurred())
+	client := operate.NewClient(js)
+	hosts := []string{"slow.example.com", "api.shop.example", "prices.example.net", "cdn.example.org"}
+	classes := []v1.FailureClass{
+		v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, v1.FailureClass_FAILURE_CLASS_TIMEOUT,
+		v1.FailureClass_FAILURE_CLASS_TLS_FAILED, v1.FailureClass_FAILURE_CLASS_DNS_FAILED,
+	}
+	for i := range 2 * failures {
+		key := pipeline.Key{Namespace: fmt.Sprintf("team-%d", i%7), Name: fmt.Sprintf("catalog-%04d", i), Key: "prices.json"}
+		host, class := hosts[min(i*i%11/3, 3)], classes[i*i%5]
+		want := &v1.Want{
+			Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid-" + key.Name, Url: "https://" + host + "/v1/" + key.Name,
+			Epoch: epoch, Cause: v1.Cause_CAUSE_NEW, Refresh: durationpb.New(10 * time.Minute),
+		}
+		sequence, err := client.PublishWant(ctx, want, 0)
+		Expect(err).NotTo(HaveOccurred())
+		due := &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH}
+		if i < failures && i%6 != 5 {
+			due.Cause, due.Reported, due.Attempts = v1.Cause_CAUSE_RETRY, class, 6
+			due.FirstFailedAt = timestamppb.New(time.Now().Add(-time.Duration(i%50) * time.Minute))
+		}
+		Expect(client.PublishTimer(ctx, due, time.Now().Add(time.Duration(30+i*37%3600)*time.Second))).To(Succeed())
+		if i < failures {
+			letter := &v1.DeadLetter{Want: want, LastFailedAt: timestamppb.Now(), Failure: &v1.Failure{Class: class, Host: host, Attempts: 6, FirstFailedAt: due.GetFirstFailedAt(), GaveUp: true}}
+			if class == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
+				letter.Failure.StatusCode, letter.Snippet = http.StatusServiceUnavailable, []byte("<h1>Back soon</h1>")
+			}
+			Expect(client.PublishDeadLetter(ctx, key, letter, strconv.Itoa(i))).To(Succeed())
+		}
+	}
+}
+
+var _ = Describe("In a browser, the console", func() {
+	var (
+		server *natstest.Server
+		js     jetstream.JetStream
+	)
+	BeforeEach(func() {
+		var err error
+		server, err = natstest.Run(natstest.Options{Listen: true})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(server.Close)
+		var closeConn func()
+		js, closeConn, err = server.JetStream()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(closeConn)
+	})
+	pages := []string{
+		"/", "/failures", "/failures/1", "/hosts", "/schedule", "/wants", "/queue", "/objects/team-1/catalog-0001", "/audit", "/doctor", "/help",
+		"/failures/replay?host=slow.example.com", "/pause", "/failures?host=nothing", "/nothing",
+	}
+
+	It("finds room for each page on a narrow screen, and nothing is wrong for those who cannot see, in both themes", func(ctx SpecContext) {
+		fill(ctx, js, 60)
+		axe := accessible()
+		t := newTab(open(ctx, server.URL()))
+		for _, theme := range []string{"light", "dark"} {
+			t.do(scheme(theme))
+			for _, path := range pages {
+				t.do(chromedp.EmulateViewport(320, 700))
+				t.visit(path)
+				Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal("320"), "%s at 320 px", path)
+				t.do(chromedp.EmulateViewport(1280, 800))
+				if axe != "" {
+					Expect(t.violations(axe)).To(BeEmpty(), "%s, %s", path, theme)
+				}
+			}
+		}
+	})
+
+	It("runs nothing of what tenants and servers choose", func(ctx SpecContext) {
+		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		client := operate.NewClient(js)
+		hostile := "<script>window.ran=1</script>\"><img src=x onerror=window.ran=1>\u202ejavascript:window.ran=1"
+		key := pipeline.Key{Namespace: "default", Name: "cm" + hostile, Key: "k" + hostile}
+		want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "u", Url: "https://a.example.com/" + hostile, Epoch: epoch}
+		_, err = client.PublishWant(ctx, want, 0)
+		Expect(err).NotTo(HaveOccurred())
+		publish := func(id string) {
+			GinkgoHelper()
+			Expect(client.PublishDeadLetter(ctx, key, &v1.DeadLetter{Want: want, Snippet: []byte(hostile + "\x00\xff"), Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT}}, id)).To(Succeed())
+		}
+		publish("1")
+		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: hostile, Filter: hostile, OnBehalfOf: hostile})).To(Succeed())
+		t := newTab(open(ctx, server.URL()))
+		for _, path := range []string{"/failures", "/failures/1", "/wants", "/queue", "/audit", "/hosts", "/failures/replay?id=1", "/failures?name=%3Cscript%3Ewindow.ran=1%3C/script%3E", "/"} {
+			t.visit(path)
+			Expect(t.script(`window.ran`)).To(Equal("undefined"), path)
+		}
+		publish("2")
+		Eventually(func() string { return t.text("#passing") }).WithPolling(100 * time.Millisecond).Should(ContainSubstring("<script>"))
+		Expect(t.script(`window.ran`)).To(Equal("undefined"))
+	})
+
+	It("tells two tabs what is new, and moves nothing under the pointer", func(ctx SpecContext) {
+		fill(ctx, js, 3)
+		first := newTab(open(ctx, server.URL()))
+		first.visit("/failures")
+		second := newTab(first.base + "/failures")
+		top := first.text("tbody tr th")
+		client := operate.NewClient(js)
+		failed, err := client.DeadLetter(ctx, 1)
+		Expect(err).NotTo(HaveOccurred())
+		for _, t := range []*tab{first, second} {
+			t.live()
+		}
+		Expect(client.PublishDeadLetter(ctx, failed.Key, failed.Message, "again")).To(Succeed())
+		for _, t := range []*tab{first, second} {
+			t.sees("1 new – show")
+		}
+		Expect(first.text("tbody tr th")).To(Equal(top))
+		first.keys("n")
+		Eventually(func() string { return first.text("tbody tr th") }).WithPolling(50 * time.Millisecond).Should(Equal("4"))
+	})
+
+	It("says that the broker is away, and goes on by itself when it is back", func(ctx SpecContext) {
+		fill(ctx, js, 3)
+		t := newTab(open(ctx, server.URL()))
+		t.sees("in the last hour")
+		server.Stop()
+		t.sees("The connection to NATS is lost.")
+		Expect(t.text(".alert .big")).To(Equal("3"), "the numbers of before stay")
+		t.script(`window.same = 1`)
+		Expect(server.Start()).To(Succeed())
+		Eventually(func() string { return t.script(`document.querySelector('#lost').hidden`) }).WithPolling(50 * time.Millisecond).Should(Equal("true"))
+		Expect(t.script(`window.same`)).To(Equal("1"), "without loading the page again")
+	})
+
+	It("looks like its pictures", func(ctx SpecContext) {
+		fill(ctx, js, 420)
+		t := newTab(open(ctx, server.URL()))
+		for _, p := range []struct{ name, path, theme string }{
+			{"console-overview", "/", "light"}, {"console-failures", "/failures", "light"}, {"console-overview-dark", "/", "dark"},
+		} {
+			t.do(scheme(p.theme), chromedp.EmulateViewport(1180, 600))
+			t.visit(p.path)
+			t.live()
+			picture, err := chromedp.Run(t.ctx, chromedp.CaptureScreenshot())
+			Expect(err).NotTo(HaveOccurred())
+			Expect(len(picture)).To(And(BeNumerically(">", 10_000), BeNumerically("<", 150_000)), p.name)
+			if os.Getenv("UPDATE_PICTURES") != "" {
+				Expect(os.WriteFile(filepath.Join("..", "..", "docs", p.name+".png"), picture, 0o644)).To(Succeed())
+			}
+		}
+	})
+})

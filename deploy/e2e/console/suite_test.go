@@ -1,0 +1,212 @@
+// Package console drives the console of curlctl in Chromium, as a person does:
+// by mouse, by keyboard alone, in both themes, with hostile values and without
+// the broker.
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+func TestConsole(t *testing.T) { world.Run(t, "Console") }
+
+var (
+	env     *world.Environment
+	browser context.Context
+)
+
+var _ = BeforeSuite(func() {
+	path := chromium()
+	if path == "" {
+		Skip("there is no Chromium: `deploy/tools/chromium` installs Debian's, or CHROMIUM names one")
+	}
+	env = world.Open()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("disable-lcd-text", true), chromedp.WindowSize(1280, 800))
+	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	DeferCleanup(cancel)
+	var end context.CancelFunc
+	browser, end = chromedp.NewContext(allocator) //nolint:fatcontext // it is set once
+	DeferCleanup(end)
+	Expect(chromedp.Do(browser)).To(Succeed())
+})
+
+// chromium returns the path of a Chromium; empty: there is none.
+func chromium() string {
+	if path := os.Getenv("CHROMIUM"); path != "" {
+		return path
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// open runs `curlctl console` against a broker until the spec ends, and returns
+// the address that lets in.
+func open(ctx context.Context, broker string, flags ...string) string {
+	GinkgoHelper()
+	args := append([]string{"console", "--nats-url=" + broker}, flags...)
+	p, err := process.Start(process.Program{Name: "curlctl", Path: env.Program("curlctl"), Args: args})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(p.Kill)
+	entry := regexp.MustCompile(`http://\S+`)
+	var address string
+	Eventually(ctx, func() string { address = entry.FindString(p.Log.String()); return address }).ShouldNot(BeEmpty())
+	return address
+}
+
+// tab is a page in the browser.
+type tab struct {
+	ctx  context.Context //nolint:containedctx // chromedp finds the page by its context
+	base string
+
+	mu       sync.Mutex
+	problems []string
+}
+
+// newTab opens an address. Whatever the browser reports of the page, such as what
+// the Content-Security-Policy has refused, fails the spec.
+func newTab(address string) *tab {
+	GinkgoHelper()
+	ctx, cancel := chromedp.NewContext(browser)
+	DeferCleanup(cancel)
+	t := &tab{ctx: ctx, base: regexp.MustCompile(`^http://[^/]+`).FindString(address)}
+	Expect(chromedp.Do(ctx)).To(Succeed())
+	logged, thrown := chromedp.Events(ctx, log.EntryAdded), chromedp.Events(ctx, runtime.ExceptionThrown)
+	go func() {
+		for e, err := range logged {
+			if err == nil && e.Entry.Source != "network" { // a response of 404 or 503 is one that was asked for
+				t.report(e.Entry.Text)
+			}
+		}
+	}()
+	go func() {
+		for e, err := range thrown {
+			if err == nil {
+				t.report(e.ExceptionDetails.Text)
+			}
+		}
+	}()
+	t.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS("main")))
+	DeferCleanup(func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		Expect(t.problems).To(BeEmpty(), "what the browser reports")
+	})
+	return t
+}
+
+func (t *tab) report(problem string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.problems = append(t.problems, problem)
+}
+
+// timeout of what one step does in the browser.
+const timeout = 15 * time.Second
+
+func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		t.keepPicture()
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// keepPicture writes what is seen, for those who look at a failed spec.
+func (t *tab) keepPicture() {
+	dir := os.Getenv("ARTIFACTS")
+	if dir == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+	defer cancel()
+	if picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot()); err == nil {
+		name := regexp.MustCompile(`\W+`).ReplaceAllString(CurrentSpecReport().FullText(), "-")
+		_ = os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o600) // a help only
+	}
+}
+
+func (t *tab) visit(path string) {
+	GinkgoHelper()
+	t.do(chromedp.Navigate(t.base+path), chromedp.WaitReady(chromedp.CSS("main")))
+}
+
+func (t *tab) click(selector string) {
+	GinkgoHelper()
+	t.do(chromedp.WaitVisible(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
+}
+
+// text returns what is seen of an element; empty: there is none.
+func (t *tab) text(selector string) string {
+	GinkgoHelper()
+	quoted, err := json.Marshal(selector)
+	Expect(err).NotTo(HaveOccurred())
+	return t.script(`document.querySelector(` + string(quoted) + `)?.innerText ?? ''`)
+}
+
+// script returns what an expression comes to, as text.
+func (t *tab) script(expression string) string {
+	GinkgoHelper()
+	return evaluate(t, `String(`+expression+`)`)
+}
+
+func evaluate(t *tab, expression string, options ...chromedp.EvaluateOption) string {
+	GinkgoHelper()
+	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](expression, options...))
+	Expect(err).NotTo(HaveOccurred())
+	return text
+}
+
+// sees waits for a text on the page.
+func (t *tab) sees(text string) {
+	GinkgoHelper()
+	Eventually(func() string { return t.text("body") }).WithPolling(50 * time.Millisecond).Should(ContainSubstring(text))
+}
+
+// live waits until the script of the page follows the numbers.
+func (t *tab) live() {
+	GinkgoHelper()
+	Eventually(func() string { return t.script(`document.querySelector('#dot').className`) }).WithPolling(50 * time.Millisecond).Should(ContainSubstring("live"))
+}
+
+func (t *tab) keys(keys ...string) {
+	GinkgoHelper()
+	for _, key := range keys {
+		t.do(chromedp.KeyEvent(key))
+	}
+}
+
+// scheme makes the system light or dark.
+func scheme(name string) chromedp.Action[chromedp.Void] {
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
+		})
+		return chromedp.Void{}, err
+	}
+}
