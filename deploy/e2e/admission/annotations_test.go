@@ -10,7 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
@@ -28,7 +30,7 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 	var api corev1client.ConfigMapInterface
 	BeforeAll(func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
-		install(ctx, render(ctx, namespace, []string{"admission-annotations.yaml"}, "admissionPolicies.annotations.enabled=true"))
+		install(ctx, render(ctx, namespace, []string{"admission-annotations.yaml"}, "admissionPolicies.annotations.action=Deny"))
 		api = env.Cluster.Client.CoreV1().ConfigMaps(namespace)
 		Eventually(ctx, func() error { return try(ctx, api, "not correct") }).ShouldNot(Succeed(), "the policy is in force")
 	})
@@ -114,5 +116,32 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred(), "the first spelling counts alone")
 		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred(), "a change elsewhere")
+	})
+})
+
+// warnings collects what the API server warns of.
+type warnings struct{ texts []string }
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }
+
+var _ = Describe("The policy of annotations, as the chart has it by default", func() {
+	It("warns in the words of the watcher, and lets pass", func(ctx SpecContext) {
+		namespace := env.Cluster.Namespace(ctx)
+		install(ctx, render(ctx, namespace, []string{"admission-annotations.yaml"}))
+		config, heard := rest.CopyConfig(env.Cluster.Config), &warnings{}
+		config.WarningHandler = heard
+		client, err := kubernetes.NewForConfig(config)
+		Expect(err).NotTo(HaveOccurred())
+		api := client.CoreV1().ConfigMaps(namespace)
+		Eventually(ctx, func() []string {
+			Expect(try(ctx, api, "not correct")).To(Succeed())
+			return heard.texts
+		}).Should(ContainElement(HaveSuffix("annotation value 'not correct' does not match expected format key=url")))
+		heard.texts = nil
+		Expect(try(ctx, api, "page=ftp://example.com")).To(Succeed())
+		Expect(heard.texts).To(ConsistOf(HaveSuffix("annotation curl-me-that, pair 1 (key page): the scheme is neither http nor https; use http:// or https://")))
+		heard.texts = nil
+		Expect(try(ctx, api, "page=example.com")).To(Succeed())
+		Expect(heard.texts).To(BeEmpty())
 	})
 })

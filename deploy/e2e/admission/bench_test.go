@@ -63,6 +63,46 @@ func BenchmarkPatch(b *testing.B) {
 	}
 }
 
+// BenchmarkCreate measures what the policy of annotations costs: a dry run of the
+// creation of an annotated ConfigMap, and of one that it does not concern, beside
+// the same without the policy. Run it as BenchmarkPatch.
+func BenchmarkCreate(b *testing.B) {
+	RegisterTestingT(b)
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	Expect(err).NotTo(HaveOccurred())
+	heard := &warnings{}
+	config.QPS, config.WarningHandler = -1, heard
+	admin, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	ctx := b.Context()
+	namespace := benchNamespace(ctx, admin)
+	create := func(b *testing.B) {
+		b.Helper()
+		for _, o := range []struct{ name, value string }{{"annotated", "a=a.example.com b=b.example.com"}, {"128-pairs", numbered(128)}, {"plain", ""}} {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
+			if o.value != "" {
+				cm.Annotations = map[string]string{annotation.DefaultKey: o.value}
+			}
+			b.Run(o.name, func(b *testing.B) {
+				for b.Loop() {
+					if _, err := admin.CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+	b.Run("without", create)
+	policies := render(ctx, namespace, []string{"admission-annotations.yaml"})
+	apply(ctx, config, policies)
+	b.Cleanup(func() { remove(context.WithoutCancel(ctx), config, policies) })
+	Eventually(ctx, func() []string {
+		Expect(try(ctx, admin.CoreV1().ConfigMaps(namespace), "not correct")).To(Succeed())
+		return heard.texts
+	}).WithTimeout(10 * time.Second).ShouldNot(BeEmpty())
+	b.Run("with", create)
+}
+
 // benchNamespace returns a namespace in which everybody may patch ConfigMaps.
 func benchNamespace(ctx context.Context, admin kubernetes.Interface) string {
 	created, err := admin.CoreV1().Namespaces().Create(ctx,
