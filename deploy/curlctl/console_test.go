@@ -520,7 +520,7 @@ var _ = Describe("The console", func() {
 
 		It("draws no button for a viewer, and does nothing for a forged form", func() {
 			wire := make(chan *nats.Msg, 64)
-			for _, subject := range []string{"curl.due.>", "curl.timer.>", "curl.audit.>"} {
+			for _, subject := range []string{"curl.due.>", "curl.timer.>", "curl.record.>"} {
 				sub, err := w.js.Conn().ChanSubscribe(subject, wire)
 				Expect(err).NotTo(HaveOccurred())
 				DeferCleanup(sub.Unsubscribe)

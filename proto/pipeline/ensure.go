@@ -103,6 +103,9 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.NoAck = false
 	next.AllowDirect = want.AllowDirect
 	next.RePublish = want.RePublish
+	// The server takes neither back.
+	next.DenyDelete = want.DenyDelete || have.DenyDelete
+	next.DenyPurge = want.DenyPurge || have.DenyPurge
 	next.AllowMsgTTL = want.AllowMsgTTL || have.AllowMsgTTL
 	next.AllowMsgSchedules = want.AllowMsgSchedules || have.AllowMsgSchedules
 	if want.Replicas > 0 {
@@ -126,7 +129,7 @@ func same(a, b jetstream.StreamConfig) bool {
 		a.MaxMsgs == b.MaxMsgs && a.MaxBytes == b.MaxBytes && a.MaxMsgSize == b.MaxMsgSize &&
 		a.Duplicates == b.Duplicates && a.NoAck == b.NoAck && a.AllowDirect == b.AllowDirect &&
 		a.AllowMsgTTL == b.AllowMsgTTL && a.AllowMsgSchedules == b.AllowMsgSchedules &&
-		a.Replicas == b.Replicas && reflect.DeepEqual(a.RePublish, b.RePublish)
+		a.DenyDelete == b.DenyDelete && a.DenyPurge == b.DenyPurge && a.Replicas == b.Replicas && reflect.DeepEqual(a.RePublish, b.RePublish)
 }
 
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig, onlyCreate bool) error {

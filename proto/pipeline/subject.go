@@ -14,7 +14,9 @@ const (
 	failurePrefix = "curl.result.failure."
 	removedPrefix = "curl.result.removed."
 	deadPrefix    = "curl.failure."
-	auditPrefix   = "curl.audit."
+	recordPrefix  = "curl.record."
+	// What operators did until version 0.1, among the failures.
+	auditPrefix = "curl.audit."
 	// The subject of a message follows.
 	begunPrefix = "curl.begun."
 )
@@ -73,12 +75,20 @@ func DeadLetterSubjects(reason, host string, key Key) string {
 // AuditSubject is the subject of what a user did, with an id among all that the
 // user ever did; empty: any.
 func AuditSubject(action, user, id string) string {
-	return auditPrefix + tokenOrAny(action) + "." + tokenOrAny(user) + "." + tokenOrAny(id)
+	return recordPrefix + tokenOrAny(action) + "." + tokenOrAny(user) + "." + tokenOrAny(id)
 }
 
-// ParseAudit returns action and user of a subject of AuditSubject, or ErrSubject.
+// FormerAuditSubjects is the filter for what operators did before there was a
+// stream for it; it is in Failures.
+const FormerAuditSubjects = auditPrefix + "*.*.>"
+
+// ParseAudit returns action and user of a subject of AuditSubject, or of one that
+// FormerAuditSubjects matches, or ErrSubject.
 func ParseAudit(subject string) (action, user string, err error) {
-	rest, ok := strings.CutPrefix(subject, auditPrefix)
+	rest, ok := strings.CutPrefix(subject, recordPrefix)
+	if !ok {
+		rest, ok = strings.CutPrefix(subject, auditPrefix)
+	}
 	parts := strings.Split(rest, ".")
 	if !ok || len(parts) != 3 {
 		return "", "", fmt.Errorf("%w: %q", ErrSubject, subject)

@@ -15,6 +15,8 @@ const (
 	Results = "CURL_RESULTS"
 	// Failures keeps what could not be done, with the original request.
 	Failures = "CURL_FAILURES"
+	// Audit keeps what operators did.
+	Audit = "CURL_AUDIT"
 )
 
 // Names of the durable pull consumers, shared by all replicas of a service.
@@ -133,8 +135,9 @@ func (t Topology) withoutRepublish() []jetstream.StreamConfig {
 			Replicas:          t.Replicas,
 		},
 		{
-			Name:              Failures,
-			Description:       "curl-me-that: what could not be done, for replay, and what operators did",
+			Name:        Failures,
+			Description: "curl-me-that: what could not be done, for replay",
+			// A curlctl of an earlier version records there what it does.
 			Subjects:          []string{deadPrefix + ">", auditPrefix + ">"},
 			Retention:         jetstream.LimitsPolicy,
 			MaxMsgsPerSubject: 10,
@@ -146,8 +149,36 @@ func (t Topology) withoutRepublish() []jetstream.StreamConfig {
 			Replicas:          t.Replicas,
 			AllowDirect:       true,
 		},
+		{
+			Name:              Audit,
+			Description:       "curl-me-that: what operators did",
+			Subjects:          []string{recordPrefix + ">"},
+			Retention:         jetstream.LimitsPolicy,
+			MaxMsgsPerSubject: -1,
+			Duplicates:        2 * time.Minute,
+			MaxAge:            auditAge,
+			MaxBytes:          maxAuditBytes,
+			MaxMsgSize:        maxRecordBytes,
+			// Whoever fills it pushes nothing out; and what cannot be recorded is
+			// not done.
+			Discard:     jetstream.DiscardNew,
+			DenyDelete:  true,
+			DenyPurge:   true,
+			Storage:     jetstream.FileStorage,
+			Replicas:    t.Replicas,
+			AllowDirect: true,
+		},
 	}
 }
+
+const (
+	// auditAge is how long it is known what operators did.
+	auditAge = 90 * 24 * time.Hour
+	// maxAuditBytes has room for a million records, and maxRecordBytes for one
+	// with the longest filter.
+	maxAuditBytes  = 256 << 20
+	maxRecordBytes = 16 << 10
+)
 
 // consumers returns the consumer that each stream needs.
 func (t Topology) consumers() map[string]jetstream.ConsumerConfig {

@@ -30,7 +30,7 @@ func targets(inbox, victim string) []target {
 		{subject: victim},
 		{subject: "curl.want.default.canary.key"},
 		{subject: "curl.result.removed.default.canary.key"},
-		{subject: "curl.audit.purge.SOMEBODY.1"},
+		{subject: "curl.record.purge.SOMEBODY.1"},
 		{"$JS.API.STREAM.CREATE.EVIL", `{"name":"EVIL","subjects":["evil.>"]}`},
 		{"$JS.API.STREAM.UPDATE.CURL_FAILURES", `{"name":"CURL_FAILURES","subjects":["curl.failure.>"],"max_msgs":1}`},
 		{"$JS.API.CONSUMER.CREATE.CURL_FAILURES.thief", `{"stream_name":"CURL_FAILURES","action":"create","config":{"name":"thief",` +
@@ -38,13 +38,14 @@ func targets(inbox, victim string) []target {
 		{"$JS.API.CONSUMER.PAUSE.CURL_RESULTS.writer", `{"pause_until":"2100-01-01T00:00:00Z"}`},
 		{"$JS.API.CONSUMER.RESET.CURL_REQUESTS.fetcher", `{"seq":1}`},
 		{"$JS.API.STREAM.MSG.DELETE.CURL_RESULTS", `{"seq":1}`},
+		{"$JS.API.STREAM.MSG.DELETE.CURL_AUDIT", `{"seq":1}`},
 		{"$JS.API.STREAM.SNAPSHOT.CURL_FAILURES", `{"deliver_subject":"` + inbox + `"}`},
 		{subject: "$JS.API.CONSUMER.DELETE.CURL_REQUESTS.fetcher"},
 		{subject: "$JS.API.CONSUMER.DELETE.CURL_RESULTS.writer"},
 		{subject: "$JS.ACK.CURL_RESULTS.writer.1.1.1.1.0"},
 		{subject: "$JS.ACK.CURL_REQUESTS.fetcher.1.1.1.1.0"},
 	}
-	for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+	for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit} {
 		all = append(all, target{subject: "$JS.API.STREAM.PURGE." + stream}, target{subject: "$JS.API.STREAM.DELETE." + stream})
 	}
 	return all
@@ -128,7 +129,7 @@ func (s *siege) restore(ctx context.Context) {
 		{"curl.result.content.default.canary.key", "SECRET-BODY"},
 		{"curl.want.default.canary.key", "a want"},
 		{"curl.failure.Timeout.host.default.canary.key", "SECRET-LETTER"},
-		{"curl.audit.replay.CANARY.1", "SECRET-AUDIT"},
+		{"curl.record.replay.CANARY.1", "SECRET-AUDIT"},
 	} {
 		_, err := s.js.Publish(ctx, m.subject, []byte(m.data))
 		Expect(err).NotTo(HaveOccurred())
@@ -253,8 +254,8 @@ func (s *siege) see(ctx context.Context) map[string]string {
 		s.seeConsumers(ctx, stream, seen)
 		for what, subject := range map[string]string{
 			"want": "curl.want.default.canary.key", "timer": "curl.timer.default.canary.key", "body": "curl.result.content.default.canary.key",
-			"dead letter": "curl.failure.Timeout.host.default.canary.key", "audit": "curl.audit.replay.CANARY.1",
-			"removed": "curl.result.removed.default.canary.key", "forged audit": "curl.audit.purge.SOMEBODY.1",
+			"dead letter": "curl.failure.Timeout.host.default.canary.key", "audit": "curl.record.replay.CANARY.1",
+			"removed": "curl.result.removed.default.canary.key", "forged audit": "curl.record.purge.SOMEBODY.1",
 		} {
 			if m, err := stream.GetLastMsgForSubject(ctx, subject); err == nil {
 				seen["canary "+what] = fmt.Sprintf("%d %q", m.Sequence, m.Data)
@@ -292,7 +293,7 @@ var rows = map[string][]string{
 	"writer":   {"canary dead letter", "canary body", "work of CURL_RESULTS/writer", "read bodies"},
 	"viewer":   {"read "},
 	"replayer": {"read ", "canary timer"},
-	"admin":    {"read ", "canary timer", "canary dead letter", "canary audit", "consumer CURL_REQUESTS/fetcher"},
+	"admin":    {"read ", "canary timer", "canary dead letter", "consumer CURL_REQUESTS/fetcher"},
 	"setup":    {"stream ", "consumer ", "work of "},
 }
 

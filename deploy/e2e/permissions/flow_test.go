@@ -144,7 +144,7 @@ var _ = Describe("With the shipped configuration", func() {
 		cm.EventuallyHasData(ctx, "text", "first")
 		w.EventuallyQuiet(ctx)
 
-		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit} {
 			Expect(w.JetStream.DeleteStream(ctx, name)).To(Succeed())
 		}
 		page.Says("second")

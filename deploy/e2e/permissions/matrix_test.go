@@ -99,7 +99,7 @@ var _ = Describe("The permissions", func() {
 		for _, identity := range []string{"viewer", "replayer", "admin"} {
 			nc := b.connect(identity)
 			for _, signed := range []string{"viewer", "replayer", "admin"} {
-				c := cell{operation: "publish", subject: "curl.audit.replay." + keys[signed] + ".1"}
+				c := cell{operation: "publish", subject: "curl.record.replay." + keys[signed] + ".1"}
 				Expect(tried(nc, c)).To(Equal(identity == signed && identity != "viewer"), "%s for %s", identity, signed)
 			}
 		}

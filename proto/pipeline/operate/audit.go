@@ -17,8 +17,8 @@ import (
 )
 
 // PublishAudit records what an operator does. Its subject is
-// curl.audit.<action>.<user>.<begin in Unix nanoseconds>: a user whom the
-// server lets publish curl.audit.*.<user>.> only can sign for no other. A
+// curl.record.<action>.<user>.<begin in Unix nanoseconds>: a user whom the
+// server lets publish curl.record.*.<user>.> only can sign for no other. A
 // second one with the same begin records how it ended.
 func (c *Client) PublishAudit(ctx context.Context, a *v1.Audit) error {
 	data, err := proto.Marshal(a)
@@ -28,7 +28,7 @@ func (c *Client) PublishAudit(ctx context.Context, a *v1.Audit) error {
 	began := strconv.FormatInt(a.GetBeganAt().AsTime().UnixNano(), 10)
 	m := nats.NewMsg(pipeline.AuditSubject(a.GetAction(), a.GetUser(), began))
 	m.Data = data
-	if _, err := c.JetStream().PublishMsg(ctx, m, jetstream.WithExpectStream(pipeline.Failures)); err != nil {
+	if _, err := c.JetStream().PublishMsg(ctx, m, jetstream.WithExpectStream(pipeline.Audit)); err != nil {
 		return fmt.Errorf("publish audit of %s: %w", a.GetAction(), err)
 	}
 	return nil
@@ -42,11 +42,12 @@ func AuditSubjects(user string) string {
 // Audits reads what operators did, the newest first. Action and user are those
 // of the subject, which the server has checked, whatever is in the record. A
 // record that cannot be read is an error that is Unreadable, and does not end it.
+// Those of earlier versions, which are among the failures, come last.
 func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 	return func(yield func(*v1.Audit, error) bool) {
 		last := map[string]*v1.Audit{}
 		var order []string
-		for m, err := range c.Scan(ctx, pipeline.Range{Stream: pipeline.Failures, Subject: AuditSubjects("")}) {
+		for m, err := range c.records(ctx) {
 			var a *v1.Audit
 			if err == nil {
 				a, err = audit(m)
@@ -65,6 +66,22 @@ func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 		for _, subject := range slices.Backward(order) {
 			if !yield(last[subject], nil) {
 				return
+			}
+		}
+	}
+}
+
+// records reads the messages about what operators did, the oldest first.
+func (c *Client) records(ctx context.Context) iter.Seq2[pipeline.Message, error] {
+	return func(yield func(pipeline.Message, error) bool) {
+		for _, r := range []pipeline.Range{
+			{Stream: pipeline.Failures, Subject: pipeline.FormerAuditSubjects},
+			{Stream: pipeline.Audit, Subject: AuditSubjects("")},
+		} {
+			for m, err := range c.Scan(ctx, r) {
+				if !yield(m, err) {
+					return
+				}
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -112,7 +113,8 @@ var _ = Describe("What an operator asks for", func() {
 		forged, err := proto.Marshal(&v1.Audit{Action: "refetch", User: "alice", Selected: 7})
 		Expect(err).NotTo(HaveOccurred())
 		for subject, data := range map[string][]byte{
-			"curl.audit.replay.mallory.1": forged, "curl.audit.replay.mallory.2": []byte("garbage"), "curl.audit.replay.mallory.3.4": forged,
+			"curl.record.replay.mallory.1": forged, "curl.record.replay.mallory.2": []byte("garbage"), "curl.record.replay.mallory.3.4": forged,
+			"curl.audit.pause.carol.1": forged, // by an earlier version
 		} {
 			_, err := client.JetStream().Publish(ctx, subject, data)
 			Expect(err).NotTo(HaveOccurred())
@@ -127,8 +129,22 @@ var _ = Describe("What an operator asks for", func() {
 			}
 			signed = append(signed, a.GetUser()+" "+a.GetAction())
 		}
-		Expect(signed).To(ConsistOf("alice purge", "mallory replay"))
+		Expect(signed).To(HaveExactElements("mallory replay", "alice purge", "carol pause"))
 		Expect(unreadable).To(Equal(2))
+	})
+
+	It("stays on record, whoever would remove it", func(ctx SpecContext) {
+		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "purge", User: "alice", BeganAt: timestamppb.Now()})).To(Succeed())
+		audit, err := js.Stream(ctx, pipeline.Audit)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(audit.Purge(ctx)).NotTo(Succeed())
+		Expect(audit.DeleteMsg(ctx, 1)).NotTo(Succeed())
+		rollup := nats.NewMsg("curl.record.purge.alice.2")
+		rollup.Header.Set("Nats-Rollup", "all")
+		_, err = js.PublishMsg(ctx, rollup)
+		Expect(err).To(HaveOccurred())
+		Expect(audit.Info(ctx)).To(HaveField("State.Msgs", BeEquivalentTo(1)))
+		Expect(audit.CachedInfo().Config).To(And(HaveField("MaxAge", 90*24*time.Hour), HaveField("Discard", jetstream.DiscardNew)))
 	})
 
 	It("is on record, with how it ended", func(ctx SpecContext) {

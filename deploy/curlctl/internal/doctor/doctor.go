@@ -156,7 +156,7 @@ func (d *diagnosis) streams(ctx context.Context) {
 }
 
 func (d *diagnosis) replicas(ctx context.Context) {
-	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit} {
 		stream, err := d.JetStream.Stream(ctx, name)
 		if err != nil {
 			continue

@@ -30,7 +30,7 @@ type Identity struct {
 }
 
 // auditOfUser stands for the record of what the user does; USER for the name.
-const auditOfUser = "curl.audit.*.USER.>"
+const auditOfUser = "curl.record.*.USER.>"
 
 // Identities returns the least privileges; each has those of the one before.
 // USER stands for the name of the user.
@@ -40,8 +40,10 @@ func Identities() []Identity {
 		Publish: []string{
 			"$SYS.REQ.USER.INFO",
 			"$JS.API.STREAM.INFO.CURL_REQUESTS", "$JS.API.STREAM.INFO.CURL_RESULTS", "$JS.API.STREAM.INFO.CURL_FAILURES",
+			"$JS.API.STREAM.INFO.CURL_AUDIT",
 			"$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher", "$JS.API.CONSUMER.INFO.CURL_RESULTS.writer",
 			"$JS.API.DIRECT.GET.CURL_REQUESTS", "$JS.API.DIRECT.GET.CURL_REQUESTS.>", "$JS.API.DIRECT.GET.CURL_FAILURES",
+			"$JS.API.DIRECT.GET.CURL_AUDIT",
 		},
 		Subscribe: []string{"_INBOX_curlctl.>", "curl.want.>", "curl.timer.>", "curl.due.>", "curl.result.>", "curl.failure.>"},
 	}

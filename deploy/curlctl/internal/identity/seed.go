@@ -46,7 +46,7 @@ func variables(keys map[string]string) []byte {
 		fmt.Fprintf(&b, "NKEY_%s: %q\n", strings.ToUpper(name), keys[name])
 	}
 	for _, name := range audited() {
-		fmt.Fprintf(&b, "AUDIT_%s: %q\n", strings.ToUpper(name), "curl.audit.*."+keys[name]+".>")
+		fmt.Fprintf(&b, "AUDIT_%s: %q\n", strings.ToUpper(name), "curl.record.*."+keys[name]+".>")
 	}
 	return b.Bytes()
 }
