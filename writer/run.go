@@ -21,7 +21,6 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 	"github.com/kv8s/curl-me-that/writer/internal/batch"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
-	"github.com/kv8s/curl-me-that/writer/internal/cache"
 	"github.com/kv8s/curl-me-that/writer/internal/event"
 	"github.com/kv8s/curl-me-that/writer/internal/inbox"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
@@ -103,10 +102,6 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 	}, apply.Deps{
 		Client:     client,
 		Breaker:    breaking,
-		Objects:    cache.NewObjects(clock.RealClock{}),
-		Confirmed:  cache.NewConfirmed(clock.RealClock{}),
-		Refused:    cache.NewRefused(clock.RealClock{}),
-		Faults:     cache.NewFaults(clock.RealClock{}),
 		Signatures: signatures,
 		Emitter: event.New(event.Deps{
 			Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),

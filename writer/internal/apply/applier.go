@@ -53,13 +53,6 @@ type Deps struct {
 	Client *apiserver.Client
 	// Breaker holds work back while the API server is unavailable.
 	Breaker *breaker.Breaker
-	// Objects and Confirmed are what is known from earlier batches.
-	Objects   *cache.Objects
-	Confirmed cache.Confirmed
-	// Refused holds keys that cannot be written.
-	Refused cache.Refused
-	// Faults counts requests that failed in a row, by object.
-	Faults cache.Faults
 	// Signatures verifies which wants the watcher has published.
 	Signatures *signature.Verifier
 	// Emitter writes the Events.
@@ -81,6 +74,13 @@ type Applier struct {
 type executor struct {
 	Config
 	Deps
+	// objects and confirmed are what is known from earlier batches.
+	objects   *cache.Objects
+	confirmed cache.Confirmed
+	// unwritable holds keys that cannot be written.
+	unwritable cache.Refused
+	// faults counts requests that failed in a row, by object.
+	faults  cache.Faults
 	budgets budgets
 	lines   *logsample.Log
 	// doubted holds what was wrong with signatures, each of which is logged once.
@@ -92,14 +92,18 @@ func New(c Config, d Deps) (*Applier, error) {
 	if c.Viewer.Grammar == nil || c.Viewer.Selector == nil {
 		return nil, errors.New("make applier: the viewer is incomplete")
 	}
-	if d.Client == nil || d.Objects == nil || d.Breaker == nil || d.Emitter == nil || d.Signatures == nil || d.Metrics == nil || d.Clock == nil {
+	if d.Client == nil || d.Breaker == nil || d.Emitter == nil || d.Signatures == nil || d.Metrics == nil || d.Clock == nil {
 		return nil, errors.New("make applier: a dependency is missing")
 	}
 	b, err := newBudgets(c, d.Clock.Now)
 	if err != nil {
 		return nil, fmt.Errorf("make applier: %w", err)
 	}
-	return &Applier{executor: &executor{Config: c, Deps: d, budgets: b, lines: logsample.New(d.Log)}}, nil
+	return &Applier{executor: &executor{
+		Config: c, Deps: d, budgets: b, lines: logsample.New(d.Log),
+		objects: cache.NewObjects(d.Clock), confirmed: cache.NewConfirmed(d.Clock),
+		unwritable: cache.NewRefused(d.Clock), faults: cache.NewFaults(d.Clock),
+	}}, nil
 }
 
 // Apply applies results, all of one ConfigMap, and returns what became of

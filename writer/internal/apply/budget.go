@@ -51,7 +51,7 @@ func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shorta
 	t.Metrics.overBudget.WithLabelValues(kind).Inc()
 	for _, item := range t.items {
 		uid := types.UID(item.Result.GetWant().GetUid())
-		t.Refused.Put(uid, item.Key.Key)
+		t.unwritable.Put(uid, item.Key.Key)
 		t.emitEvents(ctx, item, uid, []plan.Event{plan.OverBudget(t.object, item)})
 	}
 	return all(len(t.items), Outcome{Verdict: plan.Deferred})

@@ -36,7 +36,6 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 	"github.com/kv8s/curl-me-that/writer/internal/breaker"
-	"github.com/kv8s/curl-me-that/writer/internal/cache"
 	"github.com/kv8s/curl-me-that/writer/internal/event"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -139,10 +138,6 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.App
 	}, apply.Deps{
 		Client:     client,
 		Breaker:    b,
-		Objects:    cache.NewObjects(clock.RealClock{}),
-		Confirmed:  cache.NewConfirmed(clock.RealClock{}),
-		Refused:    cache.NewRefused(clock.RealClock{}),
-		Faults:     cache.NewFaults(clock.RealClock{}),
 		Signatures: signatures,
 		Emitter: event.New(event.Deps{
 			Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),

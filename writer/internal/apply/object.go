@@ -13,7 +13,7 @@ import (
 func (t *task) learn(o *plan.Object) {
 	t.object, t.known = o, true
 	if o == nil {
-		t.Objects.Drop(t.ref)
+		t.objects.Drop(t.ref)
 		return
 	}
 	if o.Obstacle == plan.NoObstacle {
@@ -23,7 +23,7 @@ func (t *task) learn(o *plan.Object) {
 
 // forget makes the next try read the object.
 func (t *task) forget() {
-	t.Objects.Drop(t.ref)
+	t.objects.Drop(t.ref)
 	t.object, t.known = nil, false
 }
 
@@ -70,7 +70,7 @@ func (t *task) patch(ctx context.Context, p plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	t.Objects.Put(t.ref, t.Viewer.Of(&written.ObjectMeta, plan.Remembered))
+	t.objects.Put(t.ref, t.Viewer.Of(&written.ObjectMeta, plan.Remembered))
 	return nil
 }
 

@@ -29,12 +29,12 @@ type task struct {
 
 // start takes the newest knowledge that costs no request.
 func (t *task) start() {
-	cached, found := t.Objects.Get(t.ref)
+	cached, found := t.objects.Get(t.ref)
 	if found && t.covers(cached.ResourceVersion) {
 		t.object, t.known = cached, true
 		return
 	}
-	t.Objects.Drop(t.ref)
+	t.objects.Drop(t.ref)
 	if t.object, t.known = plan.Assume(t.items); t.known {
 		t.known = t.signed()
 	}
@@ -155,7 +155,7 @@ func (t *task) decide() plan.Plan {
 	if t.object != nil && t.object.Confirmed == nil {
 		t.object.Confirmed = make(map[string]plan.Confirmation, len(t.items))
 		for _, item := range t.items {
-			t.object.Confirmed[item.Key.Key] = t.Confirmed.Get(t.object.UID, item.Key.Key)
+			t.object.Confirmed[item.Key.Key] = t.confirmed.Get(t.object.UID, item.Key.Key)
 		}
 	}
 	return t.Planner.Plan(t.object, t.items)
@@ -182,7 +182,7 @@ func (t *task) refused(ctx context.Context, p plan.Plan, obstacle plan.Obstacle,
 func (t *task) refuse(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
 	for _, item := range t.items {
 		uid := types.UID(item.Result.GetWant().GetUid())
-		t.Refused.Put(uid, item.Key.Key)
+		t.unwritable.Put(uid, item.Key.Key)
 		// Where even Events are forbidden, the log has to do.
 		if t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}) == event.Emitted {
 			t.line(item, zerolog.WarnLevel, plan.Refused.String()).Err(err).Msg("API server refuses the change")
@@ -207,7 +207,7 @@ func (t *task) failed(ctx context.Context, err error) []Outcome {
 	case apiserver.Unavailable:
 		after := apiserver.RetryAfter(err)
 		t.Breaker.Failure(err, after)
-		if t.Breaker.Allows() && t.Faults.Add(t.ref) > maxFaults {
+		if t.Breaker.Allows() && t.faults.Add(t.ref) > maxFaults {
 			return t.deferred("unavailable", "requests for this object fail again and again, and others do not; later")
 		}
 		return all(len(t.items), Outcome{Unavailable: true, After: after})
@@ -220,7 +220,7 @@ func (t *task) failed(ctx context.Context, err error) []Outcome {
 // finish emits the Events of a plan that has been carried out, and logs it.
 func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 	t.Breaker.Success(t.ref.Namespace)
-	t.Faults.Drop(t.ref)
+	t.faults.Drop(t.ref)
 	outcomes := make([]Outcome, len(t.items))
 	for i, d := range p.Decisions {
 		outcomes[i] = Outcome{Verdict: d.Verdict}
@@ -233,7 +233,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 			continue
 		}
 		if d.Confirmed {
-			t.Confirmed.Put(t.object.UID, t.items[i].Key.Key, t.items[i].Confirmation())
+			t.confirmed.Put(t.object.UID, t.items[i].Key.Key, t.items[i].Confirmation())
 		}
 		t.logResult(t.items[i], d)
 	}
@@ -244,7 +244,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 // reported as one that cannot be written. The status has nothing of that.
 func (t *task) restored(item plan.Item, d plan.Decision) bool {
 	good := item.Result.GetContent() != nil || item.Result.GetUnmodified() != nil
-	return good && d.Verdict == plan.Written && t.Refused.Take(t.object.UID, item.Key.Key) && len(d.Events) == 0
+	return good && d.Verdict == plan.Written && t.unwritable.Take(t.object.UID, item.Key.Key) && len(d.Events) == 0
 }
 
 // emitEvents emits events about an item. An Event that is refused is given up:
