@@ -25,6 +25,9 @@ type Config struct {
 	BuildControlPlane bool
 	// NATSListen opens the embedded broker to other programs; empty: no.
 	NATSListen string
+	// Watchers: install the custom resource Watcher and run keeper. Both are always
+	// there with a control plane of our own.
+	Watchers bool
 	// Listen is the address for health and metrics of all three services.
 	Listen string
 	// Log is what is logged.
@@ -54,6 +57,7 @@ func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(), "folder for the streams and the local control plane; empty: a temporary one")
 	fs.BoolVar(&c.BuildControlPlane, "build", false, "build etcd and kube-apiserver from source, whatever is found on this machine or can be fetched")
+	fs.BoolVar(&c.Watchers, "watchers", false, "install the custom resource Watcher in the given cluster, and run keeper; a control plane of its own has both")
 	fs.StringVar(&c.NATSListen, "nats-listen", "", "address at which other programs reach the embedded NATS, such as 127.0.0.1:4222; empty: none")
 	fs.StringVar(&c.Listen, "listen", "", "address for /healthz, /readyz and /metrics, such as 127.0.0.1:8080; empty: none")
 	c.Log.BindFlags(fs)

@@ -120,6 +120,7 @@ func (c *Config) controlPlane(ctx context.Context, system *System, dir string, p
 		return nil, err
 	}
 	system.Kubeconfig, system.Local = plane.Kubeconfig(), true
+	c.Watchers = true
 	c.Watcher.Kube.Kubeconfig, c.Watcher.Kube.Context = plane.Kubeconfig(), ""
 	return plane, nil
 }
@@ -141,7 +142,7 @@ func newAssembly(c *Config, log zerolog.Logger) *assembly {
 	return a
 }
 
-// serve runs the three services until ctx is done or one fails.
+// serve runs the services until ctx is done or one fails.
 func (a *assembly) serve(ctx context.Context, ready func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if address := a.config.Listen; address != "" {
@@ -193,7 +194,7 @@ func (a *assembly) run(ctx context.Context, name string, serve func(context.Cont
 		Tracer: tracer,
 		Log:    a.log.With().Str("service", name).Logger(), Health: a.health.Group(name),
 		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, a.registry), // two of them watch Kubernetes
-		NATS:    service.NATSOptions{URL: embeddedURL, Dial: a.nats.Dial()},
+		NATS:    service.NATSOptions{URL: embeddedURL, Dial: a.nats.Dial()}, WithoutNATS: name == keeperName,
 	}
 	if err := host.Run(ctx, name, serve); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -202,7 +203,7 @@ func (a *assembly) run(ctx context.Context, name string, serve func(context.Cont
 }
 
 func (c *Config) services() map[string]func(context.Context, *service.Runtime, *rest.Config) error {
-	return map[string]func(context.Context, *service.Runtime, *rest.Config) error{
+	services := map[string]func(context.Context, *service.Runtime, *rest.Config) error{
 		"watcher": func(ctx context.Context, rt *service.Runtime, cluster *rest.Config) error {
 			return watcher.Run(ctx, rt, c.Watcher, cluster)
 		},
@@ -213,6 +214,10 @@ func (c *Config) services() map[string]func(context.Context, *service.Runtime, *
 			return writer.Run(ctx, rt, c.Writer, cluster)
 		},
 	}
+	if c.Watchers {
+		services[keeperName] = c.runKeeper
+	}
+	return services
 }
 
 func whenReady(ctx context.Context, health *service.Health, then func() error) error {

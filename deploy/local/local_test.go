@@ -14,10 +14,13 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 func TestLocal(t *testing.T) {
@@ -98,5 +101,39 @@ var _ = Describe("the system in one process", func() {
 		config, err := parse("--data-dir", "", "--kubeconfig", "/nowhere/config")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(local.Run(ctx, config, GinkgoWriter, nil)).To(MatchError(ContainSubstring("read kubeconfig /nowhere/config")))
+	})
+})
+
+var _ = Describe("Watchers in one process", func() {
+	It("are served, and their ConfigMaps are made, where they are asked for", func(ctx SpecContext) {
+		kubeconfig := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		Expect(kubeconfig).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
+		rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		Expect(err).NotTo(HaveOccurred())
+		cluster := kubernetes.NewForConfigOrDie(rest)
+		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "local-"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace.Name, "--watchers")
+		Expect(err).NotTo(HaveOccurred())
+		running, stop := context.WithCancel(ctx)
+		defer stop()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- local.Run(running, config, GinkgoWriter, func(ctx context.Context, _ local.System) error {
+				body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},"spec":{"configData":{"a":"b"}}}`)
+				_, err := dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace.Name).
+					Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"})
+				return err
+			})
+		}()
+		Eventually(ctx, func() map[string]string {
+			cm, err := cluster.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "w-config", metav1.GetOptions{})
+			if err != nil {
+				return nil
+			}
+			return cm.Data
+		}).WithTimeout(30 * time.Second).Should(Equal(map[string]string{"a": "b"}))
+		stop()
+		Eventually(ctx, ended).WithTimeout(30 * time.Second).Should(Receive(Succeed()))
 	})
 })

@@ -17,6 +17,10 @@ import (
 // name of the service.
 const name = "keeper"
 
+// DefaultWorkers is how many Watchers are worked on at a time by
+// default.
+const DefaultWorkers = 4
+
 // Config is what an operator may choose about keeper.
 type Config struct {
 	// Service are the flags that every service has.
@@ -50,7 +54,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector, applied by the API server, for the Watchers to look at")
 	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys, "annotations that ask for data, as for the watcher; the first is written")
 	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme, "scheme of URLs that have none, as for the watcher: http or https")
-	fs.IntVar(&c.Workers, "workers", 4, "Watchers that are worked on at a time")
+	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "Watchers that are worked on at a time")
 	c.Election.BindFlags(fs, name)
 }
 

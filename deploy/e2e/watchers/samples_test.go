@@ -1,0 +1,32 @@
+package watchers_test
+
+import (
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+var _ = Describe("The samples of Watchers", func() {
+	It("are taken as they are, and listed with what they show", func(ctx SpecContext) {
+		namespace := env.Cluster.Namespace(ctx)
+		readme, err := os.ReadFile("../../samples/README.md")
+		Expect(err).NotTo(HaveOccurred())
+		files, err := filepath.Glob("../../samples/watchers/*.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(len(files)).To(BeNumerically(">=", 3))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(text)).To(HavePrefix("# "), file)
+			Expect(string(readme)).To(ContainSubstring("(watchers/"+filepath.Base(file)+")"), file)
+			_, err = api.Resource(watchv1.Resource()).Namespace(namespace).Create(ctx, manifest(string(text)),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+			Expect(err).NotTo(HaveOccurred(), file)
+		}
+	})
+})
