@@ -3,9 +3,19 @@ package main
 
 import (
 	"os"
+	"runtime/debug"
 
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 )
 
-func main() { os.Exit(service.Execute(keeper.Command())) }
+// gcPercent is how much garbage there may be beside what is in use. Keeper works
+// in short bursts between long times of rest, as the watcher does.
+const gcPercent = 50
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	os.Exit(service.Execute(keeper.Command()))
+}
