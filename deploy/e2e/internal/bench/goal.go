@@ -18,6 +18,9 @@ type Goal struct {
 
 const mebibyte = 1 << 20
 
+// manyAnnotated is from how many on the memory of the watcher is a goal.
+const manyAnnotated = 20_000
+
 // compare finds the middle round, and compares what was measured with the goals.
 func (r *Report) compare() {
 	order := make([]int, len(r.Rounds))
@@ -33,6 +36,11 @@ func (r *Report) compare() {
 	r.atMost("API calls per ConfigMap", calls, 1.1)
 	if r.Idle != nil {
 		r.atMost("annotation to data when idle, above the server's time, p50 ms", r.Idle.AboveServer.P50, 25)
+	}
+	if used := r.Memory["watcher"]; r.Setting.N >= manyAnnotated && used.RSS > 0 {
+		// The goal is for so many; with more, that much more for each of them.
+		bound := 90 * float64(r.Setting.N) / manyAnnotated
+		r.atMost("watcher with that many annotated ConfigMaps, RSS, MiB", float64(used.RSS)/mebibyte, bound)
 	}
 	if r.Foreign != nil && r.Foreign.Watcher.PeakRSS > 0 {
 		r.atMost("watcher among foreign ConfigMaps, peak RSS, MiB", float64(r.Foreign.Watcher.PeakRSS)/mebibyte, 60)
