@@ -93,81 +93,88 @@ const live = "live."
 
 // streams returns the configurations that the pipeline needs.
 func (t Topology) streams() []jetstream.StreamConfig {
-	streams := t.withoutRepublish()
+	streams := []jetstream.StreamConfig{t.requests(), t.results(), t.failures(), t.audit()}
 	for i := range streams {
 		streams[i].RePublish = &jetstream.RePublish{Source: ">", Destination: live + ">"}
 	}
 	return streams
 }
 
-func (t Topology) withoutRepublish() []jetstream.StreamConfig {
-	return []jetstream.StreamConfig{
-		{
-			Name:        Requests,
-			Description: "curl-me-that: what is wanted, due, and scheduled",
-			Subjects:    []string{wantPrefix + ">", duePrefix + ">", timerPrefix + ">", begunPrefix + ">"},
-			Retention:   jetstream.LimitsPolicy,
-			// One message per subject, and no limit by age, bytes or count:
-			// such a limit would delete pending timers silently (ADR-51).
-			MaxMsgsPerSubject: 1,
-			Discard:           jetstream.DiscardOld,
-			MaxMsgSize:        MaxRequestBytes,
-			Duplicates:        2 * time.Minute,
-			Storage:           jetstream.FileStorage,
-			Replicas:          t.Replicas,
-			AllowDirect:       true,
-			AllowMsgTTL:       true,
-			AllowMsgSchedules: true,
-		},
-		{
-			Name:        Results,
-			Description: "curl-me-that: outcomes that wait for the writer",
-			Subjects:    []string{contentPrefix + ">", failurePrefix + ">", removedPrefix + ">"},
-			Retention:   jetstream.WorkQueuePolicy,
-			// Not 1: an outcome that arrives late would replace a newer one
-			// that is still queued; the writer's fence picks the newest.
-			MaxMsgsPerSubject: 8,
-			Discard:           jetstream.DiscardNew,
-			MaxBytes:          t.MaxResultBytes,
-			Duplicates:        5 * time.Minute,
-			Compression:       jetstream.S2Compression,
-			Storage:           jetstream.FileStorage,
-			Replicas:          t.Replicas,
-		},
-		{
-			Name:        Failures,
-			Description: "curl-me-that: what could not be done, for replay",
-			// A curlctl of an earlier version records there what it does.
-			Subjects:          []string{deadPrefix + ">", auditPrefix + ">"},
-			Retention:         jetstream.LimitsPolicy,
-			MaxMsgsPerSubject: 10,
-			MaxAge:            t.FailureAge,
-			MaxBytes:          t.MaxFailureBytes,
-			Discard:           jetstream.DiscardOld,
-			Duplicates:        5 * time.Minute,
-			Storage:           jetstream.FileStorage,
-			Replicas:          t.Replicas,
-			AllowDirect:       true,
-		},
-		{
-			Name:              Audit,
-			Description:       "curl-me-that: what operators did",
-			Subjects:          []string{recordPrefix + ">"},
-			Retention:         jetstream.LimitsPolicy,
-			MaxMsgsPerSubject: -1,
-			Duplicates:        2 * time.Minute,
-			MaxAge:            auditAge,
-			MaxBytes:          maxAuditBytes,
-			MaxMsgSize:        maxRecordBytes,
-			// Whoever fills it pushes nothing out; and what cannot be recorded is
-			// not done.
-			Discard:     jetstream.DiscardNew,
-			DenyDelete:  true,
-			DenyPurge:   true,
-			Storage:     jetstream.FileStorage,
-			Replicas:    t.Replicas,
-			AllowDirect: true,
-		},
+func (t Topology) requests() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        Requests,
+		Description: "curl-me-that: what is wanted, due, and scheduled",
+		Subjects:    []string{wantPrefix + ">", duePrefix + ">", timerPrefix + ">", begunPrefix + ">"},
+		Retention:   jetstream.LimitsPolicy,
+		// One message per subject, and no limit by age, bytes or count:
+		// such a limit would delete pending timers silently (ADR-51).
+		MaxMsgsPerSubject: 1,
+		Discard:           jetstream.DiscardOld,
+		MaxMsgSize:        MaxRequestBytes,
+		Duplicates:        2 * time.Minute,
+		Storage:           jetstream.FileStorage,
+		Replicas:          t.Replicas,
+		AllowDirect:       true,
+		AllowMsgTTL:       true,
+		AllowMsgSchedules: true,
+	}
+}
+
+func (t Topology) results() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        Results,
+		Description: "curl-me-that: outcomes that wait for the writer",
+		Subjects:    []string{contentPrefix + ">", failurePrefix + ">", removedPrefix + ">"},
+		Retention:   jetstream.WorkQueuePolicy,
+		// Not 1: an outcome that arrives late would replace a newer one
+		// that is still queued; the writer's fence picks the newest.
+		MaxMsgsPerSubject: 8,
+		Discard:           jetstream.DiscardNew,
+		MaxBytes:          t.MaxResultBytes,
+		Duplicates:        5 * time.Minute,
+		Compression:       jetstream.S2Compression,
+		Storage:           jetstream.FileStorage,
+		Replicas:          t.Replicas,
+	}
+}
+
+func (t Topology) failures() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        Failures,
+		Description: "curl-me-that: what could not be done, for replay",
+		// A curlctl of an earlier version records there what it does.
+		Subjects:          []string{deadPrefix + ">", auditPrefix + ">"},
+		Retention:         jetstream.LimitsPolicy,
+		MaxMsgsPerSubject: 10,
+		MaxAge:            t.FailureAge,
+		MaxBytes:          t.MaxFailureBytes,
+		Discard:           jetstream.DiscardOld,
+		Duplicates:        5 * time.Minute,
+		Storage:           jetstream.FileStorage,
+		Replicas:          t.Replicas,
+		AllowDirect:       true,
+	}
+}
+
+func (t Topology) audit() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              Audit,
+		Description:       "curl-me-that: what operators did",
+		Subjects:          []string{recordPrefix + ">"},
+		Retention:         jetstream.LimitsPolicy,
+		MaxMsgsPerSubject: -1,
+		Duplicates:        2 * time.Minute,
+		MaxAge:            auditAge,
+		MaxBytes:          maxAuditBytes,
+		MaxMsgSize:        maxRecordBytes,
+		// Whoever fills it pushes nothing out; and what cannot be recorded is
+		// not done.
+		Discard:     jetstream.DiscardNew,
+		DenyDelete:  true,
+		DenyPurge:   true,
+		Storage:     jetstream.FileStorage,
+		Replicas:    t.Replicas,
+		AllowDirect: true,
 	}
 }
 
