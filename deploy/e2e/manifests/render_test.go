@@ -28,7 +28,7 @@ type object = *unstructured.Unstructured
 // values returns an entry for each way to render the chart.
 func values(more ...TableEntry) []TableEntry {
 	entries := []TableEntry{}
-	for _, name := range []string{"default", "ha", "namespaced", "byo-nats", "resources", installed} {
+	for _, name := range []string{"default", "ha", "namespaced", "byo-nats", "resources", "console", installed} {
 		entries = append(entries, Entry(name, name))
 	}
 	return append(entries, more...)

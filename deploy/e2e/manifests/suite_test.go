@@ -32,7 +32,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	rendered = map[string][]object{}
 	files, err := filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml"))
 	Expect(err).NotTo(HaveOccurred())
-	Expect(files).To(HaveLen(5))
+	Expect(files).To(HaveLen(6))
 	for _, file := range files {
 		rendered[valuesName(file)] = template(ctx, file)
 	}
