@@ -171,7 +171,7 @@ var _ = Describe("One of three brokers", func() {
 			}
 		})
 		w.Writer().Restart(ctx)
-		Consistently(held.Hits).WithTimeout(4 * aWhile).Should(Equal(1))
+		Consistently(held.Hits).WithTimeout(2 * aWhile).Should(Equal(1))
 		stop()
 		cm.EventuallyHasDataWithin(ctx, 2*healLimit, "mydata", "lost")
 		w.EventuallyQuiet(ctx)
