@@ -1,0 +1,32 @@
+{{/* What the fetcher is given in files of objects that exist: args, and volumes, each of
+which is mounted below /etc/curl-me-that by its name. A pod waits for the objects; the
+fetcher reads the files again on change, thus no checksum. */}}
+{{- define "curl-me-that.fetcherFiles" -}}
+{{- $ca := .Values.fetcher.caBundle -}}
+{{- $credentials := .Values.fetcher.credentials -}}
+{{- $args := list -}}
+{{- $volumes := list -}}
+{{- if and $ca.configMap $ca.secret -}}
+{{- fail "fetcher.caBundle: configMap and secret exclude each other; put all certificates into one of them" -}}
+{{- end -}}
+{{- $items := list (dict "key" $ca.key "path" "ca.crt") -}}
+{{- with $ca.configMap -}}
+{{- $volumes = append $volumes (dict "name" "ca-bundle" "configMap" (dict "name" . "items" $items)) -}}
+{{- end -}}
+{{- with $ca.secret -}}
+{{- $volumes = append $volumes (dict "name" "ca-bundle" "secret" (dict "secretName" . "defaultMode" 0440 "items" $items)) -}}
+{{- end -}}
+{{- with $volumes -}}
+{{- $args = append $args "--ca-bundle=/etc/curl-me-that/ca-bundle/ca.crt" -}}
+{{- end -}}
+{{- with $credentials.secret -}}
+{{- $args = append $args "--header-file=/etc/curl-me-that/credentials/headers.yaml" -}}
+{{- $items = list (dict "key" $credentials.headersKey "path" "headers.yaml") -}}
+{{- with $credentials.netrcKey -}}
+{{- $args = append $args "--netrc=/etc/curl-me-that/credentials/netrc" -}}
+{{- $items = append $items (dict "key" . "path" "netrc") -}}
+{{- end -}}
+{{- $volumes = append $volumes (dict "name" "credentials" "secret" (dict "secretName" . "defaultMode" 0440 "items" $items)) -}}
+{{- end -}}
+{{- toYaml (dict "args" $args "volumes" $volumes) -}}
+{{- end -}}
