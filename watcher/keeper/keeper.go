@@ -115,7 +115,7 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 		API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
 		Recorder: kube.NewRecorder(clients.events, name, wall.Now), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
 	})
-	metrics.measure(k.watchers, wall.Now, nil)
+	metrics.measure(k.watchers, wall.Now)
 	health := rt.Health.Part("election")
 	k.elector = leader.New(c.Election, leader.Deps{
 		Leases: clients.leases, Lead: k.lead(health), Health: health, Holding: metrics.lease, Log: rt.Log,

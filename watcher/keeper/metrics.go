@@ -24,7 +24,7 @@ func Metrics() []metric.Definition {
 	var c Config
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName(name)
 	m := newMetrics(prometheus.NewRegistry(), c)
-	m.measure(store.New(store.Config[reconcile.Watcher]{}), time.Now, nil)
+	m.measure(store.New(store.Config[reconcile.Watcher]{}), time.Now)
 	return append(m.own.Definitions(), m.standard.Definitions()...)
 }
 
@@ -77,9 +77,8 @@ func stateOf(w reconcile.Watcher) state {
 	return stateProgressing
 }
 
-// measure makes the metrics that are read when they are asked for. failing counts
-// sidecars; nil: none are looked at.
-func (m *metrics) measure(watchers *store.Store[reconcile.Watcher], now func() time.Time, failing func() int) {
+// measure makes the metrics that are read when they are asked for.
+func (m *metrics) measure(watchers *store.Store[reconcile.Watcher], now func() time.Time) {
 	m.own.GaugesFunc("watchers", "Watchers, by state; suspended ones count as such, whatever else they are.",
 		metric.Of("state", states()...), func() map[string]float64 {
 			counts := map[string]float64{}
@@ -93,12 +92,6 @@ func (m *metrics) measure(watchers *store.Store[reconcile.Watcher], now func() t
 		func() float64 { return notReady(watchers, now()).Seconds() })
 	m.own.GaugeFunc("watch_silence_seconds", "Time since the watch of Watchers last gave a sign of life, of the namespace that is worst off.",
 		func() float64 { return watchers.Silence().Seconds() })
-	m.own.GaugeFunc("failing_sidecars", "Pods whose sidecar fails.", func() float64 {
-		if failing == nil {
-			return 0
-		}
-		return float64(failing())
-	})
 }
 
 // notReady returns for how long the Watcher that is worst off has not been Ready.

@@ -16,9 +16,6 @@ const (
 	ConditionReady = "Ready"
 	// ConditionFresh: the last attempt of every source was good.
 	ConditionFresh = "Fresh"
-	// ConditionInjectable: what pods would get passes the Pod Security of the
-	// namespace.
-	ConditionInjectable = "Injectable"
 	// ConditionReconciling is present while the Watcher is on its way to Ready.
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is present while nothing but an edit helps.

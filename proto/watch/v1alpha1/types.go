@@ -157,8 +157,7 @@ type WatcherStatus struct {
 	// Name of the ConfigMap, also before it exists.
 	// +optional
 	ConfigMapName string `json:"configMapName,omitempty"`
-	// Conditions: Ready, Fresh, Injectable, and while they are true Reconciling
-	// and Stalled.
+	// Conditions: Ready, Fresh, and while they are true Reconciling and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -35,28 +35,24 @@ type Input struct {
 	Applied bool
 	// Obstacle is what only an edit mends; nil: nothing.
 	Obstacle *compile.Problem
-	// Injectable is how a sidecar would fare; nil: there is none.
-	Injectable *Verdict
-	// Pods with the sidecar; nil: they are not counted.
-	Pods *watchv1.PodsStatus
 	// Previous status, of which the times of transition are taken.
 	Previous watchv1.WatcherStatus
 	// Now is the time.
 	Now time.Time
 }
 
-// Verdict is the value of a condition.
-type Verdict struct {
-	Status  metav1.ConditionStatus
-	Reason  string
-	Message string
+// verdict is the value of a condition.
+type verdict struct {
+	status  metav1.ConditionStatus
+	reason  string
+	message string
 }
 
 // Compute returns the status.
 func Compute(in Input) watchv1.WatcherStatus {
 	s := watchv1.WatcherStatus{
 		ObservedGeneration: in.Plan.Generation, ConfigMapName: in.Plan.Target.Name,
-		LastHandledReconcileAt: in.Previous.LastHandledReconcileAt, Pods: in.Pods,
+		LastHandledReconcileAt: in.Previous.LastHandledReconcileAt,
 	}
 	if in.Applied {
 		s.LastHandledReconcileAt = in.Plan.Now
@@ -126,82 +122,79 @@ func (in Input) conditions(sources []watchv1.SourceStatus) []metav1.Condition {
 	conditions := []metav1.Condition{
 		in.condition(watchv1.ConditionReady, ready), in.condition(watchv1.ConditionFresh, in.fresh(sources)),
 	}
-	if in.Injectable != nil {
-		conditions = append(conditions, in.condition(watchv1.ConditionInjectable, *in.Injectable))
-	}
 	switch {
 	case stalled:
-		reason := ready.Reason
+		reason := ready.reason
 		if failing := first(sources, isFinal); reason == watchv1.ReasonFetchFailed && failing != nil {
 			reason = failing.Reason
 		}
-		conditions = append(conditions, in.condition(watchv1.ConditionStalled, Verdict{metav1.ConditionTrue, reason, ready.Message}))
-	case ready.Status != metav1.ConditionTrue && !in.Plan.Suspended:
-		conditions = append(conditions, in.condition(watchv1.ConditionReconciling, Verdict{metav1.ConditionTrue, ready.Reason, ready.Message}))
+		conditions = append(conditions, in.condition(watchv1.ConditionStalled, verdict{metav1.ConditionTrue, reason, ready.message}))
+	case ready.status != metav1.ConditionTrue && !in.Plan.Suspended:
+		conditions = append(conditions, in.condition(watchv1.ConditionReconciling, verdict{metav1.ConditionTrue, ready.reason, ready.message}))
 	}
 	return conditions
 }
 
 // condition keeps the time of the transition while the value is the same.
-func (in Input) condition(kind string, v Verdict) metav1.Condition {
+func (in Input) condition(kind string, v verdict) metav1.Condition {
 	c := metav1.Condition{
-		Type: kind, Status: v.Status, Reason: v.Reason, Message: cut(v.Message),
+		Type: kind, Status: v.status, Reason: v.reason, Message: cut(v.message),
 		ObservedGeneration: in.Plan.Generation, LastTransitionTime: *seconds(in.Now),
 	}
-	if before := meta.FindStatusCondition(in.Previous.Conditions, kind); before != nil && before.Status == v.Status {
+	if before := meta.FindStatusCondition(in.Previous.Conditions, kind); before != nil && before.Status == v.status {
 		c.LastTransitionTime = before.LastTransitionTime
 	}
 	return c
 }
 
 // ready returns the value of Ready, and whether nothing but an edit helps.
-func (in Input) ready(sources []watchv1.SourceStatus) (v Verdict, stalled bool) {
+func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) {
 	if in.Obstacle != nil {
-		return Verdict{metav1.ConditionFalse, in.Obstacle.Reason, in.Obstacle.Message}, true
+		return verdict{metav1.ConditionFalse, in.Obstacle.Reason, in.Obstacle.Message}, true
 	}
 	if in.Plan.Problem != nil {
-		return Verdict{metav1.ConditionFalse, in.Plan.Problem.Reason, in.Plan.Problem.Message}, true
+		return verdict{metav1.ConditionFalse, in.Plan.Problem.Reason, in.Plan.Problem.Message}, true
 	}
 	if first(sources, isImmutable) != nil {
-		return Verdict{metav1.ConditionFalse, watchv1.ReasonTargetImmutable, Immutable(in.Plan)}, true
+		return verdict{metav1.ConditionFalse, watchv1.ReasonTargetImmutable, Immutable(in.Plan)}, true
 	}
 	if !in.Applied {
 		return in.progressing("ConfigMap " + in.Plan.Target.Name + " is being applied"), false
 	}
 	if first(sources, isMissing) != nil {
-		return Verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, failures(sources, isMissing)}, first(sources, isFinal) != nil
+		return verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, failures(sources, isMissing)}, first(sources, isFinal) != nil
 	}
 	if pending := first(sources, isUnfetched); pending != nil {
 		return in.progressing("key " + pending.Key + " has not been fetched yet"), false
 	}
-	return Verdict{metav1.ConditionTrue, watchv1.ReasonReady, fmt.Sprintf("ConfigMap %s holds %d fetched and %d static keys",
+	return verdict{metav1.ConditionTrue, watchv1.ReasonReady, fmt.Sprintf("ConfigMap %s holds %d fetched and %d static keys",
 		in.Plan.Target.Name, len(sources), in.Plan.Static)}, false
 }
 
 // progressing is what Ready is while something is under way.
-func (in Input) progressing(message string) Verdict {
+func (in Input) progressing(message string) verdict {
 	if in.Plan.Suspended {
-		return Verdict{metav1.ConditionUnknown, watchv1.ReasonSuspended, message + ", and will not be while spec.suspend is true"}
+		return verdict{metav1.ConditionUnknown, watchv1.ReasonSuspended, message + ", and will not be while spec.suspend is true"}
 	}
-	return Verdict{metav1.ConditionUnknown, watchv1.ReasonProgressing, message}
+	return verdict{metav1.ConditionUnknown, watchv1.ReasonProgressing, message}
 }
 
 // fresh returns the value of Fresh.
-func (in Input) fresh(sources []watchv1.SourceStatus) Verdict {
+func (in Input) fresh(sources []watchv1.SourceStatus) verdict {
 	failing := func(s watchv1.SourceStatus) bool { return s.State == watchv1.Failing }
 	if in.Plan.Suspended && len(sources) > 0 {
-		return Verdict{metav1.ConditionUnknown, watchv1.ReasonSuspended, "nothing is fetched while spec.suspend is true"}
+		return verdict{metav1.ConditionUnknown, watchv1.ReasonSuspended, "nothing is fetched while spec.suspend is true"}
 	}
 	if found := first(sources, failing); found != nil {
-		return Verdict{metav1.ConditionFalse, found.Reason, failures(sources, failing)}
+		return verdict{metav1.ConditionFalse, found.Reason, failures(sources, failing)}
 	}
 	if pending := first(sources, isUnfetched); pending != nil {
-		return Verdict{metav1.ConditionUnknown, watchv1.ReasonFetching, "key " + pending.Key + " has not been fetched yet"}
+		return verdict{metav1.ConditionUnknown, watchv1.ReasonFetching, "key " + pending.Key + " has not been fetched yet"}
 	}
 	if len(sources) == 0 {
-		return Verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "there is nothing to fetch"}
+		return verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "there is nothing to fetch"}
 	}
-	return Verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "the last attempt of every source was good"}
+	return verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "the last attempt of every source was good"}
 }
 
 // Immutable is the sentence about a ConfigMap that cannot be changed.

@@ -58,12 +58,9 @@ type Deps struct {
 	// Claims are the Watchers by their ConfigMap.
 	Claims   *Claims
 	Recorder *kube.Recorder
-	// Sidecar returns how pods would fare with the sidecar of a Watcher, and how
-	// many have it; nil: sidecars are not looked at.
-	Sidecar func(types.NamespacedName) (*condition.Verdict, *watchv1.PodsStatus)
-	Metrics *Metrics
-	Clock   clock.PassiveClock
-	Log     zerolog.Logger
+	Metrics  *Metrics
+	Clock    clock.PassiveClock
+	Log      zerolog.Logger
 }
 
 // Reconciler works on one Watcher at a time for each name. It is safe for
@@ -109,9 +106,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	if apierrors.HasStatusCause(err, "NamespaceTerminating") {
 		return 0, nil
-	}
-	if r.deps.Sidecar != nil {
-		in.Injectable, in.Pods = r.deps.Sidecar(name)
 	}
 	return again, errors.Join(err, r.report(ctx, in))
 }
