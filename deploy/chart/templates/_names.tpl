@@ -58,8 +58,9 @@ labels:
   {{- include "curl-me-that.labels" (list $root (index . 1)) | nindent 2 }}
 {{- end -}}
 
-{{/* Image of one of our programs. Takes (list $ name). */}}
+{{/* Image of one of our programs, by digest where that is given; the tag before it is for the reader. Takes (list $ name). */}}
 {{- define "curl-me-that.image" -}}
 {{- $root := index . 0 -}}
 {{- printf "%s/%s:%s" $root.Values.image.registry (index . 1) ($root.Values.image.tag | default $root.Chart.AppVersion) -}}
+{{- with index $root.Values.image.digests (index . 1) }}@{{ . }}{{ end -}}
 {{- end -}}

@@ -2,6 +2,7 @@ package compose_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 
@@ -53,6 +54,21 @@ var _ = Describe("An image", func() {
 			Expect(files).To(ContainSubstring("Usage:"))
 		})
 	}
+
+	It("is pinned by the digest of its own variable", func(ctx SpecContext) {
+		pinned := map[string]string{}
+		for n, variable := range []string{"WATCHER_DIGEST", "FETCHER_DIGEST", "WRITER_DIGEST", "CURLCTL_DIGEST", "NATS_DIGEST"} {
+			pinned[variable] = fmt.Sprintf("sha256:%064x", n+1)
+			GinkgoT().Setenv(variable, pinned[variable])
+		}
+		images := strings.Fields(compose(ctx, "--profile=local", "config", "--images"))
+		for _, program := range []string{"watcher", "fetcher", "writer", "curlctl"} {
+			digest := pinned[strings.ToUpper(program)+"_DIGEST"]
+			Expect(images).To(ContainElement(reference(program) + "@" + digest))
+			Expect(images).NotTo(ContainElement(reference(program)))
+		}
+		Expect(images).To(ContainElement(And(HavePrefix("nats:"), HaveSuffix("@"+pinned["NATS_DIGEST"]))))
+	})
 
 	It("has the version that it was built with", func(ctx SpecContext) {
 		for _, program := range []string{"watcher", "fetcher", "writer", "curlctl", "origin"} {
