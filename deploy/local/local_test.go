@@ -117,15 +117,19 @@ var _ = Describe("Watchers in one process", func() {
 		Expect(err).NotTo(HaveOccurred())
 		running, stop := context.WithCancel(ctx)
 		defer stop()
-		ended := make(chan error, 1)
+		applied, ended := make(chan error, 1), make(chan error, 1)
 		go func() {
 			ended <- local.Run(running, config, GinkgoWriter, func(ctx context.Context, _ local.System) error {
 				body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},"spec":{"configData":{"a":"b"}}}`)
 				_, err := dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace.Name).
 					Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"})
+				applied <- err
 				return err
 			})
 		}()
+		// The system sets the logger of Kubernetes' libraries for the whole process
+		// before, so no client may be used meanwhile.
+		Eventually(ctx, applied).WithTimeout(30 * time.Second).Should(Receive(Succeed()))
 		Eventually(ctx, func() map[string]string {
 			cm, err := cluster.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "w-config", metav1.GetOptions{})
 			if err != nil {
