@@ -78,7 +78,9 @@ var _ = Describe("A broker in trouble", func() {
 			m := w.next()
 			meta, err := m.Metadata()
 			Expect(err).NotTo(HaveOccurred())
-			Expect(meta.NumDelivered).To(BeEquivalentTo(2))
+			// A request that the draining fetcher has open may get it once more, and
+			// gives it back, too.
+			Expect(meta.NumDelivered).To(BeNumerically(">=", 2))
 			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait/2), "it did not wait out AckWait")
 		})
 	})
