@@ -21,7 +21,7 @@ const (
 	registry   = "ghcr.io/kv8s/curl-me-that"
 	plugin     = "kubectl-curl_me_that"
 	chart      = "deploy/chart"
-	install    = "deploy/kubernetes/install.yaml"
+	manifests  = "deploy/kubernetes"
 )
 
 // release is what is made.
@@ -60,7 +60,7 @@ func (r *release) make(ctx context.Context) error {
 	}
 	for _, step := range []func() error{
 		func() error { return r.makeChart(ctx) },
-		r.makeInstall,
+		r.makeManifests,
 		func() error { return r.makeKrew(plugins) },
 		r.makeChecksums,
 	} {
@@ -142,21 +142,29 @@ func (r *release) makeChart(ctx context.Context) error {
 
 var devImage = regexp.MustCompile(regexp.QuoteMeta(registry) + `/([a-z-]+):dev\b`)
 
-// makeInstall names the images of this version, by digest where that is known.
-func (r *release) makeInstall() error {
-	text, err := os.ReadFile(install)
-	if err != nil {
-		return err
-	}
-	text = devImage.ReplaceAllFunc(text, func(image []byte) []byte {
-		name, _ := strings.CutSuffix(string(image), ":dev")
-		named := name + ":" + r.version
-		if digest := r.digests[name]; digest != "" {
-			named += "@" + digest
+// makeManifests names the images of this version, by digest where that is known.
+func (r *release) makeManifests() error {
+	for _, name := range []string{"install.yaml", "watchers.yaml"} {
+		text, err := os.ReadFile(filepath.Join(manifests, name))
+		if err != nil {
+			return err
 		}
-		return []byte(named)
-	})
-	return os.WriteFile(filepath.Join(r.out, "install.yaml"), text, 0o644) //nolint:gosec // for everyone
+		text = devImage.ReplaceAllFunc(text, r.named)
+		if err := os.WriteFile(filepath.Join(r.out, name), text, 0o644); err != nil { //nolint:gosec // for everyone
+			return err
+		}
+	}
+	return nil
+}
+
+// named returns an image of this version.
+func (r *release) named(image []byte) []byte {
+	name, _ := strings.CutSuffix(string(image), ":dev")
+	named := name + ":" + r.version
+	if digest := r.digests[name]; digest != "" {
+		named += "@" + digest
+	}
+	return []byte(named)
 }
 
 // makeChecksums lists the digests of all files.

@@ -33,23 +33,30 @@ func TestAnArchiveDependsOnContentOnly(t *testing.T) {
 	g.Expect(os.ReadFile(filepath.Join(back, "root", "b", "two"))).To(gomega.BeEquivalentTo("b/two"))
 }
 
-func TestInstallNamesImagesByDigest(t *testing.T) {
+func TestManifestsNameImagesByDigest(t *testing.T) {
 	g := gomega.NewWithT(t)
 	t.Chdir("../../../..")
 	metadata := filepath.Join(t.TempDir(), "images.json")
 	g.Expect(os.WriteFile(metadata, []byte(`{
 	  "buildx.build.warnings": [],
+	  "keeper": {"image.name": "ghcr.io/kv8s/curl-me-that/keeper:v1.2.3", "containerimage.digest": "sha256:def"},
 	  "writer": {"image.name": "ghcr.io/kv8s/curl-me-that/writer:v1.2.3", "containerimage.digest": "sha256:abc"}
 	}`), 0o600)).To(gomega.Succeed())
 	digests, err := readDigests(metadata)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	r := &release{version: "v1.2.3", out: t.TempDir(), digests: digests}
-	g.Expect(r.makeInstall()).To(gomega.Succeed())
+	g.Expect(r.makeManifests()).To(gomega.Succeed())
 	text, err := os.ReadFile(filepath.Join(r.out, "install.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(string(text)).To(gomega.And(
 		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/writer:v1.2.3@sha256:abc\n"),
 		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/watcher:v1.2.3\n"),
+		gomega.Not(gomega.ContainSubstring(":dev")),
+	))
+	text, err = os.ReadFile(filepath.Join(r.out, "watchers.yaml"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(string(text)).To(gomega.And(
+		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/keeper:v1.2.3@sha256:def\n"),
 		gomega.Not(gomega.ContainSubstring(":dev")),
 	))
 }
