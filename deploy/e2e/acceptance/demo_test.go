@@ -32,7 +32,8 @@ var _ = Describe("The demo", func() {
 		Expect(string(out)).To(MatchRegexp(`(?s)1\. .*joke: \|\n {4}\S.*` +
 			`2\. .*InvalidAnnotation.*does not match expected format\s+key=url.*` +
 			`3\. .*ctl failures .*ConnectFailed.*curl-me-that-down.*` +
-			`4\. .*ctl replay .*1 fetched.*joke: \|\n {4}\S`))
+			`4\. .*ctl replay .*1 fetched.*joke: \|\n {4}\S.*` +
+			`5\. .*kind: Watcher.*\nNAME +READY +FRESH +FETCHED .*\n\S+ +True +True +1/1 +curl-me-that-joke-config .*joke: \|\n {4}\S`))
 		aPathOrTable := Or(ContainSubstring(os.TempDir()), MatchRegexp(`^(ID|\d+) `)) // a table fits where there is a terminal
 		Expect(strings.Split(string(out), "\n")).To(HaveEach(Or(aPathOrTable, fits())))
 	})

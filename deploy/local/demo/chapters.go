@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,8 +103,8 @@ func (s *story) printData(ctx context.Context, name string) error {
 	}); err != nil {
 		return err
 	}
-	for key, value := range data {
-		fmt.Fprintf(s.Out, "  %s: |\n%s", key, wrap(value, "    "))
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		fmt.Fprintf(s.Out, "  %s: |\n%s", key, wrap(data[key], "    "))
 	}
 	return nil
 }
@@ -113,6 +115,9 @@ func (s *story) removeEarlier(ctx context.Context) error {
 		if err := s.client.CoreV1().ConfigMaps(namespace).Delete(ctx, cm.Name, metav1.DeleteOptions{}); err == nil {
 			fmt.Fprintf(s.Out, "Removed ConfigMap %s of an earlier demo.\n", cm.Name)
 		}
+	}
+	if err := s.request("DELETE").Name(watcherName).Do(ctx).Error(); err == nil {
+		fmt.Fprintf(s.Out, "Removed Watcher %s of an earlier demo.\n", watcherName)
 	}
 	return ctx.Err()
 }

@@ -1,5 +1,6 @@
 // Package demo is the whole of curl-me-that at work, as a story in chapters: a
-// ConfigMap is filled, another one is wrong, a host is down, and comes back.
+// ConfigMap is filled, another one is wrong, a host is down and comes back, and a
+// Watcher gets a ConfigMap.
 package demo
 
 import (
@@ -102,6 +103,7 @@ func chapters() []chapter {
 		{"Another one asks for what is no URL, and an Event explains it", explained},
 		{"A host is down, and the failure is in the operator's list", hostDown},
 		{"The host is back, and the failure is replayed", replayed},
+		{"A Watcher has a ConfigMap of its own, and conditions", watched},
 	}
 }
 

@@ -1,0 +1,122 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+const (
+	watcherName = "curl-me-that-joke"
+	// asTable asks for what kubectl prints.
+	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
+)
+
+// watched creates a Watcher and prints how it fares, where Watchers are served.
+func watched(ctx context.Context, s *story) error {
+	if _, err := s.watchers(ctx); apierrors.IsNotFound(err) {
+		fmt.Fprint(s.Out, "This cluster serves no Watchers; deploy/kubernetes/watchers.yaml adds them.\n")
+		return nil
+	}
+	w := &watchv1.Watcher{
+		TypeMeta:   metav1.TypeMeta{APIVersion: watchv1.GroupVersion().String(), Kind: watchv1.Kind},
+		ObjectMeta: metav1.ObjectMeta{Name: watcherName},
+		Spec: watchv1.WatcherSpec{
+			ConfigData: map[string]string{"LEVEL": "warn"},
+			Sources:    []watchv1.Source{{Key: "joke", URL: s.hosts.url(jokePort, jokePath)}},
+		},
+	}
+	if err := s.createWatcher(ctx, w); err != nil {
+		return err
+	}
+	var table *metav1.Table
+	if err := s.waitFor(ctx, writeTimeout, "It is Ready", func(ctx context.Context) (ready bool, err error) {
+		table, err = s.watchers(ctx)
+		return err == nil && isReady(table), err
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.Out, "$ kubectl get watcher %s\n", watcherName)
+	if err := s.printTable(table); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.Out)
+	return s.printData(ctx, w.ConfigMapName())
+}
+
+// request is one about Watchers.
+func (s *story) request(verb string) *rest.Request {
+	return s.client.CoreV1().RESTClient().Verb(verb).
+		AbsPath("/apis", watchv1.GroupVersion().String(), "namespaces", namespace, watchv1.Resource().Resource)
+}
+
+func (s *story) createWatcher(ctx context.Context, w *watchv1.Watcher) error {
+	body, err := json.Marshal(w)
+	if err != nil {
+		return fmt.Errorf("encode Watcher %s: %w", w.Name, err)
+	}
+	if err := s.request("POST").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error(); err != nil {
+		return fmt.Errorf("create Watcher %s: %w", w.Name, err)
+	}
+	text, err := yaml.JSONToYAML(body)
+	if err != nil {
+		return fmt.Errorf("print Watcher %s: %w", w.Name, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fmt.Fprint(s.Out, "  "+line)
+	}
+	fmt.Fprintln(s.Out)
+	return nil
+}
+
+// watchers returns that of the demo as kubectl prints it.
+func (s *story) watchers(ctx context.Context) (*metav1.Table, error) {
+	text, err := s.request("GET").SetHeader("Accept", asTable).
+		Param("fieldSelector", fields.OneTermEqualSelector("metadata.name", watcherName).String()).Do(ctx).Raw()
+	if err != nil {
+		return nil, fmt.Errorf("list Watchers: %w", err)
+	}
+	table := &metav1.Table{}
+	if err := json.Unmarshal(text, table); err != nil {
+		return nil, fmt.Errorf("list Watchers: %w", err)
+	}
+	return table, nil
+}
+
+// isReady reports whether the Watcher is there, and Ready.
+func isReady(t *metav1.Table) bool {
+	column := slices.IndexFunc(t.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool {
+		return c.Name == watchv1.ConditionReady
+	})
+	return column >= 0 && len(t.Rows) == 1 && t.Rows[0].Cells[column] == string(metav1.ConditionTrue)
+}
+
+// printTable prints the columns that kubectl prints without -o wide.
+func (s *story) printTable(t *metav1.Table) error {
+	out := tabwriter.NewWriter(s.Out, 0, 0, 3, ' ', 0)
+	for _, row := range append([]metav1.TableRow{{}}, t.Rows...) {
+		var cells []string
+		for i, column := range t.ColumnDefinitions {
+			switch {
+			case column.Priority > 0:
+			case row.Cells == nil:
+				cells = append(cells, strings.ToUpper(column.Name))
+			default:
+				cells = append(cells, fmt.Sprint(row.Cells[i]))
+			}
+		}
+		fmt.Fprintln(out, strings.Join(cells, "\t"))
+	}
+	return out.Flush()
+}
