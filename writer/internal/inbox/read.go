@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -66,7 +67,20 @@ func check(key pipeline.Key, r *v1.Result) error {
 	case nil:
 		return fmt.Errorf("%w: no outcome", ErrMalformed)
 	case *v1.Result_Content:
-		return checkDigest(outcome.Content, want.GetSha256())
+		if err := checkDigest(outcome.Content, want.GetSha256()); err != nil {
+			return err
+		}
+	}
+	return checkTimes(r)
+}
+
+// checkTimes refuses times that JSON has no form for: with one of them the status
+// of the object, which holds that of all keys, could not be written.
+func checkTimes(r *v1.Result) error {
+	for _, at := range []*timestamppb.Timestamp{r.GetObservedAt(), r.GetFailure().GetFirstFailedAt(), r.GetFailure().GetNextAt()} {
+		if at != nil && !at.IsValid() {
+			return fmt.Errorf("%w: illegal time", ErrMalformed)
+		}
 	}
 	return nil
 }

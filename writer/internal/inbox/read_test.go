@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -22,6 +23,11 @@ func aResult() *v1.Result {
 		Outcome:  &v1.Result_Content{Content: &v1.Content{Body: []byte("body"), Sha256: hex.EncodeToString(sum[:])}},
 	}
 }
+
+// beyond is a time that JSON has no form for.
+func beyond() *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: 1 << 60} }
+
+func fail(r *v1.Result, f *v1.Failure) { r.Outcome = &v1.Result_Failure{Failure: f} }
 
 func TestRead(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -41,6 +47,9 @@ func TestRead(t *testing.T) {
 		"no uid":              {func(r *v1.Result) { r.Want.Uid = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"no sequence":         {func(r *v1.Result) { r.Sequence = 0 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"no namespace":        {func(r *v1.Result) { r.Want.Namespace = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"time of observation": {func(r *v1.Result) { r.ObservedAt = beyond() }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"time of failure":     {func(r *v1.Result) { fail(r, &v1.Failure{FirstFailedAt: beyond()}) }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"time of next look":   {func(r *v1.Result) { fail(r, &v1.Failure{NextAt: beyond()}) }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"illegal key":         {func(r *v1.Result) { r.Want.Key = "$patch" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"path as name":        {func(r *v1.Result) { r.Want.Name = "../../secrets/x" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"path as namespace":   {func(r *v1.Result) { r.Want.Namespace = "../../nodes" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
