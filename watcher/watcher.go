@@ -135,12 +135,12 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 		Client: client, Conn: rt.NATS, Epoch: streams{rt.JetStream, c, broker.broker}.epoch, Index: index, Objects: objects,
 		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals}, reconcile.Deps{
 			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.events, "watcher", wall.Now),
-			Signer: signer, Events: events, Clock: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
+			Signer: signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
 			Client: client, Index: index, Objects: objects, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 		}),
-		Health: health, Clock: broker, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions, OutOfScope: metrics.outOfScope,
+		Health: health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions, OutOfScope: metrics.outOfScope,
 	})
 	export := exporter.New(exporter.Config{Monitors: c.Monitors, Interval: at.export},
 		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})

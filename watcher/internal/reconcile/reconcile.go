@@ -67,8 +67,11 @@ type Deps struct {
 	// Events is how many are written for each namespace.
 	Events *budget.Budget
 	// Signer signs what is published; nil: nothing is signed.
-	Signer  *signature.Signer
-	Clock   clock.PassiveClock
+	Signer *signature.Signer
+	// Clock is that of the machine, by which things wait: it is never set back.
+	Clock clock.PassiveClock
+	// Broker is the clock of the broker, by which what is published is stamped.
+	Broker  clock.PassiveClock
 	Log     zerolog.Logger
 	Metrics *Metrics
 	// Tracer makes a span for each publish; nil: none.
@@ -216,7 +219,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 		setSpanError(span, err)
 		return err
 	}
-	r.deps.Index.Put(key, wantindex.Of(w.Want, r.deps.Index.Epoch(), seq, r.deps.Clock.Now()))
+	r.deps.Index.Put(key, wantindex.Of(w.Want, r.deps.Index.Epoch(), seq, r.deps.Broker.Now()))
 	if isRepair(w) {
 		r.repaired(key)
 	}
@@ -285,7 +288,7 @@ func (r *Reconciler) overwrite(ctx context.Context, key pipeline.Key, last uint6
 		case err != nil && !errors.Is(err, pipeline.ErrMalformed):
 			return 0, err
 		case have != nil:
-			r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.Clock.Now()))
+			r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.Broker.Now()))
 			return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
 		}
 		r.deps.Index.Drop(key)

@@ -32,6 +32,21 @@ func TestTheFirstEditIsPublishedAtOnceAndABurstIsGathered(t *testing.T) {
 	}
 }
 
+func TestTheClockOfTheBrokerStampsAndMakesNothingWait(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ask("https://example.com/1", "k")
+	b.look()
+	if at := b.index.Object(cm)["k"].At; !at.Equal(b.stamps.Now()) {
+		t.Fatalf("published at %s, want %s", at, b.stamps.Now())
+	}
+	b.stamps.Step(-time.Hour)
+	b.ask("https://example.com/2", "k")
+	if again := b.lookFresh(); again != 0 || b.published() != 2 {
+		t.Fatalf("published %d, waits %s", b.published(), again)
+	}
+}
+
 func TestWhatCouldNotBePublishedIsNotTakenForABurst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

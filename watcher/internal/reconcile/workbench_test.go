@@ -55,6 +55,7 @@ type bench struct {
 	verifier *signature.Verifier
 	index    *wantindex.Index
 	clock    *clocktesting.FakeClock
+	stamps   *clocktesting.FakeClock // of the broker
 	object   *informer.Object
 	others   []*informer.Object
 	log      *bytes.Buffer
@@ -74,6 +75,7 @@ func newBench(t *testing.T) *bench {
 	registry := prometheus.NewRegistry()
 	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
 	b := &bench{t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: &bytes.Buffer{}, clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
+	b.stamps = clocktesting.NewFakeClock(b.clock.Now().Add(time.Hour))
 	b.index.Reset(epoch, nil)
 	b.object = &informer.Object{
 		NamespacedName: cm, UID: "uid", ResourceVersion: "1", Written: b.clock.Now(),
@@ -97,7 +99,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b.Reconciler = reconcile.New(reconcile.Config{Coalesce: coalesce, Repeat: repeat, MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20}}, reconcile.Deps{
 		Objects: b, Index: b.index, Client: b.client, Recorder: b, Signer: signer,
-		Events: b.events, Clock: b.clock, Log: zerolog.New(zerolog.SyncWriter(b.log)), Metrics: metrics,
+		Events: b.events, Clock: b.clock, Broker: b.stamps, Log: zerolog.New(zerolog.SyncWriter(b.log)), Metrics: metrics,
 	})
 	return b
 }
