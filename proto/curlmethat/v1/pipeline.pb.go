@@ -1496,7 +1496,7 @@ func (x *Begun) GetUnended() uint64 {
 }
 
 // Audit records what an operator did to the pipeline: the payload of
-// curl.audit.<action>.<user>.<id>. It is published when the work begins, and
+// curl.record.<action>.<user>.<id>. It is published when the work begins, and
 // once more under the same subject when it is done.
 type Audit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
