@@ -110,13 +110,7 @@ func (s *session) readUnwell(ctx context.Context, name, host string) ([]unwell, 
 		if c.State == condition.Well || host != "" && !pipeline.HostIs(w.Want.GetUrl(), host) {
 			continue
 		}
-		u := newUnwell(w, c)
-		if u.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_BAD_STATUS) {
-			if u.Status, err = s.lastStatus(ctx, w.Key, c.Since); err != nil {
-				return nil, err
-			}
-		}
-		all = append(all, u)
+		all = append(all, newUnwell(w, c))
 	}
 	slices.SortFunc(all, func(a, b unwell) int {
 		return cmp.Or(condition.Compare(a.condition, b.condition), cmp.Compare(a.Namespace+"/"+a.ConfigMap+"/"+a.Key, b.Namespace+"/"+b.ConfigMap+"/"+b.Key))
@@ -142,7 +136,7 @@ func (s *session) timers(ctx context.Context, name string) (timers map[pipeline.
 
 func newUnwell(w operate.Want, c condition.Condition) unwell {
 	u := unwell{
-		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, State: string(c.State), Reason: c.Reason, Attempts: c.Attempts, WaitsFor: c.WaitsFor,
+		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, State: string(c.State), Reason: c.Reason, Status: c.Status, Attempts: c.Attempts, WaitsFor: c.WaitsFor,
 		Host: pipeline.HostOf(w.Want.GetUrl()), URL: failure.WithoutQuery(w.Want.GetUrl()), condition: c,
 	}
 	if !c.Since.IsZero() {
@@ -164,16 +158,6 @@ func (s *session) handled(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	return info.AckFloor.Stream, nil
-}
-
-// lastStatus returns the HTTP status with which a key was last given up in the
-// unbroken row of failures that began then; 0: that is not known.
-func (s *session) lastStatus(ctx context.Context, key pipeline.Key, since time.Time) (int32, error) {
-	filter := operate.DeadLetterFilter{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Since: since}
-	for f, err := range readableOf(s, s.Client.DeadLetters(ctx, filter)) {
-		return f.Message.GetFailure().GetStatusCode(), err
-	}
-	return 0, nil
 }
 
 // The conditions of the key of a failure that is kept.

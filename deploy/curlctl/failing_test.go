@@ -36,6 +36,7 @@ var _ = Describe("failing", func() {
 		since := timestamppb.New(at(-30*time.Minute - 10*time.Second))
 		missing := timer("missing", "https://a.example.com/prices?token=secret", 47*time.Minute+10*time.Second, func(d *v1.Due) {
 			d.Cause, d.Reported, d.FirstFailedAt = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, since
+			d.StatusCode = 503
 		})
 		w.fail(ctx, missing, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, "a.example.com")
 		timer("slow", "http://192.0.2.7/", 10*time.Minute+10*time.Second, func(d *v1.Due) {
@@ -89,6 +90,27 @@ var _ = Describe("failing", func() {
 		}
 		Expect(w.ok(ctx, "failing", "-o", "wide")).To(ContainSubstring("https://a.example.com/prices?…"))
 		Expect(w.ok(ctx, "failing")).To(ContainSubstring("BadStatus 503"))
+	})
+
+	It("names the status and the pause of a host that answers 429, and refetch asks it all the same", func(ctx SpecContext) {
+		site := newOrigin()
+		site.busy.Store(true)
+		w.fetch()
+		w.want(ctx, cm(1), site.URL+"/page")
+		Eventually(func() string { return w.ok(ctx, "failing", "-o", "wide") }).Should(MatchRegexp(`failing +BadStatus 429 .* pause of localhost +1 `))
+		Expect(w.ok(ctx, "failures", "-o", "name")).To(BeEmpty(), "nothing was given up")
+		Expect(w.ok(ctx, "status")).To(MatchRegexp(`PAUSED HOST +REASON +KEYS +NEXT TRY\nlocalhost +BadStatus 429 +1 +39m\n`))
+		Expect(w.ok(ctx, "status", "-o", "json")).To(ContainSubstring(`"status": 429`))
+		Expect(w.ok(ctx, "timers", "-o", "wide")).To(MatchRegexp(`39m +retry .* pause of localhost +BadStatus 429 `))
+
+		w.ok(ctx, "refetch", "default/cm-001")
+		Eventually(site.gets.Load).Should(BeEquivalentTo(2), "an hour before the end of the pause")
+		Eventually(func() string { return w.ok(ctx, "failing", "-o", "wide") }).Should(MatchRegexp(`failing +BadStatus 429 .* pause of localhost +1 `))
+		site.busy.Store(false)
+		site.up.Store(true)
+		w.ok(ctx, "refetch", "default/cm-001")
+		Eventually(func() string { return w.ok(ctx, "failing", "--name=cm-001", "-o", "name") }).Should(BeEmpty())
+		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("PAUSED HOST"))
 	})
 
 	It("is told apart from failures that are over", func(ctx SpecContext) {

@@ -19,7 +19,7 @@ func refetchCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "refetch NAMESPACE/NAME | --all",
 		Short:             "Fetch now what is wanted, also where nothing has failed",
-		Long:              "Asks for the fetch of all keys of a ConfigMap, or of all with --all. What has not\nchanged at its URL is not written.",
+		Long:              "Asks for the fetch of all keys of a ConfigMap, or of all with --all. What has not\nchanged at its URL is not written. A host that has asked for a pause is asked\nall the same, by one fetch at a time for each namespace; a good answer ends the\npause, and what was not let through comes back after it.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.completeObjects,
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 )
@@ -16,8 +17,8 @@ func statusCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAMESPACE/NAME]",
 		Short: "Show the pipeline at a glance, or all about one ConfigMap (reads Kubernetes)",
-		Long: "Without an argument shows the pipeline: backlog, in flight, timers, failures and\n" +
-			"consumers. With one it reads the ConfigMap's metadata from Kubernetes and shows\n" +
+		Long: "Without an argument shows the pipeline: backlog, in flight, timers, failures, hosts\n" +
+			"that have asked for a pause, and consumers. With one it reads the ConfigMap's metadata from Kubernetes and shows\n" +
 			"what it asks for, what is wanted, scheduled and written, and what has failed.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.completeObjects,
@@ -72,6 +73,9 @@ func (s *session) overview(ctx context.Context) error {
 		fields = append(fields, printer.Field{Name: "Overdue", Value: printer.In(printer.Red, plural(view.Timers.Overdue, "timer")+"; see `curlctl doctor`")})
 	}
 	s.out.Fields(fields)
+	if err := s.printPausedHosts(view.PausedHosts); err != nil {
+		return err
+	}
 	s.out.Linef("")
 	_, err = s.out.List(printer.Dropping(printer.Columns("CONSUMER", "STREAM", "BACKLOG", "IN FLIGHT", "REDELIVERED", "OLDEST", "READERS", "", "LAG"), "REDELIVERED", "STREAM", "OLDEST"),
 		func(yield func(printer.Row, error) bool) {
@@ -81,6 +85,30 @@ func (s *session) overview(ctx context.Context) error {
 				}
 			}
 		})
+	return err
+}
+
+// pausedShown is how many paused hosts the overview lists.
+const pausedShown = 5
+
+func (s *session) printPausedHosts(hosts []overview.PausedHost) error {
+	if len(hosts) == 0 {
+		return nil
+	}
+	s.out.Linef("")
+	_, err := s.out.List(printer.Dropping(printer.Columns("PAUSED HOST", "REASON", "KEYS", "NEXT TRY"), "KEYS"), func(yield func(printer.Row, error) bool) {
+		for _, h := range hosts[:min(len(hosts), pausedShown)] {
+			cells := []printer.Cell{
+				printer.Text(h.Host), printer.In(printer.Yellow, failure.Reason(h.Reason, h.Status)), printer.Number(h.Keys), printer.Text(printer.Until(s.now(), h.NextTry)),
+			}
+			if !yield(printer.Row{Cells: cells}, nil) {
+				return
+			}
+		}
+	})
+	if more := len(hosts) - pausedShown; more > 0 {
+		s.out.Linef("and %s more; `curlctl timers` lists what waits", grouped(more))
+	}
 	return err
 }
 

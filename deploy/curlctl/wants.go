@@ -115,9 +115,12 @@ type scheduled struct {
 	FiresAt   time.Time `json:"firesAt"`
 	SetAt     time.Time `json:"setAt"`
 	WaitsFor  string    `json:"waitsFor,omitempty"`
-	Attempts  uint32    `json:"attempts,omitempty"`
-	ReplayOf  uint64    `json:"replayOf,omitempty"`
-	URL       string    `json:"url"`
+	// Reason and HTTP status of the last attempt, if that failed.
+	Reason   string `json:"reason,omitempty"`
+	Status   int32  `json:"status,omitempty"`
+	Attempts uint32 `json:"attempts,omitempty"`
+	ReplayOf uint64 `json:"replayOf,omitempty"`
+	URL      string `json:"url"`
 }
 
 func timersCommand(o *options) *cobra.Command {
@@ -131,7 +134,7 @@ func timersCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			columns := printer.Dropping(printer.Columns("FIRES IN", "CAUSE", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS", "WAITS FOR", "", "FIRES AT", "REPLAY OF", "URL"), "ATTEMPTS", "NAMESPACE", "WAITS FOR")
+			columns := printer.Dropping(printer.Columns("FIRES IN", "CAUSE", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS", "WAITS FOR", "", "REASON", "FIRES AT", "REPLAY OF", "URL"), "ATTEMPTS", "NAMESPACE", "WAITS FOR")
 			n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
 				for _, row := range rows {
 					if !yield(row, nil) {
@@ -157,11 +160,15 @@ func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, er
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, scheduled{
+		next := scheduled{
 			Namespace: t.Key.Namespace, ConfigMap: t.Key.Name, Key: t.Key.Key, Cause: pipeline.CauseName(t.Due.GetCause()),
 			FiresAt: t.At, SetAt: t.SetAt, Attempts: t.Due.GetAttempts(), ReplayOf: t.Due.GetReplayOf(),
 			WaitsFor: condition.WaitsFor(t.Due.GetWaitsFor(), t.Due.GetWant().GetUrl()), URL: failure.WithoutQuery(t.Due.GetWant().GetUrl()),
-		})
+		}
+		if class := t.Due.GetReported(); class != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+			next.Reason, next.Status = pipeline.Reason(class), t.Due.GetStatusCode()
+		}
+		all = append(all, next)
 	}
 	slices.SortFunc(all, func(a, b scheduled) int {
 		return cmp.Or(a.FiresAt.Compare(b.FiresAt), cmp.Compare(a.Namespace+"/"+a.ConfigMap+"/"+a.Key, b.Namespace+"/"+b.ConfigMap+"/"+b.Key))
@@ -174,7 +181,7 @@ func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, er
 		}
 		rows[i] = printer.Row{Name: "timer/" + t.Namespace + "/" + t.ConfigMap + "/" + t.Key, Object: t, Cells: []printer.Cell{
 			in, printer.Text(t.Cause), printer.Text(t.Namespace), printer.Text(t.ConfigMap), printer.Text(t.Key), printer.Number(t.Attempts),
-			printer.Text(t.WaitsFor), printer.Text(printer.Clock(t.FiresAt)), failureLink(t.ReplayOf), printer.Text(t.URL),
+			printer.Text(t.WaitsFor), printer.Text(failure.Reason(t.Reason, t.Status)), printer.Text(printer.Clock(t.FiresAt)), failureLink(t.ReplayOf), printer.Text(t.URL),
 		}}
 	}
 	return rows, nil

@@ -189,10 +189,12 @@ func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
 	return stop
 }
 
-// origin is a web server that is down until it is up.
+// origin is a web server that is down until it is up. While busy, it asks for a
+// pause of an hour.
 type origin struct {
 	*httptest.Server
 	up   atomic.Bool
+	busy atomic.Bool
 	gets atomic.Int32
 }
 
@@ -200,6 +202,11 @@ func newOrigin() *origin {
 	o := new(origin)
 	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o.gets.Add(1)
+		if o.busy.Load() {
+			w.Header().Set("Retry-After", "3600")
+			http.Error(w, "busy", http.StatusTooManyRequests)
+			return
+		}
 		if !o.up.Load() {
 			http.Error(w, "down", http.StatusServiceUnavailable)
 			return

@@ -54,6 +54,9 @@ type Condition struct {
 	State State
 	// Reason of the state.
 	Reason string
+	// Status is the HTTP status of the last attempt, if that failed; 0: there was
+	// none.
+	Status int32
 	// Since is when the state began, if that is known.
 	Since time.Time
 	// Next is when the next attempt is due; zero: there is no timer.
@@ -88,7 +91,7 @@ func Of(want operate.Want, timer *operate.Timer, handled uint64, now time.Time) 
 	c.Stale = Stale(due, interval, now)
 	switch {
 	case due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
-		c.State, c.Reason = Failing, pipeline.Reason(due.GetReported())
+		c.State, c.Reason, c.Status = Failing, pipeline.Reason(due.GetReported()), due.GetStatusCode()
 	case now.Sub(timer.At) > LateTimer:
 		c.State, c.Reason, c.Since = IsStale, Overdue, timer.At
 	case due.GetCause() == v1.Cause_CAUSE_PARKED:

@@ -131,7 +131,7 @@ func (e *Engine) dueAfter(t *trigger, a aftermath, cause v1.Cause) *v1.Due {
 	due := t.due(cause)
 	due.FirstFailedAt = timestamppb.New(t.failingSince(a.at))
 	if !t.overtaken(a.at) {
-		due.Reported = a.Class
+		due.Reported, due.StatusCode = a.Class, int32(a.StatusCode)
 		if a.publish {
 			due.ReportedAt = timestamppb.New(a.at)
 		}

@@ -83,7 +83,7 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, max
 	}
 	// What the writer may drop has to be published again.
 	if !t.overtaken(now) {
-		due.Settled, due.Reported = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
+		due.Settled, due.Reported, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, 0
 	}
 	return e.setTimer(newTrace(ctx), due, at)
 }

@@ -150,7 +150,7 @@ var _ = Describe("A good answer", func() {
 		o := serve(says("hello there"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
 			d.Settled = &v1.Settled{Sha256: digest("hello there")}
-			d.Reported, d.Attempts = v1.FailureClass_FAILURE_CLASS_TIMEOUT, 2
+			d.Reported, d.StatusCode, d.Attempts = v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 503, 2
 			d.FirstFailedAt = timestamppb.New(w.clock.Now().Add(-time.Minute))
 		})
 
@@ -159,6 +159,7 @@ var _ = Describe("A good answer", func() {
 		Expect(w.result().GetUnmodified().GetSha256()).To(Equal(digest("hello there")))
 		t := w.timer()
 		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
+		Expect(t.GetStatusCode()).To(BeZero())
 		Expect(t.GetAttempts()).To(BeZero())
 		Expect(t.GetFirstFailedAt()).To(BeNil())
 	})

@@ -50,6 +50,8 @@ type trigger struct {
 	firstFailed time.Time
 	// reported is the class of failure that was last published to the writer.
 	reported v1.FailureClass
+	// statusCode is the HTTP status of the last attempt that failed; 0: none.
+	statusCode int32
 	// reportedAt is when that was; zero: never, or that is not known.
 	reportedAt time.Time
 	// cached is the body that the key already holds; nil: unknown.
@@ -95,7 +97,7 @@ func (t *trigger) take(due *v1.Due) {
 	due.GetWant().ReadFirst = true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
 	t.reserved = t.cause == v1.Cause_CAUSE_PARKED
-	t.attempts, t.reported = due.GetAttempts(), due.GetReported()
+	t.attempts, t.reported, t.statusCode = due.GetAttempts(), due.GetReported(), due.GetStatusCode()
 	t.cached, t.replayOf = due.GetSettled(), due.GetReplayOf()
 	t.earlier = pipeline.ParseTraceparent(due.GetEarlier())
 	if due.GetFreshUntil() != nil {
@@ -132,6 +134,7 @@ func (t *trigger) due(cause v1.Cause) *v1.Due {
 		Cause:        cause,
 		Attempts:     t.attempts,
 		Reported:     t.reported,
+		StatusCode:   t.statusCode,
 		Settled:      t.cached,
 		ReplayOf:     t.replayOf,
 		Earlier:      t.traceparent(),

@@ -724,7 +724,10 @@ type Due struct {
 	// When the class in reported was last published.
 	ReportedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
 	// What the attempt waits for, if not for its time alone.
-	WaitsFor      WaitsFor `protobuf:"varint,12,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
+	WaitsFor WaitsFor `protobuf:"varint,12,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
+	// HTTP status of the last attempt that failed; 0: there was no answer, or all is
+	// well.
+	StatusCode    int32 `protobuf:"varint,13,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -841,6 +844,13 @@ func (x *Due) GetWaitsFor() WaitsFor {
 		return x.WaitsFor
 	}
 	return WaitsFor_WAITS_FOR_UNSPECIFIED
+}
+
+func (x *Due) GetStatusCode() int32 {
+	if x != nil {
+		return x.StatusCode
+	}
+	return 0
 }
 
 // Result is the outcome of a trigger: the payload of curl.result.….
@@ -1656,7 +1666,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\aSettled\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xb1\x04\n" +
+	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xd2\x04\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1672,7 +1682,9 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"freshUntil\x12;\n" +
 	"\vreported_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"reportedAt\x124\n" +
-	"\twaits_for\x18\f \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\"\xb6\x03\n" +
+	"\twaits_for\x18\f \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\x12\x1f\n" +
+	"\vstatus_code\x18\r \x01(\x05R\n" +
+	"statusCode\"\xb6\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +

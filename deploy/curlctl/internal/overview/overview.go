@@ -3,9 +3,11 @@
 package overview
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
@@ -27,6 +30,22 @@ type Overview struct {
 	Failures  int        `json:"failures"`
 	LastHour  int        `json:"failuresLastHour"`
 	Consumers []Consumer `json:"consumers"`
+	// PausedHosts are in the order of their keys, the most first.
+	PausedHosts []PausedHost `json:"pausedHosts,omitempty"`
+}
+
+// PausedHost is a host that has asked for a pause, by the timers that wait for that.
+type PausedHost struct {
+	Host string `json:"host"`
+	// Keys that wait.
+	Keys int `json:"keys"`
+	// Reason and HTTP status of the attempt that was asked to wait; empty and 0: no
+	// timer holds them.
+	Reason string `json:"reason,omitempty"`
+	Status int32  `json:"status,omitempty"`
+	// NextTry is when the first of the keys is tried again. A good answer ends the
+	// pause.
+	NextTry time.Time `json:"nextTry"`
 }
 
 // Timers are the pending timers in numbers.
@@ -71,12 +90,15 @@ func Read(ctx context.Context, conn *natsconn.Connection, unread *readable.Unrea
 		}
 		view.Wants++
 	}
+	paused := pausedHosts{}
 	for t, err := range readable.Only(unread, conn.Client.Timers(ctx, "", "")) {
 		if err != nil {
 			return view, err
 		}
 		view.Timers.See(t.At, time.Now())
+		paused.see(t)
 	}
+	view.PausedHosts = paused.sorted()
 	counts, err := conn.Client.CountDeadLetters(ctx, operate.DeadLetterFilter{})
 	if err != nil {
 		return view, err
@@ -91,6 +113,37 @@ func Read(ctx context.Context, conn *natsconn.Connection, unread *readable.Unrea
 		view.LastHour++
 	}
 	return view, view.ReadConsumers(ctx, conn)
+}
+
+// pausedHosts are the hosts that have asked for a pause, by name.
+type pausedHosts map[string]*PausedHost
+
+func (p pausedHosts) see(t operate.Timer) {
+	if t.Due.GetWaitsFor() != v1.WaitsFor_WAITS_FOR_PAUSE {
+		return
+	}
+	name := condition.Host(t.Due.GetWant().GetUrl())
+	host, ok := p[name]
+	if !ok {
+		host = &PausedHost{Host: name, NextTry: t.At}
+		p[name] = host
+	}
+	host.Keys++
+	if t.At.Before(host.NextTry) {
+		host.NextTry = t.At
+	}
+	if class := t.Due.GetReported(); class != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED && host.Reason == "" {
+		host.Reason, host.Status = pipeline.Reason(class), t.Due.GetStatusCode()
+	}
+}
+
+func (p pausedHosts) sorted() []PausedHost {
+	all := make([]PausedHost, 0, len(p))
+	for _, host := range p {
+		all = append(all, *host)
+	}
+	slices.SortFunc(all, func(a, b PausedHost) int { return cmp.Or(cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Host, b.Host)) })
+	return all
 }
 
 // See counts a timer that fires at a time.

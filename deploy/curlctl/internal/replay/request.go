@@ -126,6 +126,6 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 	case timer.Due.GetWantSequence() != due.GetWantSequence():
 		return pending{}, nil
 	}
-	due.Reported, due.FirstFailedAt = timer.Due.GetReported(), timer.Due.GetFirstFailedAt()
+	due.Reported, due.StatusCode, due.FirstFailedAt = timer.Due.GetReported(), timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
 	return pending{at: timer.At, cached: timer.Due.GetSettled()}, nil
 }
