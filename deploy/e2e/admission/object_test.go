@@ -67,6 +67,8 @@ func with(key, value string) trait {
 	return func(cm *corev1.ConfigMap) { cm.Annotations[key] = value }
 }
 
+func ignoring(cm *corev1.ConfigMap) { cm.Labels[annotation.IgnoreLabel] = annotation.IgnoreValue }
+
 func named(namespace, name string) trait {
 	return func(cm *corev1.ConfigMap) { cm.Namespace, cm.Name, cm.GenerateName = namespace, name, "" }
 }

@@ -46,6 +46,8 @@ const (
 	noMetadata    = "the writer changes no labels, finalizers and owners"
 	unannotated   = "the writer leaves ConfigMaps without the annotation alone"
 	protected     = "the writer leaves protected ConfigMaps alone"
+	suspended     = "the writer changes no data of a suspended ConfigMap"
+	ignored       = "the writer changes no data of a ConfigMap that is labelled reconciler=ignore"
 )
 
 var _ = Describe("The account of the writer", Ordered, func() {
@@ -79,6 +81,11 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Entry("follow the other spelling where it stands alone", asking(without(annotation.DefaultKey)), `{"data":{"legacy":"new"}}`),
 		Entry("set keys that others separate by other white space", asking(with(annotation.DefaultKey, "a=x\u00a0b=y\u2003c=z\vd=w\r\ne=v")),
 			`{"data":{"a":"1","b":"2","c":"3","d":"4","e":"5"}}`),
+		Entry("set a key of a ConfigMap that is no longer suspended", asking(with("x-kv8s.io/curl-suspend", " False ")), `{"data":{"mine":"new"}}`),
+		Entry("set a key where the second spelling alone suspends", asking(with("x-kv8s.io/curl-suspend", ""), with("x-k8s.io/curl-suspend", "true")),
+			`{"data":{"mine":"new"}}`),
+		Entry("report on a suspended ConfigMap", asking(with("x-kv8s.io/curl-suspend", "true")), annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin"))),
+		Entry("set a key whose pair breaks a rule", asking(with(annotation.DefaultKey, "mine=ftp://x.example.com")), `{"data":{"mine":"new"}}`),
 	)
 
 	DescribeTable("may not", func(ctx SpecContext, cm *corev1.ConfigMap, body, said string) {
@@ -119,6 +126,14 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Entry("remove finalizers", asking(), `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/held"]}}`, noMetadata),
 		Entry("add owners", asking(), `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"y"}]}}`, noMetadata),
 		Entry("make it immutable", asking(), `{"immutable":true}`, "the writer leaves immutable as it is"),
+		Entry("set a key of a suspended ConfigMap", asking(with("x-kv8s.io/curl-suspend", "true")), `{"data":{"mine":"new"}}`, suspended),
+		Entry("set a binary key of one", asking(with("x-kv8s.io/curl-suspend", " 1\n")), `{"binaryData":{"two":"/w=="}}`, suspended),
+		Entry("remove a key of one", asking(with("x-k8s.io/curl-suspend", "T")), `{"data":{"old":null}}`, suspended),
+		Entry("set a key where curl-suspend cannot be read", asking(with("x-kv8s.io/curl-suspend", "perhaps")), `{"data":{"mine":"new"}}`, suspended),
+		Entry("set a key of an ignored ConfigMap", asking(ignoring), `{"data":{"mine":"new"}}`, ignored),
+		Entry("remove a key of an ignored one", asking(ignoring), `{"data":{"old":null}}`, ignored),
+		Entry("set the key of a pair without a URL", asking(with(annotation.DefaultKey, "=https://x.example.com theirs")), `{"data":{"theirs":"new"}}`, notAsked+"theirs"),
+		Entry("set a key under an annotation of white space", asking(with(annotation.DefaultKey, " \n\t")), `{"data":{"mine":"new"}}`, notAsked+"mine"),
 		Entry("set a key without annotation", asking(bare...), `{"data":{"mine":"new"}}`, unannotated),
 		Entry("report without annotation", asking(bare...), annotations(annotation.StatusKey, reporting("mine")), unannotated),
 		Entry("touch the cluster's certificates", asking(func(cm *corev1.ConfigMap) { cm.Name, cm.GenerateName = "kube-root-ca.crt", "" }), `{"data":{"mine":"new"}}`, protected),
@@ -137,6 +152,20 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Expect(apply(cm.Name, `"data":{"two":"new"}`)).To(Succeed())
 		Expect(apply(cm.Name, `"data":{"two":"new","theirs":"new"}`)).To(MatchError(ContainSubstring(notAsked + "theirs")))
 		Expect(apply("missing", `"data":{"two":"new"}`)).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+	})
+
+	// Expressions cannot read fieldsV1, and taking a key over may take the last field of another
+	// manager, so an entry that is gone says nothing by itself.
+	It("may empty the record of owners, and no data by that", func(ctx SpecContext) {
+		cm := create(ctx, namespace, asking())
+		Expect(cm.ManagedFields).NotTo(BeEmpty())
+		Expect(patch(ctx, account, cm, `{"metadata":{"managedFields":[{}]}}`)).To(Succeed())
+		now, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).Get(ctx, cm.Name, metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(now.ManagedFields).To(BeEmpty())
+		Expect(now.Data).To(Equal(cm.Data))
+		Expect(now.BinaryData).To(Equal(cm.BinaryData))
+		Expect(patch(ctx, account, now, `{"metadata":{"managedFields":[{}]},"data":{"theirs":"new"}}`)).To(MatchError(ContainSubstring(notAsked + "theirs")))
 	})
 
 	It("may by RBAC get and patch ConfigMaps, create and count up Events, and nothing else", func(ctx SpecContext) {
