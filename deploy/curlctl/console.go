@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"time"
 
@@ -102,10 +103,14 @@ func (c *consoling) serve(ctx context.Context, s *session, refusals *console.Ref
 		return err
 	}
 	deps := console.Deps{Conn: s.Connection, Refusals: refusals, Now: s.now}
-	address := "http://" + listener.Addr().String() + "/"
-	switch _, port, _ := net.SplitHostPort(listener.Addr().String()); c.auth {
+	base := &url.URL{Scheme: "http", Host: listener.Addr().String()}
+	if c.cert != "" {
+		base.Scheme = "https"
+	}
+	address := base.String() + "/"
+	switch c.auth {
 	case authLocal:
-		local := console.NewLocal(ctx, s.Connection, port)
+		local := console.NewLocal(ctx, s.Connection, base)
 		deps.Access, address = local, local.URL()
 	case authNone:
 		deps.Access = console.Anyone{}

@@ -496,6 +496,29 @@ var _ = Describe("The console", func() {
 			Consistently(ticks, "1100ms").ShouldNot(Receive(HaveField("Size", BeNumerically(">", 2<<10))))
 		})
 
+		It("reads the streams again for who comes back while it still follows them", func() {
+			var later atomic.Int64
+			polled := make(chan *nats.Msg, 1000)
+			sub, err := w.js.Conn().ChanSubscribe("$JS.API.CONSUMER.INFO.>", polled)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(sub.Unsubscribe)
+			b := w.openAt(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }).enter()
+			b.page("/")
+			once := func() {
+				GinkgoHelper()
+				for range 2 { // consumers
+					Eventually(polled, "10s").Should(Receive(), "which comes after the streams were read")
+				}
+			}
+			once()
+			later.Store(int64(20 * time.Second))
+			b.page("/")
+			later.Store(int64(62 * time.Second))
+			once()
+			later.Store(int64(86 * time.Second))
+			b.page("/")
+		})
+
 		It("is idle when nobody looks", func() {
 			var later atomic.Int64
 			var asked atomic.Int64
@@ -582,27 +605,20 @@ var _ = Describe("The console", func() {
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
 		fail(ctx, 1, "other.example.com")
 		all, one, none := user(ctx, client, namespace, "all"), user(ctx, client, namespace, "one"), user(ctx, client, namespace, "none")
+		sees := user(ctx, client, namespace, "sees")
 		rule := rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"failures", "replays", "pipelines", "audits"}, Verbs: []string{"*"}}
-		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Rules: []rbacv1.PolicyRule{rule}}
-		_, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func(ctx SpecContext) error {
-			return client.RbacV1().ClusterRoles().Delete(ctx, namespace, metav1.DeleteOptions{})
-		})
+		grant(ctx, client, namespace, namespace, "all", rule)
 		ref := rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: namespace}
-		_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: namespace}, RoleRef: ref, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "all"}},
+		_, err := client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "one"}, RoleRef: ref, Subjects: []rbacv1.Subject{
+				{Kind: "ServiceAccount", Namespace: namespace, Name: "one"}, {Kind: "ServiceAccount", Namespace: namespace, Name: "sees"},
+			},
 		}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func(ctx SpecContext) error {
-			return client.RbacV1().ClusterRoleBindings().Delete(ctx, namespace, metav1.DeleteOptions{})
-		})
-		_, err = client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "one"}, RoleRef: ref, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "one"}},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		grant(ctx, client, namespace+"-sees", namespace, "sees", rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{"failures"}, Verbs: []string{"get"}})
 
-		b := w.open("--auth=kubernetes", "--listen=127.0.0.1:0")
+		var later atomic.Int64
+		b := w.openAt(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }, "--auth=kubernetes", "--listen=127.0.0.1:0")
 		Expect(b.page("/failures")).To(ContainSubstring("Sign in"))
 		code, _ := b.send(http.MethodPost, "/resume", nil, nil)
 		Expect(code).To(Equal(http.StatusUnauthorized))
@@ -631,7 +647,7 @@ var _ = Describe("The console", func() {
 		in := "?namespace=" + namespace
 		Expect(b.page("/failures" + in)).To(And(ContainSubstring("mine"), Not(ContainSubstring("other.example.com")), Not(ContainSubstring("<b>2</b>"))))
 		for _, path := range []string{"/", "/hosts", "/wants", "/schedule"} {
-			Expect(b.page(path+in)).NotTo(ContainSubstring("other.example.com"), path)
+			Expect(b.page(path+in)).NotTo(Or(ContainSubstring("other.example.com"), ContainSubstring(`"default"`)), path)
 		}
 		for _, path := range []string{"/failures/2" + in, "/failures/77" + in, "/failures?namespace=default", "/objects/default/cm-001", "/failures/replay" + in + "&id=2"} {
 			code, text = b.at(path)
@@ -640,6 +656,27 @@ var _ = Describe("The console", func() {
 		}
 		code, _ = b.send(http.MethodPost, "/pause"+in, nil, nil)
 		Expect(code).To(Equal(http.StatusForbidden))
+		live, err := b.client.Get(b.base + "/live" + in)
+		Expect(err).NotTo(HaveOccurred())
+		later.Store(int64(59 * time.Minute))
+		Expect(b.page("/failures" + in)).To(ContainSubstring("mine"))
+		later.Store(int64(61 * time.Minute))
+		_, _ = read(live) // it ends with the session
+
+		By("who may see all namespaces, and change one")
+		code, _ = b.send(http.MethodPost, "/signin", url.Values{"token": {sees}}, nil)
+		Expect(code).To(Equal(http.StatusOK))
+		for _, path := range []string{"/failures/purge", "/failures/replay"} {
+			code, text = b.at(path + in + "&id=1")
+			Expect(code).To(Equal(http.StatusOK), text)
+			for _, namespaces := range []string{in, "?namespace="} {
+				code, _ = b.at(path + namespaces + "&id=2")
+				Expect(code).To(BeElementOf(http.StatusForbidden, http.StatusNotFound), path)
+			}
+			code, text = b.send(http.MethodPost, path+in, url.Values{"id": {"2"}, "top": {"2"}, "count": {"1"}, "job": {strings.Repeat("A", 26)}}, nil)
+			Expect(code).To(Equal(http.StatusNotFound), text)
+		}
+		Expect(w.failed(ctx)).To(Equal(2))
 
 		By("who may see nothing")
 		_, _ = b.send(http.MethodPost, "/signout", nil, nil)
@@ -649,6 +686,24 @@ var _ = Describe("The console", func() {
 		Expect(code).To(Equal(http.StatusNotFound))
 	})
 })
+
+// grant lets a service account do something in all namespaces, until the spec ends.
+func grant(ctx context.Context, client kubernetes.Interface, role, namespace, account string, rule rbacv1.PolicyRule) {
+	GinkgoHelper()
+	rbac := client.RbacV1()
+	meta := metav1.ObjectMeta{Name: role}
+	_, err := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(rbac.ClusterRoleBindings().Delete(ctx, role, metav1.DeleteOptions{})).To(Succeed())
+		Expect(rbac.ClusterRoles().Delete(ctx, role, metav1.DeleteOptions{})).To(Succeed())
+	})
+}
 
 // user makes a service account, and returns a token of it for the console.
 func user(ctx context.Context, client kubernetes.Interface, namespace, name string) string {

@@ -29,6 +29,8 @@ type Person struct {
 	// OnBehalfOf goes into the audit where NATS knows the console only.
 	OnBehalfOf string
 
+	// until is when the person has to sign in again; zero: never.
+	until  time.Time
 	groups []string
 	uid    string
 	extra  map[string][]string

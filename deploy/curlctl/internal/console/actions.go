@@ -149,7 +149,11 @@ func (s selection) failures(v *visit) iter.Seq2[operate.DeadLetter, error] {
 	}
 	return func(yield func(operate.DeadLetter, error) bool) {
 		for _, id := range s.ids {
-			if f, err := v.failure(strconv.FormatUint(id, 10)); !yield(f, err) || err != nil {
+			f, err := v.failure(strconv.FormatUint(id, 10))
+			if err == nil && s.Namespace != "" && f.Key.Namespace != s.Namespace { // the right is that of this namespace
+				err = notFound("Failure %d is not one of namespace %s.", id, s.Namespace)
+			}
+			if !yield(f, err) || err != nil {
 				return
 			}
 		}

@@ -86,19 +86,23 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 // Serve serves on a listener until the context of New ends.
 func (s *Server) Serve(listener net.Listener) error {
 	server := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout,
+		WriteTimeout: requestTimeout + writeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
 	}
+	ended, end := context.WithCancel(s.ended)
+	defer end()
 	var running sync.WaitGroup
-	running.Go(func() { s.model.Run(s.ended) })
+	running.Go(func() { s.model.Run(ended) })
 	running.Go(func() {
-		<-s.ended.Done()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ended), stopTimeout)
+		<-ended.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), stopTimeout)
 		defer cancel()
 		if server.Shutdown(ctx) != nil {
 			_ = server.Close()
 		}
 	})
 	err := server.Serve(listener)
+	end()
 	running.Wait()
 	s.jobs.wait()
 	if errors.Is(err, http.ErrServerClosed) {

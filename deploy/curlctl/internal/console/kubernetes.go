@@ -17,6 +17,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -115,7 +116,7 @@ func (k *Kubernetes) signIn(w http.ResponseWriter, r *http.Request, s *Server) {
 		http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
 		return
 	}
-	token := strings.TrimSpace(r.FormValue("token"))
+	token := strings.TrimSpace(r.PostFormValue("token"))
 	if token == "" || len(token) > maxToken {
 		k.form(w, r, s, "Paste a token.")
 		return
@@ -125,7 +126,7 @@ func (k *Kubernetes) signIn(w http.ResponseWriter, r *http.Request, s *Server) {
 	}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		k.form(w, r, s, "The API server could not review the token: "+err.Error())
+		k.form(w, r, s, "The API server could not review the token ("+string(apierrors.ReasonForError(err))+"); try again.")
 		return
 	case !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, Audience):
 		k.form(w, r, s, "The API server does not accept this token. It must be new, and for the audience "+Audience+".")
@@ -183,7 +184,7 @@ func (k *Kubernetes) decode(cookie string) (session, bool) {
 func (k *Kubernetes) person(w http.ResponseWriter, r *http.Request) *Person {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
 		if held, valid := k.decode(cookie.Value); valid {
-			return &Person{Name: held.Name, OnBehalfOf: held.Name, uid: held.UID, groups: held.Groups, extra: held.Extra}
+			return &Person{Name: held.Name, OnBehalfOf: held.Name, until: held.Until, uid: held.UID, groups: held.Groups, extra: held.Extra}
 		}
 	}
 	if r.Method == http.MethodGet && r.URL.Path != "/live" {
@@ -199,7 +200,7 @@ func (k *Kubernetes) may(ctx context.Context, p *Person, right Right, namespace 
 	if !k.rights[right] {
 		return false, nil
 	}
-	key := review{p.Name + "\x00" + p.uid + "\x00" + strings.Join(p.groups, "\x00"), right, namespace}
+	key := review{fmt.Sprintf("%q", []any{p.Name, p.uid, p.groups, p.extra}), right, namespace}
 	k.mu.Lock()
 	known, there := k.reviews[key]
 	k.mu.Unlock()

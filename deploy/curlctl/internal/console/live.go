@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -58,7 +59,7 @@ func (s *Server) live(v *visit) (*page, error) {
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
 	last := uint64(entries)
-	for {
+	for v.mayStay() {
 		s.model.Touch()
 		t := s.tick(v.namespace)
 		if v.FormValue("failed") != "" {
@@ -79,6 +80,17 @@ func (s *Server) live(v *visit) (*page, error) {
 		case <-ticker.C:
 		}
 	}
+	return &page{done: true}, nil
+}
+
+// mayStay reports whether the person may go on looking. While that cannot be
+// reviewed, what was decided last holds.
+func (v *visit) mayStay() bool {
+	if until := v.person.until; !until.IsZero() && !v.server.Now().Before(until) {
+		return false
+	}
+	var denied *problem
+	return !errors.As(v.enter(), &denied) || denied.status >= http.StatusInternalServerError
 }
 
 // encode leaves out what passes until the tick is small enough.

@@ -6,7 +6,9 @@ import (
 	"crypto/subtle"
 	"net"
 	"net/http"
-	"slices"
+	"net/netip"
+	"net/url"
+	"strings"
 	"sync"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
@@ -16,19 +18,22 @@ import (
 // Local lets in who has the token, once, on this machine; rights are those of the
 // NATS identity.
 type Local struct {
-	port   string
-	cookie string
-	user   Person
-	rights map[Right]bool
+	// base is the address of the console, port its port, and cookie the name of what
+	// the token is changed for.
+	base, port, cookie string
+	user               Person
+	rights             map[Right]bool
 
 	mu      sync.Mutex
 	token   string
 	session string
 }
 
-// NewLocal returns the access to a console that listens on a loopback port.
-func NewLocal(ctx context.Context, conn *natsconn.Connection, port string) *Local {
-	l := &Local{port: port, cookie: "curlctl-console-" + port, token: rand.Text(), session: rand.Text()}
+// NewLocal returns the access to a console that is at base, such as
+// http://127.0.0.1:8090, of a loopback address.
+func NewLocal(ctx context.Context, conn *natsconn.Connection, base *url.URL) *Local {
+	port := base.Port()
+	l := &Local{base: base.String(), port: port, cookie: "curlctl-console-" + port, token: rand.Text(), session: rand.Text()}
 	l.user.Name, l.rights = natsRights(ctx, conn)
 	return l
 }
@@ -49,14 +54,22 @@ func natsRights(ctx context.Context, conn *natsconn.Connection) (name string, ri
 
 // misdirected is the response to another name that resolves to this machine, by
 // which a page of another site could read this one (DNS rebinding).
-const misdirected = "This console is reached at 127.0.0.1 and localhost only."
+const misdirected = "This console is reached at a loopback address and localhost only."
+
+// isLoopback reports whether a host is this machine under no name that another
+// could resolve.
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
 
 // URL returns the address that lets in once.
-func (l *Local) URL() string { return "http://127.0.0.1:" + l.port + "/?token=" + l.token }
+func (l *Local) URL() string { return l.base + "/?token=" + l.token }
 
 func (l *Local) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Host != net.JoinHostPort("127.0.0.1", l.port) && r.Host != net.JoinHostPort("localhost", l.port) {
+		name, port, err := net.SplitHostPort(r.Host)
+		if err != nil || port != l.port || !isLoopback(name) {
 			http.Error(w, misdirected, http.StatusMisdirectedRequest)
 			return
 		}
@@ -91,8 +104,8 @@ func (l *Local) enter(w http.ResponseWriter, r *http.Request, token string) {
 		http.Error(w, "This address has been used; start `curlctl console` again for another.", http.StatusUnauthorized)
 		return
 	}
-	//nolint:gosec // G124: plain HTTP, which does not leave this machine
-	http.SetCookie(w, &http.Cookie{Name: l.cookie, Value: l.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	//nolint:gosec // G124: plain HTTP does not leave this machine
+	http.SetCookie(w, &http.Cookie{Name: l.cookie, Value: l.session, Path: "/", HttpOnly: true, Secure: strings.HasPrefix(l.base, "https:"), SameSite: http.SameSiteStrictMode})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
@@ -113,7 +126,7 @@ func (Anyone) guard(next http.Handler) http.Handler {
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
 		}
-		if !slices.Contains([]string{"127.0.0.1", "localhost", "::1"}, host) {
+		if !isLoopback(host) {
 			http.Error(w, misdirected, http.StatusMisdirectedRequest)
 			return
 		}

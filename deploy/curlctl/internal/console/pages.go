@@ -167,6 +167,10 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	if v.namespace != "" {
 		namespace = v.namespace
 	}
+	var namespaces []string
+	if v.namespace == "" {
+		namespaces = s.model.Namespaces()
+	}
 	rows, all := s.model.Wants(namespace, name, host, keyOf(after), pageRows+1)
 	next := ""
 	if len(rows) > pageRows {
@@ -175,7 +179,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	}
 	return &page{template: "wants.html", title: "Wanted", data: map[string]any{
 		"Rows": rows, "All": all, "Next": next, "Namespace": namespace, "Name": name, "Host": host,
-		"Namespaces": s.model.Namespaces(), "Scoped": v.namespace != "", "After": after, "Refetch": v.can(replayRight),
+		"Namespaces": namespaces, "Scoped": v.namespace != "", "After": after, "Refetch": v.can(replayRight),
 	}}, nil
 }
 

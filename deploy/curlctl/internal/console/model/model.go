@@ -137,6 +137,14 @@ func (m *Model) watched() bool {
 	return m.now().Sub(m.looked) <= lookedFor
 }
 
+// forgotten reports whether what was read is used no more: somebody looks again,
+// after a pause that has not ended the following yet.
+func (m *Model) forgotten() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.asOf.IsZero()
+}
+
 // subjects that are followed: never those with bodies.
 func subjects() []string {
 	return []string{"curl.want.>", "curl.timer.>", "curl.due.>", "curl.failure.>", "curl.result.failure.>"}
@@ -154,7 +162,7 @@ func (m *Model) follow(ctx context.Context) {
 	loadAt := m.now()
 	for m.watched() {
 		if m.conn.Conn.IsConnected() {
-			if !m.now().Before(loadAt) {
+			if !m.now().Before(loadAt) || m.forgotten() {
 				loadAt = m.now().Add(loadEvery)
 				if err := m.load(ctx); err != nil {
 					loadAt = m.now().Add(retryAfter)
