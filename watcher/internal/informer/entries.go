@@ -40,6 +40,7 @@ type rare struct {
 	since                       int64
 	attempts                    uint32
 	gaveUp                      bool
+	why                         *status.Explanation
 }
 
 // EntriesOf returns the entries of a status. The text of a URL is shared with
@@ -104,7 +105,7 @@ func pack(key string, e status.Entry) packed {
 	}
 	other := rare{
 		failure: e.Error, url: e.ErrorURL, drift: e.Drift, object: e.Object,
-		since: e.Since.Unix(), attempts: e.Attempts, gaveUp: e.GaveUp,
+		since: e.Since.Unix(), attempts: e.Attempts, gaveUp: e.GaveUp, why: e.Explanation,
 	}
 	if p.marked {
 		copy(p.object[:], e.Object)
@@ -129,7 +130,7 @@ func (p *packed) entry() status.Entry {
 	}
 	if r := p.rare; r != nil {
 		e.Error, e.ErrorURL, e.Drift = r.failure, r.url, r.drift
-		e.Since, e.Attempts, e.GaveUp = time.Unix(r.since, 0).UTC(), r.attempts, r.gaveUp
+		e.Since, e.Attempts, e.GaveUp, e.Explanation = time.Unix(r.since, 0).UTC(), r.attempts, r.gaveUp, r.why
 		if !p.marked {
 			e.Object = r.object
 		}
