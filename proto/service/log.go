@@ -1,10 +1,14 @@
 package service
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
@@ -15,7 +19,8 @@ import (
 type LogOptions struct {
 	// Level is the least level that is logged: debug, info, warn, error.
 	Level string
-	// Format is json, console, or auto: console on a terminal, else json.
+	// Format is json, console, or auto: console on a terminal, else json. Lines of
+	// console are broken at 120 columns.
 	Format string
 }
 
@@ -51,6 +56,43 @@ func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
 	return log.Logger(), nil
 }
 
+// consoleWidth is how many columns a line of the format console has at most, if no
+// word is longer.
+const consoleWidth = 120
+
+// consoleIndent is as wide as the time and the level, so that the text stands in a
+// column of its own.
+const consoleIndent = "             "
+
+// colours are the escape sequences of the console, which take no column.
+var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
 func console(w io.Writer) io.Writer {
-	return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly}
+	return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, FormatExtra: func(_ map[string]any, line *bytes.Buffer) error {
+		text := wrapped(line.String())
+		line.Reset()
+		_, err := line.WriteString(text)
+		return err
+	}}
+}
+
+// wrapped breaks a line between words.
+func wrapped(line string) string {
+	var text strings.Builder
+	column := 0
+	for i, word := range strings.Split(line, " ") {
+		width := utf8.RuneCountInString(colours.ReplaceAllString(word, ""))
+		switch {
+		case i == 0:
+		case column+1+width > consoleWidth:
+			text.WriteString("\n" + consoleIndent)
+			column = len(consoleIndent)
+		default:
+			text.WriteByte(' ')
+			column++
+		}
+		text.WriteString(word)
+		column += width
+	}
+	return text.String()
 }
