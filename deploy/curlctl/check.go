@@ -1,7 +1,9 @@
 package curlctl
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +23,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // checking holds the flags of check.
@@ -39,7 +42,7 @@ func checkCommand(o *options) *cobra.Command {
 	c := &checking{options: o, fetcher: fetcher.DefaultConfig()}
 	cmd := &cobra.Command{
 		Use:   "check NAMESPACE/NAME | -f MANIFEST",
-		Short: "Explain what the annotations of a ConfigMap would do (reads Kubernetes, or a file)",
+		Short: "Explain what a ConfigMap or Watcher would do (reads Kubernetes, or a file)",
 		Long: "Parses the annotations as the watcher does and checks each URL by the egress policy\n" +
 			"as the fetcher does, given the same flags. Names are looked up; nothing is fetched\n" +
 			"without --fetch, and nothing is written. It needs no NATS.",
@@ -60,7 +63,7 @@ func checkCommand(o *options) *cobra.Command {
 	fs := cmd.Flags()
 	c.kube.BindFlags(fs)
 	c.fetcher.BindPolicyFlags(fs)
-	fs.StringVarP(&c.file, "filename", "f", "", "file with ConfigMaps; -: standard input")
+	fs.StringVarP(&c.file, "filename", "f", "", "file with ConfigMaps and Watchers; -: standard input")
 	fs.BoolVar(&c.fetch, "fetch", false, "make one GET of each URL that is allowed, from this machine")
 	fs.StringSliceVar(&c.protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces that are left alone")
 	return cmd
@@ -99,28 +102,50 @@ func (c *checking) manifest(in io.Reader) ([]corev1.ConfigMap, error) {
 	}
 	var objects []corev1.ConfigMap
 	for decoder := yaml.NewYAMLOrJSONDecoder(in, 4096); ; {
-		var object corev1.ConfigMap
-		err := decoder.Decode(&object)
+		var text json.RawMessage
+		err := decoder.Decode(&text)
 		if errors.Is(err, io.EOF) {
 			break
+		}
+		if err == nil {
+			objects, err = c.add(objects, text)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read manifest %s: %w", c.file, err)
 		}
-		if object.Kind == "ConfigMap" {
-			if object.Namespace == "" {
-				object.Namespace = c.namespace
-			}
-			if object.Namespace == "" {
-				object.Namespace = metav1.NamespaceDefault
-			}
-			objects = append(objects, object)
-		}
 	}
 	if len(objects) == 0 {
-		return nil, wrapNotFound("ConfigMap in %s", c.file)
+		return nil, wrapNotFound("ConfigMap or Watcher in %s", c.file)
 	}
 	return objects, nil
+}
+
+// add adds an object, if it is a ConfigMap or has one.
+func (c *checking) add(objects []corev1.ConfigMap, text json.RawMessage) ([]corev1.ConfigMap, error) {
+	var kind metav1.TypeMeta
+	var object corev1.ConfigMap
+	err := json.Unmarshal(text, &kind)
+	switch {
+	case err != nil:
+	case kind.Kind == "ConfigMap":
+		err = json.Unmarshal(text, &object)
+	case kind.Kind == watchv1.Kind && kind.APIVersion == watchv1.GroupVersion().String():
+		var w watchv1.Watcher
+		err = json.Unmarshal(text, &w)
+		object = compiled(&w)
+	default:
+		return objects, nil
+	}
+	object.Namespace = cmp.Or(object.Namespace, c.namespace, metav1.NamespaceDefault)
+	return append(objects, object), err
+}
+
+// compiled returns the ConfigMap that a Watcher would get.
+func compiled(w *watchv1.Watcher) corev1.ConfigMap {
+	return corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.ConfigMapName(), Labels: w.Labels, Annotations: w.Asks(annotation.DefaultKey)},
+		Data:       w.Spec.ConfigData, BinaryData: w.Spec.ConfigBinaryData,
+	}
 }
 
 // checked is a finding as programs read it.

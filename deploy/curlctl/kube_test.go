@@ -141,4 +141,34 @@ metadata: { name: other }
 		Expect(runAs(ctx, "curlctl", time.Now, "check").code).To(Equal(2))
 		Expect(runAs(ctx, "curlctl", time.Now, "check", "-f", "/nonexistent").code).To(Equal(1))
 	})
+
+	It("of a Watcher is checked as the ConfigMap that it gets", func(ctx SpecContext) {
+		file := filepath.Join(GinkgoT().TempDir(), "watcher.yaml")
+		Expect(os.WriteFile(file, []byte(`
+apiVersion: watch.x-kv8s.io/v1alpha1
+kind: Watcher
+metadata: { name: rules, namespace: team-a }
+spec:
+  interval: 1h
+  configData: { LEVEL: warn }
+  sources:
+  - { key: in, url: "http://127.0.0.1/a" }
+  - { key: out, url: "http://10.0.0.1/b" }
+---
+apiVersion: watch.x-kv8s.io/v1alpha1
+kind: Watcher
+metadata: { name: static }
+spec: { target: { name: mine }, configData: { LEVEL: warn } }
+---
+apiVersion: other.example.com/v1
+kind: Watcher
+metadata: { name: foreign }
+`), 0o600)).To(Succeed())
+		r := runAs(ctx, "curlctl", time.Now, "check", "-f", file, "--allow-cidr=127.0.0.0/8")
+		Expect(r.code).To(Equal(7))
+		Expect(r.out).To(MatchRegexp(`team-a/rules-config +in +would be fetched every 1h`))
+		Expect(r.out).To(MatchRegexp(`team-a/rules-config +out +AddressDenied`))
+		Expect(r.out).To(MatchRegexp(`default/mine +- +left alone +it has no annotation`))
+		Expect(r.out).NotTo(ContainSubstring("foreign"))
+	})
 })

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,15 +23,13 @@ const maxStaticBytes = 1 << 20
 // Compiler compiles Watchers.
 type Compiler struct {
 	grammar *annotation.Grammar
-	// key is the annotation that is written, and prefix that of its options.
-	key, prefix string
+	// key is the annotation that is written.
+	key string
 }
 
 // New returns a compiler that writes annotations as a grammar reads them.
 func New(grammar *annotation.Grammar) *Compiler {
-	key := grammar.Keys()[0]
-	prefix, _, _ := strings.Cut(key, "/")
-	return &Compiler{grammar: grammar, key: key, prefix: prefix + "/"}
+	return &Compiler{grammar: grammar, key: grammar.Keys()[0]}
 }
 
 // Plan is what one Watcher comes to. It is not changed after it was made.
@@ -123,7 +119,7 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 		Generation: w.Generation, Created: w.CreationTimestamp.Time,
 		Target:    types.NamespacedName{Namespace: w.Namespace, Name: w.ConfigMapName()},
 		Suspended: w.Spec.Suspend,
-		Now:       w.Annotations[c.prefix+annotation.NowName],
+		Now:       w.Now(c.key),
 		Static:    len(w.Spec.ConfigData) + len(w.Spec.ConfigBinaryData),
 	}
 	p.Object = Object{
@@ -131,7 +127,7 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 		Metadata: Metadata{
 			Name: p.Target.Name, Namespace: p.Target.Namespace,
 			Labels:          map[string]string{watchv1.WatcherLabel: watchv1.LabelValue(w.Name)},
-			Annotations:     c.annotations(w),
+			Annotations:     w.Asks(c.key),
 			OwnerReferences: owner(w),
 		},
 		Data: w.Spec.ConfigData, BinaryData: w.Spec.ConfigBinaryData,
@@ -144,37 +140,6 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 		p.Problem = problem
 	}
 	return p
-}
-
-// annotations are those of the ConfigMap.
-func (c *Compiler) annotations(w *watchv1.Watcher) map[string]string {
-	written := map[string]string{}
-	if len(w.Spec.Sources) == 0 {
-		return written
-	}
-	sources := slices.Clone(w.Spec.Sources)
-	slices.SortFunc(sources, func(a, b watchv1.Source) int { return strings.Compare(a.Key, b.Key) })
-	var pairs, digests []string
-	for _, s := range sources {
-		pairs = append(pairs, s.Key+"="+s.URL)
-		if s.SHA256 != "" {
-			digests = append(digests, s.Key+"="+s.SHA256)
-		}
-	}
-	written[c.key] = strings.Join(pairs, " ")
-	options := map[string]string{
-		annotation.SHA256Name: strings.Join(digests, " "), annotation.RefreshName: w.Spec.Interval,
-		annotation.NowName: w.Annotations[c.prefix+annotation.NowName],
-	}
-	if w.Spec.Suspend {
-		options[annotation.SuspendName] = strconv.FormatBool(true)
-	}
-	for name, value := range options {
-		if value != "" {
-			written[c.prefix+name] = value
-		}
-	}
-	return written
 }
 
 // sources reads back what the annotations ask for, as the watcher will.

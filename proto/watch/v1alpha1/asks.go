@@ -1,0 +1,48 @@
+package v1alpha1
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
+// Asks returns the annotations by which the ConfigMap of a Watcher asks for its
+// sources; key is the name of the first of them, such as x-kv8s.io/curl-me-that.
+// Without sources there are none.
+func (w *Watcher) Asks(key string) map[string]string {
+	asked := map[string]string{}
+	if len(w.Spec.Sources) == 0 {
+		return asked
+	}
+	sources := slices.Clone(w.Spec.Sources)
+	slices.SortFunc(sources, func(a, b Source) int { return strings.Compare(a.Key, b.Key) })
+	var pairs, digests []string
+	for _, s := range sources {
+		pairs = append(pairs, s.Key+"="+s.URL)
+		if s.SHA256 != "" {
+			digests = append(digests, s.Key+"="+s.SHA256)
+		}
+	}
+	asked[key] = strings.Join(pairs, " ")
+	options := map[string]string{
+		annotation.SHA256Name: strings.Join(digests, " "), annotation.RefreshName: w.Spec.Interval, annotation.NowName: w.Now(key),
+	}
+	if w.Spec.Suspend {
+		options[annotation.SuspendName] = strconv.FormatBool(true)
+	}
+	for name, value := range options {
+		if value != "" {
+			asked[prefix(key)+name] = value
+		}
+	}
+	return asked
+}
+
+// Now returns the value of the annotation curl-now of a Watcher, with the prefix
+// of key.
+func (w *Watcher) Now(key string) string { return w.Annotations[prefix(key)+annotation.NowName] }
+
+// prefix of an annotation, with its slash.
+func prefix(key string) string { return key[:strings.Index(key, "/")+1] }
