@@ -1,0 +1,43 @@
+package condition_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
+)
+
+func TestCondition(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Condition Suite")
+}
+
+var _ = DescribeTable("A status whose ConfigMap has a reason that somebody has edited is one that the API server takes",
+	func(written, reason string) {
+		const url = "https://rules.example.com/"
+		t := target.Read(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			annotation.StatusKey: `{"k":{"url":"` + url + `","error":"` + written + `"}}`,
+		}}})
+		s := condition.Compute(condition.Input{
+			Plan:   &compile.Plan{Sources: []compile.Source{{Key: "k", URL: url}}},
+			Target: &t, Applied: true, Now: time.Now(),
+		})
+		Expect(validation.ValidateConditions(s.Conditions, field.NewPath("status"))).To(BeEmpty())
+		Expect(s.Sources).To(ConsistOf(HaveField("Reason", reason)))
+		Expect(s.Conditions).To(ContainElement(And(HaveField("Type", watchv1.ConditionFresh), HaveField("Reason", reason))))
+	},
+	Entry("one of the writer", "Timeout", "Timeout"),
+	Entry("words", "no reason, <b>really</b>", watchv1.ReasonFetchFailed),
+	Entry("too long", strings.Repeat("x", 2000), watchv1.ReasonFetchFailed),
+)
