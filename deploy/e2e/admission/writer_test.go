@@ -252,6 +252,21 @@ func large() *corev1.ConfigMap {
 	return cm
 }
 
+var _ = Describe("The account of the writer without its policy", func() {
+	It("changes any key of any ConfigMap, and by RBAC nothing else", func(ctx SpecContext) {
+		namespace := env.Cluster.Namespace(ctx)
+		account := writer(ctx, namespace, false)
+		cm := create(ctx, env.Cluster.Namespace(ctx), asking(without(annotation.DefaultKey), without(annotation.LegacyKey), without(annotation.StatusKey)))
+		Expect(patch(ctx, account, cm, `{"data":{"theirs":"new"},"metadata":{"labels":{"app":"y"}}}`)).To(Succeed())
+		api := account.Client.CoreV1().ConfigMaps(cm.Namespace)
+		Expect(api.Delete(ctx, cm.Name, metav1.DeleteOptions{})).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+		_, err := api.Create(ctx, asking(), metav1.CreateOptions{})
+		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+		_, err = account.Client.CoreV1().Secrets(cm.Namespace).List(ctx, metav1.ListOptions{})
+		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+	})
+})
+
 var _ = Describe("The writer under its policy", func() {
 	It("does all its work", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{

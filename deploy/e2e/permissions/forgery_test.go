@@ -3,6 +3,7 @@ package permissions_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
@@ -64,5 +65,35 @@ var _ = Describe("A fetcher in wrong hands", func() {
 		w.Launch(ctx, world.Fetcher)
 		cm.EventuallyHasData(ctx, "mydata", "demanded")
 		Expect(cm.Get(ctx).Data).To(HaveLen(2))
+	})
+
+	// The id must be the same when a message is delivered again, to whichever fetcher, and all
+	// fetchers are one identity, so there is no id that one knows and another cannot guess.
+	It("suppresses a dead letter of another by its id, and not the report of that failure", func(ctx SpecContext) {
+		b := start(ctx, "nats.conf")
+		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		fetcher, err := jetstream.New(b.connect("fetcher"))
+		Expect(err).NotTo(HaveOccurred())
+		client := pipeline.NewClient(fetcher)
+		key := pipeline.Key{Namespace: "default", Name: "cm", Key: "mydata"}
+		other := pipeline.Key{Namespace: "default", Name: "other", Key: "mydata"}
+		failure := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "a.example.com"}
+		Expect(client.PublishDeadLetter(ctx, other, &v1.DeadLetter{Failure: failure}, "1.7.dead")).To(Succeed())
+
+		want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Epoch: 1}
+		Expect(client.PublishDeadLetter(ctx, key, &v1.DeadLetter{Want: want, Failure: failure}, "1.7.dead")).To(Succeed())
+		Expect(client.PublishResult(ctx, &v1.Result{Want: want, Sequence: 7, Outcome: &v1.Result_Failure{Failure: failure}})).To(Succeed())
+		for name, kept := range map[string]string{
+			pipeline.Failures: other.DeadLetter("Timeout", "a.example.com"),
+			pipeline.Results:  key.Failure(),
+		} {
+			stream, err := b.jetStream().Stream(ctx, name)
+			Expect(err).NotTo(HaveOccurred())
+			info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(info.State.Subjects).To(Equal(map[string]uint64{kept: 1}))
+			Expect(info.Config.Duplicates).To(BeNumerically("<=", 5*time.Minute))
+		}
 	})
 })
