@@ -1,6 +1,8 @@
 package service_test
 
 import (
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -32,6 +34,15 @@ func run(path string, env []string, args ...string) *gexec.Session {
 	return session
 }
 
+// freeAddress returns an address on loopback that nothing listened at a moment ago.
+func freeAddress() string {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer listener.Close() //nolint:errcheck // it was never used
+	return listener.Addr().String()
+}
+
 var _ = Describe("a service as a process", Ordered, func() {
 	var toy string
 	BeforeAll(func() { toy = build() })
@@ -61,6 +72,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Entry("a file", nil, []string{"--nats-creds", "/nowhere"}, "--nats-creds: stat /nowhere: no such file or directory"),
 		Entry("a certificate without its key", nil, []string{"--nats-cert", "/dev/null"}, "--nats-cert and --nats-key: one is given without the other"),
 		Entry("an address to listen at", nil, []string{"--listen", "nowhere"}, "--listen: listen tcp: address nowhere: missing port in address"),
+		Entry("an address for metrics to listen at", nil, []string{"--metrics-listen", "nowhere"}, "--metrics-listen: listen tcp: address nowhere: missing port in address"),
 		Entry("a variable", []string{"CURLMETHAT_COUNT=many"}, nil, `environment variable CURLMETHAT_COUNT: "many" is not valid for --count`),
 	)
 
@@ -71,6 +83,33 @@ var _ = Describe("a service as a process", Ordered, func() {
 		session.Terminate()
 		Eventually(session).WithTimeout(5 * time.Second).Should(gexec.Exit(0))
 		Expect(string(session.Err.Contents())).NotTo(ContainSubstring("secret"))
+	})
+
+	It("serves metrics at an address of their own, and then not beside health", func(ctx SpecContext) {
+		status := func(address, path string) func() int {
+			return func() int {
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+				Expect(err).NotTo(HaveOccurred())
+				response, err := http.DefaultClient.Do(request)
+				if err != nil {
+					return 0
+				}
+				_ = response.Body.Close()
+				return response.StatusCode
+			}
+		}
+		health, metrics := freeAddress(), freeAddress()
+		apart := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)
+		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
+		Expect(status(metrics, "/healthz")()).To(Equal(http.StatusNotFound))
+		Expect(status(health, "/healthz")()).To(Equal(http.StatusOK))
+		Expect(status(health, "/readyz")()).To(Equal(http.StatusServiceUnavailable))
+		Expect(status(health, "/metrics")()).To(Equal(http.StatusNotFound))
+		apart.Terminate()
+		Eventually(apart).WithTimeout(5 * time.Second).Should(gexec.Exit(0))
+
+		run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--metrics-listen", metrics)
+		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
 	})
 
 	It("drains at the first signal and exits at once at the second", func() {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// listenFlag is the flag of the address for health and metrics.
+	// listenFlag is the flag of the address for health.
 	listenFlag = "listen"
 	// healthcheckTimeout is below the timeout that container engines give a
 	// health check.

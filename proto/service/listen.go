@@ -16,10 +16,52 @@ import (
 // by name with ?verbose) and /metrics.
 func Handler(health *Health, metrics prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
+	serveHealth(mux, health)
+	serveMetrics(mux, metrics)
+	return mux
+}
+
+func serveHealth(mux *http.ServeMux, health *Health) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
 	mux.Handle("GET /readyz", health)
+}
+
+func serveMetrics(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	return mux
+}
+
+// endpoint is an address with what is served there.
+type endpoint struct {
+	listener net.Listener
+	handler  http.Handler
+}
+
+// endpoints listens at the addresses of the options. The error names the flag of
+// the address that cannot be listened at; none of them is open then.
+func (o *Options) endpoints(health *Health, metrics prometheus.Gatherer) (all []endpoint, err error) {
+	forHealth, forMetrics := http.NewServeMux(), http.NewServeMux()
+	serveHealth(forHealth, health)
+	if o.MetricsListen == "" {
+		forMetrics = forHealth
+	}
+	serveMetrics(forMetrics, metrics)
+	for _, at := range []struct {
+		flag, address string
+		handler       http.Handler
+	}{{listenFlag, o.Listen, forHealth}, {"metrics-listen", o.MetricsListen, forMetrics}} {
+		if at.address == "" {
+			continue
+		}
+		listener, err := net.Listen("tcp", at.address)
+		if err != nil {
+			for _, open := range all {
+				_ = open.listener.Close()
+			}
+			return nil, fmt.Errorf("--%s: %w", at.flag, err)
+		}
+		all = append(all, endpoint{listener, at.handler})
+	}
+	return all, nil
 }
 
 // Serve answers on the listener until ctx is done.

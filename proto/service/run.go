@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"time"
 
@@ -25,8 +24,11 @@ type Options struct {
 	Log LogOptions
 	// NATS is how to reach the broker.
 	NATS NATSOptions
-	// Listen is the address for health and metrics; empty: none.
+	// Listen is the address for health, and for metrics unless MetricsListen
+	// has another; empty: none.
 	Listen string
+	// MetricsListen is the address for metrics alone; empty: Listen has them.
+	MetricsListen string
 	// WithoutNATS: the service has no use for the broker.
 	WithoutNATS bool
 }
@@ -37,7 +39,8 @@ func (o *Options) BindFlags(fs *pflag.FlagSet, listen string) {
 	if !o.WithoutNATS {
 		o.NATS.BindFlags(fs)
 	}
-	fs.StringVar(&o.Listen, "listen", listen, "address for /healthz, /readyz and /metrics; empty: none")
+	fs.StringVar(&o.Listen, listenFlag, listen, "address for /healthz, /readyz and /metrics; empty: none")
+	fs.StringVar(&o.MetricsListen, "metrics-listen", "", "address for /metrics, which --listen does not serve then; empty: that of --listen")
 }
 
 const flushTimeout = 2 * time.Second
@@ -87,13 +90,13 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS, Tracer: traces.Tracer(), running: health.Part(runningPart)}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	aside, closeAside := context.WithCancel(groupCtx)
-	if o.Listen != "" {
-		listener, err := net.Listen("tcp", o.Listen)
-		if err != nil {
-			closeAside()
-			return fmt.Errorf("--listen: %w", err)
-		}
-		group.Go(func() error { return Serve(aside, listener, Handler(health, registry)) })
+	endpoints, err := o.endpoints(health, registry)
+	if err != nil {
+		closeAside()
+		return err
+	}
+	for _, e := range endpoints {
+		group.Go(func() error { return Serve(aside, e.listener, e.handler) })
 	}
 	group.Go(func() error {
 		defer closeAside()
