@@ -9,6 +9,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/proto/service"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // configMap reads the metadata of a ConfigMap; nil if there is none.
@@ -23,4 +24,47 @@ func configMap(ctx context.Context, o cluster.Options, namespace, name string) (
 		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
 	}
 	return object, nil
+}
+
+// watcher reads a Watcher; nil if there is none, none is served, or this user may
+// not get it: who may get the ConfigMap gets all about that.
+func watcher(ctx context.Context, o cluster.Options, namespace, name string) (*watchv1.Watcher, error) {
+	w, err := o.Watcher(ctx, namespace, name)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return nil, nil //nolint:nilnil // that there is none is an answer
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
+	}
+	return w, nil
+}
+
+// ofWatcher returns the ConfigMap of that name and the Watcher that it belongs to;
+// or, where there is no such ConfigMap, the Watcher of that name and its ConfigMap.
+// Each may be nil.
+func ofWatcher(ctx context.Context, o cluster.Options, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
+	object, err := configMap(ctx, o, namespace, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if object == nil {
+		w, err := watcher(ctx, o, namespace, name)
+		if err != nil || w == nil {
+			return nil, nil, err
+		}
+		object, err = configMap(ctx, o, namespace, w.ConfigMapName())
+		return object, w, err
+	}
+	owner := object.Labels[watchv1.WatcherLabel]
+	if controller := metav1.GetControllerOf(object); controller != nil && controller.Kind == watchv1.Kind {
+		owner = controller.Name
+	}
+	if owner == "" {
+		return object, nil, nil
+	}
+	w, err := watcher(ctx, o, namespace, owner)
+	if w != nil && w.ConfigMapName() != name {
+		w = nil // somebody else has labelled it
+	}
+	return object, w, err
 }

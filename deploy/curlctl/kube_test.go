@@ -12,13 +12,20 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/watch/crd"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // inCluster makes a namespace, and tells how to reach the API server. Without
@@ -41,14 +48,38 @@ func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.C
 	return client, config, created.Name
 }
 
+// servingWatchers lets the API server serve Watchers, and returns those of a
+// namespace.
+func servingWatchers(ctx context.Context, config *rest.Config, namespace string) dynamic.ResourceInterface {
+	GinkgoHelper()
+	web, err := rest.HTTPClientFor(config)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
+	client, err := dynamic.NewForConfigAndClient(config, web)
+	Expect(err).NotTo(HaveOccurred())
+	body, err := yaml.YAMLToJSON(crd.Watchers)
+	Expect(err).NotTo(HaveOccurred())
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	_, err = client.Resource(definitions).Patch(ctx, watchv1.Resource().GroupResource().String(), types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: "curl-me-that", Force: new(true)})
+	Expect(err).NotTo(HaveOccurred())
+	watchers := client.Resource(watchv1.Resource()).Namespace(namespace)
+	Eventually(ctx, func() error {
+		_, err := watchers.List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	}).WithTimeout(30 * time.Second).Should(Succeed())
+	return watchers
+}
+
 var _ = Describe("A ConfigMap", func() {
 	var (
 		w         *world
 		client    kubernetes.Interface
+		config    *rest.Config
 		namespace string
 	)
 	BeforeEach(func(ctx SpecContext) {
-		client, _, namespace = inCluster(ctx)
+		client, config, namespace = inCluster(ctx)
 		w = newWorld(ctx)
 	})
 
@@ -90,6 +121,36 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(view.Asks[0].Refresh).To(Equal("1d"))
 		Expect(w.run(ctx, "status", namespace+"/none").code).To(Equal(5))
 		Expect(w.run(ctx, "status", namespace+"/cool", "--kubeconfig=/nonexistent").code).To(Equal(3))
+	})
+
+	It("of a Watcher is shown below its conditions, by either name", func(ctx SpecContext) {
+		watchers := servingWatchers(ctx, config, namespace)
+		created, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher", "metadata": map[string]any{"name": "rules"},
+			"spec": map[string]any{"configData": map[string]any{"LEVEL": "warn"}},
+		}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.ok(ctx, "status", namespace+"/rules")).To(ContainSubstring("rules-config (does not exist)"))
+		created.Object["status"] = map[string]any{"fetched": "0/0", "conditions": []any{map[string]any{
+			"type": "Ready", "status": "False", "reason": "TargetExists", "message": "ConfigMap rules-config exists and is left alone",
+			"lastTransitionTime": "2026-11-22T20:00:00Z",
+		}}}
+		_, err = watchers.UpdateStatus(ctx, created, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Name: "rules-config", Labels: map[string]string{"watch.x-kv8s.io/watcher": "rules"},
+		}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range []string{"rules", "rules-config"} {
+			Expect(scrub(w.ok(ctx, "status", namespace+"/"+name))).To(MatchRegexp(
+				`(?s)Watcher: +team-a/rules\nReady: +False, TargetExists: ConfigMap rules-config exists.*\nConfigMap: +team-a/rules-config\n.*created`))
+		}
+		Expect(w.ok(ctx, "status", namespace+"/rules", "-o", "json")).To(ContainSubstring(`"reason": "TargetExists"`))
+		_, err = client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Name: "claims", Labels: map[string]string{"watch.x-kv8s.io/watcher": "rules"},
+		}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.ok(ctx, "status", namespace+"/claims")).NotTo(ContainSubstring("Watcher"), "anyone may label")
 	})
 
 	It("is checked where it is, without NATS", func(ctx SpecContext) {

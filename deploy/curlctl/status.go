@@ -16,10 +16,12 @@ func statusCommand(o *options) *cobra.Command {
 	var kube cluster.Options
 	cmd := &cobra.Command{
 		Use:   "status [NAMESPACE/NAME]",
-		Short: "Show the pipeline at a glance, or all about one ConfigMap (reads Kubernetes)",
+		Short: "Show the pipeline at a glance, or all about one ConfigMap or Watcher (reads Kubernetes)",
 		Long: "Without an argument shows the pipeline: backlog, in flight, timers, failures, hosts\n" +
 			"that have asked for a pause, and consumers. With one it reads the ConfigMap's metadata from Kubernetes and shows\n" +
-			"what it asks for, what is wanted, scheduled and written, and what has failed.",
+			"what it asks for, what is wanted, scheduled and written, and what has failed; above\n" +
+			"that, the conditions of the Watcher that it belongs to. The name may be that of the\n" +
+			"Watcher, too.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.completeObjects,
 	}

@@ -4,18 +4,28 @@ import (
 	"context"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// objectStatus shows all about one ConfigMap as one timeline.
+// objectStatus shows all about one ConfigMap as one timeline, below the conditions of
+// its Watcher.
 func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namespace, name string) error {
-	found, err := configMap(ctx, kube, namespace, name)
+	found, owner, err := ofWatcher(ctx, kube, namespace, name)
 	if err != nil {
 		return err
 	}
+	if owner != nil {
+		name = owner.ConfigMapName()
+	}
 	view := object.View{Namespace: namespace, ConfigMap: name, Timeline: []object.Occasion{}}
+	if owner != nil {
+		view.ReadWatcher(owner)
+	}
 	if found != nil {
 		if err := view.ReadMetadata(found); err != nil {
 			return err
@@ -24,7 +34,7 @@ func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namesp
 	if err := view.ReadStreams(ctx, s.Client, &s.unread); err != nil {
 		return err
 	}
-	if found == nil && len(view.Timeline) == 0 {
+	if found == nil && owner == nil && len(view.Timeline) == 0 {
 		return wrapNotFound("ConfigMap %s/%s", namespace, name)
 	}
 	if s.out.ForPrograms() {
@@ -52,10 +62,15 @@ func (s *session) relative(at time.Time) string {
 
 func (s *session) printObject(view object.View) {
 	exists := printer.Text(view.Namespace + "/" + view.ConfigMap)
-	if !view.Exists {
+	switch {
+	case view.Exists:
+	case view.Watcher != nil:
+		exists = printer.In(printer.Yellow, exists.Text+" (does not exist)")
+	default:
 		exists = printer.In(printer.Yellow, exists.Text+" (does not exist any more)")
 	}
-	fields := []printer.Field{{Name: "ConfigMap", Value: exists}, {Name: "UID", Value: printer.Text(view.UID)}, {Name: "Annotation", Value: printer.Text(view.Annotation)}}
+	fields := append(watcherFields(view), printer.Field{Name: "ConfigMap", Value: exists},
+		printer.Field{Name: "UID", Value: printer.Text(view.UID)}, printer.Field{Name: "Annotation", Value: printer.Text(view.Annotation)})
 	for _, ask := range view.Asks {
 		fields = append(fields, printer.Field{Name: "Asks for", Value: printer.Text(ask.String())})
 	}
@@ -64,4 +79,23 @@ func (s *session) printObject(view object.View) {
 	}
 	s.out.Fields(append(fields, printer.Field{Name: "Problem", Value: printer.In(printer.Red, view.Problem)}))
 	s.out.Linef("")
+}
+
+// watcherFields are those of the Watcher of a ConfigMap, if it has one.
+func watcherFields(view object.View) []printer.Field {
+	if view.Watcher == nil {
+		return nil
+	}
+	fields := []printer.Field{{Name: "Watcher", Value: printer.Text(view.Namespace + "/" + view.Watcher.Name)}}
+	for _, c := range view.Watcher.Conditions {
+		colour := printer.Yellow
+		switch {
+		case c.Type == watchv1.ConditionStalled, c.Status == metav1.ConditionFalse:
+			colour = printer.Red
+		case c.Status == metav1.ConditionTrue && c.Type != watchv1.ConditionReconciling:
+			colour = printer.Green
+		}
+		fields = append(fields, printer.Field{Name: c.Type, Value: printer.In(colour, string(c.Status)+", "+c.Reason+": "+printer.Printable(c.Message))})
+	}
+	return fields
 }

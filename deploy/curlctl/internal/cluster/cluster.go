@@ -1,17 +1,22 @@
-// Package cluster reads ConfigMaps' metadata, as kubectl would.
+// Package cluster reads ConfigMaps' metadata and Watchers, as kubectl would.
 package cluster
 
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Options select the cluster to read.
@@ -44,22 +49,51 @@ func (o *Options) Config() (*rest.Config, error) {
 // ConfigMap reads the metadata of a ConfigMap: it needs the right to get it, and
 // its data is not sent.
 func (o *Options) ConfigMap(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-	config, err := o.Config()
-	if err != nil {
-		return nil, err
-	}
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("use kubeconfig: %w", err)
-	}
-	defer utilnet.CloseIdleConnectionsFor(web.Transport)
-	client, err := metadata.NewForConfigAndClient(config, web)
-	if err != nil {
-		return nil, fmt.Errorf("use kubeconfig: %w", err)
-	}
-	object, err := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	var object *metav1.PartialObjectMetadata
+	err := o.using(func(config *rest.Config, web *http.Client) error {
+		client, err := metadata.NewForConfigAndClient(config, web)
+		if err != nil {
+			return fmt.Errorf("use kubeconfig: %w", err)
+		}
+		object, err = client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", namespace, name, err)
 	}
 	return object, nil
+}
+
+// Watcher reads a Watcher: it needs the right to get it.
+func (o *Options) Watcher(ctx context.Context, namespace, name string) (*watchv1.Watcher, error) {
+	w := &watchv1.Watcher{}
+	err := o.using(func(config *rest.Config, web *http.Client) error {
+		client, err := dynamic.NewForConfigAndClient(config, web)
+		if err != nil {
+			return fmt.Errorf("use kubeconfig: %w", err)
+		}
+		object, err := client.Resource(watchv1.Resource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, w)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read Watcher %s/%s: %w", namespace, name, err)
+	}
+	return w, nil
+}
+
+// using calls read with a client, whose connections end with it.
+func (o *Options) using(read func(*rest.Config, *http.Client) error) error {
+	config, err := o.Config()
+	if err != nil {
+		return err
+	}
+	web, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("use kubeconfig: %w", err)
+	}
+	defer utilnet.CloseIdleConnectionsFor(web.Transport)
+	return read(config, web)
 }

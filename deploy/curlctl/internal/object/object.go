@@ -63,6 +63,7 @@ type View struct {
 	Asks       []Asked    `json:"asks,omitempty"`
 	Problem    string     `json:"problem,omitempty"`
 	Suspended  bool       `json:"suspended,omitempty"`
+	Watcher    *Watcher   `json:"watcher,omitempty"`
 	Timeline   []Occasion `json:"timeline"`
 }
 
