@@ -3,6 +3,7 @@ package curlctl_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -80,6 +81,23 @@ var _ = Describe("The pipeline", func() {
 		r := w.run(ctx, "status")
 		Expect(r.code).To(Equal(5))
 		Expect(r.err).To(ContainSubstring("curlctl setup"))
+	})
+
+	It("lists the hosts that have asked for a pause, those of the most keys first, and counts the rest", func(ctx SpecContext) {
+		for i := range 8 {
+			want, sequence := w.want(ctx, cm(i), fmt.Sprintf("https://h%d.example.com/", max(i, 1)))
+			due := &v1.Due{
+				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RETRY, Attempts: 1,
+				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429, WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
+			}
+			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(30+10*i)*time.Minute+40*time.Second))).To(Succeed())
+		}
+		Expect(w.ok(ctx, "status")).To(MatchRegexp(`(?m)^PAUSED HOST +REASON +KEYS +NEXT TRY\n` +
+			`h1.example.com +BadStatus 429 +2 +10m\nh2.example.com +BadStatus 429 +1 +30m\nh3(.*\n)h4(.*\n)h5(.*\n)` +
+			"and 2 more; `curlctl timers` lists what waits\\n"))
+		var view struct{ PausedHosts []struct{ Host string } }
+		Expect(json.Unmarshal([]byte(w.ok(ctx, "status", "-o", "json")), &view)).To(Succeed())
+		Expect(view.PausedHosts).To(HaveLen(7))
 	})
 
 	It("stops fetching and goes on, and loses nothing", func(ctx SpecContext) {
