@@ -130,9 +130,10 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 		Reader: reader,
 		Notify: func(name types.NamespacedName, live bool) { sessions.Changed(name, live) },
 	})
+	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}
 	health := rt.Health.Part("streams")
 	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches, Installation: c.Election.Installation()}, session.Deps{
-		Client: client, Conn: rt.NATS, Epoch: streams{rt.JetStream, c, broker.broker}.epoch, Index: index, Objects: objects,
+		Client: client, Conn: rt.NATS, Epoch: managed.epoch, Index: index, Objects: objects,
 		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals}, reconcile.Deps{
 			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.events, "watcher", wall.Now),
 			Signer: signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,

@@ -17,12 +17,16 @@ import (
 // creation time of Requests in Unix milliseconds.
 //
 // What the server will not change (retention, storage) is an error that wraps
-// ErrIncompatible and holds how to mend it.
+// ErrIncompatible and holds how to mend it. With an error that wraps ErrNoAudit
+// the epoch is valid.
 func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int64, err error) {
 	t = t.withDefaults()
 	consumers := t.consumers()
 	for _, want := range t.streams() {
 		stream, err := ensureStream(ctx, js, want, t.KeepExisting)
+		if err != nil && want.Name == Audit { // the last one
+			return epoch, fmt.Errorf("%w: %w", ErrNoAudit, err)
+		}
 		if err != nil {
 			return 0, err
 		}

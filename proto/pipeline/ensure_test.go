@@ -2,6 +2,8 @@ package pipeline_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -204,6 +206,17 @@ var _ = Describe("Ensure", func() {
 		for epoch := range epochs {
 			Expect(epoch).To(Equal(first))
 		}
+	})
+
+	It("returns the epoch, and that only the stream of the audit is missing, where the broker has no space for it", func(ctx SpecContext) {
+		file := filepath.Join(GinkgoT().TempDir(), "nats.conf")
+		Expect(os.WriteFile(file, []byte("jetstream { max_file_store: 32MB }"), 0o600)).To(Succeed())
+		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{ConfigFile: file}))
+		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 1 << 20})
+		Expect(err).To(MatchError(pipeline.ErrNoAudit))
+		now, _, err := pipeline.Epoch(ctx, js)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(epoch).To(Equal(now))
 	})
 
 	It("starts a new epoch with a new stream", func(ctx SpecContext) {

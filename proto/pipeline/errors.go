@@ -30,6 +30,10 @@ var (
 	// ErrIncompatible means that a stream or consumer exists with a
 	// configuration that the server will not change to the one needed.
 	ErrIncompatible = errors.New("incompatible configuration")
+	// ErrNoAudit means that the stream of what operators did cannot be created or
+	// updated, and all others are as they must be: data goes on, and operators
+	// cannot act.
+	ErrNoAudit = errors.New("no stream for the audit")
 	// ErrPoison means that a message was handled again and again, and no
 	// handling came to an end.
 	ErrPoison = errors.New("message was handled again and again without an end")
