@@ -78,12 +78,13 @@ var _ = Describe("The stream of requests", func() {
 	})
 
 	It("is filled again when somebody purged it", func(ctx SpecContext) {
-		w.watch(quickly).awaitReady()
+		i := w.watch(quickly).awaitReady()
 		lost(ctx, func() {
 			stream, err := w.js.Stream(ctx, pipeline.Requests)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(stream.Purge(ctx)).To(Succeed())
 		})
+		Expect(i.log).To(gbytes.Say("the stream of requests was changed by another client: it was purged"))
 	})
 
 	It("gets the backlog when the broker is back, without many words", func(ctx SpecContext) {
