@@ -1,0 +1,119 @@
+package compile_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+)
+
+func TestCompile(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Compile")
+}
+
+var sum = strings.Repeat("ab", 32)
+
+// compiled compiles a Watcher with two sources and a static key, after a change.
+func compiled(change ...func(*watchv1.Watcher)) *compile.Plan {
+	GinkgoHelper()
+	grammar, err := annotation.New(annotation.Defaults())
+	Expect(err).NotTo(HaveOccurred())
+	w := &watchv1.Watcher{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "rules", UID: "uid", Generation: 2},
+		Spec: watchv1.WatcherSpec{
+			Interval:   "10m",
+			ConfigData: map[string]string{"LEVEL": "warn"},
+			Sources:    []watchv1.Source{{Key: "b", URL: "b.example.com"}, {Key: "a", URL: "https://a.example.com/x?y=z", SHA256: sum}},
+		},
+	}
+	for _, c := range change {
+		c(w)
+	}
+	return compile.New(grammar).Compile(w)
+}
+
+var _ = Describe("A Watcher is compiled", func() {
+	It("into the annotations that the watcher reads", func() {
+		p := compiled()
+		Expect(p.Problem).To(BeNil())
+		asked := p.Object.Metadata.Annotations
+		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-me-that", "a=https://a.example.com/x?y=z b=b.example.com"))
+		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-refresh", "10m"))
+		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-sha256", "a="+sum))
+		Expect(asked).To(HaveKeyWithValue(watchv1.AppliedAnnotation, p.Digest()))
+		Expect(asked).To(HaveLen(4))
+		Expect(p.Sources).To(Equal([]compile.Source{
+			{Key: "a", URL: "https://a.example.com/x?y=z", SHA256: sum}, {Key: "b", URL: "https://b.example.com"},
+		}))
+	})
+
+	It("into the same object, in whatever order its sources are", func() {
+		Expect(compiled(func(w *watchv1.Watcher) { slices.Reverse(w.Spec.Sources) }).Object).To(Equal(compiled().Object))
+	})
+
+	It("without annotations that ask for something, when it has no sources", func() {
+		p := compiled(func(w *watchv1.Watcher) { w.Spec.Sources = nil })
+		Expect(p.Problem).To(BeNil())
+		Expect(p.Object.Metadata.Annotations).To(HaveLen(1))
+	})
+
+	It("with an owner, unless the ConfigMap is retained, and bound to an object that exists", func() {
+		Expect(compiled().Object.Metadata.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("uid"))))
+		p := compiled(func(w *watchv1.Watcher) { w.Spec.Target.DeletionPolicy = watchv1.Retain })
+		Expect(p.Object.Metadata.OwnerReferences).To(BeEmpty())
+		body, err := p.Body("there")
+		Expect(err).NotTo(HaveOccurred())
+		var object struct{ Metadata map[string]any }
+		Expect(json.Unmarshal(body, &object)).To(Succeed())
+		Expect(object.Metadata).To(And(HaveKeyWithValue("uid", "there"), Not(HaveKey("ownerReferences"))))
+		body, err = p.Body("")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(body).NotTo(ContainSubstring(`"uid"`))
+	})
+})
+
+var _ = DescribeTable("A change of a Watcher changes what is applied", func(change func(*watchv1.Watcher), fieldsToo bool) {
+	before, after := compiled(), compiled(change)
+	Expect(after.Digest()).NotTo(Equal(before.Digest()))
+	if fieldsToo {
+		Expect(after.Fields).NotTo(Equal(before.Fields))
+	} else {
+		Expect(after.Fields).To(Equal(before.Fields))
+	}
+},
+	Entry("a value, of the same fields", func(w *watchv1.Watcher) { w.Spec.ConfigData["LEVEL"] = "info" }, false),
+	Entry("another static key", func(w *watchv1.Watcher) { w.Spec.ConfigData["MORE"] = "" }, true),
+	Entry("a static key that becomes binary", func(w *watchv1.Watcher) {
+		w.Spec.ConfigData, w.Spec.ConfigBinaryData = nil, map[string][]byte{"LEVEL": []byte("warn")}
+	}, true),
+	Entry("another URL", func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "c.example.com" }, false),
+	Entry("suspended", func(w *watchv1.Watcher) { w.Spec.Suspend = true }, true),
+	Entry("fetched now", func(w *watchv1.Watcher) { w.Annotations = map[string]string{"x-kv8s.io/curl-now": "1"} }, true),
+	Entry("retained", func(w *watchv1.Watcher) { w.Spec.Target.DeletionPolicy = watchv1.Retain }, true),
+)
+
+var _ = DescribeTable("A Watcher that cannot be applied has a reason and a sentence", func(change func(*watchv1.Watcher), reason, message string) {
+	p := compiled(change)
+	Expect(p.Problem).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
+},
+	Entry("more static data than a ConfigMap takes", func(w *watchv1.Watcher) {
+		w.Spec.ConfigData = map[string]string{"a": strings.Repeat("x", 1<<20), "b": "y"}
+	}, watchv1.ReasonTooLarge, "the static data has 1048577 bytes, and a ConfigMap takes 1048576"),
+	Entry("a URL that the grammar refuses", func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "https://" }, watchv1.ReasonInvalidSource, "b"),
+)
+
+var _ = It("A Watcher with as much static data as a ConfigMap takes is applied", func() {
+	Expect(compiled(func(w *watchv1.Watcher) {
+		w.Spec.ConfigData = map[string]string{"a": strings.Repeat("x", 1<<19)}
+		w.Spec.ConfigBinaryData = map[string][]byte{"b": make([]byte, 1<<19)}
+	}).Problem).To(BeNil())
+})

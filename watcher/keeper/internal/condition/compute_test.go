@@ -1,0 +1,177 @@
+package condition_test
+
+import (
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/status"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
+)
+
+const url = "https://example.com/a"
+
+var (
+	sum   = strings.Repeat("ab", 32)
+	began = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+)
+
+// input is that of a Watcher with one source, whose ConfigMap is applied and has
+// these entries.
+func input(entries map[string]status.Entry, change ...func(*condition.Input)) condition.Input {
+	in := condition.Input{
+		Plan: &compile.Plan{
+			Generation: 3, Static: 1, Now: "today",
+			Target:  types.NamespacedName{Namespace: "team-a", Name: "rules-config"},
+			Sources: []compile.Source{{Key: "a", URL: url}},
+		},
+		Target:  &target.Target{UID: "uid", Entries: entries},
+		Applied: true, Now: began.Add(time.Hour),
+	}
+	for _, c := range change {
+		c(&in)
+	}
+	return in
+}
+
+func written() status.Entry {
+	return status.Entry{URL: url, SHA256: sum, Size: 5, FetchedAt: began}
+}
+
+func failing(e status.Entry, reason string) status.Entry {
+	e.Error, e.Since, e.Attempts = reason, began, 6
+	if e.URL != url {
+		e.ErrorURL = url
+	}
+	return e
+}
+
+func suspended(in *condition.Input) { in.Plan.Suspended = true }
+
+// summary writes the conditions in their order, each as type=status/reason.
+func summary(s watchv1.WatcherStatus) string {
+	var parts []string
+	for _, c := range s.Conditions {
+		parts = append(parts, c.Type+"="+string(c.Status)+"/"+c.Reason)
+	}
+	return strings.Join(parts, " ")
+}
+
+var _ = DescribeTable("The conditions of a Watcher are computed from what is",
+	func(in condition.Input, conditions, fetched string) {
+		s := condition.Compute(in)
+		Expect(summary(s)).To(Equal(conditions))
+		Expect(s.Fetched).To(Equal(fetched))
+		Expect(s.ObservedGeneration).To(Equal(int64(3)))
+		Expect(s.ConfigMapName).To(Equal("rules-config"))
+	},
+	Entry("while the ConfigMap is applied", input(nil, func(in *condition.Input) { in.Applied, in.Target = false, nil }),
+		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	Entry("before the first fetch", input(nil),
+		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	Entry("with the body", input(map[string]status.Entry{"a": written()}),
+		"Ready=True/Ready Fresh=True/Fresh", "1/1"),
+	Entry("with the body of another URL", input(map[string]status.Entry{"a": {URL: "https://example.com/old", SHA256: sum}}),
+		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	Entry("with a body of another digest than is asked for", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
+		in.Plan.Sources[0].SHA256 = strings.Repeat("cd", 32)
+	}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	Entry("with an entry that came with a copy of another object", input(map[string]status.Entry{"a": func() status.Entry {
+		e := written()
+		e.Object = status.Mark("other")
+		return e
+	}()}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	Entry("when a refresh fails", input(map[string]status.Entry{"a": failing(written(), "BadStatus")}),
+		"Ready=True/Ready Fresh=False/BadStatus", "1/1"),
+	Entry("when the first fetch fails", input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")}),
+		"Ready=False/FetchFailed Fresh=False/Timeout Reconciling=True/FetchFailed", "0/1"),
+	Entry("when policy forbids the URL", input(map[string]status.Entry{"a": failing(status.Entry{}, "AddressDenied")}),
+		"Ready=False/FetchFailed Fresh=False/AddressDenied Stalled=True/AddressDenied", "0/1"),
+	Entry("when the failure is that of an earlier URL", input(map[string]status.Entry{"a": {Error: "Timeout", ErrorURL: "https://example.com/old"}}),
+		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	Entry("when the ConfigMap is immutable", input(map[string]status.Entry{"a": failing(status.Entry{}, "Immutable")}),
+		"Ready=False/TargetImmutable Fresh=False/Immutable Stalled=True/TargetImmutable", "0/1"),
+	Entry("when the ConfigMap is another one's", input(nil, func(in *condition.Input) {
+		in.Target, in.Applied, in.Obstacle = nil, false, &compile.Problem{Reason: "TargetExists", Message: "it exists"}
+	}), "Ready=False/TargetExists Fresh=Unknown/Fetching Stalled=True/TargetExists", "0/1"),
+	Entry("when the Watcher cannot be compiled", input(nil, func(in *condition.Input) {
+		in.Target, in.Applied, in.Plan.Problem = nil, false, &compile.Problem{Reason: "TooLarge", Message: "it is too large"}
+	}), "Ready=False/TooLarge Fresh=Unknown/Fetching Stalled=True/TooLarge", "0/1"),
+	Entry("suspended, with the body", input(map[string]status.Entry{"a": written()}, suspended),
+		"Ready=True/Ready Fresh=Unknown/Suspended", "1/1"),
+	Entry("suspended before the first fetch, which is no progress", input(nil, suspended),
+		"Ready=Unknown/Suspended Fresh=Unknown/Suspended", "0/1"),
+	Entry("without sources", input(nil, func(in *condition.Input) { in.Plan.Sources = nil }),
+		"Ready=True/Ready Fresh=True/Fresh", "0/0"),
+)
+
+var _ = Describe("The status of a Watcher", func() {
+	It("is the same again while nothing changes, so that nothing is written", func() {
+		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
+		in.Previous = condition.Compute(in)
+		in.Now = in.Now.Add(time.Hour)
+		Expect(condition.Compute(in)).To(Equal(in.Previous))
+	})
+
+	It("has the time of a transition while only the reason changes", func() {
+		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")})
+		in.Previous = condition.Compute(in)
+		in.Now, in.Target.Entries["a"] = in.Now.Add(time.Hour), failing(status.Entry{}, "BadStatus")
+		fresh := meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh)
+		Expect(fresh.Reason).To(Equal("BadStatus"))
+		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(time.Hour)))
+		in.Target.Entries["a"] = written()
+		fresh = meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh)
+		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(2 * time.Hour)))
+	})
+
+	It("has when the content changed, by its digest", func() {
+		in := input(map[string]status.Entry{"a": written()})
+		in.Previous = condition.Compute(in)
+		Expect(in.Previous.ChangedAt.Time).To(Equal(began.Add(time.Hour)))
+		in.Now = in.Now.Add(time.Hour)
+		other := written()
+		other.SHA256 = strings.Repeat("cd", 32)
+		in.Target.Entries["a"] = other
+		s := condition.Compute(in)
+		Expect(s.ContentSHA256).NotTo(Equal(in.Previous.ContentSHA256))
+		Expect(s.ChangedAt.Time).To(Equal(began.Add(2 * time.Hour)))
+	})
+
+	It("has the value of curl-now once that is applied, and not before", func() {
+		in := input(nil, func(in *condition.Input) { in.Applied, in.Previous.LastHandledReconcileAt = false, "yesterday" })
+		Expect(condition.Compute(in).LastHandledReconcileAt).To(Equal("yesterday"))
+		in.Applied = true
+		Expect(condition.Compute(in).LastHandledReconcileAt).To(Equal("today"))
+	})
+
+	It("names all keys that fail, in a message that is bounded", func() {
+		in := input(map[string]status.Entry{})
+		in.Plan.Sources = nil
+		for i := range 128 {
+			key := strings.Repeat("k", 20) + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
+			in.Plan.Sources = append(in.Plan.Sources, compile.Source{Key: key, URL: url})
+			in.Target.Entries[key] = failing(status.Entry{}, "Timeout")
+		}
+		message := meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh).Message
+		Expect(len(message)).To(And(BeNumerically("<=", 1024), BeNumerically(">", 900)))
+		Expect(message).To(HavePrefix("key " + in.Plan.Sources[0].Key + ": Timeout since 2026-11-22T12:00:00Z; "))
+		Expect(message).To(HaveSuffix("Z …"))
+	})
+
+	It("has of each source what the ConfigMap has, and what fails", func() {
+		s := condition.Compute(input(map[string]status.Entry{"a": failing(written(), "BadStatus")}))
+		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{
+			Key: "a", State: watchv1.Failing, SHA256: sum, Size: 5, FetchedAt: &metav1.Time{Time: began},
+			Reason: "BadStatus", Since: &metav1.Time{Time: began}, Attempts: 6,
+		}}))
+	})
+})
