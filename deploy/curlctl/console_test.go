@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -496,6 +497,32 @@ var _ = Describe("The console", func() {
 			Consistently(ticks, "1100ms").ShouldNot(Receive(HaveField("Size", BeNumerically(">", 2<<10))))
 		})
 
+		It("leaves live pages for others when one person has many", func() {
+			b := w.open("--auth=none")
+			var open []io.Closer
+			look := func() int {
+				r, err := b.client.Get(b.base + "/live")
+				Expect(err).NotTo(HaveOccurred())
+				open = append(open, r.Body)
+				return r.StatusCode
+			}
+			leave := func() {
+				for _, body := range open {
+					_ = body.Close()
+				}
+				open = nil
+			}
+			DeferCleanup(leave)
+			for range 10 {
+				Expect(look()).To(Equal(http.StatusOK))
+			}
+			code, text := b.at("/live")
+			Expect(code).To(Equal(http.StatusServiceUnavailable))
+			Expect(text).To(ContainSubstring("You have 10 live pages open."))
+			leave()
+			Eventually(look).Should(Equal(http.StatusOK), "once they are closed")
+		})
+
 		It("reads the streams again for who comes back while it still follows them", func() {
 			var later atomic.Int64
 			polled := make(chan *nats.Msg, 1000)
@@ -551,7 +578,7 @@ var _ = Describe("The console", func() {
 			b := w.as("viewer").open().enter()
 			for _, path := range []string{"/", "/failures", "/failures/1", "/hosts", "/wants", "/objects/default/cm-001"} {
 				page := b.page(path)
-				for _, button := range []string{"Replay", "Remove", "Pause…", "Fetch now", ">Fetch ", `type="checkbox" name`} {
+				for _, button := range []string{"Replay", "Remove", "Pause…", "Resume…", "Fetch now", ">Fetch ", `type="checkbox" name`} {
 					Expect(page).NotTo(ContainSubstring(button), path)
 				}
 			}
@@ -684,6 +711,19 @@ var _ = Describe("The console", func() {
 		Expect(code).To(Equal(http.StatusForbidden))
 		code, _ = b.at("/failures" + in)
 		Expect(code).To(Equal(http.StatusNotFound))
+
+		By("who asks too often holds up nobody elsewhere")
+		Eventually(func() int {
+			code, _ := b.send(http.MethodPost, "/signin", nil, nil)
+			return code
+		}, "10s", "1ms").Should(Equal(http.StatusTooManyRequests))
+		elsewhere := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext, DisableKeepAlives: true}}
+		var r *http.Response
+		r, err = elsewhere.PostForm(b.base+"/signin", nil)
+		Expect(err).NotTo(HaveOccurred())
+		code, text = read(r)
+		Expect(code).To(Equal(http.StatusUnauthorized))
+		Expect(text).To(And(ContainSubstring("Paste a token"), Not(ContainSubstring(`action="/theme"`))))
 	})
 })
 

@@ -45,13 +45,14 @@ type Deps struct {
 type Server struct {
 	config Config
 	Deps
-	model   *model.Model
-	jobs    *jobs
-	pages   *pages
-	viewers chan struct{}
+	model *model.Model
+	jobs  *jobs
+	pages *pages
 
 	mu    sync.Mutex
 	rates map[string]*rate.Limiter
+	// viewers counts the open streams of each person.
+	viewers map[string]int
 	// ended is done when the server stops.
 	ended context.Context //nolint:containedctx // it bounds streams and jobs, which outlive a request
 	// lost is since when there is no connection.
@@ -63,6 +64,7 @@ const (
 	maxBody        = 64 << 10
 	maxHeader      = 32 << 10
 	maxViewers     = 50
+	maxViewersEach = 10
 	requestsSecond = 20
 	requestsBurst  = 60
 	headerTimeout  = 5 * time.Second
@@ -79,7 +81,7 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 	}
 	return &Server{
 		config: c, Deps: d, model: model.New(d.Conn, d.Now), jobs: newJobs(ctx), pages: p,
-		viewers: make(chan struct{}, maxViewers), rates: map[string]*rate.Limiter{}, ended: ctx,
+		viewers: map[string]int{}, rates: map[string]*rate.Limiter{}, ended: ctx,
 	}, nil
 }
 

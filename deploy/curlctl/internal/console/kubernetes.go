@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -112,7 +113,9 @@ type session struct {
 }
 
 func (k *Kubernetes) signIn(w http.ResponseWriter, r *http.Request, s *Server) {
-	if !s.allow("sign-in") {
+	// A request has no name yet, and many of one address leave room for others.
+	address, _, _ := net.SplitHostPort(r.RemoteAddr)
+	if !s.allow("sign-in from " + address) {
 		http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
 		return
 	}

@@ -47,12 +47,11 @@ func (s *Server) live(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case s.viewers <- struct{}{}:
-		defer func() { <-s.viewers }()
-	default:
-		return nil, &problem{http.StatusServiceUnavailable, "Too many look", strconv.Itoa(maxViewers) + " pages are open.", "Close one."}
+	leave, err := s.look(v.person.Name)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(v.w)
 	_ = control.SetReadDeadline(time.Time{})
@@ -81,6 +80,35 @@ func (s *Server) live(v *visit) (*page, error) {
 		}
 	}
 	return &page{done: true}, nil
+}
+
+// look counts one more stream of a person, until leave is called. So many of one
+// person leave room for others.
+func (s *Server) look(person string) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := 0
+	for _, n := range s.viewers {
+		open += n
+	}
+	switch {
+	case s.viewers[person] >= maxViewersEach:
+		return nil, tooMany("You have " + strconv.Itoa(maxViewersEach) + " live pages open.")
+	case open >= maxViewers:
+		return nil, tooMany(strconv.Itoa(maxViewers) + " live pages are open.")
+	}
+	s.viewers[person]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.viewers[person]--; s.viewers[person] == 0 {
+			delete(s.viewers, person)
+		}
+	}, nil
+}
+
+func tooMany(text string) *problem {
+	return &problem{http.StatusServiceUnavailable, "Too many look", text, "Close one."}
 }
 
 // mayStay reports whether the person may go on looking. While that cannot be
