@@ -104,13 +104,16 @@ var _ = Describe("replay", func() {
 		r = w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
 		Expect(r.out).To(And(ContainSubstring("Left out 2 older failures"), ContainSubstring("2 failed again")))
 		Expect(strings.Count(r.out, "Failed again:")).To(Equal(2), r.out)
-		var links []uint64
-		for f, err := range w.client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
-			Expect(err).NotTo(HaveOccurred())
-			links = append(links, f.Message.GetReplayOf())
-		}
-		Expect(links).To(ContainElements(BeEquivalentTo(1), BeEquivalentTo(2)))
-		Expect(links).To(HaveLen(6))
+		// Waiting ends with the dead letter as it passes, a moment before it is stored.
+		Eventually(func(g Gomega) {
+			var links []uint64
+			for f, err := range w.client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
+				g.Expect(err).NotTo(HaveOccurred())
+				links = append(links, f.Message.GetReplayOf())
+			}
+			g.Expect(links).To(ContainElements(BeEquivalentTo(1), BeEquivalentTo(2)))
+			g.Expect(links).To(HaveLen(6))
+		}).Should(Succeed())
 
 		site.up.Store(true)
 		apply()
