@@ -51,7 +51,7 @@ const (
 )
 
 // saveTries is how often it is begun anew because somebody else was faster.
-// Each time at least one more file is there.
+// Each time somebody else is done.
 const saveTries = 20
 
 // Ensure makes what is missing in a store: a seed for each identity, and, if

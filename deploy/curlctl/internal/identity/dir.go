@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // Dir keeps files in a directory.
@@ -52,24 +54,48 @@ func allFiles() []string {
 }
 
 // Save implements Store. A file is there with all that is in it, or not at all.
-func (d Dir) Save(_ context.Context, before, after Files) error {
+func (d Dir) Save(ctx context.Context, before, after Files) error {
 	// Who may read a file must be able to get to it.
 	if err := os.MkdirAll(d.Path, d.Mode|d.Mode&0o444>>2|0o300); err != nil {
 		return fmt.Errorf("make directory for identities: %w", err)
+	}
+	unlock, err := d.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if now, err := d.Load(ctx); err != nil {
+		return err
+	} else if !maps.EqualFunc(now, before, bytes.Equal) {
+		return fmt.Errorf("write to %s: %w", d.Path, errRaced)
 	}
 	for _, file := range allFiles() {
 		old, exists := before[file]
 		if _, wanted := after[file]; !wanted || exists && bytes.Equal(old, after[file]) {
 			continue
 		}
-		if err := d.write(file, after[file], exists); err != nil {
+		if err := d.write(file, after[file]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d Dir) write(file string, content []byte, replace bool) error {
+// lock holds the directory until unlock is called or the process ends, so that a
+// key and the certificate for it are those of one process.
+func (d Dir) lock() (unlock func(), err error) {
+	dir, err := os.Open(d.Path)
+	if err != nil {
+		return nil, fmt.Errorf("lock directory for identities: %w", err)
+	}
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX); err != nil {
+		_ = dir.Close()
+		return nil, fmt.Errorf("lock directory for identities: %w", err)
+	}
+	return func() { _ = dir.Close() }, nil
+}
+
+func (d Dir) write(file string, content []byte) error {
 	fail := func(err error) error { return fmt.Errorf("write %s: %w", d.Where(file), err) }
 	temporary, err := os.CreateTemp(d.Path, ".identity-*")
 	if err != nil {
@@ -84,15 +110,7 @@ func (d Dir) write(file string, content []byte, replace bool) error {
 	if err = errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close()); err != nil {
 		return fail(err)
 	}
-	if replace {
-		err = os.Rename(temporary.Name(), d.Where(file))
-	} else {
-		err = os.Link(temporary.Name(), d.Where(file)) // fails if it exists
-	}
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return fail(errRaced)
-	case err != nil:
+	if err := os.Rename(temporary.Name(), d.Where(file)); err != nil {
 		return fail(err)
 	}
 	return nil
