@@ -53,7 +53,7 @@ var _ = Describe("A broker in trouble", func() {
 			f.run()
 			Eventually(loggedLines(log, "stream is full")).Should(Equal(1))
 			Eventually(beats).Should(BeNumerically(">", 2), "the message stays with this fetcher")
-			Expect(w.pending()).To(BeEquivalentTo(1))
+			Eventually(w.pending).Should(BeEquivalentTo(1))
 
 			stream, err := w.js.Stream(w.ctx, pipeline.Results)
 			Expect(err).NotTo(HaveOccurred())

@@ -121,7 +121,7 @@ var _ = Describe("A message", func() {
 			stranger := w.want(o.URL, func(w *v1.Want) { w.Name = "stranger" })
 			w.fire(&v1.Due{Want: stranger, WantSequence: sequence})
 			for range 3 {
-				Expect(w.pending()).To(BeEquivalentTo(1))
+				Eventually(w.pending).Should(BeEquivalentTo(1))
 				nothingHappens()
 			}
 			Eventually(w.pending).Should(BeZero())
@@ -140,7 +140,7 @@ var _ = Describe("A message", func() {
 		It("for a newer want than the stream answers comes back: a replica lags", func() {
 			w.fire(&v1.Due{Want: want, WantSequence: sequence + 100})
 			nothingHappens()
-			Expect(w.pending()).To(BeEquivalentTo(1))
+			Eventually(w.pending).Should(BeEquivalentTo(1))
 			m := w.next()
 			meta, err := m.Metadata()
 			Expect(err).NotTo(HaveOccurred())
