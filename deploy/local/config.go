@@ -28,8 +28,8 @@ type Config struct {
 	// Watchers: install the custom resource Watcher and run keeper. Both are always
 	// there with a control plane of our own.
 	Watchers bool
-	// Listen is the address for health and metrics of all three services.
-	Listen string
+	// Addresses for health and metrics of all services.
+	service.Addresses
 	// Log is what is logged.
 	Log service.LogOptions
 	// The services. What they share is taken from the watcher's.
@@ -59,7 +59,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.BuildControlPlane, "build", false, "build etcd and kube-apiserver from source, whatever is found on this machine or can be fetched")
 	fs.BoolVar(&c.Watchers, "watchers", false, "install the custom resource Watcher in the given cluster, and run keeper; a control plane of its own has both")
 	fs.StringVar(&c.NATSListen, "nats-listen", "", "address at which other programs reach the embedded NATS, such as 127.0.0.1:4222; empty: none")
-	fs.StringVar(&c.Listen, "listen", "", "address for /healthz, /readyz and /metrics, such as 127.0.0.1:8080; empty: none")
+	c.Addresses.BindFlags(fs, "")
 	c.Log.BindFlags(fs)
 	ofWatcher, ofFetcher, ofWriter := passedOn()
 	pick(fs, c.Watcher.BindFlags, ofWatcher)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -145,12 +144,12 @@ func newAssembly(c *Config, log zerolog.Logger) *assembly {
 // serve runs the services until ctx is done or one fails.
 func (a *assembly) serve(ctx context.Context, ready func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	if address := a.config.Listen; address != "" {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-		if err != nil {
-			return fmt.Errorf("--listen: %w", err)
-		}
-		group.Go(func() error { return service.Serve(ctx, listener, service.Handler(a.health, a.registry)) })
+	endpoints, err := a.config.Open(a.health, a.registry)
+	if err != nil {
+		return err
+	}
+	for _, e := range endpoints {
+		group.Go(func() error { return e.Serve(ctx) })
 	}
 	if a.plane != nil {
 		group.Go(func() error { return a.watchPlane(ctx) })

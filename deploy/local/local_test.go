@@ -3,6 +3,7 @@ package local_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -39,6 +40,26 @@ func parse(args ...string) (local.Config, error) {
 	return c, c.Validate()
 }
 
+// freeAddress returns an address on loopback that no socket listens at.
+func freeAddress() string {
+	GinkgoHelper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// status of the response at an address and a path.
+func status(ctx context.Context, address, path string) int {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
 var _ = Describe("the system in one process", func() {
 	It("fills a ConfigMap of the given cluster, keeps its streams, and ends when asked to", func(ctx SpecContext) {
 		kubeconfig := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
@@ -51,7 +72,9 @@ var _ = Describe("the system in one process", func() {
 		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello there")) }))
 		DeferCleanup(origin.Close)
 
-		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace.Name, "--allow-cidr", "127.0.0.0/8,::1/128")
+		health, metrics := freeAddress(), freeAddress()
+		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace.Name, "--allow-cidr", "127.0.0.0/8,::1/128",
+			"--listen", health, "--metrics-listen", metrics)
 		Expect(err).NotTo(HaveOccurred())
 		running, stop := context.WithCancel(ctx)
 		defer stop()
@@ -66,6 +89,10 @@ var _ = Describe("the system in one process", func() {
 		var system local.System
 		Eventually(ready).WithTimeout(10 * time.Second).Should(Receive(&system))
 		Expect(system).To(Equal(local.System{Kubeconfig: kubeconfig}))
+		Expect(status(ctx, health, "/readyz")).To(Equal(http.StatusOK))
+		Expect(status(ctx, health, "/metrics")).To(Equal(http.StatusNotFound))
+		Expect(status(ctx, metrics, "/metrics")).To(Equal(http.StatusOK))
+		Expect(status(ctx, metrics, "/readyz")).To(Equal(http.StatusNotFound))
 
 		maps := cluster.CoreV1().ConfigMaps(namespace.Name)
 		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/pflag"
 )
 
 // Handler serves /healthz (the process runs), /readyz (all parts are ready,
@@ -30,25 +31,44 @@ func serveMetrics(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 }
 
-// endpoint is an address with what is served there.
-type endpoint struct {
+// Addresses are where a process serves health and metrics, to anybody who reaches
+// them.
+type Addresses struct {
+	// Listen is the address for health, and for metrics unless MetricsListen
+	// has another; empty: none.
+	Listen string
+	// MetricsListen is the address for metrics alone; empty: Listen has them.
+	MetricsListen string
+}
+
+// BindFlags adds --listen, whose default is given, and --metrics-listen.
+func (a *Addresses) BindFlags(fs *pflag.FlagSet, listen string) {
+	fs.StringVar(&a.Listen, listenFlag, listen, "address for /healthz, /readyz and /metrics, such as 127.0.0.1:8080; empty: none")
+	fs.StringVar(&a.MetricsListen, "metrics-listen", "", "address for /metrics, which --listen does not serve then; empty: that of --listen")
+}
+
+// Endpoint is an address that is listened at, with what is served there.
+type Endpoint struct {
 	listener net.Listener
 	handler  http.Handler
 }
 
-// endpoints listens at the addresses of the options. The error names the flag of
-// the address that cannot be listened at; none of them is open then.
-func (o *Options) endpoints(health *Health, metrics prometheus.Gatherer) (all []endpoint, err error) {
+// Serve answers until ctx is done.
+func (e Endpoint) Serve(ctx context.Context) error { return Serve(ctx, e.listener, e.handler) }
+
+// Open listens at the addresses. The error names the flag of the one that cannot
+// be listened at; none of them is open then.
+func (a *Addresses) Open(health *Health, metrics prometheus.Gatherer) (all []Endpoint, err error) {
 	forHealth, forMetrics := http.NewServeMux(), http.NewServeMux()
 	serveHealth(forHealth, health)
-	if o.MetricsListen == "" {
+	if a.MetricsListen == "" {
 		forMetrics = forHealth
 	}
 	serveMetrics(forMetrics, metrics)
 	for _, at := range []struct {
 		flag, address string
 		handler       http.Handler
-	}{{listenFlag, o.Listen, forHealth}, {"metrics-listen", o.MetricsListen, forMetrics}} {
+	}{{listenFlag, a.Listen, forHealth}, {"metrics-listen", a.MetricsListen, forMetrics}} {
 		if at.address == "" {
 			continue
 		}
@@ -59,7 +79,7 @@ func (o *Options) endpoints(health *Health, metrics prometheus.Gatherer) (all []
 			}
 			return nil, fmt.Errorf("--%s: %w", at.flag, err)
 		}
-		all = append(all, endpoint{listener, at.handler})
+		all = append(all, Endpoint{listener, at.handler})
 	}
 	return all, nil
 }

@@ -24,11 +24,8 @@ type Options struct {
 	Log LogOptions
 	// NATS is how to reach the broker.
 	NATS NATSOptions
-	// Listen is the address for health, and for metrics unless MetricsListen
-	// has another; empty: none.
-	Listen string
-	// MetricsListen is the address for metrics alone; empty: Listen has them.
-	MetricsListen string
+	// Addresses to listen at.
+	Addresses
 	// WithoutNATS: the service has no use for the broker.
 	WithoutNATS bool
 }
@@ -39,8 +36,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet, listen string) {
 	if !o.WithoutNATS {
 		o.NATS.BindFlags(fs)
 	}
-	fs.StringVar(&o.Listen, listenFlag, listen, "address for /healthz, /readyz and /metrics; empty: none")
-	fs.StringVar(&o.MetricsListen, "metrics-listen", "", "address for /metrics, which --listen does not serve then; empty: that of --listen")
+	o.Addresses.BindFlags(fs, listen)
 }
 
 const flushTimeout = 2 * time.Second
@@ -90,13 +86,13 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS, Tracer: traces.Tracer(), running: health.Part(runningPart)}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	aside, closeAside := context.WithCancel(groupCtx)
-	endpoints, err := o.endpoints(health, registry)
+	endpoints, err := o.Open(health, registry)
 	if err != nil {
 		closeAside()
 		return err
 	}
 	for _, e := range endpoints {
-		group.Go(func() error { return Serve(aside, e.listener, e.handler) })
+		group.Go(func() error { return e.Serve(aside) })
 	}
 	group.Go(func() error {
 		defer closeAside()
