@@ -54,20 +54,46 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
+{{/* Where a service is asked how it does. Takes its component. */}}
+{{- define "curl-me-that.healthPort" -}}
+{{ get (dict "watcher" 8081 "fetcher" 8082 "writer" 8083 "keeper" 8085) . }}
+{{- end -}}
+
+{{/* The same, and its metrics; they are at the port of health unless they have their own.
+All three take (list $ component). */}}
+{{- define "curl-me-that.metricsPort" -}}
+{{ (index . 0).Values.metrics.port | default (include "curl-me-that.healthPort" (index . 1)) }}
+{{- end -}}
+
+{{- define "curl-me-that.listenArgs" -}}
+- --listen=:{{ include "curl-me-that.healthPort" (index . 1) }}
+{{- with (index . 0).Values.metrics.port }}
+- --metrics-listen=:{{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "curl-me-that.listenPorts" -}}
+{{- if (index . 0).Values.metrics.port }}
+- {name: health, containerPort: {{ include "curl-me-that.healthPort" (index . 1) }}}
+{{- end }}
+- {name: metrics, containerPort: {{ include "curl-me-that.metricsPort" . }}}
+{{- end -}}
+
 {{/* Probes of a service: started and alive while it answers, ready when all its
 parts are. It goes on answering while it drains. */}}
 {{- define "curl-me-that.probes" -}}
+{{- $port := empty .Values.metrics.port | ternary "metrics" "health" -}}
 startupProbe:
-  httpGet: {path: /healthz, port: metrics}
+  httpGet: {path: /healthz, port: {{ $port }}}
   periodSeconds: 1
   failureThreshold: 60
 livenessProbe:
-  httpGet: {path: /healthz, port: metrics}
+  httpGet: {path: /healthz, port: {{ $port }}}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: /readyz, port: {{ $port }}}
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: 2

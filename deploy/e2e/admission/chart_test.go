@@ -31,7 +31,7 @@ func render(ctx context.Context, namespace string, templates []string, set ...st
 	GinkgoHelper()
 	program := os.Getenv("HELM")
 	Expect(program).NotTo(BeEmpty(), "set HELM to the program, or run `make test-acceptance`")
-	args := []string{"template", release, chart, "--namespace", namespace}
+	args := []string{"template", release, chart, "--namespace", namespace, "--set", "networkPolicy.enabled=false"}
 	for _, t := range templates {
 		args = append(args, "--show-only", "templates/"+t)
 	}

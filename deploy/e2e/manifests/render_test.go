@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -59,10 +60,16 @@ func helm(ctx context.Context, args ...string) (stdout []byte, complaint string)
 	return out.Bytes(), ""
 }
 
+// templating is the command that renders the chart where there is no API server to look
+// up. Values behind it override its own.
+func templating() []string {
+	return []string{"template", namespace, chart, "--namespace", namespace, "--set-json", `networkPolicy.apiServer.cidrs=["10.96.0.1/32"]`}
+}
+
 // template renders the chart with a file of values.
 func template(ctx context.Context, file string, args ...string) []object {
 	GinkgoHelper()
-	text, complaint := helm(ctx, append([]string{"template", namespace, chart, "--namespace", namespace, "--values", file}, args...)...)
+	text, complaint := helm(ctx, slices.Concat(templating(), []string{"--values", file}, args)...)
 	Expect(complaint).To(BeEmpty())
 	return parse(text)
 }
