@@ -2,7 +2,7 @@ package watcher
 
 import (
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	eventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -12,7 +12,7 @@ import (
 // clients of the cluster. ConfigMaps are watched over connections of their own.
 type clients struct {
 	configMaps metadata.Interface
-	events     eventsv1.EventsV1Interface
+	events     corev1client.EventsGetter
 	leases     coordinationv1.CoordinationV1Interface
 	// redial lets the next request for ConfigMaps go over a new connection.
 	redial func()
@@ -28,7 +28,7 @@ func connect(cluster *rest.Config) (*clients, error) {
 	if c.configMaps, err = metadata.NewForConfig(watching); err != nil {
 		return nil, err
 	}
-	if c.events, err = eventsv1.NewForConfig(writing); err != nil {
+	if c.events, err = corev1client.NewForConfig(writing); err != nil {
 		return nil, err
 	}
 	c.leases, err = coordinationv1.NewForConfig(writing)

@@ -155,7 +155,7 @@ var _ = Describe("Telling the owner", func() {
 		}
 		Expect(w.events(ctx, "KeyExists")).To(BeEmpty())
 
-		w.grant(ctx, user, "tell", rbacv1.PolicyRule{Verbs: []string{"create"}, Resources: []string{"events"}, APIGroups: []string{"events.k8s.io"}})
+		w.grant(ctx, user, "tell", rbacv1.PolicyRule{Verbs: []string{"create"}, Resources: []string{"events"}, APIGroups: []string{""}})
 		w.ask(ctx, "cm", "taken=example.com")
 		Eventually(func() []string { return w.notes(ctx, "KeyExists") }).Should(HaveLen(1))
 	})

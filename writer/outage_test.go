@@ -138,7 +138,7 @@ var _ = Describe("An API server in trouble", func() {
 			}, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}
-		permit("events", rbacv1.PolicyRule{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}})
+		permit("events", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
 		w.cluster.Impersonate.UserName = user
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))

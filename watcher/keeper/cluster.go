@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	eventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -27,7 +27,7 @@ type clients struct {
 	watching *watchers
 	metadata metadata.Interface
 	api      api
-	events   eventsv1.EventsV1Interface
+	events   corev1client.EventsGetter
 	leases   coordinationv1.CoordinationV1Interface
 	// redial lets the next request of a watch go over a new connection.
 	redial func()
@@ -52,7 +52,7 @@ func connect(cluster *rest.Config) (*clients, error) {
 	if c.api.metadata, err = metadata.NewForConfig(writing); err != nil {
 		return nil, err
 	}
-	if c.events, err = eventsv1.NewForConfig(writing); err != nil {
+	if c.events, err = corev1client.NewForConfig(writing); err != nil {
 		return nil, err
 	}
 	c.leases, err = coordinationv1.NewForConfig(writing)

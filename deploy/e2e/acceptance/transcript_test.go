@@ -137,10 +137,7 @@ func (t *transcript) wants(ctx context.Context, name, pairs string, more ...stri
 
 var _ = Describe("A user's half hour", func() {
 	It("is explained where people look, with no more writes than changes of state", func(ctx SpecContext) {
-		kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
-		if _, err := os.Stat(kubectl); err != nil {
-			Skip("there is no kubectl: `make test-acceptance` has one when it starts an API server")
-		}
+		kubectl := kubectlPath()
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {
 			"--max-body=1000", "--timeout=500ms", "--retry-base=2s", "--deny-host=*.denied.example.com",
 		}}})

@@ -14,12 +14,11 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
-	client "k8s.io/client-go/kubernetes/typed/events/v1"
+	client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // Controller is the reporting controller of our Events.
@@ -58,7 +57,8 @@ type Event struct {
 	Again time.Time
 }
 
-// Recorder writes Events through events.k8s.io/v1.
+// Recorder writes Events through v1, which takes the times and counts by which
+// kubectl orders them; events.k8s.io/v1 refuses them.
 //
 // The stock recorder merges the Events of one life of the process. Here the
 // name of an Event is derived from its content, so that the API server itself
@@ -67,7 +67,7 @@ type Event struct {
 // remembered, which saves the request. What was observed once more by a later
 // look counts up the series of the Event, which keeps it from expiring, too.
 type Recorder struct {
-	client   client.EventsV1Interface
+	client   client.EventsGetter
 	instance string
 	now      clock
 	recorded *cache.LRUExpireCache
@@ -80,7 +80,7 @@ type clock func() time.Time
 func (c clock) Now() time.Time { return c() }
 
 // NewRecorder returns a recorder for a service.
-func NewRecorder(c client.EventsV1Interface, name string, now func() time.Time) *Recorder {
+func NewRecorder(c client.EventsGetter, name string, now func() time.Time) *Recorder {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -131,7 +131,7 @@ func (r *Recorder) countUp(ctx context.Context, e Event) error {
 		return nil
 	case err != nil:
 		return err
-	case held.ReportingController != Controller || held.Regarding.UID != e.UID || held.Reason != e.Reason:
+	case held.ReportingController != Controller || held.InvolvedObject.UID != e.UID || held.Reason != e.Reason:
 		return nil
 	}
 	count := int32(1)
@@ -142,8 +142,10 @@ func (r *Recorder) countUp(ctx context.Context, e Event) error {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]string{"resourceVersion": held.ResourceVersion},
-		"series":   eventsv1.EventSeries{Count: count + 1, LastObservedTime: metav1.NewMicroTime(e.Again)},
+		"metadata":      map[string]string{"resourceVersion": held.ResourceVersion},
+		"series":        corev1.EventSeries{Count: count + 1, LastObservedTime: metav1.NewMicroTime(e.Again)},
+		"count":         count + 1,
+		"lastTimestamp": metav1.NewTime(e.Again),
 	})
 	if err != nil {
 		return err
@@ -156,28 +158,32 @@ func (r *Recorder) countUp(ctx context.Context, e Event) error {
 }
 
 // last returns when an Event was last observed.
-func last(e *eventsv1.Event) time.Time {
+func last(e *corev1.Event) time.Time {
 	if e.Series != nil {
 		return e.Series.LastObservedTime.Time
 	}
 	return e.EventTime.Time
 }
 
-func (r *Recorder) event(e Event) *eventsv1.Event {
+func (r *Recorder) event(e Event) *corev1.Event {
 	kind := corev1.EventTypeNormal
 	if e.Warning {
 		kind = corev1.EventTypeWarning
 	}
-	return &eventsv1.Event{
+	now := r.now()
+	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: e.Namespace, Name: e.name()},
-		EventTime:           metav1.NewMicroTime(r.now()),
+		EventTime:           metav1.NewMicroTime(now),
+		FirstTimestamp:      metav1.NewTime(now),
+		LastTimestamp:       metav1.NewTime(now),
+		Count:               1,
 		ReportingController: Controller,
 		ReportingInstance:   r.instance,
 		Action:              e.Action,
 		Reason:              e.Reason,
 		Type:                kind,
-		Note:                cut(e.Note, maxNote),
-		Regarding: corev1.ObjectReference{
+		Message:             cut(e.Note, maxNote),
+		InvolvedObject: corev1.ObjectReference{
 			APIVersion: cmp.Or(e.APIVersion, "v1"), Kind: e.kind(), Namespace: e.Namespace, Name: e.Name, UID: e.UID,
 		},
 	}

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -36,8 +35,8 @@ var _ = Describe("Events", func() {
 			Namespace: namespace.Name, Name: strings.Repeat("a", 229) + ".bb", UID: "uid", Warning: true,
 			Reason: "KeyExists", Action: "Skip", Note: strings.Repeat("ü", 1000), Occurrence: "one",
 		}
-		first := kube.NewRecorder(cluster.EventsV1(), "first", time.Now)
-		second := kube.NewRecorder(cluster.EventsV1(), "second", time.Now)
+		first := kube.NewRecorder(cluster.CoreV1(), "first", time.Now)
+		second := kube.NewRecorder(cluster.CoreV1(), "second", time.Now)
 		for _, r := range []*kube.Recorder{first, second, first} {
 			Expect(r.Record(ctx, event)).To(Succeed())
 		}
@@ -58,21 +57,22 @@ var _ = Describe("Events", func() {
 		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "events-"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		now := time.Now()
-		first := kube.NewRecorder(cluster.EventsV1(), "first", func() time.Time { return now })
-		second := kube.NewRecorder(cluster.EventsV1(), "second", time.Now)
+		first := kube.NewRecorder(cluster.CoreV1(), "first", func() time.Time { return now })
+		second := kube.NewRecorder(cluster.CoreV1(), "second", time.Now)
 		event := kube.Event{
 			Namespace: namespace.Name, Name: "map", UID: "uid", Warning: true,
 			Reason: "BadStatus", Action: "Fetch", Note: "example.com answered 404", Occurrence: "one", Again: now,
 		}
-		read := func() eventsv1.Event {
+		read := func() corev1.Event {
 			GinkgoHelper()
-			list, err := cluster.EventsV1().Events(namespace.Name).List(ctx, metav1.ListOptions{})
+			list, err := cluster.CoreV1().Events(namespace.Name).List(ctx, metav1.ListOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(list.Items).To(HaveLen(1))
 			return list.Items[0]
 		}
 		Expect(first.Record(ctx, event)).To(Succeed())
 		Expect(read().Series).To(BeNil(), "it was observed once")
+		Expect(read().Count).To(BeEquivalentTo(1))
 		for hour := range 3 {
 			event.Again = now.Add(time.Duration(hour) * time.Hour)
 			for _, r := range []*kube.Recorder{first, second, first} { // delivered again, also to another replica
@@ -81,12 +81,14 @@ var _ = Describe("Events", func() {
 		}
 		Expect(read().Series.Count).To(BeEquivalentTo(3))
 		Expect(read().Series.LastObservedTime.Time).To(BeTemporally("~", event.Again, time.Millisecond))
+		Expect(read().Count).To(BeEquivalentTo(3))
+		Expect(read().LastTimestamp.Time).To(BeTemporally("~", event.Again, time.Second), "by which kubectl orders Events")
 
 		theirs := read()
 		theirs.ObjectMeta = metav1.ObjectMeta{Namespace: theirs.Namespace, Name: theirs.Name}
 		theirs.Series, theirs.ReportingController = nil, "somebody.example/else"
-		Expect(cluster.EventsV1().Events(namespace.Name).Delete(ctx, theirs.Name, metav1.DeleteOptions{})).To(Succeed())
-		_, err = cluster.EventsV1().Events(namespace.Name).Create(ctx, &theirs, metav1.CreateOptions{})
+		Expect(cluster.CoreV1().Events(namespace.Name).Delete(ctx, theirs.Name, metav1.DeleteOptions{})).To(Succeed())
+		_, err = cluster.CoreV1().Events(namespace.Name).Create(ctx, &theirs, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		event.Again = now.Add(24 * time.Hour)
 		Expect(first.Record(ctx, event)).To(Succeed())
@@ -96,7 +98,7 @@ var _ = Describe("Events", func() {
 	It("are given up when their namespace is gone", func(ctx SpecContext) {
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
-		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).EventsV1(), "spec", time.Now)
+		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).CoreV1(), "spec", time.Now)
 		Expect(recorder.Record(ctx, kube.Event{Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout", Action: "Fetch", Note: "n"})).To(Succeed())
 	})
 })

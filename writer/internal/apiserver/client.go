@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
@@ -37,7 +36,6 @@ const (
 type Client struct {
 	metadata    metadata.Interface
 	objects     corev1client.CoreV1Interface
-	events      eventsv1client.EventsV1Interface
 	connections *connrotation.Dialer
 }
 
@@ -63,14 +61,11 @@ func NewClient(config *rest.Config) (*Client, error) {
 	if c.objects, err = corev1client.NewForConfigAndClient(config, shared); err != nil {
 		return nil, fmt.Errorf("use kubeconfig: %w", err)
 	}
-	if c.events, err = eventsv1client.NewForConfigAndClient(config, shared); err != nil {
-		return nil, fmt.Errorf("use kubeconfig: %w", err)
-	}
 	return c, nil
 }
 
 // Events returns the client for Events.
-func (c *Client) Events() eventsv1client.EventsV1Interface { return c.events }
+func (c *Client) Events() corev1client.EventsGetter { return c.objects }
 
 // Close closes all connections.
 func (c *Client) Close() { c.connections.CloseAll() }

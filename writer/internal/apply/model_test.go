@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -105,7 +104,7 @@ func newModel(t *testing.T, seed uint64) *model {
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), seq: 10,
 		applied: map[string]status.Fence{}, transitions: map[string]bool{}, failed: map[string]bool{},
 	}
-	m.server = &modelServer{events: map[string]eventsv1.Event{}, before: m.interfere, fault: m.fault, patched: m.check}
+	m.server = &modelServer{events: map[string]corev1.Event{}, before: m.interfere, fault: m.fault, patched: m.check}
 	m.applier, m.signer = newApplier(t, &rest.Config{Host: "http://model", Transport: m.server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
 		metric.New(prometheus.NewRegistry(), "writer"))
 	m.recreate()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -35,7 +34,7 @@ type modelServer struct {
 	owners map[string]owner
 	// version is the last resourceVersion, and the clock of managedFields.
 	version int
-	events  map[string]eventsv1.Event
+	events  map[string]corev1.Event
 	// before runs before each request, and may change the world.
 	before func()
 	// fault may fail a request before or after it was served.
@@ -75,7 +74,7 @@ func (s *modelServer) serve(r *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		var e eventsv1.Event
+		var e corev1.Event
 		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &e); err != nil {
 			return nil, err
 		}

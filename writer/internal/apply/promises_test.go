@@ -199,7 +199,7 @@ func (m *model) checkEvents() {
 	m.t.Helper()
 	said := map[string]bool{}
 	for _, e := range m.server.events {
-		said[string(e.Regarding.UID)+" "+e.Reason] = true
+		said[string(e.InvolvedObject.UID)+" "+e.Reason] = true
 	}
 	for transition := range m.transitions {
 		if !said[transition] && !m.muted && strings.HasPrefix(transition, string(m.server.object.UID)+" ") {

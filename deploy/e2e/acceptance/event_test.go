@@ -1,0 +1,59 @@
+package acceptance_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+// reasonOfRow matches type and reason in a row of kubectl about an Event.
+var reasonOfRow = regexp.MustCompile(`(?:Normal|Warning) +(\w+)`)
+
+var _ = Describe("Events", func() {
+	It("are ordered by kubectl among those of others", func(ctx SpecContext) {
+		kubectl := kubectlPath()
+		w := env.World(ctx, world.Options{})
+		cm := w.Create(ctx, "ordered", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
+		cm.EventuallyTells(ctx, "BadStatus")
+		ours := cm.Events(ctx)[0]
+		for reason, after := range map[string]time.Duration{"Before": -time.Minute, "After": time.Minute} {
+			at := metav1.NewTime(ours.EventTime.Add(after))
+			_, err := w.Cluster.Client.CoreV1().Events(w.Namespace).Create(ctx, &corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}, Reason: reason, Type: corev1.EventTypeNormal,
+				InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: w.Namespace, Name: cm.Name, UID: cm.Get(ctx).UID},
+				FirstTimestamp: at, LastTimestamp: at, Count: 1,
+			}, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		for _, args := range [][]string{{"get", "events", "--sort-by=.lastTimestamp"}, {"describe", "configmap", cm.Name}, {"events"}} {
+			command := exec.CommandContext(ctx, kubectl, append(args, "--kubeconfig="+w.Cluster.Kubeconfig, "--namespace="+w.Namespace)...)
+			out, err := command.CombinedOutput()
+			Expect(err).NotTo(HaveOccurred(), "%s", out)
+			var reasons []string
+			for _, row := range reasonOfRow.FindAllStringSubmatch(string(out), -1) {
+				reasons = append(reasons, row[1])
+			}
+			Expect(reasons).To(Equal([]string{"Before", "BadStatus", "After"}), "kubectl %v\n%s", args, out)
+		}
+	})
+})
+
+// kubectlPath returns the kubectl beside the API server, or skips the spec.
+func kubectlPath() string {
+	GinkgoHelper()
+	path, err := filepath.Abs(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"))
+	Expect(err).NotTo(HaveOccurred())
+	if _, err := os.Stat(path); err != nil {
+		Skip("there is no kubectl: `make test-acceptance` has one when it starts an API server")
+	}
+	return path
+}
