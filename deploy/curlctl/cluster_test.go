@@ -23,7 +23,7 @@ type cluster struct {
 
 func clustered(ctx context.Context) *cluster {
 	GinkgoHelper()
-	servers, err := natstest.RunCluster(3)
+	servers, err := natstest.RunCluster(3, natstest.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	var urls []string
 	for _, s := range servers {

@@ -26,6 +26,7 @@ type identities struct {
 	namespace string
 	prefix    string
 	hosts     []string
+	revoke    bool
 }
 
 func identitiesCommand(o *options) *cobra.Command {
@@ -52,7 +53,7 @@ func identitiesCommand(o *options) *cobra.Command {
 			return coded(cmd.Context(), err)
 		}
 		defer closeStore()
-		items, err := identity.Ensure(cmd.Context(), store, c.hosts, o.now())
+		items, err := identity.Ensure(cmd.Context(), store, identity.Wanted{Hosts: c.hosts, Now: o.now(), RevokeSigning: c.revoke})
 		if err != nil {
 			return coded(cmd.Context(), c.explained(err))
 		}
@@ -65,6 +66,7 @@ func identitiesCommand(o *options) *cobra.Command {
 	fs.StringVar(&c.namespace, "secrets", "", "namespace for the Secrets <prefix>-nats-<identity>, <prefix>-nats-server and <prefix>-nats-ca")
 	fs.StringVar(&c.prefix, "prefix", "curl-me-that", "what the names of Secrets begin with")
 	fs.StringSliceVar(&c.hosts, "tls-host", nil, "names and addresses by which clients and routes reach NATS; without any, there is no certificate")
+	fs.BoolVar(&c.revoke, "revoke-signing-key", false, "after a theft: make a new key of signatures, and let the writer trust no earlier one once it is restarted")
 	_ = cmd.MarkFlagDirname("out")
 	return cmd
 }

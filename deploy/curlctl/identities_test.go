@@ -128,6 +128,19 @@ var _ = Describe("Identities in files", func() {
 		Expect(verifier.Verify(want)).To(Succeed())
 	})
 
+	It("sign wants by a key that is the only one trusted once the one before it was revoked", func(ctx SpecContext) {
+		makes(ctx)
+		Expect(os.Remove(filepath.Join(dir, "signing.nk"))).To(Succeed())
+		makes(ctx)
+		before := contents()
+		Expect(strings.Fields(before["signing.pub"])).To(HaveLen(2))
+		Expect(makes(ctx, "--revoke-signing-key")).To(And(MatchRegexp(`signing +made`), MatchRegexp(`watcher +kept`)))
+		after := contents()
+		Expect(strings.Fields(after["signing.pub"])).To(HaveExactElements(Not(BeElementOf(strings.Fields(before["signing.pub"])))))
+		Expect(after["signing.nk"]).NotTo(Equal(before["signing.nk"]))
+		Expect(after["watcher.nk"]).To(Equal(before["watcher.nk"]))
+	})
+
 	It("can be read by a group", func(ctx SpecContext) {
 		makes(ctx, "--mode", "0640")
 		Expect(mode("watcher.nk")).To(BeEquivalentTo(0o640))

@@ -27,7 +27,7 @@ var _ = Describe("On three servers", func() {
 	)
 	BeforeEach(func() {
 		var err error
-		servers, err = natstest.RunCluster(3)
+		servers, err = natstest.RunCluster(3, natstest.Options{})
 		Expect(err).NotTo(HaveOccurred())
 		for _, s := range servers {
 			DeferCleanup(s.Close)

@@ -1,10 +1,7 @@
 package admission_test
 
 import (
-	"bytes"
 	"context"
-	"os"
-	"os/exec"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -29,21 +26,9 @@ const (
 // render returns the objects of templates of the chart.
 func render(ctx context.Context, namespace string, templates []string, set ...string) []*unstructured.Unstructured {
 	GinkgoHelper()
-	program := os.Getenv("HELM")
-	Expect(program).NotTo(BeEmpty(), "set HELM to the program, or run `make test-acceptance`")
-	args := []string{"template", release, chart, "--namespace", namespace, "--set", "networkPolicy.enabled=false"}
-	for _, t := range templates {
-		args = append(args, "--show-only", "templates/"+t)
-	}
-	for _, s := range set {
-		args = append(args, "--set", s)
-	}
-	cmd := exec.CommandContext(ctx, program, args...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	Expect(err).NotTo(HaveOccurred(), said.String())
-	objects, err := manifest.Decode(out)
+	objects, err := manifest.Render(ctx, manifest.Chart{
+		Dir: chart, Release: release, Namespace: namespace, Templates: templates, Set: append(set, "networkPolicy.enabled=false"),
+	})
 	Expect(err).NotTo(HaveOccurred())
 	return objects
 }

@@ -106,7 +106,7 @@ func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 // replicated runs three servers as a cluster, with the streams on all of them.
 func replicated(ctx context.Context) (servers []*natstest.Server, addresses string) {
 	GinkgoHelper()
-	servers, err := natstest.RunCluster(3)
+	servers, err := natstest.RunCluster(3, natstest.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	var urls []string
 	for _, s := range servers {

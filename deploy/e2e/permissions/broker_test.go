@@ -14,7 +14,9 @@ import (
 	"github.com/nats-io/nkeys"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
@@ -22,12 +24,84 @@ import (
 // shipped is the folder of the configuration.
 const shipped = "../../nats"
 
-// broker is a NATS server with the shipped configuration.
+// form is a configuration and how it is run.
+type form struct {
+	// files returns what is in the folder of the configuration.
+	files func(context.Context) map[string]string
+	// config is the file that servers start with.
+	config string
+	// servers that form a cluster, if there is more than one.
+	servers int
+	// tls reports whether clients must use it.
+	tls bool
+}
+
+var (
+	plain   = form{files: shippedFiles, config: "nats.conf", servers: 1}
+	overTLS = form{files: shippedFiles, config: "tls.conf", servers: 1, tls: true}
+	three   = form{files: composedFiles, config: "cluster.conf", servers: 3, tls: true}
+	// threeOfChart are those that the chart installs.
+	threeOfChart = form{files: chartFiles, config: "nats.conf", servers: 3, tls: true}
+	// former is what was shipped while all identities were users of one account.
+	former = form{files: formerFiles, config: "nats.conf", servers: 1}
+)
+
+func shippedFiles(context.Context) map[string]string {
+	GinkgoHelper()
+	names, err := filepath.Glob(filepath.Join(shipped, "*.conf"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(names).NotTo(BeEmpty())
+	files := map[string]string{}
+	for _, name := range names {
+		files[filepath.Base(name)] = read(name)
+	}
+	return files
+}
+
+// composedFiles are those of docker compose with three servers.
+func composedFiles(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	files := shippedFiles(ctx)
+	files["limits.conf"] = read("../../docker/nats-limits-ha.conf")
+	return files
+}
+
+func formerFiles(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	files := shippedFiles(ctx)
+	files["accounts.conf"] = read(filepath.Join("testdata", "one-account.conf"))
+	return files
+}
+
+func chartFiles(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	objects, err := manifest.Render(ctx, manifest.Chart{
+		Dir: "../../chart", Release: "curl-me-that", Namespace: "curl-me-that",
+		Templates: []string{"nats-config.yaml"}, Set: []string{"nats.bundled.replicas=3", "networkPolicy.enabled=false"},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(objects).To(HaveLen(1))
+	files, _, err := unstructured.NestedStringMap(objects[0].Object, "data")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(files).To(HaveKey("accounts.conf"))
+	return files
+}
+
+func read(file string) string {
+	GinkgoHelper()
+	text, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// broker is one NATS server, or a cluster of them.
 type broker struct {
+	// Server is the first one.
 	*natstest.Server
+	servers []*natstest.Server
 	// dir holds the configuration, and identities the seeds.
 	dir, identities string
-	// tls tells whether clients must use it.
+	// tls reports whether clients must use it.
 	tls bool
 	// root may do everything in the account of the pipeline; it is the spec's.
 	root nkeys.KeyPair
@@ -66,37 +140,61 @@ func (j *journal) Warnf(format string, args ...any)  { j.add(format, args...) }
 func (j *journal) Errorf(format string, args ...any) { j.add(format, args...) }
 func (j *journal) Fatalf(format string, args ...any) { j.add(format, args...) }
 
-// start runs a server by a shipped file, with identities as curlctl makes them
-// and one user more for the spec.
-func start(ctx context.Context, config string) *broker {
+// start runs servers by a configuration, with identities as curlctl makes them and
+// one user more for the spec.
+func start(ctx context.Context, f form) *broker {
 	GinkgoHelper()
-	b := &broker{dir: GinkgoT().TempDir(), said: &journal{}, tls: config != "nats.conf"}
+	b := &broker{dir: GinkgoT().TempDir(), said: &journal{}, tls: f.tls}
 	b.identities = filepath.Join(b.dir, "identities")
 	b.run(ctx, "identities", "--out", b.identities, "--tls-host", "localhost,127.0.0.1")
 	var err error
 	b.root, err = nkeys.CreateUser()
 	Expect(err).NotTo(HaveOccurred())
-	public, err := b.root.PublicKey()
-	Expect(err).NotTo(HaveOccurred())
-
-	files, err := filepath.Glob(filepath.Join(shipped, "*.conf"))
-	Expect(err).NotTo(HaveOccurred())
-	Expect(files).NotTo(BeEmpty())
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		Expect(err).NotTo(HaveOccurred())
-		changed := strings.ReplaceAll(string(text), "/etc/nats", b.dir)
-		if filepath.Base(file) == "accounts.conf" {
-			Expect(changed).To(ContainSubstring("  CURL: {\n"))
-			changed = strings.Replace(changed, "  CURL: {\n", "  CURL: {\n    users: [ { nkey: "+public+" } ]\n", 1)
+	for name, text := range f.files(ctx) {
+		text = strings.ReplaceAll(text, "/etc/nats", b.dir)
+		// Of three servers on one disk each would wait for the others' writes.
+		text = strings.ReplaceAll(text, `sync_interval: "always"`, "")
+		if name == "accounts.conf" {
+			text = b.rootedIn(text)
 		}
-		Expect(os.WriteFile(filepath.Join(b.dir, filepath.Base(file)), []byte(changed), 0o600)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o600)).To(Succeed())
 	}
-	b.Server, err = natstest.Run(natstest.Options{Listen: true, ConfigFile: filepath.Join(b.dir, config), Log: b.said})
+	// What the configuration takes from the environment is overridden.
+	GinkgoT().Setenv("NATS_ROUTES", "[]")
+	GinkgoT().Setenv("SERVER_NAME", "natstest")
+	options := natstest.Options{Listen: true, ConfigFile: filepath.Join(b.dir, f.config), Log: b.said}
+	if f.servers == 1 {
+		b.servers = make([]*natstest.Server, 1)
+		b.servers[0], err = natstest.Run(options)
+	} else {
+		b.servers, err = natstest.RunCluster(f.servers, options)
+	}
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(b.Close)
+	b.Server = b.servers[0]
+	for _, server := range b.servers {
+		DeferCleanup(server.Close)
+	}
 	return b
 }
+
+// rootedIn adds the user of the spec to the account of the streams.
+func (b *broker) rootedIn(accounts string) string {
+	GinkgoHelper()
+	public, err := b.root.PublicKey()
+	Expect(err).NotTo(HaveOccurred())
+	user, account, list := "{ nkey: "+public+" }", "  CURL: {\n", "$JETSTREAM_MAX_FILE }\n\n    users: [\n"
+	Expect(accounts).To(ContainSubstring(account))
+	if strings.Contains(accounts, list) {
+		return strings.Replace(accounts, list, list+user+"\n", 1)
+	}
+	return strings.Replace(accounts, account, account+"    users: [ "+user+" ]\n", 1)
+}
+
+// url is the address of a server; of one, of the same for all n.
+func (b *broker) url(n int) string { return b.servers[n%len(b.servers)].URL() }
+
+// topology has a replica of each stream on each server.
+func (b *broker) topology() pipeline.Topology { return pipeline.Topology{Replicas: len(b.servers)} }
 
 // run runs curlctl, which must succeed.
 func (b *broker) run(ctx context.Context, args ...string) string {
@@ -160,8 +258,13 @@ func (b *broker) rooted() []nats.Option {
 	return []nats.Option{nats.Nkey(public, b.root.Sign), b.trust()}
 }
 
-// connect connects as an identity.
-func (b *broker) connect(identity string, opts ...nats.Option) *nats.Conn {
+// connect connects as an identity, to the first server.
+func (b *broker) connect(identity string) *nats.Conn {
+	GinkgoHelper()
+	return b.connectTo(b.URL(), identity)
+}
+
+func (b *broker) connectTo(url, identity string) *nats.Conn {
 	GinkgoHelper()
 	key, err := nats.NkeyOptionFromSeed(b.seed(identity))
 	Expect(err).NotTo(HaveOccurred())
@@ -171,19 +274,17 @@ func (b *broker) connect(identity string, opts ...nats.Option) *nats.Conn {
 	default:
 		prefix = "curlctl"
 	}
-	nc, err := nats.Connect(b.URL(), append([]nats.Option{
-		key, b.trust(), nats.CustomInboxPrefix("_INBOX_" + prefix),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
-	}, opts...)...)
+	nc, err := nats.Connect(url, key, b.trust(), nats.CustomInboxPrefix("_INBOX_"+prefix),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(nc.Close)
 	return nc
 }
 
-// jetStream is the spec's own.
+// jetStream is the spec's own, at another server than identities are at.
 func (b *broker) jetStream() jetstream.JetStream {
 	GinkgoHelper()
-	nc, err := nats.Connect(b.URL(), b.rooted()...)
+	nc, err := nats.Connect(b.url(2), b.rooted()...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(nc.Close)
 	js, err := jetstream.New(nc)

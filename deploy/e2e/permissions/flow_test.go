@@ -43,9 +43,9 @@ func (b *broker) shouldViolateNothing(w *world.World) {
 }
 
 var _ = Describe("With the shipped configuration", func() {
-	for _, config := range []string{"nats.conf", "tls.conf"} {
-		It("the whole flow passes without one violation: "+config, func(ctx SpecContext) {
-			b := start(ctx, config)
+	for _, f := range []form{plain, overTLS} {
+		It("the whole flow passes without one violation: "+f.config, func(ctx SpecContext) {
+			b := start(ctx, f)
 			b.as(ctx, "setup", "setup")
 			w := b.world(ctx)
 
@@ -108,7 +108,7 @@ var _ = Describe("With the shipped configuration", func() {
 	}
 
 	It("the watcher fills a stream again that a header has cleared", func(ctx SpecContext) {
-		b := start(ctx, "nats.conf")
+		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx)
 		page := w.Origin.Page("/news").Says("first")
@@ -136,7 +136,7 @@ var _ = Describe("With the shipped configuration", func() {
 	})
 
 	It("setup makes again what a wiped NATS has lost, and the watcher fills it", func(ctx SpecContext) {
-		b := start(ctx, "nats.conf")
+		b := start(ctx, plain)
 		b.heal(ctx)
 		w := b.world(ctx)
 		page := w.Origin.Page("/news").Says("first")

@@ -3,6 +3,7 @@ package permissions_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 func digest(body string) string {
@@ -24,7 +26,7 @@ var _ = Describe("A fetcher in wrong hands", func() {
 	// It has the want of the watcher with uid, version and signature of the object,
 	// before the writer has ever seen that.
 	It("writes neither a key nor a body that the object does not ask for", func(ctx SpecContext) {
-		b := start(ctx, "nats.conf")
+		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx, world.Fetcher)
 		page := w.Origin.Page("/news").Says("demanded")
@@ -67,10 +69,57 @@ var _ = Describe("A fetcher in wrong hands", func() {
 		Expect(cm.Get(ctx).Data).To(HaveLen(2))
 	})
 
+	// With the key by which the watcher signs it can write any key of an annotated
+	// object, until that key is revoked.
+	It("that has the signing key writes what it likes, and nothing once that is revoked", func(ctx SpecContext) {
+		b := start(ctx, plain)
+		b.as(ctx, "setup", "setup")
+		w := b.world(ctx, world.Fetcher)
+		stolen, err := signature.LoadSigner(filepath.Join(b.identities, "signing.nk"))
+		Expect(err).NotTo(HaveOccurred())
+		js, err := jetstream.New(b.connect("fetcher"))
+		Expect(err).NotTo(HaveOccurred())
+		fetcher := pipeline.NewClient(js)
+		forge := func(name string) *world.ConfigMap {
+			GinkgoHelper()
+			cm := w.Create(ctx, name, world.Asking("mydata="+w.Origin.Page("/news").Says("asked for").URL()))
+			var want *v1.Want
+			var sequence uint64
+			Eventually(ctx, func() (err error) {
+				want, sequence, err = fetcher.LastWant(ctx, pipeline.Key{Namespace: w.Namespace, Name: name, Key: "mydata"})
+				return err
+			}).Should(Succeed())
+			want.Key = "password"
+			stolen.Sign(want)
+			Expect(fetcher.PublishResult(ctx, &v1.Result{
+				Want: want, Sequence: sequence, Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
+			})).To(Succeed())
+			return cm
+		}
+		w.Breaks("key password was written and is not asked for")
+		before := forge("before")
+		before.EventuallyHasData(ctx, "password", "forged")
+
+		b.run(ctx, "identities", "--out", b.identities, "--revoke-signing-key")
+		for _, service := range []*world.Service{w.Writer(), w.Watcher()} {
+			_, err := service.Stop(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			service.Restart(ctx)
+		}
+		after := forge("after")
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.content.>") }).Should(BeZero())
+		Expect(after.Get(ctx).Data).To(BeEmpty())
+		By("and what it is asked for lands")
+		w.Launch(ctx, world.Fetcher)
+		after.EventuallyHasData(ctx, "mydata", "asked for")
+		Expect(after.Get(ctx).Data).NotTo(HaveKey("password"))
+		before.EventuallyLacks(ctx, "password")
+	})
+
 	// The id must be the same when a message is delivered again, to whichever fetcher, and all
 	// fetchers are one identity, so there is no id that one knows and another cannot guess.
 	It("suppresses a dead letter of another by its id, and not the report of that failure", func(ctx SpecContext) {
-		b := start(ctx, "nats.conf")
+		b := start(ctx, plain)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 		fetcher, err := jetstream.New(b.connect("fetcher"))

@@ -102,23 +102,32 @@ func (s *siege) fired(ctx context.Context) {
 	}).Should(BeNumerically(">", before.Sequence))
 }
 
-var _ = Describe("In wrong hands", func() {
-	DescribeTable("no header does what the tables do not say", func(ctx SpecContext, identity string) {
-		s := besiege(ctx, start(ctx, "nats.conf"), identity)
-		var done []string
-		for _, f := range headers() {
-			before := s.see(ctx)
-			s.forge(ctx, f)
-			after := s.see(ctx)
-			harm := s.broken(before, after)
-			if f.stored() {
-				harm = changed(before, after)
-			}
-			if len(harm) > 0 {
-				done = append(done, f.name+": "+strings.Join(harm, ", "))
-			}
-			s.restore(ctx)
-		}
-		Expect(done).To(ConsistOf(cannotBeRefused[identity]))
-	}, identities())
+var _ = Describe("In wrong hands, by headers,", func() {
+	for where, f := range map[string]form{"on one server": plain, "on three": three} {
+		Context(where, Ordered, ContinueOnFailure, func() {
+			var b *broker
+			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
+
+			DescribeTable("no header does what the tables do not say", func(ctx SpecContext, identity string) {
+				s := besiege(ctx, b, identity)
+				var done []string
+				before := s.see(ctx)
+				for _, f := range headers() {
+					s.forge(ctx, f)
+					after := s.see(ctx)
+					harm := s.broken(before, after)
+					if f.stored() {
+						harm = changed(before, after)
+					}
+					if len(harm) > 0 {
+						done = append(done, f.name+": "+strings.Join(harm, ", "))
+						s.restore(ctx)
+						after = s.see(ctx)
+					}
+					before = after
+				}
+				Expect(done).To(ConsistOf(cannotBeRefused[identity]))
+			}, identities())
+		})
+	}
 })

@@ -14,9 +14,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// read publishes so many wants and timers that reading them takes many requests,
+// load publishes so many wants and timers that reading them takes many requests,
 // each by the identity of its service, and reads them as the watcher does.
-func read(ctx context.Context, b *broker) {
+func load(ctx context.Context, b *broker) {
 	GinkgoHelper()
 	client := func(identity string) *pipeline.Client {
 		js, err := jetstream.New(b.connect(identity))

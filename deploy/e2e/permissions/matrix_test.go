@@ -74,7 +74,7 @@ func tried(nc *nats.Conn, c cell) bool {
 
 var _ = Describe("The permissions", func() {
 	It("are those of the tables in README.md, cell by cell", func(ctx SpecContext) {
-		b := start(ctx, "tls.conf")
+		b := start(ctx, overTLS)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 		connections := map[string]*nats.Conn{}
@@ -89,7 +89,7 @@ var _ = Describe("The permissions", func() {
 	})
 
 	It("let nobody sign for another in the audit", func(ctx SpecContext) {
-		b := start(ctx, "nats.conf")
+		b := start(ctx, plain)
 		text, err := os.ReadFile(filepath.Join(b.identities, "identities.conf"))
 		Expect(err).NotTo(HaveOccurred())
 		keys := map[string]string{}
@@ -106,7 +106,7 @@ var _ = Describe("The permissions", func() {
 	})
 
 	It("keep the accounts apart", func(ctx SpecContext) {
-		b := start(ctx, "nats.conf")
+		b := start(ctx, plain)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 		system := b.connect("sys")
@@ -119,7 +119,7 @@ var _ = Describe("The permissions", func() {
 	})
 
 	It("find the streams of an installation that had one account for all", func(ctx SpecContext) {
-		b := start(ctx, "nats.conf")
+		b := start(ctx, plain)
 		file := filepath.Join(b.dir, "accounts.conf")
 		accounts, err := os.ReadFile(file)
 		Expect(err).NotTo(HaveOccurred())
@@ -146,10 +146,10 @@ var _ = Describe("The permissions", func() {
 	})
 
 	It("let the watcher read all wants and timers, however many there are", func(ctx SpecContext) {
-		b := start(ctx, "nats.conf")
+		b := start(ctx, plain)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
-		read(ctx, b)
+		load(ctx, b)
 		Expect(b.said.violations()).To(BeEmpty())
 	})
 })

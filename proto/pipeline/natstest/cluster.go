@@ -26,10 +26,12 @@ func (c *clusterOptions) apply(opts *server.Options) {
 	opts.Routes = c.routes
 }
 
-// RunCluster starts size servers that form one cluster, and waits until
-// JetStream is ready on all of them. The servers listen on TCP ports, since a
-// server that does not would open no routes. On error nothing is left running.
-func RunCluster(size int) (_ []*Server, err error) {
+// RunCluster starts size servers by the same options, each with a name and a store
+// of its own, that form one cluster, and waits until JetStream is ready on all of
+// them. The servers listen on TCP ports, since a server that does not would open no
+// routes; routes in a configuration file are overridden. On error nothing is left
+// running.
+func RunCluster(size int, o Options) (_ []*Server, err error) {
 	var ports []int
 	for range size {
 		port, err := freePort()
@@ -52,7 +54,8 @@ func RunCluster(size int) (_ []*Server, err error) {
 		for _, other := range ports {
 			c.routes = append(c.routes, &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(other))})
 		}
-		s, err := run(Options{Name: "natstest-" + strconv.Itoa(i), Listen: true}, c)
+		o.Name, o.StoreDir, o.Listen = "natstest-"+strconv.Itoa(i), "", true
+		s, err := run(o, c)
 		if err != nil {
 			return nil, err
 		}

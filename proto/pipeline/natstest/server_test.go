@@ -188,7 +188,7 @@ func TestOptions(t *testing.T) {
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	servers, err := natstest.RunCluster(3)
+	servers, err := natstest.RunCluster(3, natstest.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

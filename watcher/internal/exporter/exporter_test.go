@@ -196,7 +196,7 @@ func TestNothingIsShownOfWhatIsNotKnown(t *testing.T) {
 }
 
 func TestReplicasOfACluster(t *testing.T) {
-	servers, err := natstest.RunCluster(3)
+	servers, err := natstest.RunCluster(3, natstest.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,16 +54,27 @@ const (
 // Each time somebody else is done.
 const saveTries = 20
 
-// Ensure makes what is missing in a store: a seed for each identity, and, if
-// there are hosts, which ValidateHosts has seen, a certificate authority and a
-// certificate for them. Errors wrap ErrUnusable if what exists is broken.
-func Ensure(ctx context.Context, store Store, hosts []string, now time.Time) ([]Item, error) {
+// Wanted is what a store is to have beside a seed for each identity.
+type Wanted struct {
+	// Hosts that the certificate of the servers is for, which ValidateHosts has
+	// seen; none: no certificate and no authority.
+	Hosts []string
+	// Now is what certificates are valid from.
+	Now time.Time
+	// RevokeSigning asks for a new key of signatures, and that no earlier one is
+	// trusted, as after a theft.
+	RevokeSigning bool
+}
+
+// Ensure makes what is missing in a store. Errors wrap ErrUnusable if what exists
+// is broken.
+func Ensure(ctx context.Context, store Store, w Wanted) ([]Item, error) {
 	for try := 1; ; try++ {
 		before, err := store.Load(ctx)
 		if err != nil {
 			return nil, err
 		}
-		after, items, err := complete(before, hosts, now, store.Where)
+		after, items, err := complete(before, w, store.Where)
 		if err != nil {
 			return nil, err
 		}
@@ -89,9 +100,13 @@ func ValidateHosts(hosts []string) error {
 }
 
 // complete returns files with what was missing. No key that exists is replaced,
-// but that of a certificate which has to be renewed.
-func complete(have Files, hosts []string, now time.Time, where func(string) string) (Files, []Item, error) {
+// but that of a certificate which has to be renewed, and one that is revoked.
+func complete(have Files, w Wanted, where func(string) string) (Files, []Item, error) {
 	files, keys := maps.Clone(have), map[string]string{}
+	if w.RevokeSigning {
+		delete(files, SigningSeed)
+		delete(files, SigningKeys)
+	}
 	var items []Item
 	for _, name := range Names() {
 		item, err := seed(files, SeedFile(name), where)
@@ -111,10 +126,10 @@ func complete(have Files, hosts []string, now time.Time, where func(string) stri
 	if next := variables(keys); !bytes.Equal(files[Variables], next) {
 		files[Variables] = next
 	}
-	if len(hosts) == 0 {
+	if len(w.Hosts) == 0 {
 		return files, items, nil
 	}
-	certified, err := certify(files, hosts, now, where)
+	certified, err := certify(files, w.Hosts, w.Now, where)
 	return files, append(items, certified...), err
 }
 

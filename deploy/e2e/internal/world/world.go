@@ -76,6 +76,8 @@ type World struct {
 	all      []*Service
 	// unfinished: there is no end of the work to wait for.
 	unfinished bool
+	// breaks match the promises that the spec breaks on purpose.
+	breaks []any
 }
 
 // World starts a world and waits until its services are ready. When the spec

@@ -1,0 +1,51 @@
+package manifest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// errNoHelm is that the environment does not name the program.
+var errNoHelm = errors.New("set HELM to the program, or run `make test-acceptance`")
+
+// Chart is what to render of one.
+type Chart struct {
+	// Dir of the chart.
+	Dir string
+	// Release and Namespace that it is rendered for.
+	Release, Namespace string
+	// Templates to render, as files below its templates.
+	Templates []string
+	// Set are values as helm --set takes them.
+	Set []string
+}
+
+// Render returns the objects of templates, by the program that $HELM names. The
+// error has what that complained of.
+func Render(ctx context.Context, c Chart) ([]*unstructured.Unstructured, error) {
+	program := os.Getenv("HELM")
+	if program == "" {
+		return nil, errNoHelm
+	}
+	args := []string{"template", c.Release, c.Dir, "--namespace", c.Namespace}
+	for _, t := range c.Templates {
+		args = append(args, "--show-only", "templates/"+t)
+	}
+	for _, s := range c.Set {
+		args = append(args, "--set", s)
+	}
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // the environment names it, as that of the other programs
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w: %s", c.Dir, err, complaint.String())
+	}
+	return Decode(out)
+}
