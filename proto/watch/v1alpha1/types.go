@@ -83,18 +83,22 @@ type WatcherSpec struct {
 	// +kubebuilder:validation:MaxItems=128
 	Sources []Source `json:"sources,omitempty"`
 	// The sidecar that pods get which name this Watcher in the annotation
-	// x-kv8s.io/inject: a container of core/v1.
+	// x-kv8s.io/inject: a container of core/v1. To set, change or remove it, as the
+	// volume and the Secret with it, one must be allowed to create pods.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:XValidation:rule="self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.name) <= 63",message="the name of a container has at most 63 of a-z, 0-9 and -, and no - at its ends"
 	// +kubebuilder:validation:XValidation:rule="!has(self.restartPolicy) || self.restartPolicy == 'Always'",message="the restartPolicy of a sidecar is Always; leave it out"
+	// +kubebuilder:validation:XValidation:rule="has(self.image) && size(self.image) > 0",message="a container needs an image"
 	Container *corev1.Container `json:"container,omitempty"`
 	// A volume for the pod, unless it has one of that name: a volume of core/v1.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:XValidation:rule="self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.name) <= 63",message="the name of a volume has at most 63 of a-z, 0-9 and -, and no - at its ends"
 	Volume *corev1.Volume `json:"volume,omitempty"`
 	// A Secret to pull the image of the sidecar with.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.name) && size(self.name) > 0",message="imagePullSecrets needs the name of a Secret"
 	ImagePullSecrets *corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 }
 
@@ -157,7 +161,8 @@ type WatcherStatus struct {
 	// Name of the ConfigMap, also before it exists.
 	// +optional
 	ConfigMapName string `json:"configMapName,omitempty"`
-	// Conditions: Ready, Fresh, and while they are true Reconciling and Stalled.
+	// Conditions: Ready, Fresh, with a container Injectable, and while they are true
+	// Reconciling and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
