@@ -98,6 +98,26 @@ func (w *watchers) objects() informer.Objects {
 	}
 }
 
+// namespaces are the namespaces as an informer takes them: all, or one alone.
+func namespaces(client metadata.Interface) informer.Objects {
+	resource := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
+	only := func(namespace string, o metav1.ListOptions) metav1.ListOptions {
+		if namespace != "" {
+			o.FieldSelector = "metadata.name=" + namespace
+		}
+		return o
+	}
+	return informer.Objects{
+		Name: "Namespaces", Type: &metav1.PartialObjectMetadata{},
+		List: func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
+			return resource.List(ctx, only(namespace, o))
+		},
+		Watch: func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error) {
+			return resource.Watch(ctx, only(namespace, o))
+		},
+	}
+}
+
 // api is what the reconciler does to the cluster.
 type api struct {
 	watchers *watchers

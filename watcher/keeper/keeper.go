@@ -28,6 +28,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
@@ -63,6 +64,12 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 			k.targets.Watch(ctx, k.source(informer.ConfigMaps(clients.metadata), watchv1.WatcherLabel), namespace)
 			return nil
 		})
+		if c.Sidecars {
+			group.Go(func() error {
+				k.namespaces.Watch(ctx, k.source(namespaces(clients.metadata), ""), namespace)
+				return nil
+			})
+		}
 	}
 	group.Go(func() error {
 		for _, synced := range []<-chan struct{}{k.watchers.Synced(), k.targets.Synced()} {
@@ -87,7 +94,9 @@ type keeper struct {
 	metrics  *metrics
 	watchers *store.Store[reconcile.Watcher]
 	targets  *store.Store[target.Target]
-	claims   *reconcile.Claims
+	// namespaces have the labels that decide about sidecars.
+	namespaces *store.Store[map[string]string]
+	claims     *reconcile.Claims
 	// queue of the term that leads; nil: another keeper does.
 	queue   atomic.Pointer[queue.Work]
 	elector *leader.Elector
@@ -111,8 +120,15 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 	k.targets = store.New(store.Config[target.Target]{
 		Scopes: c.scopes(), Now: wall.Now, Notify: k.targetChanged, Read: readTarget,
 	})
+	k.namespaces = store.New(store.Config[map[string]string]{
+		Scopes: c.scopes(), Now: wall.Now, Notify: k.namespaceChanged, Read: readNamespace,
+	})
+	checker, err := injection.New(injection.Config{Enabled: c.Sidecars, Protected: c.Protected}, injection.Deps{Labels: k.labels})
+	if err != nil {
+		return nil, err
+	}
 	k.work = reconcile.New(reconcile.Config{Protected: c.Protected}, reconcile.Deps{
-		API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
+		API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims, Injection: checker,
 		Recorder: kube.NewRecorder(clients.events, name, wall.Now), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
 	})
 	metrics.measure(k.watchers, wall.Now)
@@ -147,6 +163,41 @@ func readTarget(object any) (target.Target, bool) {
 		return target.Target{}, false
 	}
 	return target.Read(m), true
+}
+
+func readNamespace(object any) (map[string]string, bool) {
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return nil, false
+	}
+	return injection.LabelsOf(m), true
+}
+
+// labels returns those of a namespace that decide about sidecars. Nothing else waits
+// for the namespaces, since keeper may lack the right to them.
+func (k *keeper) labels(namespace string) (labels map[string]string, known bool) {
+	select {
+	case <-k.namespaces.Synced():
+	default:
+		return nil, false
+	}
+	if item := k.namespaces.Get(types.NamespacedName{Name: namespace}); item != nil {
+		labels = item.Value
+	}
+	return labels, true
+}
+
+// namespaceChanged looks at the Watchers of a namespace that have a sidecar.
+func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
+	var affected []types.NamespacedName
+	k.watchers.Each(func(item *store.Item[reconcile.Watcher]) {
+		if item.Namespace == namespace.Name && item.Value.Plan.Sidecar != nil {
+			affected = append(affected, item.NamespacedName)
+		}
+	})
+	for _, watcher := range affected {
+		k.enqueue(watcher, live)
+	}
 }
 
 // watcherChanged looks at a Watcher, and at those that wait for its ConfigMap.

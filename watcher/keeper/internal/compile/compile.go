@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -55,8 +56,17 @@ type Plan struct {
 	Object Object
 	// Fields are the fields of Object, as OwnedFields names them.
 	Fields string
+	// Sidecar that pods may get; nil: none.
+	Sidecar *Sidecar
 	// Problem keeps the Watcher from being applied; nil: nothing does.
 	Problem *Problem
+}
+
+// Sidecar is what pods get, shared with the Watcher.
+type Sidecar struct {
+	Container *corev1.Container
+	// Volume that the pod gets with it; nil: none.
+	Volume *corev1.Volume
 }
 
 // Source is a URL that is asked for.
@@ -131,6 +141,9 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 			OwnerReferences: owner(w),
 		},
 		Data: w.Spec.ConfigData, BinaryData: w.Spec.ConfigBinaryData,
+	}
+	if w.Spec.Container != nil {
+		p.Sidecar = &Sidecar{Container: w.Spec.Container, Volume: w.Spec.Volume}
 	}
 	p.StaticSHA256 = digest(p.Object.Data, p.Object.BinaryData)
 	p.Object.Metadata.Annotations[watchv1.AppliedAnnotation] = digest(p.Object)

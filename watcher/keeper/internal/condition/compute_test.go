@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,6 +56,10 @@ func failing(e status.Entry, reason string) status.Entry {
 }
 
 func suspended(in *condition.Input) { in.Plan.Suspended = true }
+
+func withSidecar(in *condition.Input) {
+	in.Plan.Sidecar, in.InjectionKnown = &compile.Sidecar{Container: &corev1.Container{Name: "watch"}}, true
+}
 
 // summary writes the conditions in their order, each as type=status/reason.
 func summary(s watchv1.WatcherStatus) string {
@@ -109,6 +114,14 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 		"Ready=True/Ready Fresh=Unknown/Suspended", "1/1"),
 	Entry("suspended before the first fetch, which is no progress", input(nil, suspended),
 		"Ready=Unknown/Suspended Fresh=Unknown/Suspended", "0/1"),
+	Entry("with a sidecar that pods get", input(map[string]status.Entry{"a": written()}, withSidecar),
+		"Ready=True/Ready Fresh=True/Fresh Injectable=True/Injectable", "1/1"),
+	Entry("with a sidecar that pods do not get, which is no matter of its data", input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
+		in.NotInjected = &compile.Problem{Reason: watchv1.ReasonPodSecurity, Message: "it is privileged"}
+	}), "Ready=True/Ready Fresh=True/Fresh Injectable=False/PodSecurity", "1/1"),
+	Entry("with a sidecar, before the namespaces are listed", input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
+		in.InjectionKnown = false
+	}), "Ready=True/Ready Fresh=True/Fresh Injectable=Unknown/Progressing", "1/1"),
 	Entry("without sources", input(nil, func(in *condition.Input) { in.Plan.Sources = nil }),
 		"Ready=True/Ready Fresh=True/Fresh", "0/0"),
 )
@@ -118,6 +131,13 @@ var _ = Describe("The status of a Watcher", func() {
 		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
 		in.Previous = condition.Compute(in)
 		in.Now = in.Now.Add(time.Hour)
+		Expect(condition.Compute(in)).To(Equal(in.Previous))
+	})
+
+	It("has what was known of its sidecar until the namespaces are listed", func() {
+		in := input(nil, withSidecar)
+		in.Previous = condition.Compute(in)
+		in.InjectionKnown, in.NotInjected = false, nil
 		Expect(condition.Compute(in)).To(Equal(in.Previous))
 	})
 

@@ -36,6 +36,10 @@ type Input struct {
 	Applied bool
 	// Obstacle is what only an edit mends; nil: nothing.
 	Obstacle *compile.Problem
+	// NotInjected is what keeps pods from getting the sidecar of the plan, if it has
+	// one; nil: nothing. It counts when InjectionKnown.
+	NotInjected    *compile.Problem
+	InjectionKnown bool
 	// Previous status, of which the times of transition are taken.
 	Previous watchv1.WatcherStatus
 	// Now is the time.
@@ -136,6 +140,9 @@ func (in Input) conditions(sources []watchv1.SourceStatus) []metav1.Condition {
 	conditions := []metav1.Condition{
 		in.condition(watchv1.ConditionReady, ready), in.condition(watchv1.ConditionFresh, in.fresh(sources)),
 	}
+	if in.Plan.Sidecar != nil {
+		conditions = append(conditions, in.condition(watchv1.ConditionInjectable, in.injectable()))
+	}
 	switch {
 	case stalled:
 		reason := ready.reason
@@ -209,6 +216,21 @@ func (in Input) fresh(sources []watchv1.SourceStatus) verdict {
 		return verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "there is nothing to fetch"}
 	}
 	return verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "the last attempt of every source was good"}
+}
+
+// injectable returns the value of Injectable.
+func (in Input) injectable() verdict {
+	if !in.InjectionKnown {
+		if before := meta.FindStatusCondition(in.Previous.Conditions, watchv1.ConditionInjectable); before != nil {
+			return verdict{before.Status, before.Reason, before.Message}
+		}
+		return verdict{metav1.ConditionUnknown, watchv1.ReasonProgressing, "the labels of the namespace have not been read yet"}
+	}
+	if in.NotInjected != nil {
+		return verdict{metav1.ConditionFalse, in.NotInjected.Reason, in.NotInjected.Message}
+	}
+	return verdict{metav1.ConditionTrue, watchv1.ReasonInjectable, "pods with the annotation " + watchv1.InjectAnnotation + ": " +
+		in.Plan.Watcher.Name + " get container " + in.Plan.Sidecar.Container.Name + " when they are created"}
 }
 
 // Immutable is the sentence about a ConfigMap that cannot be changed.

@@ -44,6 +44,12 @@ type API interface {
 	Report(ctx context.Context, p *compile.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error)
 }
 
+// Injection decides whether pods get sidecars.
+type Injection interface {
+	// Obstacle returns why pods would not get the sidecar of a plan; nil: they would.
+	Obstacle(p *compile.Plan) (obstacle *compile.Problem, known bool)
+}
+
 // Config of a Reconciler.
 type Config struct {
 	// Protected namespaces are left alone.
@@ -56,11 +62,12 @@ type Deps struct {
 	Watchers *store.Store[Watcher]
 	Targets  *store.Store[target.Target]
 	// Claims are the Watchers by their ConfigMap.
-	Claims   *Claims
-	Recorder *kube.Recorder
-	Metrics  *Metrics
-	Clock    clock.PassiveClock
-	Log      zerolog.Logger
+	Claims    *Claims
+	Injection Injection
+	Recorder  *kube.Recorder
+	Metrics   *Metrics
+	Clock     clock.PassiveClock
+	Log       zerolog.Logger
 }
 
 // Reconciler works on one Watcher at a time for each name. It is safe for
@@ -103,6 +110,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	in := condition.Input{Plan: p, Previous: item.Value.Status, Now: r.deps.Clock.Now()}
 	if in.Obstacle = protects(r.config.Protected, p); in.Obstacle == nil && p.Problem == nil {
 		again, err = r.bring(ctx, &in, memory)
+	}
+	if p.Sidecar != nil {
+		in.NotInjected, in.InjectionKnown = r.deps.Injection.Obstacle(p)
 	}
 	if apierrors.HasStatusCause(err, "NamespaceTerminating") {
 		return 0, nil

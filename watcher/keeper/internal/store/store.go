@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -280,12 +281,12 @@ func (f filler[T]) Replace(list []any, version string) error {
 }
 
 // replace returns the names of what has changed. A list is the truth, also when
-// its versions are lower than before, as after a restore. The caller holds the
-// lock.
+// its versions are lower than before, as after a restore. A namespace is in its own
+// scope. The caller holds the lock.
 func (f filler[T]) replace(listed map[types.NamespacedName]*Item[T]) []types.NamespacedName {
 	var changed []types.NamespacedName
 	for name := range f.items {
-		if _, still := listed[name]; !still && (f.scope == "" || f.scope == name.Namespace) {
+		if _, still := listed[name]; !still && (f.scope == "" || f.scope == cmp.Or(name.Namespace, name.Name)) {
 			delete(f.items, name)
 			changed = append(changed, name)
 		}

@@ -1,0 +1,129 @@
+package injection_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
+)
+
+func TestInjection(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Injection")
+}
+
+// sidecar of a Watcher, which keeps to the standard restricted as far as a
+// container can, after a change.
+func sidecar(change func(*compile.Sidecar)) *compile.Plan {
+	s := &compile.Sidecar{Container: &corev1.Container{
+		Name: "watch", Image: "i", SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}}
+	change(s)
+	return &compile.Plan{Watcher: types.NamespacedName{Namespace: "team-a", Name: "errors"}, Sidecar: s}
+}
+
+// obstacle of a plan in a namespace with labels.
+func obstacle(enabled bool, p *compile.Plan, labels map[string]string) *compile.Problem {
+	GinkgoHelper()
+	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels}}
+	checker, err := injection.New(injection.Config{Enabled: enabled, Protected: []string{"kube-system"}}, injection.Deps{
+		Labels: func(name string) (map[string]string, bool) {
+			if name != namespace.Name {
+				return nil, true
+			}
+			return injection.LabelsOf(namespace), true
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	found, known := checker.Obstacle(p)
+	Expect(known).To(BeTrue())
+	return found
+}
+
+func same(*compile.Sidecar) {}
+
+func privileged(s *compile.Sidecar) { s.Container.SecurityContext.Privileged = new(true) }
+
+func hostPath(s *compile.Sidecar) {
+	s.Volume = &corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}
+}
+
+func probing(s *compile.Sidecar) {
+	s.Container.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1"}}}
+}
+
+func bare(s *compile.Sidecar) { s.Container.SecurityContext = nil }
+
+var _ = DescribeTable("The sidecar of a Watcher", func(change func(*compile.Sidecar), labels map[string]string, reason string, message any) {
+	found := obstacle(true, sidecar(change), labels)
+	if reason == "" {
+		Expect(found).To(BeNil())
+		return
+	}
+	Expect(found).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", message))))
+},
+	Entry("is injected where pods may do anything", privileged, map[string]string{"x-kv8s.io/inject": "enabled"}, "", ""),
+	Entry("is injected where it keeps to the standard", same, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted"}, "", ""),
+	Entry("is injected where the standard of an earlier version lets it", probing, map[string]string{
+		"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/enforce-version": "v1.30",
+	}, "", ""),
+	Entry("is refused where that of a later version does not", probing, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
+		watchv1.ReasonPodSecurity, ContainSubstring(`baseline:latest: probe or lifecycle host`)),
+	Entry("is not injected without the label", same, map[string]string{"team": "a"}, watchv1.ReasonNamespaceNotEnabled,
+		"the pods of namespace team-a get no sidecars until it has the label x-kv8s.io/inject=enabled"),
+	Entry("is not injected with another value of it", same, map[string]string{"x-kv8s.io/inject": "true"}, watchv1.ReasonNamespaceNotEnabled,
+		"the pods of namespace team-a get no sidecars until it has the label x-kv8s.io/inject=enabled"),
+	Entry("is refused when it is privileged", privileged, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
+		watchv1.ReasonPodSecurity, `pods with the sidecar are refused, since namespace team-a enforces the Pod Security standard baseline:latest: `+
+			`privileged (container "watch" must not set securityContext.privileged=true)`),
+	Entry("is refused for its volume", hostPath, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
+		watchv1.ReasonPodSecurity, `pods with the sidecar are refused, since namespace team-a enforces the Pod Security standard baseline:latest: `+
+			`hostPath volumes (volume "host")`),
+	Entry("is refused for all of its faults, and for none that a pod can mend", bare, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "v1.36"},
+		watchv1.ReasonPodSecurity, `pods with the sidecar are refused, since namespace team-a enforces the Pod Security standard restricted:v1.36: `+
+			`allowPrivilegeEscalation != false (container "watch" must set securityContext.allowPrivilegeEscalation=false), `+
+			`unrestricted capabilities (container "watch" must set securityContext.capabilities.drop=["ALL"])`),
+	Entry("is held to the strictest standard when the label cannot be read", privileged, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "privilegd"},
+		watchv1.ReasonPodSecurity, `pods with the sidecar are refused, since namespace team-a enforces the Pod Security standard restricted:latest: `+
+			`privileged (container "watch" must not set securityContext.privileged=true)`),
+)
+
+var _ = Describe("No sidecar is injected", func() {
+	It("while the operator has not enabled them", func() {
+		Expect(obstacle(false, sidecar(same), map[string]string{"x-kv8s.io/inject": "enabled"})).To(HaveValue(And(
+			HaveField("Reason", watchv1.ReasonPoliciesMissing),
+			HaveField("Message", "the operator has not enabled sidecars, as sidecar.enabled of the chart does; no pod gets one"))))
+	})
+
+	It("in a protected namespace", func() {
+		p := sidecar(same)
+		p.Watcher.Namespace = "kube-system"
+		Expect(obstacle(true, p, nil)).To(HaveValue(And(
+			HaveField("Reason", watchv1.ReasonNamespaceNotEnabled),
+			HaveField("Message", "namespace kube-system is protected; its pods get no sidecars"))))
+	})
+
+	It("as far as is known before the namespaces are listed", func() {
+		checker, err := injection.New(injection.Config{Enabled: true}, injection.Deps{
+			Labels: func(string) (map[string]string, bool) { return nil, false },
+		})
+		Expect(err).NotTo(HaveOccurred())
+		_, known := checker.Obstacle(sidecar(same))
+		Expect(known).To(BeFalse())
+	})
+
+	It("in a namespace that is not there yet", func() {
+		p := sidecar(same)
+		p.Watcher.Namespace = "new"
+		Expect(obstacle(true, p, nil)).To(HaveValue(HaveField("Reason", watchv1.ReasonNamespaceNotEnabled)))
+	})
+})
