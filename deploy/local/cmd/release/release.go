@@ -144,7 +144,7 @@ var devImage = regexp.MustCompile(regexp.QuoteMeta(registry) + `/([a-z-]+):dev\b
 
 // makeManifests names the images of this version, by digest where that is known.
 func (r *release) makeManifests() error {
-	for _, name := range []string{"install.yaml", "watchers.yaml"} {
+	for _, name := range []string{"install.yaml", "watchers.yaml", "sidecars.yaml"} {
 		text, err := os.ReadFile(filepath.Join(manifests, name))
 		if err != nil {
 			return err

@@ -1,0 +1,381 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gstruct"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// injected is a namespace whose pods get sidecars.
+type injected struct {
+	namespace string
+	api       dynamic.Interface
+}
+
+// enabled makes a namespace with labels in which pods can be created.
+func enabled(ctx context.Context, api dynamic.Interface, labels ...string) *injected {
+	GinkgoHelper()
+	i := &injected{namespace: env.Cluster.Namespace(ctx), api: api}
+	label(ctx, i.namespace, labels...)
+	account(ctx, i.namespace)
+	return i
+}
+
+// label adds labels to a namespace, each as name=value.
+func label(ctx context.Context, namespace string, labels ...string) {
+	GinkgoHelper()
+	for _, text := range labels {
+		name, value, _ := strings.Cut(text, "=")
+		_, err := env.Cluster.Client.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, name, value), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// account makes the service account that pods have, as a controller does that is
+// not here.
+func account(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	_, err := env.Cluster.Client.CoreV1().ServiceAccounts(namespace).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// watcher makes a Watcher.
+func (i *injected) watcher(ctx context.Context, name, spec string) {
+	GinkgoHelper()
+	_, err := i.api.Resource(watchv1.Resource()).Namespace(i.namespace).Create(ctx, watcherOf(name, spec), metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// watcherOf returns a Watcher with a spec in YAML.
+func watcherOf(name, spec string) *unstructured.Unstructured {
+	GinkgoHelper()
+	o := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte("apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).To(Succeed())
+	return o
+}
+
+// try lets the API server admit a pod, without keeping it.
+func (i *injected) try(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	return env.Cluster.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+// eventually admits a pod with a sidecar, since the policies see a Watcher, and the
+// label of a namespace, a moment after they are there.
+func (i *injected) eventually(ctx context.Context, pod *corev1.Pod) *corev1.Pod {
+	GinkgoHelper()
+	var admitted *corev1.Pod
+	Eventually(ctx, func() (err error) {
+		admitted, err = i.try(ctx, pod)
+		if err == nil && admitted.Annotations[watchv1.InjectedAnnotation] == "" {
+			return errors.New("the pod has no sidecar")
+		}
+		return err
+	}).Should(Succeed())
+	return admitted
+}
+
+// naming returns a pod that names Watchers.
+func naming(names string, change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "app", Annotations: map[string]string{watchv1.InjectAnnotation: names}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "registry.example/app:1"}}},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+// inits are the names of the init containers of a pod.
+func inits(pod *corev1.Pod) []string {
+	names := []string{}
+	for _, c := range pod.Spec.InitContainers {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+const (
+	// logs is the Watcher of the design.
+	logs = `configData: {LEVEL: warn, OWN: theirs, not-a-name: x, ALSO: "1"},
+		container: {name: watch-errors, image: "registry.example/watch:1", args: [--file=/logs/app.log], env: [{name: OWN, value: mine}],
+			ports: [{containerPort: 8080}], resources: {limits: {cpu: 1}}, volumeMounts: [{name: logs, mountPath: /logs}]},
+		volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`
+	simple = `container: {name: simple, image: "registry.example/simple:1"}`
+)
+
+var _ = Describe("A pod", Ordered, func() {
+	var (
+		api dynamic.Interface
+		in  *injected
+	)
+	BeforeAll(func(ctx SpecContext) {
+		api = env.Cluster.ServeWatchers(ctx)
+		release := env.Cluster.Namespace(ctx)
+		install(ctx, render(ctx, release, []string{"injection.yaml"}, "resources.enabled=true", "sidecar.enabled=true"))
+		in = enabled(ctx, api, "x-kv8s.io/inject=enabled")
+		in.watcher(ctx, "errors", logs)
+		in.watcher(ctx, "other", simple)
+		in.watcher(ctx, "static", `configData: {a: b}, target: {name: elsewhere}`)
+		Eventually(ctx, func() error {
+			_, err := in.try(ctx, naming("nosuch"))
+			return err
+		}).Should(MatchError(ContainSubstring(`Watcher "nosuch"`)), "the policy that refuses is in force")
+		in.eventually(ctx, naming("errors, other"))
+	})
+
+	It("gets the sidecar of a Watcher that it names, after its own init containers, with what belongs to it", func(ctx SpecContext) {
+		pod, err := in.try(ctx, naming("errors", func(p *corev1.Pod) {
+			p.Labels = map[string]string{"app": "mine"}
+			p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "registry.example/first:1"}}
+		}))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(inits(pod)).To(Equal([]string{"first", "watch-errors"}))
+		sidecar := pod.Spec.InitContainers[1]
+		Expect(sidecar.RestartPolicy).To(HaveValue(Equal(corev1.ContainerRestartPolicyAlways)))
+		Expect(sidecar.Args).To(Equal([]string{"--file=/logs/app.log"}))
+		Expect(sidecar.Ports).To(ConsistOf(HaveField("ContainerPort", int32(8080))))
+		Expect(sidecar.Resources.Limits.Cpu().String()).To(Equal("1"))
+		reference := func(key string) corev1.EnvVar {
+			return corev1.EnvVar{Name: key, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "errors-config"}, Key: key,
+			}}}
+		}
+		Expect(sidecar.Env).To(Equal([]corev1.EnvVar{{Name: "OWN", Value: "mine"}, reference("ALSO"), reference("LEVEL")}))
+		Expect(pod.Spec.Volumes).To(ContainElement(gstruct.MatchFields(gstruct.IgnoreExtras, gstruct.Fields{
+			"Name": Equal("logs"), "VolumeSource": HaveField("EmptyDir", Not(BeNil())),
+		})))
+		Expect(pod.Spec.ImagePullSecrets).To(ConsistOf(corev1.LocalObjectReference{Name: "registry"}))
+		Expect(pod.Labels).To(Equal(map[string]string{"app": "mine", watchv1.InjectedLabel: "true"}))
+		Expect(pod.Annotations).To(HaveKeyWithValue(watchv1.InjectedAnnotation, "errors=1"))
+		Expect(pod.Spec.Containers).To(HaveLen(1))
+	})
+
+	It("that has it already gets nothing more", func(ctx SpecContext) {
+		once, err := in.try(ctx, naming("errors,other"))
+		Expect(err).NotTo(HaveOccurred())
+		again := once.DeepCopy()
+		again.ResourceVersion, again.UID = "", ""
+		twice, err := in.try(ctx, again)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(twice.Spec).To(Equal(once.Spec))
+		Expect(twice.Labels).To(Equal(once.Labels))
+		Expect(twice.Annotations).To(Equal(once.Annotations))
+	})
+
+	It("that names two Watchers gets both sidecars, once each", func(ctx SpecContext) {
+		pod, err := in.try(ctx, naming(" other ,errors,, errors"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(inits(pod)).To(ConsistOf("watch-errors", "simple"))
+		Expect(strings.Split(pod.Annotations[watchv1.InjectedAnnotation], ",")).To(ConsistOf("errors=1", "other=1"))
+	})
+
+	It("keeps a volume and a pull secret of the same names", func(ctx SpecContext) {
+		pod, err := in.try(ctx, naming("errors", func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "logs", VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "mine"}},
+			}}}
+			p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "mine"}, {Name: "registry"}}
+		}))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pod.Spec.Volumes).To(ContainElement(And(HaveField("Name", "logs"), HaveField("ConfigMap.Name", "mine"))))
+		Expect(pod.Spec.Volumes).NotTo(ContainElement(And(HaveField("Name", "logs"), HaveField("EmptyDir", Not(BeNil())))))
+		Expect(pod.Spec.ImagePullSecrets).To(HaveLen(2))
+	})
+
+	It("that only claims to have a sidecar gets it", func(ctx SpecContext) {
+		pod, err := in.try(ctx, naming("errors", func(p *corev1.Pod) {
+			p.Annotations[watchv1.InjectedAnnotation] = "errors=77,gone=3"
+		}))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(inits(pod)).To(Equal([]string{"watch-errors"}))
+		Expect(pod.Annotations).To(HaveKeyWithValue(watchv1.InjectedAnnotation, "gone=3,errors=1"))
+	})
+
+	It("gets as many keys as a Watcher may have", func(ctx SpecContext) {
+		var keys strings.Builder
+		for n := range 256 {
+			fmt.Fprintf(&keys, "KEY_%d: x, ", n)
+		}
+		in.watcher(ctx, "many", `configData: {`+keys.String()+`}, target: {name: chosen}, container: {name: many, image: i}`)
+		pod := in.eventually(ctx, naming("many"))
+		Expect(pod.Spec.InitContainers[0].Env).To(HaveLen(256))
+		Expect(pod.Spec.InitContainers[0].Env).To(HaveEach(HaveField("ValueFrom.ConfigMapKeyRef.Name", "chosen")))
+	})
+
+	It("gets the sidecar of the newest generation", func(ctx SpecContext) {
+		in.watcher(ctx, "edited", `container: {name: edited, image: "registry.example/old:1"}`)
+		in.eventually(ctx, naming("edited"))
+		_, err := api.Resource(watchv1.Resource()).Namespace(in.namespace).Patch(ctx, "edited", types.MergePatchType,
+			[]byte(`{"spec":{"container":{"image":"registry.example/new:1"}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(g Gomega) {
+			pod, err := in.try(ctx, naming("edited"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(pod.Spec.InitContainers[0].Image).To(Equal("registry.example/new:1"))
+			g.Expect(pod.Annotations).To(HaveKeyWithValue(watchv1.InjectedAnnotation, "edited=2"))
+		}).Should(Succeed())
+	})
+
+	DescribeTable("is refused, in one sentence, which kubectl prints,", func(ctx SpecContext, pod *corev1.Pod, text string) {
+		_, err := in.try(ctx, pod)
+		Expect(err).To(MatchError(apierrors.IsInvalid, "is invalid"))
+		Expect(err).To(MatchError(ContainSubstring(strings.ReplaceAll(text, "NAMESPACE", in.namespace))))
+	},
+		Entry("when there is no such Watcher", naming("nosuch"),
+			`denied request: Watcher "nosuch" of the annotation x-kv8s.io/inject does not exist in namespace NAMESPACE, has no container, `+
+				`or its container has the name of an init container of the pod; kubectl get watchers -n NAMESPACE`),
+		Entry("when one of two does not exist", naming("errors,nosuch"), `Watcher "nosuch" of the annotation`),
+		Entry("when the Watcher has no container", naming("static"), `Watcher "static" of the annotation`),
+		Entry("when an init container of the pod has the name", naming("errors", func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "watch-errors", Image: "registry.example/mine:1"}}
+		}), `Watcher "errors" of the annotation`),
+		Entry("when a container of the pod has the name", naming("errors", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Name = "watch-errors"
+		}), `spec.initContainers[0].name: Duplicate value: "watch-errors"`),
+		Entry("when it names nothing", naming(" , "), "the annotation x-kv8s.io/inject names no Watcher; write names with commas between them, or remove it"),
+		Entry("when the name cannot be printed", naming("a\nb"), "the annotation x-kv8s.io/inject names a Watcher that does not exist here, that has no container, or whose"),
+		Entry("when the names are no names", naming(strings.Repeat("x", 10_000)), "the annotation x-kv8s.io/inject names a Watcher that does not exist here"),
+	)
+
+	It("gets the Watchers of its own namespace only", func(ctx SpecContext) {
+		elsewhere := enabled(ctx, api, "x-kv8s.io/inject=enabled")
+		Eventually(ctx, func() error {
+			_, err := elsewhere.try(ctx, naming("errors"))
+			return err
+		}).Should(MatchError(ContainSubstring(`Watcher "errors" of the annotation x-kv8s.io/inject does not exist in namespace ` + elsewhere.namespace)))
+	})
+
+	DescribeTable("is left as it is", func(ctx SpecContext, names string, labels ...string) {
+		there := enabled(ctx, api, labels...)
+		there.watcher(ctx, "errors", logs)
+		pod, err := there.try(ctx, naming(names))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pod.Spec.InitContainers).To(BeEmpty())
+		Expect(pod.Labels).To(BeEmpty())
+		Expect(pod.Annotations).To(HaveLen(1))
+	},
+		Entry("in a namespace without the label", "errors"),
+		Entry("in a namespace where the label has another value", "nosuch", "x-kv8s.io/inject=disabled"),
+	)
+
+	It("that names nothing is left as it is", func(ctx SpecContext) {
+		pod, err := in.try(ctx, naming("", func(p *corev1.Pod) { p.Annotations = nil }))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pod.Spec.InitContainers).To(BeEmpty())
+		Expect(pod.Labels).To(BeEmpty())
+	})
+
+	It("of kube-system is left as it is, though the namespace is labelled by mistake", func(ctx SpecContext) {
+		label(ctx, "kube-system", "x-kv8s.io/inject=enabled")
+		DeferCleanup(func(ctx SpecContext) { label(ctx, "kube-system", "x-kv8s.io/inject=disabled") })
+		account(ctx, "kube-system")
+		there := &injected{namespace: "kube-system", api: api}
+		Consistently(ctx, func() error {
+			_, err := there.try(ctx, naming("nosuch"))
+			return err
+		}, "500ms").Should(Succeed())
+	})
+
+	It("is refused by Pod Security, which checks the sidecar too", func(ctx SpecContext) {
+		there := enabled(ctx, api, "x-kv8s.io/inject=enabled", "pod-security.kubernetes.io/enforce=restricted")
+		there.watcher(ctx, "root", `container: {name: root, image: i, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [SYS_ADMIN]}}}`)
+		Eventually(ctx, func() error {
+			_, err := there.try(ctx, naming("root", restricted))
+			return err
+		}).Should(MatchError(And(
+			ContainSubstring(`violates PodSecurity "restricted:latest": unrestricted capabilities (container "root" must not include "SYS_ADMIN" in securityContext.capabilities.add)`),
+			Not(ContainSubstring(`container "app"`)))))
+		there.watcher(ctx, "plain", `container: {name: plain, image: i, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}`)
+		Expect(inits(there.eventually(ctx, naming("plain", restricted)))).To(Equal([]string{"plain"}))
+	})
+
+	It("of the samples gets the sidecar of the sample", func(ctx SpecContext) {
+		sample := func(name string, into any) {
+			GinkgoHelper()
+			text, err := os.ReadFile("../../samples/sidecars/" + name)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(text)).To(HavePrefix("# "))
+			Expect(yaml.UnmarshalStrict(text, into)).To(Succeed())
+		}
+		there := enabled(ctx, api, "x-kv8s.io/inject=enabled", "pod-security.kubernetes.io/enforce=baseline")
+		var (
+			watcher unstructured.Unstructured
+			pod     corev1.Pod
+			job     batchv1.Job
+		)
+		sample("watcher.yaml", &watcher.Object)
+		sample("pod.yaml", &pod)
+		sample("job.yaml", &job)
+		_, err := api.Resource(watchv1.Resource()).Namespace(there.namespace).Create(ctx, &watcher,
+			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(inits(there.eventually(ctx, &pod))).To(Equal([]string{"served"}))
+		_, err = env.Cluster.Client.BatchV1().Jobs(there.namespace).Create(ctx, &job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		Expect(err).NotTo(HaveOccurred())
+		made := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
+		made.Name = job.Name
+		Expect(inits(there.eventually(ctx, made))).To(Equal([]string{"served"}))
+	})
+
+	It("is refused with a field of the sidecar that this API server does not know, by its name", func(ctx SpecContext) {
+		in.watcher(ctx, "future", `container: {name: future, image: i, fromTheFuture: {a: b}}`)
+		Eventually(ctx, func() error {
+			_, err := in.try(ctx, naming("future"))
+			return err
+		}).Should(MatchError(ContainSubstring(`unknown field "spec.initContainers[0].fromTheFuture"`)))
+	})
+})
+
+// restricted makes a pod keep to the standard restricted.
+func restricted(p *corev1.Pod) {
+	p.Spec.SecurityContext = &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+var _ = Describe("Without the definition of Watchers, a pod", func() {
+	It("is created in namespaces that are not labelled, and refused in others", func(ctx SpecContext) {
+		release := env.Cluster.Namespace(ctx)
+		objects := render(ctx, release, []string{"injection.yaml"}, "resources.enabled=true", "sidecar.enabled=true")
+		for _, o := range objects {
+			if o.GetKind() == "MutatingAdmissionPolicy" {
+				Expect(unstructured.SetNestedField(o.Object, "Absent", "spec", "paramKind", "kind")).To(Succeed())
+			}
+			if strings.HasSuffix(o.GetKind(), "Policy") { // that of another release is there meanwhile
+				Expect(unstructured.SetNestedField(o.Object, release, "spec", "matchConstraints", "namespaceSelector", "matchLabels", "x-kv8s.io/inject")).To(Succeed())
+			}
+		}
+		install(ctx, objects)
+		there, elsewhere := enabled(ctx, nil, "x-kv8s.io/inject="+release), enabled(ctx, nil)
+		Eventually(ctx, func() error {
+			_, err := there.try(ctx, naming("errors"))
+			return err
+		}).Should(MatchError(ContainSubstring("paramKind")))
+		_, err := elsewhere.try(ctx, naming("errors"))
+		Expect(err).NotTo(HaveOccurred())
+	})
+})
