@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"os"
@@ -85,8 +86,9 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Expect(string(session.Err.Contents())).NotTo(ContainSubstring("secret"))
 	})
 
-	It("serves metrics at an address of their own, and then not beside health", func(ctx SpecContext) {
-		status := func(address, path string) func() int {
+	// status returns a function that returns the status code at an address, and 0 while there is none.
+	status := func(ctx context.Context) func(address, path string) func() int {
+		return func(address, path string) func() int {
 			return func() int {
 				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
 				Expect(err).NotTo(HaveOccurred())
@@ -98,6 +100,10 @@ var _ = Describe("a service as a process", Ordered, func() {
 				return response.StatusCode
 			}
 		}
+	}
+
+	It("serves metrics at an address of their own, and then not beside health", func(ctx SpecContext) {
+		status := status(ctx)
 		health, metrics := freeAddress(), freeAddress()
 		apart := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)
 		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
@@ -110,6 +116,20 @@ var _ = Describe("a service as a process", Ordered, func() {
 
 		run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--metrics-listen", metrics)
 		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
+	})
+
+	It("serves profiles beside the metrics, when it is asked to alone", func(ctx SpecContext) {
+		status := status(ctx)
+		health, metrics := freeAddress(), freeAddress()
+		plain := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)
+		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
+		Expect(status(metrics, "/debug/pprof/")()).To(Equal(http.StatusNotFound))
+		plain.Terminate()
+		Eventually(plain).WithTimeout(5 * time.Second).Should(gexec.Exit(0))
+
+		run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics, "--profiling")
+		Eventually(status(metrics, "/debug/pprof/heap")).Should(Equal(http.StatusOK))
+		Expect(status(health, "/debug/pprof/heap")()).To(Equal(http.StatusNotFound))
 	})
 
 	It("drains at the first signal and exits at once at the second", func() {

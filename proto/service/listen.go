@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,13 @@ func serveMetrics(mux *http.ServeMux, metrics prometheus.Gatherer) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 }
 
+// serveProfiles serves the profiles of the Go runtime, for `go tool pprof`. A
+// CPU profile ends within the WriteTimeout of Serve.
+func serveProfiles(mux *http.ServeMux) {
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+}
+
 // Addresses are where a process serves health and metrics, to anybody who reaches
 // them.
 type Addresses struct {
@@ -39,12 +47,15 @@ type Addresses struct {
 	Listen string
 	// MetricsListen is the address for metrics alone; empty: Listen has them.
 	MetricsListen string
+	// Profiling serves the profiles of the Go runtime beside the metrics.
+	Profiling bool
 }
 
-// BindFlags adds --listen, whose default is given, and --metrics-listen.
+// BindFlags adds --listen, whose default is given, --metrics-listen and --profiling.
 func (a *Addresses) BindFlags(fs *pflag.FlagSet, listen string) {
 	fs.StringVar(&a.Listen, listenFlag, listen, "address for /healthz, /readyz and /metrics, such as 127.0.0.1:8080; empty: none")
 	fs.StringVar(&a.MetricsListen, "metrics-listen", "", "address for /metrics, which --listen does not serve then; empty: that of --listen")
+	fs.BoolVar(&a.Profiling, "profiling", false, "serve profiles of the Go runtime under /debug/pprof/ beside the metrics")
 }
 
 // Endpoint is an address that is listened at, with what is served there.
@@ -65,6 +76,9 @@ func (a *Addresses) Open(health *Health, metrics prometheus.Gatherer) (all []End
 		forMetrics = forHealth
 	}
 	serveMetrics(forMetrics, metrics)
+	if a.Profiling {
+		serveProfiles(forMetrics)
+	}
 	for _, at := range []struct {
 		flag, address string
 		handler       http.Handler

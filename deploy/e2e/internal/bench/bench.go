@@ -80,7 +80,7 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	b.progress("starting NATS, watcher, fetcher and writer")
-	b.system, err = system.Start(ctx, system.Options{Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name, Scrape: b.config.Scrape, Unsigned: b.config.Unsigned})
+	b.system, err = system.Start(ctx, system.Options{Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name, Scrape: b.config.Scrape, Unsigned: b.config.Unsigned, Profiles: b.config.Profiles})
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (b *bench) round(ctx context.Context, number int) (err error) {
 	if r.Before, err = b.ceiling(ctx); err != nil {
 		return err
 	}
-	if r.Pipeline, err = b.pipeline(ctx); err != nil {
+	if r.Pipeline, err = b.pipeline(ctx, number); err != nil {
 		return err
 	}
 	if r.After, err = b.ceiling(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/observe"
@@ -20,7 +21,7 @@ const (
 )
 
 // pipeline starts the watcher and waits until all ConfigMaps are filled.
-func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
+func (b *bench) pipeline(ctx context.Context, round int) (p Pipeline, err error) {
 	_, version, err := b.piped.ConfigMaps(ctx)
 	if err != nil {
 		return p, err
@@ -37,6 +38,7 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 	if err := b.system.StartWatcher(ctx, b.piped.Name); err != nil {
 		return p, err
 	}
+	profiles := b.profile(ctx, round)
 	first, last, err := b.awaitAll(ctx)
 	if err != nil {
 		return p, err
@@ -57,7 +59,21 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 		Cost:             before.cost(after, b.config.N),
 	}
 	b.progress("pipeline: all filled in %s, %.0f/s", last.Sub(began).Round(time.Millisecond), p.PerSecond)
-	return p, b.verify(ctx, "piped", b.config.N)
+	return p, errors.Join(profiles(), b.verify(ctx, "piped", b.config.N))
+}
+
+// profile begins profiles of all programs and of the API server, if they are
+// asked for, and returns a function that waits until they are written.
+func (b *bench) profile(ctx context.Context, round int) func() error {
+	if b.config.Profiles == "" {
+		return func() error { return nil }
+	}
+	profiles := b.system.Profile(ctx, round)
+	profiles.Add("kube-apiserver", func(seconds int) ([]byte, error) {
+		return b.cluster.Kubernetes.Discovery().RESTClient().Get().AbsPath("/debug/pprof/profile").
+			Param("seconds", strconv.Itoa(seconds)).Do(ctx).Raw()
+	})
+	return profiles.Wait
 }
 
 // awaitAll waits until each ConfigMap has been filled, and returns when the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,11 +16,12 @@ import (
 // as a tool.
 const brokerModule = "github.com/nats-io/nats-server/v2"
 
-// brokerConfig takes the addresses for clients and for health, and the folder
-// of the streams. The rest is the default, as in a plain installation.
+// brokerConfig takes the addresses for clients and for health, the port for
+// profiles, and the folder of the streams. The rest is the default, as in a plain installation.
 const brokerConfig = `server_name: bench
 listen: %q
 http: %q
+prof_port: %s
 max_payload: 2MB
 jetstream { store_dir: %q }
 `
@@ -40,8 +42,16 @@ func startBroker(ctx context.Context, ports *process.Ports, dir string) (broker 
 	if err != nil {
 		return nil, "", err
 	}
+	profiles, err := ports.Free()
+	if err != nil {
+		return nil, "", err
+	}
+	_, port, err := net.SplitHostPort(profiles)
+	if err != nil {
+		return nil, "", fmt.Errorf("configure nats: %w", err)
+	}
 	file := filepath.Join(dir, "nats.conf")
-	config := fmt.Sprintf(brokerConfig, address, monitor, filepath.Join(dir, "streams"))
+	config := fmt.Sprintf(brokerConfig, address, monitor, port, filepath.Join(dir, "streams"))
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, "", fmt.Errorf("configure nats: %w", err)
 	}
@@ -49,6 +59,7 @@ func startBroker(ctx context.Context, ports *process.Ports, dir string) (broker 
 	if err != nil {
 		return nil, "", err
 	}
+	broker.profiles = "http://127.0.0.1:" + port + "/debug/pprof/"
 	if err := broker.ready(ctx); err != nil {
 		return nil, "", errors.Join(err, broker.end(ctx))
 	}

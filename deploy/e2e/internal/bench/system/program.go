@@ -23,6 +23,8 @@ type program struct {
 	*process.Process
 	path, health string
 	args         []string
+	// profiles is the URL below which its profiles are.
+	profiles string
 	// unscrape ends the reading of metrics, if there is any.
 	unscrape func()
 }

@@ -25,6 +25,9 @@ type Options struct {
 	// Scrape is how often the metrics of each service are read, as Prometheus
 	// does; 0: never.
 	Scrape time.Duration
+	// Profiles is the folder for what Profile writes; empty: the programs serve no
+	// profiles.
+	Profiles string
 	// Unsigned leaves wants without signatures, so that the writer reads each
 	// object before it writes, or believes all wants if it is older than them.
 	Unsigned bool
@@ -92,7 +95,13 @@ func (s *System) service(ctx context.Context, name string, args ...string) (*pro
 		return nil, err
 	}
 	args = append(args, "--nats-url=nats://"+s.address, "--listen="+address)
+	if s.options.Profiles != "" {
+		args = append(args, "--profiling")
+	}
 	p, err := launch(name, filepath.Join(s.options.Bin, name), "http://"+address+"/readyz", args...)
+	if err == nil {
+		p.profiles = "http://" + address + "/debug/pprof/"
+	}
 	if err == nil && s.options.Scrape > 0 {
 		p.scrape(ctx, "http://"+address+"/metrics", s.options.Scrape)
 	}

@@ -1,0 +1,87 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// profiled is how long a CPU profile lasts: less than the services take for a
+// response at most.
+const profiled = 25 * time.Second
+
+// Profiles of one round are being taken. It may be used from one goroutine.
+type Profiles struct {
+	dir   string
+	group errgroup.Group
+}
+
+// Profile begins a CPU profile of each program, and returns at once. A program
+// that does not listen yet is asked again until it does.
+func (s *System) Profile(ctx context.Context, round int) *Profiles {
+	p := &Profiles{dir: filepath.Join(s.options.Profiles, fmt.Sprint("round-", round))}
+	for _, program := range s.running() {
+		p.group.Go(func() error {
+			if err := program.ready(ctx); err != nil {
+				return err
+			}
+			return errors.Join(
+				p.save(ctx, program.Name+".cpu.pb.gz", fmt.Sprintf("%sprofile?seconds=%d", program.profiles, int(profiled.Seconds()))),
+				p.save(ctx, program.Name+".allocs.pb.gz", program.profiles+"allocs"),
+				p.save(ctx, program.Name+".heap.pb.gz", program.profiles+"heap?gc=1"),
+			)
+		})
+	}
+	return p
+}
+
+// Add begins one more profile, which get reads for as many seconds.
+func (p *Profiles) Add(name string, get func(seconds int) ([]byte, error)) {
+	p.group.Go(func() error {
+		profile, err := get(int(profiled.Seconds()))
+		if err != nil {
+			return fmt.Errorf("read the profile of %s: %w", name, err)
+		}
+		return p.write(name+".cpu.pb.gz", profile)
+	})
+}
+
+// Wait returns when all are in their files, which `go tool pprof` reads.
+func (p *Profiles) Wait() error { return p.group.Wait() }
+
+func (p *Profiles) save(ctx context.Context, name, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("read profile %s: %w", name, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("read profile %s: %w", name, err)
+	}
+	defer response.Body.Close()
+	profile, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = errors.New(response.Status)
+	}
+	if err != nil {
+		return fmt.Errorf("read profile %s: %w", name, err)
+	}
+	return p.write(name, profile)
+}
+
+func (p *Profiles) write(name string, profile []byte) error {
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return fmt.Errorf("make a folder for profiles: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, name), profile, 0o600); err != nil {
+		return fmt.Errorf("write a profile: %w", err)
+	}
+	return nil
+}
