@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/isolation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/overdue"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/parking"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/refresh"
 )
 
 func main() {
@@ -54,6 +55,8 @@ func measure(ctx context.Context, config bench.Config, file string) error {
 		return isolate(ctx, config, progress)
 	case config.Parking:
 		return park(ctx, config, progress)
+	case config.Refresh > 0:
+		return refreshes(ctx, config, progress)
 	case config.Overdue > 0:
 		report, err := overdue.Run(ctx, config.Overdue, progress)
 		if err != nil {
@@ -74,6 +77,17 @@ func isolate(ctx context.Context, config bench.Config, progress bench.Progress) 
 	defer cancel()
 	rows, err := isolation.Run(ctx, isolation.Options{Bin: config.Bin, Part: config.Part()}, progress)
 	return errors.Join(err, isolation.WriteTable(os.Stdout, rows))
+}
+
+// refreshes prints what a refresh costs.
+func refreshes(ctx context.Context, config bench.Config, progress bench.Progress) error {
+	ctx, cancel := within(ctx, config)
+	defer cancel()
+	report, err := refresh.Run(ctx, refresh.Options{Bin: config.Bin, Keys: config.Refresh, Profiles: config.Profiles}, progress)
+	if err != nil {
+		return err
+	}
+	return report.WriteTable(os.Stdout)
 }
 
 // park prints a table of hosts, of as many as were measured.

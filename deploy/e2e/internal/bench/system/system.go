@@ -57,6 +57,23 @@ func Start(ctx context.Context, o Options) (*System, error) {
 	return s, nil
 }
 
+// StartFetcher starts NATS and a fetcher alone, which is ready once there are
+// streams.
+func StartFetcher(ctx context.Context, o Options) (*System, error) {
+	s := &System{options: o, ports: process.NewPorts()}
+	var err error
+	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir); err == nil {
+		err = s.startFetcher(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Stop(ctx))
+	}
+	return s, nil
+}
+
+// NATS is the URL for clients.
+func (s *System) NATS() string { return "nats://" + s.address }
+
 func (s *System) startAll(ctx context.Context) (err error) {
 	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir); err != nil {
 		return err
@@ -71,11 +88,7 @@ func (s *System) startAll(ctx context.Context) (err error) {
 	if err = s.StartWatcher(ctx, s.options.Namespace); err != nil {
 		return err
 	}
-	flags := s.options.Fetcher
-	if flags == nil {
-		flags = []string{"--allow-cidr=127.0.0.0/8,::1/128", "--per-host=1024", "--namespace-share=1"}
-	}
-	if s.fetcher, err = s.service(ctx, "fetcher", flags...); err != nil {
+	if err = s.startFetcher(ctx); err != nil {
 		return err
 	}
 	if s.writer, err = s.service(ctx, "writer", s.trusting...); err != nil {
@@ -87,6 +100,15 @@ func (s *System) startAll(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+func (s *System) startFetcher(ctx context.Context) (err error) {
+	flags := s.options.Fetcher
+	if flags == nil {
+		flags = []string{"--allow-cidr=127.0.0.0/8,::1/128", "--per-host=1024", "--namespace-share=1"}
+	}
+	s.fetcher, err = s.service(ctx, "fetcher", flags...)
+	return err
 }
 
 func (s *System) service(ctx context.Context, name string, args ...string) (*program, error) {

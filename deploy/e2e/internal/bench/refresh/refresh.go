@@ -1,0 +1,226 @@
+// Package refresh measures what it costs to look again at keys that do not
+// change: a fetcher and a NATS of their own, and a host that answers 304.
+package refresh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+const (
+	// Every is the interval of all keys, the shortest that a tenant may ask for.
+	Every = 10 * time.Second
+	// window is how long the refreshes are counted: three of each key.
+	window = 3 * Every
+	// publishers work at a time.
+	publishers = 32
+	// settleTimeout is how long the first GETs of all keys may take.
+	settleTimeout = 2 * time.Minute
+	// polling is how often the first GETs are counted.
+	polling = 50 * time.Millisecond
+
+	etag = `"one"`
+)
+
+// Options of a measurement.
+type Options struct {
+	// Bin is the folder with the fetcher.
+	Bin string
+	// Keys that are refreshed every 10 s.
+	Keys int
+	// Profiles is the folder for profiles; empty: none are taken.
+	Profiles string
+}
+
+// Report is what was measured in one window.
+type Report struct {
+	// Keys that were refreshed, and PerSecond how many GETs there were: Keys / 10
+	// when the fetcher carries the load.
+	Keys      int
+	PerSecond float64
+	// Other is how many of the responses in the window were no 304, and Results how
+	// many results were published for them: none, when all goes well.
+	Other, Results int
+	// Stored is how many messages JetStream stored for a refresh.
+	Stored float64
+	// CPU is the time on a processor for a refresh, by program.
+	CPU map[string]time.Duration
+	// Memory is what each program used at the end.
+	Memory map[string]usage.Usage
+}
+
+// Run publishes the wants, waits until all have their body, and then counts.
+func Run(ctx context.Context, o Options, progress func(string, ...any)) (report Report, err error) {
+	dir, err := os.MkdirTemp("", "curl-me-that-refresh-")
+	if err != nil {
+		return report, fmt.Errorf("make a folder for the streams: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s, err := system.StartFetcher(ctx, system.Options{Bin: o.Bin, Dir: dir, Profiles: o.Profiles})
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, s.Stop(ctx)) }()
+	m := measurement{options: o, system: s}
+	m.host = httptest.NewServer(&m.origin)
+	defer m.host.Close()
+	if err := m.connect(); err != nil {
+		return report, err
+	}
+	defer m.conn.Close()
+	progress("publishing %d wants that are refreshed every %s", o.Keys, Every)
+	if err := m.publish(ctx); err != nil {
+		return report, err
+	}
+	if err := m.settle(ctx); err != nil {
+		return report, err
+	}
+	progress("all have their body; counting refreshes for %s", window)
+	return m.count(ctx)
+}
+
+// measurement is one run.
+type measurement struct {
+	options Options
+	system  *system.System
+	host    *httptest.Server
+	origin  origin
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	results atomic.Int64
+}
+
+// origin answers 304 to who has the validator of its only body.
+type origin struct{ bodies, unmodified atomic.Int64 }
+
+// ServeHTTP answers a GET.
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Etag", etag)
+	if r.Header.Get("If-None-Match") == etag {
+		o.unmodified.Add(1)
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	o.bodies.Add(1)
+	_, _ = w.Write([]byte(r.URL.Path)) // a client that is gone asks again
+}
+
+func (m *measurement) connect() (err error) {
+	if m.conn, err = nats.Connect(m.system.NATS()); err != nil {
+		return fmt.Errorf("connect to NATS: %w", err)
+	}
+	if m.js, err = jetstream.New(m.conn); err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	if _, err = m.conn.Subscribe("curl.result.>", func(*nats.Msg) { m.results.Add(1) }); err != nil {
+		return fmt.Errorf("subscribe to results: %w", err)
+	}
+	return nil
+}
+
+// publish publishes all wants.
+func (m *measurement) publish(ctx context.Context) error {
+	epoch, err := pipeline.Ensure(ctx, m.js, pipeline.Topology{})
+	if err != nil {
+		return err
+	}
+	client := pipeline.NewClient(m.js)
+	group, ctx := errgroup.WithContext(ctx)
+	for p := range publishers {
+		group.Go(func() error {
+			for n := p; n < m.options.Keys; n += publishers {
+				want := &v1.Want{
+					Namespace: fmt.Sprint("namespace-", n%100), Name: fmt.Sprint("configmap-", n), Key: "mydata",
+					Uid: fmt.Sprintf("12345678-1234-1234-1234-%012d", n), ResourceVersion: fmt.Sprint(n), Epoch: epoch,
+					Url: fmt.Sprint(m.host.URL, "/", n), Refresh: durationpb.New(Every),
+				}
+				if _, err := client.PublishWant(ctx, want, 0); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// settle waits until each key has its body.
+func (m *measurement) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("not all keys had their body after %s", settleTimeout))
+	defer cancel()
+	for m.origin.bodies.Load() < int64(m.options.Keys) {
+		if err := errors.Join(m.system.Err(), system.Pause(ctx, polling)); err != nil {
+			return err
+		}
+	}
+	return system.Pause(ctx, Every)
+}
+
+// count compares two readings.
+func (m *measurement) count(ctx context.Context) (report Report, err error) {
+	profiles := func() error { return nil }
+	if m.options.Profiles != "" {
+		profiles = m.system.Profile(ctx, 1).Wait
+	}
+	before, err := m.read(ctx)
+	if err != nil {
+		return report, err
+	}
+	if err := system.Pause(ctx, window); err != nil {
+		return report, err
+	}
+	after, err := m.read(ctx)
+	if err != nil {
+		return report, err
+	}
+	refreshes := max(after.unmodified-before.unmodified, 1)
+	report = Report{
+		Keys: m.options.Keys, PerSecond: float64(refreshes) / after.at.Sub(before.at).Seconds(),
+		Other: int(after.bodies - before.bodies), Results: int(after.results - before.results),
+		Stored: float64(after.stored-before.stored) / float64(refreshes),
+		CPU:    map[string]time.Duration{}, Memory: after.programs,
+	}
+	for name, used := range after.programs {
+		report.CPU[name] = (used.CPU - before.programs[name].CPU) / time.Duration(refreshes)
+	}
+	return report, errors.Join(m.system.Err(), profiles())
+}
+
+// reading is what had happened at one moment.
+type reading struct {
+	at                          time.Time
+	bodies, unmodified, results int64
+	stored                      uint64
+	programs                    map[string]usage.Usage
+}
+
+func (m *measurement) read(ctx context.Context) (r reading, err error) {
+	for _, name := range []string{pipeline.Requests, pipeline.Results} {
+		stream, err := m.js.Stream(ctx, name)
+		if err != nil {
+			return r, fmt.Errorf("read stream %s: %w", name, err)
+		}
+		r.stored += stream.CachedInfo().State.LastSeq
+	}
+	if r.programs, err = m.system.Usage(); err != nil && !errors.Is(err, usage.ErrUnknown) {
+		return r, err
+	}
+	r.at, r.bodies, r.unmodified, r.results = time.Now(), m.origin.bodies.Load(), m.origin.unmodified.Load(), m.results.Load()
+	return r, nil
+}
