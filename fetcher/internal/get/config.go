@@ -17,7 +17,6 @@ const (
 	DefaultHeaderTimeout  = 5 * time.Second
 	DefaultIdleTimeout    = 30 * time.Second
 	DefaultMaxIdle        = 64
-	DefaultMaxIdlePerHost = 4
 )
 
 // Config bounds a GET. Start from Defaults. The time for a dial is a matter of
@@ -40,8 +39,9 @@ type Config struct {
 	HeaderTimeout time.Duration
 	// IdleTimeout is how long an idle connection is kept.
 	IdleTimeout time.Duration
-	// MaxIdle and MaxIdlePerHost bound the idle connections of one policy.
-	MaxIdle, MaxIdlePerHost int
+	// MaxIdle bounds the idle connections of one policy. One host has no bound of its
+	// own: more than its slots it never had, and to dial it again costs more.
+	MaxIdle int
 	// CABundle is the path of PEM certificates trusted beside those of the
 	// system; empty: none.
 	CABundle string
@@ -66,7 +66,6 @@ func Defaults() Config {
 		HeaderTimeout:  DefaultHeaderTimeout,
 		IdleTimeout:    DefaultIdleTimeout,
 		MaxIdle:        DefaultMaxIdle,
-		MaxIdlePerHost: DefaultMaxIdlePerHost,
 	}
 }
 
@@ -82,7 +81,7 @@ func (c Config) Validate() error {
 		{"TLS timeout", c.TLSTimeout > 0},
 		{"header timeout", c.HeaderTimeout > 0},
 		{"idle timeout", c.IdleTimeout > 0},
-		{"number of idle connections", c.MaxIdle > 0 && c.MaxIdlePerHost > 0},
+		{"number of idle connections", c.MaxIdle > 0},
 	} {
 		if !limit.ok {
 			return fmt.Errorf("%s must be positive", limit.name)

@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
@@ -95,6 +97,32 @@ var _ = Describe("a request", func() {
 		requests := seen.requests()
 		Expect(requests[1].RemoteAddr).To(Equal(requests[0].RemoteAddr))
 		Expect(requests[2].RemoteAddr).To(Equal(requests[0].RemoteAddr))
+	})
+
+	It("leaves its connection for the next one, as many as there were at a time", func(ctx SpecContext) {
+		const together, rounds = 8, 3
+		var arrived sync.WaitGroup
+		var closed atomic.Int32
+		port := serveStates(func(http.ResponseWriter, *http.Request) {
+			arrived.Done()
+			arrived.Wait()
+		}, func(state http.ConnState) {
+			if state == http.StateClosed {
+				closed.Add(1)
+			}
+		})
+		for range rounds {
+			arrived.Add(together)
+			var gets errgroup.Group
+			for range together {
+				gets.Go(func() error {
+					_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
+					return err
+				})
+			}
+			Expect(gets.Wait()).To(Succeed())
+		}
+		Consistently(closed.Load).WithTimeout(200*time.Millisecond).Should(BeZero(), "connections that the client closed")
 	})
 
 	It("is not sent when the policy denies the URL", func(ctx SpecContext) {

@@ -80,7 +80,7 @@ func (c *Client) newTransport(g ground) *transport {
 		MaxResponseHeaderBytes: c.cfg.MaxHeaderBytes,
 		DisableCompression:     true,
 		MaxIdleConns:           c.cfg.MaxIdle,
-		MaxIdleConnsPerHost:    c.cfg.MaxIdlePerHost,
+		MaxIdleConnsPerHost:    c.cfg.MaxIdle,
 		IdleConnTimeout:        c.cfg.IdleTimeout,
 		WriteBufferSize:        4 << 10,
 		ReadBufferSize:         4 << 10,
