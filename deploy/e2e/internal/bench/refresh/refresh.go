@@ -30,8 +30,8 @@ const (
 	window = 3 * Every
 	// publishers work at a time.
 	publishers = 32
-	// settleTimeout is how long the first GETs of all keys may take.
-	settleTimeout = 2 * time.Minute
+	// fillTimeout is how long the first GETs of all keys may take.
+	fillTimeout = 2 * time.Minute
 	// polling is how often the first GETs are counted.
 	polling = 50 * time.Millisecond
 
@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (report 
 	if err := m.publish(ctx); err != nil {
 		return report, err
 	}
-	if err := m.settle(ctx); err != nil {
+	if err := m.fill(ctx); err != nil {
 		return report, err
 	}
 	progress("all have their body; counting refreshes for %s", window)
@@ -160,9 +160,9 @@ func (m *measurement) publish(ctx context.Context) error {
 	return group.Wait()
 }
 
-// settle waits until each key has its body.
-func (m *measurement) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, fmt.Errorf("not all keys had their body after %s", settleTimeout))
+// fill waits until each key has its body.
+func (m *measurement) fill(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, fillTimeout, fmt.Errorf("not all keys had their body after %s", fillTimeout))
 	defer cancel()
 	for m.origin.bodies.Load() < int64(m.options.Keys) {
 		if err := errors.Join(m.system.Err(), system.Pause(ctx, polling)); err != nil {
