@@ -16,6 +16,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Who is let in to the console.
@@ -25,8 +26,8 @@ const (
 	authNone       = "none"
 )
 
-// metadataTimeout bounds the reading of one ConfigMap for a page.
-const metadataTimeout = 3 * time.Second
+// kubeTimeout bounds what a page reads of Kubernetes.
+const kubeTimeout = 3 * time.Second
 
 // consoling holds the flags of console.
 type consoling struct {
@@ -120,7 +121,7 @@ func (c *consoling) serve(ctx context.Context, s *session, refusals *console.Ref
 		}
 	}
 	if c.auth != authKubernetes && c.reachable() {
-		deps.Metadata = c.metadata
+		deps.Kubernetes = kube{c.kube}
 	}
 	server, err := console.New(ctx, console.Config{TraceURL: c.traceURL}, deps)
 	if err != nil {
@@ -164,8 +165,19 @@ func (c *consoling) reachable() bool {
 	return err == nil || c.kube.Kubeconfig != "" || os.Getenv("KUBECONFIG") != ""
 }
 
-func (c *consoling) metadata(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
+// kube is what pages read of Kubernetes, as the user of the kubeconfig.
+type kube struct{ cluster.Options }
+
+// Object implements console.Cluster.
+func (k kube) Object(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
+	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
-	return configMap(ctx, c.kube, namespace, name)
+	return ofWatcher(ctx, k.Options, namespace, name)
+}
+
+// Watchers implements console.Cluster.
+func (k kube) Watchers(ctx context.Context, namespace, from string, limit int64) ([]watchv1.Watcher, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
+	defer cancel()
+	return k.Options.Watchers(ctx, namespace, from, limit)
 }

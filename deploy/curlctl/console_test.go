@@ -36,6 +36,9 @@ type browser struct {
 	stop func()
 }
 
+// polling of pages, of which a person may read 20 a second.
+const polling = 100 * time.Millisecond
+
 // open runs `curlctl console` until the spec ends, and enters by the address
 // that it prints.
 func (w *world) open(args ...string) *browser {
@@ -132,14 +135,7 @@ var fieldsOfForm = regexp.MustCompile(`<input[^>]* name="([^"]+)" value="([^"]*)
 // form reads the fields of a dialog.
 func (b *browser) form(address string) url.Values {
 	GinkgoHelper()
-	page := b.page(address)
-	_, dialog, found := strings.Cut(page, `<div class="dialog`)
-	Expect(found).To(BeTrue(), "%s", page)
-	form := url.Values{}
-	for _, match := range fieldsOfForm.FindAllStringSubmatch(dialog, -1) {
-		form.Add(match[1], match[2])
-	}
-	return form
+	return formOf(b.page(address))
 }
 
 // ended waits for the end of the job whose page is given, and returns its page.
@@ -149,7 +145,7 @@ func (b *browser) ended(page string) string {
 	if path == "" { // it has ended already
 		return page
 	}
-	Eventually(func() string { page = b.page(path); return page }).Should(MatchRegexp(`is done|was stopped|failed</h1>`))
+	Eventually(func() string { page = b.page(path); return page }).WithPolling(polling).Should(MatchRegexp(`is done|was stopped|failed</h1>`))
 	return page
 }
 
@@ -180,7 +176,7 @@ var _ = Describe("The console", func() {
 			Expect(code).To(Equal(http.StatusMisdirectedRequest))
 		})
 
-		It("refuses forms of other sites, and hardens every response", func(ctx SpecContext) {
+		It("refuses forms of other sites, and sets the headers that harden on every response", func(ctx SpecContext) {
 			b := w.open().enter()
 			for _, site := range []string{"cross-site", "same-site"} {
 				code, _ := b.send(http.MethodPost, "/pause", nil, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", site) })
@@ -214,7 +210,7 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("shows each page with nothing in it, and says what to do", func() {
+		It("has on each page what to do where there is nothing", func() {
 			b := w.open().enter()
 			for path, text := range map[string]string{
 				"/": "No key fails now.", "/failures": "Nothing was given up", "/hosts": "Nothing is wanted yet", "/schedule": "Nothing is scheduled",
@@ -224,7 +220,7 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("shows failures, what they are of, and what has become of that", func(ctx SpecContext) {
+		It("lists failures, what they are of, and what has become of that", func(ctx SpecContext) {
 			want := fail(ctx, 1, "a.example.com")
 			fail(ctx, 2, "b.example.com")
 			_, sequence, err := w.client.LastWant(ctx, cm(1))
@@ -273,7 +269,7 @@ var _ = Describe("The console", func() {
 			Expect(seen).To(HaveLen(many))
 		})
 
-		It("answers bad addresses with the reason in words, and never with 500", func(ctx SpecContext) {
+		It("responds to a bad address with the reason, and never with 500", func(ctx SpecContext) {
 			fail(ctx, 1, "a.example.com")
 			w.fail(ctx, fail(ctx, 2, "a.example.com"), v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
 			Expect(w.client.DeleteDeadLetter(ctx, 2)).To(Succeed())
@@ -310,7 +306,7 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("shows what tenants, servers and users choose as text", func(ctx SpecContext) {
+		It("prints what tenants, servers and users choose as text", func(ctx SpecContext) {
 			hostile := "<script>alert(1)</script>\"><img src=x onerror=alert(1)>\u202egnp.exe"
 			key := pipeline.Key{Namespace: "default", Name: "cm-" + hostile, Key: "k" + hostile}
 			want, _ := w.want(ctx, key, "https://a.example.com/"+hostile)
@@ -394,7 +390,7 @@ var _ = Describe("The console", func() {
 			Expect(text).To(And(ContainSubstring("the number has changed"), ContainSubstring("Would replay 2 of 5")))
 		})
 
-		It("stops a job, and lets nobody have two", func(ctx SpecContext) {
+		It("stops a job, and runs one of a person at a time", func(ctx SpecContext) {
 			for i := range 5 {
 				fail(ctx, i, "a.example.com")
 			}
@@ -413,7 +409,7 @@ var _ = Describe("The console", func() {
 			Expect(w.ok(ctx, "audit")).NotTo(ContainSubstring("broken off"))
 		})
 
-		It("removes what was selected and no more, and wants a word for many", func(ctx SpecContext) {
+		It("removes what was selected and no more, and asks for a word where it is much", func(ctx SpecContext) {
 			for i := range 102 {
 				fail(ctx, i, "a.example.com")
 			}
@@ -437,7 +433,7 @@ var _ = Describe("The console", func() {
 			Expect(w.failed(ctx)).To(Equal(2), "that of the other host and the one that failed later")
 		})
 
-		It("pauses and resumes, and says so on every page", func(ctx SpecContext) {
+		It("pauses and resumes, with a banner on every page", func(ctx SpecContext) {
 			b := w.open().enter()
 			form := b.form("/pause")
 			Expect(form.Get("for")).To(Equal("1h"))
@@ -461,7 +457,7 @@ var _ = Describe("The console", func() {
 			Expect(err).NotTo(HaveOccurred())
 		})
 
-		It("names the stream that is missing, and shows what does not need it", func(ctx SpecContext) {
+		It("names the stream that is missing, and has the pages that do not need it", func(ctx SpecContext) {
 			b := w.open().enter()
 			b.page("/")
 			Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
@@ -472,15 +468,15 @@ var _ = Describe("The console", func() {
 			Expect(b.page("/doctor")).To(ContainSubstring("bad"))
 		})
 
-		It("says that NATS is away, and comes back by itself", func(ctx SpecContext) {
+		It("has a banner while NATS is away, and goes on by itself", func(ctx SpecContext) {
 			fail(ctx, 1, "a.example.com")
 			b := w.open().enter()
 			b.page("/")
 			w.server.Stop()
-			Eventually(func() int { code, _ := b.at("/failures"); return code }).Should(Equal(http.StatusServiceUnavailable))
+			Eventually(func() int { code, _ := b.at("/failures"); return code }).WithPolling(polling).Should(Equal(http.StatusServiceUnavailable))
 			Expect(b.page("/")).To(MatchRegexp(`id="lost">`), "the numbers of before are shown")
 			Expect(w.server.Start()).To(Succeed())
-			Eventually(func() int { code, _ := b.at("/failures"); return code }).Should(Equal(http.StatusOK))
+			Eventually(func() int { code, _ := b.at("/failures"); return code }).WithPolling(polling).Should(Equal(http.StatusOK))
 		})
 
 		It("sends a tick a second that is small, with what is new for the filter", func(ctx SpecContext) {
@@ -520,10 +516,10 @@ var _ = Describe("The console", func() {
 			Expect(code).To(Equal(http.StatusServiceUnavailable))
 			Expect(text).To(ContainSubstring("You have 10 live pages open."))
 			leave()
-			Eventually(look).Should(Equal(http.StatusOK), "once they are closed")
+			Eventually(look).WithPolling(polling).Should(Equal(http.StatusOK), "once they are closed")
 		})
 
-		It("reads the streams again for who comes back while it still follows them", func() {
+		It("reads the streams again when a page is opened after a pause while it still follows them", func() {
 			var later atomic.Int64
 			polled := make(chan *nats.Msg, 1000)
 			sub, err := w.js.Conn().ChanSubscribe("$JS.API.CONSUMER.INFO.>", polled)
@@ -546,7 +542,7 @@ var _ = Describe("The console", func() {
 			b.page("/")
 		})
 
-		It("is idle when nobody looks", func() {
+		It("is idle when no page is open", func() {
 			var later atomic.Int64
 			var asked atomic.Int64
 			nc := w.js.Conn()
@@ -712,7 +708,7 @@ var _ = Describe("The console", func() {
 		code, _ = b.at("/failures" + in)
 		Expect(code).To(Equal(http.StatusNotFound))
 
-		By("who asks too often holds up nobody elsewhere")
+		By("of an address that asks too often, without holding up another")
 		Eventually(func() int {
 			code, _ := b.send(http.MethodPost, "/signin", nil, nil)
 			return code
@@ -759,25 +755,34 @@ func user(ctx context.Context, client kubernetes.Interface, namespace, name stri
 
 // heard is one tick of a page that is open.
 type heard struct {
-	New  int
-	Size int
+	ID      string
+	New     int
+	Size    int
+	Passing [][3]string
 }
 
 // ticks reads the ticks of an address until end is called.
-func (b *browser) ticks(ctx context.Context, address string) (<-chan heard, func()) {
+func (b *browser) ticks(ctx context.Context, address string, change ...func(*http.Request)) (<-chan heard, func()) {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(ctx)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.base+address, nil)
 	Expect(err).NotTo(HaveOccurred())
+	for _, c := range change {
+		c(r)
+	}
 	response, err := b.client.Do(r)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(response.Header.Get("Content-Type")).To(Equal("text/event-stream"))
 	all := make(chan heard, 100)
 	go func() {
 		defer func() { _ = response.Body.Close() }()
+		id := ""
 		for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+			if text, found := strings.CutPrefix(lines.Text(), "id: "); found {
+				id = text
+			}
 			if data, found := strings.CutPrefix(lines.Text(), "data: "); found {
-				h := heard{Size: len(data)}
+				h := heard{ID: id, Size: len(data)}
 				_ = json.Unmarshal([]byte(data), &h) // what it lacks fails the spec
 				all <- h
 			}

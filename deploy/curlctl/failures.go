@@ -168,7 +168,7 @@ func failuresShowCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			items, err := replay.Plan(ctx, s.Client, only(f))
+			items, err := replay.Plan(ctx, s.Client, only(f), nil)
 			if err != nil {
 				return err
 			}

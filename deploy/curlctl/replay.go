@@ -118,7 +118,7 @@ func (r *replaying) plan(ctx context.Context, s *session, filter operate.DeadLet
 	} else {
 		failures = readableOf(s, s.Client.DeadLetters(ctx, filter))
 	}
-	return replay.Plan(ctx, s.Client, failures)
+	return replay.Plan(ctx, s.Client, failures, nil)
 }
 
 // ask publishes, follows if that is wanted, and reports. The audit records what

@@ -84,6 +84,28 @@ func (o *Options) Watcher(ctx context.Context, namespace, name string) (*watchv1
 	return w, nil
 }
 
+// Watchers reads at most limit Watchers of a namespace, empty meaning all, from
+// next of the call before: it needs the right to list them. With an empty next
+// there are no more.
+func (o *Options) Watchers(ctx context.Context, namespace, from string, limit int64) (list []watchv1.Watcher, next string, err error) {
+	all := &watchv1.WatcherList{}
+	err = o.using(func(config *rest.Config, web *http.Client) error {
+		client, err := dynamic.NewForConfigAndClient(config, web)
+		if err != nil {
+			return fmt.Errorf("use kubeconfig: %w", err)
+		}
+		objects, err := client.Resource(watchv1.Resource()).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: limit, Continue: from})
+		if err != nil {
+			return err
+		}
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(objects.UnstructuredContent(), all)
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list Watchers: %w", err)
+	}
+	return all.Items, all.Continue, nil
+}
+
 // using calls read with a client, whose connections end with it.
 func (o *Options) using(read func(*rest.Config, *http.Client) error) error {
 	config, err := o.Config()

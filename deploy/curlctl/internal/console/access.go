@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,10 +50,11 @@ type Access interface {
 	routes(mux *http.ServeMux, s *Server)
 }
 
-// Refusals keeps what NATS has refused lately.
+// Refusals are what NATS has refused lately. The zero value is ready.
 type Refusals struct {
-	mu  sync.Mutex
-	all map[string]refused
+	mu      sync.Mutex
+	all     map[string]refused
+	waiting map[*waiting]bool
 }
 
 type refused struct {
@@ -60,7 +62,13 @@ type refused struct {
 	at  time.Time
 }
 
-// Add keeps one; it is given to natsconn.Options.
+// waiting is a reading that ends when NATS refuses something of a stream.
+type waiting struct {
+	stream string
+	end    context.CancelCauseFunc
+}
+
+// Add adds one; it is given to natsconn.Options.
 func (r *Refusals) Add(e *natsconn.PermissionError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,13 +77,35 @@ func (r *Refusals) Add(e *natsconn.PermissionError) {
 		r.all = map[string]refused{}
 	}
 	r.all[e.Operation+" "+e.Subject] = refused{e, time.Now()}
+	for one := range r.waiting {
+		if strings.Contains(e.Subject, one.stream) {
+			one.end(e)
+		}
+	}
+}
+
+// unless returns a context that ends, with a *natsconn.PermissionError as its
+// cause, when NATS refuses something of a stream; empty: of any. There is no
+// response to what is refused.
+func (r *Refusals) unless(ctx context.Context, stream string) (context.Context, context.CancelFunc) {
+	ctx, end := context.WithCancelCause(ctx)
+	one := &waiting{stream, end}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waiting == nil {
+		r.waiting = map[*waiting]bool{}
+	}
+	r.waiting[one] = true
+	return ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.waiting, one)
+		end(nil)
+	}
 }
 
 // since returns one that was refused since a time; nil: there is none.
 func (r *Refusals) since(at time.Time) *natsconn.PermissionError {
-	if r == nil {
-		return nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range r.all {

@@ -142,17 +142,15 @@ func (v *visit) selected(submitted bool) (selection, error) {
 	return s, nil
 }
 
-// failures reads what is selected.
-func (s selection) failures(v *visit) iter.Seq2[operate.DeadLetter, error] {
+// failures reads what is selected. The right is that of its namespace, so a failure
+// of another is not found.
+func (s selection) failures(ctx context.Context, client *operate.Client, unread *readable.Unread) iter.Seq2[operate.DeadLetter, error] {
 	if len(s.ids) == 0 {
-		return readable.Only(&v.unread, v.server.Conn.Client.DeadLetters(v.Context(), s.Dead))
+		return readable.Only(unread, client.DeadLetters(ctx, s.Dead))
 	}
 	return func(yield func(operate.DeadLetter, error) bool) {
 		for _, id := range s.ids {
-			f, err := v.failure(strconv.FormatUint(id, 10))
-			if err == nil && s.Namespace != "" && f.Key.Namespace != s.Namespace { // the right is that of this namespace
-				err = notFound("Failure %d is not one of namespace %s.", id, s.Namespace)
-			}
+			f, err := failureIn(ctx, client, id, s.Namespace)
 			if !yield(f, err) || err != nil {
 				return
 			}
@@ -208,28 +206,47 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	if j := s.jobs.find(v.FormValue("job")); submitted && j != nil { // a second click
 		return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
 	}
-	items, err := replay.Plan(v.Context(), s.Conn.Client, sel.failures(v))
+	// Who may replay nowhere that is selected is refused before anything is read.
+	if sel.Namespace != "" {
+		if err := v.need(replayRight, sel.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	rateText, overText := v.paceFields()
+	d := &dialog{Title: "Replay failures", Path: "/failures/replay", Rate: &rateText, Over: &overText, Back: sel.At("/failures")}
+	pace, wrong := readPace(rateText, overText)
+	d.Command = replayCommand(sel, pace)
+	p, err := s.plans.of(personName(v.person.Name), s.Conn.Client, sel)
 	if err != nil {
 		return nil, err
 	}
-	if err := v.needReplay(items, sel.Namespace); err != nil {
+	made := p.ended(v.Context())
+	switch {
+	case !made && submitted && wrong == nil:
+		return s.replayLater(v, d, p, replayJob{sel: sel, pace: pace, confirmed: v.confirmed()})
+	case !made:
+		return p.page(d.Title, d.Back), nil
+	}
+	s.plans.take(p)
+	if p.err != nil {
+		return nil, p.err
+	}
+	items := p.items
+	if err := s.mayReplay(v.Context(), v.person, items, sel.Namespace); err != nil {
 		return nil, err
 	}
 	for _, item := range items {
 		sel.top = max(sel.top, item.ID)
 	}
 	n := replay.Count(items)[replay.Wanted]
-	rateText, overText := v.paceFields()
-	d := &dialog{
-		Title: "Replay failures", Button: "Replay " + printer.Plural(n, "failure"), Path: "/failures/replay", Nothing: n == 0,
-		Lines: replayLines(items), Rate: &rateText, Over: &overText,
+	if unread, _ := p.unread.Count(); unread > 0 {
+		d.Lines = append(d.Lines, printer.Plural(unread, "failure")+" cannot be read, and would be left out.")
 	}
+	d.Button, d.Nothing, d.Lines = "Replay "+printer.Plural(n, "failure"), n == 0, append(replayLines(items), d.Lines...)
 	sel.repeat(d, n)
-	pace, err := readPace(rateText, overText)
-	d.Command = replayCommand(sel, pace)
 	switch {
-	case err != nil:
-		return d.refuse(http.StatusBadRequest, err.Error()), nil
+	case wrong != nil:
+		return d.refuse(http.StatusBadRequest, wrong.Error()), nil
 	case !submitted || n == 0:
 		return d.page(0), nil
 	case changed(v.confirmed(), n):
@@ -241,9 +258,45 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	})
 }
 
-// needReplay asks for the right in the namespaces of what is replayed.
-func (v *visit) needReplay(items []*replay.Item, namespace string) error {
-	if all, err := v.may(replayRight, namespace); err != nil || all {
+// replayJob is a replay that was confirmed while its plan was not made again yet.
+type replayJob struct {
+	sel       selection
+	pace      replay.Pace
+	confirmed int
+}
+
+// errChanged ends a job that was confirmed for another number.
+var errChanged = errors.New("meanwhile the number has changed, and nothing was done; open the dialog again")
+
+// replayLater begins a job that waits for the plan, and checks what the dialog
+// would have checked.
+func (s *Server) replayLater(v *visit, d *dialog, p *plan, r replayJob) (*page, error) {
+	s.plans.take(p) // no other dialog ends it
+	record := v.record("replay", strings.Join(r.sel.words(), " "), r.confirmed)
+	who := v.person
+	next, err := s.begin(v, d, &job{action: "replay", filter: record.Filter, selected: r.confirmed}, func(ctx context.Context, j *job) error {
+		if err := p.wait(ctx, j); err != nil {
+			return err
+		}
+		if err := s.mayReplay(ctx, who, p.items, r.sel.Namespace); err != nil {
+			return err
+		}
+		record.Selected = replay.Count(p.items)[replay.Wanted]
+		if changed(r.confirmed, record.Selected) {
+			return errChanged
+		}
+		return s.runReplay(ctx, j, p.items, r.pace, record)
+	})
+	if err != nil || next.redirect == "" {
+		p.cancel()
+	}
+	return next, err
+}
+
+// mayReplay asks for the right in the namespaces of what is replayed.
+func (s *Server) mayReplay(ctx context.Context, who *Person, items []*replay.Item, namespace string) error {
+	err := s.need(ctx, who, replayRight, namespace)
+	if len(items) == 0 || err == nil {
 		return err
 	}
 	asked := map[string]bool{}
@@ -252,12 +305,9 @@ func (v *visit) needReplay(items []*replay.Item, namespace string) error {
 			continue
 		}
 		asked[item.Key.Namespace] = true
-		if err := v.need(replayRight, item.Key.Namespace); err != nil {
+		if err := s.need(ctx, who, replayRight, item.Key.Namespace); err != nil {
 			return err
 		}
-	}
-	if len(items) == 0 {
-		return v.need(replayRight, namespace)
 	}
 	return nil
 }
@@ -374,7 +424,7 @@ func (s *Server) purge(v *visit, submitted bool) (*page, error) {
 		return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
 	}
 	n := 0
-	for f, err := range sel.failures(v) {
+	for f, err := range sel.failures(v.Context(), s.Conn.Client, &v.unread) {
 		if err != nil {
 			return nil, err
 		}

@@ -9,14 +9,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Config of the console.
@@ -34,11 +36,21 @@ type Deps struct {
 	Refusals *Refusals
 	// Access decides who may do what.
 	Access Access
-	// Metadata reads the metadata of a ConfigMap; nil, nil: there is none. A nil
-	// function: Kubernetes is not read.
-	Metadata func(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error)
+	// Kubernetes is what pages read of the cluster; nil: nothing.
+	Kubernetes Cluster
 	// Now is the clock.
 	Now func() time.Time
+}
+
+// Cluster reads Kubernetes on behalf of whoever looks.
+type Cluster interface {
+	// Object reads the metadata of a ConfigMap, and the Watcher that it belongs to. Of
+	// the name of a Watcher it reads that and its ConfigMap. Each may be nil.
+	Object(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error)
+	// Watchers reads at most limit Watchers of a namespace, empty meaning all, from
+	// where the call before has ended; an empty next: there are no more. A cluster
+	// that serves none has an error of apierrors.IsNotFound.
+	Watchers(ctx context.Context, namespace, from string, limit int64) (list []watchv1.Watcher, next string, err error)
 }
 
 // Server of the console.
@@ -47,16 +59,22 @@ type Server struct {
 	Deps
 	model *model.Model
 	jobs  *jobs
+	plans *plans
 	pages *pages
 
-	mu    sync.Mutex
-	rates map[string]*rate.Limiter
+	// people are signed in, addresses not yet.
+	people    rates[personName]
+	addresses rates[netip.Addr]
+
+	mu sync.Mutex
 	// viewers counts the open streams of each person.
 	viewers map[string]int
 	// ended is done when the server stops.
 	ended context.Context //nolint:containedctx // it bounds streams and jobs, which outlive a request
 	// lost is since when there is no connection.
 	lost time.Time
+	// watched: the cluster serves Watchers, as far as is known.
+	watched atomic.Bool
 }
 
 // Bounds of what one server does.
@@ -65,8 +83,6 @@ const (
 	maxHeader      = 32 << 10
 	maxViewers     = 50
 	maxViewersEach = 10
-	requestsSecond = 20
-	requestsBurst  = 60
 	headerTimeout  = 5 * time.Second
 	readTimeout    = 15 * time.Second
 	stopTimeout    = 5 * time.Second
@@ -80,8 +96,9 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		config: c, Deps: d, model: model.New(d.Conn, d.Now), jobs: newJobs(ctx), pages: p,
-		viewers: map[string]int{}, rates: map[string]*rate.Limiter{}, ended: ctx,
+		config: c, Deps: d, model: model.New(d.Conn, d.Refusals.unless, d.Now), jobs: newJobs(ctx), pages: p,
+		plans:   &plans{ctx: ctx, now: d.Now},
+		viewers: map[string]int{}, ended: ctx,
 	}, nil
 }
 
@@ -95,6 +112,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	defer end()
 	var running sync.WaitGroup
 	running.Go(func() { s.model.Run(ended) })
+	running.Go(func() { s.findWatchers(ended) })
 	running.Go(func() {
 		<-ended.Done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), stopTimeout)
@@ -128,6 +146,7 @@ func (s *Server) Handler() http.Handler {
 		"GET /wants":                      s.wantsPage,
 		"GET /queue":                      s.queuePage,
 		"GET /objects/{namespace}/{name}": s.objectPage,
+		"GET /watchers":                   s.watchersPage,
 		"GET /audit":                      s.auditPage,
 		"GET /doctor":                     s.doctorPage,
 		"GET /help":                       s.helpPage,
@@ -163,22 +182,6 @@ func hardened(next http.Handler) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
-}
-
-// allow reports whether a person may make another request now.
-func (s *Server) allow(person string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	limiter := s.rates[person]
-	if limiter == nil {
-		const most = 1000
-		if len(s.rates) >= most {
-			clear(s.rates)
-		}
-		limiter = rate.NewLimiter(requestsSecond, requestsBurst)
-		s.rates[person] = limiter
-	}
-	return limiter.Allow()
 }
 
 // lostSince returns since when there is no connection to NATS; zero: there is one.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/condition"
@@ -152,6 +153,9 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	s.lookShortly(v)
+	if err := s.model.Numbers("").Missing[model.Failures]; errors.As(err, new(*natsconn.PermissionError)) {
+		return nil, err // to what is refused there is no response
+	}
 	data := failuresData{
 		Filter: f, Below: f.Dead.Below, AllReasons: failure.Reasons(), Namespaces: s.model.Namespaces(),
 		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...), Replay: v.can(replayRight), Purge: v.can(purgeRight),
@@ -278,15 +282,21 @@ func (s *Server) failuresJSON(v *visit) (*page, error) {
 	return &page{done: true}, json.NewEncoder(v.w).Encode(map[string]any{"items": items})
 }
 
-// failureID reads the id in the path and the failure of it.
+// failure reads the failure whose id is a text.
 func (v *visit) failure(text string) (operate.DeadLetter, error) {
 	id, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || id == 0 {
 		return operate.DeadLetter{}, notFound("%q is not the ID of a failure.", text)
 	}
-	d, err := v.server.Conn.Client.DeadLetter(v.Context(), id)
-	if deadLetterGone(err) || err == nil && v.namespace != "" && d.Key.Namespace != v.namespace {
-		return d, notFound("Failure %d never was one, or has been removed.", id)
+	return failureIn(v.Context(), v.server.Conn.Client, id, v.namespace)
+}
+
+// failureIn reads a failure of a namespace; empty: of any. That of another is not
+// found, as if it were none.
+func failureIn(ctx context.Context, client *operate.Client, id uint64, namespace string) (operate.DeadLetter, error) {
+	d, err := client.DeadLetter(ctx, id)
+	if deadLetterGone(err) || err == nil && namespace != "" && d.Key.Namespace != namespace {
+		return operate.DeadLetter{}, notFound("Failure %d never was one, or has been removed.", id)
 	}
 	return d, err
 }
@@ -317,7 +327,7 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 		return nil, err
 	}
 	s.lookShortly(v)
-	items, err := replay.Plan(v.Context(), s.Conn.Client, replay.One(v.Context(), s.Conn.Client, []uint64{d.ID}))
+	items, err := replay.Plan(v.Context(), s.Conn.Client, replay.One(v.Context(), s.Conn.Client, []uint64{d.ID}), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -114,8 +114,8 @@ type session struct {
 
 func (k *Kubernetes) signIn(w http.ResponseWriter, r *http.Request, s *Server) {
 	// A request has no name yet, and many of one address leave room for others.
-	address, _, _ := net.SplitHostPort(r.RemoteAddr)
-	if !s.allow("sign-in from " + address) {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	if !s.addresses.allow(from.Addr()) {
 		http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
 		return
 	}

@@ -43,7 +43,7 @@ func (s *Server) live(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := number(v, "entries")
+	last, err := v.lastEntry()
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,11 @@ func (s *Server) live(v *visit) (*page, error) {
 	}
 	defer leave()
 	v.w.Header().Set("Content-Type", "text/event-stream")
+	v.w.Header().Set("X-Accel-Buffering", "no") // for a proxy that would wait for more
 	control := http.NewResponseController(v.w)
 	_ = control.SetReadDeadline(time.Time{})
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
-	last := uint64(entries)
 	for v.mayStay() {
 		s.model.Touch()
 		t := s.tick(v.namespace)
@@ -68,7 +68,7 @@ func (s *Server) live(v *visit) (*page, error) {
 			t.Passing, last = s.passing(v.namespace, last)
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if _, err := fmt.Fprintf(v.w, "data: %s\n\n", t.encode()); err != nil || control.Flush() != nil {
+		if _, err := fmt.Fprintf(v.w, "retry: %d\nid: %d\ndata: %s\n\n", tickEvery.Milliseconds(), last, t.encode()); err != nil || control.Flush() != nil {
 			return &page{done: true}, nil
 		}
 		select {
@@ -80,6 +80,21 @@ func (s *Server) live(v *visit) (*page, error) {
 		}
 	}
 	return &page{done: true}, nil
+}
+
+// lastEntry returns how far a page has read what passes: by its address, or, where
+// its stream was broken off, by the id of the last tick.
+func (v *visit) lastEntry() (uint64, error) {
+	id := v.Header.Get("Last-Event-ID")
+	if id == "" {
+		n, err := number(v, "entries")
+		return uint64(n), err
+	}
+	n, err := strconv.ParseUint(id, 10, 64)
+	if err != nil {
+		return 0, badRequest(errors.New("Last-Event-ID: " + strconv.Quote(id) + " is not a number"))
+	}
+	return n, nil
 }
 
 // look counts one more stream of a person, until leave is called. So many of one

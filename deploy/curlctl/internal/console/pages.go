@@ -12,7 +12,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -51,8 +50,14 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 
 const passingRows = 12
 
-// unknown returns the error of a model that has nothing to show.
-func (s *Server) unknown(n model.Numbers) error {
+// unknown returns the error of a model that has nothing to show, or lacks a part
+// that a page is about.
+func (s *Server) unknown(n model.Numbers, parts ...model.Part) error {
+	for _, part := range parts {
+		if err := n.Missing[part]; err != nil {
+			return err
+		}
+	}
 	switch {
 	case !n.AsOf.IsZero():
 		return nil
@@ -83,7 +88,7 @@ func consumer(n model.Numbers, name string) overview.Consumer {
 
 func (s *Server) hostsPage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
-	if err := s.unknown(s.model.Numbers(v.namespace)); err != nil {
+	if err := s.unknown(s.model.Numbers(v.namespace), model.Wants); err != nil {
 		return nil, err
 	}
 	hosts := s.model.Hosts(v.namespace)
@@ -106,7 +111,7 @@ const (
 func (s *Server) schedulePage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
 	n := s.model.Numbers(v.namespace)
-	if err := s.unknown(n); err != nil {
+	if err := s.unknown(n, model.Timers); err != nil {
 		return nil, err
 	}
 	timers := s.model.Timers(v.namespace)
@@ -160,7 +165,7 @@ func histogram(timers []operate.Timer, now time.Time) (bars []bar, most, hour in
 
 func (s *Server) wantsPage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
-	if err := s.unknown(s.model.Numbers(v.namespace)); err != nil {
+	if err := s.unknown(s.model.Numbers(v.namespace), model.Wants); err != nil {
 		return nil, err
 	}
 	namespace, name, host, after := v.FormValue("namespace"), v.FormValue("name"), v.FormValue("host"), v.FormValue("after")
@@ -190,8 +195,8 @@ func keyOf(text string) pipeline.Key {
 	return pipeline.Key{Namespace: namespace, Name: name, Key: key}
 }
 
-// waiting is a request that no fetcher has done yet.
-type waiting struct {
+// queued is a request that no fetcher has done yet.
+type queued struct {
 	Sequence  uint64
 	At        time.Time
 	Key       pipeline.Key
@@ -209,7 +214,7 @@ func (s *Server) queuePage(v *visit) (*page, error) {
 		return nil, err
 	}
 	requests := consumer(n, pipeline.FetcherConsumer)
-	var rows []waiting
+	var rows []queued
 	for _, kind := range []struct {
 		name string
 		kind pipeline.Kind
@@ -223,15 +228,15 @@ func (s *Server) queuePage(v *visit) (*page, error) {
 		}
 		rows = append(rows, some...)
 	}
-	slices.SortFunc(rows, func(a, b waiting) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	slices.SortFunc(rows, func(a, b queued) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return &page{template: "queue.html", title: "Queue", refresh: true, data: map[string]any{
 		"Requests": requests, "Results": consumer(n, pipeline.WriterConsumer), "Rows": rows[:min(len(rows), queueRows)], "Numbers": n,
 	}}, nil
 }
 
 // waiting reads the oldest requests of a kind, one by one: there are few.
-func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64) ([]waiting, error) {
-	var rows []waiting
+func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64) ([]queued, error) {
+	var rows []queued
 	for len(rows) < queueRows {
 		m, err := s.Conn.Client.NextMessage(v.Context(), pipeline.Requests, kind.Subjects("", ""), from)
 		if errors.Is(err, pipeline.ErrNoMessage) {
@@ -245,7 +250,7 @@ func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64)
 		if err != nil || len(m.Data) == 0 { // a tombstone is dealt with by the watcher
 			continue
 		}
-		row := waiting{Sequence: m.Sequence, At: m.Time, Key: key, Kind: name}
+		row := queued{Sequence: m.Sequence, At: m.Time, Key: key, Kind: name}
 		if want, err := pipeline.DecodeWant(key, m.Data); kind == pipeline.KindWant && err == nil {
 			row.URL, row.Cause = failure.WithoutQuery(want.GetUrl()), pipeline.CauseName(want.GetCause())
 		}
@@ -255,35 +260,6 @@ func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64)
 		rows = append(rows, row)
 	}
 	return rows, nil
-}
-
-func (s *Server) objectPage(v *visit) (*page, error) {
-	s.model.Look(v.Context())
-	view := object.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"), Timeline: []object.Occasion{}}
-	unseen := ""
-	if s.Metadata == nil {
-		unseen = "Kubernetes is not read by this console; what follows is what NATS holds."
-	} else if found, err := s.Metadata(v.Context(), view.Namespace, view.ConfigMap); err != nil {
-		unseen = "Kubernetes could not be read: " + err.Error()
-	} else if found != nil {
-		if err := view.ReadMetadata(found); err != nil {
-			return nil, err
-		}
-	}
-	if err := view.ReadStreams(v.Context(), s.Conn.Client, &v.unread); err != nil {
-		return nil, err
-	}
-	var keys []model.Row
-	s.model.Rows(view.Namespace, view.ConfigMap, func(r model.Row) { keys = append(keys, r) })
-	if !view.Exists && len(view.Timeline) == 0 && len(keys) == 0 {
-		return nil, notFound("Nothing is known of ConfigMap %s/%s.", view.Namespace, view.ConfigMap)
-	}
-	slices.SortFunc(keys, func(a, b model.Row) int { return strings.Compare(a.Key.Key, b.Key.Key) })
-	slices.Reverse(view.Timeline)
-	return &page{template: "object.html", title: view.Namespace + "/" + view.ConfigMap, data: map[string]any{
-		"View": view, "Keys": keys, "Unseen": unseen, "Replay": v.can(replayRight),
-		"Command": command("curlctl", "status", view.Namespace+"/"+view.ConfigMap),
-	}}, nil
 }
 
 func (s *Server) auditPage(v *visit) (*page, error) {
@@ -309,9 +285,14 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 	if v.namespace != "" {
 		return nil, forbidden("The Doctor looks at all of the pipeline.")
 	}
-	findings, err := doctor.Examine(v.Context(), s.Conn, doctor.Options{Now: s.Now})
-	if err != nil {
+	ctx, stop := s.Refusals.unless(v.Context(), "")
+	findings, err := doctor.Examine(ctx, s.Conn, doctor.Options{Now: s.Now})
+	stop()
+	switch {
+	case len(findings) == 0 && err != nil:
 		return nil, err
+	case err != nil:
+		findings = append(findings, doctor.Finding{Check: "the rest", State: doctor.Bad, Detail: "it could not be tested: " + err.Error(), Mend: "mend what is found above, and look again"})
 	}
 	order := []string{doctor.Bad, doctor.Warning, doctor.Unknown, doctor.OK}
 	slices.SortStableFunc(findings, func(a, b doctor.Finding) int {
@@ -326,8 +307,8 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 	return &page{template: "doctor.html", title: "Doctor", data: map[string]any{"Findings": findings, "Bad": bad}}, nil
 }
 
-func (*Server) helpPage(*visit) (*page, error) {
-	return &page{template: "help.html", title: "Keys", data: navigation()}, nil
+func (s *Server) helpPage(*visit) (*page, error) {
+	return &page{template: "help.html", title: "Keys", data: s.navigation()}, nil
 }
 
 // search leads to what is looked for: a failure by its id, an object, a host, or

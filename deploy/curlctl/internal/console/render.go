@@ -17,6 +17,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -160,6 +162,12 @@ func newStamp(now time.Time, at any, ahead bool) stamp {
 	case *time.Time:
 		if t != nil {
 			when = *t
+		}
+	case metav1.Time:
+		when = t.Time
+	case *metav1.Time:
+		if t != nil {
+			when = t.Time
 		}
 	case interface{ AsTime() time.Time }:
 		when = t.AsTime()

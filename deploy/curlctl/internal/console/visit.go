@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -79,7 +80,7 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 			return
 		}
 		v := &visit{Request: r, server: s, w: w, person: person, began: s.Now()}
-		if !s.allow(person.Name) {
+		if !s.people.allow(personName(person.Name)) {
 			http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
 			return
 		}
@@ -152,11 +153,15 @@ func (v *visit) can(right Right) bool {
 
 // need returns the error of a person without a right.
 func (v *visit) need(right Right, namespace string) error {
-	ok, err := v.may(right, namespace)
+	return v.server.need(v.Context(), v.person, right, namespace)
+}
+
+func (s *Server) need(ctx context.Context, who *Person, right Right, namespace string) error {
+	ok, err := s.Access.may(ctx, who, right, namespace)
 	if err != nil || ok {
 		return err
 	}
-	return forbidden(fmt.Sprintf("%s may not %s.", v.person.Name, right))
+	return forbidden(fmt.Sprintf("%s may not %s.", who.Name, right))
 }
 
 // fail writes the page of an error.
@@ -170,9 +175,12 @@ func (v *visit) fail(err error, since time.Time) {
 // problemOf gives an error the page that it has.
 func (s *Server) problemOf(err error, since time.Time) *problem {
 	var known *problem
+	var forbids *natsconn.PermissionError
 	switch refused := s.Refusals.since(since); {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &forbids):
+		return natsForbids(forbids)
 	case refused != nil:
 		return natsForbids(refused)
 	case !s.Conn.Conn.IsConnected():
@@ -189,14 +197,15 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 }
 
 func natsForbids(e *natsconn.PermissionError) *problem {
-	p := forbidden(e.Error() + ".")
+	text := e.Error()
+	p := forbidden(strings.ToUpper(text[:1]) + text[1:] + ".")
 	p.todo = "The Doctor lists what this NATS user may not do."
 	return p
 }
 
 // navigation of all pages: path, name, and the key after g.
-func navigation() []destination {
-	return []destination{
+func (s *Server) navigation() []destination {
+	all := []destination{
 		{"/", "Overview", "o"},
 		{"/failures", "Failures", "f"},
 		{"/hosts", "Hosts", "h"},
@@ -206,6 +215,10 @@ func navigation() []destination {
 		{"/audit", "Audit", "a"},
 		{"/doctor", "Doctor", "d"},
 	}
+	if s.watched.Load() {
+		return slices.Insert(all, 5, destination{"/watchers", "Watchers", "r"})
+	}
+	return all
 }
 
 type destination struct{ Path, Name, Key string }
@@ -247,7 +260,7 @@ func (v *visit) write(p *page) {
 func (v *visit) frame(p *page) frame {
 	f := frame{
 		Title: p.title, Path: v.URL.Path, Theme: v.chosenTheme(), Person: v.person.Name, Namespace: v.namespace, Server: v.server.Conn.Where,
-		Nav: navigation(), Refresh: p.refresh, Now: v.server.Now(), Page: p.data, Brief: v.server.model.Brief(),
+		Nav: v.server.navigation(), Refresh: p.refresh, Now: v.server.Now(), Page: p.data, Brief: v.server.model.Brief(),
 	}
 	_, f.SignedIn = v.server.Access.(*Kubernetes)
 	if lost := v.server.lostSince(); !lost.IsZero() {

@@ -66,8 +66,9 @@ func requestOf(w *v1.Want) request {
 const concurrency = 16
 
 // Plan checks each failure against what is wanted now. Failures come newest
-// first; of one key only the first counts.
-func Plan(ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error]) ([]*Item, error) {
+// first; of one key only the first counts. Progress, if set, is called with how
+// many have been checked.
+func Plan(ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], progress func(int)) ([]*Item, error) {
 	var items []*Item
 	seen := map[pipeline.Key]bool{}
 	for f, err := range failures {
@@ -84,7 +85,9 @@ func Plan(ctx context.Context, client *operate.Client, failures iter.Seq2[operat
 		seen[f.Key] = true
 		items = append(items, item)
 	}
+	checked := &tally{report: progress}
 	err := each(ctx, items, func(ctx context.Context, item *Item) error {
+		defer checked.add()
 		return Retry(ctx, func(ctx context.Context) (err error) {
 			_, _, item.Verdict, err = current(ctx, client, item)
 			return err

@@ -11,8 +11,9 @@ import (
 
 const (
 	// retryFor is how long one request is tried while the broker is unavailable: longer
-	// than a server takes to restart, or a stream to find a new leader.
-	retryFor = time.Minute
+	// than a server takes to restart, or a stream to find a new leader, and longer than
+	// a minute without a broker, after which the connection takes some seconds.
+	retryFor = 2 * time.Minute
 	// answerTimeout bounds one try.
 	answerTimeout = 5 * time.Second
 	// pauseFirst and pauseMax bound the pauses between tries.

@@ -36,6 +36,7 @@ async function swap(address, remember) {
     const again = focused && (focused.id || focused.getAttribute('href'));
     find('main').replaceWith(document.importNode(main, true));
     document.title = page.title;
+    find('main [autofocus]')?.focus();
     if (again) {
       const same = document.getElementById(again) || all('main a').find((a) => a.getAttribute('href') === again);
       if (same) same.focus();
@@ -62,9 +63,16 @@ function connect() {
     dot();
     return;
   }
-  source = new EventSource(document.body.dataset.live);
-  source.onmessage = (event) => tick(JSON.parse(event.data));
-  source.onerror = dot;
+  const opened = source = new EventSource(document.body.dataset.live);
+  source.onmessage = (event) => {
+    // Whoever connects again goes on from here.
+    document.body.dataset.live = document.body.dataset.live.replace(/\bentries=\d+/, `entries=${event.lastEventId}`);
+    tick(JSON.parse(event.data));
+  };
+  source.onerror = () => {
+    dot();
+    if (opened.readyState === EventSource.CLOSED) setTimeout(() => { if (source === opened) connect(); }, 5000);
+  };
   dot();
 }
 

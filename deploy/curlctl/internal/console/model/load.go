@@ -2,12 +2,14 @@ package model
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/passing"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
@@ -21,42 +23,99 @@ func (m *Model) load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	m.mu.Lock()
-	m.queue = []*nats.Msg{}
+	m.queue, m.queued = []*nats.Msg{}, 0
 	m.mu.Unlock()
 	loaded, err := m.read(ctx)
 	m.finish(loaded, err)
 	return err
 }
 
+// Part is one of what is read from the streams.
+type Part string
+
+// The parts.
+const (
+	Wants    Part = "wants"
+	Timers   Part = "timers"
+	Failures Part = "failures"
+)
+
+// reading is the state on its way.
+type reading struct {
+	state
+
+	client *operate.Client
+	now    time.Time
+	unread readable.Unread
+}
+
+// read reads all parts. What is missing, or forbidden, lasts: the others are read
+// nevertheless.
 func (m *Model) read(ctx context.Context) (state, error) {
-	s := state{wants: map[pipeline.Key]Want{}, timers: map[pipeline.Key]Timer{}, minutes: minutes{}}
-	unread := new(readable.Unread)
-	client := m.conn.Client
-	for w, err := range readable.Only(unread, client.Wants(ctx, "", "")) {
-		if err != nil {
-			return s, err
+	r := &reading{client: m.conn.Client, now: m.now(), state: state{
+		wants: map[pipeline.Key]Want{}, timers: map[pipeline.Key]Timer{}, minutes: minutes{}, missing: map[Part]error{},
+	}}
+	parts := map[Part]part{Wants: {pipeline.Requests, r.readWants}, Timers: {pipeline.Requests, r.readTimers}, Failures: {pipeline.Failures, r.readFailures}}
+	for name, one := range parts {
+		limited, end := m.unless(ctx, one.stream)
+		err := one.read(limited)
+		if refused := (*natsconn.PermissionError)(nil); err != nil && errors.As(context.Cause(limited), &refused) {
+			err = refused
 		}
-		s.wants[w.Key] = kept(w.Want, w.Sequence, w.At)
-	}
-	now := m.now()
-	for t, err := range readable.Only(unread, client.Timers(ctx, "", "")) {
-		if err != nil {
-			return s, err
+		end()
+		switch {
+		case err == nil:
+			continue
+		case errors.As(err, new(*natsconn.PermissionError)), errors.Is(err, jetstream.ErrStreamNotFound):
+		default:
+			return r.state, err
 		}
-		s.timers[t.Key] = Timer{Timer: slim(t), late: overview.Overdue(now, t.At)}
-	}
-	var err error
-	if s.failures, err = client.CountDeadLetters(ctx, operate.DeadLetterFilter{}); err != nil {
-		return s, err
-	}
-	for f, err := range readable.Only(unread, client.DeadLetters(ctx, operate.DeadLetterFilter{Since: now.Add(-time.Hour)})) {
-		if err != nil {
-			return s, err
+		if r.missing[name] = err; len(r.missing) == len(parts) {
+			return r.state, err
 		}
-		s.minutes.add(f.Key.Namespace, f.At)
 	}
-	s.unread, _ = unread.Count()
-	return s, nil
+	r.state.unread, _ = r.unread.Count()
+	return r.state, nil
+}
+
+// part is how one of them is read, and from which stream.
+type part struct {
+	stream string
+	read   func(context.Context) error
+}
+
+func (r *reading) readWants(ctx context.Context) error {
+	for w, err := range readable.Only(&r.unread, r.client.Wants(ctx, "", "")) {
+		if err != nil {
+			return err
+		}
+		r.wants[w.Key] = kept(w.Want, w.Sequence, w.At)
+	}
+	return nil
+}
+
+func (r *reading) readTimers(ctx context.Context) error {
+	for t, err := range readable.Only(&r.unread, r.client.Timers(ctx, "", "")) {
+		if err != nil {
+			return err
+		}
+		r.timers[t.Key] = Timer{Timer: slim(t), late: overview.Overdue(r.now, t.At)}
+	}
+	return nil
+}
+
+func (r *reading) readFailures(ctx context.Context) (err error) {
+	if r.failures, err = r.client.CountDeadLetters(ctx, operate.DeadLetterFilter{}); err != nil {
+		r.failures = map[operate.ReasonHost]uint64{}
+		return err
+	}
+	for f, err := range readable.Only(&r.unread, r.client.DeadLetters(ctx, operate.DeadLetterFilter{Since: r.now.Add(-time.Hour)})) {
+		if err != nil {
+			return err
+		}
+		r.minutes.add(f.Key.Namespace, f.At)
+	}
+	return nil
 }
 
 func kept(w *v1.Want, sequence uint64, at time.Time) Want {
@@ -97,8 +156,8 @@ func (m *Model) poll(ctx context.Context) {
 func (m *Model) take(msg *nats.Msg) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.queue != nil {
-		m.queue = append(m.queue, msg)
+	if size := len(msg.Subject) + len(msg.Data) + messageBytes; m.queue != nil && m.queued+size <= queueBytes {
+		m.queue, m.queued = append(m.queue, msg), m.queued+size
 	}
 	m.apply(msg)
 	m.state.passed.count++

@@ -27,11 +27,22 @@ const (
 	retryAfter  = 2 * time.Second
 )
 
+// Bounds of what waits in memory: in the client for the model, by subject, and in
+// the model while it reads, in bytes. What there is no room for is read at the next
+// load.
+const (
+	pendingMessages = 1 << 16
+	pendingBytes    = 8 << 20
+	queueBytes      = 16 << 20
+	messageBytes    = 256 // of a message, beside its subject and data
+)
+
 // Model is safe for concurrent use. It works until the context of Run ends.
 type Model struct {
-	conn *natsconn.Connection
-	now  func() time.Time
-	look chan struct{}
+	conn   *natsconn.Connection
+	unless Unless
+	now    func() time.Time
+	look   chan struct{}
 
 	mu      sync.Mutex
 	looked  time.Time
@@ -41,6 +52,8 @@ type Model struct {
 	changed chan struct{}
 	// queue holds what passed while the streams were read; nil: nothing is read.
 	queue []*nats.Msg
+	// queued is the size of queue in bytes.
+	queued int
 }
 
 // state is what is known.
@@ -55,6 +68,8 @@ type state struct {
 	asOf     time.Time
 	err      error
 	unread   int
+	// missing are the parts that could not be read, and why.
+	missing map[Part]error
 }
 
 // Want is what is kept of a want.
@@ -79,9 +94,13 @@ type Timer struct {
 	late bool
 }
 
+// Unless returns a context that ends, with its cause, when NATS refuses what is
+// asked of a stream.
+type Unless func(ctx context.Context, stream string) (context.Context, context.CancelFunc)
+
 // New returns a model of what conn reaches.
-func New(conn *natsconn.Connection, now func() time.Time) *Model {
-	return &Model{conn: conn, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}), state: state{
+func New(conn *natsconn.Connection, unless Unless, now func() time.Time) *Model {
+	return &Model{conn: conn, unless: unless, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}), state: state{
 		wants: map[pipeline.Key]Want{}, timers: map[pipeline.Key]Timer{}, failures: map[operate.ReasonHost]uint64{}, minutes: minutes{},
 	}}
 }
@@ -154,6 +173,7 @@ func subjects() []string {
 func (m *Model) follow(ctx context.Context) {
 	for _, subject := range subjects() {
 		if sub, err := m.conn.Conn.Subscribe(subject, m.take); err == nil {
+			_ = sub.SetPendingLimits(pendingMessages, pendingBytes) // which fails once it has ended
 			defer func() { _ = sub.Unsubscribe() }()
 		}
 	}

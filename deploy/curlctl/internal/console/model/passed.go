@@ -107,7 +107,10 @@ func (p *passed) fail(f Failure) {
 }
 
 // since returns the last of all, those after the first n ever; at most so many as
-// are kept.
+// are stored. An n that is larger is of an earlier process, and counts as 0.
 func since[T any](all []T, ever, n uint64) []T {
-	return all[len(all)-int(min(ever-min(n, ever), uint64(len(all)))):]
+	if n > ever {
+		n = 0
+	}
+	return all[len(all)-int(min(ever-n, uint64(len(all)))):]
 }

@@ -26,6 +26,8 @@ type Numbers struct {
 	Err error
 	// Unread counts messages that cannot be read.
 	Unread int
+	// Missing are the parts that could not be read, and why.
+	Missing map[Part]error
 	// Minutes are the failures of the last hour, the oldest minute first.
 	Minutes [60]int
 	// Samples are the backlogs of late, the oldest first.
@@ -43,7 +45,7 @@ func (m *Model) Numbers(namespace string) Numbers {
 	m.expire()
 	s := &m.state
 	n := Numbers{
-		Overview: s.overview, AsOf: s.asOf, Err: s.err, Unread: s.unread, Minutes: s.minutes.of(namespace, m.now()),
+		Overview: s.overview, AsOf: s.asOf, Err: s.err, Unread: s.unread, Missing: s.missing, Minutes: s.minutes.of(namespace, m.now()),
 		Samples: slices.Clone(s.samples), Passed: s.passed.count, Entries: s.passed.numbers, Failed: s.passed.failed,
 	}
 	n.Wants, n.Failures, n.LastHour = 0, 0, 0

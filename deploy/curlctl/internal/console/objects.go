@@ -1,0 +1,145 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+func (s *Server) objectPage(v *visit) (*page, error) {
+	s.model.Look(v.Context())
+	view := object.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"), Timeline: []object.Occasion{}}
+	unseen, err := s.readObject(v.Context(), &view)
+	if err != nil {
+		return nil, err
+	}
+	if err := view.ReadStreams(v.Context(), s.Conn.Client, &v.unread); err != nil {
+		return nil, err
+	}
+	var keys []model.Row
+	s.model.Rows(view.Namespace, view.ConfigMap, func(r model.Row) { keys = append(keys, r) })
+	if !view.Exists && view.Watcher == nil && len(view.Timeline) == 0 && len(keys) == 0 {
+		return nil, notFound("Nothing is known of ConfigMap %s/%s.", view.Namespace, view.ConfigMap)
+	}
+	slices.SortFunc(keys, func(a, b model.Row) int { return strings.Compare(a.Key.Key, b.Key.Key) })
+	slices.Reverse(view.Timeline)
+	return &page{template: "object.html", title: view.Namespace + "/" + view.ConfigMap, data: map[string]any{
+		"View": view, "Keys": keys, "Unseen": unseen, "Replay": v.can(replayRight),
+		"Command": command("curlctl", "status", view.Namespace+"/"+view.ConfigMap),
+	}}, nil
+}
+
+// readObject adds what Kubernetes holds, and returns why it does not.
+func (s *Server) readObject(ctx context.Context, view *object.View) (unseen string, err error) {
+	if s.Kubernetes == nil {
+		return "Kubernetes is not read by this console; what follows is what NATS holds.", nil
+	}
+	found, owner, err := s.Kubernetes.Object(ctx, view.Namespace, view.ConfigMap)
+	if err != nil {
+		return "Kubernetes could not be read: " + err.Error(), nil //nolint:nilerr // the page has what NATS holds
+	}
+	if owner != nil {
+		view.ConfigMap = owner.ConfigMapName()
+		view.ReadWatcher(owner)
+	}
+	if found == nil {
+		return "", nil
+	}
+	return "", view.ReadMetadata(found)
+}
+
+// findWatchers finds out whether the cluster serves Watchers.
+func (s *Server) findWatchers(ctx context.Context) {
+	if s.Kubernetes == nil {
+		return
+	}
+	_, _, err := s.Kubernetes.Watchers(ctx, "", "", 1)
+	s.served(err)
+}
+
+// served learns from the error of a list whether Watchers are served: who may not
+// list them still hears that there are such.
+func (s *Server) served(err error) {
+	s.watched.Store(err == nil || apierrors.IsForbidden(err))
+}
+
+// watcherRow is a Watcher in the list.
+type watcherRow struct {
+	watchv1.Watcher
+
+	// State is a word for its conditions, Reason and Message those of the one that
+	// decides.
+	State, Reason, Message string
+	// ConfigMap is the name of its ConfigMap.
+	ConfigMap string
+}
+
+func newWatcherRow(w watchv1.Watcher) watcherRow {
+	row := watcherRow{Watcher: w, ConfigMap: w.ConfigMapName(), State: "waiting"}
+	if w.Spec.Suspend {
+		row.State = "suspended"
+	}
+	for _, one := range []struct {
+		condition, state string
+		status           metav1.ConditionStatus
+	}{
+		{watchv1.ConditionReady, "well", metav1.ConditionTrue},
+		{watchv1.ConditionFresh, "failing", metav1.ConditionFalse},
+		{watchv1.ConditionStalled, "stalled", metav1.ConditionTrue},
+	} {
+		if c := apimeta.FindStatusCondition(w.Status.Conditions, one.condition); c != nil {
+			if c.Status == one.status {
+				row.State = one.state
+			}
+			if c.Status == one.status || row.Reason == "" {
+				row.Reason, row.Message = c.Reason, c.Message
+			}
+		}
+	}
+	return row
+}
+
+func (s *Server) watchersPage(v *visit) (*page, error) {
+	if s.Kubernetes == nil {
+		return nil, notFound("Kubernetes is not read by this console, so it knows of no Watchers.")
+	}
+	namespace := v.FormValue("namespace")
+	list, next, err := s.Kubernetes.Watchers(v.Context(), namespace, v.FormValue("after"), pageRows)
+	s.served(err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &problem{404, "No Watchers", "This cluster does not serve the resource Watcher.", "deploy/kubernetes/watchers.yaml installs it, and so does resources.enabled of the chart."}
+	case apierrors.IsForbidden(err):
+		return nil, forbidden("The Kubernetes user of this console may not list Watchers.")
+	case apierrors.IsResourceExpired(err):
+		return nil, badRequest(errors.New("after: this list has changed too much; begin again"))
+	case apierrors.IsBadRequest(err):
+		return nil, badRequest(errors.New("after: this is not a place in the list"))
+	case err != nil:
+		return nil, &problem{502, "Kubernetes does not answer", err.Error(), "Try again."}
+	}
+	rows := make([]watcherRow, 0, len(list))
+	for _, w := range list {
+		rows = append(rows, newWatcherRow(w))
+	}
+	return &page{template: "watchers.html", title: "Watchers", data: map[string]any{
+		"Rows": rows, "Next": next, "Namespace": namespace, "After": v.FormValue("after"),
+		"Command": watchersCommand(namespace),
+	}}, nil
+}
+
+func watchersCommand(namespace string) string {
+	if namespace == "" {
+		return "kubectl get watchers --all-namespaces"
+	}
+	return command("kubectl", "get", "watchers", "--namespace="+namespace)
+}
