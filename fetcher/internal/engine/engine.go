@@ -131,6 +131,9 @@ func (e *Engine) handle(ctx context.Context, d *pipeline.Delivery, do func(conte
 	}
 	e.report(t, ended)
 	t.setSpanOutcome(ended)
+	if t.slot != nil {
+		e.advance(ctx, t.slot)
+	}
 	return ended.disposition()
 }
 

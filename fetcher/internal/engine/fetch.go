@@ -108,12 +108,14 @@ func (t *trigger) hasOtherDigest(got fetched) bool {
 // get makes a GET if the throttle permits it now.
 func (e *Engine) get(ctx context.Context, t *trigger, r get.Request) sharedcall.Outcome[fetched] {
 	slot, busy := e.deps.Throttle.Acquire(throttle.Request{
-		Host: authority(r.URL), Namespace: t.key.Namespace, Backlog: t.backlog, Reserved: t.reserved, Urgent: t.urgent(),
+		Host: authority(r.URL), Namespace: t.key.Namespace, Waiter: t.waiter(),
+		Backlog: t.backlog, Reserved: t.reserved, Urgent: t.urgent(),
 	})
 	if busy != nil {
 		return sharedcall.Outcome[fetched]{Value: fetched{busy: busy}}
 	}
 	defer slot.Release()
+	t.slot = slot
 	response, err := e.deps.Getter.Do(withPhases(ctx, t.span), r)
 	observeLoad(slot, err)
 	e.deps.Metrics.observeGet(response, err)

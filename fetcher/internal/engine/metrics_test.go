@@ -31,6 +31,7 @@ var _ = Describe("Metrics", func() {
 			"gets_total BadStatus":          2,
 			"coalesced_total ":              1,
 			"retries_total ":                1,
+			"advanced_total ":               0,
 			"dead_letters_total BadStatus":  1,
 			"parked_total host_busy":        0,
 			"pushbacks_total full":          0,

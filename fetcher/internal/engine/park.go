@@ -59,3 +59,38 @@ func (e *Engine) park(ctx context.Context, t *trigger, cause parkCause, wait tim
 	e.deps.Metrics.parked.WithLabelValues(string(cause)).Inc()
 	return result{outcome: parked, wait: wait}
 }
+
+// maxAdvanced is how many wants a GET advances at most.
+const maxAdvanced = 4
+
+// advance lets wants come sooner that wait for the host of a GET longer than they
+// have to, by timers in place of theirs. Those for which that fails come later.
+func (e *Engine) advance(ctx context.Context, slot *throttle.Slot) {
+	for range maxAdvanced {
+		w, wait, ok := slot.Advance()
+		if !ok {
+			return
+		}
+		err := try(ctx, func(ctx context.Context) error { return e.advanceTo(ctx, w, e.deps.Clock.Now().Add(wait)) })
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (e *Engine) advanceTo(ctx context.Context, w throttle.Waiter, at time.Time) error {
+	want, sequence, err := e.deps.Client.LastWant(ctx, w.Key)
+	if err != nil {
+		return err
+	}
+	if want == nil || sequence != w.Want {
+		return nil // it waits for nothing any more
+	}
+	err = e.deps.Client.PublishTimer(ctx, &v1.Due{
+		Want: slim(want), WantSequence: sequence, Cause: v1.Cause_CAUSE_PARKED, WaitsFor: v1.WaitsFor_WAITS_FOR_HOST,
+	}, at)
+	if err == nil {
+		e.deps.Metrics.advanced.Inc()
+	}
+	return err
+}

@@ -49,6 +49,44 @@ var _ = Describe("A host without a free slot", func() {
 		Expect(w.result().GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
 	})
 
+	It("lets those come sooner that were put off before it was known to be quick, and no other", func() {
+		const wants = 30
+		slow := w.hangs()
+		f := w.fetcher()
+		f.run()
+		for i := range wants {
+			w.publish(w.want(fmt.Sprintf("%s/%d", slow.URL, i), named("put-off", i)))
+		}
+		Eventually(func() int { return f.parked("host_busy") }).Should(Equal(wants - 7))
+		latest := func() (key pipeline.Key, at time.Time) {
+			for i := range wants {
+				want := w.want("", named("put-off", i))
+				if t := w.timerOf(pipeline.KeyOf(want)); t != nil && t.GetCause() == v1.Cause_CAUSE_PARKED && t.at.After(at) {
+					key, at = pipeline.KeyOf(want), t.at
+				}
+			}
+			return key, at
+		}
+		moved, at := latest()
+		Expect(at.Sub(w.clock.Now())).To(BeNumerically(">", 5*time.Second))
+		w.publish(w.want(serve(says("of another host")).URL, every(10*time.Minute), func(w *v1.Want) { w.Name = moved.Name }))
+		Eventually(func(g Gomega) {
+			t := w.timerOf(moved)
+			g.Expect(t).NotTo(BeNil())
+			g.Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
+		}).Should(Succeed())
+
+		w.clock.Advance(100 * time.Millisecond)
+		w.end()
+		Eventually(func() time.Duration { _, at := latest(); return at.Sub(w.clock.Now()) }).Should(BeNumerically("<", 2*time.Second))
+		Expect(f.metric("curlmethat_fetcher_advanced_total", "")).To(BeNumerically(">", wants/2))
+		Expect(w.timerOf(moved).GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
+		key, _ := latest()
+		t := w.timerOf(key)
+		Expect(t.GetWantSequence()).To(BeNumerically(">", 0))
+		Expect(t.GetAttempts()).To(BeZero())
+	})
+
 	It("does not keep others waiting", func() {
 		const each = 500
 		hanging, instant := w.hangs(), serve(says("hello there"))

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -36,6 +37,8 @@ type trigger struct {
 	// the message, or of the span if the message has none.
 	span   trace.Span
 	origin trace.SpanContext
+	// slot that its own GET was made with; nil: there was none.
+	slot *throttle.Slot
 	// gotResponse reports whether a GET has got a good response.
 	gotResponse bool
 
@@ -112,6 +115,15 @@ func (t *trigger) take(due *v1.Due) {
 }
 
 func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
+
+// waiter is what the throttle may advance: only a want for which no attempt was
+// made, since of others a fetcher cannot read what their timers carry.
+func (t *trigger) waiter() throttle.Waiter {
+	if t.kind == pipeline.KindWant || t.untried() {
+		return throttle.Waiter{Key: t.key, Want: t.wantSequence}
+	}
+	return throttle.Waiter{}
+}
 
 // untried reports whether the message only repeats a want for which no attempt
 // could be made.

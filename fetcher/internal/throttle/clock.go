@@ -3,9 +3,11 @@ package throttle
 import "time"
 
 const (
-	// firstGuess is what a GET is taken to last while no GET of a host has
-	// ended.
-	firstGuess = 2 * learn
+	// hostGuess is what a GET is taken to last at least while no GET of a host has
+	// ended. What turns out to be put off for too long by it is advanced.
+	hostGuess = 2 * time.Second
+	// namespaceGuess is the same for a namespace. What it puts off is not advanced.
+	namespaceGuess = 2 * learn
 	// overbook is by how much denser reservations are than slots come free: a
 	// request that comes in vain costs less than a slot that is idle, and a
 	// burst, in which most are made, slows down what is measured.
@@ -23,6 +25,8 @@ type meter struct {
 	// how long they were held.
 	returns uint64
 	mean    time.Duration
+	// guess is what the mean is taken to be before the first is given back.
+	guess time.Duration
 }
 
 func (m *meter) take(now time.Time) {
@@ -41,21 +45,16 @@ func (m *meter) giveBack(held time.Duration) {
 }
 
 // estimate is how long a slot will probably be held. While all are held, they
-// are for at least as long as the last one has been, and if none has ever been
-// given back, probably for half as long again.
+// are for at least as long as the last one has been.
 func (m *meter) estimate(now time.Time, limit int) time.Duration {
 	estimate := m.mean
 	if m.returns == 0 {
-		estimate = firstGuess
+		estimate = m.guess
 	}
 	if m.held < limit {
 		return estimate
 	}
-	age := now.Sub(m.taken)
-	if m.returns == 0 {
-		age += age / 2
-	}
-	return max(estimate, age)
+	return max(estimate, now.Sub(m.taken))
 }
 
 // pace is how far apart the slots come free.
@@ -69,8 +68,8 @@ type clock struct {
 	next time.Time
 	// distance of the last ones.
 	distance time.Duration
-	// guessed counts the reservations made while the pace was not known.
-	guessed int
+	// guesses are the reservations made while the pace was not known.
+	guesses guesses
 }
 
 // pace is the distance of reservations.
@@ -84,29 +83,49 @@ type pace struct {
 // to the one after it.
 func (c *clock) reserve(now, earliest time.Time, p pace) time.Time {
 	if p.known {
-		p.Duration = time.Duration(float64(p.Duration) / overbook)
+		c.learn(now, p.Duration)
+		p.Duration = c.guesses.between(c.next, p.Duration)
+	} else {
+		c.guesses.distance, c.guesses.open = p.Duration, true
 	}
-	switch left := c.next.Sub(now); {
-	case left <= 0:
-		c.guessed = 0
-	case p.known && c.guessed > 0:
-		// Close the gaps that a guess has left.
-		c.next = now.Add(min(left, time.Duration(c.guessed)*p.Duration))
-		c.guessed = 0
-	case p.Duration < c.distance/2:
+	if left := c.next.Sub(now); p.Duration < c.distance/2 && left > 0 {
 		// What is reserved will take less time than was thought.
 		c.next = now.Add(time.Duration(float64(left) * float64(p.Duration) / float64(c.distance)))
 	}
-	if !p.known {
-		c.guessed++
-	}
 	c.distance = p.Duration
-	at := c.next
-	if at.Before(earliest) {
-		at = earliest
-	}
+	at := later(c.next, earliest)
 	c.next = at.Add(c.distance)
 	return at
+}
+
+// learn is called with the first pace that was measured after guesses. If they
+// have left gaps, what is reserved from now on closes them.
+func (c *clock) learn(now time.Time, p time.Duration) {
+	switch {
+	case !c.guesses.open:
+		return
+	case p < c.guesses.distance:
+		c.next, c.distance = now, p
+	default:
+		c.guesses.drop(0)
+	}
+	c.guesses.open = false
+}
+
+// advance returns an earlier time for the last of the guesses, if it has one to
+// gain.
+func (c *clock) advance(now, earliest time.Time, p pace) (w Waiter, at time.Time, ok bool) {
+	c.learn(now, p.Duration)
+	last, ok := c.guesses.last()
+	switch {
+	case !ok || c.next.Sub(now) > advanced:
+		return w, at, false
+	case last.at.Sub(later(c.next, earliest)) < worthwhile:
+		c.guesses.drop(0)
+		return w, at, false
+	}
+	c.guesses.drop(len(c.guesses.of) - 1)
+	return last.waiter, c.reserve(now, earliest, p), true
 }
 
 // booked reports whether there are reservations to come.

@@ -3,6 +3,8 @@ package throttle
 import (
 	"errors"
 	"time"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // Config bounds a Throttle.
@@ -68,6 +70,8 @@ func (c Config) waiters() int64 { return int64(max(1, c.Slots/4)) }
 type Request struct {
 	// Host is the authority of the URL: host and port.
 	Host string
+	// Waiter is what waits if there is no slot; zero: it cannot be advanced.
+	Waiter Waiter
 	// Namespace that the slot counts for.
 	Namespace string
 	// Backlog reports whether further requests wait at the broker.
@@ -77,6 +81,13 @@ type Request struct {
 	// Urgent reports whether a person asks for the GET now: no pause of the
 	// host holds it up.
 	Urgent bool
+}
+
+// Waiter is a want that waits for a slot of its host.
+type Waiter struct {
+	Key pipeline.Key
+	// Want is its sequence in the stream of requests.
+	Want uint64
 }
 
 // Cause is why a GET may not be made now, from a closed set.

@@ -17,6 +17,8 @@ type hostState struct {
 	slow bool
 	// pause of the host for all namespaces.
 	pause pause
+	// guesses counts those that are remembered of all hosts.
+	guesses *int
 }
 
 // tenant is what one namespace has under way for one host.
@@ -49,15 +51,23 @@ func (n *namespaceState) idle(now time.Time) bool {
 	return n.held == 0 && n.waiting == 0 && !n.booked(now)
 }
 
-func newHostState() *hostState { return &hostState{tenants: map[string]*tenant{}} }
+func newHostState(guesses *int) *hostState {
+	return &hostState{meter: meter{guess: hostGuess}, tenants: map[string]*tenant{}, guesses: guesses}
+}
 
 func (h *hostState) tenant(namespace string) *tenant {
 	t, ok := h.tenants[namespace]
 	if !ok {
-		t = new(tenant)
+		t = &tenant{clock: clock{guesses: guesses{total: h.guesses}}}
 		h.tenants[namespace] = t
 	}
 	return t
+}
+
+// forget drops a namespace that is idle.
+func (h *hostState) forget(namespace string) {
+	h.tenants[namespace].guesses.drop(0)
+	delete(h.tenants, namespace)
 }
 
 func (t *tenant) idle(now time.Time) bool {
@@ -73,7 +83,7 @@ func (h *hostState) limit(namespace string, perHost int, now time.Time) int {
 		switch {
 		case name == namespace:
 		case other.idle(now):
-			delete(h.tenants, name)
+			h.forget(name)
 		case other.booked(now):
 			kept += share
 		default:
@@ -114,7 +124,7 @@ func (h *hostState) idle(now time.Time) bool {
 		if !t.idle(now) {
 			return false
 		}
-		delete(h.tenants, name)
+		h.forget(name)
 	}
 	return h.held == 0 && len(h.waiting) == 0 && !h.pause.until.After(now)
 }

@@ -25,6 +25,7 @@ func (p *pause) grow(began time.Time) time.Duration {
 // Slot is the permission to make one GET.
 type Slot struct {
 	throttle  *Throttle
+	name      string
 	host      *hostState
 	tenant    *tenant
 	namespace *namespaceState
@@ -41,6 +42,22 @@ func (s *Slot) Release() {
 	}
 	s.released = true
 	s.throttle.release(s)
+}
+
+// Advance returns a want that waits for the same host, of the same namespace, for
+// too long, as it was not known how long a GET takes, and how long it has to wait
+// from now on. There is none if ok is false.
+func (s *Slot) Advance() (w Waiter, wait time.Duration, ok bool) {
+	t := s.throttle
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	if s.host.returns == 0 || later(s.host.pause.until, s.tenant.pausedUntil).After(now) {
+		return w, 0, false
+	}
+	pace := s.host.pace(now, s.host.limit(s.name, t.cfg.PerHost, now))
+	w, at, ok := s.tenant.advance(now, now.Add(t.cfg.MinPark), pace)
+	return w, at.Sub(now), ok
 }
 
 // Pause notes that the host has refused the GET and asks for a pause. The URL

@@ -35,6 +35,8 @@ type Throttle struct {
 	hosts      map[string]*hostState
 	namespaces map[string]*namespaceState
 	nextSweep  int
+	// guesses counts those that are remembered.
+	guesses int
 	// last and other are the namespaces that asked last and, before it, another.
 	last, other asker
 }
@@ -103,12 +105,12 @@ func (t *Throttle) ask(r Request) *attempt {
 	t.sweep(a.now)
 	host, ok := t.hosts[r.Host]
 	if !ok {
-		host = newHostState()
+		host = newHostState(&t.guesses)
 		t.hosts[r.Host] = host
 	}
 	namespace, ok := t.namespaces[r.Namespace]
 	if !ok {
-		namespace = new(namespaceState)
+		namespace = &namespaceState{meter: meter{guess: namespaceGuess}}
 		t.namespaces[r.Namespace] = namespace
 	}
 	a.host, a.tenant, a.namespace = host, host.tenant(r.Namespace), namespace
@@ -141,7 +143,11 @@ func (t *Throttle) hostBusy(a *attempt) *Busy {
 	if a.Urgent {
 		return &Busy{Cause: HostBusy, Wait: t.cfg.MinPark}
 	}
-	return &Busy{Cause: HostBusy, Wait: a.tenant.reserve(a.now, earliest, pace).Sub(a.now)}
+	at := a.tenant.reserve(a.now, earliest, pace)
+	if !pace.known {
+		a.tenant.guesses.add(a.Waiter, at)
+	}
+	return &Busy{Cause: HostBusy, Wait: at.Sub(a.now)}
 }
 
 // maxWait is how long to wait in memory for a slot, and whether that takes one
@@ -223,7 +229,7 @@ func (t *Throttle) grant(a *attempt) *Slot {
 }
 
 func (t *Throttle) slot(a *attempt) *Slot {
-	return &Slot{throttle: t, host: a.host, tenant: a.tenant, namespace: a.namespace, began: a.now}
+	return &Slot{throttle: t, name: a.Namespace, host: a.host, tenant: a.tenant, namespace: a.namespace, began: a.now}
 }
 
 // release gives a slot back, and to the next that waits for one.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 func config() throttle.Config {
@@ -276,3 +277,71 @@ func TestConfigValidate(t *testing.T) {
 
 // pass lets time pass in the bubble of a test.
 func pass(d time.Duration) { <-time.After(d) }
+
+// waiting is a want of namespace one that asks for host a.
+func waiting(n int) throttle.Request {
+	r := on("a", "one")
+	r.Waiter = throttle.Waiter{Key: pipeline.Key{Namespace: "one", Name: fmt.Sprint(n), Key: "k"}, Want: uint64(n + 1)}
+	return r
+}
+
+func TestWhatWaitsByAGuessIsAdvancedWhenTheHostIsQuicker(t *testing.T) {
+	for takes, advances := range map[time.Duration]bool{100 * time.Millisecond: true, 5 * time.Second: false} {
+		t.Run(takes.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				th := newThrottle(t, config())
+				first, second := granted(t, th, waiting(0)), granted(t, th, waiting(1))
+				var last time.Duration
+				for n := range 20 {
+					last = refused(t, th, waiting(n+2), throttle.HostBusy)
+				}
+				if _, _, ok := first.Advance(); ok {
+					t.Error("advanced before a GET has ended")
+				}
+				pass(takes)
+				first.Release()
+				w, wait, ok := first.Advance()
+				switch {
+				case ok != advances:
+					t.Fatalf("advanced: %t", ok)
+				case !ok:
+					return
+				case w != waiting(21).Waiter:
+					t.Errorf("%v comes sooner", w)
+				case wait > time.Second || wait < 300*time.Millisecond:
+					t.Errorf("it comes after %s in place of %s", wait, last)
+				}
+				second.Pause(time.Hour)
+				if _, _, ok := first.Advance(); ok {
+					t.Error("advanced while the host rests")
+				}
+			})
+		})
+	}
+}
+
+func TestWhatIsRememberedOfGuessesIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := newThrottle(t, config())
+		slots := []*throttle.Slot{granted(t, th, waiting(0)), granted(t, th, waiting(1))}
+		const wants, bound = 20_000, 16_384
+		for n := range wants {
+			refused(t, th, waiting(n+2), throttle.HostBusy)
+		}
+		pass(time.Millisecond)
+		slots[0].Release()
+		advanced := 0
+		for {
+			w, _, ok := slots[0].Advance()
+			if !ok {
+				break
+			}
+			if advanced++; w.Want > bound+2 {
+				t.Fatalf("advanced want %d", w.Want)
+			}
+		}
+		if advanced < 100 || advanced > bound {
+			t.Errorf("advanced %d", advanced)
+		}
+	})
+}
