@@ -9,7 +9,8 @@
 // little denser than slots come free, and a short wait in memory, of a bounded
 // number of requests, evens out the rest, so that no slot is idle while
 // something is parked. A request that comes back in vain is given a time behind
-// all others of its namespace.
+// all others of its namespace. While no GET of a host has ended, its reservations
+// are guesses: they are remembered, and advanced if the host turns out to be quicker.
 //
 // One slot of each host is kept for another namespace than the one that uses
 // the host, and more as soon as others have use for them.

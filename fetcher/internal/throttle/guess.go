@@ -12,7 +12,7 @@ const (
 	worthwhile = time.Second
 	// overbookBeside is overbook while guesses are advanced, of which more can
 	// follow when a slot is idle.
-	overbookBeside = 1.1
+	overbookBeside = 1.15
 )
 
 // guesses are reservations of a clock that were made before any GET of the host
