@@ -183,7 +183,7 @@ func (s *simulation) setTimer(w want, wait time.Duration) {
 func TestReservationsUseTheSlotsAndParkFewTimes(t *testing.T) {
 	for _, latency := range []time.Duration{
 		time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond,
-		time.Second, 1500 * time.Millisecond, 3 * time.Second, 10 * time.Second,
+		time.Second, 3 * time.Second, 10 * time.Second,
 	} {
 		for _, wants := range []int{1_000, 3_000, 16_000} {
 			for name, known := range map[string]bool{"a host that was used before": true, "a host never used before": false} {
