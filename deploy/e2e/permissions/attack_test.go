@@ -120,7 +120,7 @@ func (s *siege) take(m *nats.Msg) {
 func (s *siege) restore(ctx context.Context) {
 	GinkgoHelper()
 	// Until the server has removed what it stored, and done all that it was asked for.
-	Eventually(ctx, s.fill).Should(Succeed())
+	Eventually(ctx, s.fill).WithTimeout(recreated).Should(Succeed())
 	s.plant(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *siege) plant(ctx context.Context) {
 			_, err = stream.GetLastMsgForSubject(ctx, planted("curl.want.", len(targets("", ""))-1))
 		}
 		return err
-	}).Should(Succeed(), "the last planted want")
+	}).WithTimeout(recreated).Should(Succeed(), "the last planted want")
 }
 
 func (s *siege) victimInbox() string { return "_INBOX_" + s.victim() + ".victim" }
@@ -384,7 +384,7 @@ func (s *siege) settle(ctx context.Context) {
 		before := last
 		last = s.see(ctx)
 		return changed(before, last)
-	}).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+	}).WithTimeout(recreated).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 }
 
 // reach asks for everything that the identity may ask for as it should be asked:
@@ -404,8 +404,12 @@ func (s *siege) reach(ctx context.Context) {
 	s.restore(ctx)
 }
 
-// answered is how long an answer may take.
-const answered = 15 * time.Second
+// Bounds on a machine that does much else: of an answer, and of three servers that
+// make all streams anew.
+const (
+	answered  = 30 * time.Second
+	recreated = 90 * time.Second
+)
 
 // identities returns a table entry for each identity that is a user of the pipeline.
 func identities() []TableEntry {

@@ -287,7 +287,7 @@ func (b *broker) jetStream() jetstream.JetStream {
 	nc, err := nats.Connect(b.url(2), b.rooted()...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(nc.Close)
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(answered))
 	Expect(err).NotTo(HaveOccurred())
 	return js
 }

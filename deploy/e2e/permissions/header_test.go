@@ -68,7 +68,9 @@ func (s *siege) forge(ctx context.Context, f forged) {
 		m := nats.NewMsg(strings.Replace(row, "default.cm.key", "default.forged.key", 1))
 		m.Header = f.header
 		if f.stored() {
-			_, err := s.nc.RequestMsgWithContext(ctx, m) // the answer may be that it is refused
+			limited, cancel := context.WithTimeout(ctx, answered)
+			_, err := s.nc.RequestMsgWithContext(limited, m) // the answer may be that it is refused
+			cancel()
 			Expect(err).NotTo(HaveOccurred())
 		} else {
 			m.Reply = s.inbox
@@ -99,7 +101,7 @@ func (s *siege) fired(ctx context.Context) {
 			return 0, err
 		}
 		return due.Sequence, nil
-	}).Should(BeNumerically(">", before.Sequence))
+	}).WithTimeout(recreated).Should(BeNumerically(">", before.Sequence))
 }
 
 var _ = Describe("In wrong hands, by headers,", func() {

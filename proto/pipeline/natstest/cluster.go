@@ -12,7 +12,7 @@ import (
 )
 
 // clusterTimeout bounds how long a cluster may take to agree on a leader.
-const clusterTimeout = 20 * time.Second
+const clusterTimeout = time.Minute
 
 // clusterOptions are one server's part in a cluster.
 type clusterOptions struct {
