@@ -83,6 +83,7 @@ func moves() []move {
 		}, nil},
 		{own + "removals_published_total", drop, nil},
 		{own + "held_back_removals", dropMany, nil},
+		{own + "problems_reported_total", bad, nil},
 		{own + "publish_duration_seconds", create, nil},
 		{own + "publish_conflicts_total", overtake, nil},
 		{own + `events_emitted_total{reason="InvalidAnnotation"}`, bad, nil},

@@ -47,12 +47,41 @@ var _ = Describe("Telling the owner", func() {
 			key := w.satisfied(ctx, "cm", "example.com")
 			w.ask(ctx, "cm", "not correct")
 			Eventually(w.retracted(ctx, key)).Should(BeTrue())
-			Consistently(func() int { return len(w.results(ctx)) }).Should(BeZero())
+			Consistently(func() int { return len(w.removals(ctx)) }).Should(BeZero())
 
 			By("asking again once it can be read, without a fetch of what is there")
 			w.ask(ctx, "cm", "k=example.com")
 			Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
 			Expect(w.want(ctx, key)().GetSettled().GetSha256()).To(Equal(digest("body of example.com")))
+		})
+	})
+
+	Describe("in the status of what is wrong with the annotations", func() {
+		It("asks the writer once for each change of it, and again only if nothing comes of it", func(ctx SpecContext) {
+			first := w.watch().awaitReady()
+			w.create(ctx, "cm", "not correct")
+			Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
+			want := w.reports(ctx)[0].GetWant()
+			Expect([]string{want.GetNamespace(), want.GetName(), want.GetKey(), want.GetUrl()}).To(Equal([]string{w.namespace, "cm", "*", ""}))
+			Expect(want.GetUid()).NotTo(BeEmpty())
+			w.patch(ctx, somebody, "cm", object{"data": object{"other": "value"}})
+			Consistently(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
+
+			By("asking no more when the status has it, also by another watcher")
+			report := func(text string) {
+				w.patch(ctx, annotation.FieldManager, "cm", object{"metadata": object{"annotations": object{annotation.StatusKey: text}}})
+			}
+			report(`{"*":{"error":"InvalidAnnotation","message":"annotation value 'not correct' does not match expected format key=url"}}`)
+			first.stop()
+			second := w.watch(audited).awaitReady()
+			Consistently(func() int { return len(w.reports(ctx)) }).WithTimeout(time.Second).Should(Equal(1))
+
+			By("asking again while it is mended and the status still has it")
+			w.ask(ctx, "cm", "k=example.com")
+			Eventually(func() int { return len(w.reports(ctx)) }).Should(BeNumerically(">=", 3), "the audit of this watcher is due every 400 ms")
+			report("")
+			Expect(second.value(own + "problems_reported_total")()).To(BeNumerically(">=", 2))
+			Expect(w.removals(ctx)).To(BeEmpty(), "* is no key")
 		})
 	})
 
@@ -76,7 +105,7 @@ var _ = Describe("Telling the owner", func() {
 			w.ask(ctx, "cm", "more=example.com/2 free=example.com k=ftp://example.com/other")
 			Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com/2"))
 			Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
-			Expect(w.results(ctx)).To(BeEmpty(), "nothing was removed")
+			Expect(w.removals(ctx)).To(BeEmpty())
 
 			By("asking again once it is right, without a fetch of what is there")
 			w.ask(ctx, "cm", "free=example.com k=example.com")

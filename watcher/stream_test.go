@@ -3,6 +3,7 @@ package watcher_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -132,4 +133,16 @@ func (w *world) results(ctx context.Context) []*v1.Result {
 		results = append(results, result)
 	}
 	return results
+}
+
+// reports returns the results by which the writer is asked to bring a status in
+// line with what is wrong with annotations, and removals all others.
+func (w *world) reports(ctx context.Context) []*v1.Result {
+	GinkgoHelper()
+	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetProblems() == nil })
+}
+
+func (w *world) removals(ctx context.Context) []*v1.Result {
+	GinkgoHelper()
+	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetProblems() != nil })
 }

@@ -173,7 +173,7 @@ var _ = Describe("The pipeline", func() {
 		w.want(ctx, pipeline.Key{Namespace: "other", Name: "x", Key: "k"}, site.URL)
 		Eventually(func() int { return w.failed(ctx) }).Should(Equal(2))
 		w.forget(ctx, cm(1))
-		Eventually(func() string { return string(out.Contents()) }).Should(ContainSubstring("forgotten"))
+		Eventually(func() string { return string(out.Contents()) }).Should(ContainSubstring("retracted"))
 		stop()
 		<-done
 		var seen []string
@@ -183,13 +183,13 @@ var _ = Describe("The pipeline", func() {
 			Expect(p.Namespace).To(Equal("default"))
 			seen = append(seen, p.What)
 		}
-		Expect(seen).To(ContainElements("wanted", "scheduled", "failing", "failed", "forgotten"))
+		Expect(seen).To(ContainElements("wanted", "scheduled", "failing", "failed", "retracted"))
 	})
 
 	It("refuses to watch for what does not exist, and names what does", func(ctx SpecContext) {
 		r := w.run(ctx, "watch", "--only", "wanted,fetchd")
 		Expect(r.code).To(Equal(2))
-		Expect(r.err).To(ContainSubstring(`--only: "fetchd" is not one of wanted, forgotten, scheduled, due, fetched, recovered, failing, removed, failed`))
+		Expect(r.err).To(ContainSubstring(`--only: "fetchd" is not one of wanted, retracted, scheduled, due, fetched, recovered, failing, removed, failed, annotated`))
 	})
 
 	It("is set up, compared and examined", func(ctx SpecContext) {

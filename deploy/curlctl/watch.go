@@ -101,7 +101,7 @@ func colourOf(what string) printer.Colour {
 		return printer.Grey
 	case passing.Fetched, passing.Recovered:
 		return printer.Green
-	case passing.Forgotten, passing.Removed:
+	case passing.Retracted, passing.Removed, passing.Annotated:
 		return printer.Yellow
 	}
 	return printer.Red

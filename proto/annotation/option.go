@@ -50,7 +50,7 @@ func (g *Grammar) refresh(annotations map[string]string) (time.Duration, []Probl
 		limit = "longer than the maximum"
 	}
 	text := "annotation " + RefreshName + " value '" + quotable(value) + "' is " + limit + "; " + duration.Format(allowed) + " is used"
-	return allowed, []Problem{{Rule: text, Text: text}}, nil
+	return allowed, []Problem{{Rule: text, Text: text, Followed: true}}, nil
 }
 
 // now reads curl-now. A long value, or one that protobuf cannot carry, is

@@ -82,7 +82,7 @@ func (r *reading) pair(number int, key, value string) {
 	r.broken = false
 	r.pairs = append(r.pairs, Pair{Key: key, URL: url})
 	if commaInPath.MatchString(value) {
-		r.problems = append(r.problems, Problem{Rule: key + ": " + ruleJoin, Text: r.text(number, key, ruleJoin)})
+		r.problems = append(r.problems, Problem{Rule: key + ": " + ruleJoin, Text: r.text(number, key, ruleJoin), Followed: true})
 	}
 }
 

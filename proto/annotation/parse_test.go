@@ -337,3 +337,39 @@ func manyPairs(count int) string {
 	}
 	return text.String()
 }
+
+// What the status has of it: all that is not followed, and nothing that depends on
+// settings that the writer does not know.
+func TestProblemOfTheObject(t *testing.T) {
+	t.Parallel()
+	const key = annotation.DefaultKey
+	for want, annotations := range map[string]map[string]string{
+		"": {key: "a=example.com"},
+		"annotation value 'x' does not match expected format key=url":                                {key: "x", "x-kv8s.io/curl-refrsh": "1h"},
+		"annotation curl-refresh value 'soon' is not a duration such as 10m":                         {key: "a=example.com", "x-kv8s.io/curl-refresh": "soon"},
+		"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?": {key: "a=example.com/,b=c", "x-kv8s.io/curl-refrsh": "1h", "x-kv8s.io/curl-refresh": "1ms"},
+		"annotation curl-me-that, pair 1 (key a): the scheme is neither http nor https; use http:// or https://; " +
+			"also annotation x-k8s.io/curl-me-that is ignored, as x-kv8s.io/curl-me-that counts; remove one of them": {key: "a=ftp://example.com", annotation.LegacyKey: "x"},
+	} {
+		g, err := annotation.New(annotation.Defaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := g.Parse(annotations)
+		if got := request.Problem(err); got != want {
+			t.Errorf("%v:\n got %s\nwant %s", annotations, got, want)
+		}
+	}
+	g, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := g.Parse(map[string]string{key: strings.Repeat(".=a ", annotation.MaxPairs)})
+	if got := request.Problem(err); len(got) > 1000 || !strings.HasSuffix(got, "; and 120 more") {
+		t.Errorf("%d bytes: %s", len(got), got)
+	}
+	request, err = g.Parse(map[string]string{"x-kv8s.io/curl-me-tha": "a=example.com"})
+	if got := request.Problem(err); got != "" || len(request.Problems) != 1 {
+		t.Errorf("of an object that asks for nothing: %s", got)
+	}
+}

@@ -1,6 +1,7 @@
 package annotation
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -50,6 +51,9 @@ type Problem struct {
 	Text string
 	// Refused reports that a pair is not followed at all.
 	Refused bool
+	// Followed reports that what is written is followed after all, within a limit
+	// of the operator or as it may be meant.
+	Followed bool
 }
 
 // URL returns what is asked for in key.
@@ -69,6 +73,33 @@ func (r Request) Names(key string) bool {
 	_, asked := r.URL(key)
 	return asked || key != "" && slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Key == key })
 }
+
+// Problem returns the sentences about what is not followed, joined to one: err of
+// Parse, or else those of Problems that are not followed. Empty: all is followed,
+// or nothing is asked for. It does not depend on MinRefresh, which the writer does
+// not know.
+func (r Request) Problem(err error) string {
+	if !r.Present {
+		return ""
+	}
+	var texts []string
+	if err != nil {
+		texts = append(texts, err.Error())
+	}
+	for _, p := range r.Problems {
+		if !p.Followed {
+			texts = append(texts, p.Text)
+		}
+	}
+	more := ""
+	if n := len(texts) - maxSentences; n > 0 {
+		texts, more = texts[:maxSentences], fmt.Sprintf("; and %d more", n)
+	}
+	return strings.Join(texts, "; also ") + more
+}
+
+// maxSentences bounds how long a Problem is.
+const maxSentences = 8
 
 // Refuses reports whether a pair is refused.
 func (r Request) Refuses() bool {

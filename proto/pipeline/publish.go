@@ -240,7 +240,7 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	switch r.GetOutcome().(type) {
 	case *v1.Result_Content:
 		subject = key.Content()
-	case *v1.Result_Removed:
+	case *v1.Result_Removed, *v1.Result_Problems: // the watcher may publish there
 		subject = key.Removed()
 	default:
 		// Unmodified ends a failure, so it belongs among the changes of that

@@ -3,6 +3,7 @@ package status
 import (
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,10 +144,8 @@ func (e Entry) check() error {
 	if e.Size < 0 {
 		return errors.New("size is negative")
 	}
-	for _, t := range []time.Time{e.FetchedAt, e.Since, e.Why().NextTry} {
-		if year := t.UTC().Year(); year < 1 || year > 9999 {
-			return errors.New("time is out of range") // and could not be written again
-		}
+	if slices.ContainsFunc([]time.Time{e.FetchedAt, e.Since, e.Why().NextTry}, outOfRange) {
+		return errors.New("time is out of range")
 	}
 	if e.SHA256 == "" {
 		return nil
@@ -156,6 +155,12 @@ func (e Entry) check() error {
 		return errors.New("sha256 is not 64 lower-case hexadecimal digits")
 	}
 	return nil
+}
+
+// outOfRange reports whether a time could not be written again.
+func outOfRange(t time.Time) bool {
+	year := t.UTC().Year()
+	return year < 1 || year > 9999
 }
 
 // validator returns text when it is short enough to be stored and may stand in a

@@ -14,11 +14,28 @@ import (
 // for all annotations of an object.
 const MaxBytes = 256 << 10
 
+// ObjectKey stands in the place of a key for what is about the object as a whole.
+// No ConfigMap has such a key, and a reader that does not know it ignores it.
+const ObjectKey = "*"
+
 // Status is the state of the keys of one ConfigMap.
 type Status struct {
 	// Keys holds one entry for each key that was ever asked for and has not
 	// been taken out since. Never nil in what Parse returns.
 	Keys map[string]Entry
+	// Problem with the annotations of the object; nil: there is none. It is not
+	// changed once it was made.
+	Problem *Problem
+}
+
+// Problem is why annotations are not followed, or not all of them.
+type Problem struct {
+	// Error is the reason, as in Events.
+	Error string `json:"error"`
+	// Message are the sentences of the Events.
+	Message string `json:"message,omitempty"`
+	// Since is when it was first found, to the second.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Parse reads the value of the status annotation. An absent one is empty. It
@@ -38,6 +55,7 @@ func Parse(value string) (Status, error) {
 		return empty, fmt.Errorf("%w: no JSON object", ErrMalformed)
 	}
 	parsed := Status{Keys: make(map[string]Entry, len(raw))}
+	parsed.Problem = parseProblem(raw[ObjectKey])
 	for key, text := range raw {
 		if len(validation.IsConfigMapKey(key)) > 0 {
 			continue
@@ -54,6 +72,16 @@ func Parse(value string) (Status, error) {
 	return parsed, nil
 }
 
+// parseProblem reads the entry of the object; nil: there is none that can be read.
+func parseProblem(text json.RawMessage) *Problem {
+	p := new(Problem)
+	if len(text) == 0 || json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) {
+		return nil
+	}
+	p.Since = seconds(p.Since)
+	return p
+}
+
 // written is an entry as it is written. What changedAt repeats under the name
 // of what it is, is read from fetchedAt, which older readers know.
 type written struct {
@@ -63,13 +91,16 @@ type written struct {
 }
 
 // String returns the value of the status annotation: compact JSON, keys sorted,
-// the same text for the same state. It is empty when there are no keys, and the
-// annotation is to be removed then.
+// the same text for the same state. It is empty when there is neither a key nor a
+// problem, and the annotation is to be removed then.
 func (s Status) String() string {
-	if len(s.Keys) == 0 {
+	if len(s.Keys) == 0 && s.Problem == nil {
 		return ""
 	}
-	normal := make(map[string]written, len(s.Keys))
+	normal := make(map[string]any, len(s.Keys)+1)
+	if s.Problem != nil {
+		normal[ObjectKey] = s.Problem
+	}
 	for key, entry := range s.Keys {
 		entry = entry.normal()
 		normal[key] = written{Entry: entry, ChangedAt: entry.FetchedAt}
@@ -99,7 +130,7 @@ func (s Status) Own(key, text string) (own string, readFirst bool) {
 
 // Clone returns a copy that can be changed without changing s.
 func (s Status) Clone() Status {
-	clone := Status{Keys: maps.Clone(s.Keys)}
+	clone := Status{Keys: maps.Clone(s.Keys), Problem: s.Problem}
 	if clone.Keys == nil {
 		clone.Keys = map[string]Entry{}
 	}

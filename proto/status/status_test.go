@@ -221,3 +221,34 @@ func FuzzStatus(f *testing.F) {
 		}
 	})
 }
+
+// What is wrong with the annotations stands beside the keys, and no reader of them
+// sees it.
+func TestProblem(t *testing.T) {
+	s := status.Status{
+		Keys: map[string]status.Entry{"a": {}},
+		Problem: &status.Problem{
+			Error: "InvalidAnnotation", Message: "annotation value 'x' does not match expected format key=url", Since: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC),
+		},
+	}
+	want := `{"*":{"error":"InvalidAnnotation","message":"annotation value 'x' does not match expected format key=url","since":"2026-01-03T00:00:00Z"},"a":{}}`
+	if got := s.String(); got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+	parsed, err := status.Parse(want)
+	if err != nil || !reflect.DeepEqual(parsed, s) {
+		t.Errorf("got %+v, %v", parsed, err)
+	}
+	if clone := parsed.Clone(); !reflect.DeepEqual(clone, s) {
+		t.Errorf("cloned %+v", clone)
+	}
+	alone := status.Status{Problem: s.Problem}
+	if own, readFirst := alone.Own("a", alone.String()); own == "" || own != alone.String() || readFirst {
+		t.Errorf("a want carries %q, read first %v", own, readFirst)
+	}
+	for _, odd := range []string{`{"*":7}`, `{"*":{}}`, `{"*":{"error":"x","since":"never"}}`, `{"*":{"error":"x","since":"9999-12-31T23:59:59-23:00"}}`} {
+		if parsed, err := status.Parse(odd); err != nil || parsed.Problem != nil || parsed.String() != "" {
+			t.Errorf("%s: got %+v, %v", odd, parsed, err)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 // aWhile is long enough for something that must not happen to show.
@@ -37,11 +38,56 @@ var _ = Describe("An annotation", func() {
 		Expect(events[0].Regarding.UID).To(Equal(cm.Get(ctx).UID))
 
 		Consistently(ctx, func() int { return len(w.Events(ctx)) }).WithTimeout(aWhile).WithPolling(100 * time.Millisecond).Should(Equal(1))
-		Expect(cm.Writes(ctx)).To(BeZero())
+		Expect(cm.Writes(ctx)).To(Equal(1), "the status")
 
 		cm.Ask(ctx, "mydata="+page.URL())
 		cm.EventuallyHasData(ctx, "mydata", "corrected")
 		Expect(w.Events(ctx)).To(HaveLen(1))
+	})
+
+	It("that is not followed says why in the status, in the words of its Events, until it is mended", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/page").Says("there")
+		cm := w.Create(ctx, "explained", world.Asking("page="+page.URL()))
+		cm.EventuallyHasData(ctx, "page", "there")
+		problem := func() *status.Problem { return cm.Problem(ctx) }
+		Expect(problem()).To(BeNil())
+
+		By("telling of the whole value")
+		cm.Ask(ctx, "not correct")
+		const sentence = "annotation value 'not correct' does not match expected format key=url"
+		Eventually(ctx, problem).Should(HaveValue(And(HaveField("Error", "InvalidAnnotation"), HaveField("Message", sentence),
+			HaveField("Since", BeTemporally("~", time.Now(), time.Minute)))))
+		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).To(HavePrefix(`{"*":{"error":"InvalidAnnotation","message":"` + sentence + `","since":"2`))
+		first := problem()
+
+		By("telling of a pair that is refused and of a name that is not known, and fetching the rest")
+		cm.Annotate(ctx, "x-kv8s.io/curl-refrsh", "10m")
+		cm.Ask(ctx, "page=ftp://example.com/?token=S3CR3T other="+page.URL())
+		cm.EventuallyHasData(ctx, "other", "there")
+		Eventually(ctx, problem).Should(HaveValue(HaveField("Message", "annotation curl-me-that, pair 1 (key page): the scheme is neither http nor https; use http:// or https://; "+
+			"also annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?")))
+		Eventually(ctx, problem).Should(HaveValue(HaveField("Since", first.Since)))
+		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).NotTo(ContainSubstring("S3CR3T"))
+
+		By("writing nothing while nothing changes")
+		w.EventuallyQuiet(ctx)
+		writes := cm.Writes(ctx)
+		cm.Label(ctx, "app", "other")
+		Expect(w.Watcher().Kill()).To(Succeed())
+		w.Watcher().Restart(ctx)
+		w.Watcher().EventuallyReady(ctx)
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Writes(ctx)).To(Equal(writes))
+
+		By("falling silent when it is mended")
+		cm.Patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+			"x-kv8s.io/curl-refrsh": nil, annotation.DefaultKey: "page=" + page.URL() + " other=" + page.URL(),
+		}}})
+		Eventually(ctx, problem).Should(BeNil())
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(And(HaveKeyWithValue("page", "there"), HaveKeyWithValue("other", "there")))
+		Expect(cm.Writes(ctx)).To(Equal(writes + 1))
 	})
 
 	It("that cannot be read is told once, whatever else is edited", func(ctx SpecContext) {

@@ -874,6 +874,7 @@ type Result struct {
 	//	*Result_Unmodified
 	//	*Result_Failure
 	//	*Result_Removed
+	//	*Result_Problems
 	Outcome       isResult_Outcome `protobuf_oneof:"outcome"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -987,6 +988,15 @@ func (x *Result) GetRemoved() *Removed {
 	return nil
 }
 
+func (x *Result) GetProblems() *Problems {
+	if x != nil {
+		if x, ok := x.Outcome.(*Result_Problems); ok {
+			return x.Problems
+		}
+	}
+	return nil
+}
+
 type isResult_Outcome interface {
 	isResult_Outcome()
 }
@@ -1011,6 +1021,11 @@ type Result_Removed struct {
 	Removed *Removed `protobuf:"bytes,13,opt,name=removed,proto3,oneof"`
 }
 
+type Result_Problems struct {
+	// What is wrong with the annotations has changed.
+	Problems *Problems `protobuf:"bytes,14,opt,name=problems,proto3,oneof"`
+}
+
 func (*Result_Content) isResult_Outcome() {}
 
 func (*Result_Unmodified) isResult_Outcome() {}
@@ -1018,6 +1033,8 @@ func (*Result_Unmodified) isResult_Outcome() {}
 func (*Result_Failure) isResult_Outcome() {}
 
 func (*Result_Removed) isResult_Outcome() {}
+
+func (*Result_Problems) isResult_Outcome() {}
 
 // Content is a fetched body.
 type Content struct {
@@ -1330,6 +1347,45 @@ func (*Removed) Descriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{7}
 }
 
+// Problems tells that the status of the object does not have what is wrong with
+// its annotations, or has what no longer is. The writer reads that in the object
+// itself. The want has the key * and no URL.
+type Problems struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Problems) Reset() {
+	*x = Problems{}
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Problems) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Problems) ProtoMessage() {}
+
+func (x *Problems) ProtoReflect() protoreflect.Message {
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Problems.ProtoReflect.Descriptor instead.
+func (*Problems) Descriptor() ([]byte, []int) {
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{8}
+}
+
 // DeadLetter keeps what could not be done: the payload of curl.failure.….
 type DeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1358,7 +1414,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1426,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1439,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{8}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeadLetter) GetWant() *Want {
@@ -1463,7 +1519,7 @@ type Begun struct {
 
 func (x *Begun) Reset() {
 	*x = Begun{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1531,7 @@ func (x *Begun) String() string {
 func (*Begun) ProtoMessage() {}
 
 func (x *Begun) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1544,7 @@ func (x *Begun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begun.ProtoReflect.Descriptor instead.
 func (*Begun) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{9}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Begun) GetSequence() uint64 {
@@ -1537,7 +1593,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1605,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1618,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{10}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Audit) GetAction() string {
@@ -1684,7 +1740,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"reportedAt\x124\n" +
 	"\twaits_for\x18\f \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\x12\x1f\n" +
 	"\vstatus_code\x18\r \x01(\x05R\n" +
-	"statusCode\"\xb6\x03\n" +
+	"statusCode\"\xed\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +
@@ -1698,7 +1754,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"unmodified\x18\v \x01(\v2\x19.curlmethat.v1.UnmodifiedH\x00R\n" +
 	"unmodified\x122\n" +
 	"\afailure\x18\f \x01(\v2\x16.curlmethat.v1.FailureH\x00R\afailure\x122\n" +
-	"\aremoved\x18\r \x01(\v2\x16.curlmethat.v1.RemovedH\x00R\aremovedB\t\n" +
+	"\aremoved\x18\r \x01(\v2\x16.curlmethat.v1.RemovedH\x00R\aremoved\x125\n" +
+	"\bproblems\x18\x0e \x01(\v2\x17.curlmethat.v1.ProblemsH\x00R\bproblemsB\t\n" +
 	"\aoutcome\"n\n" +
 	"\aContent\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x16\n" +
@@ -1725,7 +1782,9 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\binterval\x18\v \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x14\n" +
 	"\x05again\x18\f \x01(\bR\x05again\x124\n" +
 	"\twaits_for\x18\r \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\"\t\n" +
-	"\aRemoved\"\xd2\x02\n" +
+	"\aRemoved\"\n" +
+	"\n" +
+	"\bProblems\"\xd2\x02\n" +
 	"\n" +
 	"DeadLetter\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x120\n" +
@@ -1828,7 +1887,7 @@ func file_curlmethat_v1_pipeline_proto_rawDescGZIP() []byte {
 }
 
 var file_curlmethat_v1_pipeline_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(Cause)(0),                    // 0: curlmethat.v1.Cause
 	(FailureClass)(0),             // 1: curlmethat.v1.FailureClass
@@ -1842,49 +1901,51 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(*Unmodified)(nil),            // 9: curlmethat.v1.Unmodified
 	(*Failure)(nil),               // 10: curlmethat.v1.Failure
 	(*Removed)(nil),               // 11: curlmethat.v1.Removed
-	(*DeadLetter)(nil),            // 12: curlmethat.v1.DeadLetter
-	(*Begun)(nil),                 // 13: curlmethat.v1.Begun
-	(*Audit)(nil),                 // 14: curlmethat.v1.Audit
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Problems)(nil),              // 12: curlmethat.v1.Problems
+	(*DeadLetter)(nil),            // 13: curlmethat.v1.DeadLetter
+	(*Begun)(nil),                 // 14: curlmethat.v1.Begun
+	(*Audit)(nil),                 // 15: curlmethat.v1.Audit
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
-	15, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
+	16, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
 	5,  // 2: curlmethat.v1.Want.settled:type_name -> curlmethat.v1.Settled
-	16, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
-	16, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
+	17, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
+	17, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
 	4,  // 5: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
 	0,  // 6: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	16, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
 	1,  // 8: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
 	5,  // 9: curlmethat.v1.Due.settled:type_name -> curlmethat.v1.Settled
-	16, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
-	16, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
+	17, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
+	17, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
 	3,  // 12: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
 	4,  // 13: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
 	0,  // 14: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	16, // 15: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	17, // 15: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
 	8,  // 16: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
 	9,  // 17: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
 	10, // 18: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
 	11, // 19: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
-	1,  // 20: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	16, // 21: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
-	2,  // 22: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
-	16, // 23: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
-	15, // 24: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
-	3,  // 25: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
-	4,  // 26: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
-	10, // 27: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	16, // 28: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	16, // 29: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
-	16, // 30: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	12, // 20: curlmethat.v1.Result.problems:type_name -> curlmethat.v1.Problems
+	1,  // 21: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
+	17, // 22: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	2,  // 23: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
+	17, // 24: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
+	16, // 25: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
+	3,  // 26: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
+	4,  // 27: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
+	10, // 28: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
+	17, // 29: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 30: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
+	17, // 31: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }
@@ -1897,6 +1958,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 		(*Result_Unmodified)(nil),
 		(*Result_Failure)(nil),
 		(*Result_Removed)(nil),
+		(*Result_Problems)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1904,7 +1966,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_curlmethat_v1_pipeline_proto_rawDesc), len(file_curlmethat_v1_pipeline_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

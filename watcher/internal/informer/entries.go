@@ -15,7 +15,8 @@ import (
 // status.Status takes: the watcher keeps those of all objects. They are not
 // changed once they were made.
 type Entries struct {
-	byKey []packed // sorted by key
+	byKey   []packed // sorted by key
+	problem *status.Problem
 }
 
 // packed is a status.Entry. What only few entries have is apart from it, digests
@@ -47,7 +48,7 @@ type rare struct {
 // what urls, if set, returns for the key and is the same.
 func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 	if len(s.Keys) == 0 {
-		return Entries{}
+		return Entries{problem: s.Problem}
 	}
 	byKey := make([]packed, 0, len(s.Keys))
 	for key, entry := range s.Keys {
@@ -59,7 +60,7 @@ func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 		byKey = append(byKey, pack(key, entry))
 	}
 	slices.SortFunc(byKey, func(a, b packed) int { return strings.Compare(a.key, b.key) })
-	return Entries{byKey: byKey}
+	return Entries{byKey: byKey, problem: s.Problem}
 }
 
 // Len returns how many keys have an entry.
@@ -76,6 +77,14 @@ func (e Entries) Keys() iter.Seq[string] {
 	}
 }
 
+// Problem returns the sentence about the annotations; empty: there is none.
+func (e Entries) Problem() string {
+	if e.problem == nil {
+		return ""
+	}
+	return e.problem.Message
+}
+
 // Of returns the entry of a key; the zero value: it has none.
 func (e Entries) Of(key string) status.Entry {
 	at, found := slices.BinarySearchFunc(e.byKey, key, func(p packed, key string) int { return strings.Compare(p.key, key) })
@@ -87,7 +96,7 @@ func (e Entries) Of(key string) status.Entry {
 
 // Status returns all entries.
 func (e Entries) Status() status.Status {
-	s := status.Status{Keys: make(map[string]status.Entry, len(e.byKey))}
+	s := status.Status{Keys: make(map[string]status.Entry, len(e.byKey)), Problem: e.problem}
 	for i := range e.byKey {
 		s.Keys[e.byKey[i].key] = e.byKey[i].entry()
 	}

@@ -31,6 +31,9 @@ type Plan struct {
 	// InSync are keys whose known want is as good as resolved, and repairs
 	// nothing any more, since the object is as it should be.
 	InSync []string
+	// Report that the status does not have what is wrong with the annotations, or
+	// has what no longer is.
+	Report bool
 	// Conditions are what the owner of the object should know, for as long as it
 	// is so.
 	Conditions []Condition
@@ -78,7 +81,9 @@ func Make(o *informer.Object, wants map[string]wantindex.Want, epoch int64) Plan
 			Occurrence: o.Invalid.Error(),
 		})
 		m.retractAllBut(nil)
+		m.problem()
 	default:
+		m.problem()
 		m.mention(o.Request.Problems)
 		for _, pair := range o.Request.Pairs {
 			m.key(pair)
@@ -104,6 +109,11 @@ func (m *maker) retractAllBut(asked func(key string) bool) {
 		}
 	}
 	slices.Sort(m.plan.Retract)
+}
+
+// problem compares what is wrong with the annotations with the status.
+func (m *maker) problem() {
+	m.plan.Report = m.object.Request.Problem(m.object.Invalid) != m.object.Status.Problem()
 }
 
 // mention makes conditions of what is wrong with single annotations and pairs.
@@ -375,5 +385,17 @@ func Removed(o *informer.Object, key string, epoch int64, seq uint64) *v1.Result
 		Sequence:   seq,
 		ObservedAt: timestamppb.New(o.SeenAt),
 		Outcome:    &v1.Result_Removed{Removed: &v1.Removed{}},
+	}
+}
+
+// Problems returns the result by which the writer brings the status in line with
+// what is wrong with the annotations. It reads that in the object.
+func Problems(o *informer.Object) *v1.Result {
+	return &v1.Result{
+		Want: &v1.Want{
+			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID), ResourceVersion: o.ResourceVersion,
+		},
+		ObservedAt: timestamppb.New(o.SeenAt),
+		Outcome:    &v1.Result_Problems{Problems: &v1.Problems{}},
 	}
 }

@@ -14,6 +14,7 @@ import (
 type Metrics struct {
 	wants     *prometheus.CounterVec
 	removals  prometheus.Counter
+	problems  prometheus.Counter
 	heldBack  prometheus.Gauge
 	latency   prometheus.Histogram
 	conflicts prometheus.Counter
@@ -29,6 +30,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 			pipeline.CauseName(v1.Cause_CAUSE_NEW), pipeline.CauseName(v1.Cause_CAUSE_CHANGED), pipeline.CauseName(v1.Cause_CAUSE_NOW),
 			pipeline.CauseName(v1.Cause_CAUSE_HEALED), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
 		removals: set.Counter("removals_published_total", "Keys that the writer was asked to take out, as their pair is gone from the annotation."),
+		problems: set.Counter("problems_reported_total", "ConfigMaps for which the writer was asked to bring the status in line with what is wrong with the annotations."),
 		heldBack: set.Gauge("held_back_removals", "Keys that are no longer asked for and stay, as too many were to be removed at once. Above 0 no key is removed."),
 		latency: set.Histogram("publish_duration_seconds", "Time from the decision to publish a want to the acknowledgement of the stream.",
 			prometheus.ExponentialBuckets(0.0005, 2, 14)),
@@ -49,6 +51,8 @@ func (m *Metrics) published(w *v1.Want, took time.Duration) {
 func (m *Metrics) retracted() { m.wants.WithLabelValues(tombstone).Inc() }
 
 func (m *Metrics) removed() { m.removals.Inc() }
+
+func (m *Metrics) reported() { m.problems.Inc() }
 
 func (m *Metrics) conflict() { m.conflicts.Inc() }
 

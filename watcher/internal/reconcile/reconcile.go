@@ -91,6 +91,7 @@ type Reconciler struct {
 	conditions map[types.NamespacedName]*conditions
 	removals   memory[pipeline.Key, removal]
 	repairs    memory[pipeline.Key, *repairBackoff]
+	reports    memory[types.NamespacedName, reported]
 	brake      brake
 }
 
@@ -104,6 +105,7 @@ func New(c Config, d Deps) *Reconciler {
 		conditions: map[types.NamespacedName]*conditions{},
 		removals:   newMemory[pipeline.Key](func(sent removal) bool { return d.Clock.Since(sent.at) > c.Repeat }),
 		repairs:    newMemory[pipeline.Key](func(f *repairBackoff) bool { return d.Clock.Since(f.last) > repairsForgotten }),
+		reports:    newMemory[types.NamespacedName](func(s reported) bool { return d.Clock.Since(s.at) > 2*max(c.Repeat, maxReportPause) }),
 		brake:      brake{held: map[types.NamespacedName]int{}},
 	}
 }
@@ -117,9 +119,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.learn(name, p)
-	again = r.dropSent(o, &p)
+	again = soonest(r.dropSent(o, &p), r.dropReported(name, o, &p))
 	r.holdBack(name, o, &p)
-	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 {
+	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 || p.Report {
 		if wait := r.tooSoon(name); wait > 0 {
 			later, err := r.emitEvents(ctx, name)
 			return soonest(soonest(again, wait), later), err
@@ -171,6 +173,9 @@ func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o 
 	}
 	for _, w := range p.Publish {
 		note(r.publish(ctx, w))
+	}
+	if p.Report {
+		note(r.reportProblem(ctx, o))
 	}
 	return done, errors.Join(errs...)
 }

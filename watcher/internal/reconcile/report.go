@@ -15,6 +15,7 @@ import (
 const (
 	tombstone = "tombstone"
 	removed   = "removed"
+	problems  = "problems"
 )
 
 // report logs a publish; when there are many, those of one cause are counted instead.

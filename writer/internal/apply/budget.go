@@ -50,6 +50,9 @@ func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shorta
 	}
 	t.Metrics.overBudget.WithLabelValues(kind).Inc()
 	for _, item := range t.items {
+		if item.OfObject() {
+			continue
+		}
 		uid := types.UID(item.Result.GetWant().GetUid())
 		t.unwritable.Put(uid, item.Key.Key)
 		t.emitEvents(ctx, item, uid, []plan.Event{plan.OverBudget(t.object, item)})

@@ -17,8 +17,11 @@ func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Even
 	if line == nil {
 		return nil
 	}
-	return logfield.Key(tracing.Stamp(line, i.Trace), i.Key).
-		Str("host", condition.Host(i.Result.GetWant().GetUrl()))
+	line = logfield.Key(tracing.Stamp(line, i.Trace), i.Key)
+	if i.OfObject() {
+		return line
+	}
+	return line.Str("host", condition.Host(i.Result.GetWant().GetUrl()))
 }
 
 // logResult logs what became of an item: on level info what changes something.

@@ -181,6 +181,9 @@ func (t *task) refused(ctx context.Context, p plan.Plan, obstacle plan.Obstacle,
 // hold is wanted again by the watcher.
 func (t *task) refuse(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
 	for _, item := range t.items {
+		if item.OfObject() {
+			continue
+		}
 		uid := types.UID(item.Result.GetWant().GetUid())
 		t.unwritable.Put(uid, item.Key.Key)
 		// Where even Events are forbidden, the log has to do.
@@ -260,7 +263,7 @@ func (t *task) emitEvents(ctx context.Context, item plan.Item, uid types.UID, ev
 		return event.Failed
 	default:
 		if t.Emitter.Refused() {
-			t.line(item, zerolog.ErrorLevel, "event_refused").Err(err).Msg("Events are refused; grant create, get and patch of events.events.k8s.io to the writer's service account")
+			t.line(item, zerolog.ErrorLevel, "event_refused").Err(err).Msg("Events are refused; grant create, get and patch of events to the writer's service account")
 		}
 		return event.Emitted
 	}

@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -49,15 +50,18 @@ func (r Reader) Read(subject string, data []byte) (plan.Item, error) {
 
 func check(key pipeline.Key, r *v1.Result) error {
 	want := r.GetWant()
+	ofObject := r.GetProblems() != nil && key.Key == status.ObjectKey // and so without URL and fence
 	switch {
 	case len(validation.IsDNS1123Label(key.Namespace)) > 0:
 		return fmt.Errorf("%w: illegal namespace", ErrMalformed)
 	case len(validation.IsDNS1123Subdomain(key.Name)) > 0:
 		return fmt.Errorf("%w: illegal name", ErrMalformed)
-	case len(validation.IsConfigMapKey(key.Key)) > 0:
-		return fmt.Errorf("%w: illegal key", ErrMalformed)
 	case want.GetUid() == "":
 		return fmt.Errorf("%w: no uid", ErrMalformed)
+	case ofObject:
+		return checkTimes(r)
+	case len(validation.IsConfigMapKey(key.Key)) > 0:
+		return fmt.Errorf("%w: illegal key", ErrMalformed)
 	case r.GetSequence() == 0:
 		return fmt.Errorf("%w: no sequence", ErrMalformed)
 	case want.GetUrl() == "" && r.GetRemoved() == nil:

@@ -27,6 +27,13 @@ func aResult() *v1.Result {
 // beyond is a time that JSON has no form for.
 func beyond() *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: 1 << 60} }
 
+// ofObject makes a result about the annotations of its object.
+func ofObject(r *v1.Result) *v1.Want {
+	r.Sequence, r.Want.Url, r.Want.Key = 0, "", "*"
+	r.Outcome = &v1.Result_Problems{Problems: &v1.Problems{}}
+	return r.GetWant()
+}
+
 func fail(r *v1.Result, f *v1.Failure) { r.Outcome = &v1.Result_Failure{Failure: f} }
 
 func TestRead(t *testing.T) {
@@ -51,6 +58,11 @@ func TestRead(t *testing.T) {
 		"time of failure":     {func(r *v1.Result) { fail(r, &v1.Failure{FirstFailedAt: beyond()}) }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"time of next look":   {func(r *v1.Result) { fail(r, &v1.Failure{NextAt: beyond()}) }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"illegal key":         {func(r *v1.Result) { r.Want.Key = "$patch" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"annotations":         {func(r *v1.Result) { ofObject(r) }, nil, 0},
+		"annotations, no uid": {func(r *v1.Result) { ofObject(r).Uid = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"annotations of key":  {func(r *v1.Result) { ofObject(r).Key = "k" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"annotations, time":   {func(r *v1.Result) { ofObject(r); r.ObservedAt = beyond() }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"body of the object":  {func(r *v1.Result) { r.Want.Key = "*" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"path as name":        {func(r *v1.Result) { r.Want.Name = "../../secrets/x" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"path as namespace":   {func(r *v1.Result) { r.Want.Namespace = "../../nodes" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"protected namespace": {func(r *v1.Result) { r.Want.Namespace = "kube-system" }, ErrProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
@@ -108,7 +120,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		if len(validation.IsDNS1123Label(item.Key.Namespace)) > 0 || len(validation.IsDNS1123Subdomain(item.Key.Name)) > 0 ||
-			len(validation.IsConfigMapKey(item.Key.Key)) > 0 || item.Key.Namespace == "kube-system" || item.Fence.Seq == 0 {
+			item.Key.Namespace == "kube-system" || !item.OfObject() && (len(validation.IsConfigMapKey(item.Key.Key)) > 0 || item.Fence.Seq == 0) {
 			t.Errorf("read %+v", item)
 		}
 	})

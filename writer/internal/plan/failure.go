@@ -33,7 +33,7 @@ func (d *draft) failure(i Item, f *v1.Failure) Decision {
 	// A later row of failures means that all was well in between, unless it
 	// only began because the watcher asked again.
 	another := since.After(entry.Since) && i.Result.GetCause() != v1.Cause_CAUSE_AUDIT
-	changed := !sameState(entry, next)
+	changed := !sameState(entry, next) || d.unexplained(key, entry, next)
 	event := failed(i, next, actionFetch, failureNote(i, f, next))
 	event.Again = i.Result.GetObservedAt().AsTime()
 	switch {
@@ -47,6 +47,17 @@ func (d *draft) failure(i Item, f *v1.Failure) Decision {
 		return Decision{Verdict: Written}
 	}
 	return Decision{Verdict: Unchanged}
+}
+
+// unexplained reports whether an older writer has written the entry of a key that
+// fails, without the explanation that next has, and there is room for that.
+func (d *draft) unexplained(key string, entry, next status.Entry) bool {
+	if entry.Explanation != nil || !next.GaveUp {
+		return false
+	}
+	with := d.status.Clone()
+	with.Keys[key] = next
+	return len(with.String()) <= d.object.Room
 }
 
 // minStale is how long a key fails at least before it is stale: to its owner the

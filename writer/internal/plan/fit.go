@@ -7,7 +7,8 @@ import (
 // fit returns the text of s in at most room bytes, if that is possible. What
 // only saves work goes first: the validators of conditional requests, then the
 // sizes and times that only people read. Without URL, digest and fence the
-// status would be worthless, so they stay.
+// status would be worthless, so they stay, and so does what is wrong with the
+// annotations, which is bounded.
 func fit(s status.Status, room int) string {
 	text := s.String()
 	for _, slim := range []func(*status.Entry){

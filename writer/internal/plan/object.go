@@ -49,6 +49,8 @@ type Object struct {
 	ResourceVersion string
 	// Request is what the annotations ask for.
 	Request annotation.Request
+	// Problem is what is wrong with the annotations, as a sentence.
+	Problem string
 	// Unreadable: the annotations cannot be parsed. Ignored: the labels exclude
 	// the object.
 	Unreadable, Ignored bool
@@ -130,7 +132,7 @@ func (v Viewer) Of(m *metav1.ObjectMeta, source Source) *Object {
 	}
 	var err error
 	o.Request, err = v.Grammar.Parse(m.Annotations)
-	o.Unreadable = err != nil
+	o.Unreadable, o.Problem = err != nil, o.Request.Problem(err)
 	text, has := m.Annotations[annotation.StatusKey]
 	o.HasStatus = has
 	// A status that cannot be read is as good as none, and is replaced.
@@ -204,7 +206,7 @@ func Assume(items []Item) (*Object, bool) {
 		want := item.Result.GetWant()
 		drift := want.GetDrift()
 		if want.GetReadFirst() || want.GetUid() != first.GetUid() || want.GetResourceVersion() != o.ResourceVersion ||
-			want.GetStatus() != first.GetStatus() || drift != "" && drift != missing || item.Result.GetRemoved() != nil {
+			want.GetStatus() != first.GetStatus() || drift != "" && drift != missing || item.Result.GetRemoved() != nil || item.OfObject() {
 			return nil, false
 		}
 		if url, known := o.Request.URL(item.Key.Key); known {
@@ -229,7 +231,10 @@ func (o *Object) Bytes() int {
 		entry = 512     // an entry of the status, or a pair, in its map or list
 		owned = 128     // a key in the record of owners
 	)
-	n := fixed + o.Owners.Len()*owned
+	n := fixed + o.Owners.Len()*owned + len(o.Problem)
+	if o.Status.Problem != nil {
+		n += len(o.Status.Problem.Message)
+	}
 	for key, e := range o.Status.Keys {
 		n += entry + len(key) + len(e.URL) + len(e.SHA256) + len(e.ETag) + len(e.LastModified) + len(e.ErrorURL) + len(e.Why().Message)
 	}

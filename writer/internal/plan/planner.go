@@ -60,6 +60,9 @@ func (d *draft) decide(i Item) Decision {
 	if string(d.object.UID) != i.Result.GetWant().GetUid() {
 		return Decision{Verdict: Gone}
 	}
+	if i.OfObject() {
+		return d.problems(i)
+	}
 	if d.adoptCopied(i); d.needValues {
 		return Decision{}
 	}

@@ -94,6 +94,9 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 	if err != nil {
 		v.Problem = strings.TrimPrefix(v.Problem+"; ", "; ") + "the status annotation cannot be read"
 	}
+	if wrong := state.Problem; wrong != nil {
+		v.add(wrong.Since, "not followed since", "", wrong.Error, printer.Red)
+	}
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
 		if e.Written() {

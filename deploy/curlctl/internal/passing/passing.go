@@ -16,7 +16,7 @@ import (
 // The kinds of what passes.
 const (
 	Wanted    = "wanted"
-	Forgotten = "forgotten"
+	Retracted = "retracted"
 	Scheduled = "scheduled"
 	Due       = "due"
 	Fetched   = "fetched"
@@ -24,13 +24,15 @@ const (
 	Failing   = "failing"
 	Removed   = "removed"
 	Failed    = "failed"
+	// Annotated: what is wrong with the annotations has changed.
+	Annotated = "annotated"
 	// Unreadable: a result that cannot be read.
 	Unreadable = "unreadable"
 )
 
 // Kinds of what passes.
 func Kinds() []string {
-	return []string{Wanted, Forgotten, Scheduled, Due, Fetched, Recovered, Failing, Removed, Failed, Unreadable}
+	return []string{Wanted, Retracted, Scheduled, Due, Fetched, Recovered, Failing, Removed, Failed, Annotated, Unreadable}
 }
 
 // Subjects of all that passes.
@@ -73,7 +75,7 @@ func Describe(m *nats.Msg, now time.Time) (Passing, bool) {
 	case pipeline.KindWant:
 		w, err := pipeline.DecodeWant(key, m.Data)
 		if err == nil && w == nil {
-			p.set(Forgotten, key, "", "")
+			p.set(Retracted, key, "", "")
 			return p, true
 		}
 		p.set(Wanted, key, pipeline.CauseName(w.GetCause())+" "+failure.WithoutQuery(w.GetUrl()), w.GetUrl())
@@ -104,6 +106,8 @@ func (p *Passing) result(key pipeline.Key, data []byte) {
 		p.set(Recovered, key, "unmodified", url)
 	case *v1.Result_Removed:
 		p.set(Removed, key, "", url)
+	case *v1.Result_Problems:
+		p.set(Annotated, key, "what is wrong with the annotations has changed", "")
 	case *v1.Result_Failure:
 		detail := fmt.Sprintf("%s, attempt %d", pipeline.Reason(out.Failure.GetClass()), out.Failure.GetAttempts())
 		if out.Failure.GetGaveUp() {

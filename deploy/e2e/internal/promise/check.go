@@ -87,7 +87,7 @@ func (f *finding) write(before, after *corev1.ConfigMap) {
 	w := &write{
 		uid: before.UID,
 		was: values(before), is: values(after),
-		had: statusOf(before), has: statusOf(after),
+		had: statusOf(before).Keys, has: statusOf(after).Keys,
 	}
 	var err error
 	w.request, err = f.Grammar.Parse(before.Annotations)
@@ -101,7 +101,7 @@ func (f *finding) write(before, after *corev1.ConfigMap) {
 			}
 		}
 	}
-	if !changed && reflect.DeepEqual(unfenced(w.had), unfenced(w.has)) {
+	if !changed && reflect.DeepEqual(unfenced(w.had), unfenced(w.has)) && reflect.DeepEqual(statusOf(before).Problem, statusOf(after).Problem) {
 		f.add(after, "W1", "it was written without any change")
 	}
 }
@@ -134,9 +134,9 @@ func foreignAnnotations(object *corev1.ConfigMap) map[string]string {
 	return rest
 }
 
-func statusOf(object *corev1.ConfigMap) map[string]status.Entry {
+func statusOf(object *corev1.ConfigMap) status.Status {
 	s, _ := status.Parse(object.Annotations[annotation.StatusKey]) // unreadable: none
-	return s.Keys
+	return s
 }
 
 // unfenced returns entries without what only orders results. Of a failure it

@@ -30,7 +30,7 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 		return nil
 	}
 	var wrong []string
-	held, entries := values(object), statusOf(object)
+	held, entries := values(object), statusOf(object).Keys
 	keys := union(entries, nil)
 	for _, pair := range request.Pairs {
 		keys[pair.Key] = struct{}{}

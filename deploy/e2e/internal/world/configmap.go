@@ -159,9 +159,20 @@ func (c *ConfigMap) Get(ctx context.Context) *corev1.ConfigMap {
 // Status reads what the writer reports about a key.
 func (c *ConfigMap) Status(ctx context.Context, key string) status.Entry {
 	GinkgoHelper()
+	return c.status(ctx).Keys[key]
+}
+
+// Problem reads what the writer reports about the annotations; nil: nothing.
+func (c *ConfigMap) Problem(ctx context.Context) *status.Problem {
+	GinkgoHelper()
+	return c.status(ctx).Problem
+}
+
+func (c *ConfigMap) status(ctx context.Context) status.Status {
+	GinkgoHelper()
 	s, err := status.Parse(c.Get(ctx).Annotations[annotation.StatusKey])
 	Expect(err).NotTo(HaveOccurred())
-	return s.Keys[key]
+	return s
 }
 
 // Writes returns how often the system has written to the ConfigMap.

@@ -128,6 +128,7 @@ func slim(t operate.Timer) operate.Timer {
 	t.Due = &v1.Due{
 		WantSequence: d.GetWantSequence(), Cause: d.GetCause(), Attempts: d.GetAttempts(), Reported: d.GetReported(),
 		FirstFailedAt: d.GetFirstFailedAt(), FreshUntil: d.GetFreshUntil(), ReplayOf: d.GetReplayOf(), WaitsFor: d.GetWaitsFor(),
+		StatusCode: d.GetStatusCode(),
 	}
 	return t
 }

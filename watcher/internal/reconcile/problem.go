@@ -1,0 +1,75 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+)
+
+// maxReportPause is the longest pause before what is wrong with annotations is
+// reported once more.
+const maxReportPause = time.Hour
+
+// reported is what the writer was asked to bring the status in line with.
+type reported struct {
+	uid   types.UID
+	text  string
+	epoch int64
+	at    time.Time
+	times int
+}
+
+// pause returns how long the writer has. It may be kept from writing, or somebody
+// may take out what it writes, so that it grows.
+func (s reported) pause(repeat time.Duration) time.Duration {
+	return min(repeat<<min(s.times-1, 10), max(repeat, maxReportPause))
+}
+
+// dropReported takes the report out of the plan that the writer was asked for a
+// short while ago. It returns when to look whether the status has it.
+func (r *Reconciler) dropReported(name types.NamespacedName, o *informer.Object, p *plan.Plan) (again time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !p.Report {
+		delete(r.reports.of, name)
+		return 0
+	}
+	sent, ok := r.reports.of[name]
+	if !ok || sent.uid != o.UID || sent.text != o.Request.Problem(o.Invalid) || sent.epoch != r.deps.Index.Epoch() {
+		delete(r.reports.of, name)
+		return r.config.Repeat
+	}
+	if wait := sent.pause(r.config.Repeat) - r.deps.Clock.Since(sent.at); wait > 0 {
+		p.Report = false
+		return wait
+	}
+	return r.config.Repeat
+}
+
+// reportProblem asks the writer to bring the status in line with what is wrong with
+// the annotations.
+func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object) error {
+	key := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey}
+	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindRemoved, key)
+	defer span.End()
+	setSpanCause(span, problems)
+	if err := r.deps.Client.PublishResult(ctx, plan.Problems(o)); err != nil {
+		setSpanError(span, err)
+		return err
+	}
+	r.deps.Metrics.reported()
+	r.report(span, key, problems, 0)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reports.put(o.NamespacedName, reported{
+		uid: o.UID, text: o.Request.Problem(o.Invalid), epoch: r.deps.Index.Epoch(),
+		at: r.deps.Clock.Now(), times: r.reports.of[o.NamespacedName].times + 1,
+	})
+	return nil
+}

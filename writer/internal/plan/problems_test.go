@@ -1,0 +1,117 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+const formatSentence = "annotation value 'not correct' does not match expected format key=url"
+
+// problems is the message that what is wrong with the annotations has changed.
+func problems() plan.Item {
+	return result(0, func(r *v1.Result) {
+		r.Want.Key, r.Want.Url = status.ObjectKey, ""
+		r.Outcome = &v1.Result_Problems{Problems: &v1.Problems{}}
+	})
+}
+
+// The status has what is wrong with the annotations as the object has them, for as
+// long as it is so, and is written only when that changes.
+func TestProblems(t *testing.T) {
+	held := func(message string) string {
+		s := status.Status{
+			Keys:    map[string]status.Entry{theKey: wrote("a")},
+			Problem: &status.Problem{Error: "InvalidAnnotation", Message: message, Since: noon.Add(-time.Hour)},
+		}
+		return s.String()
+	}
+	wrong := asking().annotated(annotation.DefaultKey, "not correct")
+	for name, tt := range map[string]struct {
+		object  fixture
+		verdict plan.Verdict
+		// message that the status has then; "-": it is not written.
+		message string
+		since   time.Time
+	}{
+		"begins":               {wrong, plan.Written, formatSentence, noon},
+		"is the same":          {wrong.annotated(annotation.StatusKey, held(formatSentence)), plan.Unchanged, "-", noon},
+		"is another":           {wrong.annotated(annotation.StatusKey, held("other")), plan.Written, formatSentence, noon.Add(-time.Hour)},
+		"ends":                 {asking().annotated(annotation.StatusKey, held("other")), plan.Written, "", noon},
+		"is none":              {asking(), plan.Unchanged, "-", noon},
+		"with the annotation":  {asking().without(annotation.DefaultKey).annotated(annotation.StatusKey, held("other")), plan.Written, "", noon},
+		"while suspended":      {asking().annotated("x-kv8s.io/curl-suspend", "true").annotated(annotation.StatusKey, held("other")), plan.Stale, "-", noon},
+		"while left out":       {wrong.labelled("reconciler", "ignore"), plan.Stale, "-", noon},
+		"of an older reading":  {wrong.seen(plan.Remembered), plan.Written, formatSentence, noon},
+		"of an immutable one":  {wrong.behind(plan.Immutable), plan.Written, formatSentence, noon},
+		"of an unknown option": {asking().annotated("x-kv8s.io/curl-refrsh", "1h"), plan.Written, "annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?", noon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan.Planner{Prune: true}.Plan(tt.object.object(t), []plan.Item{problems()})
+			if d := p.Decisions[0]; d.Verdict != tt.verdict || len(d.Events) > 0 || len(p.Values) > 0 {
+				t.Fatalf("%+v", p)
+			}
+			if p.SetStatus != (tt.message != "-") {
+				t.Fatalf("status is set: %v, %s", p.SetStatus, p.Status)
+			}
+			if !p.SetStatus {
+				return
+			}
+			s, err := status.Parse(p.Status)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.message == "" {
+				if s.Problem != nil || s.Keys[theKey].SHA256 != digest("a") {
+					t.Errorf("left %s", p.Status)
+				}
+				return
+			}
+			if s.Problem == nil || *s.Problem != (status.Problem{Error: "InvalidAnnotation", Message: tt.message, Since: tt.since}) {
+				t.Errorf("wrote %s", p.Status)
+			}
+		})
+	}
+}
+
+// What a want carries of the object has none of its annotations.
+func TestProblemsAreNotAssumed(t *testing.T) {
+	if _, known := plan.Assume([]plan.Item{problems()}); known {
+		t.Error("the object was not read")
+	}
+}
+
+// Other results leave it as it is.
+func TestAProblemOutlastsOtherResults(t *testing.T) {
+	s := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "m", Since: noon}}
+	p := plan.Planner{}.Plan(asking().annotated(annotation.StatusKey, s.String()).object(t), []plan.Item{content(6, "b")})
+	if written, err := status.Parse(p.Status); err != nil || written.Problem == nil || written.Keys[theKey].SHA256 != digest("b") {
+		t.Errorf("%s, %v", p.Status, err)
+	}
+}
+
+// An entry that an older writer has written gets its explanation at the next look, if
+// there is room for that, and then no more.
+func TestOlderEntriesAreExplained(t *testing.T) {
+	older := failing(status.Entry{}, "BadStatus")
+	older.GaveUp, older.Explanation = true, nil
+	look := []plan.Item{failure(6, badStatus, hourAgo, gaveUp, again)}
+	p := plan.Planner{}.Plan(asking().noted(older).object(t), look)
+	s, err := status.Parse(p.Status)
+	if err != nil || p.Decisions[0].Verdict != plan.Written || s.Keys[theKey].Why().HTTPStatus != 503 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	object := asking().noted(s.Keys[theKey]).object(t)
+	if p := (plan.Planner{}).Plan(object, []plan.Item{failure(7, badStatus, hourAgo, gaveUp, again)}); p.SetStatus {
+		t.Errorf("written again: %s", p.Status)
+	}
+	full := asking().annotated("example.com/large", strings.Repeat("x", 256<<10-250)).noted(older).object(t)
+	if p := (plan.Planner{}).Plan(full, look); p.SetStatus {
+		t.Errorf("written without room: %d bytes in %d", len(p.Status), full.Room)
+	}
+}
