@@ -64,6 +64,7 @@ var _ = Describe("The chart", Ordered, func() {
 	})
 
 	securesPods()
+	enforcesNetworks()
 
 	It("keeps what users were promised", func(ctx SpecContext) {
 		ctx2, cancel := context.WithTimeout(ctx, acceptanceTimeout)

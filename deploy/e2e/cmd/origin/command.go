@@ -39,6 +39,7 @@ func command() *cobra.Command {
 	log.BindFlags(cmd.Flags())
 	cmd.Flags().StringVar(&pages, "pages", ":8080", "address of the pages to fetch")
 	cmd.Flags().StringVar(&listen, "listen", ":8084", "address for instructions, /healthz, /readyz and /metrics")
+	cmd.AddCommand(reachCommand())
 	return cmd
 }
 

@@ -31,6 +31,8 @@ type Origin struct {
 	// CIDRs are its addresses, which are private ones in most clusters: fetchers
 	// must be allowed to reach them.
 	CIDRs []string
+	// Pod that it runs in.
+	Pod *corev1.Pod
 }
 
 // RunOrigin runs an origin in a namespace of a cluster with that domain, and
@@ -47,21 +49,31 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 		}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	_, err = core.Pods(namespace).Create(ctx, originPod(labels, image), metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	var pod *corev1.Pod
-	Eventually(ctx, func(g Gomega) {
-		pod, err = core.Pods(namespace).Get(ctx, originName, metav1.GetOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(ready(*pod)).To(BeTrue(), state(*pod))
-	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "the origin's pod")
+	pod := RunPod(ctx, c, namespace, image, labels)
 	return &Origin{
+		Pod: pod,
 		// In full: not every cluster reports at once that there is no domain "svc".
 		URL:     fmt.Sprintf("http://%s.%s.svc.%s:8080", originName, namespace, domain),
 		Control: fmt.Sprintf("%s/%s:%s", namespace, originName, controlPort),
 		// The fetcher meets the Service's address, a network policy the pod's.
 		CIDRs: cidrs(append([]string{service.Spec.ClusterIP}, addresses(pod)...)),
 	}
+}
+
+// RunPod runs a pod that does what the origin does and has no Service, and returns when
+// it serves.
+func RunPod(ctx context.Context, c *world.Cluster, namespace, image string, labels map[string]string) *corev1.Pod {
+	GinkgoHelper()
+	pods := c.Client.CoreV1().Pods(namespace)
+	_, err := pods.Create(ctx, originPod(labels, image), metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var pod *corev1.Pod
+	Eventually(ctx, func(g Gomega) {
+		pod, err = pods.Get(ctx, originName, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(ready(*pod)).To(BeTrue(), state(*pod))
+	}).WithTimeout(readyTimeout).WithPolling(polling).Should(Succeed(), "the origin's pod")
+	return pod
 }
 
 func originPod(labels map[string]string, image string) *corev1.Pod {
@@ -80,10 +92,7 @@ func originPod(labels map[string]string, image string) *corev1.Pod {
 					ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromString(controlPort)}},
 					PeriodSeconds: 1,
 				},
-				SecurityContext: &corev1.SecurityContext{
-					AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				},
+				SecurityContext: restricted(),
 			}},
 		},
 	}

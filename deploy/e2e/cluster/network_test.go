@@ -1,0 +1,248 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/netpolicy"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/reach"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+const (
+	// worldAddress stands for the internet, of which a test cluster has none. It is
+	// for documentation, so public by number, and reached by nobody.
+	worldAddress = "203.0.113.7"
+	// enforcing is how long rules may take to be what the cluster has.
+	enforcing = time.Minute
+	// setup is the component that keeps the streams.
+	setup = "setup"
+)
+
+// enforcesNetworks are specs of who can reach what.
+func enforcesNetworks() {
+	It("reaches what it needs, and nothing else, where NetworkPolicies are enforced", func(ctx SpecContext) {
+		n := surveyed(ctx)
+		now, err := n.reached(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		look := func() (paths, error) { return n.reached(ctx) }
+		if now[release.Fetcher]["the API server"] == states[true] {
+			enforcer := enforceable(ctx)
+			Eventually(ctx, look).WithTimeout(enforcing).Should(Equal(n.unenforced()), "else what follows would prove nothing")
+			enforce(ctx, enforcer)
+		}
+		Eventually(ctx, look).WithTimeout(enforcing).Should(Equal(n.promised()))
+	})
+
+	It("installs, passes its tests and fills ConfigMaps where NetworkPolicies are enforced", func(ctx SpecContext) {
+		enforce(ctx, enforceable(ctx))
+		chart.Install(ctx)
+		chart.Test(ctx)
+		for _, component := range world.Services() {
+			for _, pod := range chart.Pods(ctx, component) {
+				chart.Stop(ctx, pod)
+				chart.EventuallyReplaced(ctx, component, 2, pod)
+			}
+		}
+		load(ctx, "enforced", 10).ShouldEnd(ctx, recovery)
+	})
+}
+
+// enforceable returns what can enforce the policies of the chart. Where nothing can, it
+// skips the spec.
+func enforceable(ctx context.Context) *netpolicy.Enforcer {
+	GinkgoHelper()
+	if err := netpolicy.Unavailable(ctx, cluster.Client); err != nil {
+		Skip("NetworkPolicies cannot be enforced by this suite: " + err.Error())
+	}
+	return &netpolicy.Enforcer{Client: cluster.Client, Namespace: chart.Namespace}
+}
+
+// enforce enforces the policies until the end of the spec.
+func enforce(ctx context.Context, e *netpolicy.Enforcer) {
+	GinkgoHelper()
+	Expect(e.Sync(ctx)).To(Succeed())
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(running) }()
+	DeferCleanup(func() {
+		stop()
+		Expect(<-ended).To(Succeed())
+	})
+}
+
+// A pod of the namespace of the release, and one of another, without an identity.
+const (
+	neighbour = "a pod of the namespace"
+	outsider  = "a pod of another namespace"
+)
+
+// network is what there is to reach, and from where.
+type network struct {
+	// from are pods by what they are.
+	from map[string]corev1.Pod
+	// to are addresses by what is there.
+	to map[string]target
+}
+
+// target is an address, and the one of from that it is of, if any: whether a pod can
+// reach itself is not asked.
+type target struct{ address, of string }
+
+// surveyed looks where everything is.
+func surveyed(ctx context.Context) *network {
+	GinkgoHelper()
+	core := cluster.Client.CoreV1()
+	image := registry + "origin:" + version
+	beside := release.RunPod(ctx, cluster, chart.Namespace, image, map[string]string{"app": "neighbour"})
+	DeferCleanup(func(ctx SpecContext) error {
+		return core.Pods(beside.Namespace).Delete(ctx, beside.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+	})
+	n := &network{from: map[string]corev1.Pod{neighbour: *beside, outsider: *origin.Pod}, to: map[string]target{}}
+	for _, component := range []string{release.Watcher, release.Fetcher, release.Writer, release.NATS, setup} {
+		n.from[component] = running(ctx, component)
+	}
+	pod := func(to, of string, port int) {
+		n.to[to] = target{net.JoinHostPort(n.from[of].Status.PodIP, strconv.Itoa(port)), of}
+	}
+	service := func(namespace, name string, port int) string {
+		found, err := core.Services(namespace).Get(ctx, name, metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		return net.JoinHostPort(found.Spec.ClusterIP, strconv.Itoa(port))
+	}
+	pod("NATS", release.NATS, 4222)
+	n.to["NATS by its Service"] = target{service(chart.Namespace, chart.Object(release.NATS), 4222), release.NATS}
+	pod("NATS monitoring", release.NATS, 8222)
+	n.to["the API server"] = target{service("default", "kubernetes", 443), ""}
+	n.to["name servers"] = target{reach.DNS + service("kube-system", "kube-dns", 53), ""}
+	pod("metrics of watcher", release.Watcher, 8081)
+	pod("metrics of fetcher", release.Fetcher, 8082)
+	pod("metrics of writer", release.Writer, 8083)
+	pod("a private address", neighbour, 8084)
+	pod("a private address that is allowed", outsider, 8080)
+	if netpolicy.Unavailable(ctx, cluster.Client) == nil {
+		n.to["the internet"] = target{worldServer(ctx), ""}
+	}
+	return n
+}
+
+// running returns a pod of a component that runs; its Jobs have ended.
+func running(ctx context.Context, component string) corev1.Pod {
+	GinkgoHelper()
+	for _, pod := range chart.Pods(ctx, component) {
+		if pod.Status.Phase == corev1.PodRunning {
+			return pod
+		}
+	}
+	Fail("no pod of " + component + " runs")
+	return corev1.Pod{}
+}
+
+// worldServer listens at the address that stands for the internet, on the node, until
+// the end of the spec. Its port is one that the API server has, too.
+func worldServer(ctx context.Context) string {
+	GinkgoHelper()
+	address := func(verb string) {
+		out, err := exec.CommandContext(context.WithoutCancel(ctx), "ip", "address", verb, worldAddress+"/32", "dev", "lo").CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), "%s", out)
+	}
+	address("add")
+	DeferCleanup(func() { address("delete") })
+	listener, err := net.Listen("tcp", net.JoinHostPort(worldAddress, "443"))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(listener.Close)
+	return listener.Addr().String()
+}
+
+// reached tries all ways from everywhere, and returns by from and to which are open.
+func (n *network) reached(ctx context.Context) (paths, error) {
+	var mu sync.Mutex
+	var tries sync.WaitGroup
+	var failed error
+	all := paths{}
+	for from, pod := range n.from {
+		tries.Go(func() {
+			found, err := n.reachedFrom(ctx, from, pod)
+			mu.Lock()
+			defer mu.Unlock()
+			all[from] = found
+			failed = errors.Join(failed, err)
+		})
+	}
+	tries.Wait()
+	return all, failed
+}
+
+func (n *network) reachedFrom(ctx context.Context, from string, pod corev1.Pod) (map[string]string, error) {
+	var addresses []string
+	for _, to := range n.to {
+		if to.of != from {
+			addresses = append(addresses, to.address)
+		}
+	}
+	reached, err := release.Reach(ctx, cluster, pod, registry+"origin:"+version, addresses)
+	if err != nil {
+		return nil, fmt.Errorf("from %s: %w", from, err)
+	}
+	found := map[string]string{}
+	for name, to := range n.to {
+		if open, tried := reached[to.address]; tried {
+			found[name] = states[open]
+		}
+	}
+	return found, nil
+}
+
+// paths are "open" or "denied" by from and to.
+type paths map[string]map[string]string
+
+// unenforced is what reached returns where no policy is enforced.
+func (n *network) unenforced() paths {
+	return n.all(func(string, string) bool { return true })
+}
+
+// promised is what it returns where they are.
+func (n *network) promised() paths {
+	nats := []string{"NATS", "NATS by its Service", "name servers"}
+	others := []string{"the API server", "name servers", "the internet", "a private address", "a private address that is allowed"}
+	open := map[string][]string{
+		release.Watcher: append([]string{"NATS monitoring", "the API server"}, nats...),
+		release.Fetcher: append([]string{"the internet", "a private address that is allowed"}, nats...),
+		release.Writer:  append([]string{"the API server"}, nats...),
+		setup:           nats,
+		release.NATS:    nil,
+		neighbour:       append([]string{"metrics of watcher", "metrics of fetcher", "metrics of writer"}, others...),
+		outsider:        others,
+	}
+	return n.all(func(from, to string) bool { return slices.Contains(open[from], to) })
+}
+
+// all returns all paths that are tried.
+func (n *network) all(open func(from, to string) bool) paths {
+	all := paths{}
+	for from := range n.from {
+		all[from] = map[string]string{}
+		for name, to := range n.to {
+			if to.of != from {
+				all[from][name] = states[open(from, name)]
+			}
+		}
+	}
+	return all
+}
+
+// states of a path.
+var states = map[bool]string{true: "open", false: "denied"}
