@@ -1,9 +1,11 @@
 package curlctl
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strconv"
 	"time"
 
@@ -27,6 +29,8 @@ type identities struct {
 	prefix    string
 	hosts     []string
 	revoke    bool
+	// shares are directories by the name of who gets them.
+	shares map[string]string
 }
 
 func identitiesCommand(o *options) *cobra.Command {
@@ -48,6 +52,9 @@ func identitiesCommand(o *options) *cobra.Command {
 		if err := identity.ValidateHosts(c.hosts); err != nil {
 			return usagef("--tls-host: %w", err)
 		}
+		if err := c.validateShares(); err != nil {
+			return err
+		}
 		store, closeStore, err := c.store()
 		if err != nil {
 			return coded(cmd.Context(), err)
@@ -56,6 +63,9 @@ func identitiesCommand(o *options) *cobra.Command {
 		items, err := identity.Ensure(cmd.Context(), store, identity.Wanted{Hosts: c.hosts, Now: o.now(), RevokeSigning: c.revoke})
 		if err != nil {
 			return coded(cmd.Context(), c.explained(err))
+		}
+		if err := c.handOut(cmd.Context(), store); err != nil {
+			return coded(cmd.Context(), err)
 		}
 		return printIdentities(printer.New(cmd.OutOrStdout(), o.print), items)
 	}
@@ -67,8 +77,42 @@ func identitiesCommand(o *options) *cobra.Command {
 	fs.StringVar(&c.prefix, "prefix", "curl-me-that", "what the names of Secrets begin with")
 	fs.StringSliceVar(&c.hosts, "tls-host", nil, "names and addresses by which clients and routes reach NATS; without any, there is no certificate")
 	fs.BoolVar(&c.revoke, "revoke-signing-key", false, "after a theft: make a new key of signatures, and let the writer trust no earlier one once it is restarted")
+	fs.StringToStringVar(&c.shares, "for", nil, "directories that get what one identity needs and nothing else, such as watcher=DIR,server=DIR; needs --out")
 	_ = cmd.MarkFlagDirname("out")
 	return cmd
+}
+
+func (c *identities) validateShares() error {
+	if len(c.shares) > 0 && c.dir == "" {
+		return usagef("--for needs --out: Secrets are apart already")
+	}
+	if err := identity.ValidateNames(maps.Keys(c.shares)); err != nil {
+		return usagef("--for: %w", err)
+	}
+	return nil
+}
+
+// handOut gives each its share of what is in a store.
+func (c *identities) handOut(ctx context.Context, from identity.Store) error {
+	for name, dir := range c.shares {
+		to, err := c.in(dir)
+		if err != nil {
+			return err
+		}
+		if err := identity.HandOut(ctx, from, name, to); err != nil {
+			return fmt.Errorf("hand out to %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// in returns a directory to put files into.
+func (c *identities) in(dir string) (identity.Store, error) {
+	mode, err := strconv.ParseUint(c.mode, 8, 32)
+	if err != nil || mode&^0o666 != 0 || mode&0o600 != 0o600 {
+		return nil, usagef("--mode: %q is not a mode such as 0600, 0640 or 0644", c.mode)
+	}
+	return identity.Dir{Path: dir, Mode: fs.FileMode(mode)}, nil
 }
 
 // store returns where to put what is made, and what ends its connections.
@@ -77,11 +121,8 @@ func (c *identities) store() (identity.Store, func(), error) {
 	case (c.dir == "") == (c.namespace == ""):
 		return nil, nil, usagef("identities needs either --out DIR or --secrets NAMESPACE")
 	case c.dir != "":
-		mode, err := strconv.ParseUint(c.mode, 8, 32)
-		if err != nil || mode&^0o666 != 0 || mode&0o600 != 0o600 {
-			return nil, nil, usagef("--mode: %q is not a mode such as 0600, 0640 or 0644", c.mode)
-		}
-		return identity.Dir{Path: c.dir, Mode: fs.FileMode(mode)}, func() {}, nil
+		store, err := c.in(c.dir)
+		return store, func() {}, err
 	}
 	config, err := c.kube.Config()
 	if err != nil {

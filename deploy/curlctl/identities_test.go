@@ -147,6 +147,40 @@ var _ = Describe("Identities in files", func() {
 		Expect(mode("")).To(BeEquivalentTo(0o750))
 	})
 
+	It("are handed out to each with nothing of the others", func(ctx SpecContext) {
+		shares := GinkgoT().TempDir()
+		share := func(name string) []string {
+			GinkgoHelper()
+			entries, err := os.ReadDir(filepath.Join(shares, name))
+			Expect(err).NotTo(HaveOccurred())
+			var files []string
+			for _, e := range entries {
+				files = append(files, e.Name())
+			}
+			return files
+		}
+		to := func(name string) string { return name + "=" + filepath.Join(shares, name) }
+		makes(ctx, "--tls-host", "nats", "--for", to("watcher")+","+to("fetcher"), "--for", to("writer"), "--for", to("server"))
+		Expect(share("watcher")).To(ConsistOf("watcher.nk", "ca.crt", "signing.nk"))
+		Expect(share("fetcher")).To(ConsistOf("fetcher.nk", "ca.crt"))
+		Expect(share("writer")).To(ConsistOf("writer.nk", "ca.crt", "signing.pub"))
+		Expect(share("server")).To(ConsistOf("identities.conf", "ca.crt", "tls.crt", "tls.key"))
+		all := contents()
+		for _, name := range []string{"watcher", "fetcher", "writer", "server"} {
+			for _, file := range share(name) {
+				text, err := os.ReadFile(filepath.Join(shares, name, file))
+				Expect(err).NotTo(HaveOccurred())
+				Expect(string(text)).To(Equal(all[file]), "%s of %s", file, name)
+			}
+		}
+
+		Expect(os.Remove(filepath.Join(dir, "fetcher.nk"))).To(Succeed())
+		makes(ctx, "--tls-host", "nats", "--for", to("fetcher"))
+		renewed, err := os.ReadFile(filepath.Join(shares, "fetcher", "fetcher.nk"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(renewed)).To(And(Equal(contents()["fetcher.nk"]), Not(Equal(all["fetcher.nk"]))), "a new one is handed out, too")
+	})
+
 	It("are the same for all who begin at once", func(ctx SpecContext) {
 		var group sync.WaitGroup
 		for range 6 {
@@ -205,6 +239,8 @@ var _ = Describe("Identities in files", func() {
 	},
 		Entry("nowhere", "either --out DIR or --secrets NAMESPACE"),
 		Entry("twice", "either --out DIR or --secrets NAMESPACE", "--out", "x", "--secrets", "y"),
+		Entry("handed out to nobody known", `--for: "reader" is none of server, watcher`, "--out", "/nonexistent/x", "--for", "reader=/nonexistent/y"),
+		Entry("handed out from Secrets", "--for needs --out", "--secrets", "x", "--for", "watcher=/nonexistent/y"),
 		Entry("with no mode", `--mode: "rw" is not a mode`, "--out", "x", "--mode", "rw"),
 		Entry("with a mode to execute", `--mode: "0755" is not a mode`, "--out", "x", "--mode", "0755"),
 		Entry("with no host", `"not a host" is neither`, "--out", "/nonexistent/x", "--tls-host", "not a host"),

@@ -1,9 +1,13 @@
 package compose_test
 
 import (
+	"archive/tar"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -57,17 +61,20 @@ var _ = Describe("An image", func() {
 
 	It("is pinned by the digest of its own variable", func(ctx SpecContext) {
 		pinned := map[string]string{}
-		for n, variable := range []string{"WATCHER_DIGEST", "FETCHER_DIGEST", "WRITER_DIGEST", "CURLCTL_DIGEST", "NATS_DIGEST"} {
-			pinned[variable] = fmt.Sprintf("sha256:%064x", n+1)
-			GinkgoT().Setenv(variable, pinned[variable])
+		for image, variable := range map[string]string{
+			reference("watcher"): "WATCHER", reference("fetcher"): "FETCHER", reference("writer"): "WRITER", reference("keeper"): "KEEPER",
+			reference("curlctl"): "CURLCTL", reference("origin"): "ORIGIN", reference("control-plane"): "CONTROL_PLANE", reference("curl-me-that"): "CURL_ME_THAT",
+			"nats": "NATS", "registry.k8s.io/etcd": "ETCD", "registry.k8s.io/kube-apiserver": "KUBE_APISERVER", "registry.k8s.io/kubectl": "KUBECTL",
+			"prom/prometheus": "PROMETHEUS", "grafana/grafana": "GRAFANA",
+		} {
+			pinned[image] = fmt.Sprintf("sha256:%064x", len(pinned)+1)
+			GinkgoT().Setenv(variable+"_DIGEST", pinned[image])
 		}
-		images := strings.Fields(compose(ctx, "--profile=local", "config", "--images"))
-		for _, program := range []string{"watcher", "fetcher", "writer", "curlctl"} {
-			digest := pinned[strings.ToUpper(program)+"_DIGEST"]
-			Expect(images).To(ContainElement(reference(program) + "@" + digest))
-			Expect(images).NotTo(ContainElement(reference(program)))
+		images := strings.Fields(compose(ctx, "--profile=*", "config", "--images"))
+		Expect(images).To(HaveEach(ContainSubstring("@sha256:")))
+		for image, digest := range pinned {
+			Expect(images).To(ContainElement(And(HavePrefix(image), HaveSuffix("@"+digest))), image)
 		}
-		Expect(images).To(ContainElement(And(HavePrefix("nats:"), HaveSuffix("@"+pinned["NATS_DIGEST"]))))
 	})
 
 	It("has the version that it was built with", func(ctx SpecContext) {
@@ -88,6 +95,31 @@ var _ = Describe("A container", func() {
 			Expect(c.Config.User).To(Equal("65532:65532"), c.service())
 		}
 	})
+
+	DescribeTable("has the keys of its own identity and of no other", func(ctx SpecContext, service, folder string, files ...string) {
+		for _, c := range containers(ctx, service) {
+			names := tar.NewReader(strings.NewReader(docker(ctx, "cp", c.ID+":"+folder, "-")))
+			var found []string
+			for {
+				entry, err := names.Next()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				Expect(err).NotTo(HaveOccurred())
+				if entry.Typeflag == tar.TypeReg {
+					found = append(found, path.Base(entry.Name))
+				}
+			}
+			Expect(found).To(ConsistOf(files), service)
+		}
+	},
+		Entry(nil, "watcher", "/identities", "watcher.nk", "ca.crt", "signing.nk"),
+		Entry(nil, "fetcher", "/identities", "fetcher.nk", "ca.crt"),
+		Entry(nil, "writer", "/identities", "writer.nk", "ca.crt", "signing.pub"),
+		Entry(nil, "setup", "/identities", "setup.nk", "ca.crt"),
+		Entry(nil, "healer", "/identities", "setup.nk", "ca.crt"),
+		Entry(nil, "nats", "/etc/nats/identities", "identities.conf", "ca.crt", "tls.crt", "tls.key"),
+	)
 
 	It("opens ports on loopback only", func(ctx SpecContext) {
 		for _, c := range containers(ctx) {

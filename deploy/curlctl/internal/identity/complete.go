@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,6 +85,36 @@ func Ensure(ctx context.Context, store Store, w Wanted) ([]Item, error) {
 			return items, err
 		}
 	}
+}
+
+// HandOut copies to a directory what one identity needs, or Server, and nothing of
+// the others. What is there already and current stays.
+func HandOut(ctx context.Context, from Store, name string, to Store) error {
+	all, err := from.Load(ctx)
+	if err != nil {
+		return err
+	}
+	have, err := to.Load(ctx)
+	if err != nil {
+		return err
+	}
+	files := Files{}
+	for _, file := range needed(name) {
+		if content, exists := all[file]; exists {
+			files[file] = content
+		}
+	}
+	return to.Save(ctx, have, files)
+}
+
+// ValidateNames refuses what HandOut does not know.
+func ValidateNames(names iter.Seq[string]) error {
+	for name := range names {
+		if name != Server && !slices.Contains(Names(), name) {
+			return fmt.Errorf("%q is none of %s, %s", name, Server, strings.Join(Names(), ", "))
+		}
+	}
+	return nil
 }
 
 // ValidateHosts refuses what no certificate can be for.

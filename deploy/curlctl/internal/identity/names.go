@@ -42,6 +42,22 @@ const (
 // SeedFile returns the name of the file with the seed of an identity.
 func SeedFile(name string) string { return name + ".nk" }
 
+// Server stands for the NATS servers, beside the identities.
+const Server = "server"
+
+// needed returns the files that an identity needs, or Server.
+func needed(name string) []string {
+	switch name {
+	case Server:
+		return []string{Variables, CACert, ServerCert, ServerKey}
+	case Watcher:
+		return []string{SeedFile(name), CACert, SigningSeed}
+	case Writer:
+		return []string{SeedFile(name), CACert, SigningKeys}
+	}
+	return []string{SeedFile(name), CACert}
+}
+
 // isSecret reports whether a file must be hidden from others.
 func isSecret(file string) bool {
 	return strings.HasSuffix(file, ".nk") || file == CAKey || file == ServerKey

@@ -46,18 +46,15 @@ type place struct{ secret, key, file string }
 // copies.
 func (s *Secrets) places() []place {
 	name := func(what string) string { return s.Prefix + "-nats-" + what }
-	all := []place{
-		{name("ca"), CACert, CACert},
-		{name("ca"), CAKey, CAKey},
-		{name("server"), Variables, Variables},
-		{name("server"), CACert, CACert},
-		{name("server"), ServerCert, ServerCert},
-		{name("server"), ServerKey, ServerKey},
-		{name(Watcher), SigningSeed, SigningSeed},
-		{name(Writer), SigningKeys, SigningKeys},
-	}
-	for _, identity := range Names() {
-		all = append(all, place{name(identity), seedKey, SeedFile(identity)}, place{name(identity), CACert, CACert})
+	all := []place{{name("ca"), CACert, CACert}, {name("ca"), CAKey, CAKey}}
+	for _, whose := range append([]string{Server}, Names()...) {
+		for _, file := range needed(whose) {
+			key := file
+			if file == SeedFile(whose) {
+				key = seedKey
+			}
+			all = append(all, place{name(whose), key, file})
+		}
 	}
 	return all
 }
