@@ -42,11 +42,22 @@ func (g *Grammar) unknownNames(annotations map[string]string) []Problem {
 		if name := g.nearest(annotation); name != "" {
 			text += "did you mean " + name + "?"
 		} else {
-			text += "the options are " + strings.Join(optionNames, ", ")
+			text += "known are " + strings.Join(g.names(), ", ")
 		}
 		problems = append(problems, Problem{Rule: text, Text: text})
 	}
 	return problems
+}
+
+// names are all names without their prefixes.
+func (g *Grammar) names() []string {
+	var names []string
+	for _, key := range g.keys {
+		if name := shortName(key); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return append(names, optionNames...)
 }
 
 // nearest returns the name that an unknown annotation may be a slip of; empty:

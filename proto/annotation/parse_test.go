@@ -241,7 +241,7 @@ func TestWhatIsFollowedThoughItIsOdd(t *testing.T) {
 	}{
 		"nothing odd":  {map[string]string{"x-kv8s.io/curl-refresh": "1h", annotation.StatusKey: "{}", "x-kv8s.io/other": "", "other/curl-x": "", annotation.LegacyKey: "a=a.example.com"}, nil},
 		"a slip":       {map[string]string{"x-kv8s.io/curl-refrsh": "1h"}, []string{"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?"}},
-		"no slip":      {map[string]string{"x-k8s.io/curl-header": "x"}, []string{"annotation x-k8s.io/curl-header is not known and does nothing; the options are curl-refresh, curl-now, curl-suspend, curl-sha256"}},
+		"no slip":      {map[string]string{"x-k8s.io/curl-header": "x"}, []string{"annotation x-k8s.io/curl-header is not known and does nothing; known are curl-me-that, curl-refresh, curl-now, curl-suspend, curl-sha256"}},
 		"a second one": {map[string]string{annotation.LegacyKey: "b=b.example.com"}, []string{"annotation x-k8s.io/curl-me-that is ignored, as x-kv8s.io/curl-me-that counts; remove one of them"}},
 		"too often":    {map[string]string{"x-kv8s.io/curl-refresh": "1s"}, []string{"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"}},
 		"too seldom":   {map[string]string{"x-kv8s.io/curl-refresh": "400d"}, []string{"annotation curl-refresh value '400d' is longer than the maximum; 365d is used"}},

@@ -106,6 +106,56 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		Entry("the second of three", "a=x.example.com b=ftp://user:secret@x.example.com c=z.example.com"),
 	)
 
+	with := func(ctx SpecContext, name, value string) error {
+		_, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "options-", Annotations: map[string]string{annotation.DefaultKey: "a=x.example.com", name: value},
+		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+
+	DescribeTable("lets pass the options that the watcher accepts", func(ctx SpecContext, name string, values ...string) {
+		for _, value := range values {
+			request, err := grammar.Parse(map[string]string{annotation.DefaultKey: "a=x.example.com", name: value})
+			Expect(err).NotTo(HaveOccurred(), value)
+			Expect(request.Problem(nil)).To(BeEmpty(), value)
+			Expect(with(ctx, name, value)).To(Succeed(), value)
+		}
+	},
+		Entry("intervals", "x-kv8s.io/curl-refresh", "10m", "1h30m", "2d", "1d12h", "0.5d", ".5h", "+10s", "0", "-0", "", " 10m ", "100ms", "1.5h2us"),
+		Entry("suspension", "x-kv8s.io/curl-suspend", "true", "False", "1", "0", "T", " f ", ""),
+		Entry("a time to fetch", "x-kv8s.io/curl-now", "anything, at all?"),
+		Entry("the status", "x-kv8s.io/curl-status", "{"),
+		Entry("a digest", "x-kv8s.io/curl-sha256", "a="+digest),
+		Entry("names of others", "example.com/curl-refrsh", "1h"),
+	)
+
+	DescribeTable("refuses the options that the watcher does not follow, in its words", func(ctx SpecContext, name, value, words string) {
+		request, err := grammar.Parse(map[string]string{annotation.DefaultKey: "a=x.example.com", name: value})
+		Expect(request.Problem(err)).NotTo(BeEmpty())
+		if words == "" {
+			words = request.Problem(err)
+		}
+		Expect(with(ctx, name, value)).To(MatchError(And(ContainSubstring(words), Not(ContainSubstring("S3CR3T")))))
+	},
+		Entry("a word for an interval", "x-kv8s.io/curl-refresh", "soon", ""),
+		Entry("an interval without a unit", "x-kv8s.io/curl-refresh", "10", ""),
+		Entry("a negative interval", "x-kv8s.io/curl-refresh", "-10m", ""),
+		Entry("weeks", "x-k8s.io/curl-refresh", "1w", ""),
+		Entry("a secret for an interval", "x-kv8s.io/curl-refresh", "https://u:S3CR3T@example.com", "annotation curl-refresh value '…' is not a duration such as 10m"),
+		Entry("a word for a truth", "x-kv8s.io/curl-suspend", "yes", ""),
+		Entry("a name like no other", "x-kv8s.io/curl-header", "x", ""),
+		Entry("a slip in a name", "x-kv8s.io/curl-refrsh", "10m",
+			"annotation x-kv8s.io/curl-refrsh is not known and does nothing; known are curl-me-that, curl-refresh, curl-now, curl-suspend, curl-sha256"),
+		Entry("a slip under the other prefix", "x-k8s.io/curl-nwo", "10m", "annotation x-k8s.io/curl-nwo is not known and does nothing; known are"),
+	)
+
+	It("names a slip in the name of what asks", func(ctx SpecContext) {
+		_, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "slip-", Annotations: map[string]string{"x-kv8s.io/curl-me-tha": "a=x.example.com"},
+		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		Expect(err).To(MatchError(ContainSubstring("annotation x-kv8s.io/curl-me-tha is not known and does nothing; known are curl-me-that")))
+	})
+
 	It("leaves alone what was there before", func(ctx SpecContext) {
 		Expect(try(ctx, api, "a=x.example.com")).To(Succeed())
 		cm, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "plain-"}}, metav1.CreateOptions{})
@@ -116,6 +166,10 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred(), "the first spelling counts alone")
 		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred(), "a change elsewhere")
+		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations("x-kv8s.io/curl-refresh", "soon")), metav1.PatchOptions{})
+		Expect(err).To(MatchError(ContainSubstring("is not a duration such as 10m")), "an option alone")
+		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations(annotation.StatusKey, "{}")), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred(), "the status")
 	})
 })
 
