@@ -18,7 +18,7 @@ import (
 )
 
 // soon is well under AckWait.
-const soon = 5 * time.Second
+const soon = 20 * time.Second
 
 var _ = Describe("Consume", func() {
 	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
@@ -63,14 +63,14 @@ var _ = Describe("Consume", func() {
 				defer cancel()
 				_, err := pipeline.Ensure(limited, other, pipeline.Topology{})
 				return err
-			}).WithTimeout(30 * time.Second).Should(Succeed())
+			}).Should(Succeed())
 			Eventually(func() error { // the same of a publish, which may have been stored
 				_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(2), "https://a.example"), 0)
 				if errors.Is(err, pipeline.ErrSuperseded) {
 					return nil
 				}
 				return err
-			}).WithTimeout(30 * time.Second).Should(Succeed())
+			}).Should(Succeed())
 			Eventually(r.handled, within).Should(ContainElement(pipelinetest.Numbered(2).Want()))
 			Eventually(r.state).Should(Succeed())
 		},
@@ -113,9 +113,14 @@ var _ = Describe("Consume", func() {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		publishWants(ctx, pipeline.NewClient(js), 50, 10)
 		var now, most atomic.Int32
+		full := make(chan struct{})
+		fill := sync.OnceFunc(func() { close(full) })
 		r := consumeWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) {
-			raise(&most, now.Add(1))
+			if raise(&most, now.Add(1)); most.Load() >= 4 {
+				fill()
+			}
 			defer now.Add(-1)
+			<-full
 			wait(ctx, 5*time.Millisecond)
 		})
 		Eventually(r.handled).Should(HaveLen(50))
@@ -153,7 +158,7 @@ var _ = Describe("Consume", func() {
 			size := int32(min(len(m.Data()), bound))
 			raise(&most, now.Add(size))
 			raise(&mostAtOnce, atOnce.Add(1))
-			wait(ctx, 10*time.Millisecond)
+			wait(ctx, 50*time.Millisecond)
 			atOnce.Add(-1)
 			now.Add(-size)
 		})
@@ -202,12 +207,12 @@ var _ = Describe("Consume", func() {
 
 	It("takes a paused consumer for one without messages", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		r := consume(ctx, js, fetcher.WithHeartbeat(500*time.Millisecond))
+		r := consume(ctx, js, fetcher.WithHeartbeat(time.Second))
 		Eventually(r.states).Should(HaveLen(1))
 		_, err := js.PauseConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer, time.Now().Add(time.Hour))
 		Expect(err).NotTo(HaveOccurred())
 		publishWants(ctx, pipeline.NewClient(js), 1, 10)
-		Consistently(r.handled, 1500*time.Millisecond).Should(BeEmpty())
+		Consistently(r.handled, 3*time.Second).Should(BeEmpty())
 		_, err = js.ResumeConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(r.handled).Should(HaveLen(1))
@@ -220,7 +225,7 @@ var _ = Describe("Consume", func() {
 		r := consume(stopping, js, fetcher)
 		Eventually(r.states).Should(HaveLen(1))
 		stop()
-		Eventually(r.done, time.Second).Should(BeClosed())
+		Eventually(r.done, soon).Should(BeClosed())
 	})
 
 	It("ends while the server is away", func(ctx SpecContext) {
@@ -239,10 +244,10 @@ var _ = Describe("Consume", func() {
 		js := pipelinetest.Connect(GinkgoTB(), s, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { faults.Add(1) }))
 		c := pipeline.NewClient(js)
 		finish := make(chan struct{})
-		r := consumeWith(ctx, js, fetcher.WithHeartbeat(500*time.Millisecond), func(context.Context, *pipeline.Delivery) { <-finish })
+		r := consumeWith(ctx, js, fetcher.WithHeartbeat(time.Second), func(context.Context, *pipeline.Delivery) { <-finish })
 		publishWants(ctx, c, 4, 10)
 		Eventually(r.begun).Should(HaveLen(4))
-		wait(ctx, 2*time.Second) // heartbeats and the end of a request arrive
+		wait(ctx, 4*time.Second) // heartbeats and the end of a request arrive
 
 		for n := range 4 {
 			_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(10+n), "https://a.example"), 0)

@@ -93,7 +93,7 @@ var _ = Describe("Loading", func() {
 			return nil
 		})).To(Succeed())
 		Expect(loaded).To(BeNumerically("<", wants))
-	}, SpecTimeout(10*time.Second))
+	}, SpecTimeout(time.Minute))
 
 	It("sees wants that are published meanwhile", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
@@ -158,7 +158,7 @@ var _ = Describe("Loading", func() {
 
 		Expect(js.Conn().Publish(key.Timer(), nil)).To(Succeed())
 		Eventually(violations.Load).ShouldNot(BeZero(), "the server does enforce its permissions")
-	}, SpecTimeout(30*time.Second))
+	}, SpecTimeout(3*time.Minute))
 })
 
 // entries returns what a loader hands out.

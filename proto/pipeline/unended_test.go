@@ -100,7 +100,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
-		shorten(ctx, js, 100*time.Millisecond)
+		shorten(ctx, js, time.Second)
 		c := pipeline.NewClient(js)
 		_, err = c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
 		Expect(err).NotTo(HaveOccurred())
@@ -114,7 +114,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		kept := deadLetters(ctx, c)
 		Expect(kept).To(HaveLen(1))
 		Expect(kept[0].Reason).To(Equal("Poison"))
-	}, SpecTimeout(time.Minute))
+	}, SpecTimeout(3*time.Minute))
 
 	It("is begun anew when another message has taken its place", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})

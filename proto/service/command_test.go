@@ -62,7 +62,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 
 	DescribeTable("says in one sentence what is wrong with its flags, and exits with 1", func(env []string, args []string, sentence string) {
 		session := run(toy, env, args...)
-		Eventually(session).WithTimeout(5 * time.Second).Should(gexec.Exit(1))
+		Eventually(session).Should(gexec.Exit(1))
 		Expect(strings.TrimSpace(string(session.Err.Contents()))).To(Equal("toy: " + sentence))
 	},
 		Entry("an unknown flag", nil, []string{"--wrong"}, "unknown flag: --wrong"),
@@ -79,10 +79,10 @@ var _ = Describe("a service as a process", Ordered, func() {
 
 	It("waits for NATS, says so once, and ends at once when asked to", func() {
 		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://user:secret@127.0.0.1:1")
-		Eventually(session.Err).WithTimeout(10 * time.Second).Should(gbytes.Say("no connection to NATS; trying until there is one"))
+		Eventually(session.Err).Should(gbytes.Say("no connection to NATS; trying until there is one"))
 		Consistently(session.Err).WithTimeout(2 * time.Second).ShouldNot(gbytes.Say("no connection to NATS"))
 		session.Terminate()
-		Eventually(session).WithTimeout(5 * time.Second).Should(gexec.Exit(0))
+		Eventually(session).Should(gexec.Exit(0))
 		Expect(string(session.Err.Contents())).NotTo(ContainSubstring("secret"))
 	})
 
@@ -112,7 +112,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Expect(status(health, "/readyz")()).To(Equal(http.StatusServiceUnavailable))
 		Expect(status(health, "/metrics")()).To(Equal(http.StatusNotFound))
 		apart.Terminate()
-		Eventually(apart).WithTimeout(5 * time.Second).Should(gexec.Exit(0))
+		Eventually(apart).Should(gexec.Exit(0))
 
 		run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--metrics-listen", metrics)
 		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -25,7 +24,7 @@ func serveHealth(handler http.Handler) string {
 	go func() { ended <- service.Serve(ctx, listener, handler) }()
 	DeferCleanup(func() {
 		cancel()
-		Eventually(ended).WithTimeout(5 * time.Second).Should(Receive(Succeed()))
+		Eventually(ended).Should(Receive(Succeed()))
 	})
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	Expect(err).NotTo(HaveOccurred())
@@ -39,7 +38,7 @@ var _ = Describe("the health check of a service", Ordered, func() {
 	exits := func(code int, env []string, args ...string) string {
 		GinkgoHelper()
 		session := run(toy, env, append([]string{"healthcheck"}, args...)...)
-		Eventually(session).WithTimeout(10 * time.Second).Should(gexec.Exit(code))
+		Eventually(session).Should(gexec.Exit(code))
 		Expect(session.Out.Contents()).To(BeEmpty())
 		return strings.TrimSpace(string(session.Err.Contents()))
 	}

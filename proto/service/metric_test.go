@@ -2,7 +2,6 @@ package service_test
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -36,14 +35,14 @@ var _ = Describe("The metrics of every service", func() {
 		value := func(series string) func() (float64, error) {
 			return func() (float64, error) { return metrictest.Value(registry, series) }
 		}
-		Eventually(value("curlmethat_toy_nats_connected")).WithTimeout(10 * time.Second).Should(BeEquivalentTo(1))
+		Eventually(value("curlmethat_toy_nats_connected")).Should(BeEquivalentTo(1))
 		Expect(value(`curlmethat_build_info{component="toy"`)()).To(BeEquivalentTo(1))
 		Expect(value("curlmethat_toy_nats_reconnects_total")()).To(BeZero())
 		server.Stop()
-		Eventually(value("curlmethat_toy_nats_connected")).WithTimeout(10 * time.Second).Should(BeZero())
+		Eventually(value("curlmethat_toy_nats_connected")).Should(BeZero())
 		Expect(server.Start()).To(Succeed())
-		Eventually(value("curlmethat_toy_nats_connected")).WithTimeout(10 * time.Second).Should(BeEquivalentTo(1))
-		Eventually(value("curlmethat_toy_nats_reconnects_total")).WithTimeout(10 * time.Second).Should(BeEquivalentTo(1))
+		Eventually(value("curlmethat_toy_nats_connected")).Should(BeEquivalentTo(1))
+		Eventually(value("curlmethat_toy_nats_reconnects_total")).Should(BeEquivalentTo(1))
 		Expect(metrictest.Problems(registry, service.Metrics("toy"))).To(BeEmpty())
 	})
 })

@@ -67,7 +67,7 @@ func count(t *testing.T, js jetstream.JetStream) uint64 {
 // awaitAnswer fails the test when a connection does not find back to its server.
 func awaitAnswer(t *testing.T, nc *nats.Conn) {
 	t.Helper()
-	deadline, poll := time.After(5*time.Second), time.NewTicker(10*time.Millisecond)
+	deadline, poll := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
 	defer poll.Stop()
 	for {
 		_, err := nc.RTT()

@@ -14,7 +14,7 @@ import (
 func TestOperate(t *testing.T) {
 	t.Parallel() // beside the plain tests
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(5 * time.Second)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	RunSpecs(t, "Operate")
 }
