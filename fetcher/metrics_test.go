@@ -114,7 +114,7 @@ func (l *lab) start(change ...func(*fetcher.Config)) {
 	DeferCleanup(func() {
 		l.release()
 		cancel()
-		Eventually(ended).WithTimeout(30 * time.Second).Should(Receive(Or(BeNil(), MatchError(context.Canceled))))
+		Eventually(ended).Should(Receive(Or(BeNil(), MatchError(context.Canceled))))
 	})
 	Eventually(health.Ready).Should(BeTrue())
 }
@@ -225,7 +225,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 			before, err := l.value(m.series)()
 			Expect(err).NotTo(HaveOccurred())
 			m.do(l)
-			Eventually(l.value(m.series)).WithTimeout(20 * time.Second).Should(BeNumerically(">", before))
+			Eventually(l.value(m.series)).Should(BeNumerically(">", before))
 		})
 	}
 

@@ -11,7 +11,7 @@ import (
 
 func TestFetcher(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(10 * time.Second)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	RunSpecs(t, "Fetcher")
 }
@@ -19,5 +19,5 @@ func TestFetcher(t *testing.T) {
 var _ = BeforeSuite(func() {
 	// The goroutines of Ginkgo are no concern of ours.
 	ignore := goleak.IgnoreCurrent()
-	DeferCleanup(func() { Expect(goleak.Find(ignore)).To(Succeed()) })
+	DeferCleanup(func() { Eventually(func() error { return goleak.Find(ignore) }).Should(Succeed()) })
 })

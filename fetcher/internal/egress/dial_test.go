@@ -135,7 +135,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		start := time.Now()
 		Expect(attempt(ctx, gate, "http://data.example.com/")).NotTo(Succeed())
 		Expect(gate.Verdict(ctx, "team-a", "http://data.example.com/").Allowed).To(BeFalse())
-		Expect(time.Since(start)).To(BeNumerically("<", 2*time.Second))
+		Expect(time.Since(start)).To(BeNumerically("<", 10*time.Second))
 	})
 })
 

@@ -18,13 +18,14 @@ import (
 
 func TestEgress(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	RunSpecs(t, "egress")
 }
 
 var _ = BeforeSuite(func() {
 	// The goroutines of Ginkgo are no concern of ours.
 	ignore := goleak.IgnoreCurrent()
-	DeferCleanup(func() { Expect(goleak.Find(ignore)).To(Succeed()) })
+	DeferCleanup(func() { Eventually(func() error { return goleak.Find(ignore) }).Should(Succeed()) })
 })
 
 // public is an address that the default policy permits.
@@ -136,7 +137,7 @@ func (c *canary) expectNobody(ctx context.Context) {
 	self := conn.LocalAddr().String()
 	defer func() { _ = conn.Close() }()
 	var first net.Addr
-	Eventually(c.visits).WithTimeout(5 * time.Second).Should(Receive(&first))
+	Eventually(c.visits).Should(Receive(&first))
 	Expect(first.String()).To(Equal(self), "somebody was at the canary")
 }
 

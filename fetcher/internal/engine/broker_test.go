@@ -74,14 +74,14 @@ var _ = Describe("A broker in trouble", func() {
 			Eventually(loggedLines(log, "stream is full")).Should(Equal(1))
 			began := time.Now()
 			stop()
-			Expect(time.Since(began)).To(BeNumerically("<", 10*time.Second))
+			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*2/3))
 			m := w.next()
 			meta, err := m.Metadata()
 			Expect(err).NotTo(HaveOccurred())
 			// A request that the draining fetcher has open may get it once more, and
 			// gives it back, too.
 			Expect(meta.NumDelivered).To(BeNumerically(">=", 2))
-			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait/2), "it did not wait out AckWait")
+			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*4/5), "it did not wait out AckWait")
 		})
 	})
 

@@ -133,7 +133,7 @@ var _ = Describe("Objects with the same URL", func() {
 			w.fire(due)
 		}
 		w.fetcher(func(o *fetcherOptions) { o.now = time.Now }).run()
-		Eventually(o.gets.Load).WithTimeout(30 * time.Second).Should(BeEquivalentTo(200))
+		Eventually(o.gets.Load).Should(BeEquivalentTo(200))
 		Eventually(w.pending).Should(BeZero())
 		Expect(w.count(pipeline.Results)).To(BeZero())
 	})

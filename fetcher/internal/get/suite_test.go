@@ -27,6 +27,7 @@ import (
 
 func TestGet(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	RunSpecs(t, "get")
 }
 
@@ -35,7 +36,7 @@ var _ = BeforeSuite(func() {
 	log.SetOutput(io.Discard)
 	// The goroutines of Ginkgo are no concern of ours.
 	ignore := goleak.IgnoreCurrent()
-	DeferCleanup(func() { Expect(goleak.Find(ignore)).To(Succeed()) })
+	DeferCleanup(func() { Eventually(func() error { return goleak.Find(ignore) }).Should(Succeed()) })
 })
 
 // host is the name that the servers of the specs go by.
@@ -46,9 +47,9 @@ func shortLimits() get.Config {
 	cfg := get.Defaults()
 	cfg.Version = "v1.2.3"
 	cfg.MaxBody = 100_000
-	cfg.Timeout = 1500 * time.Millisecond
-	cfg.TLSTimeout = 700 * time.Millisecond
-	cfg.HeaderTimeout = 700 * time.Millisecond
+	cfg.Timeout = 3 * time.Second
+	cfg.TLSTimeout = 1500 * time.Millisecond
+	cfg.HeaderTimeout = 1500 * time.Millisecond
 	return cfg
 }
 
@@ -65,7 +66,7 @@ func startDNS() *dnstest.Server {
 func newGate(cfg egress.Config) *egress.Gate {
 	GinkgoHelper()
 	cfg.AllowCIDRs = append(cfg.AllowCIDRs, "127.0.0.1/32")
-	gate, err := egress.New(cfg, egress.Deps{Resolver: startDNS().Resolver(), DialTimeout: 2 * time.Second})
+	gate, err := egress.New(cfg, egress.Deps{Resolver: startDNS().Resolver(), DialTimeout: 10 * time.Second})
 	Expect(err).NotTo(HaveOccurred())
 	return gate
 }

@@ -57,7 +57,7 @@ var _ = Describe("a hostile server", func() {
 			response, err := client.Do(ctx, get.Request{URL: urlOf(port, "/path?query="+secret)})
 
 			Expect(h.check(response, err)).To(Succeed())
-			Expect(time.Since(start)).To(BeNumerically("<", 3*time.Second))
+			Expect(time.Since(start)).To(BeNumerically("<", 10*time.Second))
 			if err != nil {
 				Expect(err.Error()).To(MatchRegexp(`^GET from data\.example\.com [ A-Za-z0-9:,-]+$`))
 				Expect(err.Error()).NotTo(ContainSubstring(secret))
