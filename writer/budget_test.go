@@ -71,7 +71,7 @@ var _ = Describe("A namespace that is over its budget", func() {
 		Eventually(func() map[string]string {
 			w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
 			return w.get("cm").Data
-		}).WithTimeout(30 * time.Second).Should(HaveKeyWithValue("mydata", "body"))
+		}).Should(HaveKeyWithValue("mydata", "body"))
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed:"), HavePrefix("Normal Recovered:")))
 	})
 

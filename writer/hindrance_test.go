@@ -52,7 +52,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		w.stop()
 		a, b, c := w.content(w.want(cm, "a", url), big), w.content(w.want(cm, "b", url), big), w.content(w.want(cm, "c", url), "small")
 		w.publish(a, b, c)
-		w.config.Linger = 300 * time.Millisecond
+		w.config.Linger = linger
 		w.start()
 		w.acknowledged()
 		got := w.get("cm")
@@ -99,7 +99,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100)
 		cm = w.create(cm)
 		w.publish(w.content(w.want(cm, "mydata", url), "body"))
-		Eventually(func() []string { return w.events(cm) }).WithTimeout(5 * time.Second).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
+		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
 		Expect(w.get("cm").Data).To(BeEmpty())
 		w.acknowledged()
 		By("saying it once, however often it is wanted again")
@@ -124,7 +124,10 @@ var _ = Describe("A body that the API server will not take", func() {
 		for i := range keys {
 			results = append(results, w.content(w.want(cm, fmt.Sprintf("k%d", i), url), "body"))
 		}
+		w.stop()
 		w.publish(results...)
+		w.config.Linger = linger
+		w.start()
 		w.acknowledged()
 		// Results that come while others are in work make up further batches.
 		Expect(patches()).To(BeNumerically("<=", keys/4))
@@ -136,9 +139,9 @@ var _ = Describe("A body that the API server will not take", func() {
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))
 		want := w.want(cm, "mydata", url)
 		w.publish(w.content(want, "body"), w.content(w.want(cm, "other", url), "other body"))
-		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(5*time.Second).
+		Eventually(func() map[string]string { return w.get("cm").Data }).
 			Should(Equal(map[string]string{"other": "other body"}), "one key does not hold up the other")
-		Eventually(func() []string { return w.events(cm) }).WithTimeout(5 * time.Second).Should(ConsistOf(
+		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(
 			"Warning WriteFailed: the API server refuses to write the answer of data.example.com; key mydata has no value yet; trying again [why-empty 10]"))
 		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("WriteFailed"))
 		w.acknowledged()
@@ -154,7 +157,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		forbid(w, "false")
 		w.publish(w.failure(w.want(cm, "mydata", url), 500))
-		Eventually(func() []string { return w.events(cm) }).WithTimeout(5 * time.Second).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
+		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
 		w.acknowledged()
 		permit(w)
 		w.await(func() { w.apply(w.failure(due(w.want(cm, "mydata", url)), 500)) }, func() bool { return entry(w.get("cm"), "mydata").Failing() })
@@ -216,7 +219,7 @@ func forbid(w *world, unless string) {
 		probe.Data = map[string]string{"mydata": time.Now().String()}
 		_, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), probe, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
-	}).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("denied request")))
+	}).Should(MatchError(ContainSubstring("denied request")))
 }
 
 // permit ends forbid.

@@ -150,7 +150,7 @@ var _ = Describe("The metrics of a writer", func() {
 			if to == nil {
 				to = BeNumerically(">", before)
 			}
-			Eventually(w.value(m.series)).WithTimeout(20 * time.Second).Should(to)
+			Eventually(w.value(m.series)).Should(to)
 		})
 	}
 

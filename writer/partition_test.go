@@ -9,6 +9,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // hole is a network that can swallow all that is sent. Connections from that
@@ -104,15 +106,15 @@ var _ = Describe("A network that swallows everything", func() {
 		for _, name := range names {
 			w.publish(w.content(w.want(w.get(name), "mydata", url), "after"))
 		}
-		Eventually(w.health.Ready).WithTimeout(15 * time.Second).Should(BeFalse())
+		Eventually(w.health.Ready).Should(BeFalse())
 		network.heal()
 		healed := time.Now()
 		w.acknowledged()
-		Expect(time.Since(healed)).To(BeNumerically("<", 15*time.Second))
+		Expect(time.Since(healed)).To(BeNumerically("<", pipeline.AckWait*4/5))
 		for _, name := range names {
 			Expect(w.get(name).Data).To(HaveKeyWithValue("mydata", "after"))
 		}
-		Eventually(w.health.Ready).WithTimeout(10 * time.Second).Should(BeTrue())
+		Eventually(w.health.Ready).Should(BeTrue())
 		By("and not holding up the end")
 		network.swallow()
 		w.stop()

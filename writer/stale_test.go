@@ -138,7 +138,7 @@ var _ = Describe("A result that came too late", func() {
 		older, newer := w.content(w.want(cm, "mydata", url), "older"), w.content(w.want(cm, "mydata", url), "newer")
 		failed := w.failure(w.want(cm, "mydata", url), 500)
 		w.publish(failed, newer, older)
-		w.config.Linger = 300 * time.Millisecond
+		w.config.Linger = linger
 		w.start()
 		w.acknowledged()
 		got := w.get("cm")

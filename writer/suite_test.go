@@ -17,6 +17,7 @@ import (
 
 func TestWriter(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	RunSpecs(t, "writer")
 }
 
@@ -45,6 +46,6 @@ var _ = BeforeSuite(func() {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		utilnet.CloseIdleConnectionsFor(shared.Transport)
-		Eventually(func() error { return goleak.Find(running) }).WithTimeout(20 * time.Second).Should(Succeed())
+		Eventually(func() error { return goleak.Find(running) }).Should(Succeed())
 	})
 })

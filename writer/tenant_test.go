@@ -36,7 +36,7 @@ var _ = Describe("A tenant whose results are all refused", func() {
 			key := fmt.Sprint("key-", i%128)
 			w.publishAsync(w.content(w.want(stuck, key, url), "body"))
 		}
-		Eventually(w.waiting).WithTimeout(20 * time.Second).Should(BeEquivalentTo(n))
+		Eventually(w.waiting).Should(BeEquivalentTo(n))
 		good := make([]*v1.Result, 10)
 		for i := range good {
 			cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))

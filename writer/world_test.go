@@ -91,7 +91,7 @@ func newWorld(ctx SpecContext) *world {
 func (w *world) start() {
 	GinkgoHelper()
 	w.startWithout()
-	Eventually(w.health.Ready).WithTimeout(10 * time.Second).Should(BeTrue())
+	Eventually(w.health.Ready).Should(BeTrue())
 }
 
 // startWithout is start without waiting.
@@ -115,7 +115,7 @@ func (w *world) startWithout() {
 	}()
 	w.stop = sync.OnceFunc(func() {
 		cancel()
-		Eventually(ended).WithTimeout(25 * time.Second).Should(Receive(BeNil()))
+		Eventually(ended).Should(Receive(BeNil()))
 	})
 	DeferCleanup(w.stop)
 }
@@ -247,7 +247,7 @@ func (w *world) apply(results ...*v1.Result) {
 // acknowledged waits until no message is queued or in work.
 func (w *world) acknowledged() {
 	GinkgoHelper()
-	Eventually(w.waiting).WithTimeout(20 * time.Second).WithPolling(5 * time.Millisecond).Should(BeZero())
+	Eventually(w.waiting).WithPolling(5 * time.Millisecond).Should(BeZero())
 }
 
 // await does what the watcher does about a key that its object does not hold: it
@@ -257,7 +257,7 @@ func (w *world) await(ask func(), done func() bool) {
 	Eventually(func() bool {
 		ask()
 		return done()
-	}).WithTimeout(20 * time.Second).WithPolling(100 * time.Millisecond).Should(BeTrue())
+	}).WithPolling(100 * time.Millisecond).Should(BeTrue())
 }
 
 // waiting returns the number of messages that are not acknowledged.
