@@ -49,6 +49,6 @@ var _ = Describe("A watcher that is given other --annotation-keys", func() {
 
 	It("removes all keys when it is started with --max-removals=0", func(ctx SpecContext) {
 		w.watch(other, func(o *options) { o.config.MaxRemovals.Keys = 0 })
-		Eventually(w.sequence(ctx, pipeline.Results)).WithTimeout(10 * time.Second).Should(BeEquivalentTo(keys))
+		Eventually(w.sequence(ctx, pipeline.Results)).Should(BeEquivalentTo(keys))
 	})
 })

@@ -57,7 +57,7 @@ var _ = Describe("The stream of requests", func() {
 		w.create(ctx, "waiting", "k=example.com/b")
 		Eventually(w.url(ctx, waiting)).ShouldNot(BeEmpty())
 		empty()
-		Eventually(w.url(ctx, settled)).WithTimeout(15 * time.Second).Should(Equal("https://example.com/a"))
+		Eventually(w.url(ctx, settled)).Should(Equal("https://example.com/a"))
 		Eventually(w.url(ctx, waiting)).Should(Equal("https://example.com/b"))
 		Expect(w.want(ctx, settled)().GetSettled().GetSha256()).To(Equal(digest("body of example.com/a")))
 		Expect(w.want(ctx, waiting)().GetSettled()).To(BeNil())
@@ -225,14 +225,22 @@ var _ = Describe("The stream of requests", func() {
 // quickly makes a watcher look often for what should not happen.
 func quickly(o *options) { o.pace.Check = 100 * time.Millisecond }
 
-// fetch acknowledges all requests, as fetchers do, and loses them.
+// fetch acknowledges all requests, as fetchers do, and loses them. A request waits
+// for them only a moment after it was published, so that none may be there yet.
 func (w *world) fetch(ctx context.Context) {
 	GinkgoHelper()
+	var last uint64
+	Expect(w.pipeline.LoadWants(ctx, func(m pipeline.Message) error { last = max(last, m.Sequence); return nil })).To(Succeed())
 	consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	Expect(err).NotTo(HaveOccurred())
-	batch, err := consumer.FetchNoWait(100)
-	Expect(err).NotTo(HaveOccurred())
-	for m := range batch.Messages() {
-		Expect(m.DoubleAck(ctx)).To(Succeed())
-	}
+	Eventually(func(g Gomega) {
+		batch, err := consumer.FetchNoWait(100)
+		g.Expect(err).NotTo(HaveOccurred())
+		for m := range batch.Messages() {
+			g.Expect(m.DoubleAck(ctx)).To(Succeed())
+		}
+		info, err := consumer.Info(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(info.AckFloor.Stream).To(BeNumerically(">=", last))
+	}).Should(Succeed())
 }

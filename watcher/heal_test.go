@@ -83,7 +83,8 @@ var _ = Describe("Healing", func() {
 		for n := range 3 {
 			w.patch(ctx, somebody, "cm", object{"data": object{"k": fmt.Sprint("edit ", n)}})
 			Eventually(tape.causes).Should(HaveLen(n + 2))
-			Eventually(drift(ctx)).ShouldNot(BeEmpty())
+			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(n+2), "the stream stores it a moment later")
+			Expect(drift(ctx)()).NotTo(BeEmpty())
 			w.answer(ctx, key, fmt.Sprint("mended ", n))
 		}
 		for n := range 3 {

@@ -81,7 +81,7 @@ func (i *instance) stop() {
 	GinkgoHelper()
 	i.cancel()
 	var err error
-	Eventually(i.ended).WithTimeout(20 * time.Second).Should(Receive(&err))
+	Eventually(i.ended).Should(Receive(&err))
 	i.ended <- err
 	if !errors.Is(err, context.Canceled) {
 		Expect(err).NotTo(HaveOccurred())
@@ -98,7 +98,7 @@ func (i *instance) ready() string {
 // awaitReady waits until the watcher publishes, or stands by.
 func (i *instance) awaitReady() *instance {
 	GinkgoHelper()
-	Eventually(i.ready).WithTimeout(10 * time.Second).Should(And(
+	Eventually(i.ready).Should(And(
 		ContainSubstring("[+]configmaps ok"), ContainSubstring("[+]streams ok"), HaveSuffix("\nok")))
 	return i
 }

@@ -26,26 +26,33 @@ func ahead(by time.Duration) func(*options) { return func(o *options) { o.pace.A
 func hourly(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h" }
 
 // refreshes does what a fetcher does after a good answer: it sets the refresh
-// timer, with the digest of the body.
+// timer, with the digest of the body, and acknowledges.
 func (w *world) refreshes(ctx context.Context, key pipeline.Key, body string, in time.Duration) {
 	GinkgoHelper()
+	w.schedules(ctx, key, body, in)
 	w.fetch(ctx)
-	want, seq, err := w.pipeline.LastWant(ctx, key)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(w.pipeline.PublishTimer(ctx, &v1.Due{
-		Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_REFRESH, Settled: &v1.Settled{Sha256: digest(body)},
-	}, time.Now().Add(in))).To(Succeed())
 }
 
-// fetches does that, and hands the body to the writer.
+// schedules sets the refresh timer of a key, and returns what is wanted.
+func (w *world) schedules(ctx context.Context, key pipeline.Key, body string, in time.Duration) (want *v1.Want, sequence uint64) {
+	GinkgoHelper()
+	want, sequence, err := w.pipeline.LastWant(ctx, key)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.pipeline.PublishTimer(ctx, &v1.Due{
+		Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH, Settled: &v1.Settled{Sha256: digest(body)},
+	}, time.Now().Add(in))).To(Succeed())
+	return want, sequence
+}
+
+// fetches does what a fetcher does with a body that is new: it hands that to the
+// writer, too.
 func (w *world) fetches(ctx context.Context, key pipeline.Key, body string) {
 	GinkgoHelper()
-	w.refreshes(ctx, key, body, time.Hour)
-	want, seq, err := w.pipeline.LastWant(ctx, key)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(w.pipeline.PublishResult(ctx, &v1.Result{Want: want, Sequence: seq, Outcome: &v1.Result_Content{
+	want, sequence := w.schedules(ctx, key, body, time.Hour)
+	Expect(w.pipeline.PublishResult(ctx, &v1.Result{Want: want, Sequence: sequence, Outcome: &v1.Result_Content{
 		Content: &v1.Content{Body: []byte(body), Sha256: digest(body)},
 	}})).To(Succeed())
+	w.fetch(ctx)
 }
 
 func (w *world) purgeResults(ctx context.Context) {
@@ -107,7 +114,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 	It("asks again when an edit there and back let the writer drop the body", func(ctx SpecContext) {
 		w.create(ctx, "cm", "k=example.com/a", hourly)
 		tape := w.record("curl.want.>")
-		w.watch(audited, func(o *options) { o.config.Coalesce = time.Second }).awaitReady()
+		w.watch(audited, func(o *options) { o.config.Coalesce = 5 * time.Second }).awaitReady()
 		Eventually(w.want(ctx, key)).ShouldNot(BeNil())
 		w.ask(ctx, "cm", "k=example.com/b")
 		w.refreshes(ctx, key, "body of a", time.Hour) // that the writer drops, as it reads b
@@ -148,7 +155,7 @@ var _ = Describe("What was lost comes back although a refresh is due in an hour:
 		w.create(ctx, "cm", "k=example.com", hourly)
 		w.watch(audited, func(o *options) { o.config.ManageStreams = "create" }).awaitReady()
 		w.answer(ctx, key, "body")
-		w.refreshes(ctx, key, "body", 700*time.Millisecond)
+		w.refreshes(ctx, key, "body", 3*time.Second)
 
 		By("refusing what the server publishes when the timer fires")
 		requests, err := w.js.Stream(ctx, pipeline.Requests)

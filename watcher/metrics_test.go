@@ -142,7 +142,7 @@ var _ = Describe("The metrics of a watcher", func() {
 			if to == nil {
 				to = BeNumerically(">", before)
 			}
-			Eventually(i.value(m.series)).WithTimeout(20 * time.Second).Should(to)
+			Eventually(i.value(m.series)).Should(to)
 		})
 	}
 
@@ -263,7 +263,7 @@ var _ = Describe("A want", func() {
 		w := newWorld(ctx)
 		listed := w.create(ctx, "listed", "k=example.com")
 		recorded := listed.ManagedFields[0].Time.Time
-		Eventually(time.Now).WithTimeout(3 * time.Second).Should(BeTemporally(">", recorded.Add(1500*time.Millisecond)))
+		Eventually(time.Now).Should(BeTemporally(">", recorded.Add(1500*time.Millisecond)))
 		w.watch().awaitReady()
 		Eventually(w.want(ctx, w.key("listed", "k"))).ShouldNot(BeNil())
 		asked := func(name string) *v1.Want { return w.want(ctx, w.key(name, "k"))() }

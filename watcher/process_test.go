@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -41,7 +40,7 @@ var _ = Describe("The process", Ordered, func() {
 	DescribeTable("ends with one sentence when it is asked for what cannot be",
 		func(sentence string, env []string, args ...string) {
 			session := run(env, args...)
-			Eventually(session).WithTimeout(5 * time.Second).Should(gexec.Exit(1))
+			Eventually(session).Should(gexec.Exit(1))
 			Expect(string(session.Err.Contents())).To(MatchRegexp(`(?m)^watcher: ` + sentence + `\n\z`))
 		},
 		Entry("a flag", "--workers: 0, at least 1 is needed", nil, "--workers=0"),
@@ -68,14 +67,14 @@ var _ = Describe("The process", Ordered, func() {
 		w.create(ctx, "cm", "k=example.com")
 		session := run([]string{"CURLMETHAT_NAMESPACES=" + w.namespace, "CURLMETHAT_LISTEN=127.0.0.1:0"},
 			"--nats-url="+broker.URL(), "--leader-elect", "--leader-elect-namespace="+w.namespace)
-		Eventually(session.Err).WithTimeout(10 * time.Second).Should(gbytes.Say("publishing what is wanted"))
+		Eventually(session.Err).Should(gbytes.Say("publishing what is wanted"))
 		client := pipeline.NewClient(pipelinetest.Connect(GinkgoTB(), broker))
 		Eventually(func() (*v1.Want, error) {
 			want, _, err := client.LastWant(ctx, w.key("cm", "k"))
 			return want, err
 		}).ShouldNot(BeNil())
 		session.Signal(syscall.SIGTERM)
-		Eventually(session).WithTimeout(5 * time.Second).Should(gexec.Exit(0))
+		Eventually(session).Should(gexec.Exit(0))
 		Expect(session.Err).To(gbytes.Say("stopped"))
 	})
 })

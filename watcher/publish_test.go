@@ -20,10 +20,10 @@ var _ = Describe("Publishing", func() {
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
 	It("publishes a want at once when an annotation appears", func(ctx SpecContext) {
-		w.watch().awaitReady()
+		w.watch(func(o *options) { o.config.Coalesce = time.Hour }).awaitReady()
 		before := w.create(ctx, "cm", "", withData("other", "value"))
 		w.ask(ctx, "cm", "mydata=data.example.com")
-		Eventually(w.url(ctx, w.key("cm", "mydata"))).WithTimeout(time.Second).Should(Equal("https://data.example.com"))
+		Eventually(w.url(ctx, w.key("cm", "mydata"))).Should(Equal("https://data.example.com"))
 		want := w.want(ctx, w.key("cm", "mydata"))()
 		Expect(want.GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
 		Expect(want.GetUid()).To(Equal(string(before.UID)))
@@ -56,7 +56,7 @@ var _ = Describe("Publishing", func() {
 		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">", 0))
 		w.ask(ctx, name(backlog-1), "k0=example.com/live")
 		i.awaitReady()
-		Eventually(w.url(ctx, w.key(name(backlog-2), "k0"))).WithTimeout(20 * time.Second).ShouldNot(BeEmpty())
+		Eventually(w.url(ctx, w.key(name(backlog-2), "k0"))).ShouldNot(BeEmpty())
 
 		By("looking at the order in which the stream took the wants")
 		order := []uint64{}

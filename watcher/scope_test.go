@@ -2,7 +2,6 @@ package watcher_test
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -69,7 +68,7 @@ var _ = Describe("Wants of a namespace that is taken out of --namespaces", func(
 			Eventually(after.value(own + "out_of_scope_wants")).Should(BeEquivalentTo(1))
 			Eventually(after.log).Should(gbytes.Say("leaving wants of namespaces alone that are not watched"))
 			Expect(here.nats.Restart()).To(Succeed())
-			Eventually(after.value(own + "sessions_total")).WithTimeout(20 * time.Second).Should(BeEquivalentTo(2))
+			Eventually(after.value(own + "sessions_total")).Should(BeEquivalentTo(2))
 			Expect(here.url(ctx, there.key("cm", "k"))()).NotTo(BeEmpty())
 			Expect(after.log).NotTo(gbytes.Say("leaving wants of namespaces alone"))
 		},

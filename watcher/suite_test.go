@@ -14,7 +14,7 @@ import (
 
 func TestWatcher(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(5 * time.Second)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	SetDefaultConsistentlyDuration(400 * time.Millisecond)
 	SetDefaultConsistentlyPollingInterval(20 * time.Millisecond)

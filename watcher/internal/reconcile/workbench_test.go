@@ -227,6 +227,6 @@ func (b *bench) awaitBroker() (again time.Duration) {
 	gomega.NewWithT(b.t).Eventually(func() (err error) {
 		again, err = b.Reconcile(b.t.Context(), cm)
 		return err
-	}).WithTimeout(5 * time.Second).Should(gomega.Succeed())
+	}).WithTimeout(30 * time.Second).Should(gomega.Succeed())
 	return again
 }
