@@ -67,7 +67,7 @@ func servingWatchers(ctx context.Context, config *rest.Config, namespace string)
 	Eventually(ctx, func() error {
 		_, err := watchers.List(ctx, metav1.ListOptions{Limit: 1})
 		return err
-	}).WithTimeout(30 * time.Second).Should(Succeed())
+	}).Should(Succeed())
 	return watchers
 }
 

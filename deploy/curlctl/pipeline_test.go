@@ -30,6 +30,13 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: a, WantSequence: first, Cause: v1.Cause_CAUSE_REFRESH}, time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
 		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: b, WantSequence: second, Cause: v1.Cause_CAUSE_RETRY, Attempts: 3}, time.Now().Add(40*time.Minute+40*time.Second))).To(Succeed())
 		w.fail(ctx, b, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "b.example.com")
+		Eventually(func() (uint64, error) { // a message waits for the fetchers a moment after it was published
+			consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+			if err != nil {
+				return 0, err
+			}
+			return consumer.CachedInfo().NumPending, nil
+		}).Should(BeEquivalentTo(3))
 	}
 
 	It("shows what is wanted and scheduled", func(ctx SpecContext) {
@@ -154,28 +161,15 @@ var _ = Describe("The pipeline", func() {
 	})
 
 	It("can be watched", func(ctx SpecContext) {
-		watching, stop := context.WithCancel(ctx)
 		site := newOrigin()
 		w.fetch()
-		done := make(chan struct{})
-		out, said := gbytes.NewBuffer(), gbytes.NewBuffer()
-		go func() {
-			defer close(done)
-			cmd := curlctl.Command("curlctl")
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetOut(out)
-			cmd.SetErr(said)
-			cmd.SetArgs(append([]string{"watch", "-o", "json", "-n", "default"}, w.connect...))
-			_ = cmd.ExecuteContext(watching) // ends by the context
-		}()
-		Eventually(said).Should(gbytes.Say("Watching"))
+		out, _, stop := w.watching(ctx, "-o", "json", "-n", "default")
 		w.want(ctx, cm(1), site.URL)
 		w.want(ctx, pipeline.Key{Namespace: "other", Name: "x", Key: "k"}, site.URL)
 		Eventually(func() int { return w.failed(ctx) }).Should(Equal(2))
 		w.forget(ctx, cm(1))
 		Eventually(func() string { return string(out.Contents()) }).Should(ContainSubstring("retracted"))
 		stop()
-		<-done
 		var seen []string
 		for line := range strings.SplitSeq(strings.TrimSpace(string(out.Contents())), "\n") {
 			var p struct{ What, Namespace, ConfigMap string }
@@ -206,3 +200,24 @@ var _ = Describe("The pipeline", func() {
 		golden("doctor", w.run(ctx, "doctor").out)
 	})
 })
+
+// watching runs `curlctl watch`, and returns when it watches.
+func (w *world) watching(ctx context.Context, args ...string) (out, said *gbytes.Buffer, stop func()) {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	out, said = gbytes.NewBuffer(), gbytes.NewBuffer()
+	cmd := curlctl.Command("curlctl")
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(out)
+	cmd.SetErr(said)
+	cmd.SetArgs(append(append([]string{"watch"}, args...), w.connect...))
+	go func() {
+		defer close(done)
+		_ = cmd.ExecuteContext(ctx) // ends by the context
+	}()
+	stop = func() { cancel(); <-done }
+	DeferCleanup(stop)
+	Eventually(said).Should(gbytes.Say("Watching"))
+	return out, said, stop
+}

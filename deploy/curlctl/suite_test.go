@@ -12,7 +12,7 @@ import (
 func TestCurlctl(t *testing.T) {
 	t.Setenv("COLUMNS", "") // the width of the terminal that runs the specs
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
 	RunSpecs(t, "Curlctl")
 }
