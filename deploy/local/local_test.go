@@ -26,6 +26,7 @@ import (
 
 func TestLocal(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	RunSpecs(t, "the assembled system")
 }
 
@@ -87,7 +88,7 @@ var _ = Describe("the system in one process", func() {
 			})
 		}()
 		var system local.System
-		Eventually(ready).WithTimeout(10 * time.Second).Should(Receive(&system))
+		Eventually(ready).Should(Receive(&system))
 		Expect(system).To(Equal(local.System{Kubeconfig: kubeconfig}))
 		Expect(status(ctx, health, "/readyz")).To(Equal(http.StatusOK))
 		Expect(status(ctx, health, "/metrics")).To(Equal(http.StatusNotFound))
@@ -102,10 +103,10 @@ var _ = Describe("the system in one process", func() {
 		Eventually(func() (map[string]string, error) {
 			cm, err := maps.Get(ctx, "mine", metav1.GetOptions{})
 			return cm.Data, err
-		}).WithTimeout(5 * time.Second).Should(Equal(map[string]string{"mydata": "hello there"}))
+		}).Should(Equal(map[string]string{"mydata": "hello there"}))
 
 		stop()
-		Eventually(ended).WithTimeout(20 * time.Second).Should(Receive(BeNil()))
+		Eventually(ended).Should(Receive(BeNil()))
 	})
 
 	It("ends with the error of what was to be done when all is ready", func(ctx SpecContext) {
@@ -156,15 +157,15 @@ var _ = Describe("Watchers in one process", func() {
 		}()
 		// The system sets the logger of Kubernetes' libraries for the whole process
 		// before, so no client may be used meanwhile.
-		Eventually(ctx, applied).WithTimeout(30 * time.Second).Should(Receive(Succeed()))
+		Eventually(ctx, applied).WithTimeout(time.Minute).Should(Receive(Succeed()))
 		Eventually(ctx, func() map[string]string {
 			cm, err := cluster.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "w-config", metav1.GetOptions{})
 			if err != nil {
 				return nil
 			}
 			return cm.Data
-		}).WithTimeout(30 * time.Second).Should(Equal(map[string]string{"a": "b"}))
+		}).WithTimeout(time.Minute).Should(Equal(map[string]string{"a": "b"}))
 		stop()
-		Eventually(ctx, ended).WithTimeout(30 * time.Second).Should(Receive(Succeed()))
+		Eventually(ctx, ended).WithTimeout(time.Minute).Should(Receive(Succeed()))
 	})
 })

@@ -127,7 +127,7 @@ var _ = Describe("A control plane", Ordered, func() {
 		watch, err := client.CoreV1().ConfigMaps(core.NamespaceDefault).Watch(ctx, meta.ListOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		defer watch.Stop()
-		patient, cancel := context.WithTimeout(ctx, 15*time.Second)
+		patient, cancel := context.WithTimeout(ctx, 40*time.Second)
 		defer cancel()
 		Expect(plane.StopAPIServer(patient)).To(Succeed())
 		Eventually(watch.ResultChan()).Should(BeClosed())

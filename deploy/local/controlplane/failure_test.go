@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -55,7 +54,7 @@ var _ = Describe("A control plane that fails", func() {
 			_, err := controlplane.Start(leaving, controlplane.Options{Dir: dir, Assets: binaries, Progress: progress})
 			result <- err
 		}()
-		Eventually(func() map[string]int { return processes(dir) }).WithTimeout(10 * time.Second).Should(HaveKey("kube-apiserver"))
+		Eventually(func() map[string]int { return processes(dir) }).Should(HaveKey("kube-apiserver"))
 		leave(gone)
 		Eventually(result).Should(Receive(MatchError(gone)))
 		Expect(processes(dir)).To(BeEmpty())

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -15,6 +16,7 @@ import (
 
 func TestCommand(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	RunSpecs(t, "command control-plane")
 }
 
@@ -46,7 +48,7 @@ func run(variables []string, args ...string) *gexec.Session {
 	command.Env = append(command.Env, variables...)
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { session.Kill().Wait("10s") })
+	DeferCleanup(func() { session.Kill().Wait() })
 	return session
 }
 

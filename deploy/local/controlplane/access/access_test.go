@@ -24,6 +24,7 @@ import (
 
 func TestAccess(t *testing.T) {
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	RunSpecs(t, "Access")
 }
 
@@ -110,7 +111,7 @@ var _ = Describe("Access", func() {
 					Eventually(func() error { return try(ctx, c) }).Should(Succeed(), "%s: %s", name, what)
 				} else {
 					// The policy is obeyed soon after it was applied, not at once.
-					Eventually(func() error { return try(ctx, c) }).WithTimeout(10*time.Second).Should(MatchError(apierrors.IsForbidden, "forbidden"), "%s: %s", name, what)
+					Eventually(func() error { return try(ctx, c) }).Should(MatchError(apierrors.IsForbidden, "forbidden"), "%s: %s", name, what)
 				}
 			}
 		}
