@@ -12,7 +12,7 @@ import (
 const (
 	// getTimeout bounds one question to a program, maxAnswer what is read of the
 	// answer, in bytes.
-	getTimeout = 5 * time.Second
+	getTimeout = 15 * time.Second
 	maxAnswer  = 16 << 20
 )
 

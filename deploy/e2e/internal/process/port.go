@@ -14,26 +14,36 @@ import (
 const (
 	firstPort = 20000
 	lastPort  = 32000
-	portTries = 100
+	// blockPorts is how many ports a process has for itself.
+	blockPorts = 200
+	portTries  = 100
 )
 
 // Ports hands out each port once in a while, so that two programs that start
 // at the same time do not get the same. It may be used from several goroutines.
 type Ports struct {
-	mu   sync.Mutex
-	next int
+	mu sync.Mutex
+	// block listens at the first port of the block, and so keeps the block from
+	// other processes.
+	block net.Listener
+	first int
+	next  int
 }
 
-// NewPorts begins at a random port, so that two suites rarely meet.
-func NewPorts() *Ports { return &Ports{next: rand.IntN(lastPort - firstPort)} }
+// NewPorts returns ports of a block that is claimed at its first use, for as long
+// as the process lives.
+func NewPorts() *Ports { return &Ports{} }
 
 // Free returns an address on loopback that no socket listens at.
 func (p *Ports) Free() (address string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.claim(); err != nil {
+		return "", err
+	}
 	for range portTries {
-		p.next = (p.next + 1) % (lastPort - firstPort)
-		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(firstPort+p.next))
+		p.next = p.next%(blockPorts-1) + 1
+		address = loopback(p.first + p.next)
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			continue
@@ -45,3 +55,21 @@ func (p *Ports) Free() (address string, err error) {
 	}
 	return "", errors.New("there is no free port on 127.0.0.1")
 }
+
+// claim takes a block that no other process has, and begins at one of its ports
+// by chance. The caller holds the lock.
+func (p *Ports) claim() (err error) {
+	if p.block != nil {
+		return nil
+	}
+	for _, n := range rand.Perm((lastPort - firstPort) / blockPorts) {
+		first := firstPort + n*blockPorts
+		if p.block, err = net.Listen("tcp", loopback(first)); err == nil {
+			p.first, p.next = first, rand.IntN(blockPorts)
+			return nil
+		}
+	}
+	return fmt.Errorf("no block of ports is free: %w", err)
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -141,11 +141,16 @@ func (w *World) wrote(ctx context.Context, object *corev1.ConfigMap) {
 	Eventually(ctx, func() bool { return w.History.Seen(object) }).WithPolling(time.Millisecond).Should(BeTrue(), "the watch shows the write")
 }
 
-// Delete deletes the ConfigMap.
+// Delete deletes the ConfigMap, and waits until its end is in the history.
 func (c *ConfigMap) Delete(ctx context.Context) {
 	GinkgoHelper()
-	c.world.History.DeletedBySpec(c.Get(ctx).UID)
+	uid := c.Get(ctx).UID
+	c.world.History.DeletedBySpec(uid)
 	Expect(c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).Delete(ctx, c.Name, metav1.DeleteOptions{})).To(Succeed())
+	Eventually(ctx, func() bool {
+		latest := c.world.History.Latest(c.Name)
+		return latest == nil || latest.UID != uid
+	}).WithPolling(time.Millisecond).Should(BeTrue(), "the watch shows the deletion")
 }
 
 // Get reads the ConfigMap.

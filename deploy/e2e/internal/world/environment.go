@@ -42,8 +42,9 @@ type Environment struct {
 
 const (
 	// patience is how long a spec waits for what must come, on a machine that
-	// is busy with other tests.
-	patience = 15 * time.Second
+	// is busy with other tests: less than pipeline.AckWait, so that what comes
+	// only because a message is delivered again comes too late.
+	patience = 25 * time.Second
 	// polling is how often it looks, where looking costs nothing.
 	polling = 10 * time.Millisecond
 	// suiteTimeout bounds a suite, and hangs is after what time the report has

@@ -17,8 +17,11 @@ const eventPolling = 50 * time.Millisecond
 // Events returns all Events in the namespace, whoever wrote them.
 func (w *World) Events(ctx context.Context) []eventsv1.Event {
 	GinkgoHelper()
-	list, err := w.Cluster.Client.EventsV1().Events(w.Namespace).List(ctx, metav1.ListOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	var list *eventsv1.EventList
+	Eventually(ctx, func() (err error) {
+		list, err = w.Cluster.Client.EventsV1().Events(w.Namespace).List(ctx, metav1.ListOptions{})
+		return err
+	}).WithPolling(eventPolling).Should(Succeed())
 	return list.Items
 }
 

@@ -62,15 +62,18 @@ func (l *Load) body(i int) string { return fmt.Sprintf("body %d", i) }
 // EventuallyFills waits until at least n ConfigMaps have their data.
 func (l *Load) EventuallyFills(ctx context.Context, n int) {
 	GinkgoHelper()
-	Eventually(ctx, l.Filled).WithTimeout(time.Minute).Should(BeNumerically(">=", n), "ConfigMaps with their data")
+	Eventually(ctx, l.Filled).WithTimeout(2*time.Minute).Should(BeNumerically(">=", n), "ConfigMaps with their data")
 }
+
+// EventuallyCreated waits until all ConfigMaps are created.
+func (l *Load) EventuallyCreated() { l.done.Wait() }
 
 // EventuallyEnds waits until all ConfigMaps have their data, for so long at
 // most, and until nothing more is on its way. Each must have been written
 // exactly once.
 func (l *Load) EventuallyEnds(ctx context.Context, limit time.Duration) {
 	GinkgoHelper()
-	l.done.Wait()
+	l.EventuallyCreated()
 	Eventually(ctx, l.Filled).WithTimeout(limit).Should(Equal(len(l.ConfigMaps)), "ConfigMaps with their data")
 	l.world.EventuallyQuiet(ctx)
 	Eventually(ctx, func() error { return l.world.History.CaughtUp(ctx) }).Should(Succeed())

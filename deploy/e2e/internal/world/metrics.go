@@ -17,9 +17,11 @@ import (
 // contain what is given, such as `outcome="ok"`.
 func (s *Service) Metric(ctx context.Context, name string, labels ...string) float64 {
 	GinkgoHelper()
-	text, code, err := process.Get(ctx, "http://"+s.Address+"/metrics")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(code).To(Equal(http.StatusOK))
+	var text string
+	Eventually(ctx, func() (code int, err error) {
+		text, code, err = process.Get(ctx, "http://"+s.Address+"/metrics")
+		return code, err
+	}).Should(Equal(http.StatusOK))
 	sum := 0.0
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {
@@ -34,8 +36,7 @@ func (s *Service) Metric(ctx context.Context, name string, labels ...string) flo
 // written or reported: counters of the services, and sequences of the streams.
 func (w *World) Counters(ctx context.Context) map[string]float64 {
 	GinkgoHelper()
-	flow, err := w.flow(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	flow := w.eventuallyFlow(ctx)
 	counters := map[string]float64{
 		"requests": float64(flow.requests), "results": float64(flow.results), "waiting": float64(flow.waiting),
 		"hits": float64(w.Origin.Hits()), "events": float64(len(w.Events(ctx))),

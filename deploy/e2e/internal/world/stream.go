@@ -63,26 +63,43 @@ func (w *World) EventuallyQuiet(ctx context.Context) {
 	}).WithTimeout(45 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
 }
 
+// eventuallyFlow is flow, tried again while a broker that has just started does
+// not respond.
+func (w *World) eventuallyFlow(ctx context.Context) (f flow) {
+	GinkgoHelper()
+	Eventually(ctx, func() (err error) {
+		f, err = w.flow(ctx)
+		return err
+	}).Should(Succeed())
+	return f
+}
+
 // Published returns how many messages were ever published to the stream of
 // requests.
 func (w *World) Published(ctx context.Context) int {
 	GinkgoHelper()
-	flow, err := w.flow(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	return int(flow.requests)
+	return int(w.eventuallyFlow(ctx).requests)
 }
 
 // Stored returns how many messages a stream holds on subjects that match.
 func (w *World) Stored(ctx context.Context, stream, subjects string) int {
 	GinkgoHelper()
-	s, err := w.JetStream.Stream(ctx, stream)
-	Expect(err).NotTo(HaveOccurred())
-	info, err := s.Info(ctx, jetstream.WithSubjectFilter(subjects))
-	Expect(err).NotTo(HaveOccurred())
 	n := 0
-	for _, count := range info.State.Subjects {
-		n += int(count)
-	}
+	Eventually(ctx, func() error {
+		s, err := w.JetStream.Stream(ctx, stream)
+		if err != nil {
+			return err
+		}
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(subjects))
+		if err != nil {
+			return err
+		}
+		n = 0
+		for _, count := range info.State.Subjects {
+			n += int(count)
+		}
+		return nil
+	}).Should(Succeed())
 	return n
 }
 
@@ -90,7 +107,5 @@ func (w *World) Stored(ctx context.Context, stream, subjects string) int {
 // results.
 func (w *World) LastResult(ctx context.Context) int {
 	GinkgoHelper()
-	flow, err := w.flow(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	return int(flow.results)
+	return int(w.eventuallyFlow(ctx).results)
 }
