@@ -30,7 +30,7 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 	var api corev1client.ConfigMapInterface
 	BeforeAll(func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
-		install(ctx, render(ctx, namespace, []string{"admission-annotations.yaml"}, "admissionPolicies.annotations.action=Deny"))
+		install(ctx, within(namespace, render(ctx, namespace, []string{"admission-annotations.yaml"}, "admissionPolicies.annotations.action=Deny")))
 		api = env.Cluster.Client.CoreV1().ConfigMaps(namespace)
 		Eventually(ctx, func() error { return try(ctx, api, "not correct") }).ShouldNot(Succeed(), "the policy is in force")
 	})
@@ -173,21 +173,29 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 	})
 })
 
-// warnings collects what the API server warns of.
-type warnings struct{ texts []string }
+// warnings collects what the API server warns of by one policy: another suite may
+// have installed the same under another name.
+type warnings struct {
+	policy string
+	texts  []string
+}
 
-func (w *warnings) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	if strings.Contains(text, "'"+w.policy+"'") {
+		w.texts = append(w.texts, text)
+	}
+}
 
 var _ = Describe("The policy of annotations, as the chart has it by default", func() {
 	It("warns in the words of the watcher, and lets pass", func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
-		install(ctx, render(ctx, namespace, []string{"admission-annotations.yaml"}))
-		config, heard := rest.CopyConfig(env.Cluster.Config), &warnings{}
+		policy := within(namespace, render(ctx, namespace, []string{"admission-annotations.yaml"}))
+		install(ctx, policy)
+		config, heard := rest.CopyConfig(env.Cluster.Config), &warnings{policy: policy[0].GetName()}
 		config.WarningHandler = heard
 		client, err := kubernetes.NewForConfig(config)
 		Expect(err).NotTo(HaveOccurred())
 		api := client.CoreV1().ConfigMaps(namespace)
-		// The API server learns a moment late that a policy of another spec, which refuses, is gone.
 		Eventually(ctx, func() ([]string, error) {
 			err := try(ctx, api, "not correct")
 			return heard.texts, err

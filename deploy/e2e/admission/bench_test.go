@@ -94,11 +94,12 @@ func BenchmarkCreate(b *testing.B) {
 	}
 	b.Run("without", create)
 	policies := render(ctx, namespace, []string{"admission-annotations.yaml"})
+	heard.policy = policies[0].GetName()
 	apply(ctx, config, policies)
 	b.Cleanup(func() { remove(context.WithoutCancel(ctx), config, policies) })
-	Eventually(ctx, func() []string {
-		Expect(try(ctx, admin.CoreV1().ConfigMaps(namespace), "not correct")).To(Succeed())
-		return heard.texts
+	Eventually(ctx, func() ([]string, error) {
+		err := try(ctx, admin.CoreV1().ConfigMaps(namespace), "not correct")
+		return heard.texts, err
 	}).WithTimeout(10 * time.Second).ShouldNot(BeEmpty())
 	b.Run("with", create)
 }

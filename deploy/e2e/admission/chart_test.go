@@ -33,6 +33,19 @@ func render(ctx context.Context, namespace string, templates []string, set ...st
 	return objects
 }
 
+// within lets the bindings of policies hold for one namespace alone: other suites
+// use the API server at the same time.
+func within(namespace string, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	GinkgoHelper()
+	for _, o := range objects {
+		if o.GetKind() == "ValidatingAdmissionPolicyBinding" {
+			Expect(unstructured.SetNestedField(o.Object, namespace,
+				"spec", "matchResources", "namespaceSelector", "matchLabels", corev1.LabelMetadataName)).To(Succeed())
+		}
+	}
+	return objects
+}
+
 // install creates objects for as long as the spec lasts.
 func install(ctx context.Context, objects []*unstructured.Unstructured) {
 	GinkgoHelper()
