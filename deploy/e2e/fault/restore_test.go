@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -48,8 +49,10 @@ var _ = Describe("A restored backup", func() {
 		}
 		ahead := w.Published(ctx)
 		Expect(w.Watcher().Kill()).To(Succeed())
+		Expect(w.Fetcher().Signal(syscall.SIGSTOP)).To(Succeed())
 		broker.Restore()
 		Expect(w.Published(ctx)).To(BeNumerically("<", ahead), "messages in the copy")
+		Expect(w.Fetcher().Signal(syscall.SIGCONT)).To(Succeed())
 		// What is fetched now has fences below those of the objects.
 		for _, page := range pages {
 			page.Says("last")

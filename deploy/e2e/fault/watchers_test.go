@@ -13,11 +13,11 @@ import (
 
 var _ = Describe("Two watchers", func() {
 	It("that are both active publish each want once, and either of them is enough", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
+		w := env.World(ctx, world.Options{Flags: neverParking()})
 		second := w.Launch(ctx, world.Watcher)
 		second.EventuallyReady(ctx)
 		load := w.Begin(ctx, 100)
-		load.EventuallyEnds(ctx, 30*time.Second)
+		load.EventuallyEnds(ctx, time.Minute)
 		Expect(w.Published(ctx)).To(Equal(100), "messages in the stream")
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 
@@ -50,7 +50,7 @@ var _ = Describe("Two watchers", func() {
 	})
 
 	It("that elect a leader hand over when it is killed, and when it stops", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{Without: []string{world.Watcher}})
+		w := env.World(ctx, world.Options{Without: []string{world.Watcher}, Flags: neverParking()})
 		election := []string{
 			"--leader-elect", "--leader-elect-namespace=" + w.Namespace, "--leader-elect-lease-duration=3s",
 			"--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms",
@@ -61,7 +61,7 @@ var _ = Describe("Two watchers", func() {
 		standby := w.Launch(ctx, world.Watcher, election...)
 		standby.EventuallyReady(ctx)
 		load := w.Begin(ctx, 40)
-		load.EventuallyEnds(ctx, 30*time.Second)
+		load.EventuallyEnds(ctx, time.Minute)
 		Expect(standby.Metric(ctx, "curlmethat_watcher_wants_published_total")).To(BeZero())
 
 		Expect(leader.Kill()).To(Succeed())
@@ -78,3 +78,9 @@ var _ = Describe("Two watchers", func() {
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 	})
 })
+
+// neverParking are the flags with which a fetcher has a slot for each key, so that
+// it publishes nothing to the stream of requests.
+func neverParking() map[string][]string {
+	return map[string][]string{world.Fetcher: {"--per-host=64"}}
+}

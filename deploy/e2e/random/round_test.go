@@ -22,9 +22,9 @@ const (
 	maxPause = 150 * time.Millisecond
 	// healLimit is how long a key may take to come right when all causes are
 	// gone: some audits, on a machine that is busy with other tests.
-	healLimit = 30 * time.Second
+	healLimit = 50 * time.Second
 	// apartLimit is how long a key of another tenant may take meanwhile.
-	apartLimit = 20 * time.Second
+	apartLimit = 40 * time.Second
 	// ordinaryObjects is how many ConfigMaps a round begins with.
 	ordinaryObjects = 3
 )
