@@ -13,10 +13,12 @@ var _ = Describe("Nothing", func() {
 	It("is written, published or fetched when there is nothing to do", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		load := w.Begin(ctx, 40) // fewer than are logged in a second, after which a line says how many were left out
-		load.EventuallyEnds(ctx, 30*time.Second)
-		w.Create(ctx, "invalid", world.Asking("not correct"))
-		w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+load.Pages[0].URL()))
-		w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/missing").URL())).EventuallyTells(ctx, "BadStatus")
+		load.EventuallyEnds(ctx, time.Minute)
+		w.Create(ctx, "invalid", world.Asking("not correct")).EventuallyTells(ctx, "InvalidAnnotation")
+		w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+load.Pages[0].URL())).EventuallyTells(ctx, "KeyExists")
+		failing := w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
+		failing.EventuallyTells(ctx, "BadStatus")
+		failing.EventuallyReports(ctx, "mydata", "BadStatus")
 		w.EventuallyQuiet(ctx)
 		before := w.Counters(ctx)
 		Consistently(func() map[string]float64 { return w.Counters(ctx) }).

@@ -102,9 +102,9 @@ var _ = Describe("A key", func() {
 		cm.EventuallyHasData(ctx, "a", "A")
 		cm.EventuallyHasData(ctx, "b", "B")
 		cm.Ask(ctx, "b="+b.URL())
+		Eventually(ctx, func() string { return cm.Get(ctx).Annotations[annotation.StatusKey] }).ShouldNot(ContainSubstring(a.URL()))
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
-		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).NotTo(ContainSubstring(a.URL()))
 	})
 
 	It("that somebody has taken over stays when its pair is removed", func(ctx SpecContext) {

@@ -51,6 +51,8 @@ var _ = Describe("A refresh", func() {
 		cm.Annotate(ctx, "x-kv8s.io/curl-refresh", "1s")
 		Eventually(page.Hits).Should(BeNumerically(">=", 2))
 		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
+		Eventually(func() float64 { return w.Watcher().Metric(ctx, "curlmethat_watcher_wants_published_total") }).
+			Should(Equal(3.0), "wants: without a refresh, with one, and without")
 		w.EventuallyQuiet(ctx)
 		hits := page.Hits()
 		Consistently(page.Hits).WithTimeout(2 * aWhile).Should(Equal(hits))

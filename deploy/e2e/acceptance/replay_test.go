@@ -23,7 +23,7 @@ var _ = Describe("A host that was down", func() {
 			objects[i] = w.Create(ctx, fmt.Sprintf("cm-%03d", i), world.Asking("my.data="+page.URL()))
 		}
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).
-			WithTimeout(time.Minute).Should(Equal(n))
+			WithTimeout(2 * time.Minute).Should(Equal(n))
 		w.EventuallyQuiet(ctx)
 		before := make([]int, n)
 		for i, page := range pages {
@@ -32,7 +32,7 @@ var _ = Describe("A host that was down", func() {
 		}
 
 		out, err := exec.CommandContext(ctx, w.Program("curlctl"), "replay", "--server", w.NATS.URL(),
-			"--host", "localhost", "--wait", "--timeout", "1m").CombinedOutput()
+			"--host", "localhost", "--wait", "--timeout", "3m").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
 		Expect(string(out)).To(And(ContainSubstring("Replayed 100 failures."), ContainSubstring("Outcome: 100 fetched."),
 			ContainSubstring("The writer has dealt with all of them.")))

@@ -38,7 +38,7 @@ var _ = Describe("A URL that 1,000 ConfigMaps ask for", func() {
 				defer GinkgoRecover()
 				for i := worker; i < n; i += 8 {
 					objects[i] = w.Create(ctx, fmt.Sprintf("cm-%03d", i),
-						world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "10s"))
+						world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "20s"))
 				}
 			})
 		}
@@ -49,14 +49,14 @@ var _ = Describe("A URL that 1,000 ConfigMaps ask for", func() {
 		began := time.Now()
 		w.Launch(ctx, world.Watcher).EventuallyReady(ctx)
 		for _, cm := range objects {
-			cm.EventuallyHasDataWithin(ctx, 30*time.Second, "mydata", "for all")
+			cm.EventuallyHasDataWithin(ctx, 2*time.Minute, "mydata", "for all")
 		}
 		expectShared(began, page.Arrivals(), fetchers)
 		results := w.LastResult(ctx)
 
 		// Each has a refresh within one and a half intervals.
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Requests, "curl.due.>") }).
-			WithTimeout(30 * time.Second).Should(Equal(n))
+			WithTimeout(2 * time.Minute).Should(Equal(n))
 		w.EventuallyQuiet(ctx)
 		Expect(page.NotModified()).To(BeNumerically("<=", n))
 		Expect(page.NotModified()).To(BeNumerically(">=", 1))

@@ -46,7 +46,7 @@ func (t *transcript) types(ctx context.Context, command string, expected types.G
 	Eventually(ctx, func() string {
 		out = t.run(ctx, command)
 		return string(out)
-	}).WithTimeout(30*time.Second).Should(expected, "%s", command)
+	}).WithTimeout(time.Minute).Should(expected, "%s", command)
 	if command := write.FindStringSubmatch(command); command != nil {
 		t.typed[command[1]]++
 	}
@@ -145,7 +145,7 @@ var _ = Describe("A user's half hour", func() {
 	It("is explained where people look, with no more writes than changes of state", func(ctx SpecContext) {
 		kubectl := kubectlPath()
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {
-			"--max-body=1000", "--timeout=500ms", "--retry-base=2s", "--deny-host=*.denied.example.com",
+			"--max-body=1000", "--timeout=4s", "--retry-base=2s", "--deny-host=*.denied.example.com",
 		}}})
 		w.Unfinished() // the host that asks for a pause does so for 20 minutes
 		t := &transcript{world: w, kubectl: kubectl, typed: map[string]int{}}

@@ -122,8 +122,9 @@ func (t *tab) report(problem string) {
 	t.problems = append(t.problems, problem)
 }
 
-// timeout of what one step does in the browser.
-const timeout = 15 * time.Second
+// timeout of what one step does in the browser, on a machine that is busy with
+// other tests.
+const timeout = time.Minute
 
 func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	GinkgoHelper()
@@ -173,12 +174,16 @@ func (t *tab) script(expression string) string {
 	return evaluate(t, `String(`+expression+`)`)
 }
 
-func evaluate(t *tab, expression string, options ...chromedp.EvaluateOption) string {
+// evaluate returns what an expression comes to. It is tried again where the browser
+// goes to another page meanwhile.
+func evaluate(t *tab, expression string, options ...chromedp.EvaluateOption) (text string) {
 	GinkgoHelper()
-	ctx, cancel := context.WithTimeout(t.ctx, timeout)
-	defer cancel()
-	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](expression, options...))
-	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() (err error) {
+		ctx, cancel := context.WithTimeout(t.ctx, timeout)
+		defer cancel()
+		text, err = chromedp.Run(ctx, chromedp.Evaluate[string](expression, options...))
+		return err
+	}).Should(Succeed())
 	return text
 }
 

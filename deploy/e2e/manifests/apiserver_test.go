@@ -22,7 +22,7 @@ import (
 )
 
 // eventually is how long to wait for the API server.
-const eventually = 30 * time.Second
+const eventually = time.Minute
 
 // apiServer is a real one.
 type apiServer struct {

@@ -65,7 +65,7 @@ var _ = Describe("The bundled NATS", func() {
 				return string(said)
 			}
 			return "done"
-		}).WithTimeout(time.Minute).Should(Equal("done"))
+		}).WithTimeout(2 * time.Minute).Should(Equal("done"))
 	})
 })
 
@@ -119,7 +119,7 @@ func start(options *server.Options) *server.Server {
 	Expect(err).NotTo(HaveOccurred())
 	go broker.Start()
 	DeferCleanup(func() { broker.Shutdown(); broker.WaitForShutdown() })
-	Expect(broker.ReadyForConnections(10 * time.Second)).To(BeTrue())
+	Expect(broker.ReadyForConnections(time.Minute)).To(BeTrue())
 	return broker
 }
 

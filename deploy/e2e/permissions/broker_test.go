@@ -199,9 +199,15 @@ func (b *broker) topology() pipeline.Topology { return pipeline.Topology{Replica
 // run runs curlctl, which must succeed.
 func (b *broker) run(ctx context.Context, args ...string) string {
 	GinkgoHelper()
-	out, err := exec.CommandContext(ctx, env.Program("curlctl"), args...).CombinedOutput()
+	out, err := b.try(ctx, args...)
 	Expect(err).NotTo(HaveOccurred(), "curlctl %s: %s", strings.Join(args, " "), out)
-	return string(out)
+	return out
+}
+
+// try runs curlctl.
+func (b *broker) try(ctx context.Context, args ...string) (out string, err error) {
+	text, err := exec.CommandContext(ctx, env.Program("curlctl"), args...).CombinedOutput()
+	return string(text), err
 }
 
 // as runs curlctl with an identity.

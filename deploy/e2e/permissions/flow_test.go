@@ -89,7 +89,7 @@ var _ = Describe("With the shipped configuration", func() {
 				b.as(ctx, "viewer", args...)
 			}
 			broken.Says("well")
-			b.as(ctx, "replayer", "replay", "--host", "localhost", "--wait", "--timeout", "30s")
+			b.as(ctx, "replayer", "replay", "--host", "localhost", "--wait", "--timeout", "2m")
 			ill.EventuallyHasData(ctx, "text", "well")
 			b.as(ctx, "replayer", "refetch", w.Namespace+"/ill")
 			b.as(ctx, "replayer", "replay", "--all", "--over", "1h")
@@ -149,7 +149,8 @@ var _ = Describe("With the shipped configuration", func() {
 		}
 		page.Says("second")
 		cm.EventuallyHasDataWithin(ctx, time.Minute, "text", "second")
-		Expect(b.as(ctx, "setup", "setup", "--dry-run")).To(ContainSubstring("as they must be"), "nothing is left for setup to do")
+		Eventually(ctx, func() string { out, _ := b.try(ctx, b.with("setup", "setup", "--dry-run")...); return out }).
+			WithPolling(time.Second).Should(ContainSubstring("as they must be"), "nothing is left for setup to do")
 		b.shouldViolateNothing(w)
 	})
 })

@@ -116,7 +116,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(json.Marshal(theirs.Get(ctx))).To(Equal(before))
 
 		theirs.Label(ctx, watchv1.WatcherLabel, "taken")
-		Eventually(ctx, func() map[string]string { return h.data(ctx, "taken-config") }).WithTimeout(soon).WithPolling(polling).
+		Eventually(ctx, func() map[string]string { return h.data(ctx, "taken-config") }).WithPolling(polling).
 			Should(Equal(map[string]string{"a": "b", "theirs": "kept"}))
 		w.eventuallyReady(ctx)
 	})
@@ -131,7 +131,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "shared")).To(Equal(map[string]string{"whose": "first"}))
 		first.delete(ctx)
 		h.collect(ctx, "shared")
-		Eventually(ctx, func() map[string]string { return h.data(ctx, "shared") }).WithTimeout(soon).WithPolling(polling).Should(Equal(map[string]string{"whose": "second"}))
+		Eventually(ctx, func() map[string]string { return h.data(ctx, "shared") }).WithPolling(polling).Should(Equal(map[string]string{"whose": "second"}))
 		second.eventuallyReady(ctx)
 	})
 
@@ -152,7 +152,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w.eventually(ctx, watchv1.ConditionFresh, "True/Fresh")
 		Expect(h.data(ctx, "stale-config")).To(Equal(map[string]string{"a": "better"}))
 		Expect(w.get(ctx).Status.LastHandledReconcileAt).To(Equal("2"))
-		Expect(w.events(ctx, "Recovered")).To(HaveLen(1))
+		Eventually(ctx, func() int { return len(w.events(ctx, "Recovered")) }).WithPolling(polling).Should(Equal(1))
 	})
 
 	It("is retracted with the Watcher, and goes on without it when it is retained", func(ctx SpecContext) {
@@ -207,6 +207,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w.apply(ctx, `configData: {a: two}, sources: [{key: b, url: "`+page.URL()+`"}]`)
 		Eventually(h.keeper.Running).Should(BeFalse())
 		h.keeper.Restart(ctx)
+		w.eventuallyReady(ctx)
 		other := h.Launch(ctx, world.Keeper)
 		other.EventuallyReady(ctx)
 		w.eventuallyReady(ctx)
@@ -245,7 +246,7 @@ var _ = Describe("What the schema takes and keeper judges", func() {
 		w := h.apply(ctx, "bad", spec)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/"+reason)
 		Expect(w.message(ctx, watchv1.ConditionStalled)).To(ContainSubstring(message))
-		Expect(w.events(ctx, reason)).To(HaveLen(1))
+		Eventually(ctx, func() int { return len(w.events(ctx, reason)) }).WithPolling(polling).Should(Equal(1))
 	},
 		Entry("static data that is too large", `configData: {a: "`+strings.Repeat("x", 700<<10)+`", b: "`+strings.Repeat("y", 400<<10)+`"}`, "TooLarge", "the static data has 1126400 bytes, and a ConfigMap takes 1048576"),
 		Entry("a URL without a host", `sources: [{key: a, url: "https://"}]`, "InvalidSource", "the host is missing"),
