@@ -160,10 +160,10 @@ fuzz: ## Fuzz each target for FUZZTIME (10s)
 	deploy/tools/fuzz $(FUZZTIME) $(MODULES)
 
 .PHONY: release
-release: $(HELM) ## Make the files of release VERSION=v1.2.3 in dist/, and try them
+release: $(HELM) $(VALIDATE_KREW) ## Make the files of release VERSION=v1.2.3 in dist/, and try them
 	rm -rf dist
 	$(ONE_WAY) go run ./deploy/local/cmd/release --version '$(VERSION)' --helm '$(HELM)' --out dist $(RELEASEFLAGS)
-	HELM='$(HELM)' deploy/tools/try-release dist '$(VERSION)'
+	HELM='$(HELM)' VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
 
 .PHONY: release-again
 release-again: $(HELM) ## Make the files of dist/ again, from a clone elsewhere, and compare

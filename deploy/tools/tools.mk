@@ -13,6 +13,7 @@ UNITTEST_VERSION := $(shell sed -n 's|.*github.com/helm-unittest/helm-unittest \
 PROMETHEUS_VERSION := $(shell sed -n 's|.*github.com/prometheus/prometheus \(v[^ ]*\).*|\1|p' deploy/tools/prometheus/go.mod)
 ACTIONLINT_VERSION := $(shell sed -n 's|.*github.com/rhysd/actionlint \(v[^ ]*\).*|\1|p' deploy/tools/actionlint/go.mod)
 CONTROLLER_GEN_VERSION := $(shell sed -n 's|.*sigs.k8s.io/controller-tools \(v[^ ]*\).*|\1|p' deploy/tools/controller-gen/go.mod)
+KREW_VERSION := $(shell sed -n 's|.*sigs.k8s.io/krew \(v[^ ]*\).*|\1|p' deploy/tools/krew/go.mod)
 VULNCHECK_VERSION := $(shell sed -n 's|.*golang.org/x/vuln \(v[^ ]*\).*|\1|p' deploy/tools/govulncheck/go.mod)
 PROTOBUF_VERSION := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
 
@@ -23,6 +24,7 @@ HELM_UNITTEST := $(TOOLS)/helm-unittest-$(UNITTEST_VERSION)-$(GO_VERSION)/helm-u
 PROMTOOL      := $(TOOLS)/promtool-$(PROMETHEUS_VERSION)-$(GO_VERSION)/promtool
 ACTIONLINT    := $(TOOLS)/actionlint-$(ACTIONLINT_VERSION)-$(GO_VERSION)/actionlint
 CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)-$(GO_VERSION)/controller-gen
+VALIDATE_KREW := $(TOOLS)/validate-krew-manifest-$(KREW_VERSION)-$(GO_VERSION)/validate-krew-manifest
 GOVULNCHECK   := $(TOOLS)/govulncheck-$(VULNCHECK_VERSION)-$(GO_VERSION)/govulncheck
 PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc-gen-go
 
@@ -65,6 +67,10 @@ $(ACTIONLINT):
 $(CONTROLLER_GEN):
 	@echo "building controller-gen $(CONTROLLER_GEN_VERSION)…"
 	@$(call build-tool,deploy/tools/controller-gen,sigs.k8s.io/controller-tools/cmd/controller-gen)
+
+$(VALIDATE_KREW):
+	@echo "building validate-krew-manifest $(KREW_VERSION)…"
+	@$(call build-tool,deploy/tools/krew,sigs.k8s.io/krew/cmd/validate-krew-manifest)
 
 $(GOVULNCHECK):
 	@echo "building govulncheck $(VULNCHECK_VERSION)…"

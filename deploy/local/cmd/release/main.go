@@ -46,6 +46,9 @@ func run(ctx context.Context, args []string) error {
 	if _, err := os.Stat(r.out); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("--out: %s is there already: remove it", r.out)
 	}
+	if err := committed(ctx); err != nil {
+		return err
+	}
 	var err error
 	if r.time, err = commitTime(ctx); err != nil {
 		return err

@@ -192,6 +192,20 @@ func (r *release) checksum(name string) (string, error) {
 	return fmt.Sprintf("%x", sha256.Sum256(content)), nil
 }
 
+// committed returns an error while there are changes in the tree, of which a release
+// of the commit would have some.
+func committed(ctx context.Context) error {
+	changes, err := exec.CommandContext(ctx, "git", "status", "--porcelain").Output()
+	if err != nil {
+		return fmt.Errorf("ask git for changes: %w", err)
+	}
+	if len(changes) > 0 {
+		first, _, _ := strings.Cut(strings.TrimSpace(string(changes)), "\n")
+		return fmt.Errorf("there are changes that are not committed, the first: %q; commit or stash them", first)
+	}
+	return nil
+}
+
 // commitTime is when the commit was made that is checked out.
 func commitTime(ctx context.Context) (time.Time, error) {
 	text, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct").Output()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -59,6 +60,17 @@ func TestManifestsNameImagesByDigest(t *testing.T) {
 		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/keeper:v1.2.3@sha256:def\n"),
 		gomega.Not(gomega.ContainSubstring(":dev")),
 	))
+}
+
+func TestATreeWithChangesIsRefused(t *testing.T) {
+	g := gomega.NewWithT(t)
+	t.Chdir(t.TempDir())
+	out := filepath.Join(t.TempDir(), "dist")
+	g.Expect(exec.CommandContext(t.Context(), "git", "init", "--quiet").Run()).To(gomega.Succeed())
+	g.Expect(os.WriteFile("new.go", nil, 0o600)).To(gomega.Succeed())
+	g.Expect(run(t.Context(), []string{"--version", "v1.2.3", "--out", out})).
+		To(gomega.MatchError(`there are changes that are not committed, the first: "?? new.go"; commit or stash them`))
+	g.Expect(out).NotTo(gomega.BeADirectory())
 }
 
 func TestBadInputGetsASentence(t *testing.T) {
