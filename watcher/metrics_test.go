@@ -192,6 +192,19 @@ var _ = Describe("The metrics of a watcher", func() {
 		Eventually(i.value(own + "audit_duration_seconds")).Should(BeNumerically(">", 0))
 	})
 
+	It("count what an audit has found, by its cause", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.create(ctx, "cm", "k=example.com")
+		i := w.watch(audited).awaitReady()
+		Eventually(w.want(ctx, w.key("cm", "k"))).ShouldNot(BeNil())
+		Expect(i.value(own + `lost_keys_total{cause="body_lost"}`)()).To(BeZero())
+		lost := i.value(own + `lost_keys_total{cause="body_lost"}`)
+		Eventually(func() (float64, error) {
+			w.fetch(ctx) // the want waits for the fetchers only a moment after its publish
+			return lost()
+		}).Should(BeEquivalentTo(1))
+	})
+
 	It("show Events that a namespace has no budget for", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		i := w.watch(func(o *options) { o.config.Events.Burst = 1 }).awaitReady()
@@ -217,7 +230,7 @@ var _ = Describe("The metrics of a watcher", func() {
 
 	It("are all named by a spec", func() {
 		named := append(blocked(), elected()...)
-		named = append(named, own+"audit_duration_seconds", own+"events_over_budget_total", own+"stale_keys")
+		named = append(named, own+"audit_duration_seconds", own+"lost_keys_total", own+"events_over_budget_total", own+"stale_keys")
 		for _, m := range moves() {
 			named = append(named, m.series)
 		}

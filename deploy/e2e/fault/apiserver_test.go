@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -152,6 +153,41 @@ var _ = Describe("The rights", func() {
 		second.EventuallyHasDataWithin(ctx, healLimit, "mydata", "right")
 		for _, reason := range second.Reasons(ctx) {
 			Expect(reason).To(Or(Equal("WriteFailed"), Equal("Recovered")))
+		}
+	})
+
+	It("may be missing for a namespace: all that was refused comes within an audit once they are there", func(ctx SpecContext) {
+		const (
+			keys     = 100
+			interval = 8 * time.Second
+			// asks of each key until it waits for four intervals.
+			asks = 4
+			// limit is that of an audit, with as much again for a busy machine.
+			limit = 2 * interval
+		)
+		var writer *world.Account
+		w := env.World(ctx, world.Options{
+			Flags: map[string][]string{world.Watcher: {"--audit-interval=" + interval.String()}},
+			Kubeconfigs: map[string]func(context.Context, string) string{
+				world.Writer: func(ctx context.Context, namespace string) string {
+					writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
+					return writer.Kubeconfig
+				},
+			},
+		})
+		writer.Revoke(ctx)
+		pages := w.Origin.Pages(keys)
+		var all []*world.ConfigMap
+		for n, page := range pages {
+			all = append(all, w.Create(ctx, fmt.Sprintf("refused-%03d", n), world.Asking("mydata="+page.Says("granted").URL())))
+		}
+		for _, page := range pages {
+			Eventually(page.Hits).WithTimeout(2*time.Minute).Should(BeNumerically(">=", asks), "asked for at growing intervals")
+		}
+		writer.Grant(ctx)
+		granted := time.Now()
+		for _, cm := range all {
+			cm.EventuallyHasDataWithin(ctx, time.Until(granted.Add(limit)), "mydata", "granted")
 		}
 	})
 

@@ -22,6 +22,8 @@ const (
 	// refreshedAtOnce is how many held keys an audit looks at the timers of, or a
 	// tenth of them if that is more.
 	refreshedAtOnce = 100_000
+	// looks is how often in an interval it is looked at what was refused.
+	looks = 8
 	// requestTimeout bounds one request to the broker. The audit as a whole has
 	// no bound: it goes on for as long as each request gets a response.
 	requestTimeout = 10 * time.Second
@@ -87,34 +89,45 @@ type Auditor struct {
 	// notLanded are the digests of the bodies that the last audit has seen
 	// fetched for keys that hold another one.
 	notLanded map[pipeline.Key]string
-	round     uint32
+	// probed is when a key was last asked for before its time to see whether a
+	// refusal still holds.
+	probed map[refusal]time.Time
+	// refreshing is how many wants had an interval at the last audit.
+	refreshing int
+	round      uint32
 }
 
-// asked is how often a key was asked for again, what its object was like, and
-// whether an audit since has waited for what a refresh had led to.
+// asked is how often a key was asked for again, what its object was like and what
+// its status named as the reason, and whether an audit since has waited for what a
+// refresh had led to.
 type asked struct {
 	times  uint8
 	waited bool
 	object string
+	reason string
 }
 
 // New returns an auditor that does not run.
 func New(c Config, d Deps) *Auditor {
-	return &Auditor{config: c, deps: d, asked: map[pipeline.Key]asked{}}
+	return &Auditor{config: c, deps: d, asked: map[pipeline.Key]asked{}, probed: map[refusal]time.Time{}}
 }
 
-// Run audits at each interval until ctx is done. It records findings in the
-// index and calls enqueue for their objects.
+// Run audits at each interval until ctx is done, and follows up what was refused
+// more often. It records findings in the index and calls enqueue for their objects.
 func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
-	ticker := a.deps.Clock.NewTicker(a.config.Interval)
+	ticker := a.deps.Clock.NewTicker(a.config.Interval / looks)
 	defer ticker.Stop()
-	for {
+	for look := 1; ; look++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
-		if err := a.Audit(ctx, enqueue); err != nil && ctx.Err() == nil {
+		do := a.FollowUp
+		if look%looks == 0 {
+			do = a.Audit
+		}
+		if err := do(ctx, enqueue); err != nil && ctx.Err() == nil {
 			a.deps.Log.Warn().Err(err).Msg("the audit could not read the streams")
 		}
 	}
@@ -142,16 +155,12 @@ func (a *Auditor) Audit(ctx context.Context, enqueue func(types.NamespacedName))
 	}
 	a.deps.Metrics.stale.Set(float64(s.stale + e.stale))
 	for _, key := range s.behind {
-		if timers[key] == wantindex.NothingLost {
-			timers[key] = wantindex.TimerLost
+		if timers[key].finding == wantindex.NothingLost {
+			timers[key] = found{wantindex.TimerLost, streamBehind}
 		}
 	}
-	for key, finding := range asks {
-		a.record(key, finding, enqueue)
-	}
-	for key, finding := range timers {
-		a.record(key, finding, enqueue)
-	}
+	a.record(asks, enqueue)
+	a.record(timers, enqueue)
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
 	if len(asks)+len(timers) > 0 {
@@ -161,8 +170,35 @@ func (a *Auditor) Audit(ctx context.Context, enqueue func(types.NamespacedName))
 	return nil
 }
 
-// record notes a finding in the index, so that the plan of the object has it.
-func (a *Auditor) record(key pipeline.Key, finding wantindex.Finding, enqueue func(types.NamespacedName)) {
-	a.deps.Index.Update(key, func(w *wantindex.Want) { w.Finding = finding })
-	enqueue(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+// FollowUp looks at the keys that were not held at the last audit: whether what
+// they were refused for has gone.
+func (a *Auditor) FollowUp(ctx context.Context, enqueue func(types.NamespacedName)) error {
+	if len(a.asked) == 0 {
+		return nil
+	}
+	e, err := a.gather(ctx)
+	if err != nil {
+		return err
+	}
+	asks, err := a.askAgain(ctx, e, a.sortAsked(e))
+	if err != nil {
+		return err
+	}
+	a.record(asks, enqueue)
+	return nil
+}
+
+// found is what an audit has found about a key, and why.
+type found struct {
+	finding wantindex.Finding
+	cause   cause
+}
+
+// record notes findings in the index, so that the plans of the objects have them.
+func (a *Auditor) record(all map[pipeline.Key]found, enqueue func(types.NamespacedName)) {
+	for key, f := range all {
+		a.deps.Index.Update(key, func(w *wantindex.Want) { w.Finding = f.finding })
+		a.deps.Metrics.lost.WithLabelValues(string(f.cause)).Inc()
+		enqueue(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+	}
 }

@@ -195,6 +195,23 @@ func (b *bench) found() map[pipeline.Key]wantindex.Finding {
 	return findings
 }
 
+// metric returns the value of a metric of the auditor, of one cause if it has any.
+func (b *bench) metric(name, cause string) float64 {
+	b.Helper()
+	families, err := b.registry.Gather()
+	b.check(err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			of := len(m.GetLabel()) == 0 || m.GetLabel()[0].GetValue() == cause
+			if family.GetName() == "curlmethat_watcher_"+name && of {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	b.Fatalf("there is no metric %s", name)
+	return 0
+}
+
 func cached(sum string) func(*v1.Due) {
 	return func(d *v1.Due) { d.Settled = &v1.Settled{Sha256: sum} }
 }
@@ -438,15 +455,7 @@ func TestStaleKeysAreCounted(t *testing.T) {
 	}
 	b.clock.Step(interval)
 	b.found()
-	families, err := b.registry.Gather()
-	b.check(err)
-	for _, family := range families {
-		if family.GetName() == "curlmethat_watcher_stale_keys" {
-			if got := family.GetMetric()[0].GetGauge().GetValue(); got != 2 {
-				t.Errorf("%v keys are stale, want 2", got)
-			}
-			return
-		}
+	if got := b.metric("stale_keys", ""); got != 2 {
+		t.Errorf("%v keys are stale, want 2", got)
 	}
-	t.Error("there is no count of stale keys")
 }

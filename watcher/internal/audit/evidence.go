@@ -136,16 +136,16 @@ func (a *Auditor) lookUp(ctx context.Context, candidates []candidate, decide fun
 
 // askAgain returns the keys, of those that are not held, for which nothing is
 // under way.
-func (a *Auditor) askAgain(ctx context.Context, e *evidence, notHeld map[string][]candidate) (map[pipeline.Key]wantindex.Finding, error) {
-	findings := map[pipeline.Key]wantindex.Finding{}
+func (a *Auditor) askAgain(ctx context.Context, e *evidence, notHeld map[string][]candidate) (map[pipeline.Key]found, error) {
+	findings := map[pipeline.Key]found{}
 	for _, candidates := range notHeld {
 		left := perNamespace
 		err := a.lookUp(ctx, candidates, func(c candidate, t *timer, due *pipeline.Message) bool {
 			if a.underWay(e, c, t, due) {
 				return true
 			}
-			findings[c.key] = wantindex.BodyLost
 			ask := a.asked[c.key]
+			findings[c.key] = found{wantindex.BodyLost, ask.cause()}
 			ask.times++
 			ask.waited = false
 			a.asked[c.key] = ask
@@ -209,8 +209,8 @@ func (a *Auditor) lost(e *evidence, t *timer) bool {
 
 // restart returns the keys, of those that are held, that nothing will refresh,
 // or whose timer carries the digest of a body that has not landed.
-func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidate) (map[pipeline.Key]wantindex.Finding, error) {
-	findings := map[pipeline.Key]wantindex.Finding{}
+func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidate) (map[pipeline.Key]found, error) {
+	findings := map[pipeline.Key]found{}
 	notLanded := map[pipeline.Key]string{}
 	err := a.lookUp(ctx, refreshed, func(c candidate, t *timer, due *pipeline.Message) bool {
 		if t != nil && !c.entry.Failing() && condition.Stale(t.due, c.refresh, e.now) {
@@ -225,14 +225,14 @@ func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidat
 		switch {
 		case t == nil && e.age(c.want.At) > a.config.young() &&
 			(due == nil || e.age(due.Time) > a.config.young()):
-			findings[c.key] = wantindex.TimerLost
+			findings[c.key] = found{wantindex.TimerLost, timerLost}
 		case t == nil:
 		case a.lost(e, t):
-			findings[c.key] = wantindex.TimerLost
+			findings[c.key] = found{wantindex.TimerLost, timerLost}
 		case t.due.GetSettled().GetSha256() != "" && t.due.GetSettled().GetSha256() != c.entry.SHA256:
 			sum := t.due.GetSettled().GetSha256()
 			if e.age(t.setAt) > a.config.young() || a.notLanded[c.key] == sum {
-				findings[c.key] = wantindex.BodyLost
+				findings[c.key] = found{wantindex.BodyLost, bodyLost}
 				break
 			}
 			notLanded[c.key] = sum

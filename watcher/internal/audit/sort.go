@@ -1,9 +1,7 @@
 package audit
 
 import (
-	"cmp"
 	"hash/fnv"
-	"slices"
 	"strconv"
 	"time"
 
@@ -42,60 +40,96 @@ type sorted struct {
 	unasked []types.NamespacedName
 	// stale counts the keys that have been failing for long.
 	stale int
+	// asked are all that are not held, and waiting those of them that nothing is
+	// known to be under way for.
+	asked   map[pipeline.Key]asked
+	waiting []candidate
+	// lifted counts the keys that are held by now and were refused for a reason.
+	lifted map[refusal]int
+	// rounds is in how many audits all that is refreshed is looked at.
+	rounds uint32
 }
 
 // sort sorts the wants of the index, without those that something is known to
 // be under way for, or that have to wait.
 func (a *Auditor) sort(e *evidence) sorted {
-	s := sorted{notHeld: map[string][]candidate{}}
-	still := map[pipeline.Key]asked{}
-	refreshing := 0
-	a.deps.Index.Each(func(_ pipeline.Key, w wantindex.Want) {
-		if w.Refreshes {
-			refreshing++
-		}
-	})
-	rounds := uint32(max(1, refreshing/max(refreshedAtOnce, refreshing/10)))
-	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Want) {
-		name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
-		o := a.deps.Objects.Get(name)
-		url, wanted := "", false
-		if o != nil {
-			url, wanted = o.Request.URL(key.Key)
-		}
-		if !wanted {
-			s.unasked = append(s.unasked, name)
-			return
-		}
-		c := candidate{key: key, want: w, entry: o.Status.Of(key.Key), refresh: o.Request.Refresh}
-		if c.entry.Failing() && condition.FailsForLong(c.entry.Since, c.refresh, e.now) {
-			s.stale++
-		}
-		switch holding(o, annotation.Pair{Key: key.Key, URL: url}, c) {
-		case plan.LeftAlone:
-		case plan.Held:
-			if w.Refreshes && c.entry.Fence.Epoch == w.Fence.Epoch && c.entry.Fence.Seq > e.last {
-				s.behind = append(s.behind, key)
-			}
-			if w.Refreshes && digest(key)%rounds == a.round%rounds && e.handled(w.Fence.Seq, w.At, a.config.young()) {
-				s.refreshed = append(s.refreshed, c)
-			}
-		case plan.NotHeld:
-			ask := a.asked[key]
-			if now := appearance(o, c.entry); ask.object != now {
-				ask = asked{object: now}
-			}
-			still[key] = ask
-			if e.handled(w.Fence.Seq, w.At, a.config.inWork()) && e.age(w.At) >= a.config.pause(ask.times) {
-				s.notHeld[key.Namespace] = append(s.notHeld[key.Namespace], c)
-			}
-		}
-	})
-	a.asked = still
-	for _, candidates := range s.notHeld {
-		slices.SortFunc(candidates, func(x, y candidate) int { return cmp.Compare(x.want.Fence.Seq, y.want.Fence.Seq) })
+	s := newSorted()
+	refreshing := a.refreshing
+	if a.round == 1 {
+		refreshing = a.deps.Index.Len()
 	}
+	s.rounds = uint32(max(1, refreshing/max(refreshedAtOnce, refreshing/10)))
+	a.refreshing = 0
+	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Want) {
+		if w.Refreshes {
+			a.refreshing++
+		}
+		a.classify(e, &s, key, w)
+	})
+	a.asked = s.asked
+	s.dueWhen(func(c candidate) bool { return e.age(c.want.At) >= a.config.pause(a.asked[c.key].times) })
+	a.probe(e, &s)
 	return s
+}
+
+// sortAsked returns the keys to ask for before the next audit, of those that were
+// not held at the last one: what is lost and was too young then, and what was
+// refused.
+func (a *Auditor) sortAsked(e *evidence) map[string][]candidate {
+	s := newSorted()
+	for key := range a.asked {
+		if w, ok := a.deps.Index.Want(key); ok {
+			a.classify(e, &s, key, w)
+		}
+	}
+	a.asked = s.asked
+	s.dueWhen(func(c candidate) bool { return a.asked[c.key].times == 0 && e.age(c.want.At) >= a.config.young() })
+	a.probe(e, &s)
+	return s.notHeld
+}
+
+func newSorted() sorted {
+	return sorted{notHeld: map[string][]candidate{}, asked: map[pipeline.Key]asked{}, lifted: map[refusal]int{}, rounds: 1}
+}
+
+// classify adds a want to what it belongs to.
+func (a *Auditor) classify(e *evidence, s *sorted, key pipeline.Key, w wantindex.Want) {
+	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+	o := a.deps.Objects.Get(name)
+	url, wanted := "", false
+	if o != nil {
+		url, wanted = o.Request.URL(key.Key)
+	}
+	if !wanted {
+		s.unasked = append(s.unasked, name)
+		return
+	}
+	c := candidate{key: key, want: w, entry: o.Status.Of(key.Key), refresh: o.Request.Refresh}
+	if c.entry.Failing() && condition.FailsForLong(c.entry.Since, c.refresh, e.now) {
+		s.stale++
+	}
+	ask := a.asked[key]
+	switch holding(o, annotation.Pair{Key: key.Key, URL: url}, c) {
+	case plan.LeftAlone:
+	case plan.Held:
+		if ask.times > 0 {
+			s.lifted[refusal{key.Namespace, ask.reason}]++
+		}
+		if w.Refreshes && c.entry.Fence.Epoch == w.Fence.Epoch && c.entry.Fence.Seq > e.last {
+			s.behind = append(s.behind, key)
+		}
+		if w.Refreshes && digest(key)%s.rounds == a.round%s.rounds && e.handled(w.Fence.Seq, w.At, a.config.young()) {
+			s.refreshed = append(s.refreshed, c)
+		}
+	case plan.NotHeld:
+		if now := appearance(o, c.entry); ask.object != now {
+			ask = asked{object: now, reason: c.entry.Error}
+		}
+		s.asked[key] = ask
+		if e.handled(w.Fence.Seq, w.At, a.config.inWork()) {
+			s.waiting = append(s.waiting, c)
+		}
+	}
 }
 
 // holding adds to what the object shows by itself what its want shows.

@@ -140,6 +140,18 @@ func (x *Index) Object(name types.NamespacedName) map[string]Want {
 	return wants
 }
 
+// Want returns the want of a key, if there is one.
+func (x *Index) Want(key pipeline.Key) (w Want, found bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	wants := x.objects[types.NamespacedName{Namespace: key.Namespace, Name: key.Name}]
+	at, found := slices.BinarySearchFunc(wants, key.Key, byKey)
+	if !found {
+		return w, false
+	}
+	return wants[at].want, true
+}
+
 // Put records the want of a key.
 func (x *Index) Put(key pipeline.Key, w Want) {
 	key.Key, key.Namespace = unique.Make(key.Key).Value(), unique.Make(key.Namespace).Value()

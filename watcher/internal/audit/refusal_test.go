@@ -1,0 +1,150 @@
+package audit_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
+)
+
+// look is how often an auditor looks at what was refused.
+const look = interval / 8
+
+// refusing is a namespace whose keys the writer is refused until its cause is gone.
+type refusing struct {
+	*bench
+	keys   []pipeline.Key
+	reason string
+	gone   bool
+	looks  int
+}
+
+func (b *bench) refusing(keys int, reason string) *refusing {
+	b.Helper()
+	r := &refusing{bench: b, reason: reason}
+	for n := range keys {
+		k := b.asks("ns", fmt.Sprint("cm-", n), "k")
+		if reason != "" {
+			b.entry(k, status.Entry{Error: reason})
+		}
+		r.keys = append(r.keys, k)
+	}
+	b.fetched()
+	return r
+}
+
+// pass lets time pass by one look: what is asked for is fetched at once, and held
+// if the cause is gone. It returns how many keys were asked for.
+func (r *refusing) pass() int {
+	r.Helper()
+	r.clock.Step(look)
+	do := r.FollowUp
+	if r.looks++; r.looks%8 == 0 {
+		do = r.Audit
+	}
+	asked := map[types.NamespacedName]bool{}
+	r.check(do(r.Context(), func(name types.NamespacedName) { asked[name] = true }))
+	for name := range asked {
+		k := pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: "k"}
+		if r.want(k).Finding != wantindex.BodyLost {
+			r.Fatalf("%s is not asked for", k)
+		}
+		r.publish(k)
+		if r.gone {
+			r.holds(k)
+		}
+	}
+	r.fetched()
+	return len(asked)
+}
+
+// held returns how many keys are held.
+func (r *refusing) held() (n int) {
+	for _, k := range r.keys {
+		if r.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}].Status.Of(k.Key).SHA256 == stored {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAllThatWasRefusedIsAskedForWithinAnAuditIntervalOnceItsCauseIsGone(t *testing.T) {
+	t.Parallel()
+	for name, reason := range map[string]string{"without a status": "", "with one": "WriteFailed"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newBench(t).refusing(100, reason)
+			for range 8 * 20 { // until all wait for 10 min
+				r.pass()
+			}
+			r.gone = true
+			var took time.Duration
+			for r.held() < len(r.keys) && took < time.Hour {
+				r.pass()
+				took += look
+			}
+			t.Logf("all are held after %s", took)
+			if took > interval {
+				t.Errorf("all are held after %s", took)
+			}
+		})
+	}
+}
+
+func TestWhatIsRefusedForLongCostsLittle(t *testing.T) {
+	t.Parallel()
+	r := newBench(t).refusing(1000, "")
+	for range 8 * 20 {
+		r.pass()
+	}
+	const minutes = 20
+	asks := 0
+	for range minutes * int(time.Minute/look) {
+		asks += r.pass()
+	}
+	t.Logf("asked for %d times in %d min", asks, minutes)
+	// Each every 10 min, and one of 100 each minute.
+	if most := minutes * (len(r.keys)/10 + 1 + len(r.keys)/100); asks > most {
+		t.Errorf("asked for %d in %d min, at most %d are allowed", asks, minutes, most)
+	}
+	if lost, again := r.metric("lost_keys_total", "body_lost"), r.metric("lost_keys_total", "refused"); lost != 1000 || again < float64(asks) {
+		t.Errorf("%v were lost, and asked for %v times again", lost, again)
+	}
+}
+
+func TestAReasonInTheObjectIsNotProbed(t *testing.T) {
+	t.Parallel()
+	r := newBench(t).refusing(3, "BodyTooLarge")
+	for range 8 * 20 {
+		r.pass()
+	}
+	asks := 0
+	for range 20 * int(time.Minute/look) {
+		asks += r.pass()
+	}
+	if asks > 2*len(r.keys) {
+		t.Errorf("asked %d times in 20 min", asks)
+	}
+}
+
+func TestWhatIsLostAfterAnAuditDoesNotWaitForTheOneAfterTheNext(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	k := b.asks("ns", "cm", "k")
+	b.fetched()
+	b.clock.Step(20 * time.Second) // young
+	if len(b.found()) > 0 {
+		t.Fatal("asked for what is young")
+	}
+	b.clock.Step(look)
+	var names []types.NamespacedName
+	b.check(b.FollowUp(t.Context(), func(name types.NamespacedName) { names = append(names, name) }))
+	if len(names) != 1 || b.want(k).Finding != wantindex.BodyLost {
+		t.Errorf("asked for %v", names)
+	}
+}
