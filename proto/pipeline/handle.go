@@ -64,12 +64,12 @@ func (c *Consumer) Handle(ctx context.Context, m jetstream.Msg) Disposition {
 
 func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 	alive := keepAlive(d, c.options.InProgressEvery)
-	unended := c.begin(ctx, d)
+	unended, read := c.begin(ctx, d)
 	disposition := c.decide(ctx, d, unended)
 	if disposition.action == actionDeadLetter {
 		disposition = c.publishDeadLetter(ctx, d, disposition)
 	}
-	c.end(ctx, d, unended, disposition)
+	c.end(ctx, d, disposition, unended, read)
 	alive.end()
 	c.acknowledge(d, disposition)
 	if c.options.Observe != nil {

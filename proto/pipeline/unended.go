@@ -26,36 +26,38 @@ const begunTTL = time.Hour
 // last token of the prefix keeps it apart from what consumers and scans read.
 func begunSubject(subject string) string { return begunPrefix + subject }
 
-// begin returns how many handlings of a message began and did not end, and
-// records that one more begins, unless these are too many. The number of
-// deliveries is no measure of that: it counts what was given back, what waited in a
-// buffer, and what ended and is tried again.
+// begin returns how many handlings of a message began and did not end, and whether
+// that could be read, and records that one more begins, unless these are too many.
+// The number of deliveries is no measure of that: it counts what was given back,
+// what waited in a buffer, and what ended and is tried again.
 //
 // A message that is delivered for the first time costs nothing, so that a
 // process may die of it once without a record. What cannot be read or recorded
 // holds no message up.
-func (c *Consumer) begin(ctx context.Context, d *Delivery) (unended uint64) {
+func (c *Consumer) begin(ctx context.Context, d *Delivery) (unended uint64, read bool) {
 	if d.Number() < 2 || c.options.MaxUnended == Uncounted {
-		return 0
+		return 0, false
 	}
 	unended, err := c.client.unended(ctx, d)
-	if err == nil && unended < c.options.MaxUnended {
+	if err != nil {
+		return 0, false
+	}
+	if unended < c.options.MaxUnended {
 		_ = c.client.recordUnended(ctx, d, unended+1)
 	}
-	return unended
+	return unended, true
 }
 
-// end takes back what begin has recorded. That comes before the acknowledgement,
-// after which the message may already begin elsewhere. A panic is no end; that of
-// the first delivery is recorded here.
-func (c *Consumer) end(ctx context.Context, d *Delivery, unended uint64, with Disposition) {
+// end takes back what begin has recorded, if it could read what was there. That
+// comes before the acknowledgement, after which the message may already begin
+// elsewhere. A panic is no end; that of the first delivery is recorded here.
+func (c *Consumer) end(ctx context.Context, d *Delivery, with Disposition, unended uint64, read bool) {
 	ctx = context.WithoutCancel(ctx)
 	panicked := errors.Is(with.err, ErrPanic)
 	switch {
-	case c.options.MaxUnended == Uncounted:
-	case panicked && d.Number() == 1:
+	case panicked && d.Number() == 1 && c.options.MaxUnended != Uncounted:
 		_ = c.client.recordUnended(ctx, d, 1)
-	case !panicked && d.Number() > 1:
+	case !panicked && read:
 		_ = c.client.recordUnended(ctx, d, unended)
 	}
 }

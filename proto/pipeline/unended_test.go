@@ -138,6 +138,26 @@ var _ = Describe("A message that is delivered again and again", func() {
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
 
+	It("keeps a record that cannot be read", func(ctx SpecContext) {
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		c := pipeline.NewClient(js)
+		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		record := "curl.begun." + key.Want()
+		_, err = js.Publish(ctx, record, []byte("no record"))
+		Expect(err).NotTo(HaveOccurred())
+		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			if d.Number() < 3 {
+				return pipeline.GiveBack()
+			}
+			return pipeline.Ack()
+		})
+		Eventually(r.ended).Should(HaveExactElements("give_back", "give_back", "ack"))
+		m, err := c.LastMessage(ctx, pipeline.Requests, record)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(m.Data)).To(Equal("no record"))
+	})
+
 	It("is handled although that cannot be recorded", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		js := pipelinetest.Connect(GinkgoTB(), s)
