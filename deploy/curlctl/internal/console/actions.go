@@ -215,7 +215,7 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	rateText, overText := v.paceFields()
 	d := &dialog{Title: "Replay failures", Path: "/failures/replay", Rate: &rateText, Over: &overText, Back: sel.At("/failures")}
 	pace, wrong := readPace(rateText, overText)
-	d.Command = replayCommand(sel, pace)
+	d.Command = replayCommand(sel, pace, rateText)
 	p, err := s.plans.of(personName(v.person.Name), s.Conn.Client, sel)
 	if err != nil {
 		return nil, err
@@ -324,13 +324,13 @@ func replayLines(items []*replay.Item) []string {
 	return lines
 }
 
-func replayCommand(sel selection, pace replay.Pace) string {
+// replayCommand is what does the same; a rate is written as it was given.
+func replayCommand(sel selection, pace replay.Pace, rateText string) string {
 	words := append([]string{"curlctl", "replay"}, sel.words()...)
 	if pace.Over > 0 {
 		words = append(words, "--over="+duration.Format(pace.Over))
 	} else if pace.Rate > 0 {
-		r := replay.Rate(pace.Rate)
-		words = append(words, "--rate="+r.String())
+		words = append(words, "--rate="+rateText)
 	}
 	return command(words...)
 }

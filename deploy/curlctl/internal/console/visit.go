@@ -69,8 +69,12 @@ func forbidden(text string) *problem {
 	return &problem{http.StatusForbidden, "Not permitted", text, "Ask for that right, or use an identity that has it."}
 }
 
-// requestTimeout bounds what one page reads.
-const requestTimeout = 20 * time.Second
+// requestTimeout bounds what one page reads, and awayTimeout what it waits for while
+// there is no connection to NATS.
+const (
+	requestTimeout = 20 * time.Second
+	awayTimeout    = time.Second
+)
 
 // visited returns the handler of a page.
 func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
@@ -85,7 +89,11 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 			return
 		}
 		if r.URL.Path != "/live" {
-			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+			limit := requestTimeout
+			if !s.Conn.Conn.IsConnected() {
+				limit = awayTimeout
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), limit)
 			defer cancel()
 			v.Request = r.WithContext(ctx)
 		}
