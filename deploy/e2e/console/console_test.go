@@ -135,7 +135,7 @@ var _ = Describe("In a browser, the console", func() {
 		"/failures/replay?host=slow.example.com", "/pause", "/failures?host=nothing", "/nothing",
 	}
 
-	It("finds room for each page on a narrow screen, and nothing is wrong for those who cannot see, in both themes", func(ctx SpecContext) {
+	It("fits each page on a narrow screen and on a large one, and axe-core finds nothing, in both themes", func(ctx SpecContext) {
 		fill(ctx, js, 60)
 		axe := accessible()
 		t := newTab(open(ctx, server.URL()))
@@ -145,6 +145,8 @@ var _ = Describe("In a browser, the console", func() {
 				t.do(chromedp.EmulateViewport(320, 700))
 				t.visit(path)
 				Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal("320"), "%s at 320 px", path)
+				t.do(chromedp.EmulateViewport(3840, 2160))
+				Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal("3840"), "%s at 4K", path)
 				t.do(chromedp.EmulateViewport(1280, 800))
 				if axe != "" {
 					Expect(t.violations(axe)).To(BeEmpty(), "%s, %s", path, theme)
@@ -178,7 +180,37 @@ var _ = Describe("In a browser, the console", func() {
 		Expect(t.script(`window.ran`)).To(Equal("undefined"))
 	})
 
-	It("tells two tabs what is new, and moves nothing under the pointer", func(ctx SpecContext) {
+	It("sets the focus of a dialog that removes something beside the button that does", func(ctx SpecContext) {
+		fill(ctx, js, 3)
+		t := newTab(open(ctx, server.URL()))
+		t.visit("/failures/purge?id=1")
+		t.keys(kb.Enter)
+		t.sees("match")
+		n, err := operate.NewClient(js).CountDeadLetters(ctx, operate.DeadLetterFilter{})
+		Expect(err).NotTo(HaveOccurred())
+		total := uint64(0)
+		for _, count := range n {
+			total += count
+		}
+		Expect(total).To(BeEquivalentTo(3))
+	})
+
+	It("goes on with what passes where it was when the page was hidden or held", func(ctx SpecContext) {
+		fill(ctx, js, 1)
+		t := newTab(open(ctx, server.URL()))
+		client := operate.NewClient(js)
+		failed, err := client.DeadLetter(ctx, 1)
+		Expect(err).NotTo(HaveOccurred())
+		t.live()
+		Expect(client.PublishDeadLetter(ctx, failed.Key, failed.Message, "again")).To(Succeed())
+		Eventually(func() string { return t.script(`document.querySelectorAll('#passing li').length`) }).WithPolling(50 * time.Millisecond).Should(Equal("1"))
+		t.keys("l", "l")
+		t.live()
+		Expect(client.PublishDeadLetter(ctx, failed.Key, failed.Message, "and again")).To(Succeed())
+		Eventually(func() string { return t.script(`document.querySelectorAll('#passing li').length`) }).WithPolling(50 * time.Millisecond).Should(Equal("2"))
+	})
+
+	It("counts in two tabs what is new, and moves nothing under the pointer", func(ctx SpecContext) {
 		fill(ctx, js, 3)
 		first := newTab(open(ctx, server.URL()))
 		first.visit("/failures")
@@ -199,13 +231,14 @@ var _ = Describe("In a browser, the console", func() {
 		Eventually(func() string { return first.text("tbody tr th") }).WithPolling(50 * time.Millisecond).Should(Equal("4"))
 	})
 
-	It("says that the broker is away, and goes on by itself when it is back", func(ctx SpecContext) {
+	It("has a banner while the broker is away, and goes on by itself when it is back", func(ctx SpecContext) {
 		fill(ctx, js, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.sees("in the last hour")
 		server.Stop()
 		t.sees("The connection to NATS is lost.")
 		Expect(t.text(".alert .big")).To(Equal("3"), "the numbers of before stay")
+		Expect(t.script(`getComputedStyle(document.querySelector('.pipeline')).visibility`)).To(Equal("hidden"), "whether it runs is not known")
 		t.script(`window.same = 1`)
 		Expect(server.Start()).To(Succeed())
 		Eventually(func() string { return t.script(`document.querySelector('#lost').hidden`) }).WithPolling(50 * time.Millisecond).Should(Equal("true"))
