@@ -174,6 +174,29 @@ var _ = Describe("The console at its limits", func() {
 		}
 	})
 
+	It("gives pages of other sites nothing but a link", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		b := w.open("--auth=none")
+		from := func(site, mode, dest, path string) int {
+			GinkgoHelper()
+			code, _ := b.send(http.MethodGet, path, nil, func(r *http.Request) {
+				r.Header.Set("Sec-Fetch-Site", site)
+				r.Header.Set("Sec-Fetch-Mode", mode)
+				r.Header.Set("Sec-Fetch-Dest", dest)
+			})
+			return code
+		}
+		for _, site := range []string{"cross-site", "same-site"} {
+			for _, path := range []string{"/live", "/failures", "/failures/replay", "/failures.json", "/static/icon.svg"} {
+				Expect(from(site, "no-cors", "image", path)).To(Equal(http.StatusForbidden), path)
+				Expect(from(site, "navigate", "iframe", path)).To(Equal(http.StatusForbidden), path)
+			}
+			Expect(from(site, "navigate", "document", "/failures")).To(Equal(http.StatusOK))
+		}
+		Expect(from("same-origin", "cors", "empty", "/failures.json")).To(Equal(http.StatusOK))
+		Expect(from("none", "navigate", "document", "/failures/replay")).To(Equal(http.StatusForbidden), "without sign-in there is no replay")
+	})
+
 	It("goes on after the last tick that a page has read", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		_, _ = w.want(ctx, cm(0), "https://a.example.com/")

@@ -163,7 +163,23 @@ func (s *Server) Handler() http.Handler {
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "This request comes from another site; nothing was done.", http.StatusForbidden)
 	}))
-	return s.Access.guard(hardened(protection.Handler(mux)))
+	return s.Access.guard(hardened(isolated(protection.Handler(mux))))
+}
+
+// isolated refuses what pages of other sites embed or fetch: it would use up live
+// pages and requests, though they could not read the response. They may have links.
+func isolated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Header.Get("Sec-Fetch-Site") {
+		case "", "same-origin", "none":
+		default:
+			if r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document" || r.Method != http.MethodGet {
+				http.Error(w, "This request comes from another site; nothing was done.", http.StatusForbidden)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // hardened sets the headers of every response, and bounds the body of a request.
