@@ -25,6 +25,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
+	"github.com/kv8s/curl-me-that/watcher/internal/cluster"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
@@ -35,8 +36,8 @@ import (
 
 // Run is the watcher: it runs until ctx is done, and returns an error only for
 // what waiting does not mend.
-func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config) error {
-	return run(ctx, rt, c, cluster, defaultPace())
+func Run(ctx context.Context, rt *service.Runtime, c Config, api *rest.Config) error {
+	return run(ctx, rt, c, api, defaultPace())
 }
 
 // pace is how often the watcher looks after what should not happen.
@@ -59,7 +60,7 @@ func defaultPace() pace {
 	return pace{check: 15 * time.Second, stall: informer.StallAfter, wall: clock.RealClock{}}
 }
 
-func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config, at pace) error {
+func run(ctx context.Context, rt *service.Runtime, c Config, api *rest.Config, at pace) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -68,17 +69,17 @@ func run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 		at.check = min(at.check, at.audit)
 	}
 	metrics := newMetrics(rt.Metrics, c)
-	clients, err := connect(metrics.calls.Of(cluster))
+	clients, err := cluster.Connect(metrics.calls.Of(api))
 	if err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
-	defer clients.close()
+	defer clients.Close()
 	p, err := newParts(rt, c, at, clients, metrics)
 	if err != nil {
 		return err
 	}
 	source := informer.Source{
-		Objects: informer.ConfigMaps(clients.configMaps), Redial: clients.redial,
+		Objects: informer.ConfigMaps(clients.Metadata), Redial: clients.Redial,
 		Selector: c.Selector, StallAfter: at.stall, CompareEvery: at.audit, Log: rt.Log,
 	}
 	rt.Started()
@@ -109,7 +110,7 @@ type parts struct {
 	cache   *service.Part
 }
 
-func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics *metrics) (*parts, error) {
+func newParts(rt *service.Runtime, c Config, at pace, clients *cluster.Clients, metrics *metrics) (*parts, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches, Installation: c.Election.Installation()}, session.Deps{
 		Client: client, Conn: rt.NATS, Epoch: managed.epoch, Index: index, Objects: objects,
 		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals}, reconcile.Deps{
-			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.events, "watcher", wall.Now),
+			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.Events, "watcher", wall.Now),
 			Signer: signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
@@ -147,7 +148,7 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *clients, metrics 
 		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
 	metrics.measure(objects, index, export)
 	elector := leader.New(c.Election, leader.Deps{
-		Leases: clients.leases, Lead: lead(sessions, export, metrics), Health: health, Holding: metrics.lease, Log: rt.Log,
+		Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health, Holding: metrics.lease, Log: rt.Log,
 	})
 	return &parts{objects: objects, elector: elector, cache: rt.Health.Part("configmaps")}, metrics.err()
 }

@@ -11,52 +11,63 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/internal/dial"
+	"github.com/kv8s/curl-me-that/watcher/internal/cluster"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
-// clients of the cluster. What is watched has connections of its own.
+// clients of the cluster, with those that only keeper has.
 type clients struct {
+	*cluster.Clients
+
 	watching *watchers
-	metadata metadata.Interface
+	pods     corev1client.PodsGetter
 	api      api
-	events   corev1client.EventsGetter
-	leases   coordinationv1.CoordinationV1Interface
-	// redial lets the next request of a watch go over a new connection.
-	redial func()
-	// close ends all connections.
-	close func()
 }
 
-func connect(cluster *rest.Config) (*clients, error) {
-	watching, closeWatching := dial.Closable(cluster)
-	writing, closeWriting := dial.Closable(cluster)
-	c := &clients{redial: closeWatching, close: func() { closeWatching(); closeWriting() }}
-	var err error
-	if c.watching, err = newWatchers(watching); err != nil {
+func connect(config *rest.Config) (*clients, error) {
+	shared, err := cluster.Connect(config)
+	if err != nil {
 		return nil, err
 	}
-	if c.metadata, err = metadata.NewForConfig(watching); err != nil {
+	c := &clients{Clients: shared}
+	if c.watching, err = newWatchers(c.Watching); err != nil {
 		return nil, err
 	}
-	if c.api.watchers, err = newWatchers(writing); err != nil {
+	if c.pods, err = newPods(c.Watching); err != nil {
 		return nil, err
 	}
-	if c.api.metadata, err = metadata.NewForConfig(writing); err != nil {
+	if c.api.watchers, err = newWatchers(c.Writing); err != nil {
 		return nil, err
 	}
-	if c.events, err = corev1client.NewForConfig(writing); err != nil {
-		return nil, err
-	}
-	c.leases, err = coordinationv1.NewForConfig(writing)
+	c.api.metadata, err = metadata.NewForConfig(c.Writing)
 	return c, err
+}
+
+// newPods returns the API of pods, in the encoding that takes the least to read.
+func newPods(shared *rest.Config) (corev1client.PodsGetter, error) {
+	config := rest.CopyConfig(shared)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return corev1client.NewForConfig(config)
+}
+
+// podObjects are pods as an informer takes them.
+func podObjects(client corev1client.PodsGetter) informer.Objects {
+	return informer.Objects{
+		Name: "pods", Type: &corev1.Pod{},
+		List: func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
+			return client.Pods(namespace).List(ctx, o)
+		},
+		Watch: func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Pods(namespace).Watch(ctx, o)
+		},
+	}
 }
 
 // watchers is the API of Watchers.
@@ -65,12 +76,12 @@ type watchers struct {
 	params runtime.ParameterCodec
 }
 
-func newWatchers(cluster *rest.Config) (*watchers, error) {
+func newWatchers(shared *rest.Config) (*watchers, error) {
 	scheme := runtime.NewScheme()
 	if err := watchv1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register the resource: %w", err)
 	}
-	config := rest.CopyConfig(cluster)
+	config := rest.CopyConfig(shared)
 	group := watchv1.GroupVersion()
 	config.GroupVersion, config.APIPath = &group, "/apis"
 	config.ContentType = runtime.ContentTypeJSON

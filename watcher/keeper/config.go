@@ -56,7 +56,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector, applied by the API server, for the Watchers to look at")
 	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys, "annotations that ask for data, as for the watcher; the first is written")
 	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme, "scheme of URLs that have none, as for the watcher: http or https")
-	fs.BoolVar(&c.Sidecars, "sidecars", false, "pods get the sidecars of Watchers, by policies that are installed; watch the namespaces that they are in")
+	fs.BoolVar(&c.Sidecars, "sidecars", false, "pods get the sidecars of Watchers, by policies that are installed; watch those pods, and the namespaces that they are in")
 	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "Watchers that are worked on at a time")
 	c.Election.BindFlags(fs, name)
 }

@@ -11,10 +11,12 @@ package keeper
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -28,14 +30,20 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
-// requestTimeout bounds the work on one Watcher.
-const requestTimeout = 10 * time.Second
+const (
+	// requestTimeout bounds the work on one Watcher.
+	requestTimeout = 10 * time.Second
+	// podsPause is after what time changes of pods are looked at, all at once.
+	podsPause = time.Second
+)
 
 // Run is keeper: it runs until ctx is done, and returns an error only for what
 // waiting does not mend.
@@ -48,7 +56,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	if err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
-	defer clients.close()
+	defer clients.Close()
 	k, err := newKeeper(rt, c, clients, metrics)
 	if err != nil {
 		return err
@@ -61,16 +69,21 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 			return nil
 		})
 		group.Go(func() error {
-			k.targets.Watch(ctx, k.source(informer.ConfigMaps(clients.metadata), watchv1.WatcherLabel), namespace)
+			k.targets.Watch(ctx, k.source(informer.ConfigMaps(clients.Metadata), watchv1.WatcherLabel), namespace)
 			return nil
 		})
 		if c.Sidecars {
 			group.Go(func() error {
-				k.namespaces.Watch(ctx, k.source(namespaces(clients.metadata), ""), namespace)
+				k.namespaces.Watch(ctx, k.source(namespaces(clients.Metadata), ""), namespace)
+				return nil
+			})
+			group.Go(func() error {
+				k.pods.Store.Watch(ctx, k.source(podObjects(clients.pods), watchv1.InjectedLabel), namespace)
 				return nil
 			})
 		}
 	}
+	group.Go(func() error { return k.awaitPods(ctx) })
 	group.Go(func() error {
 		for _, synced := range []<-chan struct{}{k.watchers.Synced(), k.targets.Synced()} {
 			select {
@@ -96,7 +109,9 @@ type keeper struct {
 	targets  *store.Store[target.Target]
 	// namespaces have the labels that decide about sidecars.
 	namespaces *store.Store[map[string]string]
-	claims     *reconcile.Claims
+	claims     *index.Index
+	// pods with sidecars; nil: they are not watched.
+	pods *reconcile.Pods
 	// queue of the term that leads; nil: another keeper does.
 	queue   atomic.Pointer[queue.Work]
 	elector *leader.Elector
@@ -111,7 +126,7 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 	}
 	wall := clock.RealClock{}
 	k := &keeper{
-		config: c, runtime: rt, clients: clients, metrics: metrics, claims: reconcile.NewClaims(),
+		config: c, runtime: rt, clients: clients, metrics: metrics, claims: index.New(),
 		cache: rt.Health.Part("watchers"),
 	}
 	k.watchers = store.New(store.Config[reconcile.Watcher]{
@@ -127,14 +142,19 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 	if err != nil {
 		return nil, err
 	}
+	if c.Sidecars {
+		k.pods = &reconcile.Pods{ByWatcher: index.New(), Store: store.New(store.Config[sidecar.Pod]{
+			Scopes: c.scopes(), Now: wall.Now, Notify: k.podChanged, Read: readPod,
+		})}
+	}
 	k.work = reconcile.New(reconcile.Config{Protected: c.Protected}, reconcile.Deps{
-		API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims, Injection: checker,
-		Recorder: kube.NewRecorder(clients.events, name, wall.Now), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
+		API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims, Injection: checker, Pods: k.pods,
+		Recorder: kube.NewRecorder(clients.Events, name, wall.Now), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
 	})
 	metrics.measure(k.watchers, wall.Now)
 	health := rt.Health.Part("election")
 	k.elector = leader.New(c.Election, leader.Deps{
-		Leases: clients.leases, Lead: k.lead(health), Health: health, Holding: metrics.lease, Log: rt.Log,
+		Leases: clients.Leases, Lead: k.lead(health), Health: health, Holding: metrics.lease, Log: rt.Log,
 	})
 	return k, metrics.err()
 }
@@ -142,7 +162,7 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 // source is where a store is filled from.
 func (k *keeper) source(objects informer.Objects, selector string) informer.Source {
 	return informer.Source{
-		Objects: objects, Selector: selector, StallAfter: informer.StallAfter, Redial: k.clients.redial, Log: k.runtime.Log,
+		Objects: objects, Selector: selector, StallAfter: informer.StallAfter, Redial: k.clients.Redial, Log: k.runtime.Log,
 	}
 }
 
@@ -200,16 +220,30 @@ func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
 	}
 }
 
-// watcherChanged looks at a Watcher, and at those that wait for its ConfigMap.
-func (k *keeper) watcherChanged(name types.NamespacedName, live bool) {
-	if item := k.watchers.Get(name); item != nil {
-		k.claims.Set(name, item.Value.Plan.Target)
-		k.enqueue(name, live)
-		return
+func readPod(object any) (sidecar.Pod, bool) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return sidecar.Pod{}, false
 	}
-	freed := k.claims.Drop(name)
+	return sidecar.Read(pod)
+}
+
+// watcherChanged looks at a Watcher, and at the others that name its ConfigMap or
+// the one that it named before: which of them makes it may have changed.
+func (k *keeper) watcherChanged(name types.NamespacedName, live bool) {
+	var targets []types.NamespacedName
+	if item := k.watchers.Get(name); item != nil {
+		targets = append(targets, item.Value.Plan.Target)
+	}
+	before := k.claims.Set(name, targets...)
 	k.enqueue(name, live)
-	k.targetChanged(freed, live)
+	for _, target := range slices.Compact(append(targets, before...)) {
+		for _, other := range k.claims.Of(target) {
+			if other != name {
+				k.enqueue(other, live)
+			}
+		}
+	}
 }
 
 // targetChanged looks at the Watchers of a ConfigMap.
@@ -217,6 +251,40 @@ func (k *keeper) targetChanged(name types.NamespacedName, live bool) {
 	for _, watcher := range k.claims.Of(name) {
 		k.enqueue(watcher, live)
 	}
+}
+
+// podChanged looks a moment later at the Watchers whose sidecars a pod has or had,
+// so that a rollout costs one write of the status each second, not one for each pod.
+func (k *keeper) podChanged(name types.NamespacedName, _ bool) {
+	var watchers []types.NamespacedName
+	if item := k.pods.Store.Get(name); item != nil {
+		watchers = item.Value.Watchers(name.Namespace)
+	}
+	before := k.pods.ByWatcher.Set(name, watchers...)
+	if q := k.queue.Load(); q != nil {
+		for _, watcher := range slices.Concat(watchers, before) {
+			q.AddAfter(watcher, podsPause)
+		}
+	}
+}
+
+// awaitPods looks at all Watchers with a sidecar once the pods are listed.
+func (k *keeper) awaitPods(ctx context.Context) error {
+	if k.pods == nil {
+		return nil
+	}
+	select {
+	case <-k.pods.Store.Synced():
+	case <-ctx.Done():
+		return nil
+	}
+	k.runtime.Log.Info().Int("pods", k.pods.Store.Len()).Msg("listed the pods with sidecars")
+	k.watchers.Each(func(item *store.Item[reconcile.Watcher]) {
+		if item.Value.Plan.Sidecar != nil || item.Value.Status.Pods != nil {
+			k.enqueue(item.NamespacedName, false)
+		}
+	})
+	return nil
 }
 
 func (k *keeper) enqueue(name types.NamespacedName, live bool) {

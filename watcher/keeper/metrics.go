@@ -13,6 +13,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 )
 
@@ -90,8 +91,35 @@ func (m *metrics) measure(watchers *store.Store[reconcile.Watcher], now func() t
 		})
 	m.own.GaugeFunc("not_ready_seconds", "Time since the Watcher that is longest not Ready and not suspended has not been; 0: all are Ready.",
 		func() float64 { return notReady(watchers, now()).Seconds() })
+	m.own.GaugesFunc("sidecars", "Sidecars of pods, by state, as the status of their Watchers has it.",
+		metric.Of("state", sidecar.States()...), func() map[string]float64 { return sidecars(watchers) })
+	m.own.GaugeFunc("sidecars_outdated", "Sidecars of another generation than the newest of their Watcher.", func() float64 {
+		outdated := int64(0)
+		watchers.Each(func(item *store.Item[reconcile.Watcher]) {
+			if p := item.Value.Status.Pods; p != nil {
+				outdated += p.Injected - p.Current
+			}
+		})
+		return float64(outdated)
+	})
 	m.own.GaugeFunc("watch_silence_seconds", "Time since the watch of Watchers last gave a sign of life, of the namespace that is worst off.",
 		func() float64 { return watchers.Silence().Seconds() })
+}
+
+// sidecars counts the sidecars of all Watchers by state.
+func sidecars(watchers *store.Store[reconcile.Watcher]) map[string]float64 {
+	counts := map[string]float64{}
+	for _, s := range sidecar.States() {
+		counts[string(s)] = 0
+	}
+	watchers.Each(func(item *store.Item[reconcile.Watcher]) {
+		if p := item.Value.Status.Pods; p != nil {
+			counts[string(sidecar.Starting)] += float64(p.Injected - p.Ready - p.Failing)
+			counts[string(sidecar.Ready)] += float64(p.Ready)
+			counts[string(sidecar.Failing)] += float64(p.Failing)
+		}
+	})
+	return counts
 }
 
 // notReady returns for how long the Watcher that is worst off has not been Ready.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -133,6 +136,95 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		h.collect(ctx, "shared")
 		Eventually(ctx, func() map[string]string { return h.data(ctx, "shared") }).WithPolling(polling).Should(Equal(map[string]string{"whose": "second"}))
 		second.eventuallyReady(ctx)
+	})
+
+	It("of somebody else that appears between the look and the apply is left alone, also without a policy", func(ctx SpecContext) {
+		g, err := gateway.Start(env.Cluster.Config)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(g.Close)
+		kubeconfig, err := g.Kubeconfig(GinkgoT().TempDir())
+		Expect(err).NotTo(HaveOccurred())
+		accounts := world.LeastRights(env.Cluster)
+		accounts[world.Keeper] = func(context.Context, string) string { return kubeconfig }
+		h := openAs(ctx, accounts)
+		var once sync.Once
+		var before []byte
+		g.Break(func(r *http.Request) gateway.Fault {
+			if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/configmaps/raced-config") {
+				return nil
+			}
+			return func(pass http.Handler, w http.ResponseWriter, r *http.Request) {
+				once.Do(func() {
+					defer GinkgoRecover()
+					before, err = json.Marshal(h.Create(ctx, "raced-config", world.Holding("theirs", "kept")).Get(ctx))
+					Expect(err).NotTo(HaveOccurred())
+				})
+				pass.ServeHTTP(w, r)
+			}
+		})
+		w := h.apply(ctx, "raced", `configData: {a: b}`)
+		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
+		Expect(before).NotTo(BeEmpty(), "it came in between")
+		Expect(json.Marshal(h.configMap(ctx, "raced-config"))).To(Equal(before))
+	})
+
+	It("that a person takes back between the look and the apply is left alone", func(ctx SpecContext) {
+		g, err := gateway.Start(env.Cluster.Config)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(g.Close)
+		kubeconfig, err := g.Kubeconfig(GinkgoT().TempDir())
+		Expect(err).NotTo(HaveOccurred())
+		accounts := world.LeastRights(env.Cluster)
+		accounts[world.Keeper] = func(context.Context, string) string { return kubeconfig }
+		h := openAs(ctx, accounts)
+		w := h.apply(ctx, "back", `configData: {a: one}, target: {deletionPolicy: Retain}`)
+		w.eventuallyReady(ctx)
+		var once sync.Once
+		g.Break(func(r *http.Request) gateway.Fault {
+			if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/configmaps/back-config") {
+				return nil
+			}
+			return func(pass http.Handler, w http.ResponseWriter, r *http.Request) {
+				once.Do(func() {
+					defer GinkgoRecover()
+					h.edit(ctx, "back-config", map[string]any{"metadata": map[string]any{"labels": map[string]any{watchv1.WatcherLabel: nil}}})
+				})
+				pass.ServeHTTP(w, r)
+			}
+		})
+		w.apply(ctx, `configData: {a: two}, target: {deletionPolicy: Retain}`)
+		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
+		Expect(h.data(ctx, "back-config")).To(Equal(map[string]string{"a": "one"}))
+	})
+
+	It("that somebody else keeps changing is repaired at growing intervals, and one Event reports that", func(ctx SpecContext) {
+		h := open(ctx)
+		w := h.apply(ctx, "fight", `configData: {a: as asked}`)
+		w.eventuallyReady(ctx)
+		value := func() string { return h.data(ctx, "fight-config")["a"] }
+		for range 3 {
+			h.edit(ctx, "fight-config", map[string]any{"data": map[string]any{"a": "by hand"}})
+			Eventually(ctx, value).WithPolling(polling).Should(Equal("as asked"))
+		}
+		Eventually(ctx, func() int { return len(w.events(ctx, "Drifted")) }).WithPolling(polling).Should(Equal(3))
+		for _, text := range []string{"by hand", "once more"} {
+			h.edit(ctx, "fight-config", map[string]any{"data": map[string]any{"a": text}})
+			Eventually(ctx, func() int { return len(w.events(ctx, "Contested")) }).WithPolling(polling).Should(Equal(1))
+		}
+		Expect(w.events(ctx, "Contested")[0].Note).To(Equal("ConfigMap fight-config keeps being changed by kubectl-edit; it is repaired at growing intervals"))
+		Expect(value()).To(Equal("once more"))
+		Expect(w.events(ctx, "Drifted")).To(HaveLen(3))
+	})
+
+	It("that two Watchers name is looked at by the other one when the first can no longer make it", func(ctx SpecContext) {
+		h := open(ctx)
+		h.Create(ctx, "shared", world.Holding("theirs", "kept"))
+		first := h.apply(ctx, "first", `configData: {whose: first}, target: {name: shared}`)
+		first.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
+		second := h.apply(ctx, "second", `configData: {whose: second}, target: {name: shared}`)
+		second.eventually(ctx, watchv1.ConditionStalled, "True/TargetOwned")
+		first.apply(ctx, `sources: [{key: a, url: "https://"}], target: {name: shared}`)
+		second.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
 	})
 
 	It("keeps a value whose refresh fails, and the Watcher is Ready and not Fresh", func(ctx SpecContext) {

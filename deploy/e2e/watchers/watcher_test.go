@@ -32,7 +32,19 @@ type home struct {
 
 func open(ctx context.Context) *home {
 	GinkgoHelper()
+	return openAs(ctx, world.LeastRights(env.Cluster))
+}
+
+// openWithSidecars lets keeper watch pods, too.
+func openWithSidecars(ctx context.Context) *home {
+	GinkgoHelper()
 	accounts := world.LeastRights(env.Cluster)
+	accounts[world.Keeper] = world.KeeperWithSidecars(env.Cluster)
+	return openAs(ctx, accounts, "--sidecars")
+}
+
+func openAs(ctx context.Context, accounts map[string]func(context.Context, string) string, flags ...string) *home {
+	GinkgoHelper()
 	account := ""
 	newAccount := accounts[world.Keeper]
 	accounts[world.Keeper] = func(ctx context.Context, namespace string) string {
@@ -42,7 +54,7 @@ func open(ctx context.Context) *home {
 		return account
 	}
 	w := env.World(ctx, world.Options{Kubeconfigs: accounts})
-	h := &home{World: w, keeper: w.Launch(ctx, world.Keeper)}
+	h := &home{World: w, keeper: w.Launch(ctx, world.Keeper, flags...)}
 	h.keeper.EventuallyReady(ctx)
 	return h
 }

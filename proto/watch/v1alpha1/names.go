@@ -77,3 +77,11 @@ const (
 	// refuses pods with the sidecar.
 	ReasonPodSecurity = "PodSecurity"
 )
+
+// Reasons of Events about sidecars.
+const (
+	// ReasonSidecarFailing: the sidecar of a pod fails, and none did before.
+	ReasonSidecarFailing = "SidecarFailing"
+	// ReasonSidecarRecovered: no sidecar fails any more.
+	ReasonSidecarRecovered = "SidecarRecovered"
+)

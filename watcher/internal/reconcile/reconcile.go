@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/proto/signature"
+	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -90,7 +91,7 @@ type Reconciler struct {
 	published  memory[types.NamespacedName, time.Time]
 	conditions map[types.NamespacedName]*conditions
 	removals   memory[pipeline.Key, removal]
-	repairs    memory[pipeline.Key, *repairBackoff]
+	repairs    memory[pipeline.Key, *backoff.Repairs]
 	reports    memory[types.NamespacedName, reported]
 	brake      brake
 }
@@ -104,7 +105,7 @@ func New(c Config, d Deps) *Reconciler {
 		published:  newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
 		conditions: map[types.NamespacedName]*conditions{},
 		removals:   newMemory[pipeline.Key](func(sent removal) bool { return d.Clock.Since(sent.at) > c.Repeat }),
-		repairs:    newMemory[pipeline.Key](func(f *repairBackoff) bool { return d.Clock.Since(f.last) > repairsForgotten }),
+		repairs:    newMemory[pipeline.Key](func(f *backoff.Repairs) bool { return f.Over(d.Clock.Now()) }),
 		reports:    newMemory[types.NamespacedName](func(s reported) bool { return d.Clock.Since(s.at) > 2*max(c.Repeat, maxReportPause) }),
 		brake:      brake{held: map[types.NamespacedName]int{}},
 	}
@@ -119,22 +120,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.learn(name, p)
-	again = soonest(r.dropSent(o, &p), r.dropReported(name, o, &p))
+	again = backoff.Soonest(r.dropSent(o, &p), r.dropReported(name, o, &p))
 	r.holdBack(name, o, &p)
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 || p.Report {
 		if wait := r.tooSoon(name); wait > 0 {
 			later, err := r.emitEvents(ctx, name)
-			return soonest(soonest(again, wait), later), err
+			return backoff.Soonest(backoff.Soonest(again, wait), later), err
 		}
 	}
-	again = soonest(again, r.limitRepairs(name, &p))
+	again = backoff.Soonest(again, r.limitRepairs(name, &p))
 	changed := r.note(name, o, p.Conditions)
 	done, err := r.carryOut(ctx, name, o, p)
 	if changed || done {
 		r.acted(name)
 	}
 	later, unwritten := r.emitEvents(ctx, name)
-	return soonest(again, later), errors.Join(err, unwritten)
+	return backoff.Soonest(again, later), errors.Join(err, unwritten)
 }
 
 // learn takes over what the object shows about the wants in the stream.
@@ -197,14 +198,6 @@ func (r *Reconciler) acted(name types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.published.put(name, r.deps.Clock.Now())
-}
-
-// soonest returns the shorter of two times to wait, of which 0 means: not at all.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // publish publishes a want over what the stream has.

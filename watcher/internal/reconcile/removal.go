@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
@@ -69,14 +70,14 @@ func (r *Reconciler) dropSent(o *informer.Object, p *plan.Plan) (again time.Dura
 	epoch := r.deps.Index.Epoch()
 	left := p.Remove[:0]
 	for _, key := range p.Remove {
-		again = soonest(again, r.config.Repeat)
+		again = backoff.Soonest(again, r.config.Repeat)
 		sent, ok := r.removals.of[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]
 		if !ok || sent.uid != o.UID || sent.epoch != epoch {
 			left = append(left, key)
 			continue
 		}
 		if wait := r.config.Repeat - r.deps.Clock.Since(sent.at); wait > 0 {
-			again = soonest(again, wait)
+			again = backoff.Soonest(again, wait)
 		} else {
 			left = append(left, key)
 		}

@@ -8,37 +8,9 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
-
-const (
-	// freeRepairs is how many repairs of a key in a row are made at once.
-	freeRepairs = 3
-	// The pause between further ones grows from repairPause to maxRepairPause.
-	repairPause    = 10 * time.Second
-	maxRepairPause = 10 * time.Minute
-	// repairsForgotten is how long a key must be left alone for its repairs to be
-	// dropped.
-	repairsForgotten = 2 * maxRepairPause
-)
-
-// repairBackoff counts the repairs of one key in a row.
-type repairBackoff struct {
-	last    time.Time
-	repairs int
-	emitted bool
-}
-
-// limited reports whether further repairs have to wait.
-func (f *repairBackoff) limited(now time.Time) bool {
-	return f != nil && f.repairs >= freeRepairs && now.Sub(f.last) <= repairsForgotten
-}
-
-// pause returns how long the next repair has to wait.
-func (f *repairBackoff) pause(now time.Time) time.Duration {
-	pause := min(repairPause<<min(f.repairs-freeRepairs, 10), maxRepairPause)
-	return pause - now.Sub(f.last)
-}
 
 // limitRepairs takes repairs out of the plan that come too soon after the last ones of
 // the same key: another controller writes it, and it would go on for ever at
@@ -50,19 +22,19 @@ func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (agai
 	now := r.deps.Clock.Now()
 	p.Conditions = slices.DeleteFunc(p.Conditions, func(n plan.Condition) bool {
 		f := r.repairs.of[pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: n.Key}]
-		return n.Reason == pipeline.ReasonDrifted && f.limited(now)
+		return n.Reason == pipeline.ReasonDrifted && f.Limited(now)
 	})
 	p.Publish = slices.DeleteFunc(p.Publish, func(w plan.Want) bool {
 		f := r.repairs.of[pipeline.KeyOf(w.Want)]
-		if !isRepair(w) || !f.limited(now) {
+		if !isRepair(w) || !f.Limited(now) {
 			return false
 		}
-		if !f.emitted {
-			f.emitted = true
+		if !f.Reported {
+			f.Reported = true
 			p.Conditions = append(p.Conditions, contested(w.Key))
 		}
-		wait := f.pause(now)
-		again = soonest(again, max(wait, 0))
+		wait := f.Wait(now)
+		again = backoff.Soonest(again, wait)
 		return wait > 0
 	})
 	return again
@@ -83,12 +55,11 @@ func (r *Reconciler) repaired(key pipeline.Key) {
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
 	f := r.repairs.of[key]
-	if f == nil || now.Sub(f.last) > repairsForgotten {
-		f = &repairBackoff{}
+	if f == nil {
+		f = &backoff.Repairs{}
 		r.repairs.put(key, f)
 	}
-	f.repairs++
-	f.last = now
+	f.Count(now)
 }
 
 // isRepair reports whether a want repairs a key that changed hands.

@@ -49,6 +49,15 @@ func KeeperRules() []rbacv1.PolicyRule {
 	}
 }
 
+// KeeperWithSidecars lets keeper use an account with the rights that it needs where
+// pods get sidecars.
+func KeeperWithSidecars(c *Cluster) func(ctx context.Context, namespace string) string {
+	return func(ctx context.Context, namespace string) string {
+		pods := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}}
+		return c.Account(ctx, namespace, "curl-me-that-keeper", append(KeeperRules(), pods)...).Kubeconfig
+	}
+}
+
 // LeastRights lets each service use an account with no more rights than it
 // needs.
 func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace string) string {

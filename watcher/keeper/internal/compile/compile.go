@@ -2,12 +2,14 @@
 package compile
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,8 +102,8 @@ type Object struct {
 type Metadata struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// UID binds an apply to an object that exists; empty: to none.
-	UID             types.UID               `json:"uid,omitempty"`
+	// ResourceVersion binds an apply to the version that was looked at.
+	ResourceVersion string                  `json:"resourceVersion,omitempty"`
 	Labels          map[string]string       `json:"labels"`
 	Annotations     map[string]string       `json:"annotations"`
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
@@ -110,11 +112,16 @@ type Metadata struct {
 // Digest is that of what is applied.
 func (p *Plan) Digest() string { return p.Object.Metadata.Annotations[watchv1.AppliedAnnotation] }
 
-// Body returns what to send in order to apply the plan to an object with that uid;
-// empty: to one that need not exist.
-func (p *Plan) Body(uid types.UID) ([]byte, error) {
+// absent is a version that no object ever has: etcd gives 1 to none. An apply with
+// it makes an object, and conflicts with one that exists.
+const absent = 1
+
+// Body returns what to send in order to apply the plan to that version of the
+// ConfigMap and no other; 0: to none, so that the ConfigMap is made. One that
+// somebody else makes or changes meanwhile is not touched: the apply conflicts.
+func (p *Plan) Body(version uint64) ([]byte, error) {
 	object := p.Object
-	object.Metadata.UID = uid
+	object.Metadata.ResourceVersion = strconv.FormatUint(cmp.Or(version, absent), 10)
 	body, err := json.Marshal(object)
 	if err != nil {
 		return nil, fmt.Errorf("encode ConfigMap %s: %w", p.Target, err)

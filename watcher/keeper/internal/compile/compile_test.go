@@ -66,18 +66,18 @@ var _ = Describe("A Watcher is compiled", func() {
 		Expect(p.Object.Metadata.Annotations).To(HaveLen(1))
 	})
 
-	It("with an owner, unless the ConfigMap is retained, and bound to an object that exists", func() {
+	It("with an owner, unless the ConfigMap is retained, and bound to the version of the ConfigMap that was looked at", func() {
 		Expect(compiled().Object.Metadata.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("uid"))))
 		p := compiled(func(w *watchv1.Watcher) { w.Spec.Target.DeletionPolicy = watchv1.Retain })
 		Expect(p.Object.Metadata.OwnerReferences).To(BeEmpty())
-		body, err := p.Body("there")
+		body, err := p.Body(7)
 		Expect(err).NotTo(HaveOccurred())
 		var object struct{ Metadata map[string]any }
 		Expect(json.Unmarshal(body, &object)).To(Succeed())
-		Expect(object.Metadata).To(And(HaveKeyWithValue("uid", "there"), Not(HaveKey("ownerReferences"))))
-		body, err = p.Body("")
+		Expect(object.Metadata).To(And(HaveKeyWithValue("resourceVersion", "7"), Not(HaveKey("ownerReferences"))))
+		body, err = p.Body(0)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(body).NotTo(ContainSubstring(`"uid"`))
+		Expect(body).To(ContainSubstring(`"resourceVersion":"1"`), "which no object has")
 	})
 })
 

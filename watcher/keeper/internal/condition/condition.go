@@ -20,6 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
@@ -40,8 +41,12 @@ type Input struct {
 	// one; nil: nothing. It counts when InjectionKnown.
 	NotInjected    *compile.Problem
 	InjectionKnown bool
-	// Previous status, of which the times of transition are taken.
+	// Pods with the sidecar; nil: they are not watched.
+	Pods *sidecar.Count
+	// Previous status, of which the times of transition are taken, and the version
+	// of the Watcher that it is of.
 	Previous watchv1.WatcherStatus
+	Version  uint64
 	// Now is the time.
 	Now time.Time
 }
@@ -71,6 +76,10 @@ func Compute(in Input) watchv1.WatcherStatus {
 		s.Sources = append(s.Sources, state)
 	}
 	s.Fetched = fmt.Sprintf("%d/%d", fetched, len(in.Plan.Sources))
+	if in.Pods != nil && (in.Pods.Injected > 0 || in.Plan.Sidecar != nil) {
+		counts := in.Pods.PodsStatus
+		s.Pods = &counts
+	}
 	in.content(&s)
 	s.Conditions = in.conditions(s.Sources)
 	return s

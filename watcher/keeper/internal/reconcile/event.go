@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,13 +12,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 )
 
 // emit records what has changed between two states as Events on the Watcher. It
 // comes before the status is written, and each has a name of its own, so that
 // none is lost and none comes twice.
-func (r *Reconciler) emit(ctx context.Context, p *compile.Plan, before, after watchv1.WatcherStatus) error {
-	for _, e := range changes(p, before, after) {
+func (r *Reconciler) emit(ctx context.Context, in condition.Input, after watchv1.WatcherStatus) error {
+	for _, e := range append(changes(in.Plan, in.Previous, after), sidecars(in, after)...) {
 		if err := r.record(ctx, e); err != nil {
 			return err
 		}
@@ -53,6 +55,27 @@ func changes(p *compile.Plan, before, after watchv1.WatcherStatus) []kube.Event 
 		events = append(events, e)
 	}
 	return events
+}
+
+// sidecars returns the Events about sidecars between two states: one when the first
+// fails, and one when none does any more. The version of the Watcher, which the
+// status that comes with it changes, keeps each apart from earlier ones.
+func sidecars(in condition.Input, after watchv1.WatcherStatus) []kube.Event {
+	if in.Pods == nil {
+		return nil
+	}
+	failing := func(p *watchv1.PodsStatus) bool { return p != nil && p.Failing > 0 }
+	e := event(in.Plan, watchv1.ReasonSidecarFailing, "Observe", "")
+	e.Occurrence = strconv.FormatUint(in.Version, 10)
+	switch was, is := failing(in.Previous.Pods), failing(after.Pods); {
+	case is && !was:
+		e.Note = fmt.Sprintf("the sidecar of pod %s fails: %s", in.Pods.Worst.Name, in.Pods.Seen[in.Pods.Worst].Reason)
+	case was && !is:
+		e.Warning, e.Reason, e.Note = false, watchv1.ReasonSidecarRecovered, "no sidecar fails any more"
+	default:
+		return nil
+	}
+	return []kube.Event{e}
 }
 
 // event is a warning on a Watcher.

@@ -18,8 +18,11 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
@@ -38,7 +41,8 @@ type Watcher struct {
 type API interface {
 	// Find returns the metadata of a ConfigMap; nil: it does not exist.
 	Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error)
-	// Apply applies a ConfigMap.
+	// Apply applies a ConfigMap. It conflicts when the ConfigMap is not at the version
+	// in the body any more.
 	Apply(ctx context.Context, name types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error)
 	// Report replaces the status of a Watcher.
 	Report(ctx context.Context, p *compile.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error)
@@ -62,12 +66,14 @@ type Deps struct {
 	Watchers *store.Store[Watcher]
 	Targets  *store.Store[target.Target]
 	// Claims are the Watchers by their ConfigMap.
-	Claims    *Claims
+	Claims    *index.Index
 	Injection Injection
-	Recorder  *kube.Recorder
-	Metrics   *Metrics
-	Clock     clock.PassiveClock
-	Log       zerolog.Logger
+	// Pods are those with sidecars; nil: they are not watched.
+	Pods     *Pods
+	Recorder *kube.Recorder
+	Metrics  *Metrics
+	Clock    clock.PassiveClock
+	Log      zerolog.Logger
 }
 
 // Reconciler works on one Watcher at a time for each name. It is safe for
@@ -82,7 +88,7 @@ type Reconciler struct {
 
 // memory is what is remembered of a Watcher between two looks at it.
 type memory struct {
-	repairs repairs
+	repairs backoff.Repairs
 	// looked is when its ConfigMap was last looked for by name, and found what was
 	// in the way then; of generation.
 	looked     time.Time
@@ -91,6 +97,8 @@ type memory struct {
 	// refused is what the API server has against what is applied, of digest.
 	refused *compile.Problem
 	digest  string
+	// pods with the sidecar; nil: they were not looked at yet.
+	pods map[types.NamespacedName]sidecar.Seen
 }
 
 // New returns a reconciler.
@@ -107,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 		return 0, nil
 	}
 	p, memory := item.Value.Plan, r.remember(name)
-	in := condition.Input{Plan: p, Previous: item.Value.Status, Now: r.deps.Clock.Now()}
+	in := condition.Input{Plan: p, Previous: item.Value.Status, Version: item.Version, Now: r.deps.Clock.Now()}
 	if in.Obstacle = protects(r.config.Protected, p); in.Obstacle == nil && p.Problem == nil {
 		again, err = r.bring(ctx, &in, memory)
 	}
@@ -117,6 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	if apierrors.HasStatusCause(err, "NamespaceTerminating") {
 		return 0, nil
 	}
+	again = backoff.Soonest(again, r.observe(&in, memory))
 	return again, errors.Join(err, r.report(ctx, in))
 }
 
@@ -215,11 +224,11 @@ func (r *Reconciler) retry(ctx context.Context, in *condition.Input, m *memory) 
 // apply applies the ConfigMap.
 func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) error {
 	p := in.Plan
-	var uid types.UID
+	var version uint64
 	if in.Target != nil {
-		uid = in.Target.UID
+		version = in.Target.Version
 	}
-	body, err := p.Body(uid)
+	body, err := p.Body(version)
 	if err != nil {
 		return err
 	}
@@ -234,7 +243,7 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 	r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("configmap", p.Target.String()).
 		Int64("generation", p.Generation).Bool("repair", repair).Msg("applied the ConfigMap")
 	if repair {
-		m.repairs.count(r.deps.Clock.Now())
+		m.repairs.Count(r.deps.Clock.Now())
 		err = r.drifted(ctx, in)
 	}
 	r.deps.Targets.Put(object)
@@ -261,7 +270,7 @@ func (r *Reconciler) report(ctx context.Context, in condition.Input) error {
 	if equality.Semantic.DeepEqual(s, in.Previous) {
 		return nil
 	}
-	if err := r.emit(ctx, in.Plan, in.Previous, s); err != nil {
+	if err := r.emit(ctx, in, s); err != nil {
 		return err
 	}
 	w, err := r.deps.API.Report(ctx, in.Plan, s)

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -10,52 +11,19 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 )
 
-const (
-	// freeRepairs is how many repairs in a row are made at once.
-	freeRepairs = 3
-	// The pause between further ones grows from repairPause to maxRepairPause.
-	repairPause    = 10 * time.Second
-	maxRepairPause = 10 * time.Minute
-	// repairsForgotten is how long a ConfigMap must be left alone for its repairs
-	// to be forgotten.
-	repairsForgotten = 2 * maxRepairPause
-)
-
-// repairs of one ConfigMap in a row.
-type repairs struct {
-	last   time.Time
-	number int
-}
-
-// count counts one.
-func (r *repairs) count(now time.Time) {
-	if now.Sub(r.last) > repairsForgotten {
-		r.number = 0
-	}
-	r.number++
-	r.last = now
-}
-
-// wait returns how long the next one has to wait.
-func (r *repairs) wait(now time.Time) time.Duration {
-	if r.number < freeRepairs || now.Sub(r.last) > repairsForgotten {
-		return 0
-	}
-	return max(0, min(repairPause<<min(r.number-freeRepairs, 10), maxRepairPause)-now.Sub(r.last))
-}
-
 // limit returns how long a repair has to wait, since another controller writes the
 // same ConfigMap and it would go on for ever at full speed. One Event reports that.
 func (r *Reconciler) limit(ctx context.Context, in *condition.Input, m *memory) time.Duration {
 	if m.digest != in.Plan.Digest() && !isRepair(in.Plan, in.Target) {
 		return 0
 	}
-	wait := m.repairs.wait(r.deps.Clock.Now())
-	if wait > 0 && m.repairs.number == freeRepairs {
+	wait := m.repairs.Wait(r.deps.Clock.Now())
+	if wait > 0 && !m.repairs.Reported {
 		e := event(in.Plan, pipeline.ReasonContested, "SlowDown", "ConfigMap "+in.Plan.Target.Name+
-			" keeps being changed by somebody else"+by(in)+"; it is repaired at growing intervals")
+			" keeps being changed"+cmp.Or(by(in), " by somebody else")+"; it is repaired at growing intervals")
 		e.Occurrence = strconv.FormatInt(in.Plan.Generation, 10)
-		if err := r.record(ctx, e); err != nil {
+		err := r.record(ctx, e)
+		if m.repairs.Reported = err == nil; err != nil {
 			r.deps.Log.Warn().Err(err).Msg("an Event could not be recorded")
 		}
 	}

@@ -15,12 +15,15 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 // Target is what is kept of one ConfigMap.
 type Target struct {
 	UID types.UID
+	// Version of the object.
+	Version uint64
 	// Label is the value of watchv1.WatcherLabel; empty: it has none.
 	Label string
 	// Controller is the owner that controls it; the zero value: none does.
@@ -38,7 +41,7 @@ type Target struct {
 // Read returns what is kept of a ConfigMap.
 func Read(m *metav1.PartialObjectMetadata) Target {
 	t := Target{
-		UID: m.UID, Label: m.Labels[watchv1.WatcherLabel],
+		UID: m.UID, Version: informer.Number(m.ResourceVersion), Label: m.Labels[watchv1.WatcherLabel],
 		Digest: strings.Clone(m.Annotations[watchv1.AppliedAnnotation]),
 	}
 	if controller := metav1.GetControllerOf(m); controller != nil {

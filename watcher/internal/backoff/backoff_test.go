@@ -1,4 +1,4 @@
-package reconcile_test
+package backoff_test
 
 import (
 	"testing"
@@ -7,18 +7,18 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 )
 
-func TestReconcile(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Reconcile")
+	RunSpecs(t, "Backoff")
 }
 
-var _ = Describe("Repairs of a ConfigMap in a row", func() {
-	It("wait longer and longer from the fourth on, up to 10 min, until the ConfigMap is left alone", func() {
+var _ = Describe("Repairs in a row", func() {
+	It("wait longer and longer from the fourth on, up to 10 min, until what they repair is left alone", func() {
 		now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-		var r reconcile.Repairs
+		var r backoff.Repairs
 		var waits []time.Duration
 		for range 12 {
 			wait := r.Wait(now)

@@ -1,0 +1,170 @@
+package watchers_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// injected is a pod as the policy makes it, whose status the spec writes in place
+// of a kubelet.
+type injected struct {
+	home *home
+	name string
+}
+
+// pod creates one that has the sidecars that the annotation names.
+func (h *home) pod(ctx context.Context, name, annotation string) injected {
+	GinkgoHelper()
+	accounts := h.Cluster.Client.CoreV1().ServiceAccounts(h.Namespace)
+	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) { // no controller makes it
+		Expect(err).NotTo(HaveOccurred())
+	}
+	_, err = h.Cluster.Client.CoreV1().Pods(h.Namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{watchv1.InjectedLabel: "true"}, Annotations: map[string]string{watchv1.InjectedAnnotation: annotation},
+		},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "watch", Image: "registry.example/watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			Containers:     []corev1.Container{{Name: "app", Image: "registry.example/app"}},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return injected{h, name}
+}
+
+// reports writes the status of the sidecar as a kubelet does.
+func (p injected) reports(ctx context.Context, s corev1.ContainerStatus) {
+	GinkgoHelper()
+	pods := p.home.Cluster.Client.CoreV1().Pods(p.home.Namespace)
+	pod, err := pods.Get(ctx, p.name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	s.Name, s.Image = "watch", "registry.example/watch"
+	pod.Status.Phase, pod.Status.InitContainerStatuses = corev1.PodRunning, []corev1.ContainerStatus{s}
+	_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+func (p injected) runs(ctx context.Context) {
+	GinkgoHelper()
+	p.reports(ctx, corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}})
+}
+
+func (p injected) fails(ctx context.Context, reason string) {
+	GinkgoHelper()
+	p.reports(ctx, corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}})
+}
+
+func (p injected) delete(ctx context.Context) {
+	GinkgoHelper()
+	Expect(p.home.Cluster.Client.CoreV1().Pods(p.home.Namespace).Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
+}
+
+// eventuallyCounts waits for injected, current, ready and failing.
+func (w *watcher) eventuallyCounts(ctx context.Context, counts ...int64) {
+	GinkgoHelper()
+	Eventually(ctx, func() []int64 {
+		p := w.get(ctx).Status.Pods
+		if p == nil {
+			return nil
+		}
+		return []int64{p.Injected, p.Current, p.Ready, p.Failing}
+	}).WithPolling(polling).Should(Equal(counts), "injected, current, ready and failing of %s", w.name)
+}
+
+// logged are the lines of keeper about a pod.
+func (p injected) logged() []string {
+	return p.home.keeper.Log.Matching(fmt.Sprintf(`"pod":"%s/%s"`, p.home.Namespace, p.name))
+}
+
+const withSidecar = `configData: {a: b}, container: {name: watch, image: registry.example/watch}`
+
+var _ = Describe("Pods with the sidecar of a Watcher", func() {
+	It("are counted in its status, with one line in the log for each transition", func(ctx SpecContext) {
+		h := openWithSidecars(ctx)
+		w := h.apply(ctx, "errors", withSidecar)
+		w.eventuallyReady(ctx)
+		w.eventuallyCounts(ctx, 0, 0, 0, 0)
+		pod := h.pod(ctx, "web", "errors=1")
+		w.eventuallyCounts(ctx, 1, 1, 0, 0)
+		pod.runs(ctx)
+		w.eventuallyCounts(ctx, 1, 1, 1, 0)
+		h.pod(ctx, "others", "other=1")
+
+		w.apply(ctx, withSidecar+`, suspend: true`)
+		w.eventuallyCounts(ctx, 1, 0, 1, 0)
+		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars_outdated") }).WithPolling(polling).Should(Equal(1.0))
+		pod.delete(ctx)
+		w.eventuallyCounts(ctx, 0, 0, 0, 0)
+		Expect(pod.logged()).To(HaveExactElements(
+			ContainSubstring(`"message":"pod injected"`), ContainSubstring(`"message":"sidecar ready"`), ContainSubstring(`"message":"pod gone"`)))
+		Expect(pod.logged()).To(HaveEach(And(ContainSubstring(`"watcher":"`+h.Namespace+`/errors"`), ContainSubstring(`"generation":1`))))
+	})
+
+	It("that fail give one Event, and so does their recovery", func(ctx SpecContext) {
+		h := openWithSidecars(ctx)
+		w := h.apply(ctx, "errors", withSidecar)
+		first, second := h.pod(ctx, "first", "errors=1"), h.pod(ctx, "second", "errors=1")
+		first.fails(ctx, "CreateContainerConfigError")
+		w.eventuallyCounts(ctx, 2, 2, 0, 1)
+		second.fails(ctx, "ErrImagePull")
+		w.eventuallyCounts(ctx, 2, 2, 0, 2)
+		first.fails(ctx, "ImagePullBackOff")
+		first.runs(ctx)
+		w.eventuallyCounts(ctx, 2, 2, 1, 1)
+		Expect(w.events(ctx, watchv1.ReasonSidecarRecovered)).To(BeEmpty())
+		second.runs(ctx)
+		w.eventuallyCounts(ctx, 2, 2, 2, 0)
+		Expect(w.events(ctx, watchv1.ReasonSidecarFailing)).To(ConsistOf(And(
+			HaveField("Type", "Warning"), HaveField("Note", "the sidecar of pod first fails: CreateContainerConfigError"))))
+		Expect(w.events(ctx, watchv1.ReasonSidecarRecovered)).To(ConsistOf(And(HaveField("Type", "Normal"), HaveField("Note", "no sidecar fails any more"))))
+		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars", `state="ready"`) }).WithPolling(polling).Should(Equal(2.0))
+
+		second.fails(ctx, "CreateContainerConfigError")
+		Eventually(ctx, func() int { return len(w.events(ctx, watchv1.ReasonSidecarFailing)) }).WithPolling(polling).Should(Equal(2), "each change anew")
+	})
+
+	It("are counted over a restart of keeper without a write, and no line or Event is repeated", func(ctx SpecContext) {
+		h := openWithSidecars(ctx)
+		w := h.apply(ctx, "errors", withSidecar)
+		w.eventuallyReady(ctx)
+		pod := h.pod(ctx, "web", "errors=1")
+		pod.fails(ctx, "CreateContainerConfigError")
+		w.eventuallyCounts(ctx, 1, 1, 0, 1)
+		version := w.get(ctx).ResourceVersion
+		Expect(h.keeper.Kill()).To(Succeed())
+		h.keeper.Restart(ctx)
+		Eventually(h.keeper.Log.Matching).WithArguments(`"listed the pods with sidecars"`).Should(HaveLen(2), "one for each start")
+		lines := len(pod.logged())
+		w.patch(ctx, `{"metadata":{"annotations":{"look":"again"}}}`)
+		next := h.apply(ctx, "next", `configData: {a: b}`)
+		next.eventuallyReady(ctx)
+		Expect(w.get(ctx).Status.Pods.Failing).To(Equal(int64(1)))
+		Expect(w.get(ctx).ResourceVersion).NotTo(Equal(version), "changed by the spec")
+		Expect(h.writes(ctx)["status"]).To(BeNumerically("<=", 2), "those of the other Watcher")
+		Expect(pod.logged()).To(HaveLen(lines))
+		Expect(w.events(ctx, watchv1.ReasonSidecarFailing)).To(HaveLen(1))
+	})
+
+	It("cost one write of the status each second, however many there are", func(ctx SpecContext) {
+		h := openWithSidecars(ctx)
+		w := h.apply(ctx, "errors", withSidecar)
+		w.eventuallyReady(ctx)
+		w.eventuallyCounts(ctx, 0, 0, 0, 0)
+		before, began := h.writes(ctx)["status"], time.Now()
+		for i := range 40 {
+			h.pod(ctx, fmt.Sprintf("web-%d", i), "errors=1").runs(ctx)
+		}
+		w.eventuallyCounts(ctx, 40, 40, 40, 0)
+		Expect(h.writes(ctx)["status"] - before).To(BeNumerically("<=", 2+time.Since(began).Seconds()))
+	})
+})

@@ -1,0 +1,90 @@
+package reconcile
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
+)
+
+// Pods are those with sidecars of Watchers.
+type Pods struct {
+	Store *store.Store[sidecar.Pod]
+	// ByWatcher finds them by the Watchers that they have sidecars of.
+	ByWatcher *index.Index
+}
+
+// of returns the pods with a sidecar of a Watcher, sorted; false: they are not
+// listed yet.
+func (p *Pods) of(watcher types.NamespacedName) ([]sidecar.Named, bool) {
+	select {
+	case <-p.Store.Synced():
+	default:
+		return nil, false
+	}
+	var pods []sidecar.Named
+	for _, name := range p.ByWatcher.Of(watcher) {
+		if item := p.Store.Get(name); item != nil {
+			pods = append(pods, sidecar.Named{NamespacedName: name, Pod: &item.Value})
+		}
+	}
+	return pods, true
+}
+
+// observe counts the pods with the sidecar, logs what has changed since the last
+// look at them, and returns after what time to look again; 0: when something
+// changes. Until they are listed the status stays as it is.
+func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
+	if r.deps.Pods == nil {
+		return 0
+	}
+	pods, listed := r.deps.Pods.of(in.Plan.Watcher)
+	if !listed {
+		if in.Previous.Pods != nil {
+			in.Pods = &sidecar.Count{PodsStatus: *in.Previous.Pods}
+		}
+		return 0
+	}
+	wanted := sidecar.Wanted{Watcher: in.Plan.Watcher.Name, Generation: in.Plan.Generation}
+	if in.Plan.Sidecar != nil {
+		wanted.Container = in.Plan.Sidecar.Container.Name
+	}
+	count := sidecar.Of(wanted, pods, in.Now)
+	if m.pods != nil {
+		r.logTransitions(in.Plan, m.pods, count.Seen)
+	}
+	in.Pods, m.pods = &count, count.Seen
+	return count.Again
+}
+
+// logTransitions logs one line for each pod that is new, gone, or whose sidecar has
+// another state.
+func (r *Reconciler) logTransitions(p *compile.Plan, before, after map[types.NamespacedName]sidecar.Seen) {
+	log := func(pod types.NamespacedName, s sidecar.Seen, message string) {
+		r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("pod", pod.String()).
+			Int64("generation", s.Generation).Str("reason", s.Reason).Msg(message)
+	}
+	for pod, now := range after {
+		was, known := before[pod]
+		if !known {
+			log(pod, now, "pod injected")
+			was.State = sidecar.Starting
+		}
+		if was.State != now.State {
+			log(pod, now, map[sidecar.State]string{
+				sidecar.Starting: "sidecar not ready", sidecar.Ready: "sidecar ready", sidecar.Failing: "sidecar failing",
+			}[now.State])
+		}
+	}
+	for pod, was := range before {
+		if _, still := after[pod]; !still {
+			was.Reason = ""
+			log(pod, was, "pod gone")
+		}
+	}
+}

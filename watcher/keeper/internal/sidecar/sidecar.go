@@ -1,0 +1,178 @@
+// Package sidecar reads from pods how the sidecars of Watchers fare. It is pure.
+package sidecar
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+const (
+	// RecoveryTime is how long a sidecar that has crashed runs until it counts as well
+	// again: as long as the longest pause of the kubelet between two starts. One
+	// that crashes again and again fails all the time, not once for each start.
+	RecoveryTime = 5 * time.Minute
+	// maxWatchers bounds how many Watchers of one pod are looked at: whoever makes
+	// a pod may write the annotation.
+	maxWatchers = 16
+)
+
+// State of a sidecar, from a closed set.
+type State string
+
+// The states.
+const (
+	// Starting: it does not run yet, or is not ready.
+	Starting State = "starting"
+	// Ready: it runs and is ready.
+	Ready State = "ready"
+	// Failing: it cannot be started, or crashes again and again.
+	Failing State = "failing"
+)
+
+// States returns all states.
+func States() []State { return []State{Starting, Ready, Failing} }
+
+// Pod is what is kept of one pod.
+type Pod struct {
+	// Injected are the Watchers whose sidecars it has.
+	Injected []Injection
+	// Containers are its sidecars, as far as the kubelet has reported them.
+	Containers []Container
+}
+
+// Injection is one sidecar that a pod was given.
+type Injection struct {
+	// Watcher of the pod's namespace.
+	Watcher string
+	// Generation of the Watcher that the sidecar is of.
+	Generation int64
+}
+
+// Container is one sidecar as the kubelet reports it.
+type Container struct {
+	Name string
+	// State, once Steady has passed.
+	State State
+	// Reason of a failure, such as CrashLoopBackOff.
+	Reason string
+	// Steady is when a sidecar that has crashed counts as well again; zero: it has
+	// not, or not lately.
+	Steady time.Time
+}
+
+// At returns the state of a container at a time.
+func (c Container) At(now time.Time) State {
+	if c.Steady.After(now) {
+		return Failing
+	}
+	return c.State
+}
+
+// Of returns the sidecar of a Watcher with the name that its container has; false:
+// the kubelet has not reported it, or it had another name when the pod was made.
+func (p *Pod) Of(container string) (Container, bool) {
+	if i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == container }); i >= 0 {
+		return p.Containers[i], true
+	}
+	return Container{}, false
+}
+
+// Watchers returns those whose sidecars a pod of a namespace has.
+func (p *Pod) Watchers(namespace string) []types.NamespacedName {
+	names := make([]types.NamespacedName, len(p.Injected))
+	for i, injection := range p.Injected {
+		names[i] = types.NamespacedName{Namespace: namespace, Name: injection.Watcher}
+	}
+	return names
+}
+
+// Read returns what is kept of a pod; false: nothing, since it is over or has no
+// sidecar of a Watcher.
+func Read(pod *corev1.Pod) (Pod, bool) {
+	injected := injections(pod.Annotations[watchv1.InjectedAnnotation])
+	if len(injected) == 0 || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return Pod{}, false
+	}
+	p := Pod{Injected: injected}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+			continue
+		}
+		for k := range pod.Status.InitContainerStatuses {
+			if s := &pod.Status.InitContainerStatuses[k]; s.Name == c.Name {
+				p.Containers = append(p.Containers, read(s, pod.DeletionTimestamp != nil))
+			}
+		}
+	}
+	return p, true
+}
+
+// injections reads the annotation. What is not of its form is left out.
+func injections(text string) []Injection {
+	var found []Injection
+	for part := range strings.SplitSeq(text, ",") {
+		name, number, _ := strings.Cut(strings.TrimSpace(part), "=")
+		generation, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || slices.ContainsFunc(found, func(i Injection) bool { return i.Watcher == name }) {
+			continue
+		}
+		if found = append(found, Injection{unique.Make(name).Value(), generation}); len(found) == maxWatchers {
+			break
+		}
+	}
+	return found
+}
+
+// read returns the state of a container; a pod that is being deleted stops its
+// sidecars, which is no failure of theirs.
+func read(s *corev1.ContainerStatus, deleted bool) Container {
+	c := Container{Name: unique.Make(s.Name).Value(), State: Starting}
+	switch now := s.State; {
+	case deleted && now.Running == nil:
+	case now.Waiting != nil && !starts(now.Waiting.Reason):
+		c.State, c.Reason = Failing, reason(now.Waiting.Reason)
+	case now.Terminated != nil && now.Terminated.ExitCode != 0 && s.RestartCount > 0:
+		c.State, c.Reason = Failing, reason(now.Terminated.Reason)
+	case now.Running != nil:
+		if s.Ready {
+			c.State = Ready
+		}
+		if last := s.LastTerminationState.Terminated; crashes(s, last) {
+			c.Reason, c.Steady = reason(last.Reason), now.Running.StartedAt.Add(RecoveryTime)
+		}
+	}
+	return c
+}
+
+// starts reports whether a container waits for what comes before it.
+func starts(reason string) bool {
+	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
+}
+
+// crashes reports whether a container that runs has crashed more than once, the
+// last time soon after its start.
+func crashes(s *corev1.ContainerStatus, last *corev1.ContainerStateTerminated) bool {
+	return s.RestartCount > 1 && last != nil && last.ExitCode != 0 && last.FinishedAt.Sub(last.StartedAt.Time) < RecoveryTime
+}
+
+// written is how the kubelet writes a reason.
+var written = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,63}$`)
+
+// reason returns that of a container, which whoever may write the status of a pod
+// may have set to any text.
+func reason(text string) string {
+	if written.MatchString(text) {
+		return unique.Make(text).Value()
+	}
+	return "Error"
+}

@@ -1,0 +1,151 @@
+package sidecar_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
+)
+
+func TestSidecar(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Sidecar")
+}
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// pod is one with the sidecar "watch" of generation 3 of Watcher errors.
+func pod(change ...func(*corev1.Pod, *corev1.ContainerStatus)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web", Annotations: map[string]string{watchv1.InjectedAnnotation: "errors=3"}},
+		Spec: corev1.PodSpec{InitContainers: []corev1.Container{
+			{Name: "migrate"}, {Name: "watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
+		}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, InitContainerStatuses: []corev1.ContainerStatus{
+			{Name: "migrate", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}}, RestartCount: 5},
+			{Name: "watch"},
+		}},
+	}
+	for _, c := range change {
+		c(p, &p.Status.InitContainerStatuses[1])
+	}
+	return p
+}
+
+func waits(reason string) func(*corev1.Pod, *corev1.ContainerStatus) {
+	return func(_ *corev1.Pod, s *corev1.ContainerStatus) {
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: reason}
+	}
+}
+
+// runs since some time ago, ready.
+func runs(since time.Duration) func(*corev1.Pod, *corev1.ContainerStatus) {
+	return func(_ *corev1.Pod, s *corev1.ContainerStatus) {
+		s.State.Running, s.Ready = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-since))}, true
+	}
+}
+
+func unready(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Ready = false }
+
+// crashed so often, the last time after it ran for a while.
+func crashed(times int32, after time.Duration) func(*corev1.Pod, *corev1.ContainerStatus) {
+	return func(_ *corev1.Pod, s *corev1.ContainerStatus) {
+		s.RestartCount = times
+		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode: 1, Reason: "Error", StartedAt: metav1.NewTime(now.Add(-time.Hour - after)), FinishedAt: metav1.NewTime(now.Add(-time.Hour)),
+		}
+	}
+}
+
+func ended(code int32, restarts int32) func(*corev1.Pod, *corev1.ContainerStatus) {
+	return func(_ *corev1.Pod, s *corev1.ContainerStatus) {
+		s.State.Terminated, s.RestartCount = &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error"}, restarts
+	}
+}
+
+func deleted(p *corev1.Pod, _ *corev1.ContainerStatus) {
+	p.DeletionTimestamp = new(metav1.NewTime(now))
+}
+
+// count is what one pod comes to for Watcher errors of generation 4.
+func count(p *corev1.Pod) sidecar.Count {
+	read, kept := sidecar.Read(p)
+	if !kept {
+		return sidecar.Count{}
+	}
+	name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	return sidecar.Of(sidecar.Wanted{Watcher: "errors", Generation: 4, Container: "watch"}, []sidecar.Named{{NamespacedName: name, Pod: &read}}, now)
+}
+
+var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
+	got := count(p)
+	Expect(got.Injected).To(Equal(int64(1)))
+	seen := got.Seen[types.NamespacedName{Namespace: "team-a", Name: "web"}]
+	Expect(strings.TrimSpace(fmt.Sprint(seen.State, " ", seen.Reason))).To(Equal(want))
+},
+	Entry("that the kubelet has not reported starts", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.InitContainerStatuses = nil }), "starting"),
+	Entry("that waits for other containers starts", pod(waits("PodInitializing")), "starting"),
+	Entry("whose image is pulled starts", pod(waits("ContainerCreating")), "starting"),
+	Entry("whose image cannot be pulled fails", pod(waits("ImagePullBackOff")), "failing ImagePullBackOff"),
+	Entry("whose key is missing fails", pod(waits("CreateContainerConfigError")), "failing CreateContainerConfigError"),
+	Entry("that waits for its next start fails", pod(waits("CrashLoopBackOff"), crashed(3, time.Second)), "failing CrashLoopBackOff"),
+	Entry("with a reason that no kubelet writes fails without it", pod(waits("a text\nof a tenant")), "failing Error"),
+	Entry("that runs is ready", pod(runs(time.Minute)), "ready"),
+	Entry("that runs and is not ready starts", pod(runs(time.Minute), unready), "starting"),
+	Entry("that crashed once is ready again", pod(runs(time.Minute), crashed(1, time.Second)), "ready"),
+	Entry("that crashes again and again fails while it runs", pod(runs(time.Minute), crashed(2, time.Second)), "failing Error"),
+	Entry("that has run for long since is ready", pod(runs(sidecar.RecoveryTime+time.Second), crashed(9, time.Second)), "ready"),
+	Entry("that had run for long before is ready", pod(runs(time.Minute), crashed(9, time.Hour)), "ready"),
+	Entry("that has ended once starts again", pod(ended(1, 0)), "starting"),
+	Entry("that ends again fails", pod(ended(1, 1)), "failing Error"),
+	Entry("that ends with its pod does not fail", pod(ended(143, 7), deleted), "starting"),
+)
+
+var _ = Describe("A pod", func() {
+	It("counts for the generation that its sidecar is of", func() {
+		got := count(pod(runs(time.Minute)))
+		Expect(got.PodsStatus).To(Equal(watchv1.PodsStatus{Injected: 1, Ready: 1}), "of generation 3, not of 4")
+		got = count(pod(runs(time.Minute), func(p *corev1.Pod, _ *corev1.ContainerStatus) {
+			p.Annotations[watchv1.InjectedAnnotation] = "other=1, errors=4"
+		}))
+		Expect(got.PodsStatus).To(Equal(watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1}))
+	})
+
+	It("is looked at again when its sidecar has run for long enough", func() {
+		got := count(pod(runs(time.Minute), crashed(2, time.Second)))
+		Expect(got.Again).To(Equal(sidecar.RecoveryTime - time.Minute))
+		Expect(got.Worst.Name).To(Equal("web"))
+	})
+
+	DescribeTable("is not kept", func(p *corev1.Pod) {
+		_, kept := sidecar.Read(p)
+		Expect(kept).To(BeFalse())
+	},
+		Entry("when it has succeeded", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodSucceeded })),
+		Entry("when it has failed", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodFailed })),
+		Entry("without the annotation", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Annotations = nil })),
+		Entry("when the annotation has another form", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) {
+			p.Annotations[watchv1.InjectedAnnotation] = "errors, other=x"
+		})),
+	)
+
+	It("names no more Watchers than a pod can use, and each once", func() {
+		text := strings.Repeat("errors=1,", 100)
+		for i := range 100 {
+			text += fmt.Sprintf("w%d=1,", i)
+		}
+		read, kept := sidecar.Read(pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Annotations[watchv1.InjectedAnnotation] = text }))
+		Expect(kept).To(BeTrue())
+		Expect(read.Watchers("team-a")).To(HaveLen(16))
+		Expect(read.Watchers("team-a")).To(ContainElement(types.NamespacedName{Namespace: "team-a", Name: "w14"}))
+	})
+})
