@@ -56,7 +56,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		leads(ctx, w, "CurlMeThatFailureRatio", "failures --summary", MatchRegexp(`ConnectFailed +\(address\) +30`))
 		b.draws(ctx, "Denials by rule", "Pushback by cause", "Attempts put off by cause", "Reads by kind",
 			"Writes to disk before it acknowledges", "Annotation to data, 19 of 20",
-			"Watchers", "Longest not Ready", "Applies by outcome", "Lead of keepers") // no keeper runs here
+			"Watchers", "Longest not Ready", "Applies by outcome", "Sidecars", "Lead of keepers") // no keeper runs here
 		w.Unfinished()
 	})
 
