@@ -44,7 +44,8 @@ func checkCommand(o *options) *cobra.Command {
 		Use:   "check NAMESPACE/NAME | -f MANIFEST",
 		Short: "Explain what a ConfigMap or Watcher would do (reads Kubernetes, or a file)",
 		Long: "Parses the annotations as the watcher does and checks each URL by the egress policy\n" +
-			"as the fetcher does, given the same flags. Names are looked up; nothing is fetched\n" +
+			"as the fetcher does, given the same flags. Of a Watcher it checks what it asks for,\n" +
+			"whatever its ConfigMap has so far. Names are looked up; nothing is fetched\n" +
 			"without --fetch, and nothing is written. It needs no NATS.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.completeObjects,
@@ -81,12 +82,14 @@ func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]
 	if err != nil {
 		return nil, err
 	}
-	object, err := configMap(ctx, c.kube, namespace, name)
-	if err != nil {
+	object, w, err := ofWatcher(ctx, c.kube, namespace, name)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if object == nil {
-		return nil, wrapNotFound("ConfigMap %s/%s", namespace, name)
+	case w != nil && w.ConfigMapName() != name:
+		return []corev1.ConfigMap{compiled(w)}, nil
+	case object == nil:
+		return nil, wrapNotFound("ConfigMap or Watcher %s/%s", namespace, name)
 	}
 	return []corev1.ConfigMap{{ObjectMeta: object.ObjectMeta}}, nil
 }

@@ -42,7 +42,7 @@ func command(program string, now func() time.Time) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%w", err) })
 	cmd.AddCommand(
 		failingCommand(o), failuresCommand(o), replayCommand(o), refetchCommand(o),
-		statusCommand(o), wantsCommand(o), timersCommand(o), watchCommand(o),
+		statusCommand(o), podsCommand(o), wantsCommand(o), timersCommand(o), watchCommand(o),
 		pauseCommand(o), resumeCommand(o), auditCommand(o),
 		checkCommand(o), setupCommand(o), doctorCommand(o), identitiesCommand(o), consoleCommand(o),
 	)

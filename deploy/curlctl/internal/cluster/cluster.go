@@ -1,4 +1,4 @@
-// Package cluster reads ConfigMaps' metadata and Watchers, as kubectl would.
+// Package cluster reads ConfigMaps' metadata, Watchers and pods, as kubectl would.
 package cluster
 
 import (
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -104,6 +105,35 @@ func (o *Options) Watchers(ctx context.Context, namespace, from string, limit in
 		return nil, "", fmt.Errorf("list Watchers: %w", err)
 	}
 	return all.Items, all.Continue, nil
+}
+
+// podsPage is how many pods are read at once.
+const podsPage = 500
+
+// Pods calls visit for all pods of a namespace: it needs the right to list them.
+func (o *Options) Pods(ctx context.Context, namespace string, visit func(*corev1.Pod)) error {
+	err := o.using(func(config *rest.Config, web *http.Client) error {
+		client, err := corev1client.NewForConfigAndClient(config, web)
+		if err != nil {
+			return fmt.Errorf("use kubeconfig: %w", err)
+		}
+		for page := (metav1.ListOptions{Limit: podsPage}); ; {
+			list, err := client.Pods(namespace).List(ctx, page)
+			if err != nil {
+				return err
+			}
+			for i := range list.Items {
+				visit(&list.Items[i])
+			}
+			if page.Continue = list.Continue; page.Continue == "" {
+				return nil
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("list the pods of namespace %s: %w", namespace, err)
+	}
+	return nil
 }
 
 // using calls read with a client, whose connections end with it.

@@ -1,0 +1,274 @@
+// Package consumer finds the containers that use a ConfigMap, by which way, and
+// whether they can have seen its newest content. It is pure.
+package consumer
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// KubeletDelay is how far behind a kubelet may be with the files of a volume: its
+// sync period, of a minute by default and half as long again by chance, and what its
+// watch of ConfigMaps takes. The node may be configured otherwise.
+const KubeletDelay = 2 * time.Minute
+
+// Way is how a container gets at a ConfigMap, from a closed set.
+type Way string
+
+// The ways.
+const (
+	// Volume: files, which the kubelet updates.
+	Volume Way = "volume"
+	// Projected: the same, of a projected volume.
+	Projected Way = "projected"
+	// SubPath: files of a volume that are mounted one by one, and never updated.
+	SubPath Way = "subPath"
+	// Env: variables, which are read when the container starts.
+	Env Way = "env"
+	// EnvFrom: the same, of all keys.
+	EnvFrom Way = "envFrom"
+	// Sidecar: it was put into the pod by the Watcher that the ConfigMap is of.
+	Sidecar Way = "sidecar"
+)
+
+// updates reports whether the kubelet updates what a container has by this way.
+func (w Way) updates() bool { return w == Volume || w == Projected }
+
+// Newest is whether a container can have seen the newest content, from a closed set.
+type Newest string
+
+// The answers, from the worst on.
+const (
+	// No: it started before the content changed, and reads it at its start only.
+	No Newest = "no"
+	// Unknown: it started so soon after the change that the kubelet may have had
+	// the content before, or how it reads the content is not known.
+	Unknown Newest = "unknown"
+	// Soon: the kubelet updates its files within KubeletDelay.
+	Soon Newest = "soon"
+	// AtStart: it has not started yet, and will see it then.
+	AtStart Newest = "at-start"
+	// Yes: it has had the content since its start, or in its files.
+	Yes Newest = "yes"
+	// Ended: it does not run any more.
+	Ended Newest = "ended"
+)
+
+// order of the answers: a container is as its worst way is.
+var order = []Newest{Ended, Yes, AtStart, Soon, Unknown, No}
+
+// Consumer is a container that uses a ConfigMap.
+type Consumer struct {
+	Pod       string `json:"pod"`
+	Container string `json:"container"`
+	// Ways that it uses, and the keys, if it uses some only.
+	Ways []Way    `json:"ways"`
+	Keys []string `json:"keys,omitempty"`
+	// Started is when it did; nil: it does not run.
+	Started *time.Time `json:"started,omitempty"`
+	// Changed is when what it uses last changed, as far as that is known.
+	Changed *time.Time `json:"changed,omitempty"`
+	Newest  Newest     `json:"newest"`
+}
+
+// ConfigMap is what is looked for.
+type ConfigMap struct {
+	Name string
+	// Watcher that it is of; nil: none.
+	Watcher *watchv1.Watcher
+	Changes Changes
+}
+
+// use is one way in which a container uses a ConfigMap.
+type use struct {
+	way Way
+	// keys; empty: all.
+	keys []string
+}
+
+// In returns the containers of a pod that use a ConfigMap.
+func In(pod *corev1.Pod, cm ConfigMap, now time.Time) []Consumer {
+	volumes := volumesOf(pod, cm.Name)
+	var found []Consumer
+	for _, c := range containers(pod) {
+		uses := append(fromEnv(c.Container, cm.Name), fromVolumes(c.VolumeMounts, volumes)...)
+		if cm.isSidecar(pod, c.Container) {
+			uses = append([]use{{way: Sidecar}}, uses...)
+		}
+		if len(uses) > 0 {
+			found = append(found, consumer(pod.Name, c, uses, cm.Changes, now))
+		}
+	}
+	return found
+}
+
+// isSidecar reports whether a container is the one that the Watcher put there.
+func (cm ConfigMap) isSidecar(pod *corev1.Pod, c *corev1.Container) bool {
+	w := cm.Watcher
+	if w == nil || w.Spec.Container == nil || c.Name != w.Spec.Container.Name || c.RestartPolicy == nil {
+		return false
+	}
+	for part := range strings.SplitSeq(pod.Annotations[watchv1.InjectedAnnotation], ",") {
+		if name, _, _ := strings.Cut(strings.TrimSpace(part), "="); name == w.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// container is one of a pod, with its status; nil: it has none yet.
+type container struct {
+	*corev1.Container
+	status *corev1.ContainerStatus
+}
+
+// containers returns all of a pod, in the order in which they start.
+func containers(pod *corev1.Pod) []container {
+	var all []container
+	add := func(c *corev1.Container, statuses []corev1.ContainerStatus) {
+		i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+		one := container{Container: c}
+		if i >= 0 {
+			one.status = &statuses[i]
+		}
+		all = append(all, one)
+	}
+	for i := range pod.Spec.InitContainers {
+		add(&pod.Spec.InitContainers[i], pod.Status.InitContainerStatuses)
+	}
+	for i := range pod.Spec.Containers {
+		add(&pod.Spec.Containers[i], pod.Status.ContainerStatuses)
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		c := corev1.Container(pod.Spec.EphemeralContainers[i].EphemeralContainerCommon)
+		add(&c, pod.Status.EphemeralContainerStatuses)
+	}
+	return all
+}
+
+// volumesOf returns the volumes of a pod that hold a ConfigMap, by name.
+func volumesOf(pod *corev1.Pod, name string) map[string]use {
+	found := map[string]use{}
+	for _, v := range pod.Spec.Volumes {
+		if v.ConfigMap != nil && v.ConfigMap.Name == name {
+			found[v.Name] = use{Volume, items(v.ConfigMap.Items)}
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, source := range v.Projected.Sources {
+			if source.ConfigMap != nil && source.ConfigMap.Name == name {
+				found[v.Name] = use{Projected, items(source.ConfigMap.Items)}
+			}
+		}
+	}
+	return found
+}
+
+func items(paths []corev1.KeyToPath) []string {
+	var keys []string
+	for _, path := range paths {
+		keys = append(keys, path.Key)
+	}
+	return keys
+}
+
+// fromVolumes returns how mounts use the volumes of a ConfigMap.
+func fromVolumes(mounts []corev1.VolumeMount, volumes map[string]use) []use {
+	var uses []use
+	for _, mount := range mounts {
+		u, is := volumes[mount.Name]
+		if !is {
+			continue
+		}
+		if mount.SubPath != "" || mount.SubPathExpr != "" {
+			u.way = SubPath
+		}
+		uses = append(uses, u)
+	}
+	return uses
+}
+
+// fromEnv returns how a container uses a ConfigMap in its environment.
+func fromEnv(c *corev1.Container, name string) []use {
+	var uses []use
+	var keys []string
+	for _, e := range c.Env {
+		if e.ValueFrom != nil && e.ValueFrom.ConfigMapKeyRef != nil && e.ValueFrom.ConfigMapKeyRef.Name == name {
+			keys = append(keys, e.ValueFrom.ConfigMapKeyRef.Key)
+		}
+	}
+	if len(keys) > 0 {
+		uses = append(uses, use{Env, keys})
+	}
+	for _, e := range c.EnvFrom {
+		if e.ConfigMapRef != nil && e.ConfigMapRef.Name == name {
+			uses = append(uses, use{way: EnvFrom})
+		}
+	}
+	return uses
+}
+
+// consumer sums the uses of a container up.
+func consumer(pod string, c container, uses []use, changes Changes, now time.Time) Consumer {
+	one := Consumer{Pod: pod, Container: c.Name, Newest: Ended}
+	all := false
+	var changed time.Time
+	for _, u := range uses {
+		if !slices.Contains(one.Ways, u.way) {
+			one.Ways = append(one.Ways, u.way)
+		}
+		if u.way == Sidecar && len(uses) > 1 {
+			continue // what counts is how it reads the ConfigMap
+		}
+		at := changes.Of(u.keys)
+		if at.After(changed) {
+			changed = at
+		}
+		all = all || len(u.keys) == 0
+		one.Keys = append(one.Keys, u.keys...)
+		if newest := seen(u.way, c.status, at, now); slices.Index(order, newest) > slices.Index(order, one.Newest) {
+			one.Newest = newest
+		}
+	}
+	if slices.Sort(one.Keys); all {
+		one.Keys = nil
+	}
+	one.Keys = slices.Compact(one.Keys)
+	if !changed.IsZero() {
+		one.Changed = &changed
+	}
+	if c.status != nil && c.status.State.Running != nil {
+		one.Started = new(c.status.State.Running.StartedAt.Time)
+	}
+	return one
+}
+
+// seen reports whether a container can have seen what changed at a time.
+func seen(way Way, s *corev1.ContainerStatus, changed, now time.Time) Newest {
+	switch {
+	case s != nil && s.State.Terminated != nil:
+		return Ended
+	case s == nil || s.State.Running == nil:
+		return AtStart
+	case way == Sidecar || changed.IsZero():
+		return Unknown
+	}
+	started := s.State.Running.StartedAt.Time
+	switch {
+	case !started.Before(changed.Add(KubeletDelay)):
+		return Yes
+	case way.updates() && now.Before(changed.Add(KubeletDelay)):
+		return Soon
+	case way.updates():
+		return Yes
+	case started.Before(changed):
+		return No
+	}
+	return Unknown
+}

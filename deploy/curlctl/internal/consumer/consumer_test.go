@@ -1,0 +1,184 @@
+package consumer_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+func TestConsumer(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Consumer")
+}
+
+var (
+	now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	// changed is when key a did; b did ten hours before now.
+	changed = now.Add(-time.Hour)
+	cm      = func() consumer.ConfigMap {
+		return consumer.ConfigMap{Name: "rules", Changes: consumer.ChangesOf(written(
+			entry("kubectl", "a", changed), entry("helm", "b", now.Add(-10*time.Hour)), entry("helm", "", now),
+		), nil)}
+	}
+)
+
+// written is a ConfigMap with a record of who wrote it.
+func written(entries ...metav1.ManagedFieldsEntry) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "01234567-89ab", ManagedFields: entries}}
+}
+
+// entry is one of a manager that wrote a key; without one, an annotation.
+func entry(manager, key string, at time.Time) metav1.ManagedFieldsEntry {
+	fields := `{"f:data":{".":{},"f:` + key + `":{}}}`
+	if key == "" {
+		fields = `{"f:metadata":{"f:annotations":{"f:x":{}}}}`
+	}
+	return metav1.ManagedFieldsEntry{Manager: manager, Time: new(metav1.NewTime(at)), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+}
+
+// running is a pod whose container "app" has run since a time.
+func running(since time.Time, change ...func(*corev1.Pod, *corev1.Container)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}}},
+		}},
+	}
+	for _, c := range change {
+		c(p, &p.Spec.Containers[0])
+	}
+	return p
+}
+
+func env(key string) func(*corev1.Pod, *corev1.Container) {
+	return func(_ *corev1.Pod, c *corev1.Container) {
+		c.Env = append(c.Env, corev1.EnvVar{Name: "A", ValueFrom: &corev1.EnvVarSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"}, Key: key},
+		}})
+	}
+}
+
+func envFrom(_ *corev1.Pod, c *corev1.Container) {
+	c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"}}}}
+}
+
+func mounted(source corev1.VolumeSource, subPath string) func(*corev1.Pod, *corev1.Container) {
+	return func(p *corev1.Pod, c *corev1.Container) {
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "rules", VolumeSource: source})
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "rules", SubPath: subPath})
+	}
+}
+
+func volume(keys ...string) corev1.VolumeSource {
+	source := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"}}
+	for _, key := range keys {
+		source.Items = append(source.Items, corev1.KeyToPath{Key: key})
+	}
+	return corev1.VolumeSource{ConfigMap: source}
+}
+
+func projected() corev1.VolumeSource {
+	return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "rules"}}},
+	}}}
+}
+
+func state(s corev1.ContainerState) func(*corev1.Pod, *corev1.Container) {
+	return func(p *corev1.Pod, _ *corev1.Container) { p.Status.ContainerStatuses[0].State = s }
+}
+
+var (
+	before = changed.Add(-time.Second)
+	after  = changed.Add(consumer.KubeletDelay)
+	during = after.Add(-time.Second)
+)
+
+var _ = DescribeTable("A container uses a ConfigMap", func(pod *corev1.Pod, at time.Time, want ...any) {
+	found := consumer.In(pod, cm(), at)
+	Expect(found).To(HaveLen(1))
+	got := []any{found[0].Newest}
+	for _, way := range found[0].Ways {
+		got = append(got, way)
+	}
+	Expect(got).To(Equal(want))
+},
+	Entry("by a variable that it read before the change", running(before, env("a")), now, consumer.No, consumer.Env),
+	Entry("by one that it read after it", running(after, env("a")), now, consumer.Yes, consumer.Env),
+	Entry("by one that it read when the kubelet may have been behind", running(during, env("a")), now, consumer.Unknown, consumer.Env),
+	Entry("by a variable of a key that has not changed since", running(before, env("b")), now, consumer.Yes, consumer.Env),
+	Entry("by all keys as variables", running(before, envFrom), now, consumer.No, consumer.EnvFrom),
+	Entry("by a volume", running(before, mounted(volume(), "")), now, consumer.Yes, consumer.Volume),
+	Entry("by a volume that the kubelet may not have updated yet", running(before, mounted(volume(), "")), during, consumer.Soon, consumer.Volume),
+	Entry("by a volume without the key that has changed", running(before, mounted(volume("b"), "")), during, consumer.Yes, consumer.Volume),
+	Entry("by a projected volume", running(before, mounted(projected(), "")), now, consumer.Yes, consumer.Projected),
+	Entry("by one file of a volume, which is never updated", running(before, mounted(volume(), "a")), now, consumer.No, consumer.SubPath),
+	Entry("by one file that it got after the change", running(after, mounted(projected(), "a")), now, consumer.Yes, consumer.SubPath),
+	Entry("by several ways, of which the worst counts", running(before, mounted(volume(), ""), env("a")), now, consumer.No, consumer.Env, consumer.Volume),
+	Entry("when it starts", running(before, env("a"), state(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}})), now, consumer.AtStart, consumer.Env),
+	Entry("and has ended", running(before, env("a"), state(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})), now, consumer.Ended, consumer.Env),
+)
+
+var _ = Describe("Of a pod", func() {
+	It("a container is left out that does not use the ConfigMap, also when a volume of it is there", func() {
+		pod := running(before, func(p *corev1.Pod, _ *corev1.Container) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: volume()}}
+		})
+		Expect(consumer.In(pod, cm(), now)).To(BeEmpty())
+		Expect(consumer.In(running(before, env("a")), consumer.ConfigMap{Name: "other"}, now)).To(BeEmpty())
+	})
+
+	It("the sidecar of the Watcher is known as such, whatever it reads", func() {
+		pod := running(before, func(p *corev1.Pod, _ *corev1.Container) {
+			p.Annotations = map[string]string{watchv1.InjectedAnnotation: "other=1,errors=3"}
+			p.Spec.InitContainers = []corev1.Container{{Name: "watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "watch", State: p.Status.ContainerStatuses[0].State}}
+		})
+		of := cm()
+		Expect(consumer.In(pod, of, now)).To(BeEmpty())
+		of.Watcher = &watchv1.Watcher{ObjectMeta: metav1.ObjectMeta{Name: "errors"}, Spec: watchv1.WatcherSpec{Container: &corev1.Container{Name: "watch"}}}
+		Expect(consumer.In(pod, of, now)).To(ConsistOf(And(
+			HaveField("Ways", []consumer.Way{consumer.Sidecar}), HaveField("Newest", consumer.Unknown))))
+		env("a")(pod, &pod.Spec.InitContainers[0])
+		Expect(consumer.In(pod, of, now)).To(ConsistOf(And(
+			HaveField("Ways", []consumer.Way{consumer.Sidecar, consumer.Env}), HaveField("Keys", []string{"a"}), HaveField("Newest", consumer.No))))
+		of.Watcher.Name = "another"
+		Expect(consumer.In(pod, of, now)).To(ConsistOf(HaveField("Ways", []consumer.Way{consumer.Env})))
+	})
+})
+
+var _ = Describe("When a key changed", func() {
+	It("is in the status annotation for one that was fetched, and not when somebody else wrote it since", func() {
+		m := written(entry("curl-me-that", "a", now), entry("curl-me-that", "b", now))
+		m.Annotations = map[string]string{"x-kv8s.io/curl-status": `{"a":{"sha256":"` + digest + `","fetchedAt":"2026-11-22T01:00:00Z","object":"01234567"},` +
+			`"b":{"sha256":"` + digest + `","fetchedAt":"2026-11-22T01:00:00Z","object":"another0"}}`}
+		c := consumer.ChangesOf(m, nil)
+		Expect(c.Of([]string{"a"})).To(BeTemporally("==", time.Date(2026, 11, 22, 1, 0, 0, 0, time.UTC)))
+		Expect(c.Of([]string{"b"})).To(BeTemporally("==", now), "the entry came with a copy of another object")
+		m.ManagedFields = append(m.ManagedFields, entry("kubectl", "a", now.Add(-time.Minute)))
+		Expect(consumer.ChangesOf(m, nil).Of([]string{"a"})).To(BeTemporally("==", now.Add(-time.Minute)))
+	})
+
+	It("is bounded by the status of the Watcher for what keeper wrote", func() {
+		m := written(entry(watchv1.FieldManager, "a", now))
+		w := &watchv1.Watcher{Status: watchv1.WatcherStatus{ChangedAt: new(metav1.NewTime(changed))}}
+		Expect(consumer.ChangesOf(m, w).Of([]string{"a"})).To(BeTemporally("==", changed))
+		Expect(consumer.ChangesOf(m, nil).Of(nil)).To(BeTemporally("==", now))
+		Expect(consumer.ChangesOf(written(), w).Of(nil)).To(BeTemporally("==", changed), "a key has left it")
+	})
+
+	It("is not known without a record", func() {
+		Expect(consumer.ChangesOf(written(), nil).Of(nil).IsZero()).To(BeTrue())
+		unknown := consumer.In(running(before, env("a")), consumer.ConfigMap{Name: "rules"}, now)
+		Expect(unknown).To(ConsistOf(HaveField("Newest", consumer.Unknown)))
+	})
+})
+
+const digest = "abababababababababababababababababababababababababababababababab"

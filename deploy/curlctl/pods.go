@@ -1,0 +1,155 @@
+package curlctl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/service"
+)
+
+func podsCommand(o *options) *cobra.Command {
+	var kube cluster.Options
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "pods NAMESPACE/NAME",
+		Short: "List the containers that use a ConfigMap, and which cannot have its newest content (reads Kubernetes)",
+		Long: "Lists the containers of running pods that use the ConfigMap, or that of the Watcher,\n" +
+			"with the way: volume, projected, subPath, env, envFrom; and sidecar, if the Watcher\n" +
+			"put the container there. Any ConfigMap will do. Environment and subPath are read when\n" +
+			"a container starts, and never again. Files of a volume are updated by the kubelet\n" +
+			"within " + duration.Format(consumer.KubeletDelay) + " as nodes are by default; whether a program reads them again is up to it.\n" +
+			"Times have seconds, and of keys that were not fetched the time is that of the last\n" +
+			"write of their manager. It needs the rights to get the ConfigMap and to list pods,\n" +
+			"and no NATS.",
+		Args:              exactly(1, "NAMESPACE/NAME"),
+		ValidArgsFunction: o.completeObjects,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.print.Validate(); err != nil {
+			return usagef("%w", err)
+		}
+		namespace, name, err := o.object(args[0])
+		if err != nil {
+			return err
+		}
+		p := &podList{options: o, kube: kube, all: all, out: printer.New(cmd.OutOrStdout(), o.print)}
+		return coded(cmd.Context(), p.list(cmd.Context(), namespace, name))
+	}
+	kube.BindFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&all, "all", false, "containers that have ended, too")
+	return cmd
+}
+
+// podList is one run of the command.
+type podList struct {
+	*options
+	kube cluster.Options
+	all  bool
+	out  *printer.Printer
+}
+
+func (p *podList) list(ctx context.Context, namespace, name string) error {
+	object, watcher, err := ofWatcher(ctx, p.kube, namespace, name)
+	if err != nil {
+		return err
+	}
+	if object == nil {
+		return wrapNotFound("ConfigMap %s/%s", namespace, name)
+	}
+	cm := consumer.ConfigMap{Name: object.Name, Watcher: watcher, Changes: consumer.ChangesOf(object, watcher)}
+	found, err := p.consumers(ctx, namespace, cm)
+	if err != nil {
+		return err
+	}
+	if !p.out.ForPrograms() {
+		fields := []printer.Field{{Name: "ConfigMap", Value: printer.Text(namespace + "/" + object.Name)}}
+		if watcher != nil {
+			fields = append(fields, printer.Field{Name: "Watcher", Value: printer.Text(watcher.Name)})
+		}
+		if at := cm.Changes.Of(nil); !at.IsZero() {
+			fields = append(fields, printer.Field{Name: "Changed", Value: printer.Text(printer.Clock(at) + ", " + printer.Age(p.now(), at) + " ago")})
+		}
+		p.out.Fields(fields)
+		p.out.Linef("")
+	}
+	return p.print(found)
+}
+
+// consumers returns the containers that use a ConfigMap, by pod.
+func (p *podList) consumers(ctx context.Context, namespace string, cm consumer.ConfigMap) ([]consumer.Consumer, error) {
+	var found []consumer.Consumer
+	err := p.kube.Pods(ctx, namespace, func(pod *corev1.Pod) {
+		for _, c := range consumer.In(pod, cm, p.now()) {
+			if p.all || c.Newest != consumer.Ended {
+				found = append(found, c)
+			}
+		}
+	})
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return nil, service.ExitError{Err: fmt.Errorf("this Kubernetes user may not list pods of namespace %s", namespace), Code: exitPermission}
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
+	}
+	slices.SortStableFunc(found, func(a, b consumer.Consumer) int { return cmp.Compare(a.Pod, b.Pod) })
+	return found, nil
+}
+
+func (p *podList) print(found []consumer.Consumer) error {
+	stale := 0
+	n, err := p.out.List(printer.Dropping(printer.Columns("POD", "CONTAINER", "WAY", "STARTED", "NEWEST", "", "KEYS"), "STARTED"), func(yield func(printer.Row, error) bool) {
+		for _, c := range found {
+			if c.Newest == consumer.No {
+				stale++
+			}
+			if !yield(p.row(c), nil) {
+				return
+			}
+		}
+	})
+	if err != nil || p.out.ForPrograms() {
+		return err
+	}
+	switch {
+	case n == 0:
+		p.out.Linef("No running pod uses it; of pods that are not there nothing is known.")
+	case stale > 0:
+		p.out.Linef("")
+		p.out.Linef("%s cannot have the newest content before a new start,", plural(stale, "container"))
+		p.out.Linef("such as by `kubectl rollout restart`.")
+	}
+	return nil
+}
+
+func (p *podList) row(c consumer.Consumer) printer.Row {
+	var ways []string
+	for _, way := range c.Ways {
+		ways = append(ways, string(way))
+	}
+	started := ""
+	if c.Started != nil {
+		started = printer.Age(p.now(), *c.Started)
+	}
+	newest := map[consumer.Newest]printer.Cell{
+		consumer.No:      printer.In(printer.Red, "no"),
+		consumer.Unknown: printer.In(printer.Yellow, "unknown"),
+		consumer.Soon:    printer.In(printer.Yellow, "within "+duration.Format(consumer.KubeletDelay)),
+		consumer.AtStart: printer.In(printer.Grey, "at its start"),
+		consumer.Yes:     printer.In(printer.Green, "yes"),
+		consumer.Ended:   printer.In(printer.Grey, "ended"),
+	}[c.Newest]
+	return printer.Row{Name: "pod/" + c.Pod, Object: c, Cells: []printer.Cell{
+		printer.Text(c.Pod), printer.Text(c.Container), printer.Text(strings.Join(ways, ", ")), printer.Text(started), newest, printer.Text(strings.Join(c.Keys, ", ")),
+	}}
+}
