@@ -18,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/overdue"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/parking"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/refresh"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/watchers"
 )
 
 func main() {
@@ -57,6 +58,12 @@ func measure(ctx context.Context, config bench.Config, file string) error {
 		return park(ctx, config, progress)
 	case config.Refresh > 0:
 		return refreshes(ctx, config, progress)
+	case config.Watchers > 0:
+		report, err := watchers.Run(ctx, watchers.Options{Bin: config.Bin, Watchers: config.Watchers}, progress)
+		if err != nil {
+			return err
+		}
+		return report.WriteTable(os.Stdout)
 	case config.Overdue > 0:
 		report, err := overdue.Run(ctx, config.Overdue, progress)
 		if err != nil {

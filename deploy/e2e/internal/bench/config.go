@@ -50,6 +50,9 @@ type Config struct {
 	// Overdue is the number of keys whose timers all come due while NATS is away;
 	// nothing else is measured then. 0: none.
 	Overdue int
+	// Watchers is the number of Watchers beside which keeper's memory is measured;
+	// nothing else is measured then. 0: none.
+	Watchers int
 	// Refresh is the number of keys that are refreshed every 10 s and do not change;
 	// nothing else is measured then. 0: none.
 	Refresh int
@@ -75,6 +78,7 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Isolation, "isolation", false, "measure how long an ordinary key waits beside hostile tenants, and nothing else")
 	fs.BoolVar(&c.Parking, "parking", false, "measure how the slots of a host are used while 16,000 keys wait for them, and nothing else")
 	fs.IntVar(&c.Overdue, "overdue", 0, "measure the memory of a NATS that was away while the timers of so many keys came due, and nothing else")
+	fs.IntVar(&c.Watchers, "watchers", 0, "measure the memory of keeper beside so many Watchers, and nothing else")
 	fs.IntVar(&c.Refresh, "refresh", 0, "measure what it costs to refresh so many keys every 10 s that do not change, and nothing else")
 	fs.BoolVar(&c.Short, "short", false, "measure with a tenth of everything")
 	fs.StringVar(&c.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
@@ -89,7 +93,7 @@ func (c *Config) Shorten() {
 	if !c.Short {
 		return
 	}
-	for _, count := range []*int{&c.N, &c.Idle, &c.Foreign, &c.Overdue, &c.Refresh} {
+	for _, count := range []*int{&c.N, &c.Idle, &c.Foreign, &c.Overdue, &c.Refresh, &c.Watchers} {
 		*count = int(float64(*count) * shortPart)
 	}
 	c.Rounds = 1
@@ -110,7 +114,7 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("-n: %d, at least 2 are needed", c.N)
 	case c.Rounds < 1:
 		return fmt.Errorf("-rounds: %d, at least 1 is needed", c.Rounds)
-	case c.Idle < 0 || c.Foreign < 0 || c.Overdue < 0 || c.Refresh < 0:
+	case c.Idle < 0 || c.Foreign < 0 || c.Overdue < 0 || c.Refresh < 0 || c.Watchers < 0:
 		return errors.New("-idle, -foreign, -overdue, -refresh: a negative number makes no sense")
 	case c.Size < minSize || c.Size > maxSize:
 		return fmt.Errorf("-size: %d is not between %d and %d", c.Size, minSize, maxSize)

@@ -1,0 +1,197 @@
+// Package watchers measures the memory of keeper beside many Watchers.
+package watchers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/watch/crd"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+const (
+	// calm is how long after the last work keeper is looked at: the runtime of Go
+	// returns memory in the background.
+	calm = 10 * time.Second
+	// polling is how often it is asked how far it is, and serving how often whether
+	// the API server serves Watchers.
+	polling = 500 * time.Millisecond
+)
+
+// Report is what was measured.
+type Report struct {
+	// Watchers with one source and one static key.
+	Watchers int
+	// Made is keeper once it has made all ConfigMaps, Started after a start beside
+	// them.
+	Made, Started usage.Usage
+	// Took is how long it took to make them.
+	Took time.Duration
+}
+
+// Options configure the measurement.
+type Options struct {
+	// Bin is the folder with keeper.
+	Bin string
+	// Watchers to make.
+	Watchers int
+}
+
+// Run measures keeper of bin against the cluster of $KUBECONFIG. Nothing fetches
+// meanwhile, so that sources stay pending.
+func Run(ctx context.Context, o Options, progress func(string, ...any)) (report Report, err error) {
+	report.Watchers = o.Watchers
+	c, err := cluster.Connect()
+	if err != nil {
+		return report, err
+	}
+	namespace, err := c.NewNamespace(ctx)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, namespace.Remove(context.WithoutCancel(ctx))) }()
+	progress("creating %d Watchers", o.Watchers)
+	remove, err := fill(ctx, namespace.Name, o.Watchers)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
+	k := keeper{bin: o.Bin, namespace: namespace.Name}
+	began := time.Now()
+	report.Made, err = k.measure(ctx, func(text string) bool { return metric(text, "curlmethat_keeper_status_patches_total") >= o.Watchers })
+	if err != nil {
+		return report, err
+	}
+	report.Took = time.Since(began) - calm
+	progress("made: %d MiB; starting keeper again", report.Made.RSS>>20)
+	report.Started, err = k.measure(ctx, func(text string) bool {
+		return metric(text, "workqueue_work_duration_seconds_count") >= o.Watchers
+	})
+	return report, err
+}
+
+// fill creates the Watchers, and returns what removes them.
+func fill(ctx context.Context, namespace string, count int) (remove func(context.Context) error, err error) {
+	config, err := (&kube.Options{}).Config("bench")
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("use the cluster: %w", err)
+	}
+	definition, err := manifest.Decode(crd.Watchers)
+	if err != nil {
+		return nil, err
+	}
+	definitions, err := manifest.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := definitions.Apply(ctx, "", definition); err != nil {
+		return nil, err
+	}
+	watchers := client.Resource(watchv1.Resource()).Namespace(namespace)
+	for {
+		if _, err = watchers.List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+			break
+		}
+		if err := system.Pause(ctx, polling); err != nil {
+			return nil, err
+		}
+	}
+	remove = func(ctx context.Context) error {
+		return watchers.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	}
+	return remove, cluster.InParallel(ctx, count, func(ctx context.Context, i int) error {
+		_, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind, "metadata": map[string]any{"name": fmt.Sprintf("watcher-%05d", i)},
+			"spec": map[string]any{
+				"interval": "10m", "configData": map[string]any{"LEVEL": "warn"},
+				"sources": []any{map[string]any{"key": "rules.json", "url": fmt.Sprintf("https://rules.example.com/v2/%d?team=a", i)}},
+			},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// keeper is the program that is measured.
+type keeper struct{ bin, namespace string }
+
+// measure starts it, waits until its metrics pass and a while longer, and returns
+// what it uses.
+func (k keeper) measure(ctx context.Context, passes func(string) bool) (u usage.Usage, err error) {
+	address, err := process.NewPorts().Free()
+	if err != nil {
+		return u, err
+	}
+	p, err := process.Start(process.Program{
+		Name: "keeper", Path: filepath.Join(k.bin, "keeper"), Args: []string{"--namespaces=" + k.namespace, "--listen=" + address}, Env: os.Environ(),
+	})
+	if err != nil {
+		return u, err
+	}
+	defer func() {
+		_, stop := p.Stop(context.WithoutCancel(ctx))
+		err = errors.Join(err, stop)
+	}()
+	for {
+		if !p.Running() {
+			return u, fmt.Errorf("keeper has ended; its last line: %s", p.Log.Last())
+		}
+		if text, _, err := process.Get(ctx, "http://"+address+"/metrics"); err == nil && passes(text) {
+			break
+		}
+		if err := system.Pause(ctx, polling); err != nil {
+			return u, err
+		}
+	}
+	if err := system.Pause(ctx, calm); err != nil {
+		return u, err
+	}
+	return usage.Of(p.PID())
+}
+
+// metric sums the samples of a metric up.
+func metric(text, name string) int {
+	sum := 0.0
+	for line := range strings.Lines(text) {
+		if rest, is := strings.CutPrefix(line, name); is && (rest[0] == ' ' || rest[0] == '{') {
+			var value float64
+			if _, err := fmt.Sscan(rest[strings.LastIndexByte(rest, ' ')+1:], &value); err == nil {
+				sum += value
+			}
+		}
+	}
+	return int(sum)
+}
+
+// WriteTable writes the report as Markdown.
+func (r Report) WriteTable(w io.Writer) error {
+	mebibytes := func(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
+	_, err := fmt.Fprintf(w, `| keeper beside %d Watchers | RSS, MiB | peak, MiB |
+|---|---|---|
+| once it has made all ConfigMaps, in %.0f s | %.1f | %.1f |
+| after a start beside them | %.1f | %.1f |
+`, r.Watchers, r.Took.Seconds(), mebibytes(r.Made.RSS), mebibytes(r.Made.PeakRSS), mebibytes(r.Started.RSS), mebibytes(r.Started.PeakRSS))
+	if err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	return nil
+}
