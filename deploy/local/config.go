@@ -28,6 +28,12 @@ type Config struct {
 	// Watchers: install the custom resource Watcher and run keeper. Both are always
 	// there with a control plane of our own.
 	Watchers bool
+	// Sidecars: as Watchers, and install the policies by which pods get their
+	// sidecars. A control plane of our own has them if it is of Kubernetes 1.36 or
+	// later.
+	Sidecars bool
+	// ours: the control plane is our own, and may lack what a flag did not ask for.
+	ours bool
 	// Addresses for health and metrics of all services.
 	service.Addresses
 	// Log is what is logged.
@@ -58,6 +64,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(), "folder for the streams and the local control plane; empty: a temporary one")
 	fs.BoolVar(&c.BuildControlPlane, "build", false, "build etcd and kube-apiserver from source, whatever is found on this machine or can be fetched")
 	fs.BoolVar(&c.Watchers, "watchers", false, "install the custom resource Watcher in the given cluster, and run keeper; a control plane of its own has both")
+	fs.BoolVar(&c.Sidecars, "sidecars", false, "as --watchers, and install the policies by which pods get the sidecars of Watchers, for Kubernetes 1.36 or later")
 	fs.StringVar(&c.NATSListen, "nats-listen", "", "address at which other programs reach the embedded NATS, such as 127.0.0.1:4222; empty: none")
 	c.Addresses.BindFlags(fs, "")
 	c.Log.BindFlags(fs)

@@ -119,7 +119,7 @@ func (c *Config) controlPlane(ctx context.Context, system *System, dir string, p
 		return nil, err
 	}
 	system.Kubeconfig, system.Local = plane.Kubeconfig(), true
-	c.Watchers = true
+	c.Watchers, c.ours = true, true
 	c.Watcher.Kube.Kubeconfig, c.Watcher.Kube.Context = plane.Kubeconfig(), ""
 	return plane, nil
 }
@@ -213,7 +213,7 @@ func (c *Config) services() map[string]func(context.Context, *service.Runtime, *
 			return writer.Run(ctx, rt, c.Writer, cluster)
 		},
 	}
-	if c.Watchers {
+	if c.Watchers || c.Sidecars {
 		services[keeperName] = c.runKeeper
 	}
 	return services

@@ -133,22 +133,28 @@ var _ = Describe("the system in one process", func() {
 })
 
 var _ = Describe("Watchers in one process", func() {
-	It("are served, and their ConfigMaps are made, where they are asked for", func(ctx SpecContext) {
+	It("are served, their ConfigMaps are made, and pods get their sidecars, where that is asked for", func(ctx SpecContext) {
 		kubeconfig := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 		Expect(kubeconfig).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
 		rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 		Expect(err).NotTo(HaveOccurred())
 		cluster := kubernetes.NewForConfigOrDie(rest)
-		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "local-"}}, metav1.CreateOptions{})
+		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "local-", Labels: map[string]string{watchv1.InjectLabel: watchv1.InjectValue},
+		}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace.Name, "--watchers")
+		_, err = cluster.CoreV1().ServiceAccounts(namespace.Name).Create(ctx,
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) { removePolicies(ctx, cluster) })
+		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace.Name, "--sidecars")
 		Expect(err).NotTo(HaveOccurred())
 		running, stop := context.WithCancel(ctx)
 		defer stop()
 		applied, ended := make(chan error, 1), make(chan error, 1)
 		go func() {
 			ended <- local.Run(running, config, GinkgoWriter, func(ctx context.Context, _ local.System) error {
-				body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},"spec":{"configData":{"a":"b"}}}`)
+				body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},"spec":{"configData":{"a":"b"},"container":{"name":"c","image":"i"}}}`)
 				_, err := dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace.Name).
 					Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"})
 				applied <- err
@@ -165,7 +171,34 @@ var _ = Describe("Watchers in one process", func() {
 			}
 			return cm.Data
 		}).WithTimeout(time.Minute).Should(Equal(map[string]string{"a": "b"}))
+		Eventually(ctx, func(ctx context.Context) ([]corev1.Container, error) {
+			pod, err := cluster.CoreV1().Pods(namespace.Name).Create(ctx, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{watchv1.InjectAnnotation: "w"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "p", Image: "i"}}},
+			}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil {
+				return nil, err
+			}
+			return pod.Spec.InitContainers, nil
+		}).WithTimeout(time.Minute).Should(ConsistOf(HaveField("Name", "c")))
 		stop()
 		Eventually(ctx, ended).WithTimeout(time.Minute).Should(Receive(Succeed()))
 	})
 })
+
+// removePolicies removes what --sidecars has installed.
+func removePolicies(ctx context.Context, cluster *kubernetes.Clientset) {
+	GinkgoHelper()
+	api := cluster.AdmissionregistrationV1()
+	const inject, watchers = "curl-me-that-inject", "curl-me-that-watchers"
+	for _, err := range []error{
+		api.MutatingAdmissionPolicyBindings().Delete(ctx, inject, metav1.DeleteOptions{}),
+		api.MutatingAdmissionPolicies().Delete(ctx, inject, metav1.DeleteOptions{}),
+		api.ValidatingAdmissionPolicyBindings().Delete(ctx, inject, metav1.DeleteOptions{}),
+		api.ValidatingAdmissionPolicies().Delete(ctx, inject, metav1.DeleteOptions{}),
+		api.ValidatingAdmissionPolicyBindings().Delete(ctx, watchers, metav1.DeleteOptions{}),
+		api.ValidatingAdmissionPolicies().Delete(ctx, watchers, metav1.DeleteOptions{}),
+	} {
+		Expect(err).NotTo(HaveOccurred())
+	}
+}

@@ -56,7 +56,12 @@ func (c *Config) runKeeper(ctx context.Context, rt *service.Runtime, cluster *re
 	if err := serveWatchers(ctx, cluster); err != nil {
 		return err
 	}
+	sidecars, err := c.injectSidecars(ctx, cluster)
+	if err != nil {
+		return err
+	}
 	return keeper.Run(ctx, rt, keeper.Config{
+		Sidecars:   sidecars,
 		Namespaces: c.Watcher.Namespaces, Protected: c.Watcher.Protected, Selector: c.Watcher.Selector,
 		Grammar: c.Watcher.Grammar, Workers: keeper.DefaultWorkers,
 	}, cluster)
