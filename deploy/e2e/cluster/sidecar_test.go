@@ -1,0 +1,258 @@
+package cluster_test
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+const (
+	// keeper is the component that the chart has with Watchers.
+	keeper = "keeper"
+	// scheduled is for what a kubelet does on a machine that is busy.
+	scheduled = 2 * time.Minute
+)
+
+// team is a namespace whose pods get sidecars, and its Watchers.
+type team struct {
+	namespace string
+	watchers  dynamic.ResourceInterface
+}
+
+// apply makes or changes a Watcher, whose spec is in YAML.
+func (t *team) apply(ctx context.Context, name, spec string) {
+	GinkgoHelper()
+	o := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte("apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).To(Succeed())
+	_, err := t.watchers.Apply(ctx, name, o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// condition of a Watcher as "status/reason".
+func (t *team) condition(ctx context.Context, name, kind string) (string, error) {
+	o, err := t.watchers.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	var w watchv1.Watcher
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &w); err != nil {
+		return "", err
+	}
+	c := meta.FindStatusCondition(w.Status.Conditions, kind)
+	if c == nil {
+		return "-", nil
+	}
+	return string(c.Status) + "/" + c.Reason, nil
+}
+
+func (t *team) eventually(ctx context.Context, name, kind, value string) {
+	GinkgoHelper()
+	Eventually(ctx, func() (string, error) { return t.condition(ctx, name, kind) }).WithTimeout(scheduled).Should(Equal(value))
+}
+
+// secure is a security context in YAML that keeps to the standard restricted.
+const secure = `securityContext: {runAsNonRoot: true, runAsUser: 65532, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}`
+
+// app is a container in YAML that serves until it is stopped.
+func app() string {
+	return `{name: app, image: "` + registry + `origin:` + version + `", ` + secure + `}`
+}
+
+// sidecar is another one, at other ports, with further fields.
+func sidecar(name string, fields ...string) string {
+	fields = append([]string{
+		`name: ` + name, `image: "` + registry + `origin:` + version + `"`, `args: ["--pages=:9080", "--listen=:9084"]`, secure,
+	}, fields...)
+	return `{` + strings.Join(fields, ", ") + `}`
+}
+
+// template of pods that name Watchers, with one container in YAML.
+func template(names, container string) corev1.PodTemplateSpec {
+	GinkgoHelper()
+	t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{"app": names}, Annotations: map[string]string{watchv1.InjectAnnotation: names},
+	}}
+	var c corev1.Container
+	Expect(yaml.UnmarshalStrict([]byte(container), &c)).To(Succeed())
+	t.Spec = corev1.PodSpec{Containers: []corev1.Container{c}, AutomountServiceAccountToken: new(false)}
+	return t
+}
+
+// pods that name Watchers.
+func (t *team) pods(ctx context.Context, names string) []corev1.Pod {
+	GinkgoHelper()
+	list, err := cluster.Client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names})
+	Expect(err).NotTo(HaveOccurred())
+	return list.Items
+}
+
+// served reports whether a pod runs with a sidecar of that name.
+func served(pod corev1.Pod, name string) bool {
+	for _, status := range pod.Status.InitContainerStatuses {
+		if status.Name == name {
+			return pod.Status.Phase == corev1.PodRunning && status.State.Running != nil
+		}
+	}
+	return false
+}
+
+// deployment makes one of n pods.
+func (t *team) deployment(ctx context.Context, names string, n int32) {
+	GinkgoHelper()
+	_, err := cluster.Client.AppsV1().Deployments(t.namespace).Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: names},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": names}},
+			Template: template(names, app()),
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// eventuallyServed waits until all n pods run with a sidecar.
+func (t *team) eventuallyServed(ctx context.Context, names, container string, n int) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		list, err := cluster.Client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(list.Items).To(HaveLen(n))
+		for _, pod := range list.Items {
+			g.Expect(served(pod, container)).To(BeTrue(), "%s: %+v", pod.Name, pod.Status)
+		}
+	}).WithTimeout(scheduled).WithPolling(time.Second).Should(Succeed())
+}
+
+var _ = Describe("Sidecars", Ordered, func() {
+	var (
+		installed *release.Release
+		t         *team
+	)
+	BeforeAll(func(ctx SpecContext) {
+		client, err := dynamic.NewForConfig(cluster.Config)
+		Expect(err).NotTo(HaveOccurred())
+		definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+		definition := watchv1.Resource().GroupResource().String()
+		_, err = definitions.Get(ctx, definition, metav1.GetOptions{})
+		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "there are Watchers already: the cluster is not fresh")
+		// The chart leaves it behind.
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(definitions.Delete(ctx, definition, metav1.DeleteOptions{})).To(Succeed())
+		})
+
+		t = &team{namespace: namespace(ctx, "curl-me-that-team-")}
+		t.watchers = client.Resource(watchv1.Resource()).Namespace(t.namespace)
+		_, err = cluster.Client.CoreV1().Namespaces().Patch(ctx, t.namespace, "application/merge-patch+json",
+			[]byte(`{"metadata":{"labels":{"`+watchv1.InjectLabel+`":"`+watchv1.InjectValue+`"}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		one := map[string]any{"replicas": 1}
+		installed = &release.Release{
+			Cluster: cluster, Name: "curl-me-that", Chart: fromRoot("deploy/chart"), Namespace: namespace(ctx, "curl-me-that-sidecars-"),
+			Values: map[string]any{
+				"image": map[string]any{"tag": version}, "namespaces": []string{t.namespace},
+				"resources": map[string]any{"enabled": true}, "sidecar": map[string]any{"enabled": true},
+				"watcher": one, "writer": one, keeper: one,
+				"fetcher": map[string]any{"replicas": 1, "egress": map[string]any{"allowCIDRs": origin.CIDRs}},
+			},
+		}
+		DeferCleanup(func(ctx SpecContext) { installed.Uninstall(ctx) })
+		installed.Install(ctx)
+	})
+	AfterAll(func(ctx SpecContext) {
+		for _, pod := range installed.Pods(ctx, keeper) {
+			Expect(installed.Log(ctx, pod, false)).NotTo(Or(ContainSubstring("forbidden"), ContainSubstring("panic:")))
+		}
+	})
+
+	It("run beside a Job with its static and fetched data, and the Job completes", func(ctx SpecContext) {
+		t.apply(ctx, "job", `configData: {LEVEL: warn, manifest.yaml: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
+			sources: [{key: index, url: "`+origin.URL+`/"}], container: `+sidecar("watch-job", `volumeMounts: [{name: served, mountPath: /served}]`)+`,
+			volume: {name: served, configMap: {name: job-config}}`)
+		t.eventually(ctx, "job", watchv1.ConditionReady, "True/Ready")
+		t.eventually(ctx, "job", watchv1.ConditionInjectable, "True/Injectable")
+		// It has done when it could read the ConfigMap.
+		checks := template("job", `{name: app, image: "`+registry+`curlctl:`+version+`", args: [check, -f, /job/manifest.yaml], volumeMounts: [{name: job, mountPath: /job}], `+secure+`}`)
+		checks.Spec.Volumes = []corev1.Volume{{Name: "job", VolumeSource: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "job-config"}},
+		}}}
+		checks.Spec.RestartPolicy = corev1.RestartPolicyNever
+		jobs := cluster.Client.BatchV1().Jobs(t.namespace)
+		_, err := jobs.Create(ctx, &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: batchv1.JobSpec{Template: checks, BackoffLimit: new(int32(0))},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(g Gomega) {
+			job, err := jobs.Get(ctx, "job", metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(job.Status.Failed).To(BeZero())
+			g.Expect(job.Status.Succeeded).To(Equal(int32(1)))
+		}).WithTimeout(scheduled).Should(Succeed())
+		pods := t.pods(ctx, "job")
+		Expect(pods).To(HaveLen(1))
+		Expect(pods[0].Status.InitContainerStatuses).To(ConsistOf(And(
+			HaveField("Name", "watch-job"), HaveField("State.Terminated", Not(BeNil())))))
+		Expect(pods[0].Spec.InitContainers[0].Env).To(ContainElement(HaveField("Name", "LEVEL")))
+	})
+
+	It("come with all pods of a Deployment, once their Watcher is there", func(ctx SpecContext) {
+		t.deployment(ctx, "late", 2)
+		Eventually(ctx, func(g Gomega) {
+			d, err := cluster.Client.AppsV1().Deployments(t.namespace).Get(ctx, "late", metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(d.Status.Conditions).To(ContainElement(And(
+				HaveField("Type", appsv1.DeploymentReplicaFailure), HaveField("Reason", "FailedCreate"),
+				HaveField("Message", ContainSubstring(`Watcher "late" of the annotation x-kv8s.io/inject does not exist in namespace `+t.namespace)))))
+		}).WithTimeout(scheduled).Should(Succeed())
+		t.apply(ctx, "late", `configData: {LEVEL: warn}, container: `+sidecar("watch-late"))
+		t.eventuallyServed(ctx, "late", "watch-late", 2)
+	})
+
+	It("are refused by Pod Security, and before that by Injectable", func(ctx SpecContext) {
+		t.apply(ctx, "privileged", `container: {name: privileged, image: any, securityContext: {privileged: true}}`)
+		t.eventually(ctx, "privileged", watchv1.ConditionInjectable, "False/PodSecurity")
+		pod := template("privileged", app())
+		Eventually(ctx, func() error {
+			_, err := cluster.Client.CoreV1().Pods(t.namespace).Create(ctx,
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "privileged", Annotations: pod.Annotations}, Spec: pod.Spec},
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}).Should(MatchError(ContainSubstring(`violates PodSecurity "restricted:latest": privileged (container "privileged" must not set securityContext.privileged=true)`)))
+	})
+
+	It("come with pods while keeper is down", func(ctx SpecContext) {
+		installed.Scale(ctx, keeper, 0)
+		installed.EventuallyRuns(ctx, keeper, 0)
+		t.apply(ctx, "alone", `container: `+sidecar("watch-alone"))
+		t.deployment(ctx, "alone", 1)
+		t.eventuallyServed(ctx, "alone", "watch-alone", 1)
+		installed.Scale(ctx, keeper, 1)
+		t.eventually(ctx, "alone", watchv1.ConditionInjectable, "True/Injectable")
+	})
+
+	It("leave with their Watcher nothing but pods that run", func(ctx SpecContext) {
+		Expect(t.watchers.Delete(ctx, "late", metav1.DeleteOptions{})).To(Succeed())
+		Eventually(ctx, func() bool {
+			_, err := cluster.Client.CoreV1().ConfigMaps(t.namespace).Get(ctx, "late-config", metav1.GetOptions{})
+			return apierrors.IsNotFound(err)
+		}).WithTimeout(scheduled).Should(BeTrue(), "the ConfigMap is collected")
+		for _, pod := range t.pods(ctx, "late") {
+			Expect(served(pod, "watch-late")).To(BeTrue(), pod.Name)
+		}
+	})
+})
