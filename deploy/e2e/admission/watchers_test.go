@@ -31,7 +31,7 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		api := env.Cluster.ServeWatchers(ctx)
 		in = enabled(ctx, api)
-		install(ctx, render(ctx, in.namespace, []string{"admission-watchers.yaml"}, "resources.enabled=true"))
+		install(ctx, within(in.namespace, render(ctx, in.namespace, []string{"admission-watchers.yaml"}, "resources.enabled=true")))
 		editor = env.Cluster.Account(ctx, in.namespace, "editor", rbacv1.PolicyRule{
 			APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"}, Verbs: []string{"create", "patch", "get", "delete"},
 		})
