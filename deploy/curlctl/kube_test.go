@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -121,6 +122,26 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(view.Asks[0].Refresh).To(Equal("1d"))
 		Expect(w.run(ctx, "status", namespace+"/none").code).To(Equal(5))
 		Expect(w.run(ctx, "status", namespace+"/cool", "--kubeconfig=/nonexistent").code).To(Equal(3))
+	})
+
+	It("that is not followed, or fails, is explained within 80 and 120 columns", func(ctx SpecContext) {
+		create(ctx, "cool", map[string]string{
+			"x-kv8s.io/curl-me-that": "my.data=ftp://a.example.com/ other=https://a.example.com/missing",
+			"x-kv8s.io/curl-refrsh":  "10m",
+			"x-kv8s.io/curl-status": `{"*":{"error":"InvalidAnnotation","message":"m","since":"2026-01-02T03:04:05Z"},"other":{"error":"BadStatus","httpStatus":404,` +
+				`"message":"a.example.com answered 404","since":"2026-01-02T03:04:05Z","attempts":1,"gaveUp":true}}`,
+		})
+		for width, line := range map[string]string{"80": "BadStatus: a.example.com answered 404; 1", "120": "BadStatus: a.example.com answered 404; 1 attempt when it was reported"} {
+			GinkgoT().Setenv("COLUMNS", width)
+			out := w.ok(ctx, "status", namespace+"/cool")
+			for text := range strings.Lines(out) {
+				Expect(utf8.RuneCountInString(strings.TrimRight(text, "\n"))).To(BeNumerically("<=", map[string]int{"80": 80, "120": 120}[width]), text)
+			}
+			Expect(out).To(MatchRegexp(`not followed since +(?:- +)?InvalidAnnotation\n`))
+			Expect(out).To(ContainSubstring(line))
+			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): the scheme is neither http nor https; use http:// or https://; " +
+				"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?"))
+		}
 	})
 
 	It("of a Watcher is shown below its conditions, by either name", func(ctx SpecContext) {

@@ -94,21 +94,22 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 	if err != nil {
 		v.Problem = strings.TrimPrefix(v.Problem+"; ", "; ") + "the status annotation cannot be read"
 	}
-	if wrong := state.Problem; wrong != nil {
-		v.add(wrong.Since, "not followed since", "", wrong.Error, printer.Red)
-	}
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
 		if e.Written() {
 			v.add(e.FetchedAt, "written", key, fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], failure.WithoutQuery(e.URL)), printer.Green)
 		}
 		if e.Failing() {
-			detail := e.Error + ", " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
+			detail := e.Error
 			if message := e.Why().Message; message != "" {
 				detail += ": " + printer.Printable(message)
 			}
+			detail += "; " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
 			v.add(e.Since, "failing since", key, detail, printer.Red)
 		}
+	}
+	if wrong := state.Problem; wrong != nil {
+		v.add(wrong.Since, "not followed since", "", wrong.Error, printer.Red)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -240,15 +241,25 @@ func Wrap(text string, width int) (lines []string) {
 	return append(lines, line)
 }
 
-// Fields prints names and values of one object for people.
+// Fields prints names and values of one object for people. A value that is too
+// long for the terminal goes on below itself.
 func (p *Printer) Fields(fields []Field) {
 	width := 0
 	for _, f := range fields {
 		width = max(width, len(f.Name))
 	}
+	room := math.MaxInt
+	if terminal := p.Width(); terminal > 0 {
+		room = terminal - width - 3
+	}
 	for _, f := range fields {
-		if f.Value.Text != "" {
-			p.Linef("%-*s  %s", width+1, f.Name+":", f.Value.paint(p.colour))
+		name := f.Name + ":"
+		if f.Value.Text == "" {
+			continue
+		}
+		for _, line := range Wrap(f.Value.Text, room) {
+			p.Linef("%-*s  %s", width+1, name, Cell{Text: line, Colour: f.Value.Colour}.paint(p.colour))
+			name = ""
 		}
 	}
 }

@@ -1,0 +1,114 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl"
+	"github.com/kv8s/curl-me-that/deploy/local"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/docs"
+	"github.com/kv8s/curl-me-that/fetcher"
+	"github.com/kv8s/curl-me-that/watcher"
+	"github.com/kv8s/curl-me-that/watcher/keeper"
+	"github.com/kv8s/curl-me-that/writer"
+)
+
+var (
+	// makeCommand is one of make: a line of a block, or in a sentence.
+	makeCommand = regexp.MustCompile("(?m)(?:^(?:\\$ )?|`)make ([a-z][a-z-]*)")
+	// makeTarget is a target of the Makefile.
+	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
+	// started is a service that a line of a block starts, with its flags.
+	started = regexp.MustCompile(`(?m)^(?:\$ )?(?:bin/)?(watcher|fetcher|writer|keeper|curl-me-that) (--[^\n#]*)`)
+	// flagInLine is a flag of a command line.
+	flagInLine = regexp.MustCompile(`(?:^|\s)--([a-z][a-z0-9-]*)`)
+	// flagAlone is a flag that a sentence names by itself.
+	flagAlone = regexp.MustCompile("`--([a-z][a-z0-9-]*)(?:[= ][^`]*)?`")
+)
+
+// foreignFlags are those of docker compose, helm and nsc that sentences name by themselves.
+var foreignFlags = []string{"profile", "set", "allow-pub", "allow-sub"}
+
+// flagsOf returns the flags of a command and of those below it.
+func flagsOf(c *cobra.Command) map[string]bool {
+	all := map[string]bool{"help": true, "version": true}
+	add := func(f *pflag.Flag) { all[f.Name] = true }
+	c.Flags().VisitAll(add)
+	c.PersistentFlags().VisitAll(add)
+	for _, sub := range c.Commands() {
+		for name := range flagsOf(sub) {
+			all[name] = true
+		}
+	}
+	return all
+}
+
+// programs returns the flags of our programs.
+func programs() map[string]map[string]bool {
+	all := map[string]map[string]bool{
+		"watcher": flagsOf(watcher.Command()), "fetcher": flagsOf(fetcher.Command()), "writer": flagsOf(writer.Command()),
+		"keeper": flagsOf(keeper.Command()), "curlctl": flagsOf(curlctl.Command("curlctl")),
+	}
+	whole, config := &cobra.Command{}, local.DefaultConfig()
+	config.BindFlags(whole.Flags())
+	all["curl-me-that"] = flagsOf(whole)
+	return all
+}
+
+// curlctl's commands are parsed one by one in a spec of its own.
+var _ = Describe("Every page", func() {
+	It("names targets of make and flags of our programs that exist", func() {
+		makefile, err := os.ReadFile("../../../../Makefile")
+		Expect(err).NotTo(HaveOccurred())
+		targets := map[string]bool{}
+		for _, match := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
+			targets[match[1]] = true
+		}
+		flags := programs()
+		known := map[string]bool{}
+		for _, name := range foreignFlags {
+			known[name] = true
+		}
+		for _, of := range flags {
+			for name := range of {
+				known[name] = true
+			}
+		}
+		root := os.DirFS("../../../..")
+		files, err := docs.Files(root)
+		Expect(err).NotTo(HaveOccurred())
+		commands, unknown := 0, []string{}
+		check := func(exists bool, file, command string) {
+			commands++
+			if !exists {
+				unknown = append(unknown, file+": "+command)
+			}
+		}
+		for _, file := range files {
+			if filepath.Ext(file) != ".md" {
+				continue
+			}
+			page, err := os.ReadFile(filepath.Join("../../../..", file))
+			Expect(err).NotTo(HaveOccurred())
+			for _, match := range makeCommand.FindAllStringSubmatch(string(page), -1) {
+				check(targets[match[1]], file, "make "+match[1])
+			}
+			for _, match := range started.FindAllStringSubmatch(string(page), -1) {
+				for _, flag := range flagInLine.FindAllStringSubmatch(match[2], -1) {
+					check(flags[match[1]][flag[1]], file, match[1]+" --"+flag[1])
+				}
+			}
+			for _, match := range flagAlone.FindAllStringSubmatch(string(page), -1) {
+				check(known[match[1]], file, "--"+match[1])
+			}
+		}
+		Expect(unknown).To(BeEmpty())
+		Expect(commands).To(BeNumerically(">", 100), "commands found")
+	})
+})
