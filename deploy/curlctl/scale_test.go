@@ -24,6 +24,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // The history of failures that curlctl must cope with, and how.
@@ -158,17 +159,12 @@ var _ = Describe("A long history", Ordered, func() {
 	})
 })
 
-func BenchmarkFirstPage(b *testing.B) {
-	s, err := natstest.Run(natstest.Options{Listen: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	js, closeConn, err := s.JetStream()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer closeConn()
+// longHistory runs a broker with a long history until the benchmark ends, and returns
+// its address.
+func longHistory(b *testing.B) (url string) {
+	b.Helper()
+	s := pipelinetest.Broker(b, natstest.Options{Listen: true})
+	js := pipelinetest.Connect(b, s)
 	epoch, err := pipeline.Ensure(b.Context(), js, pipeline.Topology{})
 	if err != nil {
 		b.Fatal(err)
@@ -177,10 +173,15 @@ func BenchmarkFirstPage(b *testing.B) {
 		b.Fatal(err)
 	}
 	<-js.PublishAsyncComplete()
+	return s.URL()
+}
+
+func BenchmarkFirstPage(b *testing.B) {
+	url := longHistory(b)
 	for _, args := range [][]string{{"failures"}, {"failures", "--host=slow.example.com"}, {"failures", "--summary"}} {
 		b.Run(strings.Join(args, " "), func(b *testing.B) {
 			for b.Loop() {
-				if r := runAs(b.Context(), "curlctl", time.Now, append(args, "--nats-url", s.URL())...); r.code != 0 {
+				if r := runAs(b.Context(), "curlctl", time.Now, append(args, "--nats-url", url)...); r.code != 0 {
 					b.Fatal(r.err)
 				}
 			}

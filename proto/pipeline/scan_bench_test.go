@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
@@ -19,19 +18,7 @@ var scanWants = flag.Int("scan-wants", 50_000, "wants that BenchmarkScan reads")
 // BenchmarkScan reads all wants of a large installation. The server counts what
 // is left for each request of a scan, so the number of requests decides.
 func BenchmarkScan(b *testing.B) {
-	s, err := natstest.Run(natstest.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	js, closeConn, err := s.JetStream()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer closeConn()
-	if _, err := pipeline.Ensure(b.Context(), js, pipeline.Topology{}); err != nil {
-		b.Fatal(err)
-	}
+	_, js, _ := pipelinetest.Ensured(b, pipeline.Topology{})
 	fillWants(b, js, *scanWants)
 	client := pipeline.NewClient(js)
 	for b.Loop() {
