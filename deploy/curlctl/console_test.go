@@ -82,11 +82,17 @@ func (w *world) openAt(now func() time.Time, args ...string) *browser {
 	return b
 }
 
-// enter opens the address that was printed.
+// enter opens the address that was printed. While NATS is too busy to answer, the
+// page of that refreshes itself, and so does this.
 func (b *browser) enter() *browser {
 	GinkgoHelper()
-	code, _ := b.at(b.entry)
-	Expect(code).To(Equal(http.StatusOK))
+	code, text := b.at(b.entry)
+	if code == http.StatusServiceUnavailable {
+		GinkgoWriter.Println(text)
+		Eventually(func() int { code, text = b.at("/"); return code }).WithTimeout(time.Minute).WithPolling(polling).
+			ShouldNot(Equal(http.StatusServiceUnavailable))
+	}
+	Expect(code).To(Equal(http.StatusOK), text)
 	return b
 }
 
