@@ -18,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/overdue"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/parking"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/refresh"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/remembered"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/watchers"
 )
 
@@ -64,6 +65,8 @@ func measure(ctx context.Context, config bench.Config, file string) error {
 			return err
 		}
 		return report.WriteTable(os.Stdout)
+	case config.Remembered > 0:
+		return remember(ctx, config, progress)
 	case config.Overdue > 0:
 		report, err := overdue.Run(ctx, config.Overdue, progress)
 		if err != nil {
@@ -91,6 +94,17 @@ func refreshes(ctx context.Context, config bench.Config, progress bench.Progress
 	ctx, cancel := within(ctx, config)
 	defer cancel()
 	report, err := refresh.Run(ctx, refresh.Options{Bin: config.Bin, Keys: config.Refresh, Profiles: config.Profiles}, progress)
+	if err != nil {
+		return err
+	}
+	return report.WriteTable(os.Stdout)
+}
+
+// remember prints what a writer uses that has written to many objects.
+func remember(ctx context.Context, config bench.Config, progress bench.Progress) error {
+	ctx, cancel := within(ctx, config)
+	defer cancel()
+	report, err := remembered.Run(ctx, remembered.Options{Bin: config.Bin, Objects: config.Remembered}, progress)
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,16 @@ package system
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -69,6 +74,37 @@ func StartFetcher(ctx context.Context, o Options) (*System, error) {
 		return nil, errors.Join(err, s.Stop(ctx))
 	}
 	return s, nil
+}
+
+// StartWriter starts NATS with its streams and a writer alone.
+func StartWriter(ctx context.Context, o Options) (*System, error) {
+	s := &System{options: o, ports: process.NewPorts()}
+	if err := s.startWriter(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop(ctx))
+	}
+	return s, nil
+}
+
+func (s *System) startWriter(ctx context.Context) (err error) {
+	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir); err != nil {
+		return err
+	}
+	nc, err := nats.Connect(s.NATS())
+	if err != nil {
+		return fmt.Errorf("connect to NATS: %w", err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	if _, err := pipeline.Ensure(ctx, js, pipeline.Topology{}); err != nil {
+		return err
+	}
+	if s.writer, err = s.service(ctx, "writer"); err != nil {
+		return err
+	}
+	return s.writer.ready(ctx)
 }
 
 // NATS is the URL for clients.
