@@ -17,7 +17,9 @@ var _ = Describe("An Event", func() {
 		Expect(event.Type).To(Equal("Warning"))
 		Expect(event.Note).To(Equal("annotation value 'not correct' does not match expected format key=url"))
 		Expect(event.Regarding.UID).To(Equal(cm.Get(ctx).UID))
-		Expect(cm.Writes(ctx)).To(BeZero())
+		Eventually(ctx, func() int { return i.History.Writes(cm.Name) }).Should(Equal(1), "the status")
+		cm.Tells(ctx, "InvalidAnnotation")
+		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
 	It("tells a failure once, whatever the attempts, and its end once; the last good value stays", func(ctx SpecContext) {
