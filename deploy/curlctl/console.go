@@ -16,6 +16,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -121,7 +122,7 @@ func (c *consoling) serve(ctx context.Context, s *session, refusals *console.Ref
 		}
 	}
 	if c.auth != authKubernetes && c.reachable() {
-		deps.Kubernetes = kube{c.kube}
+		deps.Kubernetes = kube{c.kube, c.options}
 	}
 	server, err := console.New(ctx, console.Config{TraceURL: c.traceURL}, deps)
 	if err != nil {
@@ -166,7 +167,11 @@ func (c *consoling) reachable() bool {
 }
 
 // kube is what pages read of Kubernetes, as the user of the kubeconfig.
-type kube struct{ cluster.Options }
+type kube struct {
+	cluster.Options
+
+	options *options
+}
 
 // Object implements console.Cluster.
 func (k kube) Object(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
@@ -180,4 +185,11 @@ func (k kube) Watchers(ctx context.Context, namespace, from string, limit int64)
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
 	return k.Options.Watchers(ctx, namespace, from, limit)
+}
+
+// Consumers implements console.Cluster.
+func (k kube) Consumers(ctx context.Context, namespace string, cm consumer.ConfigMap) ([]consumer.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
+	defer cancel()
+	return (&podList{options: k.options, kube: k.Options}).consumers(ctx, namespace, cm)
 }

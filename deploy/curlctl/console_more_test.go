@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -230,6 +231,18 @@ var _ = Describe("The console at its limits", func() {
 		Expect(text).NotTo(ContainSubstring("cm-001/my.data · Timeout"))
 		code, text := b.send(http.MethodGet, "/live", nil, func(r *http.Request) { r.Header.Set("Last-Event-ID", "x") })
 		Expect(code).To(Equal(http.StatusBadRequest), text)
+	})
+
+	It("lists the containers that use a ConfigMap, and which cannot have its newest content", func(ctx SpecContext) {
+		client, _, namespace := inCluster(ctx)
+		w := newWorld(ctx)
+		_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "rules"}, Data: map[string]string{"page": "page"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		podsOf{client, namespace}.create(ctx, `{metadata: {name: env-0}, spec: {containers: [{name: app, env: [{name: A, valueFrom: {configMapKeyRef: {name: rules, key: page}}}]}]}}`, time.Now().Add(-40*time.Hour))
+		b := w.open("--kubeconfig=" + os.Getenv("KUBECONFIG")).enter()
+		Expect(b.page("/objects/" + namespace + "/rules")).To(And(ContainSubstring("env-0"), ContainSubstring("no, not before a new start"), MatchRegexp(`data-label="Keys"><bdi>page</bdi>`)))
 	})
 
 	It("lists the Watchers of a cluster that serves them", func(ctx SpecContext) {

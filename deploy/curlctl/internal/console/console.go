@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -51,6 +52,8 @@ type Cluster interface {
 	// where the call before has ended; an empty next: there are no more. A cluster
 	// that serves none has an error of apierrors.IsNotFound.
 	Watchers(ctx context.Context, namespace, from string, limit int64) (list []watchv1.Watcher, next string, err error)
+	// Consumers reads which containers of running pods use a ConfigMap, by pod.
+	Consumers(ctx context.Context, namespace string, cm consumer.ConfigMap) ([]consumer.Consumer, error)
 }
 
 // Server of the console.

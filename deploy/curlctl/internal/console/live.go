@@ -163,7 +163,7 @@ func (s *Server) tick(namespace string) tick {
 	t.Numbers["failures"] = printer.Grouped(n.Failures)
 	t.Sparks = map[string]string{"requests": requestsSpark(n), "results": resultsSpark(n), "failures": failuresSpark(n)}
 	for prefix, c := range map[string]overview.Consumer{
-		"requests": consumer(n, pipeline.FetcherConsumer), "results": consumer(n, pipeline.WriterConsumer),
+		"requests": durable(n, pipeline.FetcherConsumer), "results": durable(n, pipeline.WriterConsumer),
 	} {
 		t.Numbers[prefix+".backlog"] = printer.Grouped(int(c.Backlog))
 		t.Numbers[prefix+".inFlight"] = printer.Grouped(c.InFlight)

@@ -11,14 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 func (s *Server) objectPage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
 	view := object.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"), Timeline: []object.Occasion{}}
-	unseen, err := s.readObject(v.Context(), &view)
+	pods, unseen, err := s.readObject(v.Context(), &view)
 	if err != nil {
 		return nil, err
 	}
@@ -33,28 +35,65 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	slices.SortFunc(keys, func(a, b model.Row) int { return strings.Compare(a.Key.Key, b.Key.Key) })
 	slices.Reverse(view.Timeline)
 	return &page{template: "object.html", title: view.Namespace + "/" + view.ConfigMap, data: map[string]any{
-		"View": view, "Keys": keys, "Unseen": unseen, "Replay": v.can(replayRight),
+		"View": view, "Keys": keys, "Pods": pods, "Unseen": unseen, "Replay": v.can(replayRight),
 		"Command": command("curlctl", "status", view.Namespace+"/"+view.ConfigMap),
 	}}, nil
 }
 
 // readObject adds what Kubernetes holds, and returns why it does not.
-func (s *Server) readObject(ctx context.Context, view *object.View) (unseen string, err error) {
+func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, unseen string, err error) {
 	if s.Kubernetes == nil {
-		return "Kubernetes is not read by this console; what follows is what NATS holds.", nil
+		return pods, "Kubernetes is not read by this console; what follows is what NATS holds.", nil
 	}
 	found, owner, err := s.Kubernetes.Object(ctx, view.Namespace, view.ConfigMap)
 	if err != nil {
-		return "Kubernetes could not be read: " + err.Error(), nil //nolint:nilerr // the page has what NATS holds
+		return pods, "Kubernetes could not be read: " + err.Error(), nil //nolint:nilerr // the page has what NATS holds
 	}
 	if owner != nil {
 		view.ConfigMap = owner.ConfigMapName()
 		view.ReadWatcher(owner)
 	}
 	if found == nil {
-		return "", nil
+		return pods, "", nil
 	}
-	return "", view.ReadMetadata(found)
+	pods.Read = true
+	if pods.All, err = s.Kubernetes.Consumers(ctx, view.Namespace, consumer.ConfigMap{Name: found.Name, Watcher: owner, Changes: consumer.ChangesOf(found, owner)}); err != nil {
+		pods.Unseen = err.Error()
+	}
+	pods.More = max(0, len(pods.All)-podRows)
+	pods.All = pods.All[:len(pods.All)-pods.More]
+	return pods, "", view.ReadMetadata(found)
+}
+
+// podRows is how many containers a page has.
+const podRows = 100
+
+// pods are the containers that use a ConfigMap.
+type pods struct {
+	// Read: it was tried; Unseen is why it failed.
+	Read   bool
+	Unseen string
+	All    []consumer.Consumer
+	More   int
+}
+
+// newest is how a page has whether a container can have seen the newest content: a
+// state and its text.
+func newest(n consumer.Newest) [2]string {
+	switch n {
+	case consumer.No:
+		return [2]string{"failing", "no, not before a new start"}
+	case consumer.Soon:
+		return [2]string{"waiting", "within " + duration.Format(consumer.KubeletDelay)}
+	case consumer.AtStart:
+		return [2]string{"gone", "at its start"}
+	case consumer.Yes:
+		return [2]string{"well", "yes"}
+	case consumer.Ended:
+		return [2]string{"gone", "ended"}
+	case consumer.Unknown:
+	}
+	return [2]string{"warning", "unknown"}
 }
 
 // findWatchers finds out whether the cluster serves Watchers.

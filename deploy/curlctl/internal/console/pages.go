@@ -42,7 +42,7 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 	slices.Reverse(entries)
 	live := url.Values{"entries": {strconv.FormatUint(last, 10)}}
 	return &page{template: "overview.html", title: "Overview", live: live, data: map[string]any{
-		"Numbers": n, "Requests": consumer(n, pipeline.FetcherConsumer), "Results": consumer(n, pipeline.WriterConsumer),
+		"Numbers": n, "Requests": durable(n, pipeline.FetcherConsumer), "Results": durable(n, pipeline.WriterConsumer),
 		"Hosts": hosts[:min(bad, worstHosts)], "Failing": sum(hosts, func(h model.Host) int { return h.Failing }),
 		"Scoped": v.namespace != "", "Passing": entries[:min(len(entries), passingRows)], "Pause": v.can(pauseRight) && v.namespace == "",
 	}}, nil
@@ -76,8 +76,8 @@ func sum[T any](all []T, of func(T) int) (n int) {
 	return n
 }
 
-// consumer returns the one with a name; empty: it is not known.
-func consumer(n model.Numbers, name string) overview.Consumer {
+// durable returns the consumer with a name; empty: it is not known.
+func durable(n model.Numbers, name string) overview.Consumer {
 	for _, c := range n.Consumers {
 		if c.Name == name {
 			return c
@@ -213,7 +213,7 @@ func (s *Server) queuePage(v *visit) (*page, error) {
 	if err := s.unknown(n); err != nil {
 		return nil, err
 	}
-	requests := consumer(n, pipeline.FetcherConsumer)
+	requests := durable(n, pipeline.FetcherConsumer)
 	var rows []queued
 	for _, kind := range []struct {
 		name string
@@ -230,7 +230,7 @@ func (s *Server) queuePage(v *visit) (*page, error) {
 	}
 	slices.SortFunc(rows, func(a, b queued) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return &page{template: "queue.html", title: "Queue", refresh: true, data: map[string]any{
-		"Requests": requests, "Results": consumer(n, pipeline.WriterConsumer), "Rows": rows[:min(len(rows), queueRows)], "Numbers": n,
+		"Requests": requests, "Results": durable(n, pipeline.WriterConsumer), "Rows": rows[:min(len(rows), queueRows)], "Numbers": n,
 	}}, nil
 }
 

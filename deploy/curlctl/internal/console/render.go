@@ -122,6 +122,7 @@ func (p *pages) functions() template.FuncMap {
 		"reason":    failure.Reason,
 		"url":       failure.WithoutQuery,
 		"cause":     pipeline.CauseName,
+		"newest":    newest,
 		"interval":  duration.Format,
 		"spark":     spark,
 		"requests":  requestsSpark,
