@@ -40,7 +40,7 @@ func entry(manager, key string, at time.Time) metav1.ManagedFieldsEntry {
 	if key == "" {
 		fields = `{"f:metadata":{"f:annotations":{"f:x":{}}}}`
 	}
-	return metav1.ManagedFieldsEntry{Manager: manager, Time: new(metav1.NewTime(at)), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	return metav1.ManagedFieldsEntry{Manager: manager, Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
 // running is a pod whose container "app" has run since a time.
