@@ -87,6 +87,16 @@ var _ = Describe("The stream of requests", func() {
 		Expect(i.log).To(gbytes.Say("the stream of requests was changed by another client: it was purged"))
 	})
 
+	It("is seen to be purged long before all is compared", func(ctx SpecContext) {
+		i := w.watch(func(o *options) { o.pace.Check = time.Hour }).awaitReady()
+		lost(ctx, func() {
+			stream, err := w.js.Stream(ctx, pipeline.Requests)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(stream.Purge(ctx)).To(Succeed())
+		})
+		Eventually(i.value(own + "purges_total")).Should(BeEquivalentTo(1))
+	})
+
 	It("gets the backlog when the broker is back, without many words", func(ctx SpecContext) {
 		i := w.watch().awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")

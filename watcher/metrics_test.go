@@ -15,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher"
@@ -88,6 +89,13 @@ func moves() []move {
 		{own + "publish_conflicts_total", overtake, nil},
 		{own + `events_emitted_total{reason="InvalidAnnotation"}`, bad, nil},
 		{own + "sessions_total", func(_ context.Context, w *world) { Expect(w.nats.Restart()).To(Succeed()) }, nil},
+		{own + "purges_total", func(ctx context.Context, w *world) {
+			create(ctx, w)
+			Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+			stream, err := w.js.Stream(ctx, pipeline.Requests)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(stream.Purge(ctx)).To(Succeed())
+		}, nil},
 		{own + "out_of_scope_wants", func(ctx context.Context, w *world) {
 			want := &v1.Want{Namespace: "elsewhere", Name: "cm", Key: "k", Url: "https://example.com"}
 			_, err := w.pipeline.PublishWant(ctx, want, 0)

@@ -142,7 +142,7 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *cluster.Clients, 
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
 			Client: client, Index: index, Objects: objects, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 		}),
-		Health: health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions, OutOfScope: metrics.outOfScope,
+		Health: health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions, Purged: metrics.purges, OutOfScope: metrics.outOfScope,
 	})
 	export := exporter.New(exporter.Config{Monitors: c.Monitors, Interval: at.export},
 		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})

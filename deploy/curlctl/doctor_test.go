@@ -54,6 +54,19 @@ var _ = Describe("doctor", func() {
 			system_account: SYS`
 	}
 
+	It("finds that there is no room for the record of operators, without which they can do nothing", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		Expect(w.run(ctx, "doctor").out).To(ContainSubstring("there is room for the record"))
+		w.ok(ctx, "setup", "--max-audit-bytes", "20000")
+		Eventually(ctx, func() string { return w.run(ctx, "pause").err }).
+			Should(And(ContainSubstring("nothing was done, since it cannot be recorded"), ContainSubstring("curlctl setup --max-audit-bytes")))
+		r := w.run(ctx, "doctor")
+		Expect(r.code).To(Equal(7))
+		Expect(r.out).To(ContainSubstring("the record of what operators do is full"))
+		w.ok(ctx, "setup", "--max-audit-bytes", "1000000")
+		w.ok(ctx, "pause")
+	})
+
 	It("finds out by the system account how many keys the memory of the server carries", func(ctx SpecContext) {
 		before := debug.SetMemoryLimit(-1)
 		DeferCleanup(func() { debug.SetMemoryLimit(before) })

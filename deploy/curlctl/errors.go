@@ -68,6 +68,8 @@ func coded(ctx context.Context, err error) error {
 		return service.ExitError{Err: err, Code: exitUsage}
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return service.ExitError{Err: fmt.Errorf("%w; `curlctl setup` creates what is missing", err), Code: exitNotFound}
+	case errors.Is(err, pipeline.ErrFull):
+		return service.ExitError{Err: fmt.Errorf("nothing was done, since it cannot be recorded: %w; `curlctl setup --max-audit-bytes` makes room", err), Code: exitFailed}
 	case errors.Is(err, errNotFound), errors.Is(err, overview.ErrNoConsumer), errors.Is(err, pipeline.ErrNoMessage):
 		return service.ExitError{Err: err, Code: exitNotFound}
 	case errors.Is(err, errRefused):

@@ -50,6 +50,7 @@ func setupCommand(o *options) *cobra.Command {
 	fs.BoolVar(&watch, "watch", false, "stay, and create what is missing whenever it is")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "watch")
 	fs.IntVar(&topology.Replicas, "replicas", 0, "replicas of each stream: 1, 3 or 5; 0: as they are")
+	fs.Int64Var(&topology.MaxAuditBytes, "max-audit-bytes", 0, "bytes that the record of what operators did may take; 0: as it is, 256 MiB at first")
 	return cmd
 }
 

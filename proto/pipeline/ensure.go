@@ -48,6 +48,9 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	stream, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		want.Replicas = max(want.Replicas, 1)
+		if want.Name == Audit && want.MaxBytes == 0 {
+			want.MaxBytes = maxAuditBytes
+		}
 		stream, err = js.CreateStream(ctx, want)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
 			stream, err = js.Stream(ctx, want.Name)
@@ -101,7 +104,9 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.DiscardNewPerSubject = want.DiscardNewPerSubject
 	next.MaxAge = want.MaxAge
 	next.MaxMsgs = -1
-	next.MaxBytes = limit(want.MaxBytes)
+	if want.Name != Audit || want.MaxBytes > 0 {
+		next.MaxBytes = limit(want.MaxBytes)
+	}
 	next.MaxMsgSize = int32(limit(int64(want.MaxMsgSize)))
 	next.Duplicates = want.Duplicates
 	next.NoAck = false

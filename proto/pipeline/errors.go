@@ -22,7 +22,7 @@ var (
 	ErrSubject = errors.New("subject is not one of the pipeline")
 	// ErrMalformed means that a message cannot be decoded.
 	ErrMalformed = errors.New("message is malformed")
-	// ErrFull means that the stream of results is full: the writer is behind.
+	// ErrFull means that a stream is full: that of results when the writer is behind.
 	ErrFull = errors.New("stream is full")
 	// ErrTooLarge means that a message exceeds what the server or the stream
 	// accepts.

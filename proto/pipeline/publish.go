@@ -143,7 +143,7 @@ func (c *Client) replaceWant(ctx context.Context, key Key, by content, last uint
 	}
 	ack, err := c.js.PublishMsg(ctx, m, opts...)
 	if err != nil {
-		return 0, fmt.Errorf("publish want of %s: %w", key, sentinel(err))
+		return 0, fmt.Errorf("publish want of %s: %w", key, Refusal(err))
 	}
 	return ack.Sequence, nil
 }
@@ -206,7 +206,7 @@ func (c *Client) publishFor(ctx context.Context, m *nats.Msg, key Key, want uint
 		case err == nil:
 			return ack, nil
 		case !hasCode(err, codeWrongLastSequenceConstant):
-			return nil, sentinel(err)
+			return nil, Refusal(err)
 		case wait > askMax || !rest(ctx, wait):
 			return nil, fmt.Errorf("%w (%w)", ErrInFlight, err)
 		}
@@ -255,7 +255,7 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	m.Data = data
 	inject(ctx, m.Header)
 	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Results)); err != nil {
-		return fmt.Errorf("publish result of %s: %w", key, sentinel(err))
+		return fmt.Errorf("publish result of %s: %w", key, Refusal(err))
 	}
 	return nil
 }
@@ -271,13 +271,13 @@ func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLette
 	m.Data = data
 	inject(ctx, m.Header)
 	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Failures), jetstream.WithMsgID(id)); err != nil {
-		return fmt.Errorf("publish dead letter of %s: %w", key, sentinel(err))
+		return fmt.Errorf("publish dead letter of %s: %w", key, Refusal(err))
 	}
 	return nil
 }
 
-// sentinel adds the error of this package that an answer of the server means.
-func sentinel(err error) error {
+// Refusal adds to an error the one of this package that an answer of the server means.
+func Refusal(err error) error {
 	switch {
 	case hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant):
 		return fmt.Errorf("%w (%w)", ErrSuperseded, err)

@@ -53,6 +53,10 @@ type Topology struct {
 	// MaxFailureBytes bounds the history of failures; the oldest go first.
 	// 0: 1 GiB.
 	MaxFailureBytes int64
+	// MaxAuditBytes bounds the record of what operators did; when it is full, they
+	// can do nothing. 0 leaves an existing stream as it is and creates a new one
+	// with 256 MiB.
+	MaxAuditBytes int64
 	// FailureAge is how long failures are kept. 0: 14 days.
 	FailureAge time.Duration
 	// MaxPending bounds the messages that all replicas of one service hold
@@ -165,7 +169,7 @@ func (t Topology) audit() jetstream.StreamConfig {
 		MaxMsgsPerSubject: -1,
 		Duplicates:        2 * time.Minute,
 		MaxAge:            auditAge,
-		MaxBytes:          maxAuditBytes,
+		MaxBytes:          t.MaxAuditBytes,
 		MaxMsgSize:        maxRecordBytes,
 		// Whoever fills it pushes nothing out; and what cannot be recorded is
 		// not done.

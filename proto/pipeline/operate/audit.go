@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ func (c *Client) PublishAudit(ctx context.Context, a *v1.Audit) error {
 	m := nats.NewMsg(pipeline.AuditSubject(a.GetAction(), a.GetUser(), began))
 	m.Data = data
 	if _, err := c.JetStream().PublishMsg(ctx, m, jetstream.WithExpectStream(pipeline.Audit)); err != nil {
-		return fmt.Errorf("publish audit of %s: %w", a.GetAction(), err)
+		return fmt.Errorf("publish audit of %s: %w", a.GetAction(), pipeline.Refusal(err))
 	}
 	return nil
 }
@@ -39,52 +40,61 @@ func AuditSubjects(user string) string {
 	return strings.TrimSuffix(pipeline.AuditSubject("", user, ""), "*") + ">"
 }
 
-// Audits reads what operators did, the newest first. Action and user are those
-// of the subject, which the server has checked, whatever is in the record. A
-// record that cannot be read is an error that is Unreadable, and does not end it.
-// Those of earlier versions, which are among the failures, come last.
+// maxOpen bounds the ends of actions that are kept until their begins are met, and
+// is far above what operators do at a time.
+const maxOpen = 1024
+
+// Audits reads what operators did, what began last first. It holds a few hundred
+// records in memory at a time, however many there are. Action and user are those of
+// the subject, which the server has checked, whatever is in the record. A record
+// that cannot be read is an error that is Unreadable, and does not end it. Those of
+// earlier versions, which are among the failures, come last.
 func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 	return func(yield func(*v1.Audit, error) bool) {
-		last := map[string]*v1.Audit{}
-		var order []string
-		for m, err := range c.records(ctx) {
-			var a *v1.Audit
-			if err == nil {
-				a, err = audit(m)
-			}
-			if err != nil {
-				if !yield(nil, err) || !pipeline.Unreadable(err) {
-					return
-				}
-				continue
-			}
-			if last[m.Subject] == nil {
-				order = append(order, m.Subject)
-			}
-			last[m.Subject] = a
-		}
-		for _, subject := range slices.Backward(order) {
-			if !yield(last[subject], nil) {
+		for _, r := range []pipeline.Range{
+			{Stream: pipeline.Audit, Subject: AuditSubjects("")},
+			{Stream: pipeline.Failures, Subject: pipeline.FormerAuditSubjects},
+		} {
+			if !c.actions(ctx, r, yield) {
 				return
 			}
 		}
 	}
 }
 
-// records reads the messages about what operators did, the oldest first.
-func (c *Client) records(ctx context.Context) iter.Seq2[pipeline.Message, error] {
-	return func(yield func(pipeline.Message, error) bool) {
-		for _, r := range []pipeline.Range{
-			{Stream: pipeline.Failures, Subject: pipeline.FormerAuditSubjects},
-			{Stream: pipeline.Audit, Subject: AuditSubjects("")},
-		} {
-			for m, err := range c.Scan(ctx, r) {
-				if !yield(m, err) {
-					return
-				}
+// actions passes on one record for each action: its end, if there is one, where its
+// begin stands. It reports whether to go on.
+func (c *Client) actions(ctx context.Context, r pipeline.Range, yield func(*v1.Audit, error) bool) bool {
+	ends := map[string]*v1.Audit{}
+	for m, err := range c.backwards(ctx, r) {
+		var a *v1.Audit
+		if err == nil {
+			a, err = audit(m)
+		}
+		switch {
+		case err == nil && a.GetEndedAt() != nil && len(ends) < maxOpen:
+			if ends[m.Subject] == nil { // else it was published again, as its answer was lost
+				ends[m.Subject] = a
 			}
+			continue
+		case err == nil && ends[m.Subject] != nil:
+			a = ends[m.Subject]
+			delete(ends, m.Subject)
+		}
+		if !yield(a, err) || err != nil && !pipeline.Unreadable(err) {
+			return false
 		}
 	}
+	// Begins that have gone by age.
+	left := slices.SortedFunc(maps.Values(ends), func(a, b *v1.Audit) int {
+		return b.GetBeganAt().AsTime().Compare(a.GetBeganAt().AsTime())
+	})
+	for _, a := range left {
+		if !yield(a, nil) {
+			return false
+		}
+	}
+	return true
 }
 
 func audit(m pipeline.Message) (*v1.Audit, error) {

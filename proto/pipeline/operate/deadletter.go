@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -76,88 +75,31 @@ type DeadLetter struct {
 	Message *v1.DeadLetter
 }
 
-// Bounds of the windows in which DeadLetters reads, in sequences, and the numbers
-// of messages between which one is of good size.
-const (
-	windowFirst = 64
-	windowMax   = 1 << 16
-	windowFew   = 128
-	windowMany  = 512
-)
-
 // DeadLetters reads dead letters, the newest first. It holds a few hundred in
 // memory at a time, however many there are. An error that is Unreadable does not
 // end it.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
-		stream, err := c.JetStream().Stream(ctx, pipeline.Failures)
-		if err != nil {
-			yield(DeadLetter{}, fmt.Errorf("look up stream %s: %w", pipeline.Failures, err))
-			return
-		}
-		state := stream.CachedInfo().State
-		span := uint64(windowFirst)
-		for top := f.top(state.LastSeq); top > max(state.FirstSeq, 1); {
-			bottom := max(state.FirstSeq, 1)
-			if top-bottom > span {
-				bottom = top - span
-			}
-			window, err := c.window(ctx, pipeline.Range{Stream: pipeline.Failures, Subject: f.Subject(), From: bottom, Below: top})
+		for m, err := range c.backwards(ctx, pipeline.Range{Stream: pipeline.Failures, Subject: f.Subject(), Below: f.Below}) {
 			if err != nil {
 				yield(DeadLetter{}, err)
 				return
 			}
-			if !f.hand(window, yield) {
+			if !f.Since.IsZero() && m.Time.Before(f.Since) {
 				return
 			}
-			switch {
-			case len(window) > windowMany:
-				span = max(span/4, windowFirst)
-			case len(window) < windowFew:
-				span = min(span*4, windowMax)
+			if !f.Until.IsZero() && !m.Time.Before(f.Until) {
+				continue
 			}
-			top = bottom
+			found, err := deadLetter(m)
+			if err == nil && f.elsewhere(found.Message) {
+				continue
+			}
+			if !yield(found, err) || err != nil && !pipeline.Unreadable(err) {
+				return
+			}
 		}
 	}
-}
-
-// top returns the sequence behind the first entry to read.
-func (f DeadLetterFilter) top(last uint64) uint64 {
-	if f.Below > 0 {
-		return min(last+1, f.Below)
-	}
-	return last + 1
-}
-
-func (c *Client) window(ctx context.Context, r pipeline.Range) ([]pipeline.Message, error) {
-	var window []pipeline.Message
-	for m, err := range c.Scan(ctx, r) {
-		if err != nil {
-			return nil, err
-		}
-		window = append(window, m)
-	}
-	return window, nil
-}
-
-// hand passes a window on from its end, and reports whether to go on.
-func (f DeadLetterFilter) hand(window []pipeline.Message, yield func(DeadLetter, error) bool) bool {
-	for _, m := range slices.Backward(window) {
-		if !f.Since.IsZero() && m.Time.Before(f.Since) {
-			return false
-		}
-		if !f.Until.IsZero() && !m.Time.Before(f.Until) {
-			continue
-		}
-		found, err := deadLetter(m)
-		if err == nil && f.elsewhere(found.Message) {
-			continue
-		}
-		if !yield(found, err) || err != nil && !pipeline.Unreadable(err) {
-			return false
-		}
-	}
-	return true
 }
 
 // DeadLetter reads the dead letter with an id. The error wraps ErrNoMessage when

@@ -3,6 +3,8 @@ package operate_test
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -131,6 +133,61 @@ var _ = Describe("What an operator asks for", func() {
 		}
 		Expect(signed).To(HaveExactElements("mallory replay", "alice purge", "carol pause"))
 		Expect(unreadable).To(Equal(2))
+	})
+
+	It("reads no more of the record than is looked at", func(ctx SpecContext) {
+		const many = 1500 // of two records each: more than one window
+		began := time.Now()
+		at := func(i int) *timestamppb.Timestamp { return timestamppb.New(began.Add(time.Duration(i) * time.Second)) }
+		for i := range many {
+			a := &v1.Audit{Action: "replay", User: "ann", Filter: strconv.Itoa(i), BeganAt: at(i)}
+			Expect(client.PublishAudit(ctx, a)).To(Succeed())
+			if i == many-2 { // it ends behind the next one
+				continue
+			}
+			a.EndedAt, a.Done = at(i), 1
+			Expect(client.PublishAudit(ctx, a)).To(Succeed())
+			Expect(client.PublishAudit(ctx, a)).To(Succeed(), "once more, as when the answer was lost")
+		}
+		ended := &v1.Audit{Action: "replay", User: "ann", Filter: strconv.Itoa(many - 2), BeganAt: at(many - 2), EndedAt: at(many), Done: 1}
+		Expect(client.PublishAudit(ctx, ended)).To(Succeed())
+		read := func(limit int) (filters []string) {
+			GinkgoHelper()
+			for a, err := range client.Audits(ctx) {
+				Expect(err).NotTo(HaveOccurred())
+				Expect(a.GetDone()).To(BeEquivalentTo(1))
+				if filters = append(filters, a.GetFilter()); len(filters) == limit {
+					break
+				}
+			}
+			return filters
+		}
+		before := js.Conn().Stats().InMsgs
+		Expect(read(3)).To(Equal([]string{"1499", "1498", "1497"}))
+		Expect(js.Conn().Stats().InMsgs - before).To(BeNumerically("<", 400))
+		all := read(0)
+		Expect(all).To(HaveLen(many))
+		Expect(all[many-1]).To(Equal("0"))
+	})
+
+	It("is refused when the record is full, and its limit is kept by whoever names none", func(ctx SpecContext) {
+		limit := func() int64 {
+			GinkgoHelper()
+			audit, err := js.Stream(ctx, pipeline.Audit)
+			Expect(err).NotTo(HaveOccurred())
+			return audit.CachedInfo().Config.MaxBytes
+		}
+		Expect(limit()).To(BeEquivalentTo(256 << 20))
+		for _, topology := range []pipeline.Topology{{MaxAuditBytes: 4 << 10}, {}} {
+			_, err := pipeline.Ensure(ctx, js, topology)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(limit()).To(BeEquivalentTo(4 << 10))
+		}
+		var err error
+		for i := 0; err == nil && i < 100; i++ {
+			err = client.PublishAudit(ctx, &v1.Audit{Action: "pause", User: "ann", Filter: strings.Repeat("x", 100), BeganAt: timestamppb.Now()})
+		}
+		Expect(err).To(MatchError(pipeline.ErrFull))
 	})
 
 	It("stays on record, whoever would remove it", func(ctx SpecContext) {

@@ -44,6 +44,8 @@ type Exporter struct {
 	config Config
 	deps   Deps
 	last   atomic.Pointer[snapshot]
+	// blind: the state of the stream of the audit cannot be read.
+	blind bool
 }
 
 // New returns an exporter that does not run.
@@ -58,6 +60,7 @@ func New(c Config, d Deps) *Exporter {
 // series: another watcher has them.
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.last.Store(nil)
+	e.blind = false
 	ticker := e.deps.Clock.NewTicker(e.config.Interval)
 	defer ticker.Stop()
 	for failing := false; ; {

@@ -8,7 +8,7 @@ import (
 )
 
 func streams() []string {
-	return []string{pipeline.Requests, pipeline.Results, pipeline.Failures}
+	return []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit}
 }
 
 // Measure makes the metrics in the set of the pipeline. They have no series
@@ -71,7 +71,7 @@ func (e *Exporter) measureStreams(set *metric.Set) {
 	} {
 		set.GaugesFunc(m.name, m.help, names, e.each(func(s *snapshot) map[string]float64 { return values(s.streams, m.value) }))
 	}
-	limited := metric.Of("stream", pipeline.Results, pipeline.Failures)
+	limited := metric.Of("stream", pipeline.Results, pipeline.Failures, pipeline.Audit)
 	set.GaugesFunc("stream_limit_bytes", "Size that the stream may have. That of requests has no limit.", limited,
 		e.each(func(s *snapshot) map[string]float64 {
 			return values(s.streams, func(i *jetstream.StreamInfo) float64 { return float64(i.Config.MaxBytes) })

@@ -47,7 +47,11 @@ func (e *Exporter) look(ctx context.Context) (*snapshot, error) {
 	defer cancel()
 	s := &snapshot{up: true, streams: map[string]*jetstream.StreamInfo{}, consumers: map[string]consumer{}}
 	for _, name := range streams() {
-		if err := e.stream(ctx, s, name); err != nil {
+		look := e.stream
+		if name == pipeline.Audit {
+			look = e.audit
+		}
+		if err := look(ctx, s, name); err != nil {
 			return &snapshot{}, err
 		}
 	}
@@ -78,6 +82,27 @@ func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
 	}
 	s.streams[name] = stream.CachedInfo()
 	return nil
+}
+
+// auditTimeout bounds the wait for the state of the stream of the audit.
+const auditTimeout = time.Second
+
+// audit reads the state of the stream of the audit. With the accounts of an earlier
+// version the watcher may not, and gets no response: then it is left out from there
+// on.
+func (e *Exporter) audit(ctx context.Context, s *snapshot, name string) error {
+	if e.blind {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, auditTimeout)
+	defer cancel()
+	err := e.stream(limited, s, name)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		e.blind = true
+		e.deps.Log.Warn().Err(err).Msg("the size of the audit stays unknown; the watcher needs a newer accounts.conf to look at it")
+		return nil
+	}
+	return err
 }
 
 // consumer reads the state of a consumer. One that is missing is no error.

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
+
+// lookInterval is how often it is looked whether wants are gone.
+const lookInterval = 2 * time.Second
 
 // check ends the session when the stream is not, or may not be, the one that
 // was read.
@@ -18,16 +22,22 @@ func (r *Runner) check(ctx context.Context, s *session) error {
 	defer r.deps.Conn.RemoveStatusListener(broken)
 	ticker := r.deps.Clock.NewTicker(r.config.CheckInterval)
 	defer ticker.Stop()
+	soon := r.deps.Clock.NewTicker(lookInterval)
+	defer soon.Stop()
 	for r.deps.Conn.IsConnected() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-broken:
 			return errDisconnected
+		case <-soon.C():
+			if err := r.complete(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
 		case <-ticker.C():
-		}
-		if err := r.unchanged(ctx, s); err != nil && ctx.Err() == nil {
-			return err
+			if err := r.unchanged(ctx, s); err != nil && ctx.Err() == nil {
+				return err
+			}
 		}
 	}
 	return errDisconnected
@@ -47,6 +57,15 @@ func (r *Runner) unchanged(ctx context.Context, s *session) error {
 	case epoch != s.epoch:
 		return fmt.Errorf("%w: it was created anew", errReload)
 	}
+	return r.complete(ctx)
+}
+
+// complete looks whether the oldest want is still there, by one request. Whoever may
+// publish timers can clear the stream by a header (Nats-Rollup), which the broker
+// does not refuse, so that this is looked at more often than the rest.
+func (r *Runner) complete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	key, seq, found := r.deps.Index.Oldest()
 	_, first, err := pipeline.Epoch(ctx, r.deps.Client.JetStream())
 	if err != nil || !found || seq >= first {
@@ -54,6 +73,7 @@ func (r *Runner) unchanged(ctx context.Context, s *session) error {
 	}
 	// The oldest want is gone, or was replaced a moment ago.
 	if _, _, err := r.deps.Client.LastWant(ctx, key); errors.Is(err, pipeline.ErrNoMessage) {
+		r.deps.Purged.Inc()
 		return fmt.Errorf("%w: it was purged", errReload)
 	}
 	return nil

@@ -83,6 +83,8 @@ type Deps struct {
 	Log     zerolog.Logger
 	Queue   *kube.QueueMetrics
 	Started prometheus.Counter
+	// Purged counts how often wants were found gone from the stream.
+	Purged prometheus.Counter
 	// OutOfScope is the number of wants that are left alone as they are not in
 	// scope.
 	OutOfScope prometheus.Gauge

@@ -46,7 +46,7 @@ type Options struct {
 func Examine(ctx context.Context, conn *natsconn.Connection, o Options) ([]Finding, error) {
 	d := &diagnosis{Connection: conn, system: o.System, now: o.Now, keys: -1}
 	for _, examine := range []func(context.Context){
-		d.server, d.permissions, d.streams, d.replicas, d.sync, d.consumers, d.timers, d.wants, d.memory,
+		d.server, d.permissions, d.streams, d.audit, d.replicas, d.sync, d.consumers, d.timers, d.wants, d.memory,
 	} {
 		examine(ctx)
 		if err := context.Cause(ctx); err != nil {
@@ -152,6 +152,28 @@ func (d *diagnosis) streams(ctx context.Context) {
 	}
 	if len(differ) == 0 {
 		d.add("streams", OK, "", "streams and consumers are as this version needs them")
+	}
+}
+
+// auditNearFull is from which part of its limit on the record of operators is nearly full.
+const auditNearFull = 0.8
+
+// audit looks whether there is room for what operators do: without it they can do
+// nothing.
+func (d *diagnosis) audit(ctx context.Context) {
+	stream, err := d.JetStream.Stream(ctx, pipeline.Audit)
+	if err != nil {
+		return // reported by streams
+	}
+	info := stream.CachedInfo()
+	const mend = "find out by `curlctl audit` who fills it; `curlctl setup --max-audit-bytes` makes room"
+	switch used := float64(info.State.Bytes) / float64(max(info.Config.MaxBytes, 1)); {
+	case info.Config.MaxBytes <= 0 || used < auditNearFull:
+		d.add("audit", OK, "", "there is room for the record of what operators do")
+	case int64(info.State.Bytes)+int64(info.Config.MaxMsgSize) > info.Config.MaxBytes:
+		d.add("audit", Bad, mend, "the record of what operators do is full: nobody can replay, refetch, pause or purge")
+	default:
+		d.add("audit", Warning, mend, "the record of what operators do is full to %.0f %%; then nobody can replay, refetch, pause or purge", 100*used)
 	}
 }
 
