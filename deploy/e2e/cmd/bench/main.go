@@ -53,6 +53,9 @@ func measure(ctx context.Context, config bench.Config, file string) error {
 		fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, arguments...))
 	}
 	switch {
+	case config.Prices:
+		prices, err := bench.MeasurePrices(ctx, config, progress)
+		return errors.Join(err, prices.WriteTable(os.Stdout))
 	case config.Isolation:
 		return isolate(ctx, config, progress)
 	case config.Parking:

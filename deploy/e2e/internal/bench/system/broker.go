@@ -26,9 +26,10 @@ max_payload: 2MB
 jetstream { store_dir: %q }
 `
 
-// startBroker runs a NATS server as a process of its own. It returns when the
-// server takes connections, and with it the address for them.
-func startBroker(ctx context.Context, ports *process.Ports, dir string) (broker *program, address string, err error) {
+// startBroker runs a NATS server as a process of its own, by accounts.conf in dir
+// if that is there to be used. It returns when the server takes connections, and
+// with it the address for them.
+func startBroker(ctx context.Context, ports *process.Ports, dir string, accounts bool) (broker *program, address string, err error) {
 	path := filepath.Join(dir, "nats-server")
 	build := exec.CommandContext(ctx, "go", "build", "-o", path, brokerModule)
 	if text, err := build.CombinedOutput(); err != nil {
@@ -52,6 +53,9 @@ func startBroker(ctx context.Context, ports *process.Ports, dir string) (broker 
 	}
 	file := filepath.Join(dir, "nats.conf")
 	config := fmt.Sprintf(brokerConfig, address, monitor, port, filepath.Join(dir, "streams"))
+	if accounts {
+		config += "include \"accounts.conf\"\n"
+	}
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, "", fmt.Errorf("configure nats: %w", err)
 	}

@@ -18,7 +18,7 @@ type Server struct {
 // StartServer starts a server whose streams are in dir, and returns when it takes
 // connections.
 func StartServer(ctx context.Context, dir string) (*Server, error) {
-	broker, address, err := startBroker(ctx, process.NewPorts(), dir)
+	broker, address, err := startBroker(ctx, process.NewPorts(), dir, false)
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,11 @@ type Options struct {
 	// Unsigned leaves wants without signatures, so that the writer reads each
 	// object before it writes, or believes all wants if it is older than them.
 	Unsigned bool
+	// Accounts gives NATS the shipped accounts, and each service its identity; else
+	// all are users of one account that may do everything.
+	Accounts bool
+	// Writer are flags of the writer beside the usual ones.
+	Writer []string
 	// Fetcher are its flags; none: those of the benchmark, which let it do as
 	// many GETs at a time from the one server that there is as it may do in all.
 	Fetcher []string
@@ -67,7 +72,7 @@ func Start(ctx context.Context, o Options) (*System, error) {
 func StartFetcher(ctx context.Context, o Options) (*System, error) {
 	s := &System{options: o, ports: process.NewPorts()}
 	var err error
-	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir); err == nil {
+	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir, false); err == nil {
 		err = s.startFetcher(ctx)
 	}
 	if err != nil {
@@ -111,8 +116,18 @@ func (s *System) startWriter(ctx context.Context) (err error) {
 func (s *System) NATS() string { return "nats://" + s.address }
 
 func (s *System) startAll(ctx context.Context) (err error) {
-	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir); err != nil {
+	if s.options.Accounts {
+		if err = s.identify(ctx); err != nil {
+			return err
+		}
+	}
+	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir, s.options.Accounts); err != nil {
 		return err
+	}
+	if s.options.Accounts {
+		if err = s.curlctl(ctx, "setup", "--server", "nats://"+s.address, "--nkey", s.seed("setup")); err != nil {
+			return err
+		}
 	}
 	if !s.options.Unsigned {
 		seed, keys, err := signature.WriteFiles(s.options.Dir)
@@ -127,7 +142,7 @@ func (s *System) startAll(ctx context.Context) (err error) {
 	if err = s.startFetcher(ctx); err != nil {
 		return err
 	}
-	if s.writer, err = s.service(ctx, "writer", s.trusting...); err != nil {
+	if s.writer, err = s.service(ctx, "writer", append(s.trusting, s.options.Writer...)...); err != nil {
 		return err
 	}
 	for _, p := range s.running() {
@@ -153,6 +168,9 @@ func (s *System) service(ctx context.Context, name string, args ...string) (*pro
 		return nil, err
 	}
 	args = append(args, "--nats-url=nats://"+s.address, "--listen="+address)
+	if s.options.Accounts {
+		args = append(args, "--nats-nkey="+s.seed(name))
+	}
 	if s.options.Profiles != "" {
 		args = append(args, "--profiling")
 	}
@@ -169,7 +187,11 @@ func (s *System) service(ctx context.Context, name string, args ...string) (*pro
 // StartWatcher starts the watcher, which must not run, and does not wait until
 // it is ready.
 func (s *System) StartWatcher(ctx context.Context, namespace string) (err error) {
-	s.watcher, err = s.service(ctx, "watcher", append([]string{"--namespaces=" + namespace}, s.signing...)...)
+	args := append([]string{"--namespaces=" + namespace}, s.signing...)
+	if s.options.Accounts { // curlctl has made the streams
+		args = append(args, "--manage-streams=off")
+	}
+	s.watcher, err = s.service(ctx, "watcher", args...)
 	return err
 }
 

@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+)
+
+// form is the system with some of what guards it.
+type form struct {
+	name                         string
+	signatures, accounts, policy bool
+}
+
+// forms that are compared; the first one is what the others are compared with.
+func forms() []form {
+	return []form{
+		{name: "none"},
+		{name: "signatures", signatures: true},
+		{name: "accounts", accounts: true},
+		{name: "policy", policy: true},
+		{name: "all", signatures: true, accounts: true, policy: true},
+	}
+}
+
+// Run of one form.
+type run struct {
+	// cpu is the time on processors of all programs, the API server included and
+	// the benchmark not, in milliseconds for each ConfigMap.
+	cpu float64
+	// perSecond counts ConfigMaps from the first one filled on.
+	perSecond float64
+}
+
+// Prices are what each form has cost, by form and round.
+type Prices struct {
+	n    int
+	runs map[string][]run
+}
+
+// MeasurePrices fills ConfigMaps with each form of the system in turn, round by
+// round, so that other work on the machine hits them alike. On an error the rounds
+// that were finished are returned.
+func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("it takes longer than -timeout %s", c.Timeout))
+	defer cancel()
+	p = &Prices{n: c.N, runs: map[string][]run{}}
+	b := &bench{config: c, progress: progress}
+	if b.cluster, err = cluster.Connect(); err != nil {
+		return p, err
+	}
+	if b.dir, err = os.MkdirTemp("", "curl-me-that-bench-"); err != nil {
+		return p, fmt.Errorf("make a folder for the streams: %w", err)
+	}
+	defer os.RemoveAll(b.dir)
+	unsigned := filepath.Join(b.dir, "unsigned")
+	if err := os.Mkdir(unsigned, 0o700); err != nil {
+		return p, fmt.Errorf("make a folder for programs: %w", err)
+	}
+	progress("building watcher and writer without signatures")
+	if err := system.BuildUnsigned(ctx, c.Bin, unsigned); err != nil {
+		return p, err
+	}
+	guard, err := newGuard(ctx, filepath.Join(b.dir, "kubeconfig"))
+	if err != nil {
+		return p, err
+	}
+	for i := range c.Rounds {
+		round := map[string]run{}
+		for _, f := range forms() {
+			progress("round %d of %d: %s", i+1, c.Rounds, f.name)
+			if round[f.name], err = b.form(ctx, f, guard, unsigned); err != nil {
+				return p, fmt.Errorf("%s: %w", f.name, err)
+			}
+		}
+		for name, r := range round {
+			p.runs[name] = append(p.runs[name], r)
+		}
+	}
+	return p, nil
+}
+
+// form fills ConfigMaps with one form of the system.
+func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string) (r run, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if f.policy {
+		if err := guard.begin(ctx); err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, guard.end(context.WithoutCancel(ctx))) }()
+	}
+	options := system.Options{
+		Bin: b.config.Bin, Dir: b.dir, Unsigned: !f.signatures, Accounts: f.accounts, Writer: []string{"--kubeconfig=" + guard.kubeconfig},
+	}
+	if !f.signatures {
+		options.Bin = unsigned
+	}
+	b.origin = origin.Start(b.meter.before)
+	defer b.origin.Close()
+	if b.piped, err = b.cluster.NewNamespace(ctx); err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, b.piped.Remove(context.WithoutCancel(ctx))) }()
+	options.Namespace = b.piped.Name
+	if b.system, err = system.Start(ctx, options); err != nil {
+		return r, err
+	}
+	defer func() {
+		err = errors.Join(err, b.system.Stop(ctx), os.RemoveAll(filepath.Join(b.dir, "streams")))
+	}()
+	if err := b.system.StopWatcher(ctx); err != nil {
+		return r, err
+	}
+	if err := b.piped.Fill(ctx, b.config.N, b.annotated); err != nil {
+		return r, err
+	}
+	p, err := b.pipeline(ctx, 0)
+	if err != nil {
+		return r, err
+	}
+	if p.Cost.CallsPerConfigMap > callsBound {
+		return r, fmt.Errorf("%w: %.2f API calls for each ConfigMap", ErrWrong, p.Cost.CallsPerConfigMap)
+	}
+	r.perSecond = p.PerSecondFilling
+	for program, cpu := range p.Cost.CPUPerConfigMap {
+		if program != "bench" {
+			r.cpu += cpu
+		}
+	}
+	return r, nil
+}
+
+// callsBound: with more calls for each ConfigMap, other things are compared than
+// what guards them.
+const callsBound = 1.1
+
+// WriteTable writes, for each form, the middle of its rounds, and of what it took
+// more than the first form in the same round, with the least and the most.
+func (p *Prices) WriteTable(w io.Writer) error {
+	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	none := p.runs[forms()[0].name]
+	t.title(fmt.Sprintf("prices, %d rounds of %d ConfigMaps, %s", len(none), p.n, load()))
+	for _, f := range forms() {
+		var cpu, more, slower []float64
+		for i, r := range p.runs[f.name] {
+			cpu = append(cpu, r.cpu)
+			more = append(more, 100*(r.cpu/none[i].cpu-1))
+			slower = append(slower, 100*(1-r.perSecond/none[i].perSecond))
+		}
+		if len(cpu) == 0 {
+			continue
+		}
+		t.row(f.name, "%.3f ms of CPU a ConfigMap\t%+.1f %% (%+.1f to %+.1f)\tthroughput %+.1f %% (%+.1f to %+.1f)", middle(cpu),
+			middle(more), slices.Min(more), slices.Max(more), -middle(slower), -slices.Max(slower), -slices.Min(slower))
+	}
+	return t.Flush()
+}
+
+func middle(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// load is how busy the machine was, where that is known.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "load unknown"
+	}
+	return "load " + string(text[:max(0, slices.Index(text, ' '))]) + " at the end"
+}
