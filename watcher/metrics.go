@@ -51,7 +51,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m.events = m.own.Counters("watch_events_total", "What the watch of ConfigMaps has delivered, by kind; list: all objects at once.",
 		metric.Of("kind", informer.Events()...))
 	m.sessions = m.own.Counter("sessions_total", "How often the stream of requests was read anew.")
-	m.purges = m.own.Counter("purges_total", "How often wants were gone from the stream of requests that nobody may take out; it is filled again at once.")
+	m.purges = m.own.Counter("purges_total", "How often wants were gone from the stream of requests that no other client may take out; it is filled again at once.")
 	m.outOfScope = m.own.Gauge("out_of_scope_wants", "Wants of namespaces that are not watched and that this installation has not published, when the stream of requests was last read. They are left as they are.")
 	m.leader = m.own.Gauge("leader", "Whether this watcher publishes: 0 or 1. It does so always when there is no election.")
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT")

@@ -171,9 +171,9 @@ func (d *diagnosis) audit(ctx context.Context) {
 	case info.Config.MaxBytes <= 0 || used < auditNearFull:
 		d.add("audit", OK, "", "there is room for the record of what operators do")
 	case int64(info.State.Bytes)+int64(info.Config.MaxMsgSize) > info.Config.MaxBytes:
-		d.add("audit", Bad, mend, "the record of what operators do is full: nobody can replay, refetch, pause or purge")
+		d.add("audit", Bad, mend, "the record of what operators do is full: no operator can replay, refetch, pause or purge")
 	default:
-		d.add("audit", Warning, mend, "the record of what operators do is full to %.0f %%; then nobody can replay, refetch, pause or purge", 100*used)
+		d.add("audit", Warning, mend, "the record of what operators do is full to %.0f %%; then no operator can replay, refetch, pause or purge", 100*used)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // guarded is the release that the policy is rendered for, and its namespace.
 const guarded = "curl-me-that-bench"
 
-// guard is the admission policy of the writer, which applies to whoever uses its
+// guard is the ValidatingAdmissionPolicy of the writer, which applies to whoever uses its
 // kubeconfig.
 type guard struct {
 	// kubeconfig acts as the account of the writer, and may do everything.
