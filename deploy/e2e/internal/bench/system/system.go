@@ -91,7 +91,7 @@ func StartWriter(ctx context.Context, o Options) (*System, error) {
 }
 
 func (s *System) startWriter(ctx context.Context) (err error) {
-	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir); err != nil {
+	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir, false); err != nil {
 		return err
 	}
 	nc, err := nats.Connect(s.NATS())
