@@ -153,7 +153,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	s.lookShortly(v)
-	if err := s.model.Numbers("").Missing[model.Failures]; errors.As(err, new(*natsconn.PermissionError)) {
+	if err := s.model.Missing(model.Failures); errors.As(err, new(*natsconn.PermissionError)) {
 		return nil, err // to what is refused there is no response
 	}
 	data := failuresData{

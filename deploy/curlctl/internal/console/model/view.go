@@ -88,6 +88,13 @@ func (m *Model) Brief() Brief {
 	return Brief{Paused: m.state.overview.Paused, Resumes: m.state.overview.Resumes, AsOf: m.state.asOf, Err: m.state.err}
 }
 
+// Missing returns why a part could not be read; nil: it could.
+func (m *Model) Missing(part Part) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.missing[part]
+}
+
 // Passing returns what has been described after the first n ever, of one
 // namespace or of all, and the new n.
 func (m *Model) Passing(namespace string, n uint64) ([]passing.Passing, uint64) {
