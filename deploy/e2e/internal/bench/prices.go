@@ -76,7 +76,9 @@ func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices,
 	}
 	for i := range c.Rounds {
 		round := map[string]run{}
-		for _, f := range forms() {
+		// Another one first each time, as what comes first has the machine to itself.
+		first := i % len(forms())
+		for _, f := range slices.Concat(forms()[first:], forms()[:first]) {
 			progress("round %d of %d: %s", i+1, c.Rounds, f.name)
 			if round[f.name], err = b.form(ctx, f, guard, unsigned); err != nil {
 				return p, fmt.Errorf("%s: %w", f.name, err)
