@@ -19,6 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/parking"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/refresh"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/remembered"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/tools"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/watchers"
 )
 
@@ -70,6 +71,8 @@ func measure(ctx context.Context, config bench.Config, file string) error {
 		return report.WriteTable(os.Stdout)
 	case config.Remembered > 0:
 		return remember(ctx, config, progress)
+	case config.Tools > 0:
+		return list(ctx, config, progress)
 	case config.Overdue > 0:
 		report, err := overdue.Run(ctx, config.Overdue, progress)
 		if err != nil {
@@ -112,6 +115,14 @@ func remember(ctx context.Context, config bench.Config, progress bench.Progress)
 		return err
 	}
 	return report.WriteTable(os.Stdout)
+}
+
+// list prints how long curlctl takes for its lists, as many as were measured.
+func list(ctx context.Context, config bench.Config, progress bench.Progress) error {
+	ctx, cancel := within(ctx, config)
+	defer cancel()
+	rows, err := tools.Run(ctx, tools.Options{Bin: config.Bin, Keys: config.Tools}, progress)
+	return errors.Join(err, tools.WriteTable(os.Stdout, rows))
 }
 
 // park prints a table of hosts, of as many as were measured.

@@ -62,6 +62,9 @@ type Config struct {
 	// Remembered is the number of objects of 128 keys that a writer writes to, to see
 	// what it remembers of them; nothing else is measured then. 0: none.
 	Remembered int
+	// Tools is the number of keys that curlctl lists; nothing else is measured then.
+	// 0: none.
+	Tools int
 	// Short measures a tenth of all.
 	Short bool
 	// Bin is the folder with the services.
@@ -88,6 +91,7 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Watchers, "watchers", 0, "measure the memory of keeper beside so many Watchers, and nothing else")
 	fs.IntVar(&c.Refresh, "refresh", 0, "measure what it costs to refresh so many keys every 10 s that do not change, and nothing else")
 	fs.IntVar(&c.Remembered, "remembered", 0, "measure the memory of a writer that has written to so many objects of 128 keys, and nothing else; it remembers 4096")
+	fs.IntVar(&c.Tools, "tools", 0, "measure how long curlctl takes to list so many keys, and nothing else")
 	fs.BoolVar(&c.Short, "short", false, "measure with a tenth of everything")
 	fs.StringVar(&c.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
 	fs.DurationVar(&c.Timeout, "timeout", 15*time.Minute, "time for all")
@@ -101,7 +105,7 @@ func (c *Config) Shorten() {
 	if !c.Short {
 		return
 	}
-	for _, count := range []*int{&c.N, &c.Idle, &c.Foreign, &c.Overdue, &c.Refresh, &c.Watchers, &c.Remembered} {
+	for _, count := range []*int{&c.N, &c.Idle, &c.Foreign, &c.Overdue, &c.Refresh, &c.Watchers, &c.Remembered, &c.Tools} {
 		*count = int(float64(*count) * shortPart)
 	}
 	c.Rounds = 1
@@ -122,8 +126,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("-n: %d, at least 2 are needed", c.N)
 	case c.Rounds < 1:
 		return fmt.Errorf("-rounds: %d, at least 1 is needed", c.Rounds)
-	case c.Idle < 0 || c.Foreign < 0 || c.Overdue < 0 || c.Refresh < 0 || c.Watchers < 0 || c.Remembered < 0:
-		return errors.New("-idle, -foreign, -overdue, -refresh, -watchers, -remembered: a negative number makes no sense")
+	case c.Idle < 0 || c.Foreign < 0 || c.Overdue < 0 || c.Refresh < 0 || c.Watchers < 0 || c.Remembered < 0 || c.Tools < 0:
+		return errors.New("-idle, -foreign, -overdue, -refresh, -watchers, -remembered, -tools: a negative number makes no sense")
 	case c.Size < minSize || c.Size > maxSize:
 		return fmt.Errorf("-size: %d is not between %d and %d", c.Size, minSize, maxSize)
 	case c.Scrape < 0:

@@ -10,21 +10,13 @@ import (
 	"os"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
-	// publishers work at a time.
-	publishers = 32
 	// keysPerSecond is fewer than can be published in a second, so that no timer
 	// fires before the server is stopped.
 	keysPerSecond = 5000
@@ -44,7 +36,7 @@ type Report struct {
 }
 
 // Run starts a server of its own, with keys that are wanted and refreshed.
-func Run(ctx context.Context, keys int, progress func(string, ...any)) (report Report, err error) {
+func Run(ctx context.Context, count int, progress func(string, ...any)) (report Report, err error) {
 	dir, err := os.MkdirTemp("", "curl-me-that-overdue-")
 	if err != nil {
 		return report, fmt.Errorf("make a folder for the streams: %w", err)
@@ -56,10 +48,10 @@ func Run(ctx context.Context, keys int, progress func(string, ...any)) (report R
 	defer func() {
 		err = errors.Join(err, server.Stop(context.WithoutCancel(ctx)), os.RemoveAll(dir))
 	}()
-	report.Keys = keys
-	due := time.Now().Add(10*time.Second + time.Duration(keys)*time.Second/keysPerSecond)
-	progress("publishing %d wants and their timers", keys)
-	if report.Empty, err = fill(ctx, server, keys, due); err != nil {
+	report.Keys = count
+	due := time.Now().Add(10*time.Second + time.Duration(count)*time.Second/keysPerSecond)
+	progress("publishing %d wants and their timers", count)
+	if report.Empty, err = fill(ctx, server, count, due); err != nil {
 		return report, err
 	}
 	if report.Pending, err = pending(ctx, server); err != nil {
@@ -76,7 +68,7 @@ func Run(ctx context.Context, keys int, progress func(string, ...any)) (report R
 	if err := server.Again(ctx); err != nil {
 		return report, err
 	}
-	if err := fired(ctx, server.URL, keys); err != nil {
+	if err := fired(ctx, server.URL, count); err != nil {
 		return report, err
 	}
 	report.Fired = time.Since(began)
@@ -97,8 +89,8 @@ func pending(ctx context.Context, server *system.Server) (u usage.Usage, err err
 
 // fill creates the streams and publishes all. It returns what the server used
 // before that.
-func fill(ctx context.Context, server *system.Server, keys int, due time.Time) (empty usage.Usage, err error) {
-	nc, js, err := connect(server.URL)
+func fill(ctx context.Context, server *system.Server, count int, due time.Time) (empty usage.Usage, err error) {
+	nc, js, err := keys.Connect(server.URL)
 	if err != nil {
 		return empty, err
 	}
@@ -111,69 +103,27 @@ func fill(ctx context.Context, server *system.Server, keys int, due time.Time) (
 		return empty, err
 	}
 	client := pipeline.NewClient(js)
-	group, ctx := errgroup.WithContext(ctx)
-	for p := range publishers {
-		group.Go(func() error {
-			for n := p; n < keys; n += publishers {
-				if err := publish(ctx, client, n, epoch, due); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return empty, group.Wait()
-}
-
-// publish publishes the want of a key and the timer that a fetch of it leaves.
-func publish(ctx context.Context, client *pipeline.Client, n int, epoch int64, at time.Time) error {
-	want := &v1.Want{
-		Namespace: fmt.Sprint("namespace-", n%100), Name: fmt.Sprint("configmap-", n), Key: "mydata",
-		Uid: fmt.Sprintf("12345678-1234-1234-1234-%012d", n), ResourceVersion: fmt.Sprint(n), Epoch: epoch,
-		Url: fmt.Sprintf("https://data.example.com/configuration/%d.json", n), Refresh: durationpb.New(10 * time.Minute),
-	}
-	sequence, err := client.PublishWant(ctx, want, 0)
-	if err != nil {
-		return err
-	}
-	return client.PublishTimer(ctx, &v1.Due{
-		Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH,
-		Settled: &v1.Settled{
-			Sha256: fmt.Sprintf("%064d", n), Etag: fmt.Sprintf(`"%032d"`, n), LastModified: "Sun, 22 Nov 2026 15:00:00 GMT",
-		},
-		FreshUntil: timestamppb.New(at),
-	}, at)
+	return empty, keys.Each(ctx, count, func(ctx context.Context, n int) error {
+		return keys.Refreshed(ctx, client, n, epoch, due)
+	})
 }
 
 // fired waits until each key has a due.
-func fired(ctx context.Context, url string, keys int) error {
-	nc, js, err := connect(url)
+func fired(ctx context.Context, url string, count int) error {
+	nc, js, err := keys.Connect(url)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	for {
 		consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-		if err == nil && consumer.CachedInfo().NumPending >= 2*uint64(keys) { // the wants are new to it, too
+		if err == nil && consumer.CachedInfo().NumPending >= 2*uint64(count) { // the wants are new to it, too
 			return nil
 		}
 		if err := system.Pause(ctx, polling); err != nil {
 			return err
 		}
 	}
-}
-
-func connect(url string) (*nats.Conn, jetstream.JetStream, error) {
-	nc, err := nats.Connect(url, nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to NATS: %w", err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		nc.Close()
-		return nil, nil, fmt.Errorf("use JetStream: %w", err)
-	}
-	return nc, js, nil
 }
 
 // WriteTable writes the report as Markdown.

@@ -14,12 +14,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -28,8 +26,6 @@ const (
 	Every = 10 * time.Second
 	// window is how long the refreshes are counted: three of each key.
 	window = 3 * Every
-	// publishers work at a time.
-	publishers = 32
 	// fillTimeout is how long the first GETs of all keys may take.
 	fillTimeout = 2 * time.Minute
 	// polling is how often the first GETs are counted.
@@ -122,11 +118,8 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (m *measurement) connect() (err error) {
-	if m.conn, err = nats.Connect(m.system.NATS()); err != nil {
-		return fmt.Errorf("connect to NATS: %w", err)
-	}
-	if m.js, err = jetstream.New(m.conn); err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
+	if m.conn, m.js, err = keys.Connect(m.system.NATS()); err != nil {
+		return err
 	}
 	if _, err = m.conn.Subscribe("curl.result.>", func(*nats.Msg) { m.results.Add(1) }); err != nil {
 		return fmt.Errorf("subscribe to results: %w", err)
@@ -141,23 +134,10 @@ func (m *measurement) publish(ctx context.Context) error {
 		return err
 	}
 	client := pipeline.NewClient(m.js)
-	group, ctx := errgroup.WithContext(ctx)
-	for p := range publishers {
-		group.Go(func() error {
-			for n := p; n < m.options.Keys; n += publishers {
-				want := &v1.Want{
-					Namespace: fmt.Sprint("namespace-", n%100), Name: fmt.Sprint("configmap-", n), Key: "mydata",
-					Uid: fmt.Sprintf("12345678-1234-1234-1234-%012d", n), ResourceVersion: fmt.Sprint(n), Epoch: epoch,
-					Url: fmt.Sprint(m.host.URL, "/", n), Refresh: durationpb.New(Every),
-				}
-				if _, err := client.PublishWant(ctx, want, 0); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return group.Wait()
+	return keys.Each(ctx, m.options.Keys, func(ctx context.Context, n int) error {
+		_, err := client.PublishWant(ctx, keys.Want(n, epoch, fmt.Sprint(m.host.URL, "/", n), Every), 0)
+		return err
+	})
 }
 
 // fill waits until each key has its body.

@@ -1,0 +1,142 @@
+// Package tools measures how long curlctl takes for its lists where there are
+// many keys and many failures, and how much memory.
+package tools
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// snippet is how much of a body a failure holds, in bytes.
+const snippet = 1024
+
+// failures are the part of the keys that failed for good: 20,000 of 50,000.
+const failures = 0.4
+
+// lists are the commands, each of which reads all that there is of its kind.
+var lists = [][]string{
+	{"status"}, {"wants"}, {"timers"}, {"failures"}, {"failures", "--limit=0"}, {"failing"}, {"status", "namespace-7/configmap-7"}, {"doctor"},
+}
+
+// Options of a measurement.
+type Options struct {
+	// Bin is the folder with curlctl.
+	Bin string
+	// Keys that are wanted and wait for a refresh.
+	Keys int
+}
+
+// Row is one command.
+type Row struct {
+	// Command is what was typed behind curlctl.
+	Command string
+	// Took is the time from its start to its end, and CPU its part of it on a
+	// processor.
+	Took, CPU time.Duration
+	// Lines that it printed, and its largest resident memory in bytes.
+	Lines   int
+	PeakRSS int64
+}
+
+// Run fills the streams of a NATS of its own, and lists them.
+func Run(ctx context.Context, o Options, progress func(string, ...any)) (rows []Row, err error) {
+	dir, err := os.MkdirTemp("", "curl-me-that-tools-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for the streams: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	server, err := system.StartServer(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
+	progress("publishing %d wants with their timers, and %d failures", o.Keys, int(failures*float64(o.Keys)))
+	if err := fill(ctx, server.URL, o.Keys); err != nil {
+		return nil, err
+	}
+	for _, command := range lists {
+		row, err := list(ctx, o.Bin, server.URL, command)
+		if err != nil {
+			return rows, err
+		}
+		progress("curlctl %s: %s", row.Command, row.Took.Round(time.Millisecond))
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// fill publishes a want and a timer for each key, and the failure of some.
+func fill(ctx context.Context, url string, count int) error {
+	nc, js, err := keys.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+	if err != nil {
+		return err
+	}
+	client, due := pipeline.NewClient(js), time.Now().Add(time.Hour)
+	body := bytes.Repeat([]byte("x"), snippet)
+	return keys.Each(ctx, count, func(ctx context.Context, n int) error {
+		if err := keys.Refreshed(ctx, client, n, epoch, due); err != nil || n >= int(failures*float64(count)) {
+			return err
+		}
+		want := keys.Want(n, epoch, "https://down.example.com/", time.Hour)
+		return client.PublishDeadLetter(ctx, pipeline.KeyOf(want), &v1.DeadLetter{
+			Want: want, Snippet: body, LastFailedAt: timestamppb.Now(),
+			Failure: &v1.Failure{
+				Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "down.example.com", Attempts: 6, FirstFailedAt: timestamppb.Now(),
+			},
+		}, fmt.Sprint("failure-", n))
+	})
+}
+
+// list runs a command once. One that finds something wrong exits with 1, which is
+// no error here: its sentence says what.
+func list(ctx context.Context, bin, url string, command []string) (row Row, err error) {
+	row.Command = strings.Join(command, " ")
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "curlctl"), append(command, "--nats-url="+url)...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	began := time.Now()
+	err = cmd.Run()
+	row.Took, row.Lines = time.Since(began), bytes.Count(out.Bytes(), []byte("\n"))
+	if exit := new(exec.ExitError); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 || row.Lines == 0) {
+		return row, fmt.Errorf("curlctl %s: %w: %s", row.Command, err, said.String())
+	}
+	row.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	if used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		row.PeakRSS = used.Maxrss << 10
+	}
+	return row, nil
+}
+
+// WriteTable writes the rows as Markdown.
+func WriteTable(w io.Writer, rows []Row) error {
+	var text strings.Builder
+	text.WriteString("| `curlctl …` | lines | took | CPU | peak RSS |\n|---|---|---|---|---|\n")
+	for _, r := range rows {
+		fmt.Fprintf(&text, "| `%s` | %d | %.2f s | %.2f s | %d MiB |\n", r.Command, r.Lines, r.Took.Seconds(), r.CPU.Seconds(), r.PeakRSS>>20)
+	}
+	if _, err := io.WriteString(w, text.String()); err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	return nil
+}
