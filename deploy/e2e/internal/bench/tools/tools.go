@@ -31,7 +31,7 @@ const failures = 0.4
 
 // lists are the commands, each of which reads all that there is of its kind.
 var lists = [][]string{
-	{"status"}, {"wants"}, {"timers"}, {"failures"}, {"failures", "--limit=0"}, {"failing"}, {"status", "namespace-7/configmap-7"}, {"doctor"},
+	{"status"}, {"wants"}, {"timers"}, {"failures"}, {"failures", "--limit=0"}, {"failing"}, {"doctor"},
 }
 
 // Options of a measurement.
