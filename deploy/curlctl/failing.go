@@ -129,7 +129,8 @@ func (s *session) timers(ctx context.Context, name string) (timers map[pipeline.
 		if err != nil {
 			return nil, 0, err
 		}
-		timers[t.Key] = &t
+		slim := t.WithoutWant()
+		timers[t.Key] = &slim
 	}
 	return timers, handled, nil
 }

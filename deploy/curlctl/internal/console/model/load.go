@@ -99,7 +99,7 @@ func (r *reading) readTimers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.timers[t.Key] = Timer{Timer: slim(t), late: overview.Overdue(r.now, t.At)}
+		r.timers[t.Key] = Timer{Timer: t.WithoutWant(), late: overview.Overdue(r.now, t.At)}
 	}
 	return nil
 }
@@ -120,17 +120,6 @@ func (r *reading) readFailures(ctx context.Context) (err error) {
 
 func kept(w *v1.Want, sequence uint64, at time.Time) Want {
 	return Want{UID: w.GetUid(), URL: w.GetUrl(), Host: pipeline.HostOf(w.GetUrl()), Refresh: w.GetRefresh().AsDuration(), Sequence: sequence, At: at}
-}
-
-// slim leaves out of a timer what its want holds, too.
-func slim(t operate.Timer) operate.Timer {
-	d := t.Due
-	t.Due = &v1.Due{
-		WantSequence: d.GetWantSequence(), Cause: d.GetCause(), Attempts: d.GetAttempts(), Reported: d.GetReported(),
-		FirstFailedAt: d.GetFirstFailedAt(), FreshUntil: d.GetFreshUntil(), ReplayOf: d.GetReplayOf(), WaitsFor: d.GetWaitsFor(),
-		StatusCode: d.GetStatusCode(),
-	}
-	return t
 }
 
 // poll reads how far the consumers are.
@@ -188,7 +177,7 @@ func (m *Model) apply(msg *nats.Msg) {
 		at, err := pipeline.FiresAt(pipeline.Message{Header: msg.Header})
 		due, malformed := pipeline.DecodeDue(key, msg.Data)
 		if err == nil && malformed == nil {
-			m.state.timers[key] = Timer{Timer: slim(operate.Timer{Key: key, At: at, SetAt: m.now(), Due: due})}
+			m.state.timers[key] = Timer{Timer: operate.Timer{Key: key, At: at, SetAt: m.now(), Due: due}.WithoutWant()}
 		}
 	case pipeline.KindContent, pipeline.KindFailure, pipeline.KindRemoved: // they change nothing that is counted
 	case pipeline.KindDue:

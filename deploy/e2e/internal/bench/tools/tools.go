@@ -1,5 +1,5 @@
 // Package tools measures how long curlctl takes for its lists where there are
-// many keys and many failures, and how much memory.
+// many keys and many failures.
 package tools
 
 import (
@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -31,7 +30,7 @@ const failures = 0.4
 
 // lists are the commands, each of which reads all that there is of its kind.
 var lists = [][]string{
-	{"status"}, {"wants"}, {"timers"}, {"failures"}, {"failures", "--limit=0"}, {"failing"}, {"doctor"},
+	{"status"}, {"wants"}, {"timers"}, {"failures"}, {"failures", "--limit=0"}, {"failing"},
 }
 
 // Options of a measurement.
@@ -49,9 +48,8 @@ type Row struct {
 	// Took is the time from its start to its end, and CPU its part of it on a
 	// processor.
 	Took, CPU time.Duration
-	// Lines that it printed, and its largest resident memory in bytes.
-	Lines   int
-	PeakRSS int64
+	// Lines that it printed.
+	Lines int
 }
 
 // Run fills the streams of a NATS of its own, and lists them.
@@ -122,18 +120,15 @@ func list(ctx context.Context, bin, url string, command []string) (row Row, err 
 		return row, fmt.Errorf("curlctl %s: %w: %s", row.Command, err, said.String())
 	}
 	row.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	if used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		row.PeakRSS = used.Maxrss << 10
-	}
 	return row, nil
 }
 
 // WriteTable writes the rows as Markdown.
 func WriteTable(w io.Writer, rows []Row) error {
 	var text strings.Builder
-	text.WriteString("| `curlctl …` | lines | took | CPU | peak RSS |\n|---|---|---|---|---|\n")
+	text.WriteString("| `curlctl …` | lines | took | CPU |\n|---|---|---|---|\n")
 	for _, r := range rows {
-		fmt.Fprintf(&text, "| `%s` | %d | %.2f s | %.2f s | %d MiB |\n", r.Command, r.Lines, r.Took.Seconds(), r.CPU.Seconds(), r.PeakRSS>>20)
+		fmt.Fprintf(&text, "| `%s` | %d | %.2f s | %.2f s |\n", r.Command, r.Lines, r.Took.Seconds(), r.CPU.Seconds())
 	}
 	if _, err := io.WriteString(w, text.String()); err != nil {
 		return fmt.Errorf("write the table: %w", err)
