@@ -107,17 +107,17 @@ func fill(ctx context.Context, url string, count int) error {
 }
 
 // list runs a command once. One that finds something wrong exits with 1, which is
-// no error here: its sentence says what.
+// no error here: its sentence is about what.
 func list(ctx context.Context, bin, url string, command []string) (row Row, err error) {
 	row.Command = strings.Join(command, " ")
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "curlctl"), append(command, "--nats-url="+url)...)
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	began := time.Now()
 	err = cmd.Run()
 	row.Took, row.Lines = time.Since(began), bytes.Count(out.Bytes(), []byte("\n"))
 	if exit := new(exec.ExitError); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 || row.Lines == 0) {
-		return row, fmt.Errorf("curlctl %s: %w: %s", row.Command, err, said.String())
+		return row, fmt.Errorf("curlctl %s: %w: %s", row.Command, err, errOut.String())
 	}
 	row.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return row, nil
