@@ -183,6 +183,17 @@ func moves() []move {
 			series: own + `parked_total{cause="host_busy"}`, change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
 			do: func(l *lab) { hang(l); l.want("two", "/ok") },
 		},
+		{
+			series: own + "advanced_total", change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
+			do: func(l *lab) {
+				hang(l)
+				for i := range 20 {
+					l.want(fmt.Sprint("waiting-", i), fmt.Sprint("/ok?", i))
+				}
+				Eventually(l.value(own + `parked_total{cause="host_busy"}`)).Should(BeNumerically(">=", 10))
+				l.release()
+			},
+		},
 		{series: own + "retries_total", do: ask("/busy")},
 		{series: own + `dead_letters_total{reason="BadStatus"}`, do: ask("/missing")},
 		{series: own + `dead_letters_total{reason="AddressDenied"}`, do: denied},

@@ -20,7 +20,7 @@ import (
 // foreignLabels are values that are names outside the code: of programs, of
 // streams.
 func foreignLabels() []string {
-	return []string{"watcher", "fetcher", "writer", "keeper", "CURL_REQUESTS", "CURL_RESULTS", "CURL_FAILURES"}
+	return []string{"watcher", "fetcher", "writer", "keeper", "CURL_REQUESTS", "CURL_RESULTS", "CURL_FAILURES", "CURL_AUDIT"}
 }
 
 // labelValues returns the values of the closed labels in METRICS.md, each with
