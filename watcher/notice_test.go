@@ -80,7 +80,7 @@ var _ = Describe("Telling the owner", func() {
 			w.ask(ctx, "cm", "k=example.com")
 			Eventually(func() int { return len(w.reports(ctx)) }).Should(BeNumerically(">=", 3), "the audit of this watcher is due every 400 ms")
 			report("")
-			Expect(second.value(own + "problems_reported_total")()).To(BeNumerically(">=", 2))
+			Eventually(second.value(own + "problems_reported_total")).Should(BeNumerically(">=", 2))
 			Expect(w.removals(ctx)).To(BeEmpty(), "* is no key")
 		})
 	})

@@ -36,12 +36,17 @@ func (s reported) pause(repeat time.Duration) time.Duration {
 func (r *Reconciler) dropReported(name types.NamespacedName, o *informer.Object, p *plan.Plan) (again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	sent, ok := r.reports.of[name]
+	same := ok && o != nil && sent.uid == o.UID && sent.text == o.Request.Problem(o.Invalid)
 	if !p.Report {
-		delete(r.reports.of, name)
+		// What is in line may be taken out again, as by a controller that resets
+		// annotations: the pause goes on growing then.
+		if !same || r.reports.over(sent) {
+			delete(r.reports.of, name)
+		}
 		return 0
 	}
-	sent, ok := r.reports.of[name]
-	if !ok || sent.uid != o.UID || sent.text != o.Request.Problem(o.Invalid) || sent.epoch != r.deps.Index.Epoch() {
+	if !same || sent.epoch != r.deps.Index.Epoch() {
 		delete(r.reports.of, name)
 		return r.config.Repeat
 	}
