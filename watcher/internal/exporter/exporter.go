@@ -44,8 +44,9 @@ type Exporter struct {
 	config Config
 	deps   Deps
 	last   atomic.Pointer[snapshot]
-	// blind: the state of the stream of the audit cannot be read.
-	blind bool
+	// blindUntil is when the state of the stream of the audit is asked for again,
+	// which could not be read; zero: it can be.
+	blindUntil time.Time
 }
 
 // New returns an exporter that does not run.
@@ -60,7 +61,7 @@ func New(c Config, d Deps) *Exporter {
 // series: another watcher has them.
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.last.Store(nil)
-	e.blind = false
+	e.blindUntil = time.Time{}
 	ticker := e.deps.Clock.NewTicker(e.config.Interval)
 	defer ticker.Stop()
 	for failing := false; ; {

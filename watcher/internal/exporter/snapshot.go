@@ -84,23 +84,31 @@ func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
 	return nil
 }
 
-// auditTimeout bounds the wait for the state of the stream of the audit.
-const auditTimeout = time.Second
+const (
+	// auditTimeout bounds the wait for the state of the stream of the audit.
+	auditTimeout = time.Second
+	// blindFor is how long it is not asked for once there was no response.
+	blindFor = 10 * time.Minute
+)
 
 // audit reads the state of the stream of the audit. With the accounts of an earlier
-// version the watcher may not, and gets no response: then it is left out from there
-// on.
+// version the watcher may not, and gets no response, so it is left out for a while then.
 func (e *Exporter) audit(ctx context.Context, s *snapshot, name string) error {
-	if e.blind {
+	if e.deps.Clock.Now().Before(e.blindUntil) {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, auditTimeout)
 	defer cancel()
 	err := e.stream(limited, s, name)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		e.blind = true
-		e.deps.Log.Warn().Err(err).Msg("the size of the audit stays unknown; the watcher needs a newer accounts.conf to look at it")
+		if e.blindUntil.IsZero() {
+			e.deps.Log.Warn().Err(err).Msg("the size of the audit is unknown; the watcher may need a newer accounts.conf to look at it")
+		}
+		e.blindUntil = e.deps.Clock.Now().Add(blindFor)
 		return nil
+	}
+	if err == nil {
+		e.blindUntil = time.Time{}
 	}
 	return err
 }
