@@ -38,12 +38,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
-const (
-	// requestTimeout bounds the work on one Watcher.
-	requestTimeout = 10 * time.Second
-	// podsPause is after what time changes of pods are looked at, all at once.
-	podsPause = time.Second
-)
+// requestTimeout bounds the work on one Watcher.
+const requestTimeout = 10 * time.Second
 
 // Run is keeper: it runs until ctx is done, and returns an error only for what
 // waiting does not mend.
@@ -263,7 +259,7 @@ func (k *keeper) podChanged(name types.NamespacedName, _ bool) {
 	before := k.pods.ByWatcher.Set(name, watchers...)
 	if q := k.queue.Load(); q != nil {
 		for _, watcher := range slices.Concat(watchers, before) {
-			q.AddAfter(watcher, podsPause)
+			q.AddAfter(watcher, reconcile.PodsPause)
 		}
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 )
 
+// PodsPause is how far apart the pods of a Watcher are counted.
+const PodsPause = time.Second
+
 // Pods are those with sidecars of Watchers.
 type Pods struct {
 	Store *store.Store[sidecar.Pod]
@@ -54,11 +57,15 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 	if in.Plan.Sidecar != nil {
 		wanted.Container = in.Plan.Sidecar.Container.Name
 	}
+	if wait := PodsPause - in.Now.Sub(m.counted); m.pods != nil && wanted == m.wanted && wait > 0 {
+		in.Pods = &m.count // Else the write of one count would lead to the next one at once.
+		return wait
+	}
 	count := sidecar.Of(wanted, pods, in.Now)
 	if m.pods != nil {
 		r.logTransitions(in.Plan, m.pods, count.Seen)
 	}
-	in.Pods, m.pods = &count, count.Seen
+	in.Pods, m.pods, m.count, m.counted, m.wanted = &count, count.Seen, count, in.Now, wanted
 	return count.Again
 }
 

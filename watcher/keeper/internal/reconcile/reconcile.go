@@ -99,6 +99,10 @@ type memory struct {
 	digest  string
 	// pods with the sidecar; nil: they were not looked at yet.
 	pods map[types.NamespacedName]sidecar.Seen
+	// count of them for wanted, made when counted.
+	count   sidecar.Count
+	wanted  sidecar.Wanted
+	counted time.Time
 }
 
 // New returns a reconciler.
