@@ -30,7 +30,7 @@ type Reader struct {
 // request and the key into a patch. Errors wrap one of this package; the item
 // then holds what could be read.
 func (r Reader) Read(subject string, data []byte) (plan.Item, error) {
-	_, key, err := pipeline.ParseSubject(subject)
+	kind, key, err := pipeline.ParseSubject(subject)
 	if err != nil {
 		return plan.Item{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
@@ -39,6 +39,9 @@ func (r Reader) Read(subject string, data []byte) (plan.Item, error) {
 		return plan.Item{Key: key}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	item := plan.NewItem(result)
+	if result.GetProblems() != nil && (kind != pipeline.KindRemoved || key.Key != status.ObjectKey) {
+		return item, fmt.Errorf("%w: not where the watcher reports what is wrong with annotations", ErrMalformed)
+	}
 	if err := check(key, result); err != nil {
 		return item, err
 	}

@@ -75,7 +75,11 @@ func TestRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			item, err := Reader{Protected: []string{"kube-system"}}.Read(pipeline.KeyOf(r.GetWant()).Content(), data)
+			subject := pipeline.KeyOf(r.GetWant()).Content()
+			if r.GetProblems() != nil {
+				subject = pipeline.KeyOf(r.GetWant()).Removed()
+			}
+			item, err := Reader{Protected: []string{"kube-system"}}.Read(subject, data)
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("%v, want %v", err, tt.want)
 			}
@@ -102,6 +106,22 @@ func TestReadRefusesAnotherObject(t *testing.T) {
 	} {
 		if _, err := (Reader{}).Read(key.Content(), data); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%v: %v", key, err)
+		}
+	}
+}
+
+// A fetcher publishes bodies and failures, and no word about annotations, whose time
+// would be put before their owner.
+func TestReadRefusesAnnotationsFromAFetcher(t *testing.T) {
+	r := aResult()
+	ofObject(r)
+	data, err := proto.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{pipeline.KeyOf(r.GetWant()).Content(), pipeline.KeyOf(r.GetWant()).Failure()} {
+		if _, err := (Reader{}).Read(subject, data); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", subject, err)
 		}
 	}
 }
