@@ -130,7 +130,7 @@ var _ = Describe("The console at its limits", func() {
 		b := w.open().enter()
 		Expect(b.page("/")).To(ContainSubstring(`data-n="wants">30<`))
 		form := b.form("/refetch?namespace=default")
-		form.Set("rate", "20/s")
+		form.Set("rate", "3/s")
 		_, _ = b.send(http.MethodPost, "/refetch", form, nil)
 		job := "/jobs/" + form.Get("job")
 		Eventually(func() string { return b.page(job) }).WithPolling(polling).Should(MatchRegexp(`<b>[1-9]\d?</b> of 30 asked`))

@@ -38,7 +38,7 @@ var _ = Describe("An annotation", func() {
 		Expect(events[0].Regarding.UID).To(Equal(cm.Get(ctx).UID))
 
 		Consistently(ctx, func() int { return len(w.Events(ctx)) }).WithTimeout(aWhile).WithPolling(100 * time.Millisecond).Should(Equal(1))
-		Expect(cm.Writes(ctx)).To(Equal(1), "the status")
+		Eventually(ctx, func() int { return cm.Writes(ctx) }).Should(Equal(1), "the status")
 
 		cm.Ask(ctx, "mydata="+page.URL())
 		cm.EventuallyHasData(ctx, "mydata", "corrected")

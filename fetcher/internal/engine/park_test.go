@@ -79,7 +79,7 @@ var _ = Describe("A host without a free slot", func() {
 		w.clock.Advance(100 * time.Millisecond)
 		w.end()
 		Eventually(func() time.Duration { _, at := latest(); return at.Sub(w.clock.Now()) }).Should(BeNumerically("<", 2*time.Second))
-		Expect(f.metric("curlmethat_fetcher_advanced_total", "")).To(BeNumerically(">", wants/2))
+		Eventually(func() float64 { return f.metric("curlmethat_fetcher_advanced_total", "") }).Should(BeNumerically(">", wants/2))
 		Expect(w.timerOf(moved).GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
 		key, _ := latest()
 		t := w.timerOf(key)

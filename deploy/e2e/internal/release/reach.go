@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
@@ -21,16 +22,22 @@ const reachTimeout = time.Minute
 // from an ephemeral container with the origin's image in that very pod.
 func Reach(ctx context.Context, c *world.Cluster, pod corev1.Pod, image string, addresses []string) (map[string]bool, error) {
 	pods := c.Client.CoreV1().Pods(pod.Namespace)
-	now, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+	var name string
+	var now *corev1.Pod
+	// The kubelet writes to the pod meanwhile.
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		if now, err = pods.Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		name = fmt.Sprintf("reach-%d", len(now.Spec.EphemeralContainers))
+		now.Spec.EphemeralContainers = append(now.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Args: append([]string{"reach"}, addresses...),
+			SecurityContext: restricted(),
+		}})
+		_, err = pods.UpdateEphemeralContainers(ctx, pod.Name, now, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("look at pod %s: %w", pod.Name, err)
-	}
-	name := fmt.Sprintf("reach-%d", len(now.Spec.EphemeralContainers))
-	now.Spec.EphemeralContainers = append(now.Spec.EphemeralContainers, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-		Name: name, Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Args: append([]string{"reach"}, addresses...),
-		SecurityContext: restricted(),
-	}})
-	if _, err := pods.UpdateEphemeralContainers(ctx, pod.Name, now, metav1.UpdateOptions{}); err != nil {
 		return nil, fmt.Errorf("add a container to pod %s: %w", pod.Name, err)
 	}
 	err = wait.PollUntilContextTimeout(ctx, polling, reachTimeout, true, func(ctx context.Context) (bool, error) {
