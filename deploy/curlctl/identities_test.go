@@ -181,6 +181,16 @@ var _ = Describe("Identities in files", func() {
 		Expect(string(renewed)).To(And(Equal(contents()["fetcher.nk"]), Not(Equal(all["fetcher.nk"]))), "a new one is handed out, too")
 	})
 
+	It("are not handed out into a directory that holds what is of others", func(ctx SpecContext) {
+		one := filepath.Join(GinkgoT().TempDir(), "one")
+		r := curlctl(ctx, "identities", "--out", dir, "--for", "fetcher="+dir)
+		Expect(r.code).NotTo(BeZero())
+		Expect(r.err).To(MatchRegexp(`hand out to fetcher: \S+ is not for fetcher and lies in its directory; remove it, or name another directory`))
+		r = curlctl(ctx, "identities", "--out", dir, "--for", "fetcher="+one, "--for", "writer="+one)
+		Expect(r.code).NotTo(BeZero())
+		Expect(r.err).To(ContainSubstring("lies in its directory"))
+	})
+
 	It("are the same for all who begin at once", func(ctx SpecContext) {
 		var group sync.WaitGroup
 		for range 6 {

@@ -88,7 +88,8 @@ func Ensure(ctx context.Context, store Store, w Wanted) ([]Item, error) {
 }
 
 // HandOut copies to a directory what one identity needs, or Server, and nothing of
-// the others. What is there already and current stays.
+// the others: a directory with a file of another is an error. What is there already
+// and current stays.
 func HandOut(ctx context.Context, from Store, name string, to Store) error {
 	all, err := from.Load(ctx)
 	if err != nil {
@@ -97,6 +98,11 @@ func HandOut(ctx context.Context, from Store, name string, to Store) error {
 	have, err := to.Load(ctx)
 	if err != nil {
 		return err
+	}
+	for file := range have {
+		if !slices.Contains(needed(name), file) {
+			return fmt.Errorf("%s is not for %s and lies in its directory; remove it, or name another directory", to.Where(file), name)
+		}
 	}
 	files := Files{}
 	for _, file := range needed(name) {
