@@ -37,7 +37,12 @@ on each node listens, and by that of their Service, which such a cache may take 
 {{- with .Values.networkPolicy.dns -}}
 - {{ include "curl-me-that.ports" (list .ports (list "UDP" "TCP")) | nindent 2 | trim }}
   to:
-    {{- .to | default (include "curl-me-that.nameServers" $ | fromYamlArray) | toYaml | nindent 4 }}
+    {{- /* Not by default, which would look the Service up where helm may not, too. */}}
+    {{- if .to }}
+    {{- toYaml .to | nindent 4 }}
+    {{- else }}
+    {{- include "curl-me-that.nameServers" $ | nindent 4 }}
+    {{- end }}
 {{- end -}}
 {{- end -}}
 

@@ -50,6 +50,8 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 		Expect(patch(ctx, body)).To(Succeed())
 	},
 		Entry("change static data", `{"spec":{"configData":{"LEVEL":"info"}}}`),
+		Entry("remove static data", `{"spec":{"configData":{"LEVEL":null}}}`),
+		Entry("add static data that is no variable", `{"spec":{"configData":{"app.yaml":"a: b"}}}`),
 		Entry("change sources", `{"spec":{"sources":[{"key":"a","url":"a.example.com"}]}}`),
 		Entry("write what is there already", `{"spec":{"container":{"image":"registry.example/watch:1"}}}`),
 		Entry("annotate", `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`),
@@ -58,10 +60,12 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 	DescribeTable("may not", func(ctx SpecContext, body string) {
 		err := patch(ctx, body)
 		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
-		Expect(err).To(MatchError(ContainSubstring("denied request: container, volume and imagePullSecrets of a Watcher become part of pods, " +
+		Expect(err).To(MatchError(ContainSubstring("denied request: container, volume, imagePullSecrets and new variables of configData become part of pods, " +
 			"and system:serviceaccount:" + in.namespace + ":editor may not create pods in namespace " + in.namespace +
 			"; leave them as they are, or ask for that right")))
 	},
+		Entry("add a variable", `{"spec":{"configData":{"LD_PRELOAD":"/rules/x.so"}}}`),
+		Entry("add a variable by another way", `{"spec":{"configData":{"LEVEL":null,"level":"info"}}}`),
 		Entry("change the container", `{"spec":{"container":{"args":["--steal"]}}}`),
 		Entry("change a field of it that this Kubernetes does not know", `{"spec":{"container":{"fromTheFuture":1}}}`),
 		Entry("remove the container", `{"spec":{"container":null,"volume":null,"imagePullSecrets":null}}`),
