@@ -183,10 +183,10 @@ var _ = Describe("Identities in files", func() {
 
 	It("are not handed out into a directory that holds what is of others", func(ctx SpecContext) {
 		one := filepath.Join(GinkgoT().TempDir(), "one")
-		r := curlctl(ctx, "identities", "--out", dir, "--for", "fetcher="+dir)
+		r := at(ctx, time.Now(), "--for", "fetcher="+dir)
 		Expect(r.code).NotTo(BeZero())
 		Expect(r.err).To(MatchRegexp(`hand out to fetcher: \S+ is not for fetcher and lies in its directory; remove it, or name another directory`))
-		r = curlctl(ctx, "identities", "--out", dir, "--for", "fetcher="+one, "--for", "writer="+one)
+		r = at(ctx, time.Now(), "--for", "fetcher="+one, "--for", "writer="+one)
 		Expect(r.code).NotTo(BeZero())
 		Expect(r.err).To(ContainSubstring("lies in its directory"))
 	})
