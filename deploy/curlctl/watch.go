@@ -44,6 +44,7 @@ func watchCommand(o *options) *cobra.Command {
 		return passing.Kinds(), silently
 	})
 	complete(cmd, "name", o.completeNames)
+	complete(cmd, "host", o.completeHosts)
 	return cmd
 }
 
