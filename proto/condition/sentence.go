@@ -101,14 +101,14 @@ func Next(f *v1.Failure, observed time.Time) string {
 		return ""
 	}
 	at := f.GetNextAt().AsTime()
-	if !f.GetGaveUp() {
-		text := "tried again in " + rounded(at.Sub(observed))
-		if f.GetWaitsFor() == v1.WaitsFor_WAITS_FOR_PAUSE {
-			text += ", as the host asks"
-		}
-		return text
+	asked := ""
+	if f.GetWaitsFor() == v1.WaitsFor_WAITS_FOR_PAUSE {
+		asked = ", as the host asks"
 	}
-	text := "gave up after " + attempts(f.GetAttempts()) + ", next look " + at.UTC().Format("15:04") + " UTC"
+	if !f.GetGaveUp() {
+		return "tried again in " + rounded(at.Sub(observed)) + asked
+	}
+	text := "gave up after " + attempts(f.GetAttempts()) + ", next look " + at.UTC().Format("15:04") + " UTC" + asked
 	if every := f.GetInterval().AsDuration(); every > 0 {
 		text += ", then every " + duration.Format(every)
 	}

@@ -68,6 +68,9 @@ func TestWhatComesNext(t *testing.T) {
 		"gave up after 6 attempts, next look 23:10 UTC, then every 1h": {
 			GaveUp: true, Attempts: 6, NextAt: timestamppb.New(observed.Add(time.Hour)), Interval: durationpb.New(time.Hour),
 		},
+		"gave up after 6 attempts, next look 00:10 UTC, as the host asks": {
+			GaveUp: true, Attempts: 6, NextAt: timestamppb.New(observed.Add(2 * time.Hour)), WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
+		},
 		"gave up after 1 attempt, next look 22:11 UTC": {GaveUp: true, Attempts: 1, NextAt: timestamppb.New(observed.Add(time.Minute))},
 	} {
 		if got := condition.Next(f, observed); got != want {
