@@ -152,8 +152,8 @@ test-compose: ## Test docker compose: up, all promises, faults under load, each 
 	$(ONE_WAY) VERSION=$(IMAGE_VERSION) deploy/docker/test
 
 .PHONY: test-cluster
-test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG; IMAGE_LOAD takes a docker archive of the images (10 minutes)
-	$(ONE_WAY) HELM='$(CURDIR)/$(HELM)' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
+test-cluster: build $(HELM) ## Test the chart (or CHART, a package) in the cluster of KUBECONFIG; IMAGE_LOAD takes a docker archive of the images (10 minutes)
+	$(ONE_WAY) HELM='$(CURDIR)/$(HELM)' CHART='$(abspath $(CHART))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)
@@ -164,6 +164,11 @@ release: $(HELM) $(VALIDATE_KREW) ## Make the files of release VERSION=v1.2.3 in
 	rm -rf dist
 	$(ONE_WAY) go run ./deploy/local/cmd/release --version '$(VERSION)' --helm '$(HELM)' --out dist $(RELEASEFLAGS)
 	HELM='$(HELM)' VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
+
+.PHONY: try-release
+try-release: ## Try release VERSION in dist/ in containers, and its chart in the cluster of KUBECONFIG
+	$(MAKE) test-compose VERSION='$(VERSION)'
+	$(MAKE) test-cluster VERSION='$(VERSION)' CHART='dist/curl-me-that-$(VERSION:v%=%).tgz'
 
 .PHONY: release-again
 release-again: $(HELM) ## Make the files of dist/ again, from a clone elsewhere, and compare
@@ -235,6 +240,7 @@ verify-docs: ## Check that the files, headings, symbols and specs exist that any
 .PHONY: verify-workflows
 verify-workflows: $(ACTIONLINT)
 	$(ACTIONLINT) -shellcheck= -pyflakes=
+	@! grep -rnE 'uses: [^.]' .github | grep -vE '@[0-9a-f]{40} # v' || { echo 'actions are named by digest, with the version behind it' >&2; exit 1; }
 
 .PHONY: verify-words
 verify-words: ## Check that Go files use no word of deploy/tools/retired-words

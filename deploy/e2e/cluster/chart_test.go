@@ -31,7 +31,7 @@ var (
 var _ = Describe("The chart", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		chart = &release.Release{
-			Cluster: cluster, Name: "curl-me-that", Chart: fromRoot("deploy/chart"),
+			Cluster: cluster, Name: "curl-me-that", Chart: chartPath(),
 			Namespace: namespace(ctx, "curl-me-that-chart-"),
 			Values: map[string]any{
 				"image":       map[string]any{"tag": version},

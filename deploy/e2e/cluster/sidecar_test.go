@@ -163,7 +163,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		one := map[string]any{"replicas": 1}
 		installed = &release.Release{
-			Cluster: cluster, Name: "curl-me-that", Chart: fromRoot("deploy/chart"), Namespace: namespace(ctx, "curl-me-that-sidecars-"),
+			Cluster: cluster, Name: "curl-me-that", Chart: chartPath(), Namespace: namespace(ctx, "curl-me-that-sidecars-"),
 			Values: map[string]any{
 				"image": map[string]any{"tag": version}, "namespaces": []string{t.namespace},
 				"resources": map[string]any{"enabled": true}, "sidecar": map[string]any{"enabled": true},

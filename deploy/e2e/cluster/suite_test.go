@@ -3,6 +3,8 @@
 // environment `make test-cluster` sets:
 //
 //	HELM                      the program
+//	CHART                     chart to install, a folder or what helm has packaged;
+//	                          default: deploy/chart
 //	CURLMETHAT_E2E_VERSION    tag of the images
 //	CURLMETHAT_E2E_NEXT       tag of the images to upgrade to
 //	CURLMETHAT_E2E_EARLIER    tag of the images of testdata/v0; empty: those of
@@ -70,6 +72,12 @@ func needs(variable string) string {
 		Fail(variable + " is not set: run `make test-cluster`")
 	}
 	return value
+}
+
+// chartPath is that of the chart to install.
+func chartPath() string {
+	GinkgoHelper()
+	return cmp.Or(os.Getenv("CHART"), fromRoot("deploy/chart"))
 }
 
 // fromRoot is a path below the root of the repository.

@@ -35,6 +35,8 @@ type release struct {
 	time time.Time
 	// digests of the images by name without tag; may be empty.
 	digests map[string]string
+	// key of gpg that signs the chart; may be empty.
+	key string
 }
 
 // programs are those of the archives.
@@ -137,7 +139,10 @@ func (r *release) makeChart(ctx context.Context) error {
 	if err := unpack(filepath.Join(packed, name), unpacked); err != nil {
 		return err
 	}
-	return r.archive(name, []file{{unpacked, "."}})
+	if err := r.archive(name, []file{{unpacked, "."}}); err != nil {
+		return err
+	}
+	return r.signChart(ctx, name)
 }
 
 var devImage = regexp.MustCompile(regexp.QuoteMeta(registry) + `/([a-z-]+):dev\b`)
@@ -167,7 +172,8 @@ func (r *release) named(image []byte) []byte {
 	return []byte(named)
 }
 
-// makeChecksums lists the digests of all files.
+// makeChecksums lists the digests of all files, except provenance, which is a signature
+// and so another one each time.
 func (r *release) makeChecksums() error {
 	files, err := os.ReadDir(r.out)
 	if err != nil {
@@ -175,6 +181,9 @@ func (r *release) makeChecksums() error {
 	}
 	var list bytes.Buffer
 	for _, f := range files {
+		if filepath.Ext(f.Name()) == ".prov" {
+			continue
+		}
 		sum, err := r.checksum(f.Name())
 		if err != nil {
 			return err

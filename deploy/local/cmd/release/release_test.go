@@ -62,6 +62,40 @@ func TestManifestsNameImagesByDigest(t *testing.T) {
 	))
 }
 
+func TestAKeySignsTheChart(t *testing.T) {
+	if _, err := exec.LookPath("gpg"); err != nil {
+		t.Skip("gpg, which signs, is not on this machine")
+	}
+	g := gomega.NewWithT(t)
+	home, err := os.MkdirTemp("", "gpg-") // gpg's agent listens here, and paths of sockets are short
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	t.Setenv("GNUPGHOME", home)
+	gpg := func(args ...string) string {
+		text, err := exec.CommandContext(t.Context(), "gpg", append([]string{"--batch", "--passphrase", ""}, args...)...).CombinedOutput()
+		g.Expect(err).NotTo(gomega.HaveOccurred(), string(text))
+		return string(text)
+	}
+	gpg("--quick-generate-key", "releases@example.com", "ed25519")
+	chart := filepath.Join(t.TempDir(), "curl-me-that")
+	g.Expect(os.Mkdir(chart, 0o700)).To(gomega.Succeed())
+	g.Expect(os.WriteFile(filepath.Join(chart, "Chart.yaml"), []byte("name: curl-me-that\nversion: 1.2.3\n"), 0o600)).To(gomega.Succeed())
+
+	r := &release{out: t.TempDir(), key: "releases@example.com"}
+	g.Expect(r.archive("curl-me-that-1.2.3.tgz", []file{{chart, "curl-me-that"}})).To(gomega.Succeed())
+	g.Expect(r.signChart(t.Context(), "curl-me-that-1.2.3.tgz")).To(gomega.Succeed())
+	sum, err := r.checksum("curl-me-that-1.2.3.tgz")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(gpg("--decrypt", filepath.Join(r.out, "curl-me-that-1.2.3.tgz.prov"))).To(gomega.And(
+		gomega.ContainSubstring("name: curl-me-that\nversion: 1.2.3\n\n...\nfiles:\n  curl-me-that-1.2.3.tgz: sha256:"+sum+"\n"),
+		gomega.ContainSubstring("Good signature"),
+	))
+
+	r.key = "somebody-else@example.com"
+	g.Expect(r.signChart(t.Context(), "curl-me-that-1.2.3.tgz")).
+		To(gomega.MatchError(gomega.ContainSubstring(`--key: gpg cannot sign the chart as "somebody-else@example.com"`)))
+}
+
 func TestATreeWithChangesIsRefused(t *testing.T) {
 	g := gomega.NewWithT(t)
 	t.Chdir(t.TempDir())
