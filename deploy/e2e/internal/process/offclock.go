@@ -44,7 +44,7 @@ func BuildOffClock(ctx context.Context, pkg, dir string) (path string, err error
 		return "", fmt.Errorf("set the clock of %s off: %w", pkg, err)
 	}
 	path = filepath.Join(dir, filepath.Base(pkg))
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-overlay="+overlay, "-o="+path, pkg)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-overlay="+overlay, "-o="+path, pkg)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w: %s", pkg, err, strings.TrimSpace(string(text)))

@@ -110,7 +110,7 @@ func (r *release) makePlatform(ctx context.Context, platform string) (pluginArch
 // build compiles as the Makefile does.
 func (r *release) build(ctx context.Context, bin, goos, goarch string) error {
 	args := append([]string{
-		"build", "-trimpath", "-buildvcs=false", "-o", bin + "/",
+		"build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-o", bin + "/",
 		"-ldflags", "-s -w -X " + repository + "/proto/service.Version=" + r.version,
 	}, programs()...)
 	cmd := exec.CommandContext(ctx, "go", args...)

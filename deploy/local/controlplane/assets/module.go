@@ -25,10 +25,10 @@ var required = regexp.MustCompile(`\sk8s\.io/kubernetes (v\S+)`)
 // kubernetesVersion reads the version from the module, the one place that has it.
 func kubernetesVersion() string { return string(required.FindSubmatch(goMod)[1]) }
 
-// buildFlags are those of the release builds as far as they matter here. The
-// API server hands its version to clients from the stamp.
+// buildFlags are those of the release builds as far as they matter here, without what
+// debuggers read, which takes a fifth of the time. The API server hands its version to clients from the stamp.
 func buildFlags(version string) []string {
-	return []string{"-trimpath", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + version}
+	return []string{"-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + version}
 }
 
 // versionHash is different for each set of binaries: it changes with the
