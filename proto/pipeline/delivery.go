@@ -21,12 +21,11 @@ type Delivery struct {
 	message  jetstream.Msg
 	metadata jetstream.MsgMetadata
 	draining <-chan struct{}
-	resolved chan Disposition
 	span     trace.SpanContext
 }
 
 func newDelivery(m jetstream.Msg, draining <-chan struct{}) *Delivery {
-	d := &Delivery{message: m, draining: draining, resolved: make(chan Disposition, 1)}
+	d := &Delivery{message: m, draining: draining}
 	if metadata, err := m.Metadata(); err == nil {
 		d.metadata = *metadata
 	} else { // no message of JetStream
@@ -68,16 +67,6 @@ func (d *Delivery) Draining() <-chan struct{} { return d.draining }
 
 // SetTrace sets the span of the handling, which a dead letter refers to.
 func (d *Delivery) SetTrace(span trace.SpanContext) { d.span = span }
-
-// Resolve decides what becomes of a message whose handler returned Deferred. It
-// may be called before that, from any goroutine, and does not wait; only the
-// first call counts.
-func (d *Delivery) Resolve(with Disposition) {
-	select {
-	case d.resolved <- with:
-	default:
-	}
-}
 
 const (
 	backoffFirst = time.Second

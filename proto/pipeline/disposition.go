@@ -22,7 +22,6 @@ const (
 	actionAck        action = "ack"
 	actionGiveBack   action = "give_back"
 	actionDeadLetter action = "dead_letter"
-	actionDefer      action = "defer"
 )
 
 // Ack ends a message: all that it asked for is done, or kept elsewhere, such as
@@ -46,9 +45,6 @@ func GiveBack() Disposition { return Disposition{action: actionGiveBack} }
 // it. The failure class is that of a ClassError in the chain of err, else
 // Poison for ErrPoison, else Malformed. If it cannot be kept, it is given back.
 func DeadLetter(err error) Disposition { return Disposition{action: actionDeadLetter, err: err} }
-
-// Deferred means that Delivery.Resolve will be called with the disposition.
-func Deferred() Disposition { return Disposition{action: actionDefer} }
 
 // String returns the word for a disposition in logs and metric labels.
 func (d Disposition) String() string {

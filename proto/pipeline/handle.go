@@ -79,17 +79,12 @@ func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 }
 
 // decide calls the handler, or that of poison after so many handlings without an
-// end, and waits for the disposition.
-func (c *Consumer) decide(ctx context.Context, d *Delivery, unended uint64) (disposition Disposition) {
-	handle := c.next
+// end.
+func (c *Consumer) decide(ctx context.Context, d *Delivery, unended uint64) Disposition {
 	if unended >= c.options.MaxUnended {
-		handle = c.options.Poison
+		return call(ctx, d, c.options.Poison)
 	}
-	disposition = call(ctx, d, handle)
-	if disposition.action == actionDefer {
-		disposition = <-d.resolved
-	}
-	return disposition
+	return call(ctx, d, c.next)
 }
 
 // call runs a handler. One that panics must not end the process, and with it

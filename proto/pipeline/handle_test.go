@@ -142,27 +142,6 @@ var _ = Describe("Consume with dispositions", func() {
 		Eventually(pending(ctx)).Should(BeZero())
 	})
 
-	It("holds a message whose decision is deferred until that is made", func(ctx SpecContext) {
-		for n := range 3 {
-			publish(ctx, pipelinetest.Numbered(n))
-		}
-		var mu sync.Mutex
-		var held []*pipeline.Delivery
-		r := handleWith(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
-			mu.Lock()
-			defer mu.Unlock()
-			if held = append(held, d); len(held) == 3 {
-				for _, one := range held { // a batch, decided together, also before the handler returned
-					one.Resolve(pipeline.Ack())
-					one.Resolve(pipeline.Retry(time.Second))
-				}
-			}
-			return pipeline.Deferred()
-		})
-		Eventually(r.ended).Should(HaveExactElements("ack", "ack", "ack"))
-		Eventually(pending(ctx)).Should(BeZero())
-	})
-
 	It("shows the server that a message is in work, and no more once it has ended", func(ctx SpecContext) {
 		o := fetcher
 		o.InProgressEvery = 10 * time.Millisecond
