@@ -74,11 +74,11 @@ var _ = Describe("A key that somebody else owns", func() {
 		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
 		got := w.edit("cm", hold("edited"))
 		want := readFirst(w.want(got, "mydata", url))
-		want.Drift, want.Cause = annotation.Owner(got.ManagedFields, "mydata").Fingerprint, v1.Cause_CAUSE_HEALED
+		want.Drift, want.Cause = ownerOf(got, "mydata").Fingerprint, v1.Cause_CAUSE_HEALED
 		w.apply(w.content(want, "ours"))
 		got = w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "ours"}))
-		Expect(annotation.Owner(got.ManagedFields, "mydata").State).To(Equal(annotation.Ours))
+		Expect(ownerOf(got, "mydata").State).To(Equal(annotation.Ours))
 		Expect(entry(got, "mydata").Drift).To(BeEmpty())
 		Expect(w.events(cm)).To(BeEmpty(), "the watcher tells of drift")
 	})
@@ -88,7 +88,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = nil })
 		want := w.want(got, "mydata", url)
-		want.Drift, want.Cause = annotation.Owner(got.ManagedFields, "mydata").Fingerprint, v1.Cause_CAUSE_HEALED
+		want.Drift, want.Cause = ownerOf(got, "mydata").Fingerprint, v1.Cause_CAUSE_HEALED
 		w.signer.Sign(want)
 		Expect(want.GetDrift()).To(Equal("none"))
 		w.calls.reset()
@@ -101,7 +101,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "old"))
 		got := w.edit("cm", hold("new"))
-		fingerprint := annotation.Owner(got.ManagedFields, "mydata").Fingerprint
+		fingerprint := ownerOf(got, "mydata").Fingerprint
 		heal := func() *v1.Result {
 			want := readFirst(w.want(w.get("cm"), "mydata", url))
 			want.Drift, want.Cause = fingerprint, v1.Cause_CAUSE_HEALED
@@ -111,7 +111,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		got = w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "new"}))
 		Expect(entry(got, "mydata")).To(And(HaveField("SHA256", sum("new")), HaveField("Drift", fingerprint)))
-		Expect(annotation.Owner(got.ManagedFields, "mydata").Fingerprint).To(Equal(fingerprint))
+		Expect(ownerOf(got, "mydata").Fingerprint).To(Equal(fingerprint))
 
 		w.apply(heal())
 		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
@@ -135,7 +135,7 @@ var _ = Describe("A key that somebody else owns", func() {
 			got := w.get("cm")
 			Expect(got.Data).To(Equal(map[string]string{"mydata": "ours"}))
 			By("leaving the watcher satisfied")
-			owner := annotation.Owner(got.ManagedFields, "mydata")
+			owner := ownerOf(got, "mydata")
 			Expect(owner.State == annotation.Ours || owner.Fingerprint == entry(got, "mydata").Drift).To(BeTrue())
 
 			w.apply(w.content(readFirst(w.want(got, "mydata", url)), "ours"))
@@ -163,7 +163,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		cm = w.edit("cm", func(cm *corev1.ConfigMap) {
 			cm.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`)
 		})
-		Expect(annotation.Owner(cm.ManagedFields, "mydata").State).To(Equal(annotation.None))
+		Expect(ownerOf(cm, "mydata").State).To(Equal(annotation.None))
 		w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "ours"))
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "theirs"}))
 	})
@@ -179,3 +179,11 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(entry(got, "mydata").SHA256).To(Equal(sum("ours")))
 	})
 })
+
+// ownerOf returns who owns a key, by the record of the API server.
+func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
+	GinkgoHelper()
+	owners, err := annotation.ParseOwners(cm.ManagedFields)
+	Expect(err).NotTo(HaveOccurred())
+	return owners.Of(key)
+}

@@ -125,15 +125,6 @@ func ParseOwners(entries []metav1.ManagedFieldsEntry) (Owners, error) {
 	return owners, nil
 }
 
-// Owner returns the owner of one key. For several keys use ParseOwners.
-func Owner(entries []metav1.ManagedFieldsEntry, key string) Ownership {
-	owners, err := ParseOwners(entries)
-	if err != nil {
-		return Owners{}.Of(key)
-	}
-	return owners.Of(key)
-}
-
 // Of returns the owner of a key.
 func (o Owners) Of(key string) Ownership {
 	if len(o.managers) == 0 {

@@ -28,6 +28,15 @@ func samples(t *testing.T) map[string][]metav1.ManagedFieldsEntry {
 	return all
 }
 
+func ownerOf(t *testing.T, entries []metav1.ManagedFieldsEntry, key string) annotation.Ownership {
+	t.Helper()
+	owners, err := annotation.ParseOwners(entries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return owners.Of(key)
+}
+
 func TestOwner(t *testing.T) {
 	none := annotation.Ownership{State: annotation.None, Fingerprint: "none"}
 	unknown := annotation.Ownership{State: annotation.Unknown, Fingerprint: "unknown"}
@@ -62,7 +71,7 @@ func TestOwner(t *testing.T) {
 		if !found {
 			t.Fatalf("no sample %q", c.sample)
 		}
-		if got := annotation.Owner(entries, c.key); got != c.want {
+		if got := ownerOf(t, entries, c.key); got != c.want {
 			t.Errorf("%s, key %s: got %+v, want %+v", c.sample, c.key, got, c.want)
 		}
 	}
@@ -93,7 +102,7 @@ func TestOwnerOfWhatCannotBeRead(t *testing.T) {
 		if got := owners.Of("mydata").State; got != annotation.Unknown {
 			t.Errorf("%s: %v", name, got)
 		}
-		if got := annotation.Owner(c.entries, "mydata").Fingerprint; got != "unknown" {
+		if got := owners.Of("mydata").Fingerprint; got != "unknown" {
 			t.Errorf("%s: fingerprint %q", name, got)
 		}
 	}
@@ -108,7 +117,7 @@ func TestFingerprint(t *testing.T) {
 		}
 	}
 	of := func(entries ...metav1.ManagedFieldsEntry) string {
-		return annotation.Owner(entries, "a").Fingerprint
+		return ownerOf(t, entries, "a").Fingerprint
 	}
 	if got := of(at("old", 1), at("new", 2)); got != "new/Update/1970-01-01T00:00:02Z" {
 		t.Errorf("not of the newest owner: %q", got)

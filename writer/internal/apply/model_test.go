@@ -329,9 +329,16 @@ func (m *model) watch() {
 	}
 }
 
+// ownerOf returns who owns a key of an object; a record that cannot be read knows
+// of nothing.
+func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
+	owners, _ := annotation.ParseOwners(cm.ManagedFields)
+	return owners.Of(key)
+}
+
 // observe publishes what one pair wants, if it wants anything.
 func (m *model) observe(cm *corev1.ConfigMap, entry status.Entry, pair annotation.Pair) {
-	o := annotation.Owner(cm.ManagedFields, pair.Key)
+	o := ownerOf(cm, pair.Key)
 	if !entry.Written() && o.State == annotation.Foreign {
 		return
 	}

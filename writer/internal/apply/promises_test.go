@@ -176,7 +176,7 @@ func (m *model) settled() bool {
 	}
 	noted := m.status(cm)
 	for _, pair := range request.Pairs {
-		e, o := noted.Keys[pair.Key], annotation.Owner(cm.ManagedFields, pair.Key)
+		e, o := noted.Keys[pair.Key], ownerOf(cm, pair.Key)
 		if !e.Written() && (o.State == annotation.Foreign || e.Error == "KeyExists") {
 			continue // S4
 		}
