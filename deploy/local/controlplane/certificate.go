@@ -45,11 +45,11 @@ func servingTemplate(hosts ...string) *x509.Certificate {
 	}
 }
 
-// clientTemplate follows the API server's reading of a client certificate: the
+// adminTemplate follows the API server's reading of a client certificate: the
 // common name is the user, each organization a group.
-func clientTemplate(user string, groups ...string) *x509.Certificate {
+func adminTemplate() *x509.Certificate {
 	return &x509.Certificate{
-		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		Subject:     pkix.Name{CommonName: adminUser, Organization: []string{adminGroup}},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}

@@ -100,7 +100,7 @@ func (c *ControlPlane) prepareFiles() (err error) {
 	if c.authority, err = openAuthority(c.home); err != nil {
 		return err
 	}
-	return c.writeKubeconfig(c.Kubeconfig(), adminUser, adminGroup)
+	return c.authority.writeKubeconfig(c.Kubeconfig(), c.server())
 }
 
 func (c *ControlPlane) startAll(ctx context.Context) error {

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	authentication "k8s.io/api/authentication/v1"
 	core "k8s.io/api/core/v1"
-	rbac "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,32 +76,6 @@ var _ = Describe("A control plane", Ordered, func() {
 		review, err = client.AuthenticationV1().TokenReviews().Create(ctx, review, meta.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(review.Status.User.Username).To(Equal("system:serviceaccount:default:robot"))
-	})
-
-	It("lets another user do what RBAC grants, and nothing else", func(ctx SpecContext) {
-		path, err := plane.UserKubeconfig("jane/../doe", "readers")
-		Expect(err).NotTo(HaveOccurred())
-		jane := clientOf(path).CoreV1().ConfigMaps(core.NamespaceDefault)
-		_, err = jane.List(ctx, meta.ListOptions{})
-		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
-
-		_, err = client.RbacV1().Roles(core.NamespaceDefault).Create(ctx, &rbac.Role{
-			ObjectMeta: meta.ObjectMeta{Name: "readers"},
-			Rules:      []rbac.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}},
-		}, meta.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = client.RbacV1().RoleBindings(core.NamespaceDefault).Create(ctx, &rbac.RoleBinding{
-			ObjectMeta: meta.ObjectMeta{Name: "readers"},
-			RoleRef:    rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "Role", Name: "readers"},
-			Subjects:   []rbac.Subject{{APIGroup: rbac.GroupName, Kind: rbac.GroupKind, Name: "readers"}},
-		}, meta.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Eventually(func() error {
-			_, err := jane.List(ctx, meta.ListOptions{})
-			return err
-		}).Should(Succeed())
-		_, err = jane.Create(ctx, configMap("denied"), meta.CreateOptions{})
-		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 	})
 
 	DescribeTable("comes back on the same port with its data after the API server was",

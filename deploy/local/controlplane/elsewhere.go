@@ -28,7 +28,7 @@ func (e Elsewhere) Prepare() error {
 		return err
 	}
 	server := "https://" + net.JoinHostPort(e.Host, e.Port)
-	return authority.writeKubeconfig(e.Kubeconfig(), server, adminUser, adminGroup)
+	return authority.writeKubeconfig(e.Kubeconfig(), server)
 }
 
 // Kubeconfig is the path of the administrator's kubeconfig.

@@ -14,7 +14,6 @@ import (
 //	kubeconfig   of the administrator
 //	port         of the API server
 //	pki/         certificates and keys
-//	users/       kubeconfigs of others
 //	etcd/        data
 //	logs/        of this run
 type home struct {

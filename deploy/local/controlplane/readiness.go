@@ -16,7 +16,7 @@ type readiness struct {
 }
 
 func (c *ControlPlane) newReadiness() (*readiness, error) {
-	certificate, key, err := c.authority.issue(clientTemplate(adminUser, adminGroup))
+	certificate, key, err := c.authority.issue(adminTemplate())
 	if err != nil {
 		return nil, err
 	}

@@ -58,18 +58,6 @@ func (p Programs) Build(ctx context.Context, bin string, part *progress.Part) er
 	return nil
 }
 
-// ModuleVersion returns the version of a module that the programs are built with.
-func (p Programs) ModuleVersion(ctx context.Context, module string) (string, error) {
-	golang, err := findToolchain(p.Dir, p.Env)
-	if err != nil {
-		return "", err
-	}
-	var version string
-	last := func(line string) { version = line }
-	err = golang.run(ctx, last, "list", "-m", "-f", "{{.Version}}", module)
-	return version, err
-}
-
 // listStale downloads the sources and counts the packages that the build cache
 // does not have, which are those that `go build -v` names as it goes.
 func (p Programs) listStale(ctx context.Context, golang toolchain, part *progress.Part) (int, error) {
