@@ -13,38 +13,31 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Outcome is what an answer of the API server means for a request.
-type Outcome int
+// Outcome is what an answer of the API server means for a request: the word in
+// metric labels and logs, which is its name in snake case.
+type Outcome string
 
-// The outcomes. The text of each is its name in snake case.
+// The outcomes.
 const (
 	// OK: the request was done.
-	OK Outcome = iota
+	OK Outcome = "ok"
 	// Conflict: the object has changed; read it and try again.
-	Conflict
+	Conflict Outcome = "conflict"
 	// Gone: the object does not exist, or not for long.
-	Gone
+	Gone Outcome = "gone"
 	// Immutable: its values cannot be changed.
-	Immutable
+	Immutable Outcome = "immutable"
 	// TooLarge: the values exceed a limit.
-	TooLarge
+	TooLarge Outcome = "too_large"
 	// StatusTooLarge: the annotations exceed their limit.
-	StatusTooLarge
+	StatusTooLarge Outcome = "status_too_large"
 	// Rejected: this change is refused, such as by an admission webhook.
-	Rejected
+	Rejected Outcome = "rejected"
 	// Forbidden: the writer lacks a permission.
-	Forbidden
+	Forbidden Outcome = "forbidden"
 	// Unavailable: the API server cannot serve any request now.
-	Unavailable
+	Unavailable Outcome = "unavailable"
 )
-
-// String returns the outcome as it stands in metric labels and logs.
-func (o Outcome) String() string {
-	return [...]string{
-		"ok", "conflict", "gone", "immutable", "too_large", "status_too_large",
-		"rejected", "forbidden", "unavailable",
-	}[o]
-}
 
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {

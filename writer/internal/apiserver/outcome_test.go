@@ -12,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/kv8s/curl-me-that/writer/internal/names"
 )
 
 // The bodies are those of a kube-apiserver 1.36.
@@ -74,20 +72,6 @@ func TestClassifyWithoutStatus(t *testing.T) {
 	} {
 		if got := Classify(tt.err); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
-		}
-	}
-}
-
-// The text of an outcome is its name, so that a search for a metric label ends
-// in the code.
-func TestOutcomeNames(t *testing.T) {
-	names, err := names.Constants("outcome.go", "Outcome")
-	if err != nil || len(names) != len(Outcomes()) {
-		t.Fatalf("constants %v, %v", names, err)
-	}
-	for n, o := range Outcomes() {
-		if o.String() != names[n] {
-			t.Errorf("%s is called %q", names[n], o)
 		}
 	}
 }

@@ -30,11 +30,11 @@ func (t *task) logResult(i plan.Item, d plan.Decision) {
 	if d.Verdict == plan.Written || d.Verdict == plan.Refused || d.Verdict == plan.NotOurs {
 		level = zerolog.InfoLevel
 	}
-	line := t.line(i, level, d.Verdict.String())
+	line := t.line(i, level, string(d.Verdict))
 	if line == nil {
 		return
 	}
-	line = line.Str("verdict", d.Verdict.String())
+	line = line.Str("verdict", string(d.Verdict))
 	if f := i.Result.GetFailure(); f != nil {
 		line = line.Str("reason", pipeline.Reason(f.GetClass())).Uint32("attempt", f.GetAttempts())
 	}

@@ -27,8 +27,8 @@ type Metrics struct {
 func NewMetrics(set *metric.Set) *Metrics {
 	latency := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	return &Metrics{
-		results: set.Counters("results_total", "Results acknowledged, by what became of them.", metric.Of("verdict", names(plan.Verdicts())...)),
-		patches: set.Counters("patches_total", "Patches sent, by their outcome.", metric.Of("outcome", names(apiserver.Outcomes())...)),
+		results: set.Counters("results_total", "Results acknowledged, by what became of them.", metric.Of("verdict", plan.Verdicts()...)),
+		patches: set.Counters("patches_total", "Patches sent, by their outcome.", metric.Of("outcome", apiserver.Outcomes()...)),
 		reads:   set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.", metric.Of("kind", readMetadata, readObject)),
 		exhausted: set.Counter("conflicts_exhausted_total",
 			"Batches put back because their object changed faster than it could be patched."),
@@ -51,17 +51,9 @@ const (
 	readObject   = "object"
 )
 
-func names[T interface{ String() string }](values []T) []string {
-	list := make([]string, len(values))
-	for i, v := range values {
-		list[i] = v.String()
-	}
-	return list
-}
-
 // observe counts a result that will not come back.
 func (e *executor) observe(v plan.Verdict, r *v1.Result) {
-	e.Metrics.results.WithLabelValues(v.String()).Inc()
+	e.Metrics.results.WithLabelValues(string(v)).Inc()
 	if at := r.GetObservedAt(); at != nil {
 		e.Metrics.age.Observe(max(0, e.Clock.Since(at.AsTime()).Seconds()))
 	}

@@ -66,7 +66,7 @@ func (t *task) missing(err error) error {
 // patch sends a plan and caches what the object is like then.
 func (t *task) patch(ctx context.Context, p plan.Plan) error {
 	written, err := t.send(ctx, p)
-	t.Metrics.patches.WithLabelValues(apiserver.Classify(err).String()).Inc()
+	t.Metrics.patches.WithLabelValues(string(apiserver.Classify(err))).Inc()
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func setSpanOutcome(span trace.Span, o apply.Outcome, d pipeline.Disposition) {
 		tracing.Fail(span, d.String())
 		return
 	}
-	span.SetAttributes(tracing.Outcome.String(o.Verdict.String()))
+	span.SetAttributes(tracing.Outcome.String(string(o.Verdict)))
 }
 
 // setSpanDeadLetter records in a span that a message becomes a dead letter.

@@ -1,47 +1,27 @@
 package plan
 
-// Verdict is what became of a result.
-type Verdict int
+// Verdict is what became of a result: the word in logs and metric labels, which is
+// its name in snake case.
+type Verdict string
 
 // The verdicts.
 const (
 	// Written: the object was changed: a value, or the status.
-	Written Verdict = iota + 1
+	Written Verdict = "written"
 	// Unchanged: the object is already as planned.
-	Unchanged
+	Unchanged Verdict = "unchanged"
 	// Stale: the object no longer asks for it, or holds something newer.
-	Stale
+	Stale Verdict = "stale"
 	// Gone: the object does not exist any more.
-	Gone
+	Gone Verdict = "gone"
 	// NotOurs: another field manager owns the key.
-	NotOurs
+	NotOurs Verdict = "not_ours"
 	// Refused: it may not, or cannot, be written.
-	Refused
+	Refused Verdict = "refused"
 	// Deferred: it was not written now, for a reason that has nothing to do with
 	// it. It is wanted again.
-	Deferred
+	Deferred Verdict = "deferred"
 )
-
-// String returns the verdict as it stands in logs and metric labels.
-func (v Verdict) String() string {
-	switch v {
-	case Written:
-		return "written"
-	case Unchanged:
-		return "unchanged"
-	case Stale:
-		return "stale"
-	case Gone:
-		return "gone"
-	case NotOurs:
-		return "not_ours"
-	case Refused:
-		return "refused"
-	case Deferred:
-		return "deferred"
-	}
-	return "unknown"
-}
 
 // Verdicts returns all verdicts.
 func Verdicts() []Verdict {
