@@ -220,7 +220,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	$(ONE_WAY) $(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
+verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-functions verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
@@ -248,6 +248,10 @@ verify-workflows: $(ACTIONLINT)
 .PHONY: verify-words
 verify-words: ## Check that Go files use no word of deploy/tools/retired-words
 	@$(ONE_WAY) go run ./deploy/local/cmd/verify-docs --words deploy/tools/retired-words
+
+.PHONY: verify-functions
+verify-functions: ## Check how long functions are
+	@$(ONE_WAY) go test $(TEST_BUILD) ./deploy/local/internal/docs -ginkgo.focus 'functions outside specs'
 
 .PHONY: verify-modules
 verify-modules:

@@ -2,11 +2,8 @@ package docs_test
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"go/types"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -43,32 +40,12 @@ func labelValues(page string) map[string]string {
 	return values
 }
 
-// inspect visits the syntax of the product, without its specs.
-func inspect(root string, visit func(path string, n ast.Node) bool) {
-	GinkgoHelper()
-	for _, module := range []string{"proto", "watcher", "fetcher", "writer"} {
-		Expect(filepath.WalkDir(filepath.Join(root, module), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				return visit(path, n)
-			})
-			return nil
-		})).To(Succeed())
-	}
-}
-
 // identifiers returns the names in the product, as words in lower case without
 // breaks.
-func identifiers(root string) map[string]bool {
+func identifiers() map[string]bool {
 	GinkgoHelper()
 	names := map[string]bool{}
-	inspect(root, func(_ string, n ast.Node) bool {
+	inspect(services(), func(_ *token.FileSet, n ast.Node) bool {
 		if name, is := n.(*ast.Ident); is {
 			names[word(name.Name)] = true
 		}
@@ -77,16 +54,22 @@ func identifiers(root string) map[string]bool {
 	return names
 }
 
-// misnamed returns the constants of named string types whose name does not have
-// the word of their value.
-func misnamed(root string) (all []string) {
+// constant is one of a named string type.
+type constant struct {
+	at                token.Position
+	name, kind, value string
+}
+
+// constants returns those of the services.
+func constants() (all []constant) {
 	GinkgoHelper()
-	inspect(root, func(path string, n ast.Node) bool {
+	inspect(services(), func(files *token.FileSet, n ast.Node) bool {
 		spec, is := n.(*ast.ValueSpec)
 		if !is || spec.Type == nil {
 			return true
 		}
-		if t, named := spec.Type.(*ast.Ident); !named || types.Universe.Lookup(t.Name) != nil {
+		kind, named := spec.Type.(*ast.Ident)
+		if !named || types.Universe.Lookup(kind.Name) != nil {
 			return true
 		}
 		for i, value := range spec.Values {
@@ -96,9 +79,7 @@ func misnamed(root string) (all []string) {
 			}
 			text, err := strconv.Unquote(literal.Value)
 			Expect(err).NotTo(HaveOccurred())
-			if !strings.Contains(word(spec.Names[i].Name), word(text)) {
-				all = append(all, path+": "+spec.Names[i].Name+" is "+literal.Value)
-			}
+			all = append(all, constant{at: files.Position(n.Pos()), name: spec.Names[i].Name, kind: kind.Name, value: text})
 		}
 		return true
 	})
@@ -111,12 +92,10 @@ func word(name string) string {
 
 var _ = Describe("The values of metric labels", func() {
 	It("are each the word of an identifier, so that a search for one ends in the code", func() {
-		page, err := os.ReadFile("../../../METRICS.md")
-		Expect(err).NotTo(HaveOccurred())
-		values := labelValues(string(page))
+		values := labelValues(string(text("../../../METRICS.md")))
 		Expect(values).To(HaveKey("tombstone"), "of the fetcher's outcomes")
 		Expect(values).To(HaveKey("dead_letter"), "of the dispositions")
-		names := identifiers("../../../..")
+		names := identifiers()
 		strange := map[string]string{}
 		for value, metric := range values {
 			if !slices.Contains(foreignLabels(), value) && !isIdentifier(names, value) {
@@ -127,7 +106,25 @@ var _ = Describe("The values of metric labels", func() {
 	})
 
 	It("and the outcomes, causes and states in logs are the words of their constants", func() {
-		Expect(misnamed("../../../..")).To(BeEmpty())
+		for _, c := range constants() {
+			Expect(word(c.name)).To(ContainSubstring(word(c.value)), "%s: %s", c.at, c.name)
+		}
+	})
+
+	It("are all of those that a type has", func() {
+		values := labelValues(string(text("../../../METRICS.md")))
+		labels := map[string]bool{}
+		of := func(c constant) string { return filepath.Dir(c.at.Filename) + "." + c.kind }
+		for _, c := range constants() {
+			_, is := values[c.value]
+			labels[of(c)] = labels[of(c)] || is
+		}
+		for _, c := range constants() {
+			// How a key is has words of its own, some of which others have, too.
+			if labels[of(c)] && of(c) != filepath.Join(root, "proto/condition")+".State" {
+				Expect(values).To(HaveKey(c.value), "%s: %s", c.at, c.name)
+			}
+		}
 	})
 })
 
