@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -190,14 +189,11 @@ var _ = Describe("The metrics of a writer", func() {
 	})
 
 	It("are all named by a spec", func() {
-		named := shown()
+		series := shown()
 		for _, m := range moves() {
-			name, _, _ := strings.Cut(m.series, "{")
-			named = append(named, name)
+			series = append(series, m.series)
 		}
-		for _, d := range definitions() {
-			Expect(named).To(ContainElement(d.Name))
-		}
+		Expect(metrictest.Unnamed(definitions(), series)).To(BeEmpty())
 	})
 
 	It("keep to the conventions and to their definitions", func(ctx SpecContext) {

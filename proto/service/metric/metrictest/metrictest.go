@@ -68,6 +68,16 @@ func Problems(from prometheus.Gatherer, definitions []metric.Definition) ([]stri
 	return problems, nil
 }
 
+// Unnamed returns the names of the definitions that none of the series is of.
+func Unnamed(definitions []metric.Definition, series []string) (names []string) {
+	for _, d := range definitions {
+		if !slices.ContainsFunc(series, func(s string) bool { name, _, _ := strings.Cut(s, "{"); return name == d.Name }) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
 func compare(f *dto.MetricFamily, d metric.Definition) (problems []string) {
 	if kind := strings.ToLower(f.GetType().String()); kind != string(d.Kind) {
 		problems = append(problems, fmt.Sprintf("%s: is a %s, not a %s", d.Name, kind, d.Kind))
