@@ -69,30 +69,31 @@ var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 func console(w io.Writer) io.Writer {
 	return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, FormatExtra: func(_ map[string]any, line *bytes.Buffer) error {
-		text := wrapped(line.String())
+		text := Wrap(line.String(), consoleWidth, consoleIndent)
 		line.Reset()
 		_, err := line.WriteString(text)
 		return err
 	}}
 }
 
-// wrapped breaks a line between words.
-func wrapped(line string) string {
-	var text strings.Builder
+// Wrap breaks a text between words into lines of so many columns, if no word is
+// longer: each but the first begins with the indent.
+func Wrap(text string, columns int, indent string) string {
+	var lines strings.Builder
 	column := 0
-	for i, word := range strings.Split(line, " ") {
+	for i, word := range strings.Split(text, " ") {
 		width := utf8.RuneCountInString(colours.ReplaceAllString(word, ""))
 		switch {
 		case i == 0:
-		case column+1+width > consoleWidth:
-			text.WriteString("\n" + consoleIndent)
-			column = len(consoleIndent)
+		case column+1+width > columns:
+			lines.WriteString("\n" + indent)
+			column = len(indent)
 		default:
-			text.WriteByte(' ')
+			lines.WriteByte(' ')
 			column++
 		}
-		text.WriteString(word)
+		lines.WriteString(word)
 		column += width
 	}
-	return text.String()
+	return lines.String()
 }

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/kv8s/curl-me-that/proto/service"
 )
 
 // columns of the narrowest terminal.
@@ -56,23 +58,5 @@ func (s *story) events(ctx context.Context, name string) ([]corev1.Event, error)
 
 // wrap breaks text between words into lines that fit, each with the indent.
 func wrap(text, indent string) string {
-	var out strings.Builder
-	width := 0
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case width == 0:
-			out.WriteString(indent)
-			width = len(indent)
-		case width+1+len(word) > columns:
-			out.WriteString("\n" + indent)
-			width = len(indent)
-		default:
-			out.WriteByte(' ')
-			width++
-		}
-		out.WriteString(word)
-		width += len(word)
-	}
-	out.WriteByte('\n')
-	return out.String()
+	return service.Wrap(indent+strings.Join(strings.Fields(text), " "), columns, indent) + "\n"
 }
