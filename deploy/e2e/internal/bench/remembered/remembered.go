@@ -13,12 +13,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// keys of each object are asked for, and held but for one.
-	keys = 128
+	// objectKeys of each object are asked for, and held but for one.
+	objectKeys = 128
 	// polling is how often the writer is asked for how far it is.
 	polling = 100 * time.Millisecond
 	// body of the one key that is missing.
@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (r Repor
 		return r, err
 	}
 	defer func() { err = errors.Join(err, s.Stop(ctx)) }()
-	progress("creating %d ConfigMaps of %d keys", o.Objects, keys)
+	progress("creating %d ConfigMaps of %d keys", o.Objects, objectKeys)
 	if err := namespace.Fill(ctx, o.Objects, object); err != nil {
 		return r, err
 	}
@@ -101,7 +101,7 @@ func url(n int) string { return fmt.Sprintf("https://data.example.com/%d", n) }
 func object(i int) *corev1.ConfigMap {
 	var pairs []string
 	data := map[string]string{}
-	for n := range keys {
+	for n := range objectKeys {
 		pairs = append(pairs, key(n)+"="+url(n))
 		if n > 0 {
 			data[key(n)] = "of somebody else"
@@ -121,11 +121,11 @@ func write(ctx context.Context, nats string, namespace *cluster.Namespace) error
 	if err != nil {
 		return err
 	}
-	js, disconnect, err := connect(nats)
+	conn, js, err := keys.Connect(nats)
 	if err != nil {
 		return err
 	}
-	defer disconnect()
+	defer conn.Close()
 	epoch, _, err := pipeline.Epoch(ctx, js)
 	if err != nil {
 		return err
@@ -176,19 +176,6 @@ func written(ctx context.Context, js jetstream.JetStream, namespace *cluster.Nam
 	return nil
 }
 
-func connect(url string) (jetstream.JetStream, func(), error) {
-	nc, err := nats.Connect(url)
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to NATS: %w", err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		nc.Close()
-		return nil, nil, fmt.Errorf("use JetStream: %w", err)
-	}
-	return js, nc.Close, nil
-}
-
 // WriteTable writes the report as Markdown.
 func (r Report) WriteTable(w io.Writer) error {
 	mebibytes := func(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
@@ -196,7 +183,7 @@ func (r Report) WriteTable(w io.Writer) error {
 |---|---|---|
 | that has written nothing | %.0f | %.0f |
 | that remembers %d objects of %d keys | %.0f | %.0f |
-`, mebibytes(r.Before.RSS), mebibytes(r.Before.PeakRSS), r.Objects, keys, mebibytes(r.After.RSS), mebibytes(r.After.PeakRSS))
+`, mebibytes(r.Before.RSS), mebibytes(r.Before.PeakRSS), r.Objects, objectKeys, mebibytes(r.After.RSS), mebibytes(r.After.PeakRSS))
 	if err != nil {
 		return fmt.Errorf("write the table: %w", err)
 	}
