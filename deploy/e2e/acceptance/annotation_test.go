@@ -101,9 +101,7 @@ var _ = Describe("An annotation", func() {
 
 	It("that becomes unreadable removes nothing", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/kept").Says("kept")
-		cm := w.Create(ctx, "slip", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "kept")
+		page, cm := w.Fill(ctx, "slip", "kept")
 		cm.Ask(ctx, "mydata="+page.URL()+" oops")
 		cm.EventuallyTells(ctx, "InvalidAnnotation")
 		w.EventuallyQuiet(ctx)

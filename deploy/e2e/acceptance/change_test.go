@@ -2,7 +2,6 @@ package acceptance_test
 
 import (
 	"fmt"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,9 +26,7 @@ var _ = Describe("A change", func() {
 
 	It("of something else fetches and writes nothing", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/still").Says("still")
-		cm := w.Create(ctx, "still", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "still")
+		page, cm := w.Fill(ctx, "still", "still")
 		w.EventuallyQuiet(ctx)
 		published := w.Watcher().Metric(ctx, "curlmethat_watcher_wants_published_total")
 		cm.Label(ctx, "app", "other")
@@ -41,18 +38,7 @@ var _ = Describe("A change", func() {
 	})
 
 	It("that is followed by nine more ends with the last", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		pages := w.Origin.Pages(11)
-		cm := w.Create(ctx, "rapid", world.Asking("mydata="+pages[0].URL()))
-		began := time.Now()
-		for _, page := range pages[1:] {
-			cm.Ask(ctx, "mydata="+page.URL())
-		}
-		cm.EventuallyHasData(ctx, "mydata", "body 10")
-		gathered := int(time.Since(began) / (250 * time.Millisecond)) // the default of --coalesce
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "body 10"))
-		Expect(w.Origin.Hits()).To(BeNumerically("<=", 3+gathered), "a burst is gathered")
+		env.World(ctx, world.Options{}).EndsWithLastOf(ctx, 10)
 	})
 
 	It("during the fetch leaves the body of the old URL out", func(ctx SpecContext) {
@@ -71,10 +57,7 @@ var _ = Describe("A change", func() {
 
 	It("that takes the annotation away during the fetch leaves nothing behind", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		slow := w.Origin.Page("/slow").Says("unwanted")
-		release := slow.Hold()
-		cm := w.Create(ctx, "unasked", world.Asking("mydata="+slow.URL()))
-		Eventually(slow.Waiting).Should(Equal(1))
+		_, cm, release := w.Fetching(ctx, "unasked", "unwanted")
 		cm.Unannotate(ctx, "x-kv8s.io/curl-me-that")
 		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.want.>") }).Should(Equal(1), "a tombstone in place of the want")
 		release()
@@ -86,10 +69,7 @@ var _ = Describe("A change", func() {
 var _ = Describe("A ConfigMap", func() {
 	It("that is deleted during the fetch is not created", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		slow := w.Origin.Page("/slow").Says("too late")
-		release := slow.Hold()
-		cm := w.Create(ctx, "deleted", world.Asking("mydata="+slow.URL()))
-		Eventually(slow.Waiting).Should(Equal(1))
+		_, cm, release := w.Fetching(ctx, "deleted", "too late")
 		cm.Delete(ctx)
 		release()
 		w.EventuallyQuiet(ctx)
@@ -99,10 +79,7 @@ var _ = Describe("A ConfigMap", func() {
 
 	It("that is re-created during the fetch without asking is not written", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		slow := w.Origin.Page("/slow").Says("for another one")
-		release := slow.Hold()
-		cm := w.Create(ctx, "again", world.Asking("mydata="+slow.URL()))
-		Eventually(slow.Waiting).Should(Equal(1))
+		_, cm, release := w.Fetching(ctx, "again", "for another one")
 		cm.Delete(ctx)
 		cm = w.Create(ctx, "again", world.Holding("other", "theirs"))
 		release()

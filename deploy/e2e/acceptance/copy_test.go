@@ -67,9 +67,7 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 
 	It("that was made here, under another name, is looked after by itself", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/twins").Says("one")
-		first := w.Create(ctx, "first", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-		first.EventuallyHasData(ctx, "mydata", "one")
+		page, first := w.Fill(ctx, "first", "one", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		was := first.Get(ctx)
 		second := w.Create(ctx, "second", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
 			world.Holding("mydata", was.Data["mydata"]), world.Annotated(annotation.StatusKey, was.Annotations[annotation.StatusKey]))
@@ -85,9 +83,7 @@ var _ = Describe("A stream of requests that is younger than what an object holds
 		// As after NATS was restored from a backup, or made anew under a clock
 		// that is behind.
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/ahead").Says("one")
-		cm := w.Create(ctx, "ahead", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "one")
+		page, cm := w.Fill(ctx, "ahead", "one")
 		w.EventuallyQuiet(ctx)
 		for _, ahead := range []status.Fence{
 			{Epoch: cm.Status(ctx, "mydata").Fence.Epoch, Seq: 1_000_000},

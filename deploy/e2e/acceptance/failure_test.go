@@ -13,9 +13,7 @@ import (
 var _ = Describe("A failure", func() {
 	It("that lasts gives one Event, keeps the last good value, and one Event tells when it is over", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/moody").Says("good")
-		cm := w.Create(ctx, "moody", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-		cm.EventuallyHasData(ctx, "mydata", "good")
+		page, cm := w.Fill(ctx, "moody", "good", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 
 		page.Fails(http.StatusNotFound)
 		cm.EventuallyTells(ctx, "BadStatus")

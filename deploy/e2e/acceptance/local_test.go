@@ -37,10 +37,7 @@ var _ = Describe("All services in one process", func() {
 		invalid.EventuallyTells(ctx, "InvalidAnnotation")
 		Expect(invalid.Events(ctx)[0].Note).To(Equal("annotation value 'mydata=this isn't a url' does not match expected format key=url"))
 
-		slow := w.Origin.Page("/slow").Says("worth the wait")
-		release := slow.Hold()
-		waiting := w.Create(ctx, "waiting", world.Asking("mydata="+slow.URL()))
-		Eventually(slow.Waiting).Should(Equal(1))
+		slow, waiting, release := w.Fetching(ctx, "waiting", "worth the wait")
 		release()
 		code, err := p.Stop(ctx)
 		Expect(err).NotTo(HaveOccurred())

@@ -24,9 +24,7 @@ var _ = Describe("A key", func() {
 
 	It("that was changed by hand is repaired, and an Event says so", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/drift").Says("as asked")
-		cm := w.Create(ctx, "drift", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "as asked")
+		_, cm := w.Fill(ctx, "drift", "as asked")
 
 		cm.Put(ctx, "mydata", "changed by hand")
 		cm.EventuallyHasData(ctx, "mydata", "as asked")
@@ -37,9 +35,7 @@ var _ = Describe("A key", func() {
 
 	It("that was removed by hand is repaired, and an Event says so", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/gone").Says("as asked")
-		cm := w.Create(ctx, "gone", world.Asking("mydata="+page.URL()), world.Holding("other", "theirs"))
-		cm.EventuallyHasData(ctx, "mydata", "as asked")
+		_, cm := w.Fill(ctx, "gone", "as asked", world.Holding("other", "theirs"))
 
 		cm.Drop(ctx, "mydata")
 		cm.EventuallyHasData(ctx, "mydata", "as asked")
@@ -50,9 +46,7 @@ var _ = Describe("A key", func() {
 
 	It("that was changed twice in a row is repaired twice", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/twice").Says("as asked")
-		cm := w.Create(ctx, "twice", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "as asked")
+		_, cm := w.Fill(ctx, "twice", "as asked")
 		for _, text := range []string{"once", "twice"} {
 			cm.Put(ctx, "mydata", text)
 			cm.EventuallyHasData(ctx, "mydata", "as asked")
@@ -63,9 +57,7 @@ var _ = Describe("A key", func() {
 
 	It("that was changed to what would be fetched anyway is not written again", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/same").Says("old")
-		cm := w.Create(ctx, "same", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "old")
+		page, cm := w.Fill(ctx, "same", "old")
 		pastSharing(page)
 		page.Says("new")
 		cm.Put(ctx, "mydata", "new")
@@ -109,9 +101,7 @@ var _ = Describe("A key", func() {
 
 	It("that somebody has taken over stays when its pair is removed", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/taken").Says("ours")
-		cm := w.Create(ctx, "taken", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "ours")
+		_, cm := w.Fill(ctx, "taken", "ours")
 		cm.Patch(ctx, map[string]any{
 			"metadata": map[string]any{"annotations": map[string]any{annotation.DefaultKey: nil}},
 			"data":     map[string]any{"mydata": "theirs now"},

@@ -21,9 +21,7 @@ func pastSharing(page *origin.Page) {
 var _ = Describe("A refresh", func() {
 	It("brings a changed body, and writes nothing for one that is the same", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/news").Says("morning")
-		cm := w.Create(ctx, "news", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-		cm.EventuallyHasData(ctx, "mydata", "morning")
+		page, cm := w.Fill(ctx, "news", "morning", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		Eventually(page.Hits).Should(BeNumerically(">=", 3))
 		Expect(cm.Writes(ctx)).To(Equal(1))
 		page.Says("evening")
@@ -45,9 +43,7 @@ var _ = Describe("A refresh", func() {
 
 	It("ends when the interval is taken away, and begins when there is one", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/now-and-then").Says("same")
-		cm := w.Create(ctx, "ends", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "same")
+		page, cm := w.Fill(ctx, "ends", "same")
 		cm.Annotate(ctx, "x-kv8s.io/curl-refresh", "1s")
 		Eventually(page.Hits).Should(BeNumerically(">=", 2))
 		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
@@ -60,9 +56,7 @@ var _ = Describe("A refresh", func() {
 
 	It("is made at once when curl-now changes", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/now").Says("before")
-		cm := w.Create(ctx, "now", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "before")
+		page, cm := w.Fill(ctx, "now", "before")
 		pastSharing(page)
 		page.Says("after")
 		cm.Annotate(ctx, "x-kv8s.io/curl-now", "2026-01-01")
@@ -73,9 +67,7 @@ var _ = Describe("A refresh", func() {
 
 	It("by curl-now is not answered by a GET that was made before", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/now").Says("before")
-		cm := w.Create(ctx, "impatient", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "before")
+		page, cm := w.Fill(ctx, "impatient", "before")
 		page.Says("after")
 		cm.Annotate(ctx, "x-kv8s.io/curl-now", "at once")
 		cm.EventuallyHasData(ctx, "mydata", "after")

@@ -99,15 +99,7 @@ var _ = Describe("A value", func() {
 		Expect(cm.Writes(ctx)).To(Equal(3))
 	})
 
-	It("arrives in a ConfigMap that was created empty and annotated later", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/late").Says("late but sure")
-		cm := w.Create(ctx, "empty")
-		cm.Ask(ctx, "mydata="+page.URL())
-		cm.EventuallyHasData(ctx, "mydata", "late but sure")
-	})
-
-	It("is kept in a ConfigMap that was created empty and annotated later", func(ctx SpecContext) {
+	It("arrives and is kept in a ConfigMap that was created empty and annotated later", func(ctx SpecContext) {
 		// Such an object has no managedFields, and a patch adds none: nothing
 		// but its data shows that a key was edited.
 		w := env.World(ctx, world.Options{})

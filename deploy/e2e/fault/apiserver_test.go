@@ -29,9 +29,7 @@ var _ = Describe("The API server", func() {
 		w := env.World(ctx, world.Options{Cluster: cluster})
 		load := w.Begin(ctx, 50)
 		load.EventuallyEnds(ctx, time.Minute)
-		page := w.Origin.Page("/news").Says("before")
-		cm := w.Create(ctx, "news", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
-		cm.EventuallyHasData(ctx, "mydata", "before")
+		page, cm := w.Fill(ctx, "news", "before", world.Annotated("x-kv8s.io/curl-refresh", "2s"))
 		said := lines(w)
 
 		plane.KillAPIServer()
@@ -84,9 +82,7 @@ var _ = Describe("The API server", func() {
 		g, o := behindGateway(world.Watcher)
 		w := env.World(ctx, o)
 		page := w.Origin.Page("/new").Says("new")
-		refreshed := w.Origin.Page("/refreshed").Says("refreshed")
-		gone := w.Create(ctx, "gone", world.Asking("mydata="+refreshed.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-		gone.EventuallyHasData(ctx, "mydata", "refreshed")
+		_, gone := w.Fill(ctx, "gone", "refreshed", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 
 		g.Break(func(r *http.Request) gateway.Fault {
 			if r.URL.Query().Get("watch") == "true" {

@@ -15,18 +15,7 @@ import (
 
 var _ = Describe("A ConfigMap", func() {
 	It("whose annotation flips a hundred times in a second ends with the last, after few fetches", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		pages := w.Origin.Pages(101)
-		cm := w.Create(ctx, "flipped", world.Asking("mydata="+pages[0].URL()))
-		began := time.Now()
-		for _, page := range pages[1:] {
-			cm.Ask(ctx, "mydata="+page.URL())
-		}
-		cm.EventuallyHasData(ctx, "mydata", "body 100")
-		gathered := int(time.Since(began) / (250 * time.Millisecond)) // the default of --coalesce
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "body 100"))
-		Expect(w.Origin.Hits()).To(BeNumerically("<=", 3+gathered))
+		env.World(ctx, world.Options{}).EndsWithLastOf(ctx, 100)
 	})
 
 	It("that somebody edits all the time still gets its data, and keeps all of theirs", func(ctx SpecContext) {
@@ -50,9 +39,7 @@ var _ = Describe("A ConfigMap", func() {
 
 	It("that another controller fights for is repaired at growing intervals, and its owner is told", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/ours").Says("ours")
-		cm := w.Create(ctx, "contested", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasData(ctx, "mydata", "ours")
+		_, cm := w.Fill(ctx, "contested", "ours")
 		stop := meanwhile(ctx, func() {
 			if object := w.History.Latest(cm.Name); object != nil && object.Data["mydata"] == "ours" {
 				cm.Put(ctx, "mydata", "theirs")

@@ -45,9 +45,7 @@ var _ = Describe("Garbage", func() {
 
 	It("that a compromised fetcher could publish changes nothing that is not asked for", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/asked").Says("asked for")
-		cm := w.Create(ctx, "target", world.Asking("mydata="+page.URL()), world.Holding("other", "theirs"))
-		cm.EventuallyHasData(ctx, "mydata", "asked for")
+		_, cm := w.Fill(ctx, "target", "asked for", world.Holding("other", "theirs"))
 		w.EventuallyQuiet(ctx)
 		object := cm.Get(ctx)
 		writes := cm.Writes(ctx)

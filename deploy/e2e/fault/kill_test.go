@@ -31,10 +31,7 @@ var _ = Describe("kill -9", func() {
 
 	It("of a fetcher in the GET costs one more GET", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{AckWait: shortAckWait})
-		page := w.Origin.Page("/slow").Says("patience")
-		release := page.Hold()
-		cm := w.Create(ctx, "slow", world.Asking("mydata="+page.URL()))
-		Eventually(page.Waiting).Should(Equal(1))
+		page, cm, release := w.Fetching(ctx, "slow", "patience")
 		Expect(w.Fetcher().Kill()).To(Succeed())
 		release()
 		w.Fetcher().Restart(ctx)
@@ -97,10 +94,7 @@ var _ = Describe("SIGTERM", func() {
 
 	It("of a fetcher in a slow GET waits for the answer", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/slow").Says("waited for")
-		release := page.Hold()
-		cm := w.Create(ctx, "slow", world.Asking("mydata="+page.URL()))
-		Eventually(page.Waiting).Should(Equal(1))
+		page, cm, release := w.Fetching(ctx, "slow", "waited for")
 		stopped := make(chan struct{})
 		go func() {
 			defer GinkgoRecover()

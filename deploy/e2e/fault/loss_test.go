@@ -77,9 +77,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 		o := audited(world.Options{Broker: runSmallBroker()})
 		o.Flags[world.Watcher] = append(o.Flags[world.Watcher], "--max-results-bytes=16777216", "--max-failures-bytes=1048576")
 		w := env.World(ctx, o)
-		page := w.Origin.Page("/due").Says("in time")
-		cm := w.Create(ctx, "due", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "2s"))
-		cm.EventuallyHasData(ctx, "mydata", "in time")
+		page, _ := w.Fill(ctx, "due", "in time", world.Annotated(refreshKey, "2s"))
 		empty := fill(ctx, w)
 		Eventually(func() time.Duration {
 			arrivals := page.Arrivals()

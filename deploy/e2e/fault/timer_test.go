@@ -17,9 +17,7 @@ var _ = Describe("A timer", func() {
 		const late = 10 * time.Second
 		url, server := runBroker()
 		w := env.World(ctx, world.Options{Broker: url})
-		page := w.Origin.Page("/timed").Says("as before")
-		cm := w.Create(ctx, "timed", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "30s"))
-		cm.EventuallyHasData(ctx, "mydata", "as before")
+		page, _ := w.Fill(ctx, "timed", "as before", world.Annotated(refreshKey, "30s"))
 		w.EventuallyQuiet(ctx)
 
 		scheduled := func(g Gomega) time.Time {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -67,6 +68,26 @@ func (w *World) Create(ctx context.Context, name string, traits ...Trait) *Confi
 	Expect(err).NotTo(HaveOccurred())
 	w.wrote(ctx, created)
 	return &ConfigMap{Name: name, world: w}
+}
+
+// Fill serves a page, creates a ConfigMap whose key mydata asks for it, and waits
+// until the key holds the body.
+func (w *World) Fill(ctx context.Context, name, body string, traits ...Trait) (*origin.Page, *ConfigMap) {
+	GinkgoHelper()
+	page := w.Origin.Page("/" + name).Says(body)
+	cm := w.Create(ctx, name, append(traits, Asking("mydata="+page.URL()))...)
+	cm.EventuallyHasData(ctx, "mydata", body)
+	return page, cm
+}
+
+// Fetching is Fill up to the GET, which waits until release is called.
+func (w *World) Fetching(ctx context.Context, name, body string, traits ...Trait) (page *origin.Page, cm *ConfigMap, release func()) {
+	GinkgoHelper()
+	page = w.Origin.Page("/" + name).Says(body)
+	release = page.Hold()
+	cm = w.Create(ctx, name, append(traits, Asking("mydata="+page.URL()))...)
+	Eventually(page.Waiting).Should(Equal(1))
+	return page, cm, release
 }
 
 // Named returns a ConfigMap that something else creates.

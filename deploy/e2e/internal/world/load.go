@@ -91,3 +91,21 @@ func (l *Load) MostHits() int {
 	}
 	return most
 }
+
+// EndsWithLastOf edits what a ConfigMap asks for so often, one edit right after the
+// other: it ends with the last, and edits of a burst are gathered.
+func (w *World) EndsWithLastOf(ctx context.Context, edits int) {
+	GinkgoHelper()
+	pages := w.Origin.Pages(edits + 1)
+	cm := w.Create(ctx, "edited", Asking("mydata="+pages[0].URL()))
+	began := time.Now()
+	for _, page := range pages[1:] {
+		cm.Ask(ctx, "mydata="+page.URL())
+	}
+	last := fmt.Sprintf("body %d", edits)
+	cm.EventuallyHasData(ctx, "mydata", last)
+	gathered := int(time.Since(began) / (250 * time.Millisecond)) // the default of --coalesce
+	w.EventuallyQuiet(ctx)
+	Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", last))
+	Expect(w.Origin.Hits()).To(BeNumerically("<=", 3+gathered), "bursts are gathered")
+}
