@@ -3,23 +3,19 @@ package writer_test
 import (
 	"os"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestWriter(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "writer")
-}
+func TestWriter(t *testing.T) { suitetest.Run(t, "writer") }
 
 var (
 	// cluster is the API server that all specs share; each has its own namespace.
@@ -31,7 +27,7 @@ var (
 var _ = BeforeSuite(func() {
 	klog.SetOutput(GinkgoWriter)
 	klog.LogToStderr(false)
-	running := goleak.IgnoreCurrent()
+	suitetest.ExpectNoLeaks()
 	file := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 	if file == "" {
 		Fail("these specs need an API server: run `make test-unit`, or set KUBECONFIG")
@@ -44,8 +40,5 @@ var _ = BeforeSuite(func() {
 	Expect(err).NotTo(HaveOccurred())
 	person, err = kubernetes.NewForConfigAndClient(cluster, shared)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() {
-		utilnet.CloseIdleConnectionsFor(shared.Transport)
-		Eventually(func() error { return goleak.Find(running) }).Should(Succeed())
-	})
+	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(shared.Transport) })
 })

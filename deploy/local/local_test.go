@@ -21,14 +21,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-func TestLocal(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "the assembled system")
-}
+func TestLocal(t *testing.T) { suitetest.Run(t, "the assembled system") }
 
 // parse returns the configuration that a command line makes.
 func parse(args ...string) (local.Config, error) {

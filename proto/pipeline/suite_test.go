@@ -4,21 +4,14 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
-
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
 func TestPipeline(t *testing.T) {
 	t.Parallel() // beside the plain tests
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	SetDefaultEventuallyPollingInterval(10 * time.Millisecond)
-	RunSpecs(t, "Pipeline")
+	suitetest.Run(t, "Pipeline")
 }
 
 func TestMain(m *testing.M) {
@@ -29,9 +22,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m,
-		// Ginkgo listens for an interrupt until the process ends.
-		goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2"))
+	suitetest.VerifyNoLeaks(m)
 }
 
 var key = pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}

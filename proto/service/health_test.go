@@ -4,19 +4,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestService(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "service")
-}
+func TestService(t *testing.T) { suitetest.Run(t, "service") }
 
 func readyz(h *service.Health, query string) (int, string) {
 	answer := httptest.NewRecorder()

@@ -4,17 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestManifests(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "Manifests")
-}
+func TestManifests(t *testing.T) { suitetest.Run(t, "Manifests") }
 
 const (
 	chart   = "../../chart"

@@ -12,12 +12,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/deploy/local/broker"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestBroker(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "broker")
-}
+func TestBroker(t *testing.T) { suitetest.Run(t, "broker") }
 
 func start(o broker.Options) *broker.Broker {
 	GinkgoHelper()

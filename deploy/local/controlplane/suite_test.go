@@ -6,32 +6,23 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestControlPlane(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "control plane")
-}
+func TestControlPlane(t *testing.T) { suitetest.Run(t, "control plane") }
 
 var binaries assets.Binaries
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	before := goleak.IgnoreCurrent()
-	// Registered first, so that it runs after all that the specs clean up.
-	DeferCleanup(func() {
-		Eventually(func() error { return goleak.Find(before) }).Should(Succeed())
-	})
+	suitetest.ExpectNoLeaks()
 	var err error
 	binaries, err = assets.Find(ctx, assets.Options{Progress: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())

@@ -6,27 +6,18 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestEgress(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "egress")
-}
+func TestEgress(t *testing.T) { suitetest.Run(t, "egress") }
 
-var _ = BeforeSuite(func() {
-	// The goroutines of Ginkgo are no concern of ours.
-	ignore := goleak.IgnoreCurrent()
-	DeferCleanup(func() { Eventually(func() error { return goleak.Find(ignore) }).Should(Succeed()) })
-})
+var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 
 // public is an address that the default policy permits.
 const public = "93.184.216.34"

@@ -18,25 +18,19 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestGet(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "get")
-}
+func TestGet(t *testing.T) { suitetest.Run(t, "get") }
 
 var _ = BeforeSuite(func() {
 	// As the services do: http.Transport prints what a server sends unasked.
 	log.SetOutput(io.Discard)
-	// The goroutines of Ginkgo are no concern of ours.
-	ignore := goleak.IgnoreCurrent()
-	DeferCleanup(func() { Eventually(func() error { return goleak.Find(ignore) }).Should(Succeed()) })
+	suitetest.ExpectNoLeaks()
 })
 
 // host is the name that the servers of the specs go by.

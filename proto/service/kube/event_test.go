@@ -14,12 +14,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestKube(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "kube")
-}
+func TestKube(t *testing.T) { suitetest.Run(t, "kube") }
 
 var _ = Describe("Events", func() {
 	It("are said once for a change of state, by whomever and however often, and again for another one", func(ctx SpecContext) {

@@ -7,13 +7,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 )
 
-func TestBackoff(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Backoff")
-}
+func TestBackoff(t *testing.T) { suitetest.Run(t, "Backoff") }
 
 var _ = Describe("Repairs in a row", func() {
 	It("wait longer and longer from the fourth on, up to 10 min, until what they repair is left alone", func() {

@@ -10,13 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-func TestConsumer(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Consumer")
-}
+func TestConsumer(t *testing.T) { suitetest.Run(t, "Consumer") }
 
 var (
 	now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

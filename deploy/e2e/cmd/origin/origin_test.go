@@ -5,19 +5,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestOrigin(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "command origin")
-}
+func TestOrigin(t *testing.T) { suitetest.Run(t, "command origin") }
 
 var _ = Describe("The front of the origin", func() {
 	ask := func(front http.Handler, path string) (int, string) {

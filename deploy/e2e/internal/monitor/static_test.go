@@ -14,12 +14,10 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/monitor"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestMonitor(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Dashboard, alerts and runbooks")
-}
+func TestMonitor(t *testing.T) { suitetest.Run(t, "Dashboard, alerts and runbooks") }
 
 // Files of the project, seen from here.
 const (

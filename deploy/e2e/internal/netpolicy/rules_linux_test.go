@@ -21,12 +21,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/netpolicy"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestNetpolicy(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "NetworkPolicies by nftables")
-}
+func TestNetpolicy(t *testing.T) { suitetest.Run(t, "NetworkPolicies by nftables") }
 
 const (
 	// dial is for how long a connection is tried that packets may be dropped of.

@@ -5,20 +5,16 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestCommand(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "command control-plane")
-}
+func TestCommand(t *testing.T) { suitetest.Run(t, "command control-plane") }
 
 var (
 	binary   string

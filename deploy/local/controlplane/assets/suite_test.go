@@ -4,25 +4,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"go.uber.org/goleak"
+
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestAssets(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "assets")
-}
+func TestAssets(t *testing.T) { suitetest.Run(t, "assets") }
 
-var _ = BeforeSuite(func() {
-	before := goleak.IgnoreCurrent()
-	DeferCleanup(func() {
-		Eventually(func() error { return goleak.Find(before) }).Should(Succeed())
-	})
-})
+var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 
 // write creates files that can be executed; what they contain is a shell script.
 func write(dir, script string, names ...string) {

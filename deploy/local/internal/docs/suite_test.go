@@ -4,16 +4,13 @@ import (
 	"testing"
 	"testing/fstest"
 
-	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/local/internal/docs"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestDocs(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Docs")
-}
+func TestDocs(t *testing.T) { suitetest.Run(t, "Docs") }
 
 // tree is a repository of the given files.
 func tree(files map[string]string) (fstest.MapFS, []string) {

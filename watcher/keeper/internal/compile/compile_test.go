@@ -11,14 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
-func TestCompile(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Compile")
-}
+func TestCompile(t *testing.T) { suitetest.Run(t, "Compile") }
 
 var sum = strings.Repeat("ab", 32)
 

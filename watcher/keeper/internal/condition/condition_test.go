@@ -12,16 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
-func TestCondition(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Condition Suite")
-}
+func TestCondition(t *testing.T) { suitetest.Run(t, "Condition Suite") }
 
 var _ = DescribeTable("A status whose ConfigMap has a reason that somebody has edited is one that the API server takes",
 	func(written, reason string) {

@@ -7,13 +7,11 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
 )
 
-func TestIndex(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Index")
-}
+func TestIndex(t *testing.T) { suitetest.Run(t, "Index") }
 
 func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "a", Name: name}

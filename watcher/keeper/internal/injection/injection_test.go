@@ -9,15 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
 )
 
-func TestInjection(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Injection")
-}
+func TestInjection(t *testing.T) { suitetest.Run(t, "Injection") }
 
 // sidecar of a Watcher, which keeps to the standard restricted as far as a
 // container can, after a change.

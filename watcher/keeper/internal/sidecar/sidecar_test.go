@@ -12,14 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 )
 
-func TestSidecar(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Sidecar")
-}
+func TestSidecar(t *testing.T) { suitetest.Run(t, "Sidecar") }
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 

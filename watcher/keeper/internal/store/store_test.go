@@ -9,13 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 )
 
-func TestStore(t *testing.T) {
-	RegisterFailHandler(Fail)
-	RunSpecs(t, "Store")
-}
+func TestStore(t *testing.T) { suitetest.Run(t, "Store") }
 
 // object of a namespace, of which the label "value" is kept.
 func object(namespace, version, value string) *metav1.PartialObjectMetadata {

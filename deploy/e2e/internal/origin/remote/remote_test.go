@@ -6,20 +6,16 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin/remote"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
-func TestRemote(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
-	RunSpecs(t, "Remote origin")
-}
+func TestRemote(t *testing.T) { suitetest.Run(t, "Remote origin") }
 
 // serve runs an origin with its two addresses, and returns a hold on it.
 func serve() (hold *remote.Origin, control *httptest.Server) {

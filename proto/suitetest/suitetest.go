@@ -1,0 +1,41 @@
+// Package suitetest runs suites of Ginkgo, all in one way.
+package suitetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+	"go.uber.org/goleak"
+)
+
+// patience is how long a spec waits for what must come, on a machine that is busy
+// with other tests.
+const patience = 30 * time.Second
+
+// Run runs the specs of a package.
+func Run(t *testing.T, suite string) {
+	t.Helper()
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	gomega.SetDefaultEventuallyTimeout(patience)
+	ginkgo.RunSpecs(t, suite)
+}
+
+// ExpectNoLeaks fails the suite unless all goroutines end that its specs begin. Call
+// it first in BeforeSuite, so that it looks after all that specs clean up.
+func ExpectNoLeaks() {
+	// The goroutines of Ginkgo are no concern of ours.
+	before := goleak.IgnoreCurrent()
+	ginkgo.DeferCleanup(func() {
+		gomega.Eventually(func() error { return goleak.Find(before) }).Should(gomega.Succeed())
+	})
+}
+
+// VerifyNoLeaks runs the tests of a package, of testing and of Ginkgo, and fails
+// unless all goroutines end that they begin.
+func VerifyNoLeaks(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Ginkgo listens for an interrupt until the process ends.
+		goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2"))
+}
