@@ -108,7 +108,7 @@ var _ = Describe("fetcher check", func() {
 		Entry("as the annotation has it: no scheme", 0, "allowed", "127.0.0.1:8443/x", "--allow-cidr=127.0.0.0/8"),
 	)
 
-	It("judges by the policy of the namespace", func() {
+	It("decides by the policy of the namespace", func() {
 		file := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
 		Expect(os.WriteFile(file, []byte("policies:\n- namespaces: [trusted]\n  allow-cidr: [127.0.0.0/8]\n"), 0o600)).To(Succeed())
 		for namespace, want := range map[string]int{"trusted": 0, "other": 1} {

@@ -80,7 +80,7 @@ var _ = Describe("Run", func() {
 		Expect(stop()).To(Succeed())
 	})
 
-	It("says how large a body may be", func(ctx SpecContext) {
+	It("logs how large a body may be", func(ctx SpecContext) {
 		start(ctx)
 		Eventually(log.Contents).Should(ContainSubstring(`"max_body":1000000,"max_payload":1048576`))
 	})

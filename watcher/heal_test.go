@@ -37,7 +37,7 @@ var _ = Describe("Healing", func() {
 		Consistently(tape.causes).Should(ConsistOf(v1.Cause_CAUSE_NEW))
 	})
 
-	It("asks again for a key that was edited by hand, and says so once", func(ctx SpecContext) {
+	It("asks again for a key that was edited by hand, with one Event", func(ctx SpecContext) {
 		w.patch(ctx, somebody, "cm", object{"data": object{"k": "edited"}})
 		Eventually(drift(ctx)).Should(HavePrefix(somebody + "/Update/"))
 		Expect(w.want(ctx, key)().GetReadFirst()).To(BeTrue(), "what is there may be right already")
@@ -79,7 +79,7 @@ var _ = Describe("Healing", func() {
 		Consistently(tape.causes).Should(ConsistOf(v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_HEALED))
 	})
 
-	It("slows down in a fight, and says that once", func(ctx SpecContext) {
+	It("slows down when a key is changed back again and again, with one Event", func(ctx SpecContext) {
 		for n := range 3 {
 			w.patch(ctx, somebody, "cm", object{"data": object{"k": fmt.Sprint("edit ", n)}})
 			Eventually(tape.causes).Should(HaveLen(n + 2))
@@ -99,7 +99,7 @@ var _ = Describe("Healing", func() {
 })
 
 var _ = Describe("An object without a record of owners", func() {
-	It("is wanted with the advice to read first, and is not said to have drifted", func(ctx SpecContext) {
+	It("is wanted with the advice to read first, and without an Event of drift", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.create(ctx, "cm", "") // created without any field, it never gets a record
 		w.watch().awaitReady()

@@ -175,7 +175,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		}
 	})
 
-	It("tell who leads, and only that one shows the pipeline", func(ctx SpecContext) {
+	It("report which one leads, and only that one has those of the pipeline", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		elect := func(o *options) { o.config.Election.Enabled, o.pace.Export = true, 20*time.Millisecond }
 		leader := w.watch(elect).awaitReady()
@@ -275,7 +275,7 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 var _ = Describe("A want", func() {
-	It("tells when it was asked for: as the watch delivers it, or as the API server recorded it", func(ctx SpecContext) {
+	It("has the time when it was asked for: as the watch delivers it, or as the API server recorded it", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		listed := w.create(ctx, "listed", "k=example.com")
 		recorded := listed.ManagedFields[0].Time.Time
@@ -292,7 +292,7 @@ var _ = Describe("A want", func() {
 		Expect(asked("live").GetAskedAt().AsTime()).To(Equal(asked("live").GetObservedAt().AsTime()))
 	})
 
-	It("that repairs a key was asked for by nobody", func(ctx SpecContext) {
+	It("that repairs a key has no time when it was asked for", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.watch().awaitReady()
 		key := w.satisfied(ctx, "cm", "example.com")

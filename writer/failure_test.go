@@ -23,7 +23,7 @@ var _ = Describe("A failed fetch", func() {
 		w.start()
 	})
 
-	It("of a key without a value is told once, in a sentence without secrets", func() {
+	It("of a key without a value gives one Event, in a sentence without secrets", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.failure(w.want(cm, "mydata", url), 503))
 		got := w.get("cm")
@@ -35,7 +35,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "POST events"}))
 	})
 
-	It("keeps the last good value, and tells so", func() {
+	It("leaves the last good value, and the Event names that", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "good"))
 		w.apply(w.failure(due(w.want(cm, "mydata", url)), 404))
@@ -45,7 +45,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 404; key mydata keeps its last good value [why-empty 8]"))
 	})
 
-	It("is told again only when its reason changes or it is given up, and its end once", func() {
+	It("gives another Event only when its reason changes or it is given up, and one at its end", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		want := w.want(cm, "mydata", url)
 		first := w.failure(want, 503)
@@ -79,7 +79,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(entry(got, "mydata").Failing()).To(BeFalse())
 	})
 
-	It("says why, what comes next and when, in the Event and in the status", func() {
+	It("has its reason, what comes next and when, in the Event and in the status", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		r := w.failure(w.want(cm, "mydata", url), 404)
 		at := r.GetObservedAt().AsTime()
@@ -145,7 +145,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.events(cm)).To(HaveLen(2))
 	})
 
-	It("of a URL that is an address does not tell the address", func() {
+	It("of a URL that is an address does not contain the address", func() {
 		const secret = "https://[2001:db8::1]:8443/x"
 		cm := w.create(asking("cm", "mydata="+secret))
 		r := w.failure(w.want(cm, "mydata", secret), 0)
@@ -156,7 +156,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.log).NotTo(gbytesSay("2001:db8"))
 	})
 
-	It("of every class is told in a sentence of its own", func() {
+	It("of every class has a sentence of its own", func() {
 		notFetched := []v1.FailureClass{
 			v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION,
 			v1.FailureClass_FAILURE_CLASS_KEY_EXISTS, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
@@ -183,7 +183,7 @@ var _ = Describe("A failed fetch", func() {
 		}
 	})
 
-	It("is told once even if the writer dies before it can, or after", func() {
+	It("gives one Event even if the writer dies before or after it", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "good"))
 		failed := w.failure(due(w.want(cm, "mydata", url)), 500)

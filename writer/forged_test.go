@@ -58,7 +58,7 @@ var _ = Describe("A result with a forged want", func() {
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "by hand"))
 	})
 
-	It("costs the read of the object, which the log says once for each cause", func() {
+	It("costs the read of the object, which is logged once for each cause", func() {
 		w.start()
 		for _, name := range []string{"one", "two", "three"} {
 			cm := w.create(asking(name, "mydata="+url))

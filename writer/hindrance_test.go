@@ -31,7 +31,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		return n
 	}
 
-	It("because the object is immutable is told once, and not tried for ever", func() {
+	It("because the object is immutable gives one Event, and is not tried for ever", func() {
 		immutable := true
 		cm := asking("cm", "mydata="+url)
 		cm.Immutable = &immutable
@@ -46,7 +46,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(patches()).To(Equal(3), "refused, noted, refused")
 	})
 
-	It("because the object would be too large is told once, while its other keys are filled", func() {
+	It("because the object would be too large gives one Event, while its other keys are filled", func() {
 		big := strings.Repeat("x", 700_000)
 		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
 		w.stop()
@@ -134,7 +134,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(HaveLen(keys))
 	})
 
-	It("because a policy forbids it is told once, acknowledged, and written when it is wanted again", func() {
+	It("because a policy forbids it gives one Event, is acknowledged, and written when it is wanted again", func() {
 		forbid(w, "!has(object.data) || !('mydata' in object.data)")
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))
 		want := w.want(cm, "mydata", url)
@@ -153,7 +153,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed"), HavePrefix("Normal Recovered")))
 	})
 
-	It("because a policy forbids any change is told once", func() {
+	It("because a policy forbids any change gives one Event", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		forbid(w, "false")
 		w.publish(w.failure(w.want(cm, "mydata", url), 500))

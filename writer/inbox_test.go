@@ -71,7 +71,7 @@ var _ = Describe("A message that cannot be meant", func() {
 		Entry("a protected name", func(r *v1.Result) { r.GetWant().Name = "kube-root-ca.crt" }, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED),
 	)
 
-	It("waits while its dead letter cannot be kept", func() {
+	It("waits while its dead letter cannot be published", func() {
 		Expect(w.js.DeleteStream(w.ctx(), pipeline.Failures)).To(Succeed())
 		raw("curl.result.content.x.y.z", []byte("garbage"))
 		Eventually(func() string { return string(w.log.Contents()) }).Should(ContainSubstring("its dead letter was not published"))

@@ -44,7 +44,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(version))
 	})
 
-	It("that is away is waited for, said once, and used within seconds when it is back", func() {
+	It("that is unavailable is waited for, logged once, and used within seconds when it is back", func() {
 		w.start()
 		names := []string{"a", "b", "c", "d", "e", "f"}
 		for _, name := range names {
@@ -128,7 +128,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Normal Recovered: ")))
 	})
 
-	It("that takes the permission away is logged once, told once, and holds no message", func() {
+	It("that takes the permission away is logged once, with one Event, and holds no message", func() {
 		w.cluster.Impersonate.UserName = "writer-" + w.namespace
 		w.grant("events", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
 		w.start()

@@ -37,7 +37,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		return cm
 	}
 
-	It("and that we never wrote is never overwritten, which is told once", func() {
+	It("and that we never wrote is never overwritten, with one Event", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Data = map[string]string{"mydata": "theirs"}
 		cm = w.create(cm)
@@ -117,7 +117,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
 	})
 
-	Context("where nobody knows who", func() {
+	Context("without a record of its owner", func() {
 		It("is left alone if we never wrote it", func() {
 			cm := asking("cm", "mydata="+url)
 			cm.Data = map[string]string{"mydata": "theirs"}

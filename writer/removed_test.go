@@ -72,7 +72,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(entry(got, "b")).To(BeZero())
 	})
 
-	It("leaves the key when another field manager owns it, too, and says so once", func() {
+	It("leaves the key when another field manager owns it, too, with one Event", func() {
 		w.start()
 		taken()
 		applied, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "cm", types.ApplyPatchType,
@@ -115,7 +115,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(w.get("cm").Data).To(HaveKey("b"))
 	})
 
-	It("goes by the value where nobody knows who owns the key", func() {
+	It("goes by the value where no owner of the key is on record", func() {
 		w.start()
 		taken()
 		empty := func() *corev1.ConfigMap {
@@ -137,7 +137,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(got.Annotations).To(BeEmpty())
 	})
 
-	It("does not come back when the body arrives late, and is written once however often it is told", func() {
+	It("does not come back when the body arrives late, and is written once however often it is delivered", func() {
 		w.start()
 		cm := taken()
 		late := w.content(w.want(cm, "b", url), "late")

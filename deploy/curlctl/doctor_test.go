@@ -85,7 +85,7 @@ var _ = Describe("doctor", func() {
 		Expect(memory("--system-context=sys")).To(MatchRegexp(`memory +warning +that of NATS carries 0 keys, and there are 5: .*expectedKeys`))
 	})
 
-	DescribeTable("tells by the system account how soon the server writes to disk", func(ctx SpecContext, jetstream, says string) {
+	DescribeTable("reports by the system account how soon the server writes to disk", func(ctx SpecContext, jetstream, says string) {
 		w := configured(ctx, accounts(jetstream))
 		contexts(map[string]string{
 			"sys":   `{"url":"` + w.server.URL() + `","user":"sys","password":"p"}`,

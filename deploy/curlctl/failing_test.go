@@ -113,7 +113,7 @@ var _ = Describe("failing", func() {
 		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("PAUSED HOST"))
 	})
 
-	It("is told apart from failures that are over", func(ctx SpecContext) {
+	It("is listed apart from failures that are over", func(ctx SpecContext) {
 		site := newOrigin()
 		w.fetch()
 		for i := range 4 {

@@ -116,7 +116,7 @@ var _ = Describe("failures", func() {
 		Expect(w.ok(ctx, "failures", "show", "1", "-o", "json")).To(ContainSubstring(`"wanted": "changed since"`))
 	})
 
-	It("that are none, and mistakes, are told in one sentence with a code", func(ctx SpecContext) {
+	It("that are none, and mistakes, are reported in one sentence with a code", func(ctx SpecContext) {
 		for _, c := range []struct {
 			args []string
 			code int

@@ -102,7 +102,7 @@ var _ = Describe("Identities in Secrets", func() {
 		Expect(secrets(ctx)).To(Equal(before))
 	})
 
-	It("need the right to make them, and say so in one sentence", func(ctx SpecContext) {
+	It("need the right to make them, and report its lack in one sentence", func(ctx SpecContext) {
 		r := runAs(ctx, "curlctl", time.Now, "identities", "--kubeconfig", kubeconfig, "--secrets", "default")
 		Expect(r.code).To(Equal(4))
 		Expect(r.err).To(And(ContainSubstring("read Secret default/curl-me-that-nats-"), ContainSubstring("forbidden")))

@@ -50,7 +50,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "timers", "--name=cm-001", "-o", "name")).To(Equal("timer/default/cm-001/my.data\n"))
 	})
 
-	It("is shown without what cannot be read, which is said", func(ctx SpecContext) {
+	It("is printed without what cannot be read, with a hint at that", func(ctx SpecContext) {
 		filled(ctx)
 		for _, subject := range []string{cm(0).Want(), "curl.want.shop.pri%ces.k"} {
 			_, err := w.js.Publish(ctx, subject, []byte("garbage"))

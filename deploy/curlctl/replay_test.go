@@ -91,7 +91,7 @@ var _ = Describe("replay", func() {
 		}
 	})
 
-	It("tells what fails again, which links to the first", func(ctx SpecContext) {
+	It("reports what fails again, which names the first failure", func(ctx SpecContext) {
 		w.fetch()
 		broken(ctx, 2)
 		r := w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
@@ -130,7 +130,7 @@ var _ = Describe("replay", func() {
 		Expect(said).To(Equal(map[string]int{"replayed:fetched": 2, "older failure of the same key:": 4}))
 	})
 
-	It("may be run twice, with a backlog and nobody fetching", func(ctx SpecContext) {
+	It("may be run twice, with a backlog and no fetcher", func(ctx SpecContext) {
 		stop := w.fetch()
 		broken(ctx, 5)
 		stop()

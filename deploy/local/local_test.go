@@ -122,7 +122,7 @@ var _ = Describe("the system in one process", func() {
 		Entry("an address range", "--allow-cidr", "10.0.0.0/99", "10.0.0.0/99"),
 	)
 
-	It("says which kubeconfig it cannot read", func(ctx SpecContext) {
+	It("names the kubeconfig that it cannot read", func(ctx SpecContext) {
 		config, err := parse("--data-dir", "", "--kubeconfig", "/nowhere/config")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(local.Run(ctx, config, GinkgoWriter, nil)).To(MatchError(ContainSubstring("read kubeconfig /nowhere/config")))

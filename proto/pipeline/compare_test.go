@@ -9,7 +9,7 @@ import (
 )
 
 var _ = Describe("Compare", func() {
-	It("tells what Ensure would do, and does not", func(ctx SpecContext) {
+	It("returns what Ensure would do, and does not", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
 

@@ -30,7 +30,7 @@ var _ = Describe("Consume", func() {
 		Expect(pipeline.Consume(ctx, js, o, nil)).To(MatchError(ContainSubstring("concurrency")))
 	})
 
-	It("waits for the consumer to exist, and says so once", func(ctx SpecContext) {
+	It("waits for the consumer to exist, and reports it once", func(ctx SpecContext) {
 		js := pipelinetest.Connect(GinkgoTB(), pipelinetest.Broker(GinkgoTB(), natstest.Options{}))
 		r := consume(ctx, js, fetcher)
 		Eventually(r.states).Should(HaveLen(1))
@@ -97,7 +97,7 @@ var _ = Describe("Consume", func() {
 		}, soon),
 	)
 
-	It("says that it does not read while the consumer is gone", func(ctx SpecContext) {
+	It("reports that it does not read while the consumer is gone", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		r := consume(ctx, js, fetcher)
 		Eventually(r.states).Should(HaveLen(1))

@@ -79,7 +79,7 @@ var _ = Describe("Ensure", func() {
 		Expect(seen()).To(HaveEach(ContainSubstring(".INFO.")))
 	})
 
-	It("leaves what exists as it is when told so, and creates what is missing", func(ctx SpecContext) {
+	It("leaves what exists as it is when asked to, and creates what is missing", func(ctx SpecContext) {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
 		seen := apiCalls(s, js)

@@ -39,7 +39,7 @@ var _ = Describe("Consume with dispositions", func() {
 	}
 	pending := func(ctx context.Context) func() int { return func() int { return outstanding(ctx, js) } }
 
-	It("acknowledges a message whose handler says so", func(ctx SpecContext) {
+	It("acknowledges a message by the disposition of its handler", func(ctx SpecContext) {
 		publish(ctx, key)
 		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
 		Eventually(r.ended).Should(HaveExactElements("ack"))
@@ -66,7 +66,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Entry("at once for another process", pipeline.GiveBack(), "give_back", `^-NAK$`),
 	)
 
-	It("keeps a message as a dead letter with its reason", func(ctx SpecContext) {
+	It("publishes a dead letter with its reason", func(ctx SpecContext) {
 		publish(ctx, key)
 		why := &pipeline.ClassError{Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED, Err: errors.New("namespace is protected")}
 		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.DeadLetter(why) })
@@ -81,7 +81,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(kept[0].Message.GetSubject()).To(Equal(key.Want()))
 	})
 
-	It("keeps a message that names no key, and one that cannot be decoded", func(ctx SpecContext) {
+	It("publishes a dead letter of a message that names no key, and of one that cannot be decoded", func(ctx SpecContext) {
 		for _, subject := range []string{"curl.want.x", key.Want()} {
 			_, err := js.Publish(ctx, subject, []byte("garbage"))
 			Expect(err).NotTo(HaveOccurred())
@@ -97,7 +97,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(deadLetters(ctx, c)).To(HaveLen(2))
 	})
 
-	It("keeps a message once, though its acknowledgement is lost", func(ctx SpecContext) {
+	It("publishes one dead letter, though its acknowledgement is lost", func(ctx SpecContext) {
 		publish(ctx, key)
 		consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 		Expect(err).NotTo(HaveOccurred())
@@ -112,7 +112,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(deadLetters(ctx, c)).To(HaveLen(1))
 	})
 
-	It("tries a message again that cannot be kept", func(ctx SpecContext) {
+	It("retries a message whose dead letter cannot be published", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
 		publish(ctx, key)
 		r := handleWith(ctx, js, fetcher, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
@@ -158,7 +158,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Consistently(func() string { all := wire.acks(); return all[len(all)-1] }, 100*time.Millisecond).Should(HavePrefix("-NAK"))
 	})
 
-	It("ends what has begun as its handler says, after it was told to stop", func(ctx SpecContext) {
+	It("ends what has begun by the disposition of its handler, after ctx is done", func(ctx SpecContext) {
 		publish(ctx, pipelinetest.Numbered(1))
 		publish(ctx, pipelinetest.Numbered(2))
 		stopping, stop := context.WithCancel(ctx)

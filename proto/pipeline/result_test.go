@@ -103,7 +103,7 @@ var _ = Describe("A result", func() {
 		Expect(m.Sequence).To(BeEquivalentTo(accepted + 1))
 	})
 
-	It("is told apart when it is too large for the server", func(ctx SpecContext) {
+	It("is refused with an error of its own when it is too large for the server", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{MaxPayload: 64 << 10})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})

@@ -134,7 +134,7 @@ var _ = Describe("A want", func() {
 		expectWant(ctx, c, w, healed)
 	})
 
-	It("says which want it could not publish when there is no stream", func(ctx SpecContext) {
+	It("names the want that it could not publish when there is no stream", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
 		Expect(err).To(MatchError(ContainSubstring(key.String())))

@@ -60,7 +60,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Expect(string(session.Out.Contents())).To(ContainSubstring("[CURLMETHAT_NATS_URL]"))
 	})
 
-	DescribeTable("says in one sentence what is wrong with its flags, and exits with 1", func(env []string, args []string, sentence string) {
+	DescribeTable("reports in one sentence what is wrong with its flags, and exits with 1", func(env []string, args []string, sentence string) {
 		session := run(toy, env, args...)
 		Eventually(session).Should(gexec.Exit(1))
 		Expect(strings.TrimSpace(string(session.Err.Contents()))).To(Equal("toy: " + sentence))
@@ -77,7 +77,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Entry("a variable", []string{"CURLMETHAT_COUNT=many"}, nil, `environment variable CURLMETHAT_COUNT: "many" is not valid for --count`),
 	)
 
-	It("waits for NATS, says so once, and ends at once when asked to", func() {
+	It("waits for NATS, logs that once, and ends at once when asked to", func() {
 		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://user:secret@127.0.0.1:1")
 		Eventually(session.Err).Should(gbytes.Say("no connection to NATS; trying until there is one"))
 		Consistently(session.Err).WithTimeout(2 * time.Second).ShouldNot(gbytes.Say("no connection to NATS"))

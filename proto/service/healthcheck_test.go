@@ -65,7 +65,7 @@ var _ = Describe("the health check of a service", Ordered, func() {
 		Expect(exits(1, nil, "--listen", ":"+port)).To(Equal("toy: healthcheck: no answer at 127.0.0.1:" + port + " within 3s"))
 	})
 
-	DescribeTable("says in one sentence why it cannot ask", func(listen, sentence string) {
+	DescribeTable("reports in one sentence why it cannot ask", func(listen, sentence string) {
 		Expect(exits(1, nil, "--listen", listen)).To(Equal("toy: healthcheck: " + sentence))
 	},
 		Entry("nobody listens", "127.0.0.1:1", "ask at 127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"),

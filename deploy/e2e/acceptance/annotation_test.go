@@ -45,7 +45,7 @@ var _ = Describe("An annotation", func() {
 		Expect(w.Events(ctx)).To(HaveLen(1))
 	})
 
-	It("that is not followed says why in the status, in the words of its Events, until it is mended", func(ctx SpecContext) {
+	It("that is not followed has its reason in the status, in the words of its Events, until it is mended", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/page").Says("there")
 		cm := w.Create(ctx, "explained", world.Asking("page="+page.URL()))
@@ -90,7 +90,7 @@ var _ = Describe("An annotation", func() {
 		Expect(cm.Writes(ctx)).To(Equal(writes + 1))
 	})
 
-	It("that cannot be read is told once, whatever else is edited", func(ctx SpecContext) {
+	It("that cannot be read gives one Event, whatever else is edited", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "told", world.Asking("not correct"))
 		cm.EventuallyTells(ctx, "InvalidAnnotation")

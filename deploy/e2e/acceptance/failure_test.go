@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("A failure", func() {
-	It("that lasts gives one Event, keeps the last good value, and one Event tells when it is over", func(ctx SpecContext) {
+	It("that lasts gives one Event, leaves the last good value, and gives one Event when it is over", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "moody", "good", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 
@@ -71,7 +71,7 @@ var _ = Describe("A failure", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("to find the host, or to be let to an address, is told without the address", func(ctx SpecContext) {
+	It("to find the host, or to be let to an address, is reported without the address", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		denied := w.Create(ctx, "denied", world.Asking("mydata=http://169.254.169.254/latest/meta-data"))
 		denied.EventuallyTells(ctx, "AddressDenied")
@@ -82,7 +82,7 @@ var _ = Describe("A failure", func() {
 		Expect(denied.Get(ctx).Data).To(BeEmpty())
 	})
 
-	It("to answer within the limits is told", func(ctx SpecContext) {
+	It("to respond within the limits is reported", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-body=1000", "--timeout=4s"}}})
 		large := w.Create(ctx, "large", world.Asking("mydata="+w.Origin.Page("/large").Serves(make([]byte, 1001)).URL()))
 		large.EventuallyTells(ctx, "BodyTooLarge")

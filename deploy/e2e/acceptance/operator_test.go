@@ -38,7 +38,7 @@ func run(name string, environment []string, args ...string) *process.Process {
 func nowhere() string { return "nats://" + env.FreeAddress() }
 
 var _ = Describe("An operator's mistake", func() {
-	DescribeTable("is answered with one sentence, and the program ends", func(ctx SpecContext, name string, args []string, sentence string) {
+	DescribeTable("ends the program with one sentence", func(ctx SpecContext, name string, args []string, sentence string) {
 		if name == allInOne {
 			args = append(args, "--data-dir="+GinkgoT().TempDir())
 		} else {
@@ -73,7 +73,7 @@ var _ = Describe("An operator's mistake", func() {
 		Entry("an address that is none", world.Watcher, []string{"--listen=somewhere"}, "--listen"),
 	)
 
-	DescribeTable("in a file of the fetcher is answered when it is read", func(ctx SpecContext, flag string) {
+	DescribeTable("in a file of the fetcher ends it with one sentence when the file is read", func(ctx SpecContext, flag string) {
 		w := env.World(ctx, world.Options{Without: world.Services()})
 		w.Unfinished()
 		for _, path := range []string{"/no/such/file", garbage()} {
@@ -86,7 +86,7 @@ var _ = Describe("An operator's mistake", func() {
 		Entry("policies", "--policy="),
 	)
 
-	It("with a port that is taken is answered with one sentence", func(ctx SpecContext) {
+	It("with a port that is taken ends the program with one sentence", func(ctx SpecContext) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(listener.Close)
@@ -99,18 +99,18 @@ var _ = Describe("An operator's mistake", func() {
 		}
 	})
 
-	It("in the environment is answered with the name of the variable", func(ctx SpecContext) {
+	It("in the environment ends the program with the name of the variable", func(ctx SpecContext) {
 		shouldSay(ctx, run(world.Fetcher, []string{"CURLMETHAT_TIMEOUT=soon"}), "CURLMETHAT_TIMEOUT")
 		shouldSay(ctx, run(world.Watcher, []string{"CURLMETHAT_KUBECONFIG=/no/such/file"}), "/no/such/file")
 	})
 
-	It("to name no cluster is answered with what to do", func(ctx SpecContext) {
+	It("to name no cluster ends the program with what to do", func(ctx SpecContext) {
 		for _, name := range []string{world.Watcher, world.Writer} {
 			shouldSay(ctx, run(name, nil, "--listen=", "--nats-url="+nowhere()), "KUBECONFIG")
 		}
 	})
 
-	It("to run it twice on the same data is answered with one sentence", func(ctx SpecContext) {
+	It("to run it twice on the same data ends the second with one sentence", func(ctx SpecContext) {
 		data := GinkgoT().TempDir()
 		environment := []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}
 		first := run(allInOne, environment, "--data-dir="+data, "--namespaces=curl-me-that-e2e-none")
@@ -157,7 +157,7 @@ func eventuallySilent(p *process.Process) {
 }
 
 var _ = Describe("What is not there", func() {
-	DescribeTable("is waited for, and said once", func(ctx SpecContext, name string) {
+	DescribeTable("is waited for, and logged once", func(ctx SpecContext, name string) {
 		address := env.FreeAddress()
 		p := run(name, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, "--listen="+address, "--nats-url=nats://user:secret@"+env.FreeAddress())
 		Eventually(func() []string { return p.Log.Matching("no connection to NATS") }).Should(HaveLen(1))

@@ -22,7 +22,7 @@ var _ = Describe("A key", func() {
 		cm.EventuallyHasData(ctx, "mydata", "ours")
 	})
 
-	It("that was changed by hand is repaired, and an Event says so", func(ctx SpecContext) {
+	It("that was changed by hand is repaired, with an Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "drift", "as asked")
 
@@ -33,7 +33,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("that was removed by hand is repaired, and an Event says so", func(ctx SpecContext) {
+	It("that was removed by hand is repaired, with an Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "gone", "as asked", world.Holding("other", "theirs"))
 

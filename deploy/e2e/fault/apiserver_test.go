@@ -78,7 +78,7 @@ var _ = Describe("The API server", func() {
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 	})
 
-	It("may tell a watch that its version is too old, after things were deleted", func(ctx SpecContext) {
+	It("may end a watch since its version is too old, after objects were deleted", func(ctx SpecContext) {
 		g, o := behindGateway(world.Watcher)
 		w := env.World(ctx, o)
 		page := w.Origin.Page("/new").Says("new")

@@ -37,7 +37,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("that another controller fights for is repaired at growing intervals, and its owner is told", func(ctx SpecContext) {
+	It("that another controller changes back is repaired at growing intervals, with an Event for its owner", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "contested", "ours")
 		stop := meanwhile(ctx, func() {

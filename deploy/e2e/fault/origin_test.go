@@ -34,7 +34,7 @@ var _ = Describe("The servers that are fetched from", func() {
 		w.Unfinished()
 	})
 
-	It("may not be found: attempts are spaced, and told once", func(ctx SpecContext) {
+	It("may not be found: attempts are spaced, with one Event", func(ctx SpecContext) {
 		const hosts, retry = 20, time.Second
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--retry-base=" + retry.String()}}})
 		began := time.Now()

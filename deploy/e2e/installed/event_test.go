@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("An Event", func() {
-	It("tells exactly once, in these words, that an annotation cannot be read", func(ctx SpecContext) {
+	It("reports an annotation that cannot be read once, in these words", func(ctx SpecContext) {
 		cm := i.Create(ctx, "invalid", world.Asking("not correct"))
 		shouldTell(ctx, cm, "InvalidAnnotation")
 		event := cm.Events(ctx)[0]
@@ -22,7 +22,7 @@ var _ = Describe("An Event", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
-	It("tells a failure once, whatever the attempts, and its end once; the last good value stays", func(ctx SpecContext) {
+	It("reports a failure once, whatever the attempts, and its end once; the last good value stays", func(ctx SpecContext) {
 		page := i.Page("/moody").Says(ctx, "good")
 		cm := i.Create(ctx, "moody", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
 		shouldHold(ctx, cm, "mydata", "good")

@@ -114,7 +114,7 @@ var _ = Describe("A key", func() {
 		Expect(page.Hits(ctx)).To(BeZero())
 	})
 
-	It("that is changed or removed by hand is repaired, and an Event says so", func(ctx SpecContext) {
+	It("that is changed or removed by hand is repaired, with an Event", func(ctx SpecContext) {
 		page := i.Page("/drift").Says(ctx, "as asked")
 		cm := i.Create(ctx, "drift", world.Asking("mydata="+page.URL()))
 		shouldHold(ctx, cm, "mydata", "as asked")

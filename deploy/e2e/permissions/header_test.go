@@ -110,7 +110,7 @@ var _ = Describe("In wrong hands, by headers,", func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
 
-			DescribeTable("no header does what the tables do not say", func(ctx SpecContext, identity string) {
+			DescribeTable("no header does what the tables do not allow", func(ctx SpecContext, identity string) {
 				s := besiege(ctx, b, identity)
 				var done []string
 				before := s.see(ctx)

@@ -88,7 +88,7 @@ var _ = Describe("The permissions", func() {
 		}
 	})
 
-	It("let nobody sign for another in the audit", func(ctx SpecContext) {
+	It("let no user sign for another in the audit", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		text, err := os.ReadFile(filepath.Join(b.identities, "identities.conf"))
 		Expect(err).NotTo(HaveOccurred())

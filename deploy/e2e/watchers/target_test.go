@@ -42,7 +42,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(w.get(ctx).Status.ConfigMapName).To(Equal("errors-config"))
 	})
 
-	It("holds what sources say, by one apply and at most two writes of the status", func(ctx SpecContext) {
+	It("holds the bodies of its sources, by one apply and at most two writes of the status", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/rules").Says("rules")
 		before := h.writes(ctx)
@@ -332,7 +332,7 @@ func restore(ctx context.Context, h *home, saved *corev1.ConfigMap) {
 	h.History.BySpec(created)
 }
 
-var _ = Describe("What the schema takes and keeper judges", func() {
+var _ = Describe("What the schema takes and keeper checks", func() {
 	DescribeTable("is Stalled with one sentence", func(ctx SpecContext, spec, reason, message string) {
 		h := open(ctx)
 		w := h.apply(ctx, "bad", spec)
@@ -346,7 +346,7 @@ var _ = Describe("What the schema takes and keeper judges", func() {
 		Entry("an address that is closed", `sources: [{key: a, url: "http://10.0.0.1/x"}]`, "AddressDenied", "key a: AddressDenied since"),
 	)
 
-	It("is said of an immutable ConfigMap", func(ctx SpecContext) {
+	It("is reported of an immutable ConfigMap", func(ctx SpecContext) {
 		h := open(ctx)
 		h.Create(ctx, "fixed", world.Labelled(watchv1.WatcherLabel, "fixed"), world.Immutable(), world.Holding("a", "b"))
 		w := h.apply(ctx, "fixed", `configData: {a: c}, target: {name: fixed}`)

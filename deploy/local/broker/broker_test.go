@@ -37,7 +37,7 @@ func connect(url string, options ...nats.Option) jetstream.JetStream {
 }
 
 var _ = Describe("the embedded broker", func() {
-	It("keeps streams over a restart, and listens to nobody unless told to", func(ctx SpecContext) {
+	It("keeps streams over a restart, and listens at no port unless asked to", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		first := start(broker.Options{Dir: dir})
 		Expect(first.URL()).To(BeEmpty())
@@ -68,7 +68,7 @@ var _ = Describe("the embedded broker", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("says in one sentence what is wrong with its address", func(ctx SpecContext) {
+	It("reports in one sentence what is wrong with its address", func(ctx SpecContext) {
 		taken, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(taken.Close)
@@ -80,7 +80,7 @@ var _ = Describe("the embedded broker", func() {
 		}
 	})
 
-	It("says where it cannot keep its data", func() {
+	It("reports where it cannot keep its data", func() {
 		_, err := broker.Start(broker.Options{Dir: "/dev/null/nats", Log: zerolog.New(GinkgoWriter)})
 		Expect(err).To(MatchError(ContainSubstring("/dev/null/nats")))
 	})

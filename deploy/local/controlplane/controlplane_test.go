@@ -40,7 +40,7 @@ var _ = Describe("A control plane", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("says the version of Kubernetes", func() {
+	It("reports the version of Kubernetes", func() {
 		version, err := client.Discovery().ServerVersion()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(version.GitVersion).To(MatchRegexp(`^v1\.\d+\.\d+$`))
@@ -147,7 +147,7 @@ var _ = Describe("A control plane in a named folder", func() {
 		Expect(err).To(MatchError(ContainSubstring(dir)))
 	})
 
-	It("kills what does not stop in time, and says so", func(ctx SpecContext) {
+	It("kills what does not stop in time, and reports it", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		plane := start(ctx, controlplane.Options{Dir: dir})
 		impatient, cancel := context.WithTimeout(ctx, time.Millisecond)

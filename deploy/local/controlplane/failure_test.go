@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("A control plane that fails", func() {
-	It("reports the end of a process that nobody asked for, with its last words", func(ctx SpecContext) {
+	It("reports the unexpected end of a process, with the end of its log", func(ctx SpecContext) {
 		plane := start(ctx, controlplane.Options{})
 		Consistently(plane.Failed(), "100ms").ShouldNot(BeClosed())
 		Expect(syscall.Kill(processes(plane.Dir())["etcd"], syscall.SIGKILL)).To(Succeed())
@@ -73,7 +73,7 @@ var _ = Describe("A control plane that fails", func() {
 		Entry("the certificates", "pki/ca.crt", "", "pki to have new ones made"),
 	)
 
-	It("says which program cannot be run", func(ctx SpecContext) {
+	It("names the program that cannot be run", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: assets.Binaries{Dir: dir}})
 		Expect(err).To(MatchError(MatchRegexp(`^start etcd: .*no such file`)))

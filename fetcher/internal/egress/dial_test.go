@@ -64,7 +64,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		trap.expectNobody(ctx)
 	})
 
-	It("is judged again when it changes its mind after the dry run", func(ctx SpecContext) {
+	It("is checked again when its address changes after the dry run", func(ctx SpecContext) {
 		names.Rebind("data.example.com", []string{public}, []string{"127.0.0.1"})
 		gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
@@ -113,7 +113,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Expect(asked).To(HaveExactElements("data.example.com."))
 	})
 
-	It("tells an unknown name from a denied one", func(ctx SpecContext) {
+	It("distinguishes an unknown name from a denied one", func(ctx SpecContext) {
 		gate, _ := newGate(egress.Config{}, names)
 
 		err := attempt(ctx, gate, "http://nobody.example.com/")

@@ -120,7 +120,7 @@ var _ = Describe("policies of namespaces", func() {
 		Expect(reports).NotTo(Receive())
 	})
 
-	It("stay as they were while the file is broken, which is said once", func() {
+	It("stay as they were while the file is broken, which is logged once", func() {
 		gate := start(egress.Config{})
 
 		write("policies:\n- namespaces: [team-a]\n  alow-cidr: [0.0.0.0/0]\n")

@@ -54,7 +54,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("after a failed attempt tells of it once, and leaves one timer", func() {
+	It("after a failed attempt publishes it once, and leaves one timer", func() {
 		o := serve(fails(http.StatusBadGateway))
 		w.publish(w.want(o.URL))
 		killed()
@@ -71,7 +71,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		Expect(triggers()).To(Equal(1))
 	})
 
-	It("leaves it open whether the writer took the outcome: the next refresh tells it again", func() {
+	It("leaves it open whether the writer took the outcome: the next refresh publishes it again", func() {
 		o := serve(tagged(`"v1"`, "hello there"))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
 		killed()

@@ -41,7 +41,7 @@ var _ = Describe("A failed attempt", func() {
 		return all
 	}
 
-	It("schedules the next one and tells the writer, once", func() {
+	It("schedules the next one and publishes the failure, once", func() {
 		o := serve(fails(http.StatusInternalServerError))
 		sequence := w.publish(w.want(o.URL))
 
@@ -74,7 +74,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.results()).To(HaveLen(1), "the class is no news")
 	})
 
-	It("is told again when its class changes", func() {
+	It("is published again when its class changes", func() {
 		var status atomic.Int32
 		status.Store(500)
 		o := serve(func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +92,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(failures()[1].GetAttempts()).To(BeEquivalentTo(2))
 	})
 
-	It("that is the last one allowed leaves a dead letter, a last word and a slow recheck", func() {
+	It("that is the last one allowed leaves a dead letter, a published failure and a slow recheck", func() {
 		o := serve(fails(http.StatusInternalServerError))
 		w.publish(w.want(o.URL))
 		f.step()
@@ -175,7 +175,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(failures()[1].GetAgain()).To(BeTrue())
 	})
 
-	It("says until when the host asks to wait, and that this is what the timer waits for", func() {
+	It("publishes until when the host asks to wait, and that the timer waits for that", func() {
 		w.publish(w.want(serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "1200")
 			w.WriteHeader(http.StatusTooManyRequests)
@@ -186,7 +186,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(failures()[0].GetNextAt().AsTime()).To(BeTemporally("~", w.clock.Now().Add(20*time.Minute), 5*time.Minute))
 	})
 
-	It("says which limit a body exceeded", func() {
+	It("publishes which limit a body exceeded", func() {
 		w.publish(w.want(serve(says(strings.Repeat("x", 2<<20))).URL))
 		f.step()
 		Expect(failures()[0].GetLimitBytes()).To(BeNumerically(">", 0))

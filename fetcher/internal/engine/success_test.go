@@ -146,7 +146,7 @@ var _ = Describe("A good answer", func() {
 		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v2"`))
 	})
 
-	It("after failures, with the body that the key holds, tells that the key is well", func() {
+	It("after failures, with the body that the key holds, publishes the recovery", func() {
 		o := serve(says("hello there"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
 			d.Settled = &v1.Settled{Sha256: digest("hello there")}

@@ -104,7 +104,7 @@ var _ = Describe("A trace", func() {
 		Expect(results[len(results)-1].Header.Get("traceparent")).To(Equal(pipeline.Traceparent(second.SpanContext)))
 	})
 
-	It("tells a handshake from a connect", func() {
+	It("distinguishes a handshake from a connect", func() {
 		o := httptest.NewTLSServer(says("hello there")) // whose certificate nobody trusts
 		DeferCleanup(o.Close)
 		wanted(w.want(o.URL))
@@ -140,7 +140,7 @@ var _ = Describe("A trace", func() {
 		Expect(all[1].Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ToDelivery)))
 	})
 
-	It("is named by the dead letter, and its replay links to it", func() {
+	It("is named by the dead letter, and the span of its replay links to it", func() {
 		o := serve(fails(http.StatusNotFound))
 		want := w.want(o.URL)
 		sequence := wanted(want)

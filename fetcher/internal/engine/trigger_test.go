@@ -23,7 +23,7 @@ var _ = Describe("A message", func() {
 		o = serve(says("hello there"))
 	})
 
-	DescribeTable("that cannot be decoded is kept as a dead letter and holds nobody up",
+	DescribeTable("that cannot be decoded becomes a dead letter and holds up no other",
 		func(subject string, data string, named pipeline.Key) {
 			_, err := w.js.Publish(w.ctx, subject, []byte(data))
 			Expect(err).NotTo(HaveOccurred())
@@ -117,7 +117,7 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 
-		It("for a key that nobody knows is acknowledged in the end", func() {
+		It("for a key without a want is acknowledged in the end", func() {
 			stranger := w.want(o.URL, func(w *v1.Want) { w.Name = "stranger" })
 			w.fire(&v1.Due{Want: stranger, WantSequence: sequence})
 			for range 3 {
@@ -156,7 +156,7 @@ var _ = Describe("A message", func() {
 			Expect(w.result().GetWant().GetReadFirst()).To(BeTrue())
 		})
 
-		It("fetches what the want says now, not what the timer remembers", func() {
+		It("fetches by the want of now, not by that in the timer", func() {
 			remembered := w.want(o.URL + "/remembered")
 			w.fire(&v1.Due{Want: remembered, WantSequence: sequence})
 			f.step()

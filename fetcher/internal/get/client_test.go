@@ -41,7 +41,7 @@ func (p *phases) counts() map[get.Phase]int {
 var _ = Describe("a client", func() {
 	hello := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
 
-	It("tells an observer how long each phase took", func(ctx SpecContext) {
+	It("observes how long each phase took", func(ctx SpecContext) {
 		heard := &phases{seen: map[get.Phase]int{}}
 		ca := newAuthority()
 		cfg := shortLimits()

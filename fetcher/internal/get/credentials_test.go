@@ -137,7 +137,7 @@ var _ = Describe("credentials", func() {
 		Expect(other.requests()[0].Header).NotTo(HaveKey("Authorization"))
 	})
 
-	It("go to https at its port alone, unless an entry says otherwise", func() {
+	It("go to https at its port alone, unless an entry names another", func() {
 		cfg.HeaderFile = writeFile("headers.yaml", `
 - {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}
 - {host: open.example.com, namespaces: ["*"], schemes: [http, https], ports: [80, 8443], headers: {X-A: b}}
@@ -170,7 +170,7 @@ var _ = Describe("credentials", func() {
 		}
 	})
 
-	DescribeTable("in an old file are refused with the sentence that says what to add",
+	DescribeTable("in an old file are refused with a sentence about what to add",
 		func(netrc, headers, sentence string) {
 			if netrc != "" {
 				cfg.Netrc = writeFile("netrc", netrc)

@@ -73,7 +73,7 @@ var _ = Describe("an egress proxy", func() {
 		Entry("a port", "http://data.example.com:22/"),
 	)
 
-	DescribeTable("that fails is told from the host",
+	DescribeTable("that fails is distinguished from the host",
 		func(ctx SpecContext, spoil func(), raw string) {
 			spoil()
 			_, err := newProxied(nil).Do(ctx, get.Request{URL: raw})

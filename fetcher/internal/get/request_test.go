@@ -55,7 +55,7 @@ var _ = Describe("a request", func() {
 		client = newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 	})
 
-	It("says who asks, and nothing else", func(ctx SpecContext) {
+	It("names the program that asks, and nothing else", func(ctx SpecContext) {
 		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			http.SetCookie(w, &http.Cookie{Name: "a", Value: "b"})
@@ -146,7 +146,7 @@ var _ = Describe("a request", func() {
 		Entry(nil, "://", "", "GET from the host of the URL is denied by the egress policy: the URL is not an absolute URL of printable ASCII characters"),
 	)
 
-	It("that finds no address says so", func(ctx SpecContext) {
+	It("that finds no address fails with that", func(ctx SpecContext) {
 		names := startDNS()
 		names.Set(host)
 		gate, err := egress.New(egress.Config{}, egress.Deps{Resolver: names.Resolver()})
@@ -159,7 +159,7 @@ var _ = Describe("a request", func() {
 		Expect(err).To(MatchError("GET from data.example.com failed: the host name did not resolve"))
 	})
 
-	It("that finds nobody listening says so", func(ctx SpecContext) {
+	It("that is not accepted fails with that", func(ctx SpecContext) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		port := listener.Addr().(*net.TCPAddr).Port
@@ -170,7 +170,7 @@ var _ = Describe("a request", func() {
 		Expect(asError(err).Class).To(Equal(connectFailed))
 	})
 
-	It("that is stopped blames nobody", func(ctx SpecContext) {
+	It("that is stopped fails without a class", func(ctx SpecContext) {
 		arrived := make(chan struct{})
 		port := serve(func(ctx context.Context, conn net.Conn) {
 			readRequest(conn)
@@ -229,7 +229,7 @@ var _ = Describe("a conditional request", func() {
 		})
 	})
 
-	It("is made with what the last answer said", func(ctx SpecContext) {
+	It("is made with the validators of the last response", func(ctx SpecContext) {
 		first, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.ETag).To(Equal(etag))

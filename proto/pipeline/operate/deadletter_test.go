@@ -57,7 +57,7 @@ var _ = Describe("Dead letters", func() {
 		Expect(one.Host).To(Equal("b.example.com"))
 	})
 
-	It("are selected by what their subject says", func(ctx SpecContext) {
+	It("are selected by their subject", func(ctx SpecContext) {
 		rare := []uint64{1208, 908, 608, 308, 8}
 		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com"})).To(Equal(rare))
 		Expect(ids(ctx, operate.DeadLetterFilter{Reason: "BadStatus", Namespace: "default"})).To(Equal(rare))

@@ -61,7 +61,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 	})
 
-	It("can be listed by object, and what waits longest is told", func(ctx SpecContext) {
+	It("can be listed by object, with what has waited longest", func(ctx SpecContext) {
 		_, err := client.Waiting(ctx, 1)
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 		for i := range 600 { // more than two batches

@@ -20,7 +20,7 @@ import (
 func TestKube(t *testing.T) { suitetest.Run(t, "kube") }
 
 var _ = Describe("Events", func() {
-	It("are said once for a change of state, by whomever and however often, and again for another one", func(ctx SpecContext) {
+	It("are emitted once for a change of state, by any process and however often, and again for another one", func(ctx SpecContext) {
 		Expect(os.Getenv("KUBECONFIG")).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())

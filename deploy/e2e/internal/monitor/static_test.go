@@ -75,7 +75,7 @@ var _ = Describe("The dashboard", func() {
 		}
 	})
 
-	It("says of each panel what it shows, in what unit, from the data source that is chosen", func() {
+	It("describes each panel, with its unit, from the data source that is chosen", func() {
 		seen := map[string]bool{}
 		for _, p := range d.Shows() {
 			Expect(p.Title).NotTo(BeEmpty())
@@ -128,7 +128,7 @@ var _ = Describe("The rules", func() {
 		}
 	})
 
-	It("say of each alert how bad it is, what is the matter, and where to read on", func() {
+	It("give each alert a severity, a summary and a runbook", func() {
 		names := map[string]bool{}
 		for _, a := range allRules().Alerts {
 			Expect(names[a.Alert]).To(BeFalse(), "two alerts %s", a.Alert)
@@ -181,7 +181,7 @@ var _ = Describe("The runbooks", func() {
 		}
 	})
 
-	It("each say how it shows, what to do, and when it is over; and show panels and alerts that there are", func() {
+	It("each have symptoms, steps and an end, and name panels and alerts that exist", func() {
 		d, err := monitor.ReadDashboard(dashboards)
 		Expect(err).NotTo(HaveOccurred())
 		pages, err := filepath.Glob(runbooks + "CurlMeThat*.md")

@@ -112,7 +112,7 @@ var _ = Describe("control-plane assets", func() {
 		Expect(string(session.Out.Contents())).To(Equal(binaries.Dir + "\n"))
 	})
 
-	It("says which program is missing", func() {
+	It("names the program that is missing", func() {
 		dir := GinkgoT().TempDir()
 		session := run([]string{"KUBEBUILDER_ASSETS=" + dir}, "assets")
 		Eventually(session).Should(gexec.Exit(1))

@@ -39,7 +39,7 @@ var _ = Describe("The builder", func() {
 		GinkgoT().Setenv("PATH", path+":"+os.Getenv("PATH"))
 	}
 
-	It("says what is missing when there is no go command", func(ctx SpecContext) {
+	It("reports that there is no go command", func(ctx SpecContext) {
 		GinkgoT().Setenv("PATH", GinkgoT().TempDir())
 		_, err := builder.Build(ctx)
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))

@@ -35,7 +35,7 @@ var _ = Describe("Binaries that the user brings", func() {
 		Expect(found.Kubectl()).To(Equal(filepath.Join(dir, "kubectl")))
 	})
 
-	DescribeTable("are refused with one sentence that says what is wrong",
+	DescribeTable("are refused with one sentence about what is wrong",
 		func(ctx SpecContext, spoil func(dir string) error, message string) {
 			dir := GinkgoT().TempDir()
 			write(dir, "", "etcd", "kube-apiserver", "kubectl")

@@ -41,7 +41,7 @@ var _ = Describe("The samples", func() {
 		}
 	})
 
-	It("ask for what their names say, and each annotation has one", func() {
+	It("ask for what they are named after, and each annotation has one", func() {
 		grammar, err := annotation.New(annotation.Defaults())
 		Expect(err).NotTo(HaveOccurred())
 		used := map[string]bool{}

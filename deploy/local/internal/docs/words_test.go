@@ -28,7 +28,7 @@ tell|told -> reports whether
 		return texts(problems)
 	}
 
-	It("finds a planted word, with its line and what to say instead", func() {
+	It("finds a planted word, with its line and its replacement", func() {
 		Expect(words(map[string]string{"watcher/a.go": "package a\n\n// A Letter is kept.\n"})).To(
 			ConsistOf(`watcher/a.go:3: the word "Letter" is retired: dead letter`))
 	})

@@ -43,7 +43,7 @@ func get(url, known string) (status int, body, tag string) {
 }
 
 var _ = Describe("An origin that runs elsewhere", func() {
-	It("answers as it is told, and counts", func(ctx SpecContext) {
+	It("responds as instructed, and counts", func(ctx SpecContext) {
 		hold, _ := serve()
 		page := hold.Page("/a/b").Tagged()
 		Expect(page.Count(ctx)).To(Equal(remote.Count{}))
@@ -61,7 +61,7 @@ var _ = Describe("An origin that runs elsewhere", func() {
 		Expect(page.Count(ctx)).To(Equal(remote.Count{Hits: 3, NotModified: 1}))
 	})
 
-	It("holds requests until it is told to let them go", func(ctx SpecContext) {
+	It("holds requests until they are released", func(ctx SpecContext) {
 		hold, _ := serve()
 		page := hold.Page("/slow")
 		Expect(page.Hold(ctx)).To(Succeed())
@@ -78,7 +78,7 @@ var _ = Describe("An origin that runs elsewhere", func() {
 		Expect(page.Count(ctx)).To(Equal(remote.Count{Hits: 1}))
 	})
 
-	It("remembers what it was told to give, and forgets its pages", func(ctx SpecContext) {
+	It("has the pages that it was given, and forgets them", func(ctx SpecContext) {
 		hold, _ := serve()
 		page := hold.Page("/bytes")
 		Expect(page.Serves(ctx, []byte{0, 0xff})).To(Succeed())
