@@ -6,22 +6,16 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
 )
 
 // elsewhere returns the same world with a further namespace.
 func (w *world) elsewhere(ctx context.Context) *world {
 	GinkgoHelper()
-	ns, err := kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "watcher-"},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(kube.CoreV1().Namespaces().Delete, ns.Name, metav1.DeleteOptions{})
 	other := *w
-	other.namespace = ns.Name
+	other.namespace = kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil)
 	return &other
 }
 

@@ -1,15 +1,14 @@
 package watcher_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -24,13 +23,5 @@ var cluster *rest.Config
 
 var _ = BeforeSuite(func() {
 	suitetest.ExpectNoLeaks()
-	kubeconfig := os.Getenv("KUBECONFIG")
-	if kubeconfig == "" {
-		Fail("these specs need an API server: run `make test`, which starts one, or set KUBECONFIG")
-	}
-	var err error
-	cluster, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
-	cluster.QPS, cluster.Burst = -1, 0
-	cluster, kube = dialed(cluster)
+	cluster, kube = dialed(kubetest.Config(GinkgoTB()))
 })

@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -53,18 +54,13 @@ type world struct {
 
 func newWorld(ctx context.Context) *world {
 	GinkgoHelper()
-	ns, err := kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "watcher-"},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(kube.CoreV1().Namespaces().Delete, ns.Name, metav1.DeleteOptions{})
 	server := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 	js := pipelinetest.Connect(GinkgoTB(), server)
 	signingKey, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	trusted, err := signature.LoadVerifier(keys)
 	Expect(err).NotTo(HaveOccurred())
-	return &world{namespace: ns.Name, nats: server, js: js, pipeline: pipeline.NewClient(js), signingKey: signingKey, trusted: trusted}
+	return &world{namespace: kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil), nats: server, js: js, pipeline: pipeline.NewClient(js), signingKey: signingKey, trusted: trusted}
 }
 
 // key names a key of a ConfigMap of this world.

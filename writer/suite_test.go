@@ -1,7 +1,6 @@
 package writer_test
 
 import (
-	"os"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -9,9 +8,9 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -28,14 +27,7 @@ var _ = BeforeSuite(func() {
 	klog.SetOutput(GinkgoWriter)
 	klog.LogToStderr(false)
 	suitetest.ExpectNoLeaks()
-	file := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
-	if file == "" {
-		Fail("these specs need an API server: run `make test-unit`, or set KUBECONFIG")
-	}
-	var err error
-	cluster, err = clientcmd.BuildConfigFromFlags("", file)
-	Expect(err).NotTo(HaveOccurred())
-	cluster.QPS, cluster.Burst = -1, 0
+	cluster = kubetest.Config(GinkgoTB())
 	shared, err := rest.HTTPClientFor(cluster)
 	Expect(err).NotTo(HaveOccurred())
 	person, err = kubernetes.NewForConfigAndClient(cluster, shared)

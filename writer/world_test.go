@@ -31,6 +31,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer"
@@ -63,13 +64,7 @@ func newWorld(ctx SpecContext) *world {
 	GinkgoHelper()
 	w := &world{ctx: func() context.Context { return context.WithoutCancel(ctx) }, cluster: rest.CopyConfig(cluster), calls: &calls{}, log: gbytes.NewBuffer()}
 	w.kube = person
-	ns, err := w.kube.CoreV1().Namespaces().Create(ctx,
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "writer-"}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	w.namespace = ns.Name
-	DeferCleanup(func(ctx SpecContext) {
-		_ = w.kube.CoreV1().Namespaces().Delete(ctx, ns.Name, metav1.DeleteOptions{})
-	})
+	w.namespace = kubetest.Namespace(ctx, GinkgoTB(), w.kube, "writer-", nil)
 
 	w.broker, w.js, w.epoch = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 	w.client = pipeline.NewClient(w.js)

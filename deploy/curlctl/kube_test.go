@@ -20,11 +20,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/watch/crd"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -36,17 +36,13 @@ func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.C
 	if os.Getenv("KUBECONFIG") == "" {
 		Skip("KUBECONFIG is not set: `make test-unit` starts an API server when there is none")
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	Expect(err).NotTo(HaveOccurred())
+	config = kubetest.Config(GinkgoTB())
 	web, err := rest.HTTPClientFor(config)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
 	client, err = kubernetes.NewForConfigAndClient(config, web)
 	Expect(err).NotTo(HaveOccurred())
-	created, err := client.CoreV1().Namespaces().Create(ctx,
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curlctl-"}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return client, config, created.Name
+	return client, config, kubetest.Namespace(ctx, GinkgoTB(), client, "curlctl-", nil)
 }
 
 // servingWatchers lets the API server serve Watchers, and returns those of a

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -60,18 +60,14 @@ func status(ctx context.Context, address, path string) int {
 
 var _ = Describe("the system in one process", func() {
 	It("fills a ConfigMap of the given cluster, keeps its streams, and ends when asked to", func(ctx SpecContext) {
-		kubeconfig := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
-		Expect(kubeconfig).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
-		rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		Expect(err).NotTo(HaveOccurred())
+		rest := kubetest.Config(GinkgoTB())
 		cluster := kubernetes.NewForConfigOrDie(rest)
-		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "local-"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-", nil)
 		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello there")) }))
 		DeferCleanup(origin.Close)
 
 		health, metrics := freeAddress(), freeAddress()
-		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace.Name, "--allow-cidr", "127.0.0.0/8,::1/128",
+		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--allow-cidr", "127.0.0.0/8,::1/128",
 			"--listen", health, "--metrics-listen", metrics)
 		Expect(err).NotTo(HaveOccurred())
 		running, stop := context.WithCancel(ctx)
@@ -86,13 +82,13 @@ var _ = Describe("the system in one process", func() {
 		}()
 		var system local.System
 		Eventually(ready).Should(Receive(&system))
-		Expect(system).To(Equal(local.System{Kubeconfig: kubeconfig}))
+		Expect(system).To(Equal(local.System{Kubeconfig: os.Getenv("KUBECONFIG")}))
 		Expect(status(ctx, health, "/readyz")).To(Equal(http.StatusOK))
 		Expect(status(ctx, health, "/metrics")).To(Equal(http.StatusNotFound))
 		Expect(status(ctx, metrics, "/metrics")).To(Equal(http.StatusOK))
 		Expect(status(ctx, metrics, "/readyz")).To(Equal(http.StatusNotFound))
 
-		maps := cluster.CoreV1().ConfigMaps(namespace.Name)
+		maps := cluster.CoreV1().ConfigMaps(namespace)
 		_, err = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Name: "mine", Annotations: map[string]string{"x-kv8s.io/curl-me-that": "mydata=" + origin.URL},
 		}}, metav1.CreateOptions{})
@@ -131,20 +127,14 @@ var _ = Describe("the system in one process", func() {
 
 var _ = Describe("Watchers in one process", func() {
 	It("are served, their ConfigMaps are made, and pods get their sidecars, where that is asked for", func(ctx SpecContext) {
-		kubeconfig := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
-		Expect(kubeconfig).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
-		rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		Expect(err).NotTo(HaveOccurred())
+		rest := kubetest.Config(GinkgoTB())
 		cluster := kubernetes.NewForConfigOrDie(rest)
-		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			GenerateName: "local-", Labels: map[string]string{watchv1.InjectLabel: watchv1.InjectValue},
-		}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = cluster.CoreV1().ServiceAccounts(namespace.Name).Create(ctx,
+		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-", map[string]string{watchv1.InjectLabel: watchv1.InjectValue})
+		_, err = cluster.CoreV1().ServiceAccounts(namespace).Create(ctx,
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) { removePolicies(ctx, cluster) })
-		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace.Name, "--sidecars")
+		config, err := parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--sidecars")
 		Expect(err).NotTo(HaveOccurred())
 		running, stop := context.WithCancel(ctx)
 		defer stop()
@@ -152,7 +142,7 @@ var _ = Describe("Watchers in one process", func() {
 		go func() {
 			ended <- local.Run(running, config, GinkgoWriter, func(ctx context.Context, _ local.System) error {
 				body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},"spec":{"configData":{"a":"b"},"container":{"name":"c","image":"i"}}}`)
-				_, err := dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace.Name).
+				_, err := dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace).
 					Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"})
 				applied <- err
 				return err
@@ -162,14 +152,14 @@ var _ = Describe("Watchers in one process", func() {
 		// before, so no client may be used meanwhile.
 		Eventually(ctx, applied).WithTimeout(time.Minute).Should(Receive(Succeed()))
 		Eventually(ctx, func() map[string]string {
-			cm, err := cluster.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "w-config", metav1.GetOptions{})
+			cm, err := cluster.CoreV1().ConfigMaps(namespace).Get(ctx, "w-config", metav1.GetOptions{})
 			if err != nil {
 				return nil
 			}
 			return cm.Data
 		}).WithTimeout(time.Minute).Should(Equal(map[string]string{"a": "b"}))
 		Eventually(ctx, func(ctx context.Context) ([]corev1.Container, error) {
-			pod, err := cluster.CoreV1().Pods(namespace.Name).Create(ctx, &corev1.Pod{
+			pod, err := cluster.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{watchv1.InjectAnnotation: "w"}},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "p", Image: "i"}}},
 			}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,9 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
@@ -45,13 +44,8 @@ var secrets = []string{"s3cret", "passw0rd", "what the server says", "127.0.0.1"
 
 var _ = Describe("a request that fails once", func() {
 	It("is one trace over the three services, and leaves no secret in spans and log", func(ctx SpecContext) {
-		kubeconfig := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
-		Expect(kubeconfig).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
-		rest, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		Expect(err).NotTo(HaveOccurred())
-		cluster := kubernetes.NewForConfigOrDie(rest)
-		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "traced-"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		cluster := kubernetes.NewForConfigOrDie(kubetest.Config(GinkgoTB()))
+		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "traced-", nil)
 		var gets atomic.Int32
 		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if gets.Add(1) == 1 {
@@ -62,7 +56,7 @@ var _ = Describe("a request that fails once", func() {
 		}))
 		DeferCleanup(origin.Close)
 
-		config, err := parse("--data-dir", "", "--namespaces", namespace.Name, "--allow-cidr", "127.0.0.0/8,::1/128", "--log-level", "debug", "--log-format", "json")
+		config, err := parse("--data-dir", "", "--namespaces", namespace, "--allow-cidr", "127.0.0.0/8,::1/128", "--log-level", "debug", "--log-format", "json")
 		Expect(err).NotTo(HaveOccurred())
 		config.Fetcher.Engine.Retry.Base, config.Fetcher.Engine.Sharing.Window = 300*time.Millisecond, 0
 		spans, log := tracetest.NewInMemoryExporter(), gbytes.NewBuffer()
@@ -76,7 +70,7 @@ var _ = Describe("a request that fails once", func() {
 		DeferCleanup(func() { stop(); Eventually(ended).Should(Receive(BeNil())) })
 		Eventually(ready).Should(BeClosed())
 
-		maps := cluster.CoreV1().ConfigMaps(namespace.Name)
+		maps := cluster.CoreV1().ConfigMaps(namespace)
 		for name, value := range map[string]string{
 			"mine":    "mydata=" + origin.URL + "/page?token=s3cret#s3cret",
 			"hostile": "mydata=" + strings.Replace(origin.URL, "http://", "http://user:passw0rd@", 1) + "/?token=s3cret",

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -21,16 +22,14 @@ func TestKube(t *testing.T) { suitetest.Run(t, "kube") }
 
 var _ = Describe("Events", func() {
 	It("are emitted once for a change of state, by any process and however often, and again for another one", func(ctx SpecContext) {
-		Expect(os.Getenv("KUBECONFIG")).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(config.QPS).To(BeNumerically("<", 0))
 		cluster := kubernetes.NewForConfigOrDie(config)
-		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "events-"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
 
 		event := kube.Event{
-			Namespace: namespace.Name, Name: strings.Repeat("a", 229) + ".bb", UID: "uid", Warning: true,
+			Namespace: namespace, Name: strings.Repeat("a", 229) + ".bb", UID: "uid", Warning: true,
 			Reason: "KeyExists", Action: "Skip", Note: strings.Repeat("ü", 1000), Occurrence: "one",
 		}
 		first := kube.NewRecorder(cluster.CoreV1(), "first", time.Now)
@@ -42,28 +41,27 @@ var _ = Describe("Events", func() {
 		other := event
 		other.Namespace = "other"
 		Expect(first.Recorded(other)).To(BeFalse(), "an Event of the same name in another namespace")
-		Expect(notes(ctx, cluster, namespace.Name)).To(ConsistOf(strings.Repeat("ü", 512)))
+		Expect(notes(ctx, cluster, namespace)).To(ConsistOf(strings.Repeat("ü", 512)))
 		event.Occurrence, event.Note = "another", "short"
 		Expect(second.Record(ctx, event)).To(Succeed())
-		Expect(notes(ctx, cluster, namespace.Name)).To(ConsistOf(strings.Repeat("ü", 512), "short"))
+		Expect(notes(ctx, cluster, namespace)).To(ConsistOf(strings.Repeat("ü", 512), "short"))
 	})
 
 	It("that are observed again count up their series, once for each observation, and never that of somebody else", func(ctx SpecContext) {
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
 		cluster := kubernetes.NewForConfigOrDie(config)
-		namespace, err := cluster.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "events-"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
 		now := time.Now()
 		first := kube.NewRecorder(cluster.CoreV1(), "first", func() time.Time { return now })
 		second := kube.NewRecorder(cluster.CoreV1(), "second", time.Now)
 		event := kube.Event{
-			Namespace: namespace.Name, Name: "map", UID: "uid", Warning: true,
+			Namespace: namespace, Name: "map", UID: "uid", Warning: true,
 			Reason: "BadStatus", Action: "Fetch", Note: "example.com answered 404", Occurrence: "one", Again: now,
 		}
 		read := func() corev1.Event {
 			GinkgoHelper()
-			list, err := cluster.CoreV1().Events(namespace.Name).List(ctx, metav1.ListOptions{})
+			list, err := cluster.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(list.Items).To(HaveLen(1))
 			return list.Items[0]
@@ -85,8 +83,8 @@ var _ = Describe("Events", func() {
 		theirs := read()
 		theirs.ObjectMeta = metav1.ObjectMeta{Namespace: theirs.Namespace, Name: theirs.Name}
 		theirs.Series, theirs.ReportingController = nil, "somebody.example/else"
-		Expect(cluster.CoreV1().Events(namespace.Name).Delete(ctx, theirs.Name, metav1.DeleteOptions{})).To(Succeed())
-		_, err = cluster.CoreV1().Events(namespace.Name).Create(ctx, &theirs, metav1.CreateOptions{})
+		Expect(cluster.CoreV1().Events(namespace).Delete(ctx, theirs.Name, metav1.DeleteOptions{})).To(Succeed())
+		_, err = cluster.CoreV1().Events(namespace).Create(ctx, &theirs, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		event.Again = now.Add(24 * time.Hour)
 		Expect(first.Record(ctx, event)).To(Succeed())

@@ -9,10 +9,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
 )
 
 const samples = "../../../samples"
@@ -27,11 +27,7 @@ var _ = Describe("The samples", func() {
 	})
 
 	It("are each accepted by the API server, with no field that it does not know", func(ctx SpecContext) {
-		path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
-		Expect(path).NotTo(BeEmpty(), "set KUBECONFIG, or run `make test-unit`")
-		config, err := clientcmd.BuildConfigFromFlags("", path)
-		Expect(err).NotTo(HaveOccurred())
-		client, err := kubernetes.NewForConfig(config)
+		client, err := kubernetes.NewForConfig(kubetest.Config(GinkgoTB()))
 		Expect(err).NotTo(HaveOccurred())
 		for _, file := range files {
 			err := client.CoreV1().RESTClient().Post().Namespace("default").Resource("configmaps").

@@ -1,0 +1,46 @@
+// Package kubetest has what tests with an API server need, be they of testing or of
+// Ginkgo (GinkgoTB). Its helpers fail the test, and clean up after it.
+package kubetest
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Config reaches the API server of KUBECONFIG, as often as a test likes.
+func Config(tb testing.TB) *rest.Config {
+	tb.Helper()
+	path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	if path == "" {
+		tb.Fatal("this test needs an API server: run `make test`, which starts one, or set KUBECONFIG")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	config.QPS, config.Burst = -1, 0
+	return config
+}
+
+// Namespace makes a namespace until the test ends, and returns its name.
+func Namespace(ctx context.Context, tb testing.TB, client kubernetes.Interface, prefix string, labels map[string]string) string {
+	tb.Helper()
+	namespaces := client.CoreV1().Namespaces()
+	created, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: labels}}, metav1.CreateOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := namespaces.Delete(context.WithoutCancel(ctx), created.Name, metav1.DeleteOptions{}); err != nil {
+			tb.Log(err)
+		}
+	})
+	return created.Name
+}
