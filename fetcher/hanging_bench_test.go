@@ -20,6 +20,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
@@ -39,14 +40,7 @@ func BenchmarkBesideAHangingHost(b *testing.B) {
 func p99(b *testing.B, hanging int) time.Duration {
 	b.Helper()
 	const n = 500
-	broker, err := natstest.Run(natstest.Options{})
-	must(b, err)
-	defer broker.Close()
-	js, closeClient, err := broker.JetStream()
-	must(b, err)
-	defer closeClient()
-	epoch, err := pipeline.Ensure(b.Context(), js, pipeline.Topology{})
-	must(b, err)
+	broker, js, epoch := pipelinetest.Ensured(b, pipeline.Topology{})
 
 	instant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
 	defer instant.Close()

@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // BenchmarkOneHost measures what many URLs of one host cost one fetcher, by how
@@ -39,14 +39,7 @@ func BenchmarkOneHost(b *testing.B) {
 
 func oneHost(b *testing.B, latency time.Duration, wants int) (took time.Duration, parks int) {
 	b.Helper()
-	broker, err := natstest.Run(natstest.Options{})
-	must(b, err)
-	defer broker.Close()
-	js, closeClient, err := broker.JetStream()
-	must(b, err)
-	defer closeClient()
-	epoch, err := pipeline.Ensure(b.Context(), js, pipeline.Topology{})
-	must(b, err)
+	broker, js, epoch := pipelinetest.Ensured(b, pipeline.Topology{})
 	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		<-time.After(latency)
 		fmt.Fprint(w, r.URL.Path)

@@ -2,7 +2,6 @@ package curlctl_test
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // cluster is a world on three servers that replicate the streams.
@@ -23,14 +23,7 @@ type cluster struct {
 
 func clustered(ctx context.Context) *cluster {
 	GinkgoHelper()
-	servers, err := natstest.RunCluster(3, natstest.Options{})
-	Expect(err).NotTo(HaveOccurred())
-	var urls []string
-	for _, s := range servers {
-		DeferCleanup(s.Close)
-		urls = append(urls, s.URL())
-	}
-	addresses := strings.Join(urls, ",")
+	servers, addresses := pipelinetest.Cluster(GinkgoTB())
 	nc, err := nats.Connect(addresses, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // the default one prints
 	Expect(err).NotTo(HaveOccurred())

@@ -26,12 +26,7 @@ var _ = Describe("On three servers", func() {
 		js      jetstream.JetStream
 	)
 	BeforeEach(func() {
-		var err error
-		servers, err = natstest.RunCluster(3, natstest.Options{})
-		Expect(err).NotTo(HaveOccurred())
-		for _, s := range servers {
-			DeferCleanup(s.Close)
-		}
+		servers, _ = pipelinetest.Cluster(GinkgoTB())
 		clients = nil
 		for _, s := range servers {
 			clients = append(clients, pipeline.NewClient(pipelinetest.Connect(GinkgoTB(), s)))

@@ -30,15 +30,12 @@ var _ = Describe("A timer", func() {
 		c = pipeline.NewClient(js)
 	})
 	// wanted publishes a want and returns what is due for it.
-	wanted := func(ctx context.Context, k pipeline.Key) *v1.Due {
+	wanted := func(k pipeline.Key) *v1.Due {
 		GinkgoHelper()
-		w := pipelinetest.Want(k, "https://a.example")
-		seq, err := c.PublishWant(ctx, w, 0)
-		Expect(err).NotTo(HaveOccurred())
-		return &v1.Due{
-			Want: w, WantSequence: seq, Cause: v1.Cause_CAUSE_RETRY, Attempts: 3, FirstFailedAt: timestamppb.New(time.Unix(1, 2)),
-			Reported: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Settled: &v1.Settled{Etag: `"e"`},
-		}
+		due := pipelinetest.Due(GinkgoTB(), js, k)
+		due.Cause, due.Attempts, due.FirstFailedAt = v1.Cause_CAUSE_RETRY, 3, timestamppb.New(time.Unix(1, 2))
+		due.Reported, due.Settled = v1.FailureClass_FAILURE_CLASS_TIMEOUT, &v1.Settled{Etag: `"e"`}
+		return due
 	}
 
 	It("fires at its time, to the fraction of a second, with its payload", func(ctx SpecContext) {
@@ -47,7 +44,7 @@ var _ = Describe("A timer", func() {
 		for n := range timers {
 			// A time cut to whole seconds would fire most of them early.
 			at[n] = time.Now().Add(400*time.Millisecond + time.Duration(n)*77*time.Millisecond)
-			Expect(c.PublishTimer(ctx, wanted(ctx, pipelinetest.Numbered(n)), at[n])).To(Succeed())
+			Expect(c.PublishTimer(ctx, wanted(pipelinetest.Numbered(n)), at[n])).To(Succeed())
 		}
 		for n := range timers {
 			m := fired(ctx, js, pipelinetest.Numbered(n))
@@ -69,15 +66,15 @@ var _ = Describe("A timer", func() {
 
 	It("fires at once when its time has passed", func(ctx SpecContext) {
 		now := time.Now()
-		Expect(c.PublishTimer(ctx, wanted(ctx, key), now.Add(-time.Hour))).To(Succeed())
+		Expect(c.PublishTimer(ctx, wanted(key), now.Add(-time.Hour))).To(Succeed())
 		Expect(fired(ctx, js, key).Time).To(BeTemporally("<=", now.Add(lateness)))
 	})
 
 	DescribeTable("outlives the server",
 		func(ctx SpecContext, end func() error, pause time.Duration) {
 			early, late := time.Now().Add(300*time.Millisecond), time.Now().Add(1200*time.Millisecond)
-			Expect(c.PublishTimer(ctx, wanted(ctx, pipelinetest.Numbered(1)), early)).To(Succeed())
-			Expect(c.PublishTimer(ctx, wanted(ctx, pipelinetest.Numbered(2)), late)).To(Succeed())
+			Expect(c.PublishTimer(ctx, wanted(pipelinetest.Numbered(1)), early)).To(Succeed())
+			Expect(c.PublishTimer(ctx, wanted(pipelinetest.Numbered(2)), late)).To(Succeed())
 			Expect(end()).To(Succeed())
 			Eventually(time.Now).WithPolling(5 * time.Millisecond).Should(BeTemporally(">=", early.Add(pause)))
 			Expect(s.Start()).To(Succeed())
@@ -95,7 +92,7 @@ var _ = Describe("A timer", func() {
 	)
 
 	It("is refused once its want was replaced or ended", func(ctx SpecContext) {
-		due := wanted(ctx, key)
+		due := wanted(key)
 		next, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
 		err = c.PublishTimer(ctx, due, time.Now())
@@ -114,7 +111,7 @@ var _ = Describe("A timer", func() {
 	})
 
 	It("takes the place of the one before", func(ctx SpecContext) {
-		due := wanted(ctx, key)
+		due := wanted(key)
 		Expect(c.PublishTimer(ctx, due, time.Now().Add(2*time.Second))).To(Succeed())
 		at := time.Now().Add(2500 * time.Millisecond)
 		due.Attempts = 4
@@ -131,7 +128,7 @@ var _ = Describe("A timer", func() {
 	})
 
 	It("does not fire after its want was replaced", func(ctx SpecContext) {
-		due, other := wanted(ctx, key), wanted(ctx, pipelinetest.Numbered(1))
+		due, other := wanted(key), wanted(pipelinetest.Numbered(1))
 		at := time.Now().Add(2 * time.Second)
 		Expect(c.PublishTimer(ctx, due, at)).To(Succeed())
 		Expect(c.PublishTimer(ctx, other, at.Add(300*time.Millisecond))).To(Succeed())

@@ -3,7 +3,6 @@ package fault_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -13,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
 // failedFetches are ConfigMaps whose fetches have failed for good, of pages
@@ -106,19 +106,10 @@ func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 // replicated runs three servers as a cluster, with the streams on all of them.
 func replicated(ctx context.Context) (servers []*natstest.Server, addresses string) {
 	GinkgoHelper()
-	servers, err := natstest.RunCluster(3, natstest.Options{})
+	servers, addresses = pipelinetest.Cluster(GinkgoTB())
+	_, err := pipeline.Ensure(ctx, pipelinetest.Connect(GinkgoTB(), servers[0]), pipeline.Topology{Replicas: 3})
 	Expect(err).NotTo(HaveOccurred())
-	var urls []string
-	for _, s := range servers {
-		DeferCleanup(s.Close)
-		urls = append(urls, s.URL())
-	}
-	js, closeConn, err := servers[0].JetStream()
-	Expect(err).NotTo(HaveOccurred())
-	defer closeConn()
-	_, err = pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
-	Expect(err).NotTo(HaveOccurred())
-	return servers, strings.Join(urls, ",")
+	return servers, addresses
 }
 
 var _ = Describe("A replay", func() {

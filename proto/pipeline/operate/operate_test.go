@@ -1,7 +1,6 @@
 package operate_test
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,16 +29,15 @@ var _ = Describe("What an operator asks for", func() {
 		client = operate.NewClient(js)
 	})
 
-	wanted := func(ctx context.Context, k pipeline.Key) *v1.Due {
+	wanted := func(k pipeline.Key) *v1.Due {
 		GinkgoHelper()
-		w := pipelinetest.Want(k, "https://example.com/a")
-		seq, err := client.PublishWant(ctx, w, 0)
-		Expect(err).NotTo(HaveOccurred())
-		return &v1.Due{Want: w, WantSequence: seq, Cause: v1.Cause_CAUSE_REPLAY, ReplayOf: 7}
+		due := pipelinetest.Due(GinkgoTB(), js, k)
+		due.Cause, due.ReplayOf = v1.Cause_CAUSE_REPLAY, 7
+		return due
 	}
 
 	It("is published once, and takes the place of the timer", func(ctx SpecContext) {
-		due := wanted(ctx, key)
+		due := wanted(key)
 		at := time.Now().Add(time.Hour)
 		Expect(client.PublishTimer(ctx, due, at)).To(Succeed())
 		timer, err := client.PendingTimer(ctx, key)
@@ -54,7 +52,7 @@ var _ = Describe("What an operator asks for", func() {
 	})
 
 	It("is refused when the want has been replaced", func(ctx SpecContext) {
-		due := wanted(ctx, key)
+		due := wanted(key)
 		_, err := client.PublishTombstone(ctx, key, due.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
 		_, err = client.PublishDue(ctx, due, "late")
@@ -65,10 +63,10 @@ var _ = Describe("What an operator asks for", func() {
 		_, err := client.Waiting(ctx, 1)
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 		for i := range 600 { // more than two batches
-			due := wanted(ctx, pipelinetest.Numbered(i))
+			due := wanted(pipelinetest.Numbered(i))
 			Expect(client.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
 		}
-		gone := wanted(ctx, key)
+		gone := wanted(key)
 		_, err = client.PublishTombstone(ctx, key, gone.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
 

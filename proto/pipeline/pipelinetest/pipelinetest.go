@@ -4,6 +4,7 @@ package pipelinetest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -51,6 +52,33 @@ func Ensured(tb testing.TB, t pipeline.Topology) (*natstest.Server, jetstream.Je
 		tb.Fatal(err)
 	}
 	return s, js, epoch
+}
+
+// Cluster runs three servers as a cluster until the test ends, and returns their
+// addresses, too, as a client takes them.
+func Cluster(tb testing.TB) (servers []*natstest.Server, addresses string) {
+	tb.Helper()
+	servers, err := natstest.RunCluster(3, natstest.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	urls := make([]string, len(servers))
+	for i, s := range servers {
+		tb.Cleanup(func() { _ = s.Close() })
+		urls[i] = s.URL()
+	}
+	return servers, strings.Join(urls, ",")
+}
+
+// Due publishes a want of a key, and returns what is due for it.
+func Due(tb testing.TB, js jetstream.JetStream, k pipeline.Key) *v1.Due {
+	tb.Helper()
+	want := Want(k, "https://a.example")
+	seq, err := pipeline.NewClient(js).PublishWant(tb.Context(), want, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &v1.Due{Want: want, WantSequence: seq}
 }
 
 // Want returns a want of a key.

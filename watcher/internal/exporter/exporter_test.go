@@ -197,20 +197,8 @@ func TestNothingIsShownOfWhatIsNotKnown(t *testing.T) {
 }
 
 func TestReplicasOfACluster(t *testing.T) {
-	servers, err := natstest.RunCluster(3, natstest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, s := range servers {
-			_ = s.Close()
-		}
-	})
-	js, closeConn, err := servers[0].JetStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeConn)
+	servers, _ := pipelinetest.Cluster(t)
+	js := pipelinetest.Connect(t, servers[0])
 	b := &bench{WithT: gomega.NewWithT(t), t: t, registry: prometheus.NewRegistry(), js: js, client: pipeline.NewClient(js)}
 	b.SetDefaultEventuallyTimeout(20 * time.Second)
 	b.set = metric.New(b.registry, "pipeline")
