@@ -188,22 +188,18 @@ var _ = Describe("A failed fetch", func() {
 		w.apply(w.content(w.want(cm, "mydata", url), "good"))
 		failed := w.failure(due(w.want(cm, "mydata", url)), 500)
 		well := w.content(due(w.want(cm, "mydata", url)), "better")
-		w.calls.dropping("events") // the process ends before it can tell
-		w.publish(failed)
-		Eventually(w.calls.all).Should(ContainElement("POST events"))
-		w.stop()
-		w.calls.with(nil)
-		w.start()
-		w.acknowledged()
+		publishAndDie := func(r *v1.Result) {
+			w.calls.dropping("events") // the process ends before its Event is written
+			w.publish(r)
+			Eventually(w.calls.all).Should(ContainElement("POST events"))
+			w.stop()
+			w.calls.with(nil)
+			w.start()
+			w.acknowledged()
+		}
+		publishAndDie(failed)
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus")))
-
-		w.calls.dropping("events")
-		w.publish(well)
-		Eventually(w.calls.all).Should(ContainElement("POST events"))
-		w.stop()
-		w.calls.with(nil)
-		w.start()
-		w.acknowledged()
+		publishAndDie(well)
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus"), HavePrefix("Normal Recovered")))
 		w.stop()
 		w.start() // a new process does not know what was said

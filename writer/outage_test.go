@@ -60,13 +60,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(lines("warn")).To(HaveLen(1), "one line for the change of state")
 		Expect(len(w.calls.all())).To(BeNumerically("<", 20), "no hot loop")
 		w.calls.with(nil)
-		back := time.Now()
-		w.acknowledged()
-		Expect(time.Since(back)).To(BeNumerically("<", pipeline.AckWait*4/5))
-		for _, name := range names {
-			Expect(w.get(name).Data).To(HaveKeyWithValue("mydata", "body"))
-		}
-		Eventually(w.health.Ready).Should(BeTrue())
+		w.catchesUp(names, "body")
 		Expect(lines("warn")).To(HaveLen(1))
 	})
 

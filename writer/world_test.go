@@ -245,6 +245,18 @@ func (w *world) acknowledged() {
 	Eventually(w.waiting).WithPolling(5 * time.Millisecond).Should(BeZero())
 }
 
+// catchesUp expects that all is written soon, and not only when AckWait is over.
+func (w *world) catchesUp(names []string, body string) {
+	GinkgoHelper()
+	began := time.Now()
+	w.acknowledged()
+	Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*4/5))
+	for _, name := range names {
+		Expect(w.get(name).Data).To(HaveKeyWithValue("mydata", body))
+	}
+	Eventually(w.health.Ready).Should(BeTrue())
+}
+
 // await does what the watcher does about a key that its object does not hold: it
 // asks again, until that has an effect.
 func (w *world) await(ask func(), done func() bool) {

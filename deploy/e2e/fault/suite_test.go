@@ -32,14 +32,10 @@ const (
 // with the options of a world in which these services go through it.
 func behindGateway(services ...string) (*gateway.Gateway, world.Options) {
 	GinkgoHelper()
-	g, err := gateway.Start(env.Cluster.Config)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(g.Close)
-	kubeconfig, err := g.Kubeconfig(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
+	g, kubeconfig := env.Gateway()
 	o := world.Options{Kubeconfigs: map[string]func(context.Context, string) string{}}
 	for _, name := range services {
-		o.Kubeconfigs[name] = func(context.Context, string) string { return kubeconfig }
+		o.Kubeconfigs[name] = kubeconfig
 	}
 	return g, o
 }

@@ -61,7 +61,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 	})
 
 	It("the API server is away", func(ctx SpecContext) {
-		g, through := behindGateway()
+		g, through := env.Gateway()
 		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{world.Watcher: through, world.Writer: through}})
 		b := watch(w)
 		var pages []*origin.Page

@@ -3,14 +3,12 @@
 package observability_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/monitor"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
@@ -43,15 +41,3 @@ const (
 	// there after 15 s, and a rate after two.
 	scrapes = time.Second
 )
-
-// behindGateway starts a gateway to the cluster of the suite and returns it with
-// a kubeconfig for services.
-func behindGateway() (*gateway.Gateway, func(context.Context, string) string) {
-	GinkgoHelper()
-	g, err := gateway.Start(env.Cluster.Config)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(g.Close)
-	kubeconfig, err := g.Kubeconfig(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
-	return g, func(context.Context, string) string { return kubeconfig }
-}

@@ -87,12 +87,7 @@ var _ = Describe("A broker in trouble", func() {
 
 	It("that goes away during the GET gets the body when it is back", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
-		fetching, proceed := make(chan struct{}), make(chan struct{})
-		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			close(fetching)
-			<-proceed
-			says("hello there")(w, r)
-		})
+		o, fetching, proceed := held("hello there")
 		w.publish(w.want(o.URL, every(10*time.Minute)))
 		w.fetcher(logged).run()
 		Eventually(fetching).Should(BeClosed())
@@ -120,12 +115,7 @@ var _ = Describe("A long GET", func() {
 
 	It("is finished before a drain ends", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
-		fetching, proceed := make(chan struct{}), make(chan struct{})
-		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			close(fetching)
-			<-proceed
-			says("hello there")(w, r)
-		})
+		o, fetching, proceed := held("hello there")
 		w.publish(w.want(o.URL))
 		stop := w.fetcher().run()
 		Eventually(fetching).Should(BeClosed())
@@ -159,4 +149,16 @@ func (w *world) beats() func() int {
 		defer mu.Unlock()
 		return n
 	}
+}
+
+// held serves a body once proceed is closed; fetching is closed when it is asked
+// for.
+func held(body string) (o *origin, fetching, proceed chan struct{}) {
+	GinkgoHelper()
+	fetching, proceed = make(chan struct{}), make(chan struct{})
+	return serve(func(w http.ResponseWriter, r *http.Request) {
+		close(fetching)
+		<-proceed
+		says(body)(w, r)
+	}), fetching, proceed
 }

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
@@ -101,6 +102,18 @@ func Open() *Environment {
 		}
 	}
 	return e
+}
+
+// Gateway starts a gateway to the cluster until the spec ends, and returns it with
+// the kubeconfig of services that go through it, as Options have it.
+func (e *Environment) Gateway() (g *gateway.Gateway, kubeconfig func(ctx context.Context, namespace string) string) {
+	GinkgoHelper()
+	g, err := gateway.Start(e.Cluster.Config)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(g.Close)
+	path, err := g.Kubeconfig(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	return g, func(context.Context, string) string { return path }
 }
 
 // Program returns the path of a program of ours.
