@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-
 )
 
 // hole is a network that can swallow all that is sent. Connections from that

@@ -188,7 +188,7 @@ func (t *task) refuse(ctx context.Context, err error, eventFor func(plan.Item) p
 		t.unwritable.Put(uid, item.Key.Key)
 		// Where even Events are forbidden, the log has to do.
 		if t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}) == event.Emitted {
-			t.line(item, zerolog.WarnLevel, plan.Refused.String()).Err(err).Msg("API server refuses the change")
+			t.line(item, zerolog.WarnLevel, string(plan.Refused)).Err(err).Msg("API server refuses the change")
 		}
 	}
 	return all(len(t.items), Outcome{Verdict: plan.Refused})
