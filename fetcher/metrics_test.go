@@ -181,7 +181,11 @@ func moves() []move {
 		{series: own + "coalesced_total", do: twice},
 		{
 			series: own + `parked_total{cause="host_busy"}`, change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
-			do: func(l *lab) { hang(l); l.want("two", "/ok") },
+			do: func(l *lab) {
+				hang(l)
+				Eventually(l.value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")
+				l.want("two", "/ok")
+			},
 		},
 		{
 			series: own + "advanced_total", change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
@@ -208,7 +212,11 @@ func moves() []move {
 		{series: own + `hosts{state="paused"}`, do: ask("/busy")},
 		{
 			series: own + `hosts{state="queued"}`, change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
-			do: func(l *lab) { hang(l); l.want("two", "/ok") },
+			do: func(l *lab) {
+				hang(l)
+				Eventually(l.value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")
+				l.want("two", "/ok")
+			},
 		},
 		{series: own + "staleness_seconds", do: ask("/ok", refreshed)},
 		{series: own + `pushbacks_total{cause="broker"}`, do: func(l *lab) { hang(l); l.server.Stop(); l.release() }},

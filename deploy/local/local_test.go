@@ -130,7 +130,7 @@ var _ = Describe("Watchers in one process", func() {
 		rest := kubetest.Config(GinkgoTB())
 		cluster := kubernetes.NewForConfigOrDie(rest)
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-", map[string]string{watchv1.InjectLabel: watchv1.InjectValue})
-		_, err = cluster.CoreV1().ServiceAccounts(namespace).Create(ctx,
+		_, err := cluster.CoreV1().ServiceAccounts(namespace).Create(ctx,
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) { removePolicies(ctx, cluster) })
