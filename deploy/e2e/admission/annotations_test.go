@@ -26,6 +26,15 @@ func numbered(n int) string {
 	return strings.Join(pairs, "\n")
 }
 
+// spaced returns a name, and a value between two of each of the spaces of Unicode.
+func spaced(name, value string) []any {
+	all := []any{name}
+	for _, space := range "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000" {
+		all = append(all, string(space)+value+string(space))
+	}
+	return all
+}
+
 var _ = Describe("The policy of annotations", Ordered, func() {
 	var api corev1client.ConfigMapInterface
 	BeforeAll(func(ctx SpecContext) {
@@ -122,7 +131,9 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		}
 	},
 		Entry("intervals", "x-kv8s.io/curl-refresh", "10m", "1h30m", "2d", "1d12h", "0.5d", ".5h", "+10s", "0", "-0", "", " 10m ", "100ms", "1.5h2us"),
+		Entry("intervals between any white space", spaced("x-kv8s.io/curl-refresh", "10m")...),
 		Entry("suspension", "x-kv8s.io/curl-suspend", "true", "False", "1", "0", "T", " f ", ""),
+		Entry("suspension between any white space", spaced("x-kv8s.io/curl-suspend", "true")...),
 		Entry("a time to fetch", "x-kv8s.io/curl-now", "anything, at all?"),
 		Entry("the status", "x-kv8s.io/curl-status", "{"),
 		Entry("a digest", "x-kv8s.io/curl-sha256", "a="+digest),
@@ -140,6 +151,8 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		Entry("a word for an interval", "x-kv8s.io/curl-refresh", "soon", ""),
 		Entry("an interval without a unit", "x-kv8s.io/curl-refresh", "10", ""),
 		Entry("a negative interval", "x-kv8s.io/curl-refresh", "-10m", ""),
+		Entry("a space of no width before an interval", "x-kv8s.io/curl-refresh", "\u200b10m", "annotation curl-refresh value '…' is not a duration such as 10m"),
+		Entry("a space of no width behind a truth", "x-kv8s.io/curl-suspend", "true\ufeff", "annotation curl-suspend value '…' is not true or false"),
 		Entry("weeks", "x-k8s.io/curl-refresh", "1w", ""),
 		Entry("a secret for an interval", "x-kv8s.io/curl-refresh", "https://u:S3CR3T@example.com", "annotation curl-refresh value '…' is not a duration such as 10m"),
 		Entry("a word for a truth", "x-kv8s.io/curl-suspend", "yes", ""),
