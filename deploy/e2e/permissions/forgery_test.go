@@ -3,9 +3,11 @@ package permissions_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 	"path/filepath"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -67,6 +69,46 @@ var _ = Describe("A fetcher in wrong hands", func() {
 		w.Launch(ctx, world.Fetcher)
 		cm.EventuallyHasData(ctx, "mydata", "demanded")
 		Expect(cm.Get(ctx).Data).To(HaveLen(2))
+	})
+
+	// It may choose the sequence of each result, and the epoch of one whose want is not
+	// signed. The status keeps both, and what is not later counts as older.
+	It("keeps no later body out by the sequence and the epoch that it chooses", func(ctx SpecContext) {
+		b := start(ctx, plain)
+		b.as(ctx, "setup", "setup")
+		w := b.world(ctx, world.Fetcher)
+		page := w.Origin.Page("/news").Says("asked for")
+		js, err := jetstream.New(b.connect("fetcher"))
+		Expect(err).NotTo(HaveOccurred())
+		fetcher := pipeline.NewClient(js)
+		for _, name := range []string{"signed", "tomorrow"} { // until the true body comes
+			w.Breaks("ConfigMap " + name + " at version")
+		}
+		var attacked []*world.ConfigMap
+		for name, forge := range map[string]func(*v1.Want){
+			"signed":   func(*v1.Want) {},
+			"tomorrow": func(w *v1.Want) { w.Epoch = time.Now().AddDate(0, 0, 1).UnixMilli() },
+			"last":     func(w *v1.Want) { w.Epoch = 253402300799999 },
+			"beyond":   func(w *v1.Want) { w.Epoch = math.MaxInt64 },
+		} {
+			cm := w.Create(ctx, name, world.Asking("mydata="+page.URL()))
+			attacked = append(attacked, cm)
+			var want *v1.Want
+			Eventually(ctx, func() (err error) {
+				want, _, err = fetcher.LastWant(ctx, pipeline.Key{Namespace: w.Namespace, Name: name, Key: "mydata"})
+				return err
+			}).Should(Succeed())
+			forge(want)
+			Expect(fetcher.PublishResult(ctx, &v1.Result{
+				Want: want, Sequence: math.MaxUint64, Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
+			})).To(Succeed())
+		}
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
+		w.Launch(ctx, world.Fetcher)
+		for _, cm := range attacked {
+			cm.Annotate(ctx, "x-kv8s.io/curl-now", "after the attack")
+			cm.EventuallyHasData(ctx, "mydata", "asked for")
+		}
 	})
 
 	// With the key by which the watcher signs it can write any key of an annotated
@@ -144,5 +186,38 @@ var _ = Describe("A fetcher in wrong hands", func() {
 			Expect(info.State.Subjects).To(Equal(map[string]uint64{kept: 1}))
 			Expect(info.Config.Duplicates).To(BeNumerically("<=", 5*time.Minute))
 		}
+	})
+})
+
+var _ = Describe("A replayer in wrong hands", func() {
+	// NATS publishes what a timer carries under any subject of the stream of requests, and
+	// fetchers verify no signature.
+	It("lets a fetcher get what it likes and sees the response, and writes nothing by that", func(ctx SpecContext) {
+		b := start(ctx, plain)
+		b.as(ctx, "setup", "setup")
+		w := b.world(ctx)
+		cm := w.Create(ctx, "target", world.Asking("mydata="+w.Origin.Page("/asked").Says("asked for").URL()))
+		cm.EventuallyHasData(ctx, "mydata", "asked for")
+		key := pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}
+
+		replayer := b.connect("replayer")
+		seen := make(chan *nats.Msg, 1<<10)
+		_, err := replayer.ChanSubscribe(key.Content(), seen)
+		Expect(err).NotTo(HaveOccurred())
+		forged, err := proto.Marshal(&v1.Want{
+			Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: string(cm.Get(ctx).UID),
+			Url: w.Origin.Page("/internal").Says("of others").URL(), Epoch: 1,
+		})
+		Expect(err).NotTo(HaveOccurred())
+		timer := nats.NewMsg(key.Timer())
+		timer.Data = forged
+		timer.Header.Set("Nats-Schedule", "@at "+time.Now().UTC().Format(time.RFC3339Nano))
+		timer.Header.Set("Nats-Schedule-Target", key.Want())
+		Expect(replayer.PublishMsg(timer)).To(Succeed())
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(seen).To(Receive(HaveField("Data", ContainSubstring("of others"))))
+		}).Should(Succeed())
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
 	})
 })
