@@ -162,7 +162,7 @@ func start(ctx context.Context, f form) *broker {
 	// What the configuration takes from the environment is overridden.
 	GinkgoT().Setenv("NATS_ROUTES", "[]")
 	GinkgoT().Setenv("SERVER_NAME", "natstest")
-	options := natstest.Options{Listen: true, ConfigFile: filepath.Join(b.dir, f.config), Log: b.said}
+	options := natstest.Options{Listen: true, Monitor: true, ConfigFile: filepath.Join(b.dir, f.config), Log: b.said}
 	if f.servers == 1 {
 		b.servers = make([]*natstest.Server, 1)
 		b.servers[0], err = natstest.Run(options)

@@ -1,0 +1,230 @@
+package permissions_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// everybody are all identities, and none: a pod that has no seed.
+var everybody = []string{"", "watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin", "sys"}
+
+// closing is how long a server may take to end a connection that it does not
+// understand.
+const closing = 30 * time.Second
+
+// monitored asks the monitoring port of a server.
+func monitored(ctx context.Context, base, path string) string {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	// One server alone has nothing to show of Raft.
+	Expect(response.StatusCode).To(Or(Equal(http.StatusOK), Equal(http.StatusNotFound)), "%s: %s", path, text)
+	return string(text)
+}
+
+// varz is what a server has that may listen.
+type varz struct {
+	Cluster struct {
+		Port int `json:"cluster_port"`
+	} `json:"cluster"`
+	Gateway, Leaf, MQTT, Websocket struct{ Port int }
+	Loaded                         time.Time `json:"config_load_time"`
+}
+
+func (b *broker) varz(ctx context.Context, n int) (v varz) {
+	GinkgoHelper()
+	Expect(json.Unmarshal([]byte(monitored(ctx, b.servers[n].MonitorURL(), "/varz")), &v)).To(Succeed())
+	return v
+}
+
+// trusted is how others than clients of NATS come to TLS.
+func (b *broker) trusted() *tls.Config {
+	GinkgoHelper()
+	if !b.tls {
+		return nil
+	}
+	text, err := os.ReadFile(b.ca())
+	Expect(err).NotTo(HaveOccurred())
+	roots := x509.NewCertPool()
+	Expect(roots.AppendCertsFromPEM(text)).To(BeTrue())
+	return &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+}
+
+// said returns all that is read of a connection until its other side ends it, after
+// something was sent.
+func said(conn net.Conn, first string) string {
+	GinkgoHelper()
+	defer conn.Close()
+	Expect(conn.SetDeadline(time.Now().Add(closing))).To(Succeed())
+	_, _ = conn.Write([]byte(first)) // it may be closed already
+	text, err := io.ReadAll(conn)
+	Expect(os.IsTimeout(err)).To(BeFalse(), "the server leaves it open, having sent %q", text)
+	return string(text)
+}
+
+// mqttConnect is a CONNECT of MQTT 3.1.1 without credentials, mqttAccepted the beginning
+// of what a broker replies that takes it.
+const (
+	mqttConnect  = "\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01a"
+	mqttAccepted = "\x20\x02\x00\x00"
+)
+
+// asLeaf runs a server that joins as a leaf node with an identity, and returns when it
+// has been refused.
+func (b *broker) asLeaf(ctx context.Context, address *url.URL, identity string) {
+	GinkgoHelper()
+	remote := &server.RemoteLeafOpts{URLs: []*url.URL{address}, TLS: b.tls, TLSConfig: b.trusted(), TLSTimeout: closing.Seconds()}
+	if identity != "" {
+		remote.Nkey = b.seed(identity)
+	}
+	leaf, err := server.NewServer(&server.Options{
+		ServerName: "leaf", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true,
+		LeafNode: server.LeafNodeOpts{ReconnectInterval: time.Hour, Remotes: []*server.RemoteLeafOpts{remote}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	log := &journal{}
+	leaf.SetLoggerV2(log, false, false, false)
+	leaf.Start()
+	defer leaf.Shutdown()
+	Eventually(ctx, log.text).WithTimeout(closing).Should(ContainSubstring(server.ErrConnectedToWrongPort.Error()))
+	Expect(leaf.NumLeafNodes()).To(BeZero())
+}
+
+// text is all that a server has to say.
+func (j *journal) text() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Join(j.lines, "\n")
+}
+
+var _ = Describe("The servers", func() {
+	for where, f := range map[string]form{"one": plain, "one over TLS": overTLS, "three": three, "three of the chart": threeOfChart} {
+		Context(where, Ordered, ContinueOnFailure, func() {
+			var b *broker
+			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
+
+			It("take neither leaf nodes nor MQTT nor WebSocket, from whatever identity", func(ctx SpecContext) {
+				v := b.varz(ctx, 0)
+				Expect([]int{v.Leaf.Port, v.MQTT.Port, v.Websocket.Port, v.Gateway.Port}).To(HaveEach(0), "no port for others than clients")
+				address, err := url.Parse(b.URL())
+				Expect(err).NotTo(HaveOccurred())
+				for _, identity := range everybody {
+					By("as " + identity)
+					var options []nats.Option
+					if identity != "" {
+						key, err := nats.NkeyOptionFromSeed(b.seed(identity))
+						Expect(err).NotTo(HaveOccurred())
+						options = append(options, key)
+					}
+					scheme := "ws://"
+					if b.tls {
+						scheme, options = "wss://", append(options, b.trust())
+					}
+					_, err := nats.Connect(scheme+address.Host, options...)
+					Expect(err).To(HaveOccurred())
+					b.asLeaf(ctx, address, identity)
+				}
+				conn, err := net.Dial("tcp", address.Host)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(said(conn, mqttConnect)).NotTo(ContainSubstring(mqttAccepted))
+			})
+
+			It("take no other server without the certificate of one", func(ctx SpecContext) {
+				v := b.varz(ctx, 0)
+				if f.servers == 1 {
+					Expect(v.Cluster.Port).To(BeZero(), "one server has no port for others")
+					return
+				}
+				address := net.JoinHostPort("127.0.0.1", strconv.Itoa(v.Cluster.Port))
+				plain, err := net.Dial("tcp", address)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(said(plain, "CONNECT {}\r\n")).NotTo(ContainSubstring("INFO"))
+				conn, err := net.Dial("tcp", address)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(said(tls.Client(conn, b.trusted()), "CONNECT {}\r\n")).NotTo(ContainSubstring("INFO"))
+			})
+
+			It("show by monitoring no message and no seed", func(ctx SpecContext) {
+				besiege(ctx, b, "viewer")
+				for _, server := range b.servers {
+					for _, path := range []string{
+						"/", "/varz", "/connz?subs=detail&auth=1&state=all", "/routez?subs=detail", "/gatewayz?accs=1", "/leafz?subs=1",
+						"/subsz?subs=1", "/accountz?acc=CURL", "/accstatz?unused=1", "/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1",
+						"/healthz", "/ipqueuesz?all=1", "/raftz", "/stacksz", "/debug/vars",
+					} {
+						text := monitored(ctx, server.MonitorURL(), path)
+						Expect(text).NotTo(ContainSubstring("SECRET"), path)
+						for _, identity := range everybody[1:] {
+							Expect(text).NotTo(ContainSubstring(strings.TrimSpace(read(b.seed(identity)))), path)
+						}
+					}
+				}
+			})
+
+			It("let only the identity sys ask the system account", func(ctx SpecContext) {
+				loaded := b.varz(ctx, 0).Loaded
+				system := b.connect("sys")
+				answer, err := system.Request("$SYS.REQ.SERVER.PING.IDZ", nil, answered)
+				Expect(err).NotTo(HaveOccurred())
+				var found struct{ Server struct{ ID string } }
+				Expect(json.Unmarshal(answer.Data, &found)).To(Succeed())
+				for _, identity := range everybody[1 : len(everybody)-1] {
+					nc := b.connect(identity)
+					for _, subject := range []string{
+						"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.VARZ", "$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ",
+						"$SYS.REQ.ACCOUNT.CURL.JSZ", "$SYS.REQ.ACCOUNT.CURL.INFO", "$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.SERVER." + found.Server.ID + ".RELOAD",
+						"$SYS.REQ.SERVER." + found.Server.ID + ".KICK", "$SYS.REQ.SERVER." + found.Server.ID + ".LDM", "$SYS.DEBUG.SUBSCRIBERS",
+						"$JS.API.ACCOUNT.PURGE.CURL", "$JS.API.ACCOUNT.STREAM.MOVE.CURL.CURL_REQUESTS", "$JS.API.SERVER.REMOVE", "$JS.API.META.LEADER.STEPDOWN",
+					} {
+						Expect(tried(nc, cell{operation: "publish", subject: subject})).To(BeFalse(), "%s asks %s", identity, subject)
+					}
+					Expect(tried(nc, cell{operation: "subscribe", subject: "$SYS.ACCOUNT.>"})).To(BeFalse(), identity)
+				}
+				Expect(b.varz(ctx, 0).Loaded).To(Equal(loaded))
+			})
+
+			It("let sys remove all streams, and show it no message", func(ctx SpecContext) {
+				s := besiege(ctx, b, "viewer")
+				system := b.connect("sys")
+				messages := make(chan *nats.Msg, 1<<10)
+				_, err := system.ChanSubscribe(">", messages)
+				Expect(err).NotTo(HaveOccurred())
+				answer, err := system.Request("$JS.API.STREAM.MSG.GET.CURL_RESULTS", []byte(`{"last_by_subj":"curl.result.content.default.canary.key"}`), answered)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
+				_, err = system.Request("$JS.API.ACCOUNT.PURGE.CURL", nil, answered)
+				Expect(err).NotTo(HaveOccurred())
+				Eventually(ctx, func() (names []string) {
+					for name := range s.js.StreamNames(ctx).Name() {
+						names = append(names, name)
+					}
+					return names
+				}).WithTimeout(recreated).Should(BeEmpty())
+				Expect(system.Flush()).To(Succeed())
+				for len(messages) > 0 {
+					Expect(string((<-messages).Data)).NotTo(ContainSubstring("SECRET"))
+				}
+			})
+		})
+	}
+})
