@@ -2,90 +2,157 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 )
 
-// guarded is the release that the policy is rendered for, and its namespace.
+// guarded is the release that the account of the writer and its policy are rendered for.
 const guarded = "curl-me-that-bench"
 
-// guard is the ValidatingAdmissionPolicy of the writer, which applies to whoever uses its
-// kubeconfig.
+// guard is the account of the writer as the chart has it, with a token as pods have
+// one, and the ValidatingAdmissionPolicy that applies to it.
 type guard struct {
-	// kubeconfig acts as the account of the writer, and may do everything.
+	// kubeconfig acts as the account.
 	kubeconfig string
-	policies   []*unstructured.Unstructured
-	objects    *manifest.Client
-	account    kubernetes.Interface
+	// rights are in force from newGuard on, policies from begin to end.
+	rights, policies []*unstructured.Unstructured
+	objects          *manifest.Client
+	account          kubernetes.Interface
+	// home is the namespace of the account, with the ConfigMap probe.
+	home *cluster.Namespace
 }
 
-// newGuard renders the policy, and writes the kubeconfig.
-func newGuard(ctx context.Context, kubeconfig string) (*guard, error) {
+// newGuard makes the account, writes the kubeconfig, and returns when the account has
+// its rights. remove takes it away.
+func newGuard(ctx context.Context, c *cluster.Cluster, kubeconfig string) (g *guard, err error) {
+	g = &guard{kubeconfig: kubeconfig}
+	if g.home, err = c.NewNamespace(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.remove(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := g.home.Fill(ctx, 1, func(int) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: probe}}
+	}); err != nil {
+		return nil, err
+	}
+	if err := g.render(ctx); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err == nil {
+		g.objects, err = manifest.NewClient(config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := g.objects.Apply(ctx, g.home.Name, g.rights); err != nil {
+		return nil, err
+	}
+	if err := g.login(ctx, c); err != nil {
+		return nil, err
+	}
+	return g, g.await(ctx, false)
+}
+
+// render renders what the chart has for the writer.
+func (g *guard) render(ctx context.Context) error {
+	all, err := manifest.Render(ctx, manifest.Chart{
+		Dir: "deploy/chart", Release: guarded, Namespace: g.home.Name,
+		Templates: []string{"serviceaccounts.yaml", "rbac.yaml", "admission-writer.yaml"}, Set: []string{"networkPolicy.enabled=false"},
+	})
+	for _, o := range all {
+		switch {
+		case !strings.HasSuffix(o.GetName(), "-writer"):
+		case strings.HasPrefix(o.GetKind(), "ValidatingAdmission"):
+			g.policies = append(g.policies, o)
+		default:
+			g.rights = append(g.rights, o)
+		}
+	}
+	return err
+}
+
+// login writes a kubeconfig with a token. With a certificate, the API server would
+// verify its chain anew for each request, and it remembers tokens.
+func (g *guard) login(ctx context.Context, c *cluster.Cluster) error {
+	token, err := c.Kubernetes.CoreV1().ServiceAccounts(g.home.Name).
+		CreateToken(ctx, guarded+"-writer", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("make a token: %w", err)
+	}
 	config, err := clientcmd.LoadFromFile(os.Getenv("KUBECONFIG"))
 	if err != nil {
-		return nil, fmt.Errorf("read $KUBECONFIG: %w", err)
+		return fmt.Errorf("read $KUBECONFIG: %w", err)
 	}
-	for _, user := range config.AuthInfos {
-		user.Impersonate = "system:serviceaccount:" + guarded + ":" + guarded + "-writer"
-		user.ImpersonateGroups = []string{"system:masters"}
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	}
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		return nil, fmt.Errorf("write a kubeconfig: %w", err)
+	if err := clientcmd.WriteToFile(*config, g.kubeconfig); err != nil {
+		return fmt.Errorf("write a kubeconfig: %w", err)
 	}
-	g := &guard{kubeconfig: kubeconfig}
-	g.policies, err = manifest.Render(ctx, manifest.Chart{
-		Dir: "deploy/chart", Release: guarded, Namespace: guarded, Templates: []string{"admission-writer.yaml"}, Set: []string{"networkPolicy.enabled=false"},
-	})
-	if err != nil {
-		return nil, err
-	}
-	own, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	if err == nil {
-		g.objects, err = manifest.NewClient(own)
-	}
-	if err != nil {
-		return nil, err
-	}
-	acting, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	acting, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
 	if err == nil {
 		g.account, err = kubernetes.NewForConfig(acting)
 	}
-	return g, err
+	return err
 }
 
 // begin puts the policy in force, end takes it away, and both return when that is so.
 func (g *guard) begin(ctx context.Context) error {
-	if err := g.objects.Apply(ctx, guarded, g.policies); err != nil {
+	if err := g.objects.Apply(ctx, g.home.Name, g.policies); err != nil {
 		return err
 	}
 	return g.await(ctx, true)
 }
 
 func (g *guard) end(ctx context.Context) error {
-	if err := g.objects.Delete(ctx, guarded, g.policies); err != nil {
+	if err := g.objects.Delete(ctx, g.home.Name, g.policies); err != nil {
 		return err
 	}
 	return g.await(ctx, false)
 }
 
-// await looks by what the policy forbids: to create a ConfigMap.
+// remove takes the account and its rights away.
+func (g *guard) remove(ctx context.Context) error {
+	var err error
+	if g.objects != nil {
+		err = g.objects.Delete(ctx, g.home.Name, g.rights)
+	}
+	return errors.Join(err, g.home.Remove(ctx))
+}
+
+// probe is a ConfigMap without annotation, which the writer may patch by RBAC alone.
+const probe = "probe"
+
+// await waits until the account may patch the probe, or, with the policy in force, may
+// not any more.
 func (g *guard) await(ctx context.Context, inForce bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("%w: the policy has no effect", ErrWrong))
 	defer cancel()
 	for {
-		_, err := g.account.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx,
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := g.account.CoreV1().ConfigMaps(g.home.Name).Patch(ctx, probe, types.MergePatchType,
+			[]byte(`{"data":{"probe":"x"}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		if apierrors.IsForbidden(err) == inForce && (err == nil || inForce) {
 			return nil
 		}

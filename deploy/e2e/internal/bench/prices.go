@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
@@ -19,26 +21,39 @@ import (
 type form struct {
 	name                         string
 	signatures, accounts, policy bool
+	// by are the programs that do the work of it, so that the noise of the others is left
+	// out; none: all of them.
+	by []string
 }
 
 // forms that are compared; the first one is what the others are compared with.
 func forms() []form {
 	return []form{
 		{name: "none"},
-		{name: "signatures", signatures: true},
-		{name: "accounts", accounts: true},
-		{name: "policy", policy: true},
+		{name: "signatures", signatures: true, by: []string{"watcher", "writer"}},
+		{name: "accounts", accounts: true, by: []string{"nats", "watcher", "fetcher", "writer"}},
+		{name: "policy", policy: true, by: []string{"kube-apiserver"}},
 		{name: "all", signatures: true, accounts: true, policy: true},
 	}
 }
 
 // Run of one form.
 type run struct {
-	// cpu is the time on processors of all programs, the API server included and
-	// the benchmark not, in milliseconds for each ConfigMap.
-	cpu float64
+	// cpu is the time on processors by program, the API server included and the benchmark
+	// not, in milliseconds for each ConfigMap.
+	cpu map[string]float64
 	// perSecond counts ConfigMaps from the first one filled on.
 	perSecond float64
+}
+
+// of sums the time of some programs up; none: of all.
+func (r run) of(programs []string) (sum float64) {
+	for program, cpu := range r.cpu {
+		if len(programs) == 0 || slices.Contains(programs, program) {
+			sum += cpu
+		}
+	}
+	return sum
 }
 
 // Prices are what each form has cost, by form and round.
@@ -70,10 +85,11 @@ func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices,
 	if err := system.BuildUnsigned(ctx, c.Bin, unsigned); err != nil {
 		return p, err
 	}
-	guard, err := newGuard(ctx, filepath.Join(b.dir, "kubeconfig"))
+	guard, err := newGuard(ctx, b.cluster, filepath.Join(b.dir, "kubeconfig"))
 	if err != nil {
 		return p, err
 	}
+	defer func() { err = errors.Join(err, guard.remove(context.WithoutCancel(ctx))) }()
 	for i := range c.Rounds {
 		round := map[string]run{}
 		// Another one first each time, as what comes first has the machine to itself.
@@ -133,12 +149,8 @@ func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string)
 	if p.Cost.CallsPerConfigMap > callsBound {
 		return r, fmt.Errorf("%w: %.2f API calls for each ConfigMap", ErrWrong, p.Cost.CallsPerConfigMap)
 	}
-	r.perSecond = p.PerSecondFilling
-	for program, cpu := range p.Cost.CPUPerConfigMap {
-		if program != "bench" {
-			r.cpu += cpu
-		}
-	}
+	r.perSecond, r.cpu = p.PerSecondFilling, p.Cost.CPUPerConfigMap
+	delete(r.cpu, "bench")
 	return r, nil
 }
 
@@ -146,26 +158,43 @@ func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string)
 // what guards them.
 const callsBound = 1.1
 
-// WriteTable writes, for each form, the middle of its rounds, and of what it took
-// more than the first form in the same round, with the least and the most.
+// WriteTable writes, for each form, the middle of its rounds: of the time by program,
+// and of what it took more than the first form in the same round, as a part of all that
+// took, with the least and the most.
 func (p *Prices) WriteTable(w io.Writer) error {
 	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	none := p.runs[forms()[0].name]
 	t.title(fmt.Sprintf("prices, %d rounds of %d ConfigMaps, %s", len(none), p.n, load()))
 	for _, f := range forms() {
-		var cpu, more, slower []float64
+		var all, more, slower []float64
 		for i, r := range p.runs[f.name] {
-			cpu = append(cpu, r.cpu)
-			more = append(more, 100*(r.cpu/none[i].cpu-1))
+			all = append(all, r.of(nil))
+			more = append(more, 100*(r.of(f.by)-none[i].of(f.by))/none[i].of(nil))
 			slower = append(slower, 100*(1-r.perSecond/none[i].perSecond))
 		}
-		if len(cpu) == 0 {
+		if len(all) == 0 {
 			continue
 		}
-		t.row(f.name, "%.3f ms of CPU a ConfigMap\t%+.1f %% (%+.1f to %+.1f)\tthroughput %+.1f %% (%+.1f to %+.1f)", middle(cpu),
-			middle(more), slices.Min(more), slices.Max(more), -middle(slower), -slices.Max(slower), -slices.Min(slower))
+		t.row(f.name, "%.3f ms of CPU a ConfigMap\t%+.1f %% (%+.1f to %+.1f) by %s\tthroughput %+.1f %% (%+.1f to %+.1f)", middle(all),
+			middle(more), slices.Min(more), slices.Max(more), cmp.Or(strings.Join(f.by, ", "), "all"), -middle(slower), -slices.Max(slower), -slices.Min(slower))
+		t.row("", "%s", p.programs(f))
 	}
 	return t.Flush()
+}
+
+// programs are the middle times of a form by program.
+func (p *Prices) programs(f form) string {
+	times := map[string][]float64{}
+	for _, r := range p.runs[f.name] {
+		for program, cpu := range r.cpu {
+			times[program] = append(times[program], cpu)
+		}
+	}
+	var parts []string
+	for _, program := range sorted(times) {
+		parts = append(parts, fmt.Sprintf("%s %.3f", program, middle(times[program])))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func middle(values []float64) float64 {
