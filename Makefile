@@ -185,6 +185,21 @@ nightly: test-random ## Run what is too long for each change: the random test, a
 bench: build ## Measure the pipeline over N ConfigMaps (2000) against the API server's own ceiling
 	$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench -n $(N) $(BENCHFLAGS)
 
+# What the goals of deploy/README.md are about.
+BENCH_GOALS := -apart -refresh=10000 -fanout -tools=50000 -peers=100 -scale=2000,10000,50000 -restart
+
+.PHONY: bench-goals
+bench-goals: build ## Measure all that deploy/README.md has goals for (some 12 minutes on a quiet machine)
+	$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench $(BENCH_GOALS) -timeout=30m $(BENCHFLAGS)
+
+.PHONY: bench-short
+bench-short: build ## Measure the same with a fiftieth of everything, to see that it works: it decides nothing about speed
+	$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench $(BENCH_GOALS) -short $(BENCHFLAGS)
+
+.PHONY: bench-peers
+bench-peers: build ## Fill ConfigMaps by a plain controller and by this one, each with its defaults
+	$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench -peers=100 $(BENCHFLAGS)
+
 .PHONY: control-plane
 control-plane:
 	@$(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane

@@ -7,12 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/observe"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 )
 
@@ -20,21 +23,35 @@ import (
 // creation.
 const cleanTimeout = 5 * time.Minute
 
+// mostBare bounds how many ConfigMaps are patched for a ceiling, which takes a few
+// seconds then however many there are in a round.
+const mostBare = 5000
+
 // Progress prints what is being done.
 type Progress func(format string, arguments ...any)
 
 // Run measures. It returns an error when something did not work, and none for
 // being slow.
 func Run(ctx context.Context, c Config, progress Progress) (report *Report, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("it takes longer than -timeout %s", c.Timeout))
-	defer cancel()
+	return report, with(ctx, c, progress, func(b *bench) error {
+		b.report.Setting = c.setting()
+		if b.report.Setting.Kubernetes, err = b.cluster.Version(ctx); err != nil {
+			return err
+		}
+		if err := b.measure(ctx); err != nil {
+			return err
+		}
+		b.report.compare()
+		report = &b.report
+		return nil
+	})
+}
+
+// with sets a run up, and removes all that it has made once do returns.
+func with(ctx context.Context, c Config, progress Progress, do func(*bench) error) (err error) {
 	b := &bench{config: c, progress: progress}
-	b.report.Setting = c.setting()
 	if b.cluster, err = cluster.Connect(); err != nil {
-		return nil, err
-	}
-	if b.report.Setting.Kubernetes, err = b.cluster.Version(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
@@ -42,27 +59,30 @@ func Run(ctx context.Context, c Config, progress Progress) (report *Report, err 
 		err = errors.Join(err, b.clean(cleaning))
 	}()
 	if err := b.setUp(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	if err := b.measure(ctx); err != nil {
-		return nil, err
-	}
-	b.report.compare()
-	return &b.report, nil
+	return do(b)
 }
 
 // bench is one run.
 type bench struct {
-	config     Config
-	progress   Progress
-	dir        string
-	cluster    *cluster.Cluster
+	config   Config
+	progress Progress
+	dir      string
+	cluster  *cluster.Cluster
+	// control has the ids of the programs of the control plane, by name; none when
+	// it runs elsewhere.
+	control map[string]int
+	// processors that all may run on; nil: none is moved.
+	processors []int
 	origin     *origin.Server
 	meter      meter
 	system     *system.System
 	bare       *cluster.Namespace // for bare patches
 	namespaces []*cluster.Namespace
 	report     Report
+	// rounds so far, by which profiles are named.
+	rounds int
 	// Of the last round; the idle system goes on with them.
 	piped *cluster.Namespace
 	watch *observe.Observer
@@ -75,24 +95,44 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 	if b.dir, err = os.MkdirTemp("", "curl-me-that-bench-"); err != nil {
 		return fmt.Errorf("make a folder for the streams: %w", err)
 	}
+	if b.control, err = usage.Running(filepath.Dir(os.Getenv("KUBECONFIG"))); err != nil && !errors.Is(err, usage.ErrUnknown) {
+		return err
+	}
+	maps.DeleteFunc(b.control, func(name string, _ int) bool { return name != "etcd" && name != "kube-apiserver" })
 	b.origin = origin.Start(b.meter.before)
 	if b.bare, err = b.newNamespace(ctx); err != nil {
 		return err
 	}
 	b.progress("starting NATS, watcher, fetcher and writer")
-	b.system, err = system.Start(ctx, system.Options{Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name, Scrape: b.config.Scrape, Unsigned: b.config.Unsigned, Profiles: b.config.Profiles})
+	b.system, err = system.Start(ctx, system.Options{
+		Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name, Scrape: b.config.Scrape,
+		Unsigned: b.config.Unsigned, Profiles: b.config.Profiles, Allocations: b.config.allocations,
+	})
 	if err != nil {
 		return err
 	}
-	return b.bare.Fill(ctx, b.config.N, plain("bare", theirSize))
+	return b.bare.Fill(ctx, min(b.config.N, mostBare), plain("bare", theirSize))
 }
 
 // measure runs the phases.
 func (b *bench) measure(ctx context.Context) error {
+	placements := b.placements()
 	for i := range b.config.Rounds {
-		if err := b.round(ctx, i+1); err != nil {
-			return err
+		for _, p := range placements {
+			b.progress("round %d of %d, %s", i+1, b.config.Rounds, p)
+			if err := b.place(p); err != nil {
+				return err
+			}
+			r, err := b.round(ctx)
+			if err != nil {
+				return err
+			}
+			r.Placement = p
+			b.report.Rounds = append(b.report.Rounds, r)
 		}
+	}
+	if err := b.place(Shared); err != nil {
+		return err
 	}
 	for _, phase := range []func(context.Context) error{b.idle, b.memory, b.company} {
 		if err := phase(ctx); err != nil {
@@ -107,29 +147,28 @@ func (b *bench) measure(ctx context.Context) error {
 
 // round compares once. The ceiling is taken before and after the pipeline, since
 // other work on the machine comes and goes.
-func (b *bench) round(ctx context.Context, number int) (err error) {
-	b.progress("round %d of %d: creating %d ConfigMaps", number, b.config.Rounds, b.config.N)
+func (b *bench) round(ctx context.Context) (r Round, err error) {
+	b.rounds++
+	b.progress("creating %d ConfigMaps", b.config.N)
 	if err := b.system.StopWatcher(ctx); err != nil {
-		return err
+		return r, err
 	}
 	if b.piped, err = b.newNamespace(ctx); err != nil {
-		return err
+		return r, err
 	}
 	if err := b.piped.Fill(ctx, b.config.N, b.annotated); err != nil {
-		return err
+		return r, err
 	}
-	var r Round
 	if r.Before, err = b.ceiling(ctx); err != nil {
-		return err
+		return r, err
 	}
-	if r.Pipeline, err = b.pipeline(ctx, number); err != nil {
-		return err
+	if r.Pipeline, err = b.pipeline(ctx); err != nil {
+		return r, err
 	}
 	if r.After, err = b.ceiling(ctx); err != nil {
-		return err
+		return r, err
 	}
-	b.report.Rounds = append(b.report.Rounds, r.compare())
-	return b.system.Err()
+	return r.compare(), b.system.Err()
 }
 
 func (b *bench) newNamespace(ctx context.Context) (*cluster.Namespace, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -65,12 +66,28 @@ type Config struct {
 	// Tools is the number of keys that curlctl lists; nothing else is measured then.
 	// 0: none.
 	Tools int
-	// Short measures a tenth of all.
+	// Apart compares with the control plane on a processor of its own, beside all
+	// programs on all of them.
+	Apart bool
+	// Scale are counts of ConfigMaps, separated by commas, each of which is measured
+	// by one round, and nothing else. Empty: none.
+	Scale string
+	// Restart starts each program again beside the last count of Scale, too.
+	Restart bool
+	// FanOut measures how fetchers share the work, and nothing else.
+	FanOut bool
+	// Peers is the number of ConfigMaps that a plain controller and this one fill;
+	// nothing else is measured then. 0: none.
+	Peers int
+	// Short measures a fiftieth of all.
 	Short bool
 	// Bin is the folder with the services.
 	Bin string
 	// Timeout for all.
 	Timeout time.Duration
+
+	// allocations are measured, too.
+	allocations bool
 }
 
 // BindFlags adds the flags.
@@ -92,23 +109,33 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Refresh, "refresh", 0, "measure what it costs to refresh so many keys every 10 s that do not change, and nothing else")
 	fs.IntVar(&c.Remembered, "remembered", 0, "measure the memory of a writer that has written to so many objects of 128 keys, and nothing else; it remembers 4096")
 	fs.IntVar(&c.Tools, "tools", 0, "measure how long curlctl takes to list so many keys, and nothing else")
-	fs.BoolVar(&c.Short, "short", false, "measure with a tenth of everything")
+	fs.BoolVar(&c.Apart, "apart", false, "compare with the bare API server with the control plane on a processor of its own, too")
+	fs.StringVar(&c.Scale, "scale", "", "measure one round with each of these counts of ConfigMaps, such as 2000,10000,50000, and nothing else")
+	fs.BoolVar(&c.Restart, "restart", false, "with -scale: measure how soon a want is served after each program was started again, too, beside the last count")
+	fs.BoolVar(&c.FanOut, "fanout", false, "measure how fetchers share the work of slow hosts, and nothing else")
+	fs.IntVar(&c.Peers, "peers", 0, "measure how fast a plain controller with the defaults of client-go fills so many ConfigMaps beside this one, and nothing else")
+	fs.BoolVar(&c.Short, "short", false, "measure with a fiftieth of everything")
 	fs.StringVar(&c.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
 	fs.DurationVar(&c.Timeout, "timeout", 15*time.Minute, "time for all")
 }
 
 // shortPart is how much of everything a short run measures.
-const shortPart = 0.1
+const shortPart = 0.02
 
 // Shorten applies Short to the counts.
 func (c *Config) Shorten() {
 	if !c.Short {
 		return
 	}
-	for _, count := range []*int{&c.N, &c.Idle, &c.Foreign, &c.Overdue, &c.Refresh, &c.Watchers, &c.Remembered, &c.Tools} {
+	for _, count := range append(c.optional(), &c.N) {
 		*count = int(float64(*count) * shortPart)
 	}
 	c.Rounds = 1
+}
+
+// optional are the counts that may be 0.
+func (c *Config) optional() []*int {
+	return []*int{&c.Idle, &c.Foreign, &c.Overdue, &c.Refresh, &c.Watchers, &c.Remembered, &c.Tools, &c.Peers}
 }
 
 // Part is how much of everything is measured.
@@ -126,10 +153,12 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("-n: %d, at least 2 are needed", c.N)
 	case c.Rounds < 1:
 		return fmt.Errorf("-rounds: %d, at least 1 is needed", c.Rounds)
-	case c.Idle < 0 || c.Foreign < 0 || c.Overdue < 0 || c.Refresh < 0 || c.Watchers < 0 || c.Remembered < 0 || c.Tools < 0:
-		return errors.New("-idle, -foreign, -overdue, -refresh, -watchers, -remembered, -tools: a negative number makes no sense")
+	case slices.ContainsFunc(c.optional(), func(count *int) bool { return *count < 0 }):
+		return errors.New("-idle, -foreign and the other counts: a negative number makes no sense")
 	case c.Size < minSize || c.Size > maxSize:
 		return fmt.Errorf("-size: %d is not between %d and %d", c.Size, minSize, maxSize)
+	case c.Restart && c.Scale == "":
+		return errors.New("-restart: it needs -scale, whose last count it goes by")
 	case c.Scrape < 0:
 		return errors.New("-scrape: a negative duration makes no sense")
 	case c.Timeout <= 0:

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -37,15 +38,20 @@ func (b *bench) reading(ctx context.Context) (r reading, err error) {
 	return r, err
 }
 
-// usage of all programs, the benchmark itself included; empty where the
-// operating system does not report it.
+// usage of all programs, the benchmark itself and the control plane included where
+// it runs here; empty where the operating system does not report it.
 func (b *bench) usage() (map[string]usage.Usage, error) {
 	used, err := b.system.Usage()
+	if errors.Is(err, usage.ErrUnknown) {
+		return nil, nil
+	}
 	if err == nil {
 		used["bench"], err = usage.Of(os.Getpid())
 	}
-	if errors.Is(err, usage.ErrUnknown) {
-		return nil, nil
+	for name, pid := range b.control {
+		var errOf error
+		used[name], errOf = usage.Of(pid)
+		err = errors.Join(err, errOf)
 	}
 	return used, err
 }
@@ -74,4 +80,4 @@ func (r reading) cost(later reading, count int) Cost {
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // sorted returns the names in a map.
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -75,15 +75,8 @@ func (b *bench) annotate(ctx context.Context, name string) (responded, filled ti
 	if err != nil {
 		return responded, filled, fmt.Errorf("annotate a ConfigMap: %w", err)
 	}
-	for {
-		arrival, err := b.next(ctx)
-		if err != nil {
-			return responded, filled, fmt.Errorf("ConfigMap %s was not filled: %w", name, err)
-		}
-		if arrival.Object.Name == name && b.filled(arrival.Object) {
-			return responded, arrival.At, nil
-		}
-	}
+	filled, err = b.awaitOne(ctx, name)
+	return responded, filled, err
 }
 
 // quantiles sorts the times and picks from them.

@@ -40,10 +40,14 @@ func plain(kind string, size int) func(i int) *corev1.ConfigMap {
 func theirs(size int) string { return strings.Repeat("x", size) }
 
 // annotated makes the ConfigMaps that the pipeline fills.
-func (b *bench) annotated(i int) *corev1.ConfigMap {
-	object := plain("piped", theirSize)(i)
-	object.Annotations = map[string]string{annotation.DefaultKey: b.wish(object.Name)}
-	return object
+func (b *bench) annotated(i int) *corev1.ConfigMap { return b.asking(name("piped", i)) }
+
+// asking makes a ConfigMap that asks for its page.
+func (b *bench) asking(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{annotation.DefaultKey: b.wish(name)}},
+		Data:       map[string]string{theirKey: theirs(theirSize)},
+	}
 }
 
 // wish returns the value of the annotation of a ConfigMap, whose page it makes.

@@ -15,13 +15,13 @@ var ErrWrong = errors.New("wrong result")
 
 const (
 	// stallTimeout is how long nothing may be filled.
-	stallTimeout = time.Minute
+	stallTimeout = 3 * time.Minute
 	// lookAfter is how often the programs are looked after meanwhile.
 	lookAfter = time.Second
 )
 
 // pipeline starts the watcher and waits until all ConfigMaps are filled.
-func (b *bench) pipeline(ctx context.Context, round int) (p Pipeline, err error) {
+func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 	_, version, err := b.piped.ConfigMaps(ctx)
 	if err != nil {
 		return p, err
@@ -38,7 +38,7 @@ func (b *bench) pipeline(ctx context.Context, round int) (p Pipeline, err error)
 	if err := b.system.StartWatcher(ctx, b.piped.Name); err != nil {
 		return p, err
 	}
-	profiles := b.profile(ctx, round)
+	profiles := b.profile(ctx)
 	first, last, err := b.awaitAll(ctx)
 	if err != nil {
 		return p, err
@@ -64,11 +64,11 @@ func (b *bench) pipeline(ctx context.Context, round int) (p Pipeline, err error)
 
 // profile begins profiles of all programs and of the API server, if they are
 // asked for, and returns a function that waits until they are written.
-func (b *bench) profile(ctx context.Context, round int) func() error {
+func (b *bench) profile(ctx context.Context) func() error {
 	if b.config.Profiles == "" {
 		return func() error { return nil }
 	}
-	profiles := b.system.Profile(ctx, round)
+	profiles := b.system.Profile(ctx, b.rounds)
 	profiles.Add("kube-apiserver", func(seconds int) ([]byte, error) {
 		return b.cluster.Kubernetes.Discovery().RESTClient().Get().AbsPath("/debug/pprof/profile").
 			Param("seconds", strconv.Itoa(seconds)).Do(ctx).Raw()
@@ -98,6 +98,19 @@ func (b *bench) awaitAll(ctx context.Context) (first, last time.Time, err error)
 		step()
 	}
 	return first, last, nil
+}
+
+// awaitOne waits until a ConfigMap is filled, and returns when the watch had that.
+func (b *bench) awaitOne(ctx context.Context, name string) (time.Time, error) {
+	for {
+		arrival, err := b.next(ctx)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("ConfigMap %s was not filled: %w", name, err)
+		}
+		if arrival.Object.Name == name && b.filled(arrival.Object) {
+			return arrival.At, nil
+		}
+	}
 }
 
 // next waits for the next change of a ConfigMap, and no longer than it makes

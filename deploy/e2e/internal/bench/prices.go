@@ -37,18 +37,18 @@ func forms() []form {
 	}
 }
 
-// Run of one form.
-type run struct {
-	// cpu is the time on processors by program, the API server included and the benchmark
+// Price is what one form has cost in one round.
+type Price struct {
+	// CPU is the time on processors by program, the API server included and the benchmark
 	// not, in milliseconds for each ConfigMap.
-	cpu map[string]float64
-	// perSecond counts ConfigMaps from the first one filled on.
-	perSecond float64
+	CPU map[string]float64 `json:"cpuMillisecondsPerConfigMap"`
+	// PerSecond counts ConfigMaps from the first one filled on.
+	PerSecond float64 `json:"perSecondFilling"`
 }
 
 // of sums the time of some programs up; none: of all.
-func (r run) of(programs []string) (sum float64) {
-	for program, cpu := range r.cpu {
+func (r Price) of(programs []string) (sum float64) {
+	for program, cpu := range r.CPU {
 		if len(programs) == 0 || slices.Contains(programs, program) {
 			sum += cpu
 		}
@@ -58,17 +58,15 @@ func (r run) of(programs []string) (sum float64) {
 
 // Prices are what each form has cost, by form and round.
 type Prices struct {
-	n    int
-	runs map[string][]run
+	N     int                `json:"n"`
+	Forms map[string][]Price `json:"forms"`
 }
 
 // MeasurePrices fills ConfigMaps with each form of the system in turn, round by
 // round, so that other work on the machine hits them alike. On an error the rounds
 // that were finished are returned.
 func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("it takes longer than -timeout %s", c.Timeout))
-	defer cancel()
-	p = &Prices{n: c.N, runs: map[string][]run{}}
+	p = &Prices{N: c.N, Forms: map[string][]Price{}}
 	b := &bench{config: c, progress: progress}
 	if b.cluster, err = cluster.Connect(); err != nil {
 		return p, err
@@ -91,7 +89,7 @@ func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices,
 	}
 	defer func() { err = errors.Join(err, guard.remove(context.WithoutCancel(ctx))) }()
 	for i := range c.Rounds {
-		round := map[string]run{}
+		round := map[string]Price{}
 		// Another one first each time, as what comes first has the machine to itself.
 		first := i % len(forms())
 		for _, f := range slices.Concat(forms()[first:], forms()[:first]) {
@@ -101,14 +99,14 @@ func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices,
 			}
 		}
 		for name, r := range round {
-			p.runs[name] = append(p.runs[name], r)
+			p.Forms[name] = append(p.Forms[name], r)
 		}
 	}
 	return p, nil
 }
 
 // form fills ConfigMaps with one form of the system.
-func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string) (r run, err error) {
+func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string) (r Price, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if f.policy {
@@ -142,15 +140,15 @@ func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string)
 	if err := b.piped.Fill(ctx, b.config.N, b.annotated); err != nil {
 		return r, err
 	}
-	p, err := b.pipeline(ctx, 0)
+	p, err := b.pipeline(ctx)
 	if err != nil {
 		return r, err
 	}
 	if p.Cost.CallsPerConfigMap > callsBound {
 		return r, fmt.Errorf("%w: %.2f API calls for each ConfigMap", ErrWrong, p.Cost.CallsPerConfigMap)
 	}
-	r.perSecond, r.cpu = p.PerSecondFilling, p.Cost.CPUPerConfigMap
-	delete(r.cpu, "bench")
+	r.PerSecond, r.CPU = p.PerSecondFilling, p.Cost.CPUPerConfigMap
+	delete(r.CPU, "bench")
 	return r, nil
 }
 
@@ -163,14 +161,14 @@ const callsBound = 1.1
 // took, with the least and the most.
 func (p *Prices) WriteTable(w io.Writer) error {
 	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	none := p.runs[forms()[0].name]
-	t.title(fmt.Sprintf("prices, %d rounds of %d ConfigMaps, %s", len(none), p.n, load()))
+	none := p.Forms[forms()[0].name]
+	t.title(fmt.Sprintf("prices, %d rounds of %d ConfigMaps, %s", len(none), p.N, load()))
 	for _, f := range forms() {
 		var all, more, slower []float64
-		for i, r := range p.runs[f.name] {
+		for i, r := range p.Forms[f.name] {
 			all = append(all, r.of(nil))
 			more = append(more, 100*(r.of(f.by)-none[i].of(f.by))/none[i].of(nil))
-			slower = append(slower, 100*(1-r.perSecond/none[i].perSecond))
+			slower = append(slower, 100*(1-r.PerSecond/none[i].PerSecond))
 		}
 		if len(all) == 0 {
 			continue
@@ -185,8 +183,8 @@ func (p *Prices) WriteTable(w io.Writer) error {
 // programs are the middle times of a form by program.
 func (p *Prices) programs(f form) string {
 	times := map[string][]float64{}
-	for _, r := range p.runs[f.name] {
-		for program, cpu := range r.cpu {
+	for _, r := range p.Forms[f.name] {
+		for program, cpu := range r.CPU {
 			times[program] = append(times[program], cpu)
 		}
 	}

@@ -10,10 +10,10 @@ import (
 // Report is what was measured. The JSON names carry the units.
 type Report struct {
 	Setting Setting `json:"setting"`
-	// Rounds in the order in which they were made, and the place of the one
-	// with the middle ratio.
-	Rounds []Round `json:"rounds"`
-	Middle int     `json:"middleRound"`
+	// Rounds in the order in which they were made, and for each placement the one
+	// with the middle ratio, as its index in Rounds.
+	Rounds []Round           `json:"rounds"`
+	Middle map[Placement]int `json:"middleRound"`
 	// Idle and Foreign are nil when they were not asked for.
 	Idle    *Idle                  `json:"idle,omitempty"`
 	Memory  map[string]usage.Usage `json:"memory"`
@@ -51,9 +51,10 @@ type Ceiling struct {
 
 // Round compares the pipeline with the bare API server.
 type Round struct {
-	Before   Ceiling  `json:"bareBefore"`
-	Pipeline Pipeline `json:"pipeline"`
-	After    Ceiling  `json:"bareAfter"`
+	Placement Placement `json:"placement"`
+	Before    Ceiling   `json:"bareBefore"`
+	Pipeline  Pipeline  `json:"pipeline"`
+	After     Ceiling   `json:"bareAfter"`
 	// Bare is the mean of Before and After, Ratio what the pipeline reaches of
 	// it, and RatioFilling the same from the first ConfigMap filled on.
 	Bare         float64 `json:"barePerSecond"`

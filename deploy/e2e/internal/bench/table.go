@@ -45,18 +45,20 @@ func (r *Report) writeRounds(t *table) {
 	t.title("throughput")
 	for i := range r.Rounds {
 		round := &r.Rounds[i]
-		t.row(fmt.Sprintf("round %d", i+1), "pipeline %.0f/s, bare patches %.0f/s before and %.0f/s after: %.0f %%",
+		t.row(fmt.Sprintf("%d, %s", i+1, round.Placement), "pipeline %.0f/s, bare patches %.0f/s before and %.0f/s after: %.0f %%",
 			round.Pipeline.PerSecond, round.Before.PerSecond, round.After.PerSecond, 100*round.Ratio)
 	}
-	middle := &r.Rounds[r.Middle]
-	p := &middle.Pipeline
-	t.row("in the middle one", "")
-	t.row("  from the first one filled", "%.0f/s, %.0f %%", p.PerSecondFilling, 100*middle.RatioFilling)
-	t.row("  since the watcher's start", "first GET %.2f s, first filled %.2f s, last GET %.2f s, last filled %.2f s",
-		p.FirstGetSeconds, p.FirstFillSeconds, p.LastGetSeconds, p.Seconds)
-	t.row("  GETs", "%d", p.Gets)
-	t.cost(p.Cost)
-	t.row("  CPU ms per bare patch", "%s", cpu(middle.Before.Cost))
+	for _, p := range sorted(r.Middle) {
+		middle := &r.Rounds[r.Middle[p]]
+		pipeline := &middle.Pipeline
+		t.row(fmt.Sprintf("in %d, the middle one of %s", r.Middle[p]+1, p), "")
+		t.row("  from the first one filled", "%.0f/s, %.0f %%", pipeline.PerSecondFilling, 100*middle.RatioFilling)
+		t.row("  since the watcher's start", "first GET %.2f s, first filled %.2f s, last GET %.2f s, last filled %.2f s",
+			pipeline.FirstGetSeconds, pipeline.FirstFillSeconds, pipeline.LastGetSeconds, pipeline.Seconds)
+		t.row("  GETs", "%d", pipeline.Gets)
+		t.cost(pipeline.Cost)
+		t.row("  CPU ms per bare patch", "before %s; after %s", cpu(middle.Before.Cost), cpu(middle.After.Cost))
+	}
 }
 
 func (r *Report) writeIdle(t *table) {

@@ -61,13 +61,16 @@ func (r Row) Isolated() bool {
 	return !r.GaveUp && (r.With <= maxRatio*r.Without || r.With-r.Without <= maxMore.Seconds())
 }
 
+// Rows are the tenants that were measured.
+type Rows []Row
+
 // Run measures each hostile tenant with services of its own.
-func Run(ctx context.Context, o Options, progress func(format string, arguments ...any)) ([]Row, error) {
+func Run(ctx context.Context, o Options, progress func(format string, arguments ...any)) (Rows, error) {
 	c, err := cluster.Connect()
 	if err != nil {
 		return nil, err
 	}
-	var rows []Row
+	var rows Rows
 	for _, t := range tenants() {
 		progress("hole %d: %s", t.hole, t.name)
 		row, err := measure(ctx, c, o, t)

@@ -16,7 +16,7 @@ func TestTableNamesEachTenantThatIsHeldUp(t *testing.T) {
 		"| 9 | hangs | 0.10 s | more than 1.00 s | HELD UP |": {Hole: 9, Tenant: "hangs", Without: 0.1, With: 1, GaveUp: true},
 	} {
 		var table strings.Builder
-		if err := isolation.WriteTable(&table, []isolation.Row{row}); err != nil {
+		if err := (isolation.Rows{row}).WriteTable(&table); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasSuffix(table.String(), want+"\n") {

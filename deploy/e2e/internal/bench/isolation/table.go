@@ -1,15 +1,15 @@
 package isolation
 
 import (
-	"fmt"
 	"io"
-	"strings"
+	"strconv"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/markdown"
 )
 
 // WriteTable writes the rows as Markdown.
-func WriteTable(w io.Writer, rows []Row) error {
-	var text strings.Builder
-	text.WriteString("| hole | hostile tenant | longest wait without | with | |\n|---|---|---|---|---|\n")
+func (rows Rows) WriteTable(w io.Writer) error {
+	t := markdown.New("hole", "hostile tenant", "longest wait without", "with", "")
 	for _, r := range rows {
 		verdict, more := "isolated", ""
 		if !r.Isolated() {
@@ -18,10 +18,7 @@ func WriteTable(w io.Writer, rows []Row) error {
 		if r.GaveUp {
 			more = "more than "
 		}
-		fmt.Fprintf(&text, "| %d | %s | %.2f s | %s%.2f s | %s |\n", r.Hole, r.Tenant, r.Without, more, r.With, verdict)
+		t.Row(strconv.Itoa(r.Hole), "%s | %.2f s | %s%.2f s | %s", r.Tenant, r.Without, more, r.With, verdict)
 	}
-	if _, err := io.WriteString(w, text.String()); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
-	return nil
+	return t.Write(w)
 }

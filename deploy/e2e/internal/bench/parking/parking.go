@@ -50,9 +50,12 @@ type Row struct {
 	Used, Parks float64
 }
 
+// Rows are the hosts that were measured.
+type Rows []Row
+
 // Run measures each host with a broker and a fetcher of its own.
-func Run(ctx context.Context, o Options, progress func(format string, arguments ...any)) ([]Row, error) {
-	var rows []Row
+func Run(ctx context.Context, o Options, progress func(format string, arguments ...any)) (Rows, error) {
+	var rows Rows
 	for _, latency := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second} {
 		for _, known := range []bool{true, false} {
 			row, err := measure(ctx, o, Row{Latency: latency, Known: known, Waiting: max(1, int(waiting*o.Part))})

@@ -18,18 +18,17 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
 	// Every is the interval of all keys, the shortest that a tenant may ask for.
 	Every = 10 * time.Second
-	// window is how long the refreshes are counted: three of each key.
-	window = 3 * Every
-	// fillTimeout is how long the first GETs of all keys may take.
-	fillTimeout = 2 * time.Minute
-	// polling is how often the first GETs are counted.
-	polling = 50 * time.Millisecond
+	// fillTimeout is how long one GET of each key may take.
+	fillTimeout = 5 * time.Minute
+	// polling is how often these GETs are counted.
+	polling = 10 * time.Millisecond
 
 	etag = `"one"`
 )
@@ -40,9 +39,14 @@ type Options struct {
 	Bin string
 	// Keys that are refreshed every 10 s.
 	Keys int
+	// Rounds is how many refreshes of each key are counted.
+	Rounds int
 	// Profiles is the folder for profiles; empty: none are taken.
 	Profiles string
 }
+
+// window is how long refreshes are counted.
+func (o Options) window() time.Duration { return time.Duration(o.Rounds) * Every }
 
 // Report is what was measured in one window.
 type Report struct {
@@ -63,32 +67,37 @@ type Report struct {
 
 // Run publishes the wants, waits until all have their body, and then counts.
 func Run(ctx context.Context, o Options, progress func(string, ...any)) (report Report, err error) {
+	return report, with(ctx, o, func(m *measurement) error {
+		progress("publishing %d wants that are refreshed every %s", o.Keys, Every)
+		if err := errors.Join(m.fill(ctx, Every), system.Pause(ctx, Every)); err != nil {
+			return err
+		}
+		progress("all have their body; counting refreshes for %s", o.window())
+		report, err = m.count(ctx)
+		return err
+	})
+}
+
+// with starts NATS, a fetcher and a host, and ends them once do returns.
+func with(ctx context.Context, o Options, do func(*measurement) error) (err error) {
 	dir, err := os.MkdirTemp("", "curl-me-that-refresh-")
 	if err != nil {
-		return report, fmt.Errorf("make a folder for the streams: %w", err)
+		return fmt.Errorf("make a folder for the streams: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := system.StartFetcher(ctx, system.Options{Bin: o.Bin, Dir: dir, Profiles: o.Profiles})
+	s, err := system.StartFetchers(ctx, system.Options{Bin: o.Bin, Dir: dir, Profiles: o.Profiles})
 	if err != nil {
-		return report, err
+		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop(ctx)) }()
 	m := measurement{options: o, system: s}
 	m.host = httptest.NewServer(&m.origin)
 	defer m.host.Close()
 	if err := m.connect(); err != nil {
-		return report, err
+		return err
 	}
 	defer m.conn.Close()
-	progress("publishing %d wants that are refreshed every %s", o.Keys, Every)
-	if err := m.publish(ctx); err != nil {
-		return report, err
-	}
-	if err := m.fill(ctx); err != nil {
-		return report, err
-	}
-	progress("all have their body; counting refreshes for %s", window)
-	return m.count(ctx)
+	return do(&m)
 }
 
 // measurement is one run.
@@ -100,6 +109,9 @@ type measurement struct {
 	conn    *nats.Conn
 	js      jetstream.JetStream
 	results atomic.Int64
+	// epoch is that of the stream, and sequences are those of the wants.
+	epoch     int64
+	sequences []uint64
 }
 
 // origin answers 304 to who has the validator of its only body.
@@ -127,29 +139,38 @@ func (m *measurement) connect() (err error) {
 	return nil
 }
 
-// publish publishes all wants.
-func (m *measurement) publish(ctx context.Context) error {
-	epoch, err := pipeline.Ensure(ctx, m.js, pipeline.Topology{})
-	if err != nil {
+// want is that of the n-th key.
+func (m *measurement) want(n int, every time.Duration) *v1.Want {
+	return keys.Want(n, m.epoch, fmt.Sprint(m.host.URL, "/", n), every)
+}
+
+// fill publishes all wants, and waits until each key has its body.
+func (m *measurement) fill(ctx context.Context, every time.Duration) (err error) {
+	if m.epoch, err = pipeline.Ensure(ctx, m.js, pipeline.Topology{}); err != nil {
 		return err
 	}
 	client := pipeline.NewClient(m.js)
-	return keys.Each(ctx, m.options.Keys, func(ctx context.Context, n int) error {
-		_, err := client.PublishWant(ctx, keys.Want(n, epoch, fmt.Sprint(m.host.URL, "/", n), Every), 0)
+	m.sequences = make([]uint64, m.options.Keys)
+	err = keys.Each(ctx, m.options.Keys, func(ctx context.Context, n int) (err error) {
+		m.sequences[n], err = client.PublishWant(ctx, m.want(n, every), 0)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return m.await(ctx, &m.origin.bodies, m.options.Keys)
 }
 
-// fill waits until each key has its body.
-func (m *measurement) fill(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, fillTimeout, fmt.Errorf("not all keys had their body after %s", fillTimeout))
+// await waits until there were so many responses of a kind.
+func (m *measurement) await(ctx context.Context, responses *atomic.Int64, count int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, fillTimeout, fmt.Errorf("not all keys had a response after %s", fillTimeout))
 	defer cancel()
-	for m.origin.bodies.Load() < int64(m.options.Keys) {
+	for responses.Load() < int64(count) {
 		if err := errors.Join(m.system.Err(), system.Pause(ctx, polling)); err != nil {
 			return err
 		}
 	}
-	return system.Pause(ctx, Every)
+	return nil
 }
 
 // count compares two readings.
@@ -162,7 +183,7 @@ func (m *measurement) count(ctx context.Context) (report Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	if err := system.Pause(ctx, window); err != nil {
+	if err := system.Pause(ctx, m.options.window()); err != nil {
 		return report, err
 	}
 	after, err := m.read(ctx)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/markdown"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -27,8 +28,8 @@ import (
 )
 
 const (
-	// objectKeys of each object are asked for, and held but for one.
-	objectKeys = 128
+	// keysEach of an object are asked for, and held but for one.
+	keysEach = 128
 	// polling is how often the writer is asked for how far it is.
 	polling = 100 * time.Millisecond
 	// body of the one key that is missing.
@@ -73,7 +74,7 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (r Repor
 		return r, err
 	}
 	defer func() { err = errors.Join(err, s.Stop(ctx)) }()
-	progress("creating %d ConfigMaps of %d keys", o.Objects, objectKeys)
+	progress("creating %d ConfigMaps of %d keys", o.Objects, keysEach)
 	if err := namespace.Fill(ctx, o.Objects, object); err != nil {
 		return r, err
 	}
@@ -101,7 +102,7 @@ func url(n int) string { return fmt.Sprintf("https://data.example.com/%d", n) }
 func object(i int) *corev1.ConfigMap {
 	var pairs []string
 	data := map[string]string{}
-	for n := range objectKeys {
+	for n := range keysEach {
 		pairs = append(pairs, key(n)+"="+url(n))
 		if n > 0 {
 			data[key(n)] = "of somebody else"
@@ -121,11 +122,11 @@ func write(ctx context.Context, nats string, namespace *cluster.Namespace) error
 	if err != nil {
 		return err
 	}
-	conn, js, err := keys.Connect(nats)
+	nc, js, err := keys.Connect(nats)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer nc.Close()
 	epoch, _, err := pipeline.Epoch(ctx, js)
 	if err != nil {
 		return err
@@ -178,14 +179,11 @@ func written(ctx context.Context, js jetstream.JetStream, namespace *cluster.Nam
 
 // WriteTable writes the report as Markdown.
 func (r Report) WriteTable(w io.Writer) error {
-	mebibytes := func(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
-	_, err := fmt.Fprintf(w, `| writer | RSS, MiB | peak |
-|---|---|---|
-| that has written nothing | %.0f | %.0f |
-| that remembers %d objects of %d keys | %.0f | %.0f |
-`, mebibytes(r.Before.RSS), mebibytes(r.Before.PeakRSS), r.Objects, objectKeys, mebibytes(r.After.RSS), mebibytes(r.After.PeakRSS))
-	if err != nil {
-		return fmt.Errorf("write the table: %w", err)
+	t := markdown.New("writer", "RSS, MiB", "peak")
+	row := func(name string, u usage.Usage) {
+		t.Row(name, "%.0f | %.0f", float64(u.RSS)/(1<<20), float64(u.PeakRSS)/(1<<20))
 	}
-	return nil
+	row("that has written nothing", r.Before)
+	row(fmt.Sprintf("that remembers %d objects of %d keys", r.Objects, keysEach), r.After)
+	return t.Write(w)
 }

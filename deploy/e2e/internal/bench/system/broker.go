@@ -30,7 +30,11 @@ jetstream { store_dir: %q }
 // if that is there to be used. It returns when the server takes connections, and
 // with it the address for them.
 func startBroker(ctx context.Context, ports *process.Ports, dir string, accounts bool) (broker *program, address string, err error) {
-	path := filepath.Join(dir, "nats-server")
+	// Where it is up to date, Go does not link it again.
+	path, err := filepath.Abs(filepath.Join(".cache", "bench", "nats-server"))
+	if err != nil {
+		return nil, "", fmt.Errorf("find the checkout: %w", err)
+	}
 	build := exec.CommandContext(ctx, "go", "build", "-o", path, brokerModule)
 	if text, err := build.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("build %s, which works in the checkout only: %w: %s", brokerModule, err, text)

@@ -46,6 +46,7 @@ func (p *program) again(ctx context.Context) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
+	next.profiles = p.profiles
 	if err := next.ready(ctx); err != nil {
 		return nil, errors.Join(err, next.end(ctx))
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,6 +34,8 @@ type Options struct {
 	// Profiles is the folder for what Profile writes; empty: the programs serve no
 	// profiles.
 	Profiles string
+	// Allocations lets the programs serve what Allocated reads.
+	Allocations bool
 	// Unsigned leaves wants without signatures, so that the writer reads each
 	// object before it writes, or believes all wants if it is older than them.
 	Unsigned bool
@@ -44,6 +47,8 @@ type Options struct {
 	// Fetcher are its flags; none: those of the benchmark, which let it do as
 	// many GETs at a time from the one server that there is as it may do in all.
 	Fetcher []string
+	// Fetchers is how many there are; 0: one.
+	Fetchers int
 }
 
 // System runs. It is not safe for concurrent use.
@@ -51,8 +56,9 @@ type System struct {
 	options Options
 	ports   *process.Ports
 	// address where NATS takes connections.
-	address                          string
-	broker, watcher, fetcher, writer *program
+	address                 string
+	broker, watcher, writer *program
+	fetchers                []*program
 	// signing and trusting are the flags of watcher and writer about signatures.
 	signing, trusting []string
 }
@@ -67,13 +73,13 @@ func Start(ctx context.Context, o Options) (*System, error) {
 	return s, nil
 }
 
-// StartFetcher starts NATS and a fetcher alone, which is ready once there are
+// StartFetchers starts NATS and the fetchers alone, which are ready once there are
 // streams.
-func StartFetcher(ctx context.Context, o Options) (*System, error) {
+func StartFetchers(ctx context.Context, o Options) (*System, error) {
 	s := &System{options: o, ports: process.NewPorts()}
 	var err error
 	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir, false); err == nil {
-		err = s.startFetcher(ctx)
+		err = s.startFetchers(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
@@ -139,7 +145,7 @@ func (s *System) startAll(ctx context.Context) (err error) {
 	if err = s.StartWatcher(ctx, s.options.Namespace); err != nil {
 		return err
 	}
-	if err = s.startFetcher(ctx); err != nil {
+	if err = s.startFetchers(ctx); err != nil {
 		return err
 	}
 	if s.writer, err = s.service(ctx, "writer", append(s.trusting, s.options.Writer...)...); err != nil {
@@ -153,13 +159,19 @@ func (s *System) startAll(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *System) startFetcher(ctx context.Context) (err error) {
+func (s *System) startFetchers(ctx context.Context) error {
 	flags := s.options.Fetcher
 	if flags == nil {
 		flags = []string{"--allow-cidr=127.0.0.0/8,::1/128", "--per-host=1024", "--namespace-share=1"}
 	}
-	s.fetcher, err = s.service(ctx, "fetcher", flags...)
-	return err
+	for range max(1, s.options.Fetchers) {
+		fetcher, err := s.service(ctx, "fetcher", flags...)
+		if err != nil {
+			return err
+		}
+		s.fetchers = append(s.fetchers, fetcher)
+	}
+	return nil
 }
 
 func (s *System) service(ctx context.Context, name string, args ...string) (*program, error) {
@@ -171,7 +183,7 @@ func (s *System) service(ctx context.Context, name string, args ...string) (*pro
 	if s.options.Accounts {
 		args = append(args, "--nats-nkey="+s.seed(name))
 	}
-	if s.options.Profiles != "" {
+	if s.options.Profiles != "" || s.options.Allocations {
 		args = append(args, "--profiling")
 	}
 	p, err := launch(name, filepath.Join(s.options.Bin, name), "http://"+address+"/readyz", args...)
@@ -218,8 +230,9 @@ func (s *System) Err() error {
 	return nil
 }
 
-// Usage returns what each program has used, by name. The error wraps
-// usage.ErrUnknown where the operating system has no figures.
+// Usage returns what each program has used, by name; of several fetchers, what all
+// have used. The error wraps usage.ErrUnknown where the operating system has no
+// figures.
 func (s *System) Usage() (map[string]usage.Usage, error) {
 	used := map[string]usage.Usage{}
 	for _, p := range s.running() {
@@ -227,9 +240,45 @@ func (s *System) Usage() (map[string]usage.Usage, error) {
 		if err != nil {
 			return nil, errors.Join(err, p.err())
 		}
-		used[p.Name] = u
+		used[p.Name] = used[p.Name].Plus(u)
 	}
 	return used, nil
+}
+
+// Pin lets all programs run on these processors only.
+func (s *System) Pin(processors ...int) error {
+	for _, p := range s.running() {
+		if err := usage.Pin(p.PID(), processors...); err != nil {
+			return errors.Join(err, p.err())
+		}
+	}
+	return nil
+}
+
+// Restart stops one of the programs, nats among them, calls meanwhile while it is
+// away, and starts it as it was. It returns when the program is ready again.
+func (s *System) Restart(ctx context.Context, name string, meanwhile func() error) error {
+	programs := []**program{&s.watcher, &s.writer, &s.broker}
+	for i := range s.fetchers {
+		programs = append(programs, &s.fetchers[i])
+	}
+	for _, p := range programs {
+		if *p == nil || (*p).Name != name {
+			continue
+		}
+		if err := (*p).end(ctx); err != nil {
+			return err
+		}
+		if err := meanwhile(); err != nil {
+			return err
+		}
+		next, err := (*p).again(ctx)
+		if err == nil {
+			*p = next
+		}
+		return err
+	}
+	return fmt.Errorf("restart %s: it does not run", name)
 }
 
 // Stop stops all programs, NATS last.
@@ -238,14 +287,14 @@ func (s *System) Stop(ctx context.Context) error {
 	for _, p := range s.running() {
 		errs = append(errs, p.end(ctx))
 	}
-	s.watcher, s.fetcher, s.writer, s.broker = nil, nil, nil, nil
+	s.watcher, s.fetchers, s.writer, s.broker = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
 // running returns the programs, users of NATS first.
 func (s *System) running() []*program {
 	var list []*program
-	for _, p := range []*program{s.watcher, s.fetcher, s.writer, s.broker} {
+	for _, p := range slices.Concat([]*program{s.watcher}, s.fetchers, []*program{s.writer, s.broker}) {
 		if p != nil {
 			list = append(list, p)
 		}

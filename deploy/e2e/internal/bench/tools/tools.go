@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/markdown"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -52,8 +53,11 @@ type Row struct {
 	Lines int
 }
 
+// Rows are the commands that were run.
+type Rows []Row
+
 // Run fills the streams of a NATS of its own, and lists them.
-func Run(ctx context.Context, o Options, progress func(string, ...any)) (rows []Row, err error) {
+func Run(ctx context.Context, o Options, progress func(string, ...any)) (rows Rows, err error) {
 	dir, err := os.MkdirTemp("", "curl-me-that-tools-")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the streams: %w", err)
@@ -124,14 +128,10 @@ func list(ctx context.Context, bin, url string, command []string) (row Row, err 
 }
 
 // WriteTable writes the rows as Markdown.
-func WriteTable(w io.Writer, rows []Row) error {
-	var text strings.Builder
-	text.WriteString("| `curlctl …` | lines | took | CPU |\n|---|---|---|---|\n")
+func (rows Rows) WriteTable(w io.Writer) error {
+	t := markdown.New("`curlctl …`", "lines", "took", "CPU", "part on a processor")
 	for _, r := range rows {
-		fmt.Fprintf(&text, "| `%s` | %d | %.2f s | %.2f s |\n", r.Command, r.Lines, r.Took.Seconds(), r.CPU.Seconds())
+		t.Row("`"+r.Command+"`", "%d | %.2f s | %.2f s | %.2f", r.Lines, r.Took.Seconds(), r.CPU.Seconds(), r.CPU.Seconds()/r.Took.Seconds())
 	}
-	if _, err := io.WriteString(w, text.String()); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
-	return nil
+	return t.Write(w)
 }

@@ -17,8 +17,13 @@ type Usage struct {
 	CPU time.Duration `json:"-"`
 }
 
+// Plus returns what two processes have used together.
+func (u Usage) Plus(v Usage) Usage {
+	return Usage{RSS: u.RSS + v.RSS, PeakRSS: u.PeakRSS + v.PeakRSS, CPU: u.CPU + v.CPU}
+}
+
 // ErrUnknown means that the operating system does not report what a process uses.
-var ErrUnknown = errors.New("usage of processes is known on Linux only")
+var ErrUnknown = errors.New("usage and placement of processes are known on Linux only")
 
 // Of returns what a process has used; the error wraps ErrUnknown on other
 // systems than Linux.

@@ -1,7 +1,10 @@
 package usage
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 )
@@ -39,5 +42,31 @@ func TestOfThisProcess(t *testing.T) {
 	}
 	if got.RSS < 1<<20 || got.PeakRSS < got.RSS/2 {
 		t.Errorf("got %+v, want a mebibyte or more", got)
+	}
+}
+
+func TestPin(t *testing.T) {
+	all, err := Processors()
+	if err != nil || len(all) == 0 {
+		t.Fatalf("got processors %v, %v", all, err)
+	}
+	sleeper := exec.CommandContext(t.Context(), "sleep", "60")
+	sleeper.Dir = t.TempDir()
+	if err := sleeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sleeper.Wait() }()
+	defer func() { _ = sleeper.Process.Kill() }()
+	found, err := Running(sleeper.Dir)
+	if err != nil || len(found) != 1 || found["sleep"] != sleeper.Process.Pid {
+		t.Fatalf("got %v, %v, want sleep with id %d", found, err, sleeper.Process.Pid)
+	}
+	last := all[len(all)-1]
+	if err := Pin(found["sleep"], last); err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", found["sleep"]))
+	if want := fmt.Sprintf("Cpus_allowed_list:\t%d\n", last); err != nil || !strings.Contains(string(status), want) {
+		t.Errorf("got %s, %v, want %q", status, err, want)
 	}
 }

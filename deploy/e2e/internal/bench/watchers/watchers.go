@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/markdown"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
@@ -184,14 +185,11 @@ func metric(text, name string) int {
 
 // WriteTable writes the report as Markdown.
 func (r Report) WriteTable(w io.Writer) error {
-	mebibytes := func(bytes uint64) float64 { return float64(bytes) / (1 << 20) }
-	_, err := fmt.Fprintf(w, `| keeper beside %d Watchers | RSS, MiB | peak, MiB |
-|---|---|---|
-| once it has made all ConfigMaps, in %.0f s | %.1f | %.1f |
-| after a start beside them | %.1f | %.1f |
-`, r.Watchers, r.Took.Seconds(), mebibytes(r.Made.RSS), mebibytes(r.Made.PeakRSS), mebibytes(r.Started.RSS), mebibytes(r.Started.PeakRSS))
-	if err != nil {
-		return fmt.Errorf("write the table: %w", err)
+	t := markdown.New(fmt.Sprintf("keeper beside %d Watchers", r.Watchers), "RSS, MiB", "peak, MiB")
+	row := func(name string, u usage.Usage) {
+		t.Row(name, "%.1f | %.1f", float64(u.RSS)/(1<<20), float64(u.PeakRSS)/(1<<20))
 	}
-	return nil
+	row(fmt.Sprintf("once it has made all ConfigMaps, in %.0f s", r.Took.Seconds()), r.Made)
+	row("after a start beside them", r.Started)
+	return t.Write(w)
 }
