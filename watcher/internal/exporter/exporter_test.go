@@ -124,7 +124,7 @@ func movements() map[string]struct {
 		"waiting_pulls": {`waiting_pulls{consumer="writer"}`, func(b *bench) {
 			c, err := b.js.Consumer(b.t.Context(), pipeline.Results, pipeline.WriterConsumer)
 			b.Expect(err).NotTo(gomega.HaveOccurred())
-			_, err = c.Fetch(1, jetstream.FetchMaxWait(20*time.Second))
+			_, err = c.Fetch(1, jetstream.FetchContext(b.t.Context()))
 			b.Expect(err).NotTo(gomega.HaveOccurred())
 		}, 1.0},
 		"oldest_message_age_seconds": {`oldest_message_age_seconds{consumer="fetcher"}`, want, positive},
