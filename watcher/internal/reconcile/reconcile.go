@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/proto/signature"
+	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
@@ -238,6 +240,9 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	if err != nil {
 		return 0, err
 	}
+	if known, err := r.isResolvedWant(ctx, key, w, seq); err != nil || known {
+		return seq, err
+	}
 	if epoch := w.Held.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
 		logfield.Key(r.deps.Log.Warn(), key).
 			Msg("the stream of requests is younger than what the object holds; it was restored, or a clock is wrong")
@@ -245,6 +250,21 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 		return r.overwrite(ctx, key, seq, publish)
 	}
 	return seq, nil
+}
+
+// isResolvedWant reports whether the sequence is that of a want which was there before
+// this publish, of another watcher that was faster, and which the object has resolved
+// already. A stream that was brought back can give the same sequence to this want, too;
+// which of the two the stream has, only its message proves.
+func (r *Reconciler) isResolvedWant(ctx context.Context, key pipeline.Key, w plan.Want, seq uint64) (bool, error) {
+	if (w.Held != status.Fence{Epoch: w.GetEpoch(), Seq: seq}) {
+		return false, nil
+	}
+	have, at, err := r.deps.Client.LastWant(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	return at == seq && !proto.Equal(have, w.Want), nil
 }
 
 // tombstoner publishes a tombstone over the message with the sequence last.

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -82,6 +84,36 @@ func TestAnotherWatcherWasFaster(t *testing.T) {
 	}
 	if b.look(); b.published() != 3 || b.cause("k") != v1.Cause_CAUSE_CHANGED {
 		t.Errorf("published %d", b.published())
+	}
+}
+
+func TestAnotherWatcherWasFasterAndItsWantIsResolvedAlready(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ask("https://example.com", "k")
+	want := &v1.Want{Namespace: cm.Namespace, Name: cm.Name, Key: "k", Uid: "uid", Url: "https://example.com", Epoch: b.index.Epoch()}
+	if _, err := b.client.PublishWant(t.Context(), want, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.answer("k")
+	if b.look(); b.published() != 1 || b.log.Len() > 0 {
+		t.Errorf("published %d, and the log has %s", b.published(), b.log)
+	}
+	if b.lookFresh(); b.published() != 1 {
+		t.Errorf("published %d the next time", b.published())
+	}
+}
+
+func TestASequenceThatTheObjectHasFromALostStreamIsNoResult(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ask("https://example.com", "k")
+	s := b.object.Status.Status()
+	s.Keys["k"] = status.Entry{URL: "https://example.com/other", SHA256: sum, Fence: status.Fence{Epoch: b.index.Epoch(), Seq: 1}}
+	b.object.Status = informer.EntriesOf(s, nil)
+	b.object.Owners["k"] = annotation.Ownership{State: annotation.Ours}
+	if b.look(); b.published() != 2 || b.want("k").GetEpoch() != b.index.Epoch()+1 {
+		t.Errorf("published %d, the last one in epoch %d of %d", b.published(), b.want("k").GetEpoch(), b.index.Epoch())
 	}
 }
 
