@@ -31,7 +31,7 @@ func (r *Runner) check(ctx context.Context, s *session) error {
 		case <-broken:
 			return errDisconnected
 		case <-soon.C():
-			if err := r.complete(ctx); err != nil && ctx.Err() == nil {
+			if err := r.complete(ctx, s); err != nil && ctx.Err() == nil {
 				return err
 			}
 		case <-ticker.C():
@@ -57,18 +57,24 @@ func (r *Runner) unchanged(ctx context.Context, s *session) error {
 	case epoch != s.epoch:
 		return fmt.Errorf("%w: it was created anew", errReload)
 	}
-	return r.complete(ctx)
+	return r.complete(ctx, s)
 }
 
 // complete looks whether the oldest want is still there, by one request. Whoever may
 // publish timers can clear the stream by a header (Nats-Rollup), which the broker
-// does not refuse, so that this is looked at more often than the rest.
-func (r *Runner) complete(ctx context.Context) error {
+// does not refuse, so that this is looked at more often than the rest. While the
+// stream begins where it did, nothing is gone that is older, and the index need not
+// be walked.
+func (r *Runner) complete(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	key, seq, found := r.deps.Index.Oldest()
 	_, first, err := pipeline.Epoch(ctx, r.deps.Client.JetStream())
-	if err != nil || !found || seq >= first {
+	if err != nil || first == s.first {
+		return nil
+	}
+	key, seq, found := r.deps.Index.Oldest()
+	if !found || seq >= first {
+		s.first = first
 		return nil
 	}
 	// The oldest want is gone, or was replaced a moment ago.

@@ -22,7 +22,9 @@ const QueueName = "watcher"
 
 // session is what is published on top of one reading of the stream.
 type session struct {
-	epoch    int64
+	epoch int64
+	// first is where the stream began when all wants were last found in it.
+	first    uint64
 	queue    *queue.Work
 	failures failureLog
 }
