@@ -154,10 +154,44 @@ func (c *Client) replaceWant(ctx context.Context, key Key, by content, last uint
 // when the want that due belongs to has been replaced, and ErrInFlight when
 // that cannot be known yet.
 func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) error {
+	_, err := c.SetTimer(ctx, due, at)
+	return err
+}
+
+// SetTimer is PublishTimer, and returns the sequence of the timer.
+func (c *Client) SetTimer(ctx context.Context, due *v1.Due, at time.Time) (seq uint64, err error) {
 	key := KeyOf(due.GetWant())
+	m, err := timer(ctx, key, due, at)
+	if err != nil {
+		return 0, err
+	}
+	ack, err := c.publishFor(ctx, m, key, due.GetWantSequence())
+	if err != nil {
+		return 0, fmt.Errorf("publish timer of %s: %w", key, err)
+	}
+	return ack.Sequence, nil
+}
+
+// ReplaceTimer sets the timer of a key in place of the one with the sequence last.
+// The error wraps ErrSuperseded when that is not pending any more: it has fired, or
+// another timer or a new want took its place.
+func (c *Client) ReplaceTimer(ctx context.Context, due *v1.Due, at time.Time, last uint64) error {
+	key := KeyOf(due.GetWant())
+	m, err := timer(ctx, key, due, at)
+	if err != nil {
+		return err
+	}
+	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last)); err != nil {
+		return fmt.Errorf("replace timer of %s: %w", key, Refusal(err))
+	}
+	return nil
+}
+
+// timer returns the message that sets a timer.
+func timer(ctx context.Context, key Key, due *v1.Due, at time.Time) (*nats.Msg, error) {
 	data, err := proto.Marshal(due)
 	if err != nil {
-		return fmt.Errorf("encode timer of %s: %w", key, err)
+		return nil, fmt.Errorf("encode timer of %s: %w", key, err)
 	}
 	m := nats.NewMsg(key.Timer())
 	m.Data = data
@@ -165,10 +199,7 @@ func (c *Client) PublishTimer(ctx context.Context, due *v1.Due, at time.Time) er
 	m.Header.Set(headerSchedule, "@at "+at.UTC().Format(time.RFC3339Nano))
 	m.Header.Set(headerScheduleTarget, key.Due())
 	m.Header.Set(headerScheduleTTL, DueTTL.String())
-	if _, err = c.publishFor(ctx, m, key, due.GetWantSequence()); err != nil {
-		return fmt.Errorf("publish timer of %s: %w", key, err)
-	}
-	return nil
+	return m, nil
 }
 
 // PublishDue asks for a fetch now, in place of the key's pending timer, which

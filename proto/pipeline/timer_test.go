@@ -127,6 +127,27 @@ var _ = Describe("A timer", func() {
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(BeEquivalentTo(4))
 	})
 
+	It("is replaced while it is pending, and by its sequence", func(ctx SpecContext) {
+		due := wanted(key)
+		first, err := c.SetTimer(ctx, due, time.Now().Add(time.Hour))
+		Expect(err).NotTo(HaveOccurred())
+		second, err := c.SetTimer(ctx, due, time.Now().Add(time.Hour))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.ReplaceTimer(ctx, due, time.Now(), first)).To(MatchError(pipeline.ErrSuperseded))
+		due.Attempts = 4
+		Expect(c.ReplaceTimer(ctx, due, time.Now(), second)).To(Succeed())
+		fired(ctx, js, key)
+		Expect(c.ReplaceTimer(ctx, due, time.Now(), second)).To(MatchError(pipeline.ErrSuperseded))
+
+		other := wanted(pipelinetest.Numbered(1))
+		third, err := c.SetTimer(ctx, other, time.Now().Add(time.Hour))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://b.example"), other.GetWantSequence())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.ReplaceTimer(ctx, other, time.Now(), third)).To(MatchError(pipeline.ErrSuperseded))
+		Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).To(BeNil())
+	})
+
 	It("does not fire after its want was replaced", func(ctx SpecContext) {
 		due, other := wanted(key), wanted(pipelinetest.Numbered(1))
 		at := time.Now().Add(2 * time.Second)

@@ -107,8 +107,11 @@ func (t *trigger) hasOtherDigest(got fetched) bool {
 
 // get makes a GET if the throttle permits it now.
 func (e *Engine) get(ctx context.Context, t *trigger, r get.Request) sharedcall.Outcome[fetched] {
+	if t.advanceable() {
+		t.waiter = &throttle.Waiter{Key: t.key, Want: t.wantSequence}
+	}
 	slot, busy := e.deps.Throttle.Acquire(throttle.Request{
-		Host: authority(r.URL), Namespace: t.key.Namespace, Waiter: t.waiter(),
+		Host: authority(r.URL), Namespace: t.key.Namespace, Waiter: t.waiter,
 		Backlog: t.backlog, Reserved: t.reserved, Urgent: t.urgent(),
 	})
 	if busy != nil {

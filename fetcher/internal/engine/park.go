@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // parkCause is why an attempt was put off, from a closed set.
@@ -53,7 +55,15 @@ func (e *Engine) park(ctx context.Context, t *trigger, cause parkCause, wait tim
 	}
 	due := t.due(v1.Cause_CAUSE_PARKED)
 	due.WaitsFor = cause.waitsFor()
-	if err := e.setTimer(t.sameTrace(ctx), due, e.deps.Clock.Now().Add(wait)); err != nil {
+	at := e.deps.Clock.Now().Add(wait)
+	err := e.untilTaken(t.sameTrace(ctx), pipeline.Requests, func(ctx context.Context) error {
+		timer, err := e.deps.Client.SetTimer(ctx, due, at)
+		if t.waiter != nil {
+			t.waiter.Timer.Store(timer)
+		}
+		return err
+	})
+	if err != nil {
 		return afterPublishError(err)
 	}
 	e.deps.Metrics.parked.WithLabelValues(string(cause)).Inc()
@@ -72,13 +82,19 @@ func (e *Engine) advance(ctx context.Context, slot *throttle.Slot) {
 			return
 		}
 		err := try(ctx, func(ctx context.Context) error { return e.advanceTo(ctx, w, e.deps.Clock.Now().Add(wait)) })
-		if err != nil {
+		if err != nil && !errors.Is(err, pipeline.ErrSuperseded) {
 			return
 		}
 	}
 }
 
-func (e *Engine) advanceTo(ctx context.Context, w throttle.Waiter, at time.Time) error {
+// advanceTo replaces the timer that was set when a want was put off, and no other: a
+// later one carries what has become of the want since.
+func (e *Engine) advanceTo(ctx context.Context, w *throttle.Waiter, at time.Time) error {
+	timer := w.Timer.Load()
+	if timer == 0 {
+		return nil // it could not be put off, or not yet
+	}
 	want, sequence, err := e.deps.Client.LastWant(ctx, w.Key)
 	if err != nil {
 		return err
@@ -86,9 +102,9 @@ func (e *Engine) advanceTo(ctx context.Context, w throttle.Waiter, at time.Time)
 	if want == nil || sequence != w.Want {
 		return nil // it waits for nothing any more
 	}
-	err = e.deps.Client.PublishTimer(ctx, &v1.Due{
+	err = e.deps.Client.ReplaceTimer(ctx, &v1.Due{
 		Want: slim(want), WantSequence: sequence, Cause: v1.Cause_CAUSE_PARKED, WaitsFor: v1.WaitsFor_WAITS_FOR_HOST,
-	}, at)
+	}, at, timer)
 	if err == nil {
 		e.deps.Metrics.advanced.Inc()
 	}

@@ -75,12 +75,20 @@ var _ = Describe("A host without a free slot", func() {
 			g.Expect(t).NotTo(BeNil())
 			g.Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
 		}).Should(Succeed())
+		By("leaving a timer alone that has been set since for the same want, as after a replay")
+		replayed, _ := latest()
+		later := &v1.Due{
+			Want: w.want(slow.URL, func(w *v1.Want) { w.Name = replayed.Name }), WantSequence: w.timerOf(replayed).GetWantSequence(),
+			Cause: v1.Cause_CAUSE_RETRY, Attempts: 3,
+		}
+		Expect(w.client.PublishTimer(w.ctx, later, w.clock.Now().Add(time.Minute))).To(Succeed())
 
 		w.clock.Advance(100 * time.Millisecond)
 		w.end()
 		Eventually(func() time.Duration { _, at := latest(); return at.Sub(w.clock.Now()) }).Should(BeNumerically("<", 2*time.Second))
 		Eventually(func() float64 { return f.metric("curlmethat_fetcher_advanced_total", "") }).Should(BeNumerically(">", wants/2))
 		Expect(w.timerOf(moved).GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
+		Expect(w.timerOf(replayed).GetAttempts()).To(BeEquivalentTo(3))
 		key, _ := latest()
 		t := w.timerOf(key)
 		Expect(t.GetWantSequence()).To(BeNumerically(">", 0))

@@ -39,6 +39,8 @@ type trigger struct {
 	origin trace.SpanContext
 	// slot that its own GET was made with; nil: there was none.
 	slot *throttle.Slot
+	// waiter is what the throttle may advance while it is put off; nil: nothing.
+	waiter *throttle.Waiter
 	// gotResponse reports whether a GET has got a good response.
 	gotResponse bool
 
@@ -116,14 +118,9 @@ func (t *trigger) take(due *v1.Due) {
 
 func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
 
-// waiter is what the throttle may advance: only a want for which no attempt was
-// made, since of others a fetcher cannot read what their timers carry.
-func (t *trigger) waiter() throttle.Waiter {
-	if t.kind == pipeline.KindWant || t.untried() {
-		return throttle.Waiter{Key: t.key, Want: t.wantSequence}
-	}
-	return throttle.Waiter{}
-}
+// advanceable reports whether the throttle may advance it: only a want for which no
+// attempt was made, since of others a fetcher cannot read what their timers carry.
+func (t *trigger) advanceable() bool { return t.kind == pipeline.KindWant || t.untried() }
 
 // untried reports whether the message only repeats a want for which no attempt
 // could be made.

@@ -114,7 +114,7 @@ func (c *clock) learn(now time.Time, p time.Duration) {
 
 // advance returns an earlier time for the last of the guesses, if it has one to
 // gain.
-func (c *clock) advance(now, earliest time.Time, p pace) (w Waiter, at time.Time, ok bool) {
+func (c *clock) advance(now, earliest time.Time, p pace) (w *Waiter, at time.Time, ok bool) {
 	c.learn(now, p.Duration)
 	last, ok := c.guesses.last()
 	switch {

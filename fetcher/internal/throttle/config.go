@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -70,8 +71,8 @@ func (c Config) waiters() int64 { return int64(max(1, c.Slots/4)) }
 type Request struct {
 	// Host is the authority of the URL: host and port.
 	Host string
-	// Waiter is what waits if there is no slot; zero: it cannot be advanced.
-	Waiter Waiter
+	// Waiter is what waits if there is no slot; nil: it cannot be advanced.
+	Waiter *Waiter
 	// Namespace that the slot counts for.
 	Namespace string
 	// Backlog reports whether further requests wait at the broker.
@@ -88,6 +89,9 @@ type Waiter struct {
 	Key pipeline.Key
 	// Want is its sequence in the stream of requests.
 	Want uint64
+	// Timer is the sequence of the timer by which it was put off, for whoever sets
+	// that; 0: there is none yet.
+	Timer atomic.Uint64
 }
 
 // Cause is why a GET may not be made now, from a closed set.

@@ -11,6 +11,7 @@
 // something is parked. A request that comes back in vain is given a time behind
 // all others of its namespace. While no GET of a host has ended, its reservations
 // are guesses: they are remembered, and advanced if the host turns out to be quicker.
+// What cannot be advanced is put off by a guess for a few seconds only.
 //
 // One slot of each host is kept for another namespace than the one that uses
 // the host, and more as soon as others have use for them.

@@ -5,6 +5,9 @@ import "time"
 const (
 	// maxGuesses bounds the guesses that are remembered, of all hosts together.
 	maxGuesses = 16_384
+	// maxUnadvanced is for how long a guess puts off at most what will not be
+	// advanced: after that something may be known of the host.
+	maxUnadvanced = 10 * time.Second
 	// advanced is for how long ahead guesses are advanced, each time that a slot
 	// comes free.
 	advanced = 3 * time.Second
@@ -30,15 +33,16 @@ type guesses struct {
 }
 
 type guess struct {
-	waiter Waiter
+	waiter *Waiter
 	at     time.Time
 }
 
-func (g *guesses) add(w Waiter, at time.Time) {
-	if *g.total < maxGuesses && w.Want != 0 {
-		g.of = append(g.of, guess{waiter: w, at: at})
-		*g.total++
-	}
+// take reports whether what waits can be advanced, and there is room for it.
+func (g *guesses) take(w *Waiter) bool { return w != nil && *g.total < maxGuesses }
+
+func (g *guesses) add(w *Waiter, at time.Time) {
+	g.of = append(g.of, guess{waiter: w, at: at})
+	*g.total++
 }
 
 func (g *guesses) last() (guess, bool) {

@@ -47,7 +47,7 @@ func (s *Slot) Release() {
 // Advance returns a want that waits for the same host, of the same namespace, for
 // too long, as it was not known how long a GET takes, and how long it has to wait
 // from now on. There is none if ok is false.
-func (s *Slot) Advance() (w Waiter, wait time.Duration, ok bool) {
+func (s *Slot) Advance() (w *Waiter, wait time.Duration, ok bool) {
 	t := s.throttle
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -54,7 +54,9 @@ type pending struct {
 type want struct {
 	namespace, host string
 	reserved        bool
-	throttle.Waiter
+	key             pipeline.Key
+	// fixed: it cannot be advanced.
+	fixed bool
 }
 
 func simulate(t *testing.T, cfg throttle.Config, latency func() time.Duration) *simulation {
@@ -76,7 +78,7 @@ func (s *simulation) publish(n int, w want) {
 	defer s.mu.Unlock()
 	for range n {
 		s.named++
-		w.Key.Name, w.Want = strconv.Itoa(s.named), uint64(s.named)
+		w.key.Name = strconv.Itoa(s.named)
 		s.queue = append(s.queue, w)
 	}
 	s.left += n
@@ -125,7 +127,11 @@ func (s *simulation) work() {
 }
 
 func (s *simulation) handle(w want, backlog bool) {
-	slot, busy := s.throttle.Acquire(throttle.Request{Host: w.host, Waiter: w.Waiter, Namespace: w.namespace, Backlog: backlog, Reserved: w.reserved})
+	r := throttle.Request{Host: w.host, Namespace: w.namespace, Backlog: backlog, Reserved: w.reserved}
+	if !w.fixed {
+		r.Waiter = &throttle.Waiter{Key: w.key}
+	}
+	slot, busy := s.throttle.Acquire(r)
 	if busy != nil {
 		pass(publishTime)
 		s.park(w, busy.Wait)
@@ -171,54 +177,90 @@ func (s *simulation) advance(key pipeline.Key, wait time.Duration) {
 func (s *simulation) setTimer(w want, wait time.Duration) {
 	s.parks++
 	late := time.Duration(s.random.Int64N(int64(timerLate)))
-	s.timers[w.Key] = pending{want: w, Timer: time.AfterFunc(max(wait, timerFloor)+late, func() {
+	s.timers[w.key] = pending{want: w, Timer: time.AfterFunc(max(wait, timerFloor)+late, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.timers, w.Key)
+		delete(s.timers, w.key)
 		s.queue = append(s.queue, w)
 		s.more.Signal()
 	})}
 }
 
-func TestReservationsUseTheSlotsAndParkFewTimes(t *testing.T) {
-	for _, latency := range []time.Duration{
+// latencies of hosts, and how many wants come at once.
+var (
+	latencies = []time.Duration{
 		time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond,
 		time.Second, 3 * time.Second, 10 * time.Second,
-	} {
-		for _, wants := range []int{1_000, 3_000, 16_000} {
-			for name, known := range map[string]bool{"a host that was used before": true, "a host never used before": false} {
-				t.Run(fmt.Sprintf("%d wants, answers after %s, %s", wants, latency, name), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { measure(t, latency, wants, known) })
+	}
+	counts = []int{1_000, 3_000, 16_000}
+)
+
+func TestReservationsUseTheSlotsAndParkFewTimes(t *testing.T) {
+	for _, latency := range latencies {
+		for _, wants := range counts {
+			// All that is parked before the first answer is parked by a guess.
+			for known, mostParks := range map[bool]float64{true: 1.35, false: 2} {
+				t.Run(fmt.Sprintf("%d wants, answers after %s, used before: %t", wants, latency, known), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						used, parks, took := measure(t, scenario{latency: latency, wants: wants, known: known})
+						// A timer fires no sooner than timerFloor, which counts for what is short.
+						if used < 0.85 && took > 5*time.Second {
+							t.Errorf("used %.3f of the capacity", used)
+						}
+						if parks > mostParks {
+							t.Errorf("%.2f parks for each GET, want at most %.2f", parks, mostParks)
+						}
+					})
 				})
 			}
 		}
 	}
 }
 
-// measure lets wants for one host be handled and checks what that costs.
-func measure(t *testing.T, latency time.Duration, wants int, known bool) {
+// As after a restart of all fetchers: what is put off by a guess and is not advanced
+// comes back to see whether anything is known, which costs a park and some seconds.
+func TestRefreshesOfAHostNeverUsedBeforeAreNotPutOffForLong(t *testing.T) {
+	const late, mostParks = 10 * time.Second, 2.5
+	for _, latency := range latencies {
+		for _, wants := range counts {
+			t.Run(fmt.Sprintf("%d, answers after %s", wants, latency), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					used, parks, took := measure(t, scenario{latency: latency, wants: wants, fixed: true})
+					if idle := time.Duration((1 - used/0.875) * float64(took)); idle > late {
+						t.Errorf("took %s, %s longer than necessary", took, idle)
+					}
+					if parks > mostParks {
+						t.Errorf("%.2f parks for each GET, want at most %.2f", parks, mostParks)
+					}
+				})
+			})
+		}
+	}
+}
+
+// scenario is so many wants for one host.
+type scenario struct {
+	latency time.Duration
+	wants   int
+	// known: the host was used before; fixed: no want can be advanced.
+	known, fixed bool
+}
+
+// measure lets the wants of a scenario be handled. It returns the part of the slots
+// that was used, the parks for each GET, and how long it took.
+func measure(t *testing.T, c scenario) (used, parks float64, took time.Duration) {
 	t.Helper()
-	const enough = 0.85
-	mostParks := 1.35
-	s := simulate(t, throttle.Defaults(), func() time.Duration { return latency })
-	if known {
-		s.publish(1, want{namespace: "one", host: "a"})
+	w := want{namespace: "one", host: "a", fixed: c.fixed}
+	s := simulate(t, throttle.Defaults(), func() time.Duration { return c.latency })
+	if c.known {
+		s.publish(1, w)
 		s.run()
 		s.began, s.busy = time.Now(), 0
-	} else {
-		// All that is parked before the first answer is parked by a guess.
-		mostParks = 2
 	}
-	s.publish(wants, want{namespace: "one", host: "a"})
-	took := s.run()
-	used := float64(s.busy) / float64(time.Duration(s.cfg.PerHost)*took)
-	parks := float64(s.parks) / float64(wants)
+	s.publish(c.wants, w)
+	took = s.run()
+	used = float64(s.busy) / float64(time.Duration(s.cfg.PerHost)*took)
+	parks = float64(s.parks) / float64(c.wants)
 	t.Logf("%.3f of the capacity used, %.2f parks for each GET, %s in all", used, parks, took)
-	// A timer fires no sooner than timerFloor, which counts for what is short.
-	if used < enough && took > 5*time.Second {
-		t.Errorf("used %.3f of the capacity, want %.2f", used, enough)
-	}
-	if parks > mostParks {
-		t.Errorf("%.2f parks for each GET, want at most %.2f", parks, mostParks)
-	}
+	return used, parks, took
 }

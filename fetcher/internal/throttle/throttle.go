@@ -143,8 +143,12 @@ func (t *Throttle) hostBusy(a *attempt) *Busy {
 	if a.Urgent {
 		return &Busy{Cause: HostBusy, Wait: t.cfg.MinPark}
 	}
+	remembered := a.tenant.guesses.take(a.Waiter)
+	if !pace.known && !remembered && a.tenant.next.Sub(a.now) > maxUnadvanced {
+		return &Busy{Cause: HostBusy, Wait: maxUnadvanced}
+	}
 	at := a.tenant.reserve(a.now, earliest, pace)
-	if !pace.known {
+	if !pace.known && remembered {
 		a.tenant.guesses.add(a.Waiter, at)
 	}
 	return &Busy{Cause: HostBusy, Wait: at.Sub(a.now)}

@@ -281,7 +281,7 @@ func pass(d time.Duration) { <-time.After(d) }
 // waiting is a want of namespace one that asks for host a.
 func waiting(n int) throttle.Request {
 	r := on("a", "one")
-	r.Waiter = throttle.Waiter{Key: pipeline.Key{Namespace: "one", Name: fmt.Sprint(n), Key: "k"}, Want: uint64(n + 1)}
+	r.Waiter = &throttle.Waiter{Key: pipeline.Key{Namespace: "one", Name: fmt.Sprint(n), Key: "k"}, Want: uint64(n + 1)}
 	return r
 }
 
@@ -306,8 +306,8 @@ func TestWhatWaitsByAGuessIsAdvancedWhenTheHostIsQuicker(t *testing.T) {
 					t.Fatalf("advanced: %t", ok)
 				case !ok:
 					return
-				case w != waiting(21).Waiter:
-					t.Errorf("%v comes sooner", w)
+				case w.Key != waiting(21).Waiter.Key:
+					t.Errorf("%v comes sooner", w.Key)
 				case wait > time.Second || wait < 300*time.Millisecond:
 					t.Errorf("it comes after %s in place of %s", wait, last)
 				}
@@ -318,6 +318,34 @@ func TestWhatWaitsByAGuessIsAdvancedWhenTheHostIsQuicker(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAGuessPutsOffOnlyForAShortTimeWhatIsNotAdvanced(t *testing.T) {
+	const longest = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		th := newThrottle(t, config())
+		granted(t, th, on("refreshed", "one"))
+		granted(t, th, on("refreshed", "one"))
+		for n := range 100 {
+			if wait := refused(t, th, on("refreshed", "one"), throttle.HostBusy); wait > longest {
+				t.Fatalf("refresh %d comes after %s", n, wait)
+			}
+		}
+		granted(t, th, on("a", "one"))
+		granted(t, th, on("a", "one"))
+		for n := range 20_000 { // more than are remembered
+			refused(t, th, waiting(n), throttle.HostBusy)
+		}
+		granted(t, th, on("b", "two"))
+		granted(t, th, on("b", "two"))
+		for n := range 100 {
+			r := waiting(n)
+			r.Host, r.Namespace = "b", "two"
+			if wait := refused(t, th, r, throttle.HostBusy); wait > longest {
+				t.Fatalf("want %d of another namespace comes after %s", n, wait)
+			}
+		}
+	})
 }
 
 func TestWhatIsRememberedOfGuessesIsBounded(t *testing.T) {
