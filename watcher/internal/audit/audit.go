@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// perNamespace is how many keys of one namespace an audit asks for again.
+	// perNamespace is how many keys of one namespace an audit asks for that it asked
+	// for before, in vain.
 	perNamespace = 500
 	// refreshedAtOnce is how many held keys an audit looks at the timers of, or a
 	// tenth of them if that is more.
@@ -145,7 +146,7 @@ func (a *Auditor) Audit(ctx context.Context, enqueue func(types.NamespacedName))
 	for _, name := range s.unasked {
 		enqueue(name)
 	}
-	asks, err := a.askAgain(ctx, e, s.notHeld)
+	asks, err := a.askAgain(ctx, e, s.asks, enqueue)
 	if err != nil {
 		return err
 	}
@@ -180,7 +181,7 @@ func (a *Auditor) FollowUp(ctx context.Context, enqueue func(types.NamespacedNam
 	if err != nil {
 		return err
 	}
-	asks, err := a.askAgain(ctx, e, a.sortAsked(e))
+	asks, err := a.askAgain(ctx, e, a.sortAsked(e), enqueue)
 	if err != nil {
 		return err
 	}

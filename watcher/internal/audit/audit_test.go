@@ -288,7 +288,7 @@ func TestAudit(t *testing.T) {
 			b.timer(k, time.Hour, cached(other))
 		}, wantindex.BodyLost},
 		"asks again when the API server was brought back to before the want": {func(b *bench, k pipeline.Key) {
-			b.publish(k, func(w *v1.Want) { w.ResourceVersion, w.Now = "6", "later" })
+			b.publish(k, func(w *v1.Want) { w.ResourceVersion = "6" })
 			b.fetched()
 			b.holds(k)
 			b.timer(k, time.Hour, cached(stored))
@@ -343,7 +343,7 @@ func TestAKeyIsAskedForAgainAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing
 		if got := b.found()[k]; got != wantindex.BodyLost {
 			t.Fatalf("not asked again after %s", pause)
 		}
-		b.publish(k, func(w *v1.Want) { w.Now = b.clock.Now().String() })
+		b.publish(k)
 		b.fetched()
 	}
 	b.objects[types.NamespacedName{Namespace: "ns", Name: "cm"}].EditedAt = b.clock.Now()
@@ -379,7 +379,7 @@ func TestAKeyThatIsRefreshedAsOftenAsAuditedIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestAnAuditAsksForSoManyKeysOfANamespaceTheOldestFirst(t *testing.T) {
+func TestAnAuditAsksAgainForSoManyKeysOfANamespaceTheOldestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var keys []pipeline.Key
@@ -387,6 +387,14 @@ func TestAnAuditAsksForSoManyKeysOfANamespaceTheOldestFirst(t *testing.T) {
 		keys = append(keys, b.asks("busy", fmt.Sprint("cm-", n%7), fmt.Sprintf("k%03d", n)))
 	}
 	quiet := b.asks("quiet", "cm", "k")
+	b.fetched()
+	b.clock.Step(interval)
+	if got := b.found(); len(got) != 601 {
+		t.Fatalf("found %d of what was lost", len(got))
+	}
+	for _, k := range append(keys, quiet) {
+		b.publish(k)
+	}
 	b.fetched()
 	b.clock.Step(interval)
 	got := b.found()
@@ -397,6 +405,50 @@ func TestAnAuditAsksForSoManyKeysOfANamespaceTheOldestFirst(t *testing.T) {
 		if got[k] != wantindex.BodyLost {
 			t.Fatalf("%s is not among %v", k, slices.Collect(maps.Keys(got)))
 		}
+	}
+}
+
+func TestWhatSomebodyElseChangesIsNotLost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	k := b.asks("ns", "cm", "k")
+	b.fetched()
+	b.holds(k)
+	o := b.objects[types.NamespacedName{Namespace: "ns", Name: "cm"}]
+	o.Owners["k"] = annotation.Ownership{State: annotation.Foreign, Fingerprint: "theirs"}
+	b.clock.Step(interval + time.Second)
+	var looks []types.NamespacedName
+	b.check(b.Audit(t.Context(), func(name types.NamespacedName) { looks = append(looks, name) }))
+	if len(looks) != 1 {
+		t.Errorf("%v are to be repaired", looks)
+	}
+	if n := b.metric("lost_keys_total", "body_lost"); n != 0 || b.want(k).Finding != wantindex.NothingLost {
+		t.Errorf("%v keys are lost", n)
+	}
+}
+
+func TestWhatHasJustBeenFetchedIsNotLost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.clock.SetTime(time.Now().Add(-interval))
+	k := b.asks("ns", "cm", "k")
+	b.fetched()
+	// It was put off until now, by the clock of the broker, and is on its way to the
+	// watch.
+	b.clock.SetTime(time.Now())
+	_, err := b.client.PublishDue(t.Context(), &v1.Due{
+		Want:         &v1.Want{Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", Url: url},
+		WantSequence: b.want(k).Fence.Seq, Cause: v1.Cause_CAUSE_PARKED,
+	}, "once")
+	b.check(err)
+	b.waits(1)
+	b.fetched()
+	if got := b.found(); len(got) != 0 {
+		t.Errorf("found %v", got)
+	}
+	b.clock.Step(interval / 2)
+	if got := b.found()[k]; got != wantindex.BodyLost {
+		t.Errorf("found %d, want %d", got, wantindex.BodyLost)
 	}
 }
 

@@ -6,9 +6,13 @@ import (
 	"math"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -26,6 +30,9 @@ type evidence struct {
 	// long, among those whose timers this audit looks at.
 	stale int
 }
+
+// atOnce is of how many keys the timer and the due are read by one request.
+const atOnce = pipeline.MaxLatest / 2
 
 // gather asks how far the fetchers and the writer have come.
 func (a *Auditor) gather(ctx context.Context) (*evidence, error) {
@@ -100,12 +107,12 @@ func read(key pipeline.Key, m pipeline.Message) *timer {
 	return &timer{at: at, setAt: m.Time, due: due}
 }
 
-// lookUp reads the timers and dues of candidates in batches, and calls decide
-// with what there is, until that returns false.
-func (a *Auditor) lookUp(ctx context.Context, candidates []candidate, decide func(candidate, *timer, *pipeline.Message) bool) error {
-	const batch = pipeline.MaxLatest / 2
-	for len(candidates) > 0 {
-		these := candidates[:min(batch, len(candidates))]
+// lookUp reads the timers and dues of candidates, first so many and then twice as
+// many each time, and calls decide with what there is, until that returns false.
+func (a *Auditor) lookUp(ctx context.Context, candidates []candidate, first int, decide func(candidate, *timer, *pipeline.Message) bool) error {
+	for size := first; len(candidates) > 0; size *= 2 {
+		size = min(size, atOnce)
+		these := candidates[:min(size, len(candidates))]
 		candidates = candidates[len(these):]
 		subjects := make([]string, 0, 2*len(these))
 		for _, c := range these {
@@ -135,13 +142,17 @@ func (a *Auditor) lookUp(ctx context.Context, candidates []candidate, decide fun
 }
 
 // askAgain returns the keys, of those that are not held, for which nothing is
-// under way.
-func (a *Auditor) askAgain(ctx context.Context, e *evidence, notHeld map[string][]candidate) (map[pipeline.Key]found, error) {
+// under way. It calls enqueue for objects that are about to ask by themselves.
+func (a *Auditor) askAgain(ctx context.Context, e *evidence, all []asks, enqueue func(types.NamespacedName)) (map[pipeline.Key]found, error) {
 	findings := map[pipeline.Key]found{}
-	for _, candidates := range notHeld {
-		left := perNamespace
-		err := a.lookUp(ctx, candidates, func(c candidate, t *timer, due *pipeline.Message) bool {
-			if a.underWay(e, c, t, due) {
+	for _, these := range all {
+		left := these.most
+		err := a.lookUp(ctx, these.of, left, func(c candidate, t *timer, due *pipeline.Message) bool {
+			switch {
+			case a.underWay(e, c, t, due):
+				return true
+			case a.planned(c):
+				enqueue(c.object())
 				return true
 			}
 			ask := a.asked[c.key]
@@ -159,12 +170,24 @@ func (a *Auditor) askAgain(ctx context.Context, e *evidence, notHeld map[string]
 	return findings, nil
 }
 
+// planned reports whether a key is asked for anyway, now or, as somebody else
+// writes it again and again, at the time for its next repair.
+func (a *Auditor) planned(c candidate) bool {
+	o := a.deps.Objects.Get(c.object())
+	if o == nil {
+		return true
+	}
+	url, wanted := o.Request.URL(c.key.Key)
+	return !wanted || plan.Asks(o, annotation.Pair{Key: c.key.Key, URL: url}, c.want, a.deps.Index.Epoch())
+}
+
 // underWay reports whether something will still change a key that is not held.
 func (a *Auditor) underWay(e *evidence, c candidate, t *timer, due *pipeline.Message) bool {
 	if _, queued := e.queued[c.key]; queued {
 		return true
 	}
-	if due != nil && due.Sequence > c.want.Fence.Seq && !e.handled(due.Sequence, due.Time, a.config.inWork()) {
+	if due != nil && due.Sequence > c.want.Fence.Seq &&
+		(!e.handled(due.Sequence, due.Time, a.config.inWork()) || e.age(due.Time) < a.config.young()) {
 		return !isRefresh(c.key, due) || a.waitOnce(c.key)
 	}
 	if t == nil || a.lost(e, t) {
@@ -212,7 +235,7 @@ func (a *Auditor) lost(e *evidence, t *timer) bool {
 func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidate) (map[pipeline.Key]found, error) {
 	findings := map[pipeline.Key]found{}
 	notLanded := map[pipeline.Key]string{}
-	err := a.lookUp(ctx, refreshed, func(c candidate, t *timer, due *pipeline.Message) bool {
+	err := a.lookUp(ctx, refreshed, atOnce, func(c candidate, t *timer, due *pipeline.Message) bool {
 		if t != nil && !c.entry.Failing() && condition.Stale(t.due, c.refresh, e.now) {
 			e.stale++
 		}

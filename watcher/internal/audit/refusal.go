@@ -30,18 +30,27 @@ func (r refusal) elsewhere() bool {
 // probeEvery is how often the refusals of a namespace are probed.
 func (c Config) probeEvery() time.Duration { return c.Interval / 2 }
 
-// dueWhen takes those that are due out of what waits.
-func (s *sorted) dueWhen(due func(candidate) bool) {
+// dueWhen takes those that are due out of what waits: all that was lost, and of what
+// was asked for before so many of each namespace.
+func (a *Auditor) dueWhen(s *sorted, due func(candidate) bool) {
 	slices.SortFunc(s.waiting, func(x, y candidate) int { return cmp.Compare(x.want.Fence.Seq, y.want.Fence.Seq) })
 	rest := s.waiting[:0]
+	var lost []candidate
+	again := map[string][]candidate{}
 	for _, c := range s.waiting {
-		if due(c) {
-			s.notHeld[c.key.Namespace] = append(s.notHeld[c.key.Namespace], c)
-		} else {
+		switch {
+		case !due(c):
 			rest = append(rest, c)
+		case a.asked[c.key].times == 0:
+			lost = append(lost, c)
+		default:
+			again[c.key.Namespace] = append(again[c.key.Namespace], c)
 		}
 	}
-	s.waiting = rest
+	s.waiting, s.asks = rest, append(s.asks, asks{lost, len(lost)})
+	for _, candidates := range again {
+		s.asks = append(s.asks, asks{candidates, perNamespace})
+	}
 }
 
 // probe adds keys that were refused and would have to wait for longer than an
@@ -52,7 +61,8 @@ func (a *Auditor) probe(e *evidence, s *sorted) {
 	waiting := map[refusal][]candidate{}
 	for _, c := range s.waiting {
 		ask := a.asked[c.key]
-		if r := (refusal{c.key.Namespace, ask.reason}); ask.times > 0 && r.elsewhere() {
+		r := refusal{c.key.Namespace, ask.reason}
+		if ask.times > 0 && r.elsewhere() && e.age(c.want.At) >= a.config.young() {
 			waiting[r] = append(waiting[r], c)
 		}
 	}
@@ -63,7 +73,9 @@ func (a *Auditor) probe(e *evidence, s *sorted) {
 		if n == 0 && e.age(a.probed[r]) >= a.config.probeEvery() {
 			n, probed[r] = 1+len(candidates)/probesOf, e.now
 		}
-		s.notHeld[r.namespace] = append(s.notHeld[r.namespace], candidates[:min(n, len(candidates))]...)
+		if n > 0 {
+			s.asks = append(s.asks, asks{candidates, n})
+		}
 	}
 	a.probed = probed
 }

@@ -1,12 +1,15 @@
 package audit_test
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -51,7 +54,7 @@ func (r *refusing) pass() int {
 	r.check(do(r.Context(), func(name types.NamespacedName) { asked[name] = true }))
 	for name := range asked {
 		k := pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: "k"}
-		if r.want(k).Finding != wantindex.BodyLost {
+		if r.want(k).Finding == wantindex.NothingLost {
 			r.Fatalf("%s is not asked for", k)
 		}
 		r.publish(k)
@@ -75,11 +78,19 @@ func (r *refusing) held() (n int) {
 
 func TestAllThatWasRefusedIsAskedForWithinAnAuditIntervalOnceItsCauseIsGone(t *testing.T) {
 	t.Parallel()
-	for name, reason := range map[string]string{"without a status": "", "with one": "WriteFailed"} {
+	for name, c := range map[string]struct {
+		keys   int
+		reason string
+		audits int
+	}{
+		"without a status": {100, "", 20}, // until all wait for 10 min
+		"with one":         {100, "WriteFailed", 20},
+		"and many":         {4000, "", 3},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newBench(t).refusing(100, reason)
-			for range 8 * 20 { // until all wait for 10 min
+			r := newBench(t).refusing(c.keys, c.reason)
+			for range 8 * c.audits {
 				r.pass()
 			}
 			r.gone = true
@@ -93,6 +104,39 @@ func TestAllThatWasRefusedIsAskedForWithinAnAuditIntervalOnceItsCauseIsGone(t *t
 				t.Errorf("all are held after %s", took)
 			}
 		})
+	}
+}
+
+func TestAllThatWasLostIsAskedForWithinAnAuditInterval(t *testing.T) {
+	t.Parallel()
+	r := newBench(t).refusing(5000, "")
+	r.gone = true
+	for range 8 {
+		r.pass()
+	}
+	if held := r.held(); held != len(r.keys) {
+		t.Errorf("%d of %d are held after an interval", held, len(r.keys))
+	}
+}
+
+func TestAProbeIsNotSpentOnWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	r := newBench(t).refusing(3, "")
+	for range 8 * 20 { // until all wait for 10 min
+		r.pass()
+	}
+	slices.SortFunc(r.keys, func(x, y pipeline.Key) int { return cmp.Compare(r.want(x).Fence.Seq, r.want(y).Fence.Seq) })
+	for _, k := range r.keys[:2] { // their host fails by now
+		r.timer(k, time.Hour, func(d *v1.Due) { d.Cause = v1.Cause_CAUSE_RETRY })
+	}
+	r.gone = true
+	var took time.Duration
+	for r.held() == 0 && took < time.Hour {
+		r.pass()
+		took += look
+	}
+	if took > interval {
+		t.Errorf("the third key is held after %s", took)
 	}
 }
 

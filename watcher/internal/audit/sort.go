@@ -26,11 +26,21 @@ type candidate struct {
 	refresh time.Duration
 }
 
+func (c candidate) object() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.key.Namespace, Name: c.key.Name}
+}
+
+// asks are keys that are not held, the oldest first, of which so many are asked for
+// as nothing is under way for.
+type asks struct {
+	of   []candidate
+	most int
+}
+
 // sorted are the wants by what an audit has to find out.
 type sorted struct {
-	// notHeld are wants whose keys do not hold what is asked for, by namespace,
-	// the oldest first.
-	notHeld map[string][]candidate
+	// asks are wants whose keys do not hold what is asked for.
+	asks []asks
 	// refreshed are wants with an interval whose keys are held.
 	refreshed []candidate
 	// behind are held keys whose object holds what a later state of the stream
@@ -67,7 +77,7 @@ func (a *Auditor) sort(e *evidence) sorted {
 		a.classify(e, &s, key, w)
 	})
 	a.asked = s.asked
-	s.dueWhen(func(c candidate) bool { return e.age(c.want.At) >= a.config.pause(a.asked[c.key].times) })
+	a.dueWhen(&s, func(c candidate) bool { return e.age(c.want.At) >= a.config.pause(a.asked[c.key].times) })
 	a.probe(e, &s)
 	return s
 }
@@ -75,7 +85,7 @@ func (a *Auditor) sort(e *evidence) sorted {
 // sortAsked returns the keys to ask for before the next audit, of those that were
 // not held at the last one: what is lost and was too young then, and what was
 // refused.
-func (a *Auditor) sortAsked(e *evidence) map[string][]candidate {
+func (a *Auditor) sortAsked(e *evidence) []asks {
 	s := newSorted()
 	for key := range a.asked {
 		if w, ok := a.deps.Index.Want(key); ok {
@@ -83,13 +93,13 @@ func (a *Auditor) sortAsked(e *evidence) map[string][]candidate {
 		}
 	}
 	a.asked = s.asked
-	s.dueWhen(func(c candidate) bool { return a.asked[c.key].times == 0 && e.age(c.want.At) >= a.config.young() })
+	a.dueWhen(&s, func(c candidate) bool { return a.asked[c.key].times == 0 && e.age(c.want.At) >= a.config.young() })
 	a.probe(e, &s)
-	return s.notHeld
+	return s.asks
 }
 
 func newSorted() sorted {
-	return sorted{notHeld: map[string][]candidate{}, asked: map[pipeline.Key]asked{}, lifted: map[refusal]int{}, rounds: 1}
+	return sorted{asked: map[pipeline.Key]asked{}, lifted: map[refusal]int{}, rounds: 1}
 }
 
 // classify adds a want to what it belongs to.

@@ -94,6 +94,15 @@ func Make(o *informer.Object, wants map[string]wantindex.Want, epoch int64) Plan
 	return m.plan
 }
 
+// Asks reports whether the plan of an object asks for one of its pairs, of which the
+// stream has a want, without anything having been found lost.
+func Asks(o *informer.Object, pair annotation.Pair, last wantindex.Want, epoch int64) bool {
+	last.Finding = wantindex.NothingLost
+	m := &maker{object: o, wants: map[string]wantindex.Want{pair.Key: last}, epoch: epoch}
+	m.key(pair)
+	return len(m.plan.Publish) > 0
+}
+
 type maker struct {
 	object *informer.Object
 	wants  map[string]wantindex.Want
