@@ -81,7 +81,7 @@ func (t *task) try(ctx context.Context) (outcomes []Outcome, done bool) {
 	case full && len(t.items) > 1:
 		return t.each(ctx), true
 	case full: // the API server need not be asked
-		return t.refused(ctx, p, plan.Rejected, errNoRoom)
+		return t.refused(ctx, p, plan.NoRoom, errNoRoom)
 	}
 	if kind, short := t.budgets.take(t.ref.Namespace, p); short != nil {
 		return t.overBudget(ctx, kind, short), true
@@ -101,7 +101,7 @@ func (t *task) try(ctx context.Context) (outcomes []Outcome, done bool) {
 			t.forget() // how much room is left shows in the object
 			return nil, false
 		}
-		return t.refused(ctx, p, plan.Rejected, err)
+		return t.refused(ctx, p, plan.NoRoom, err)
 	case apiserver.Immutable:
 		return t.refused(ctx, p, plan.Immutable, err)
 	case apiserver.TooLarge:
@@ -173,7 +173,7 @@ func (t *task) refused(ctx context.Context, p plan.Plan, obstacle plan.Obstacle,
 		return nil, false
 	}
 	t.Breaker.Success(t.ref.Namespace)
-	return t.refuse(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item) }), true
+	return t.refuse(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, obstacle) }), true
 }
 
 // refuse gives results up that cannot even be recorded in the status. One Event

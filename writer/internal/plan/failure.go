@@ -121,7 +121,7 @@ func (d *draft) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decisio
 	if class != writeFailed {
 		next.GaveUp, next.Fence = true, i.Fence
 	}
-	note := obstacleNote(i, next)
+	note := obstacleNote(i, next, d.object.Obstacle)
 	next.Explanation = &status.Explanation{Message: note}
 	decision := Decision{Verdict: verdict}
 	changed := !sameFailure(entry, next)

@@ -99,8 +99,8 @@ func valueSentence(key string, entry status.Entry) string {
 	return "key " + key + " has no value yet"
 }
 
-// obstacleNote describes why a body was not written.
-func obstacleNote(i Item, entry status.Entry) string {
+// obstacleNote describes why a body was not written to an object with an obstacle.
+func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	key := i.Key.Key
 	switch pipeline.ClassOf(entry.Error) {
 	case keyExists:
@@ -110,6 +110,10 @@ func obstacleNote(i Item, entry status.Entry) string {
 	case bodyTooLarge:
 		return "with the answer of " + condition.Host(i.url()) + " the ConfigMap would be larger than the API server allows; " + valueSentence(key, entry)
 	case writeFailed:
+		if o == NoRoom {
+			return "the annotations of the ConfigMap, 256 KiB at most, leave no room for curl-status; " + valueSentence(key, entry) +
+				"; it is written once one of them is shortened or removed"
+		}
 		return "the API server refuses to write the answer of " + condition.Host(i.url()) + "; " + valueSentence(key, entry) + "; trying again"
 	default:
 		return condition.Sentence(i.url(), &v1.Failure{Class: pipeline.ClassOf(entry.Error)}) + "; " + valueSentence(key, entry)
@@ -118,12 +122,17 @@ func obstacleNote(i Item, entry status.Entry) string {
 
 // Refusal returns the Event for an item that the API server will not let into
 // the object, not even as a report in its status. Without one there is no time
-// since when it lasts; until the status changes it is the same change of state.
-func Refusal(o *Object, i Item) Event {
+// since when it lasts; until the status or the obstacle changes it is the same change
+// of state.
+func Refusal(o *Object, i Item, by Obstacle) Event {
 	held := o.Status.Keys[i.Key.Key]
 	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
-	event := failed(i, entry, actionWrite, obstacleNote(i, entry))
-	event.Occurrence = "refused\x00" + i.Key.Key + "\x00" + i.url() + "\x00" + held.Fence.String()
+	event := failed(i, entry, actionWrite, obstacleNote(i, entry, by))
+	event.Occurrence = "refused\x00"
+	if by == NoRoom {
+		event.Occurrence = "no room\x00"
+	}
+	event.Occurrence += i.Key.Key + "\x00" + i.url() + "\x00" + held.Fence.String()
 	return event
 }
 

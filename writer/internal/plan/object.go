@@ -113,6 +113,8 @@ const (
 	TooLarge
 	// Rejected: the API server refuses the change, such as an admission webhook.
 	Rejected
+	// NoRoom: the other annotations leave none for the status.
+	NoRoom
 )
 
 // Viewer reads objects.

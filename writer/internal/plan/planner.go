@@ -118,7 +118,7 @@ func (d *draft) eventsOf(i Item, entry status.Entry) []Event {
 		if f := i.Result.GetFailure(); f != nil && pipeline.Reason(f.GetClass()) == entry.Error {
 			return []Event{failed(i, entry, actionFetch, failureNote(i, f, entry))}
 		}
-		event := failed(i, entry, actionWrite, obstacleNote(i, entry))
+		event := failed(i, entry, actionWrite, obstacleNote(i, entry, d.object.Obstacle))
 		if pipeline.ClassOf(entry.Error) == keyExists {
 			event.Occurrence = keyExistsOccurrence(i)
 		}
