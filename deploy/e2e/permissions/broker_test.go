@@ -105,7 +105,9 @@ type broker struct {
 	tls bool
 	// root may do everything in the account of the pipeline; it is the spec's.
 	root nkeys.KeyPair
-	said *journal
+	// watcher are flags of the watcher beside those that it needs.
+	watcher []string
+	said    *journal
 }
 
 // journal keeps what a server has to say.

@@ -20,7 +20,7 @@ import (
 func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	GinkgoHelper()
 	flags := map[string][]string{world.Watcher: {"--manage-streams=off"}, world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}
-	flags[world.Watcher] = append(flags[world.Watcher], "--signing-key="+filepath.Join(b.identities, "signing.nk"))
+	flags[world.Watcher] = append(append(flags[world.Watcher], b.watcher...), "--signing-key="+filepath.Join(b.identities, "signing.nk"))
 	flags[world.Writer] = append(flags[world.Writer], "--trusted-keys="+filepath.Join(b.identities, "signing.pub"))
 	for _, name := range world.Services() {
 		flags[name] = append(flags[name], "--nats-nkey="+b.seed(name))

@@ -221,3 +221,30 @@ var _ = Describe("A replayer in wrong hands", func() {
 		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
 	})
 })
+
+var _ = Describe("In wrong hands, by work that it takes and does not do,", func() {
+	DescribeTable("keeps a key empty until it is gone, and no longer", func(ctx SpecContext, identity, stream, consumer string) {
+		b := start(ctx, plain)
+		b.watcher = []string{"--audit-interval=1s"}
+		b.as(ctx, "setup", "setup")
+		w := b.world(ctx, identity)
+		cm := w.Create(ctx, "news", world.Asking("mydata="+w.Origin.Page("/news").Says("asked for").URL()))
+		js, err := jetstream.New(b.connect(identity))
+		Expect(err).NotTo(HaveOccurred())
+		work, err := js.Consumer(ctx, stream, consumer)
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func() error {
+			taken, err := work.Next(jetstream.FetchMaxWait(time.Second))
+			if err != nil {
+				return err
+			}
+			return taken.DoubleAck(ctx)
+		}).Should(Succeed())
+		Expect(cm.Get(ctx).Data).To(BeEmpty())
+		w.Launch(ctx, identity)
+		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "asked for")
+	},
+		Entry(nil, world.Fetcher, pipeline.Requests, pipeline.FetcherConsumer),
+		Entry(nil, world.Writer, pipeline.Results, pipeline.WriterConsumer),
+	)
+})
