@@ -2,16 +2,20 @@ package curlctl_test
 
 import (
 	"fmt"
+	"html"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,10 +75,7 @@ var _ = Describe("A page of the console", func() {
 			"object": "/objects/default/cm-000", "audit": "/audit", "replay": "/failures/replay?host=a.example.com", "problem": "/failures?since=yesterday",
 		} {
 			_, page := b.at(path)
-			_, main, found := strings.Cut(page, "<main")
-			Expect(found).To(BeTrue(), page)
-			main, _, _ = strings.Cut(main, "</main>")
-			goldenPage(name, "<main"+main+"</main>\n")
+			goldenPage(name, mainOf(page))
 		}
 	})
 })
@@ -161,13 +162,46 @@ var _ = Describe("The console at its limits", func() {
 		Expect(b.page("/doctor")).To(MatchRegexp(`the rest.*CURL_FAILURES`))
 	})
 
-	It("has every page while its clock is off", func(ctx SpecContext) {
+	It("names the stream of all that is wanted when it is missing, and has the pages that do not need it", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		want, _ := w.want(ctx, cm(1), "https://a.example.com/")
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+		Expect(w.js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
+		b := w.open().enter()
+		for _, path := range []string{"/wants", "/hosts", "/schedule"} {
+			code, text := b.at(path)
+			Expect(code).To(Equal(http.StatusServiceUnavailable), path)
+			Expect(text).To(And(ContainSubstring(pipeline.Requests), ContainSubstring("curlctl setup"), ContainSubstring(`href="/doctor"`)), path)
+		}
+		Expect(b.page("/failures")).To(ContainSubstring("default/cm-001"))
+		Expect(b.page("/")).To(And(ContainSubstring("The wants cannot be read"), ContainSubstring(pipeline.Requests)))
+		Expect(b.page("/doctor")).To(ContainSubstring(pipeline.Requests))
+		b.page("/audit")
+	})
+
+	It("states which changes NATS does not let it follow, and counts them at the next reading", func(ctx SpecContext) {
+		w := configured(ctx, `authorization { users: [
+			{ user: app, password: p }
+			{ user: half, password: p, permissions: { subscribe: { deny: ["curl.want.>"] } } }
+		] }`)
+		var later atomic.Int64
+		b := w.as("half").openAt(func() time.Time { return time.Now().Add(time.Duration(later.Load())) }).enter()
+		Eventually(func() string { return b.page("/") }).WithPolling(polling).
+			Should(And(ContainSubstring("Changes are counted once a minute"), ContainSubstring("may not subscribe to curl.want.&gt;"), ContainSubstring(`href="/doctor"`)))
+		_, _ = w.want(ctx, cm(1), "https://a.example.com/")
+		later.Store(int64(time.Minute))
+		Eventually(func() string { return b.page("/wants") }).WithPolling(polling).Should(ContainSubstring("default/cm-001"))
+	})
+
+	It("states how far its clock is off, and has every page meanwhile", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		want, sequence := w.want(ctx, cm(1), "https://a.example.com/")
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
 		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK}, time.Now().Add(time.Hour))).To(Succeed())
-		for _, off := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		for off, text := range map[time.Duration]string{-630 * time.Second: "10m behind that of NATS", 630 * time.Second: "10m ahead of that of NATS"} {
 			b := w.openAt(func() time.Time { return time.Now().Add(off) }).enter()
+			Eventually(func() string { return b.page("/") }).WithPolling(polling).
+				Should(And(ContainSubstring("The clock of this machine is "+text), ContainSubstring(`href="/doctor"`)))
 			for _, path := range []string{"/", "/failures", "/failures/1", "/hosts", "/schedule", "/wants", "/queue", "/objects/default/cm-001", "/audit", "/doctor"} {
 				b.page(path)
 			}
@@ -196,6 +230,84 @@ var _ = Describe("The console at its limits", func() {
 		}
 		Expect(from("same-origin", "cors", "empty", "/failures.json")).To(Equal(http.StatusOK))
 		Expect(from("none", "navigate", "document", "/failures/replay")).To(Equal(http.StatusForbidden), "without sign-in there is no replay")
+	})
+
+	It("counts what passes, also while it reads, as another one that reads it all", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
+		wanted := map[pipeline.Key]*v1.Due{}
+		change := func() {
+			GinkgoHelper()
+			key := pipeline.Key{Namespace: fmt.Sprintf("team-%d", random.IntN(3)), Name: fmt.Sprintf("cm-%d", random.IntN(12)), Key: "k"}
+			due := wanted[key]
+			switch what := random.IntN(6); {
+			case due == nil || what < 2:
+				want, sequence := w.want(ctx, key, fmt.Sprintf("https://host-%d.example.com/%d", random.IntN(4), random.Int()), func(want *v1.Want) {
+					want.Refresh = durationpb.New(time.Duration(random.IntN(2)) * time.Hour)
+				})
+				wanted[key] = &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RETRY}
+			case what == 2:
+				w.forget(ctx, key)
+				delete(wanted, key)
+			case what == 3:
+				_, err := w.client.PublishDue(ctx, due, "")
+				Expect(err).NotTo(HaveOccurred())
+			default:
+				due.Attempts = uint32(random.IntN(9))
+				due.Reported = []v1.FailureClass{v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_DNS_FAILED}[random.IntN(3)]
+				Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Hour+time.Duration(random.IntN(100))*time.Minute))).To(Succeed())
+			}
+		}
+		b := w.open("--auth=none")
+		reading := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(reading)
+			b.page("/")
+		}()
+		for range 200 {
+			change()
+		}
+		Eventually(reading).Should(BeClosed())
+		for i := range 200 {
+			change()
+			if i%4 == 0 {
+				want, _ := w.want(ctx, cm(i), "https://host-0.example.com/")
+				w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "host-0.example.com")
+			}
+		}
+		times := regexp.MustCompile(`<time[^>]*>[^<]*</time>|<rect [^>]*><title>[^<]*</title></rect>|<details>.*</details>|data-live="[^"]*"`)
+		for _, path := range []string{"/hosts", "/wants", "/schedule", "/hosts?namespace=team-1", "/wants?namespace=team-1", "/wants?host=host-1.example.com", "/wants?name=cm-3", "/objects/team-1/cm-1", "/failures"} {
+			other := w.open("--auth=none")
+			Eventually(func(g Gomega) {
+				g.Expect(times.ReplaceAllString(mainOf(b.page(path)), "")).To(Equal(times.ReplaceAllString(mainOf(other.page(path)), "")))
+			}).WithPolling(polling).Should(Succeed(), path)
+			other.stop()
+		}
+	})
+
+	It("goes through the schedule by a cursor, each timer once, also where many fire at one time", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		at := time.Now().Add(30 * time.Minute)
+		const many = 120
+		for i := range many {
+			want, sequence := w.want(ctx, cm(i), "https://a.example.com/")
+			Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH}, at.Add(time.Duration(i/70)*time.Minute))).To(Succeed())
+		}
+		b := w.open().enter()
+		seen := map[string]bool{}
+		for address := "/schedule"; address != ""; {
+			page := b.page(address)
+			for _, match := range regexp.MustCompile(`href="/objects/default/(cm-\d+)"`).FindAllStringSubmatch(page, -1) {
+				Expect(seen).NotTo(HaveKey(match[1]))
+				seen[match[1]] = true
+			}
+			address = ""
+			if match := regexp.MustCompile(`rel="next" href="([^"]+)"`).FindStringSubmatch(page); match != nil {
+				address = html.UnescapeString(match[1])
+			}
+		}
+		Expect(seen).To(HaveLen(many))
 	})
 
 	It("goes on after the last tick that a page has read", func(ctx SpecContext) {
@@ -275,6 +387,15 @@ var _ = Describe("The console at its limits", func() {
 
 // text is what passes, line by line.
 func (h heard) text() string { return fmt.Sprintln(h.Passing) }
+
+// mainOf returns what a page has of its own.
+func mainOf(page string) string {
+	GinkgoHelper()
+	_, main, found := strings.Cut(page, "<main")
+	Expect(found).To(BeTrue(), page)
+	main, _, _ = strings.Cut(main, "</main>")
+	return "<main" + main + "</main>\n"
+}
 
 // formOf reads the fields of a dialog.
 func formOf(page string) url.Values {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -295,7 +296,7 @@ var _ = Describe("The console", func() {
 				{"/failures/2", 404, "has been removed"},
 				{"/failures/x", 404, "is not the ID"},
 				{"/failures/4", 404, "never was one"},
-				{"/schedule?after=x", 400, "is not a number"},
+				{"/schedule?after=x", 400, "is not a time"},
 				{"/objects/default/nothing", 404, "Nothing is known"},
 				{"/nothing", 404, "There is no page"},
 				{"/jobs/X", 404, "no such job"},
@@ -660,11 +661,12 @@ var _ = Describe("The console", func() {
 		code, _ = b.send(http.MethodPost, "/signin", url.Values{"token": {all}}, nil)
 		Expect(code).To(Equal(http.StatusOK))
 		Expect(b.page("/failures")).To(And(ContainSubstring("<b>2</b> match"), ContainSubstring("other.example.com")))
-		_, page := b.send(http.MethodPost, "/failures/replay", b.form("/failures/replay?id=1"), nil)
+		_, page := b.send(http.MethodPost, "/failures/replay", b.form("/failures/replay?id=1"), func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.7") })
 		Expect(page).To(ContainSubstring("Job replay"))
 		Eventually(func() string { return w.ok(ctx, "audit", "-o", "json") }).Should(ContainSubstring(`"onBehalfOf": "system:serviceaccount:` + namespace + `:all"`))
 		u, err := url.Parse(b.base)
 		Expect(err).NotTo(HaveOccurred())
+		Expect(w.ok(ctx, "audit", "-o", "json")).NotTo(Or(ContainSubstring("127.0.0.1"), ContainSubstring("192.0.2.7")), "addresses are not on record")
 		for _, cookie := range b.client.Jar.Cookies(u) {
 			Expect(cookie.Value).NotTo(ContainSubstring(all[:20]), "the token is not kept")
 		}
@@ -715,19 +717,23 @@ var _ = Describe("The console", func() {
 		code, _ = b.at("/failures" + in)
 		Expect(code).To(Equal(http.StatusNotFound))
 
-		By("of an address that asks too often, without holding up another")
+		By("of an address that asks too often, whatever a header names, without holding up another or who is signed in")
+		_, _ = b.send(http.MethodPost, "/signin", url.Values{"token": {all}}, nil)
 		refused := make(chan struct{}, 400)
 		var asking sync.WaitGroup
-		for range 400 { // at once, so that they are more than a second brings back
+		for i := range 400 { // at once, so that they are more than a second brings back
 			asking.Go(func() {
 				defer GinkgoRecover()
-				if code, _ := b.send(http.MethodPost, "/signin", nil, nil); code == http.StatusTooManyRequests {
+				if code, _ := b.send(http.MethodPost, "/signin", nil, func(r *http.Request) {
+					r.Header.Set("X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i%250))
+				}); code == http.StatusTooManyRequests {
 					refused <- struct{}{}
 				}
 			})
 		}
 		asking.Wait()
 		Expect(refused).NotTo(BeEmpty())
+		Expect(b.page("/failures")).To(ContainSubstring("<b>2</b> match"))
 		elsewhere := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext, DisableKeepAlives: true}}
 		var r *http.Response
 		r, err = elsewhere.PostForm(b.base+"/signin", nil)

@@ -62,10 +62,10 @@ type refused struct {
 	at  time.Time
 }
 
-// waiting is a reading that ends when NATS refuses something of a stream.
+// waiting is what ends when NATS refuses something of a stream or subject.
 type waiting struct {
-	stream string
-	end    context.CancelCauseFunc
+	subject string
+	end     context.CancelCauseFunc
 }
 
 // Add adds one; it is given to natsconn.Options.
@@ -78,18 +78,18 @@ func (r *Refusals) Add(e *natsconn.PermissionError) {
 	}
 	r.all[e.Operation+" "+e.Subject] = refused{e, time.Now()}
 	for one := range r.waiting {
-		if strings.Contains(e.Subject, one.stream) {
+		if strings.Contains(e.Subject, one.subject) {
 			one.end(e)
 		}
 	}
 }
 
 // unless returns a context that ends, with a *natsconn.PermissionError as its
-// cause, when NATS refuses something of a stream; empty: of any. There is no
-// response to what is refused.
-func (r *Refusals) unless(ctx context.Context, stream string) (context.Context, context.CancelFunc) {
+// cause, when NATS refuses something of a stream or subject; empty: of any. There is
+// no response to what is refused.
+func (r *Refusals) unless(ctx context.Context, subject string) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
-	one := &waiting{stream, end}
+	one := &waiting{subject, end}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting == nil {

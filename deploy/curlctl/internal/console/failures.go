@@ -250,7 +250,7 @@ func (s *Server) failureRow(d operate.DeadLetter) failureRow {
 	switch want := d.Message.GetWant(); {
 	case !wanted:
 		row.Now = nowGone
-	case want.GetUid() != known.Want.UID || want.GetUrl() != known.Want.URL:
+	case want.GetUid() != known.UID || want.GetUrl() != known.URL:
 		row.Now = nowChanged
 	case known.Condition.State == condition.Failing:
 		row.Now = nowFailing

@@ -58,11 +58,14 @@ func (s *Server) live(v *visit) (*page, error) {
 	_ = control.SetReadDeadline(time.Time{})
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
+	newly := 0
 	for v.mayStay() {
 		s.model.Touch()
 		t := s.tick(v.namespace)
 		if v.FormValue("failed") != "" {
-			t.New = s.model.FailedSince(uint64(failed), f.match)
+			t.New, failed = s.model.FailedSince(failed, f.match)
+			newly += t.New
+			t.New = newly
 		}
 		if v.FormValue("entries") != "" {
 			t.Passing, last = s.passing(v.namespace, last)
@@ -87,8 +90,7 @@ func (s *Server) live(v *visit) (*page, error) {
 func (v *visit) lastEntry() (uint64, error) {
 	id := v.Header.Get("Last-Event-ID")
 	if id == "" {
-		n, err := number(v, "entries")
-		return uint64(n), err
+		return number(v, "entries")
 	}
 	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil {
@@ -176,7 +178,7 @@ func oldest(c overview.Consumer, now time.Time) string {
 	if c.Oldest == nil {
 		return "–"
 	}
-	return printer.Age(now, *c.Oldest)
+	return printer.Until(*c.Oldest, now)
 }
 
 // passing returns what has passed since the last tick, and how far that is.

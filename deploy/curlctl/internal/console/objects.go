@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -27,12 +25,10 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	if err := view.ReadStreams(v.Context(), s.Conn.Client, &v.unread); err != nil {
 		return nil, err
 	}
-	var keys []model.Row
-	s.model.Rows(view.Namespace, view.ConfigMap, func(r model.Row) { keys = append(keys, r) })
+	keys := s.model.Object(view.Namespace, view.ConfigMap)
 	if !view.Exists && view.Watcher == nil && len(view.Timeline) == 0 && len(keys) == 0 {
 		return nil, notFound("Nothing is known of ConfigMap %s/%s.", view.Namespace, view.ConfigMap)
 	}
-	slices.SortFunc(keys, func(a, b model.Row) int { return strings.Compare(a.Key.Key, b.Key.Key) })
 	slices.Reverse(view.Timeline)
 	return &page{template: "object.html", title: view.Namespace + "/" + view.ConfigMap, data: map[string]any{
 		"View": view, "Keys": keys, "Pods": pods, "Unseen": unseen, "Replay": v.can(replayRight),

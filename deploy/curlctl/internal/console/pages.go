@@ -16,7 +16,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Rows of the shorter lists.
@@ -103,10 +102,7 @@ func (s *Server) hostsPage(v *visit) (*page, error) {
 // bar of the histogram of timers.
 type bar struct{ X, Height, Count, Minute int }
 
-const (
-	barMinutes = 60
-	barHeight  = 64
-)
+const barHeight = 64
 
 func (s *Server) schedulePage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
@@ -114,16 +110,20 @@ func (s *Server) schedulePage(v *visit) (*page, error) {
 	if err := s.unknown(n, model.Timers); err != nil {
 		return nil, err
 	}
-	timers := s.model.Timers(v.namespace)
-	bars, most, hour := histogram(timers, s.Now())
-	after, err := number(v, "after")
-	if err != nil {
-		return nil, err
+	var at time.Time
+	after, key, _ := strings.Cut(v.FormValue("after"), "/")
+	if after != "" {
+		var err error
+		if at, err = time.Parse(time.RFC3339Nano, after); err != nil {
+			return nil, badRequest(errors.New("after: " + strconv.Quote(after) + " is not a time"))
+		}
 	}
-	rows := timers[min(int(after), len(timers)):]
+	rows, minutes := s.model.Schedule(v.namespace, at, keyOf(key), pageRows+1)
+	bars, most, hour := histogram(minutes)
 	next := ""
 	if len(rows) > pageRows {
-		rows, next = rows[:pageRows], strconv.Itoa(int(after)+pageRows)
+		rows = rows[:pageRows]
+		next = rows[pageRows-1].At.UTC().Format(time.RFC3339Nano) + "/" + rows[pageRows-1].Key.String()
 	}
 	return &page{template: "schedule.html", title: "Schedule", data: map[string]any{
 		"Bars": bars, "Most": most, "Hour": hour, "Rows": rows, "Next": next, "Timers": n.Timers, "After": after,
@@ -131,29 +131,23 @@ func (s *Server) schedulePage(v *visit) (*page, error) {
 }
 
 // number reads a count in the address; 0 without one.
-func number(v *visit, field string) (uint32, error) {
+func number(v *visit, field string) (uint64, error) {
 	text := v.FormValue(field)
 	if text == "" {
 		return 0, nil
 	}
-	n, err := strconv.ParseUint(text, 10, 31)
+	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return 0, badRequest(errors.New(field + ": " + strconv.Quote(text) + " is not a number"))
 	}
-	return uint32(n), nil
+	return n, nil
 }
 
-// histogram counts the timers of the next hour by minute.
-func histogram(timers []operate.Timer, now time.Time) (bars []bar, most, hour int) {
-	counts := [barMinutes]int{}
-	for _, t := range timers {
-		if i := int(t.At.Sub(now) / time.Minute); i >= 0 && i < barMinutes && t.At.After(now) {
-			counts[i]++
-			hour++
-			most = max(most, counts[i])
-		}
-	}
-	for i, n := range counts {
+// histogram draws the timers of the next hour by minute.
+func histogram(minutes [60]int) (bars []bar, most, hour int) {
+	most = slices.Max(minutes[:])
+	for i, n := range minutes {
+		hour += n
 		b := bar{X: i * 10, Count: n, Minute: i}
 		if n > 0 {
 			b.Height = max(2, n*barHeight/most)

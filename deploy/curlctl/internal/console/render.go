@@ -13,6 +13,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -38,6 +39,8 @@ type pages struct {
 	// assets by their names with the hash in them.
 	assets map[string]asset
 	names  map[string]string
+	// buffers hold pages while they are written, of which none is large.
+	buffers sync.Pool
 }
 
 type asset struct {
@@ -128,6 +131,7 @@ func (p *pages) functions() template.FuncMap {
 		"requests":  requestsSpark,
 		"results":   resultsSpark,
 		"failures":  failuresSpark,
+		"apart":     apart,
 		"dict":      dict,
 		"add":       func(a, b int) int { return a + b },
 		"sub":       func(a, b int) int { return a - b },
@@ -188,6 +192,15 @@ func newStamp(now time.Time, at any, ahead bool) stamp {
 	return s
 }
 
+// apart describes how far one clock is ahead of another.
+func apart(ahead time.Duration) string {
+	now := time.Unix(0, 0)
+	if ahead < 0 {
+		return printer.Until(now, now.Add(-ahead)) + " behind"
+	}
+	return printer.Until(now, now.Add(ahead)) + " ahead of"
+}
+
 // Size of a sparkline, in units of its SVG.
 const (
 	sparkWidth  = 120
@@ -236,14 +249,7 @@ func failuresSpark(n model.Numbers) string {
 // of text, by their numbers: what tenants and servers choose must not hide. The
 // page itself needs line breaks and tabs only.
 func visible(page []byte) []byte {
-	clean := true
-	for _, r := range string(page) {
-		if !seen(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
+	if !bytes.ContainsFunc(page, func(r rune) bool { return !seen(r) }) {
 		return page
 	}
 	var b bytes.Buffer

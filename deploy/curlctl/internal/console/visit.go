@@ -253,8 +253,13 @@ func (v *visit) write(p *page) {
 		http.Redirect(v.w, v.Request, p.redirect, http.StatusSeeOther)
 		return
 	}
-	var buffer bytes.Buffer
-	if err := v.server.pages.render(&buffer, p.template, v.frame(p)); err != nil {
+	buffer, pooled := v.server.pages.buffers.Get().(*bytes.Buffer)
+	if !pooled {
+		buffer = new(bytes.Buffer)
+	}
+	defer v.server.pages.buffers.Put(buffer)
+	buffer.Reset()
+	if err := v.server.pages.render(buffer, p.template, v.frame(p)); err != nil {
 		http.Error(v.w, "This page cannot be written: "+err.Error(), http.StatusInternalServerError)
 		return
 	}

@@ -71,10 +71,11 @@ func (d *diagnosis) add(check, state, mend, format string, args ...any) {
 	d.findings = append(d.findings, Finding{Check: check, State: state, Mend: mend, Detail: fmt.Sprintf(format, args...)})
 }
 
-// slowLink and wrongClock are what an operator should know of.
+// slowLink and WrongClock, between the server's clock and this one, are what an
+// operator should know of.
 const (
 	slowLink   = 250 * time.Millisecond
-	wrongClock = 2 * time.Second
+	WrongClock = 2 * time.Second
 )
 
 // server tests the connection, the version and the clock.
@@ -100,7 +101,7 @@ func (d *diagnosis) server(ctx context.Context) {
 		return // reported by streams
 	}
 	off := stream.CachedInfo().TimeStamp.Sub(before.Add(time.Since(before) / 2))
-	if off.Abs() > wrongClock {
+	if off.Abs() > WrongClock {
 		d.add("clock", Warning, "synchronize the clocks (NTP); timers follow the server's", "the server's clock is off by %s from this one", off.Round(time.Millisecond))
 		return
 	}

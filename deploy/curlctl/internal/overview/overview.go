@@ -32,6 +32,9 @@ type Overview struct {
 	Consumers []Consumer `json:"consumers"`
 	// PausedHosts are in the order of their keys, the most first.
 	PausedHosts []PausedHost `json:"pausedHosts,omitempty"`
+
+	// Clock is the server's while the consumers were read.
+	Clock time.Time `json:"-"`
 }
 
 // PausedHost is a host that has asked for a pause, by the timers that wait for that.
@@ -191,7 +194,7 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection)
 				}
 			}
 		}
-		o.Consumers = append(o.Consumers, state)
+		o.Consumers, o.Clock = append(o.Consumers, state), stream.CachedInfo().TimeStamp
 	}
 	return nil
 }

@@ -2,9 +2,13 @@
 // failures by host and namespace, and how far the consumers are. It reads the
 // streams once, follows what passes, and reads again now and then; while no
 // person looks it does nothing.
+//
+// What is counted is counted as messages come, and lists are cut out of indexes, so
+// that a look costs what it returns and not what there is.
 package model
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -14,7 +18,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
@@ -27,15 +30,9 @@ const (
 	retryAfter  = 2 * time.Second
 )
 
-// Bounds of what waits in memory: in the client for the model, by subject, and in
-// the model while it reads, in bytes. What there is no room for is read at the next
-// load.
-const (
-	pendingMessages = 1 << 16
-	pendingBytes    = 8 << 20
-	queueBytes      = 16 << 20
-	messageBytes    = 256 // of a message, beside its subject and data
-)
+// pendingMessages bounds what waits in the client for the model. What there is no room
+// for is read at the next load.
+const pendingMessages = 1 << 14
 
 // Model is safe for concurrent use. It works until the context of Run ends.
 type Model struct {
@@ -44,65 +41,41 @@ type Model struct {
 	now    func() time.Time
 	look   chan struct{}
 
-	mu      sync.Mutex
-	looked  time.Time
-	state   state
-	counted counted
-	// changed is closed and replaced at each load.
+	mu     sync.Mutex
+	looked time.Time
+	// changed is closed and replaced at each load, of which loads is the number.
 	changed chan struct{}
-	// queue holds what passed while the streams were read; nil: nothing is read.
-	queue []*nats.Msg
-	// queued is the size of queue in bytes.
-	queued int
-}
+	loads   uint32
+	expired time.Time
 
-// state is what is known.
-type state struct {
-	wants    map[pipeline.Key]Want
-	timers   map[pipeline.Key]Timer
+	*index
+	// failures that are stored, and how many.
 	failures map[operate.ReasonHost]uint64
-	minutes  minutes
+	stored   uint64
 	overview overview.Overview
 	samples  []Sample
 	passed   passed
 	asOf     time.Time
 	err      error
 	unread   int
-	// missing are the parts that could not be read, and why.
-	missing map[Part]error
-}
-
-// Want is what is kept of a want.
-type Want struct {
-	// UID of the ConfigMap, and the URL, which may hold secrets.
-	UID, URL string
-	// Host of the URL.
-	Host string
-	// Refresh is the interval; 0: none.
-	Refresh time.Duration
-	// Sequence in the stream; 0: not known yet.
-	Sequence uint64
-	// At is when it was published.
-	At time.Time
-}
-
-// Timer is what is kept of a timer.
-type Timer struct {
-	operate.Timer
-
-	// late: it should have fired when the streams were read.
-	late bool
+	// missing are the parts that could not be read, and why; unfollowed is why what
+	// passes of some is not seen.
+	missing    map[Part]error
+	unfollowed error
+	// ahead is how far this clock is ahead of the server's.
+	ahead time.Duration
 }
 
 // Unless returns a context that ends, with its cause, when NATS refuses what is
-// asked of a stream.
-type Unless func(ctx context.Context, stream string) (context.Context, context.CancelFunc)
+// asked of a stream or subject.
+type Unless func(ctx context.Context, subject string) (context.Context, context.CancelFunc)
 
 // New returns a model of what conn reaches.
 func New(conn *natsconn.Connection, unless Unless, now func() time.Time) *Model {
-	return &Model{conn: conn, unless: unless, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}), state: state{
-		wants: map[pipeline.Key]Want{}, timers: map[pipeline.Key]Timer{}, failures: map[operate.ReasonHost]uint64{}, minutes: minutes{},
-	}}
+	return &Model{
+		conn: conn, unless: unless, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}),
+		index: newIndex(), failures: map[operate.ReasonHost]uint64{},
+	}
 }
 
 // Run follows the pipeline while somebody looks, until ctx ends.
@@ -137,14 +110,14 @@ func (m *Model) touch() (ready bool, changed chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.now().Sub(m.looked) > lookedFor {
-		m.state.asOf = time.Time{}
+		m.asOf = time.Time{}
 	}
 	m.looked = m.now()
 	select {
 	case m.look <- struct{}{}:
 	default:
 	}
-	return !m.state.asOf.IsZero(), m.changed
+	return !m.asOf.IsZero(), m.changed
 }
 
 // Refresh reads now how far the consumers are.
@@ -161,7 +134,7 @@ func (m *Model) watched() bool {
 func (m *Model) forgotten() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.state.asOf.IsZero()
+	return m.asOf.IsZero()
 }
 
 // subjects that are followed: never those with bodies.
@@ -171,12 +144,19 @@ func subjects() []string {
 
 // follow works until no person has looked for lookedFor.
 func (m *Model) follow(ctx context.Context) {
+	var refused []func() error
+	passing := make(chan *nats.Msg, pendingMessages) // one, which leaves them in their order
 	for _, subject := range subjects() {
-		if sub, err := m.conn.Conn.Subscribe(subject, m.take); err == nil {
-			_ = sub.SetPendingLimits(pendingMessages, pendingBytes) // which fails once it has ended
+		unless, end := m.unless(ctx, subject)
+		defer end()
+		refused = append(refused, func() error { return context.Cause(unless) })
+		if sub, err := m.conn.Conn.ChanSubscribe(subject, passing); err == nil {
 			defer func() { _ = sub.Unsubscribe() }()
 		}
 	}
+	following, end := context.WithCancel(ctx)
+	defer end()
+	go m.takeAll(following, passing)
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	loadAt := m.now()
@@ -189,6 +169,7 @@ func (m *Model) follow(ctx context.Context) {
 				}
 			}
 			m.poll(ctx)
+			m.followed(refused)
 		} else {
 			loadAt = m.now() // what passed meanwhile is not known
 		}
@@ -201,6 +182,16 @@ func (m *Model) follow(ctx context.Context) {
 	}
 }
 
+// followed learns which subjects NATS refuses to be followed.
+func (m *Model) followed(refused []func() error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unfollowed = nil
+	for _, one := range refused {
+		m.unfollowed = cmp.Or(m.unfollowed, one())
+	}
+}
+
 // woken fires soon after a load that has failed, or while there is no
 // connection.
 func (m *Model) woken(loadAt time.Time) <-chan time.Time {
@@ -210,29 +201,9 @@ func (m *Model) woken(loadAt time.Time) <-chan time.Time {
 	return nil
 }
 
-// finish ends a load.
-func (m *Model) finish(loaded state, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	queue := m.queue
-	m.queue, m.counted = nil, counted{}
-	if err != nil {
-		m.state.err = err
-	} else {
-		loaded.overview, loaded.samples, loaded.passed = m.state.overview, m.state.samples, m.state.passed
-		m.state = loaded
-		m.state.asOf = m.now()
-		for _, msg := range queue {
-			m.apply(msg)
-		}
-	}
-	close(m.changed)
-	m.changed = make(chan struct{})
-}
-
 // Failures returns how many failures are kept, by reason and host.
 func (m *Model) Failures() map[operate.ReasonHost]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.state.failures)
+	return maps.Clone(m.failures)
 }

@@ -17,44 +17,58 @@ type Sample struct {
 	Requests, Results uint64
 }
 
-func newSample(o overview.Overview) Sample {
-	s := Sample{}
+// newSample returns it, up to where the fetchers have taken requests, and the last.
+func newSample(o overview.Overview) (s Sample, handled, last uint64) {
 	for _, c := range o.Consumers {
 		n := c.Backlog + uint64(max(c.InFlight, 0))
 		if c.Name == pipeline.FetcherConsumer {
-			s.Requests = n
+			s.Requests, handled, last = n, c.Handled, c.Last
+			if n == 0 {
+				handled = last // behind the last request there may be timers
+			}
 		} else {
 			s.Results = n
 		}
 	}
-	return s
+	return s, handled, last
 }
 
-// minute of a namespace.
-type minute struct {
-	namespace string
-	at        int64
+// hour counts failures by minute, for the hour that ends with the last of them.
+type hour struct {
+	last   int64
+	counts [minutes]int32
 }
 
-// minutes counts failures of the last hour.
-type minutes map[minute]int
+const minutes = 60 // of an hour
 
-func (m minutes) add(namespace string, at time.Time) { m[minute{namespace, at.Unix() / 60}]++ }
+func minuteOf(at time.Time) int64 { return at.Unix() / 60 }
 
-// of returns the failures of the last hour by minute, the oldest first; of all
-// namespaces where it is empty.
-func (m minutes) of(namespace string, now time.Time) (counts [60]int) {
-	first := now.Unix()/60 - 59
-	for k, n := range m {
-		switch i := k.at - first; {
-		case i < 0:
-			delete(m, k)
-		case i < 60 && (namespace == "" || k.namespace == namespace):
-			counts[i] += n
+func (h *hour) add(at time.Time) {
+	minute := minuteOf(at)
+	if minute > h.last {
+		for old := max(h.last+1, minute-minutes+1); old <= minute; old++ {
+			h.counts[old%minutes] = 0
+		}
+		h.last = minute
+	}
+	if minute > h.last-minutes {
+		h.counts[minute%minutes]++
+	}
+}
+
+// of returns the failures of the last hour by minute, the oldest first.
+func (h *hour) of(now time.Time) (counts [minutes]int) {
+	first := minuteOf(now) - minutes + 1
+	for i := range counts {
+		if minute := first + int64(i); minute > h.last-minutes && minute <= h.last {
+			counts[i] = int(h.counts[minute%minutes])
 		}
 	}
 	return counts
 }
+
+// before reports whether all of it is more than an hour ago.
+func (h *hour) before(now time.Time) bool { return h.last <= minuteOf(now)-minutes }
 
 // Failure that has passed.
 type Failure struct {
@@ -62,6 +76,8 @@ type Failure struct {
 	Reason, Host string
 	// Key that failed.
 	Key pipeline.Key
+
+	at time.Time
 }
 
 // Bounds of what is kept of what passes: so many in a second, and so many
@@ -106,9 +122,12 @@ func (p *passed) fail(f Failure) {
 	}
 }
 
-// since returns the last of all, those after the first n ever; at most so many as
+// since returns the failures after the first n ever; see last.
+func (p *passed) since(n uint64) []Failure { return last(p.failures, p.failed, n) }
+
+// last returns the last of all, those after the first n ever; at most so many as
 // are stored. An n that is larger is of an earlier process, and counts as 0.
-func since[T any](all []T, ever, n uint64) []T {
+func last[T any](all []T, ever, n uint64) []T {
 	if n > ever {
 		n = 0
 	}

@@ -2,18 +2,16 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/passing"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Numbers are the pipeline at a glance, of one namespace or of all.
@@ -28,8 +26,10 @@ type Numbers struct {
 	Unread int
 	// Missing are the parts that could not be read, and why.
 	Missing map[Part]error
+	// Unfollowed is why what passes is not counted before the next reading; nil: it is.
+	Unfollowed error
 	// Minutes are the failures of the last hour, the oldest minute first.
-	Minutes [60]int
+	Minutes [minutes]int
 	// Samples are the backlogs of late, the oldest first.
 	Samples []Sample
 	// Passed counts all messages ever, Entries those that are described, and
@@ -38,37 +38,42 @@ type Numbers struct {
 }
 
 // Numbers returns the pipeline at a glance; of all namespaces where it is empty.
-// Failures that are kept are counted for all namespaces only.
+// Failures that are kept are counted for all namespaces only. It goes through the
+// timers of the next minute, and no others.
 func (m *Model) Numbers(namespace string) Numbers {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.expire()
-	s := &m.state
+	now := m.fresh()
+	s := m.space(namespace)
 	n := Numbers{
-		Overview: s.overview, AsOf: s.asOf, Err: s.err, Unread: s.unread, Missing: s.missing, Minutes: s.minutes.of(namespace, m.now()),
-		Samples: slices.Clone(s.samples), Passed: s.passed.count, Entries: s.passed.numbers, Failed: s.passed.failed,
+		Overview: m.overview, AsOf: m.asOf, Err: m.err, Unread: m.unread, Missing: m.missing, Unfollowed: m.unfollowed, Minutes: s.failed.of(now),
+		Samples: slices.Clone(m.samples), Passed: m.passed.count, Entries: m.passed.numbers, Failed: m.passed.failed,
 	}
-	n.Wants, n.Failures, n.LastHour = 0, 0, 0
-	for key := range s.wants {
-		if namespace == "" || key.Namespace == namespace {
-			n.Wants++
-		}
-	}
-	n.Timers = overview.Timers{}
-	for key, t := range s.timers {
-		if namespace == "" || key.Namespace == namespace {
-			n.Timers.See(t.At, m.now())
-		}
-	}
-	if namespace == "" {
-		for _, count := range s.failures {
-			n.Failures += int(count)
-		}
+	n.Wants, n.Failures, n.LastHour, n.Timers = s.wants, 0, 0, overview.Timers{}
+	m.timers(s, 0, func(r *record) bool {
+		at := time.UnixMilli(r.timer.at)
+		n.Timers.See(at, now)
+		return at.Before(now.Add(time.Minute))
+	})
+	n.Timers.Pending = s.timers
+	if s == m.all {
+		n.Failures = int(m.stored)
 	}
 	for _, count := range n.Minutes {
 		n.LastHour += count
 	}
 	return n
+}
+
+// fresh returns the time. Timers that have fired before are no more, but for those of
+// the last second.
+func (m *Model) fresh() time.Time {
+	now := m.now()
+	if now.Sub(m.expired).Abs() >= time.Second {
+		m.expire(now)
+		m.expired = now
+	}
+	return now
 }
 
 // Brief is what every page shows of the pipeline.
@@ -79,20 +84,23 @@ type Brief struct {
 	// AsOf and Err are those of Numbers.
 	AsOf time.Time
 	Err  error
+	// Ahead is how far the clock of this machine is ahead of the server's; 0: by so
+	// little that it does not matter.
+	Ahead time.Duration
 }
 
 // Brief returns it without counting.
 func (m *Model) Brief() Brief {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Brief{Paused: m.state.overview.Paused, Resumes: m.state.overview.Resumes, AsOf: m.state.asOf, Err: m.state.err}
+	return Brief{Paused: m.overview.Paused, Resumes: m.overview.Resumes, AsOf: m.asOf, Err: m.err, Ahead: m.ahead}
 }
 
 // Missing returns why a part could not be read; nil: it could.
 func (m *Model) Missing(part Part) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.state.missing[part]
+	return m.missing[part]
 }
 
 // Passing returns what has been described after the first n ever, of one
@@ -100,9 +108,9 @@ func (m *Model) Missing(part Part) error {
 func (m *Model) Passing(namespace string, n uint64) ([]passing.Passing, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := &m.state.passed
+	p := &m.passed
 	var entries []passing.Passing
-	for _, e := range since(p.entries, p.numbers, n) {
+	for _, e := range last(p.entries, p.numbers, n) {
 		if namespace == "" || e.Namespace == namespace {
 			entries = append(entries, e)
 		}
@@ -110,136 +118,166 @@ func (m *Model) Passing(namespace string, n uint64) ([]passing.Passing, uint64) 
 	return entries, p.numbers
 }
 
-// FailedSince counts the failures after the first n ever that match.
-func (m *Model) FailedSince(n uint64, match func(Failure) bool) int {
+// FailedSince counts the failures after the first n ever that match, and returns the
+// new n.
+func (m *Model) FailedSince(n uint64, match func(Failure) bool) (count int, failed uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	count := 0
-	for _, f := range since(m.state.passed.failures, m.state.passed.failed, n) {
+	for _, f := range m.passed.since(n) {
 		if match(f) {
 			count++
 		}
 	}
-	return count
+	return count, m.passed.failed
+}
+
+// Failed returns how many failures have passed.
+func (m *Model) Failed() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.passed.failed
 }
 
 // Row is a key with its condition.
 type Row struct {
 	// Key that is wanted.
 	Key pipeline.Key
-	// Want of the key.
-	Want Want
-	// Timer of the key; nil: there is none.
-	Timer *operate.Timer
+	// UID of the ConfigMap, and the URL, which may hold secrets.
+	UID, URL string
+	// Refresh is the interval; 0: none.
+	Refresh time.Duration
+	// At is when it was wanted.
+	At time.Time
 	// Condition of the key.
 	Condition condition.Condition
 }
 
-// handled is up to where the fetchers have taken requests.
-func (s *state) handled() uint64 {
-	for _, c := range s.overview.Consumers {
-		if c.Name == pipeline.FetcherConsumer {
-			return c.Handled
-		}
-	}
-	return 0
-}
-
-func (s *state) row(key pipeline.Key, w Want, now time.Time) Row {
-	row := Row{Key: key, Want: w}
-	if t, there := s.timers[key]; there {
-		row.Timer = &t.Timer
-		if w.Sequence == 0 {
-			w.Sequence = t.Due.GetWantSequence()
-		}
-	}
-	want := operate.Want{Key: key, Sequence: w.Sequence, At: w.At, Want: &v1.Want{Url: w.URL, Refresh: durationpb.New(w.Refresh)}}
-	row.Condition = condition.Of(want, row.Timer, s.handled(), now)
-	return row
-}
-
-// Rows calls each with every key of a namespace and name; empty: any. It must
-// not call the model.
-func (m *Model) Rows(namespace, name string, each func(Row)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.expire()
-	now := m.now()
-	for key, w := range m.state.wants {
-		if (namespace == "" || key.Namespace == namespace) && (name == "" || key.Name == name) {
-			each(m.state.row(key, w, now))
-		}
-	}
-}
-
-// Wants returns the first n keys after one, in order, that a namespace, name and
-// host select, empty ones selecting all, and how many are selected without
-// regard to where they begin.
-func (m *Model) Wants(namespace, name, host string, after pipeline.Key, n int) (rows []Row, all int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.expire()
-	var first []pipeline.Key
-	for key, w := range m.state.wants {
-		if namespace != "" && key.Namespace != namespace || name != "" && key.Name != name || host != "" && !pipeline.HostIs(w.URL, host) {
-			continue
-		}
-		all++
-		if compareKeys(key, after) <= 0 || len(first) == n && compareKeys(key, first[n-1]) >= 0 {
-			continue
-		}
-		i, _ := slices.BinarySearchFunc(first, key, compareKeys)
-		if first = slices.Insert(first, i, key); len(first) > n {
-			first = first[:n]
-		}
-	}
-	now := m.now()
-	for _, key := range first {
-		rows = append(rows, m.state.row(key, m.state.wants[key], now))
-	}
-	return rows, all
-}
-
-func compareKeys(a, b pipeline.Key) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Key, b.Key))
+func (m *Model) row(r *record, now time.Time) Row {
+	return Row{Key: r.key, UID: r.uid, URL: r.url, Refresh: r.refresh, At: time.UnixMilli(r.at), Condition: r.condition(m.handled, now)}
 }
 
 // Row returns a key; false: it is not wanted.
 func (m *Model) Row(key pipeline.Key) (Row, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w, there := m.state.wants[key]
-	if !there {
+	now := m.fresh()
+	r := m.find(key)
+	if r == nil || !r.wanted {
 		return Row{}, false
 	}
-	return m.state.row(key, w, m.now()), true
+	return m.row(r, now), true
 }
 
-// Timers returns the timers of a namespace; empty: all; the next to fire first.
-func (m *Model) Timers(namespace string) []operate.Timer {
+// Object returns the keys of a ConfigMap, in order.
+func (m *Model) Object(namespace, name string) (rows []Row) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.expire()
-	var all []operate.Timer
-	for key, t := range m.state.timers {
-		if namespace == "" || key.Namespace == namespace {
-			all = append(all, t.Timer)
+	now := m.fresh()
+	m.wants(pipeline.Key{Namespace: namespace, Name: name}, func(r *record) bool {
+		if r.key.Namespace != namespace || r.key.Name != name {
+			return false
 		}
-	}
-	slices.SortFunc(all, func(a, b operate.Timer) int {
-		return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Key.String(), b.Key.String()))
+		rows = append(rows, m.row(r, now))
+		return true
 	})
-	return all
+	return rows
+}
+
+// wants calls each with what is wanted from a key on, in order, until it returns
+// false.
+func (m *Model) wants(from pipeline.Key, each func(*record) bool) {
+	m.byKey.AscendGreaterOrEqual(&record{key: from}, func(r *record) bool { return !r.wanted || each(r) })
+}
+
+// Wants returns the first n keys after one, in order, that a namespace, name and
+// host select, empty ones selecting all, and how many are selected without
+// regard to where they begin. All are gone through only for a name or address.
+func (m *Model) Wants(namespace, name, host string, after pipeline.Key, n int) (rows []Row, all int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.fresh()
+	host = strings.ToLower(host)
+	from, known := pipeline.Key{Namespace: namespace}, name == "" && !pipeline.IsAddress(host)
+	if known && compareKeys(after, from) > 0 {
+		from = after
+	}
+	m.wants(from, func(r *record) bool {
+		if namespace != "" && r.key.Namespace != namespace {
+			return false
+		}
+		if name != "" && r.key.Name != name || host != "" && !r.isOf(host) {
+			return true
+		}
+		all++
+		if len(rows) < n && compareKeys(r.key, after) > 0 {
+			rows = append(rows, m.row(r, now))
+		}
+		return !known || len(rows) < n
+	})
+	switch s := m.space(namespace); {
+	case !known:
+	case host == "":
+		all = s.wants
+	case s.hosts[host] == nil:
+		all = 0
+	default:
+		all = s.hosts[host].wanted
+	}
+	return rows, all
+}
+
+// Scheduled is a timer that is pending.
+type Scheduled struct {
+	// At is when it fires.
+	At time.Time
+	// Key that it is of.
+	Key pipeline.Key
+	// Cause of the fetch.
+	Cause v1.Cause
+	// Attempts that have failed.
+	Attempts uint32
+}
+
+// Schedule returns the first n timers after a time and key, the next to fire first,
+// and how many fire in each minute of the next hour; of all namespaces where it is
+// empty.
+func (m *Model) Schedule(namespace string, at time.Time, key pipeline.Key, n int) (rows []Scheduled, counts [minutes]int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.fresh()
+	s, from := m.space(namespace), at.UnixMilli()
+	m.timers(s, from, func(r *record) bool {
+		if r.timer.at > from || compareKeys(r.key, key) > 0 {
+			rows = append(rows, Scheduled{At: time.UnixMilli(r.timer.at), Key: r.key, Cause: r.timer.cause, Attempts: r.timer.attempts})
+		}
+		return len(rows) < n
+	})
+	m.timers(s, now.UnixMilli(), func(r *record) bool {
+		minute := (r.timer.at - now.UnixMilli()) / time.Minute.Milliseconds()
+		if minute >= minutes {
+			return false
+		}
+		counts[minute]++
+		return true
+	})
+	return rows, counts
+}
+
+// timers calls each with the timers of a space from a time on, in order, until it
+// returns false.
+func (m *Model) timers(s *space, from int64, each func(*record) bool) {
+	m.byTime.AscendGreaterOrEqual(&record{timer: &timer{at: from}}, func(r *record) bool {
+		return s != m.all && s != r.space || each(r)
+	})
 }
 
 // Host is what is known of one host.
 type Host struct {
 	// Name of the host, as pipeline.HostOf has it.
 	Name string
-	// Wanted, Failing, Waiting and Stale count keys by condition.
+	// Wanted, Failing, Waiting and Stale count keys by condition. Those that became
+	// stale since the streams were read count as they were then.
 	Wanted, Failing, Waiting, Stale int
-	// Retries counts pending timers of failing keys.
-	Retries int
 	// Reasons counts failing keys.
 	Reasons map[string]int
 	// Next is when the next attempt of a failing key is; zero: there is none.
@@ -248,97 +286,59 @@ type Host struct {
 	Kept uint64
 }
 
-// hostsFor is how long hosts that were counted are used.
-const hostsFor = time.Second
-
-// counted are the hosts of a namespace at a time.
-type counted struct {
-	namespace string
-	at        time.Time
-	hosts     []Host
-}
-
 // Hosts returns the hosts of a namespace; empty: all; those with most failing
-// keys first. They may be a second old, and must not be changed.
+// keys first.
 func (m *Model) Hosts(namespace string) []Host {
-	m.mu.Lock()
-	c := m.counted
-	m.mu.Unlock()
-	if c.namespace == namespace && m.now().Sub(c.at) < hostsFor {
-		return c.hosts
-	}
-	c = counted{namespace: namespace, at: m.now(), hosts: m.countHosts(namespace)}
-	m.mu.Lock()
-	m.counted = c
-	m.mu.Unlock()
-	return c.hosts
-}
-
-func (m *Model) countHosts(namespace string) []Host {
-	hosts := map[string]*Host{}
-	host := func(name string) *Host {
-		h := hosts[name]
-		if h == nil {
-			h = &Host{Name: name, Reasons: map[string]int{}}
-			hosts[name] = h
-		}
-		return h
-	}
-	m.Rows(namespace, "", func(r Row) { host(r.Want.Host).see(r) })
-	if namespace == "" {
-		for rh, n := range m.Failures() {
-			host(rh.Host).Kept += n
-		}
-	}
-	all := make([]Host, 0, len(hosts))
-	for _, h := range hosts {
-		all = append(all, *h)
-	}
+	all := m.hosts(namespace)
 	slices.SortFunc(all, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(b.Failing, a.Failing), cmp.Compare(b.Stale, a.Stale), cmp.Compare(b.Kept, a.Kept), cmp.Compare(b.Wanted, a.Wanted), strings.Compare(a.Name, b.Name))
 	})
 	return all
 }
 
-func (h *Host) see(r Row) {
-	h.Wanted++
-	switch r.Condition.State {
-	case condition.Failing:
-		h.Failing++
-		h.Reasons[r.Condition.Reason]++
-		if r.Timer != nil {
-			h.Retries++
-			if h.Next.IsZero() || r.Timer.At.Before(h.Next) {
-				h.Next = r.Timer.At
-			}
+func (m *Model) hosts(namespace string) []Host {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fresh()
+	s := m.space(namespace)
+	all, at, failing := make([]Host, 0, len(s.hosts)), map[string]int{}, 0
+	for name, t := range s.hosts {
+		at[name] = len(all)
+		all = append(all, Host{Name: name, Wanted: t.wanted, Failing: t.failing, Waiting: t.waiting, Stale: t.stale, Reasons: maps.Clone(t.reasons)})
+		if t.failing > 0 {
+			failing++
 		}
-	case condition.Waiting:
-		h.Waiting++
-	case condition.IsStale:
-		h.Stale++
-	case condition.Well:
 	}
+	m.timers(s, 0, func(r *record) bool {
+		if h := at[r.host]; r.state == condition.Failing && all[h].Next.IsZero() {
+			all[h].Next = time.UnixMilli(r.timer.at)
+			failing--
+		}
+		return failing > 0
+	})
+	if s != m.all {
+		return all
+	}
+	for rh, n := range m.failures {
+		h, there := at[rh.Host]
+		if !there {
+			h = len(all)
+			at[rh.Host], all = h, append(all, Host{Name: rh.Host})
+		}
+		all[h].Kept += n
+	}
+	return all
 }
 
 // Namespaces returns the namespaces that want something, in order.
-func (m *Model) Namespaces() []string {
+func (m *Model) Namespaces() (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	seen := map[string]bool{}
-	var all []string
-	for key := range m.state.wants {
-		if !seen[key.Namespace] {
-			seen[key.Namespace] = true
-			all = append(all, key.Namespace)
+	for name, s := range m.spaces {
+		if s.wants > 0 {
+			all = append(all, name)
 		}
 	}
 	slices.Sort(all)
 	return all
-}
-
-// Failed returns how many failures have passed.
-func (m *Model) Failed() uint64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.state.passed.failed
 }
