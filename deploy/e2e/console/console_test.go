@@ -231,18 +231,30 @@ var _ = Describe("In a browser, the console", func() {
 		Eventually(func() string { return first.text("tbody tr th") }).WithPolling(50 * time.Millisecond).Should(Equal("4"))
 	})
 
-	It("has a banner while the broker is away, and goes on by itself when it is back", func(ctx SpecContext) {
+	It("has a banner and its last numbers while the broker is away for a minute, and goes on by itself, as a job does", func(ctx SpecContext) {
 		fill(ctx, js, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.sees("in the last hour")
-		server.Stop()
-		t.sees("The connection to NATS is lost.")
-		Expect(t.text(".alert .big")).To(Equal("3"), "the numbers of before stay")
-		Expect(t.script(`getComputedStyle(document.querySelector('.pipeline')).visibility`)).To(Equal("hidden"), "whether it runs is not known")
+		worker := newTab(t.base + "/refetch")
+		worker.script(`document.querySelector('input[name=rate]').value = '6/m'`)
+		worker.click("button.main")
+		worker.sees("1 of 6 asked")
 		t.script(`window.same = 1`)
+		server.Stop()
+		t.sees("The connection to NATS is lost. Numbers are those of ")
+		Consistently(func(g Gomega) {
+			g.Expect(t.script(`document.querySelector('#lost').hidden`)).To(Equal("false"))
+			g.Expect(t.text(".alert .big")).To(Equal("3"), "the numbers of before stay")
+			g.Expect(t.script(`getComputedStyle(document.querySelector('.pipeline')).visibility`)).To(Equal("hidden"), "whether it runs is not known")
+			g.Expect(worker.text("h1")).To(ContainSubstring("is under way"))
+		}, "1m", "5s").Should(Succeed())
 		Expect(server.Start()).To(Succeed())
+		back := time.Now()
 		Eventually(func() string { return t.script(`document.querySelector('#lost').hidden`) }).WithPolling(50 * time.Millisecond).Should(Equal("true"))
+		AddReportEntry("the banner is gone after", time.Since(back).String())
 		Expect(t.script(`window.same`)).To(Equal("1"), "without loading the page again")
+		Eventually(func() string { return worker.text("body") }).WithTimeout(2 * time.Minute).WithPolling(time.Second).
+			Should(And(ContainSubstring("Refetch is done"), ContainSubstring("6 of 6")))
 	})
 
 	It("looks like its pictures", func(ctx SpecContext) {

@@ -95,7 +95,9 @@ func newTab(address string) *tab {
 	logged, thrown := chromedp.Events(ctx, log.EntryAdded), chromedp.Events(ctx, runtime.ExceptionThrown)
 	go func() {
 		for e, err := range logged {
-			if err == nil && e.Entry.Source != "network" { // a response of 404 or 503 is one that was asked for
+			// A response of 404 or 503 is one that was asked for, and a click before the focus
+			// is set is news.
+			if err == nil && e.Entry.Source != "network" && e.Entry.Level != "info" {
 				t.report(e.Entry.Text)
 			}
 		}
