@@ -19,10 +19,6 @@ var _ = Describe("A key that somebody else owns", func() {
 		w.start()
 	})
 
-	readFirst := func(want *v1.Want) *v1.Want {
-		want.ReadFirst = true
-		return want
-	}
 	// hold sets the value of the key as a person would.
 	hold := func(value string) func(*corev1.ConfigMap) {
 		return func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"mydata": value} }

@@ -30,9 +30,7 @@ var _ = Describe("An object without a record of owners", func() {
 		w := newWorld(ctx)
 		w.start()
 		cm := unrecorded(w, `{"theirs":"value"}`)
-		want := w.want(cm, "mydata", url)
-		want.ReadFirst = true
-		w.apply(w.content(want, "hello there"))
+		w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "hello there"))
 
 		got := w.get("bare")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "hello there", "theirs": "value"}))
@@ -51,9 +49,7 @@ var _ = Describe("An object without a record of owners", func() {
 		w := newWorld(ctx)
 		w.start()
 		cm := unrecorded(w, `{"mydata":"theirs"}`)
-		want := w.want(cm, "mydata", url)
-		want.ReadFirst = true
-		w.apply(w.content(want, "hello there"))
+		w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "hello there"))
 		Expect(w.get("bare").Data).To(Equal(map[string]string{"mydata": "theirs"}))
 	})
 
@@ -61,8 +57,7 @@ var _ = Describe("An object without a record of owners", func() {
 		w := newWorld(ctx)
 		w.start()
 		cm := unrecorded(w, `{}`)
-		want := w.want(cm, "mydata", url)
-		want.ReadFirst = true
+		want := readFirst(w.want(cm, "mydata", url))
 		once := sync.OnceFunc(func() {
 			defer GinkgoRecover()
 			Expect(w.kube.CoreV1().ConfigMaps(w.namespace).Delete(w.ctx(), "bare", metav1.DeleteOptions{})).To(Succeed())

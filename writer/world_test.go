@@ -172,6 +172,12 @@ func due(want *v1.Want) *v1.Want {
 	return want
 }
 
+// readFirst lets the writer read the object before it writes.
+func readFirst(want *v1.Want) *v1.Want {
+	want.ReadFirst = true
+	return want
+}
+
 // result returns an outcome for the next trigger of a want.
 func (w *world) result(want *v1.Want) *v1.Result {
 	return &v1.Result{

@@ -43,10 +43,8 @@ var _ = Describe("A change", func() {
 
 	It("during the fetch leaves the body of the old URL out", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		slow, quick := w.Origin.Page("/slow").Says("outdated"), w.Origin.Page("/quick").Says("current")
-		release := slow.Hold()
-		cm := w.Create(ctx, "overtaken", world.Asking("mydata="+slow.URL()))
-		Eventually(slow.Waiting).Should(Equal(1))
+		quick := w.Origin.Page("/quick").Says("current")
+		_, cm, release := w.Fetching(ctx, "overtaken", "outdated")
 		cm.Ask(ctx, "mydata="+quick.URL())
 		cm.EventuallyHasData(ctx, "mydata", "current")
 		release()
@@ -90,10 +88,8 @@ var _ = Describe("A ConfigMap", func() {
 
 	It("that is re-created during the fetch gets only what it asks for itself", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		slow, quick := w.Origin.Page("/slow").Says("for another one"), w.Origin.Page("/quick").Says("its own")
-		release := slow.Hold()
-		cm := w.Create(ctx, "anew", world.Asking("mydata="+slow.URL()))
-		Eventually(slow.Waiting).Should(Equal(1))
+		quick := w.Origin.Page("/quick").Says("its own")
+		_, cm, release := w.Fetching(ctx, "anew", "for another one")
 		cm.Delete(ctx)
 		cm = w.Create(ctx, "anew", world.Asking("mydata="+quick.URL()))
 		cm.EventuallyHasData(ctx, "mydata", "its own")

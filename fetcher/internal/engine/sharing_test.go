@@ -23,11 +23,7 @@ var _ = Describe("Objects with the same URL", func() {
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
 	It("share one GET under way", func() {
-		release := make(chan struct{})
-		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			<-release
-			says("hello there")(w, r)
-		})
+		o, _, release := held("hello there")
 		f := w.fetcher(func(o *fetcherOptions) { o.config.Sharing.JoinWithin = 10 * time.Second })
 		for i := range 20 {
 			w.publish(w.want(o.URL, named("cm", i)))

@@ -160,8 +160,7 @@ var _ = Describe("A trace", func() {
 	})
 
 	It("links those who share a GET to the one that made it", func() {
-		release := make(chan struct{})
-		o := serve(func(w http.ResponseWriter, r *http.Request) { <-release; says("hello there")(w, r) })
+		o, _, release := held("hello there")
 		tracer := f.tracer
 		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.config.Sharing.JoinWithin = tracer, 10*time.Second })
 		for i := range 3 {

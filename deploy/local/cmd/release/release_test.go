@@ -67,7 +67,7 @@ func TestAKeySignsTheChart(t *testing.T) {
 		t.Skip("gpg, which signs, is not on this machine")
 	}
 	g := gomega.NewWithT(t)
-	home, err := os.MkdirTemp("", "gpg-") // gpg's agent listens here, and paths of sockets are short
+	home, err := os.MkdirTemp("", "gpg-") //nolint:usetesting // gpg's agent listens here, and paths of sockets are short
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	t.Setenv("GNUPGHOME", home)
