@@ -95,10 +95,9 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 	if b.dir, err = os.MkdirTemp("", "curl-me-that-bench-"); err != nil {
 		return fmt.Errorf("make a folder for the streams: %w", err)
 	}
-	if b.control, err = usage.Running(filepath.Dir(os.Getenv("KUBECONFIG"))); err != nil && !errors.Is(err, usage.ErrUnknown) {
+	if err := b.findControl(); err != nil {
 		return err
 	}
-	maps.DeleteFunc(b.control, func(name string, _ int) bool { return name != "etcd" && name != "kube-apiserver" })
 	b.origin = origin.Start(b.meter.before)
 	if b.bare, err = b.newNamespace(ctx); err != nil {
 		return err
@@ -112,6 +111,15 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	return b.bare.Fill(ctx, min(b.config.N, mostBare), plain("bare", theirSize))
+}
+
+// findControl looks for the programs of the control plane on this machine.
+func (b *bench) findControl() (err error) {
+	if b.control, err = usage.Running(filepath.Dir(os.Getenv("KUBECONFIG"))); err != nil && !errors.Is(err, usage.ErrUnknown) {
+		return err
+	}
+	maps.DeleteFunc(b.control, func(name string, _ int) bool { return name != "etcd" && name != "kube-apiserver" })
+	return nil
 }
 
 // measure runs the phases.

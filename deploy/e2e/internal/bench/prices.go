@@ -71,6 +71,9 @@ func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices,
 	if b.cluster, err = cluster.Connect(); err != nil {
 		return p, err
 	}
+	if err := b.findControl(); err != nil {
+		return p, err
+	}
 	if b.dir, err = os.MkdirTemp("", "curl-me-that-bench-"); err != nil {
 		return p, fmt.Errorf("make a folder for the streams: %w", err)
 	}
