@@ -83,7 +83,7 @@ var _ = Describe("A stream of requests that is younger than what an object holds
 		// As after NATS was restored from a backup, or made anew under a clock
 		// that is behind.
 		w := env.World(ctx, world.Options{})
-		page, cm := w.Fill(ctx, "ahead", "one")
+		_, cm := w.Fill(ctx, "ahead", "one")
 		w.EventuallyQuiet(ctx)
 		for _, ahead := range []status.Fence{
 			{Epoch: cm.Status(ctx, "mydata").Fence.Epoch, Seq: 1_000_000},
@@ -94,7 +94,7 @@ var _ = Describe("A stream of requests that is younger than what an object holds
 			cm.Annotate(ctx, annotation.StatusKey, status.Status{Keys: map[string]status.Entry{"mydata": entry}}.String())
 			w.EventuallyQuiet(ctx)
 			body := "after " + ahead.String()
-			page = w.Origin.Page("/" + ahead.String()).Says(body)
+			page := w.Origin.Page("/" + ahead.String()).Says(body)
 			cm.Ask(ctx, "mydata="+page.URL())
 			cm.EventuallyHasData(ctx, "mydata", body)
 			w.EventuallyQuiet(ctx)
