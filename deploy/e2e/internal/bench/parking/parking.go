@@ -20,8 +20,9 @@ import (
 const (
 	// waiting is how many keys wait for one host.
 	waiting = 16_000
-	// window is how long each case is looked at, or until no key waits.
-	window = time.Minute
+	// window is how long each case is looked at, or for three answers, or until no
+	// key waits.
+	window = 15 * time.Second
 	// slots are those of one host in one fetcher; one is kept for a second
 	// namespace.
 	slots = 8
@@ -118,7 +119,7 @@ func measure(ctx context.Context, o Options, row Row) (_ Row, err error) {
 			return row, err
 		}
 	}
-	if err := h.await(ctx, row.Waiting, time.Duration(float64(window)*o.Part)); err != nil && !errors.Is(err, errTime) {
+	if err := h.await(ctx, row.Waiting, time.Duration(float64(max(window, 3*row.Latency))*o.Part)); err != nil && !errors.Is(err, errTime) {
 		return row, err
 	}
 	row.Gets, row.Used, row.Parks = h.figures()
