@@ -17,16 +17,15 @@ type Fence struct {
 	Seq uint64
 }
 
-// maxEpoch is the end of the year 9999. No clock is that wrong, and After must
-// have room.
-const maxEpoch = 253402300799999
+// MaxEpoch is the end of the year 9999, and the last epoch that a status can have.
+const MaxEpoch = 253402300799999
 
 // ParseFence reads what String has written.
 func ParseFence(text string) (Fence, error) {
 	epochText, seqText, found := strings.Cut(text, ".")
 	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
 	seq, errSeq := strconv.ParseUint(seqText, 10, 64)
-	if !found || errEpoch != nil || errSeq != nil || epoch < 0 || epoch > maxEpoch {
+	if !found || errEpoch != nil || errSeq != nil || epoch < 0 || epoch > MaxEpoch {
 		return Fence{}, fmt.Errorf("%w: not of the form epoch.sequence", ErrMalformedFence)
 	}
 	return Fence{Epoch: epoch, Seq: seq}, nil
@@ -65,8 +64,12 @@ func (f Fence) IsZero() bool { return f == Fence{} }
 // MarshalText implements encoding.TextMarshaler.
 func (f Fence) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
+// UnmarshalText implements encoding.TextUnmarshaler. No clock is so wrong that a stream
+// is of MaxEpoch, and no trigger comes after one of it: it reads as no fence.
 func (f *Fence) UnmarshalText(text []byte) (err error) {
 	*f, err = ParseFence(string(text))
+	if f.Epoch == MaxEpoch {
+		*f = Fence{}
+	}
 	return err
 }

@@ -21,6 +21,13 @@ func TestFenceRoundTrip(t *testing.T) {
 	}
 }
 
+func TestTheLastEpochReadsAsNoFence(t *testing.T) {
+	parsed, err := status.Parse(`{"k":{"fence":"253402300799999.7"},"other":{"fence":"253402300799998.7"}}`)
+	if err != nil || !parsed.Keys["k"].Fence.IsZero() || parsed.Keys["other"].Fence.IsZero() {
+		t.Errorf("got %+v, %v", parsed, err)
+	}
+}
+
 func TestFenceRefuses(t *testing.T) {
 	for _, text := range []string{"", "1", "1.", ".1", "-1.1", "1.-1", "1.2.3", "a.b", " 1.1", "1e3.1", "253402300800000.1", "9223372036854775808.1"} {
 		if got, err := status.ParseFence(text); !errors.Is(err, status.ErrMalformedFence) {

@@ -17,6 +17,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/signature"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 func digest(body string) string {
@@ -81,14 +82,14 @@ var _ = Describe("A fetcher in wrong hands", func() {
 		js, err := jetstream.New(b.connect("fetcher"))
 		Expect(err).NotTo(HaveOccurred())
 		fetcher := pipeline.NewClient(js)
-		for _, name := range []string{"signed", "tomorrow"} { // until the true body comes
+		for _, name := range []string{"signed", "tomorrow", "last"} { // until the true body comes
 			w.Breaks("ConfigMap " + name + " at version")
 		}
 		var attacked []*world.ConfigMap
 		for name, forge := range map[string]func(*v1.Want){
 			"signed":   func(*v1.Want) {},
 			"tomorrow": func(w *v1.Want) { w.Epoch = time.Now().AddDate(0, 0, 1).UnixMilli() },
-			"last":     func(w *v1.Want) { w.Epoch = 253402300799999 },
+			"last":     func(w *v1.Want) { w.Epoch = status.MaxEpoch },
 			"beyond":   func(w *v1.Want) { w.Epoch = math.MaxInt64 },
 		} {
 			cm := w.Create(ctx, name, world.Asking("mydata="+page.URL()))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -19,11 +18,6 @@ import (
 
 // rootCA is in every namespace, and every pod trusts it.
 const rootCA = "kube-root-ca.crt"
-
-// maxAhead is how far the epoch of a want may be ahead, which is more than any clock is
-// wrong. Whoever publishes results may choose it, the status keeps it, and each want that
-// follows has a later one: without a bound, one would be the last.
-const maxAhead = 10 * 365 * 24 * time.Hour
 
 // Reader turns messages into items.
 type Reader struct {
@@ -73,7 +67,7 @@ func check(key pipeline.Key, r *v1.Result) error {
 		return fmt.Errorf("%w: illegal key", ErrMalformed)
 	case r.GetSequence() == 0:
 		return fmt.Errorf("%w: no sequence", ErrMalformed)
-	case want.GetEpoch() < 0 || want.GetEpoch() > time.Now().Add(maxAhead).UnixMilli():
+	case want.GetEpoch() < 0 || want.GetEpoch() > status.MaxEpoch: // it would make the status unreadable
 		return fmt.Errorf("%w: no stream is of that epoch", ErrMalformed)
 	case want.GetUrl() == "" && r.GetRemoved() == nil:
 		return fmt.Errorf("%w: no url", ErrMalformed)

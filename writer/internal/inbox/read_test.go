@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -14,6 +13,7 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 func aResult() *v1.Result {
@@ -43,34 +43,34 @@ func TestRead(t *testing.T) {
 		want   error
 		class  v1.FailureClass
 	}{
-		"good":                                  {func(*v1.Result) {}, nil, 0},
-		"removal without url":                   {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Removed{Removed: &v1.Removed{}} }, nil, 0},
-		"failure":                               {func(r *v1.Result) { r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{}} }, nil, 0},
-		"failure without url":                   {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Failure{} }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"demanded digest":                       {func(r *v1.Result) { r.Want.Sha256 = r.GetContent().GetSha256() }, nil, 0},
-		"other digest":                          {func(r *v1.Result) { r.GetContent().Body = []byte("other") }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
-		"no digest":                             {func(r *v1.Result) { r.GetContent().Sha256 = "" }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
-		"undemanded digest":                     {func(r *v1.Result) { r.Want.Sha256 = strings.Repeat("0", 64) }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
-		"no outcome":                            {func(r *v1.Result) { r.Outcome = nil }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"no uid":                                {func(r *v1.Result) { r.Want.Uid = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"no sequence":                           {func(r *v1.Result) { r.Sequence = 0 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"epoch of the end":                      {func(r *v1.Result) { r.Want.Epoch = 253402300799999 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"epoch below zero":                      {func(r *v1.Result) { r.Want.Epoch = -1 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"epoch of a clock that is a year ahead": {func(r *v1.Result) { r.Want.Epoch = time.Now().AddDate(1, 0, 0).UnixMilli() }, nil, 0},
-		"no namespace":                          {func(r *v1.Result) { r.Want.Namespace = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"time of observation":                   {func(r *v1.Result) { r.ObservedAt = beyond() }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"time of failure":                       {func(r *v1.Result) { fail(r, &v1.Failure{FirstFailedAt: beyond()}) }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"time of next look":                     {func(r *v1.Result) { fail(r, &v1.Failure{NextAt: beyond()}) }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"illegal key":                           {func(r *v1.Result) { r.Want.Key = "$patch" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"annotations":                           {func(r *v1.Result) { ofObject(r) }, nil, 0},
-		"annotations, no uid":                   {func(r *v1.Result) { ofObject(r).Uid = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"annotations of key":                    {func(r *v1.Result) { ofObject(r).Key = "k" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"annotations, time":                     {func(r *v1.Result) { ofObject(r); r.ObservedAt = beyond() }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"body of the object":                    {func(r *v1.Result) { r.Want.Key = "*" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"path as name":                          {func(r *v1.Result) { r.Want.Name = "../../secrets/x" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"path as namespace":                     {func(r *v1.Result) { r.Want.Namespace = "../../nodes" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"protected namespace":                   {func(r *v1.Result) { r.Want.Namespace = "kube-system" }, ErrProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
-		"protected name":                        {func(r *v1.Result) { r.Want.Name = "kube-root-ca.crt" }, ErrProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
+		"good":                {func(*v1.Result) {}, nil, 0},
+		"removal without url": {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Removed{Removed: &v1.Removed{}} }, nil, 0},
+		"failure":             {func(r *v1.Result) { r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{}} }, nil, 0},
+		"failure without url": {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Failure{} }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"demanded digest":     {func(r *v1.Result) { r.Want.Sha256 = r.GetContent().GetSha256() }, nil, 0},
+		"other digest":        {func(r *v1.Result) { r.GetContent().Body = []byte("other") }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
+		"no digest":           {func(r *v1.Result) { r.GetContent().Sha256 = "" }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
+		"undemanded digest":   {func(r *v1.Result) { r.Want.Sha256 = strings.Repeat("0", 64) }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
+		"no outcome":          {func(r *v1.Result) { r.Outcome = nil }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"no uid":              {func(r *v1.Result) { r.Want.Uid = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"no sequence":         {func(r *v1.Result) { r.Sequence = 0 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"epoch past the end":  {func(r *v1.Result) { r.Want.Epoch = status.MaxEpoch + 1 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"epoch below zero":    {func(r *v1.Result) { r.Want.Epoch = -1 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"last epoch":          {func(r *v1.Result) { r.Want.Epoch = status.MaxEpoch }, nil, 0},
+		"no namespace":        {func(r *v1.Result) { r.Want.Namespace = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"time of observation": {func(r *v1.Result) { r.ObservedAt = beyond() }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"time of failure":     {func(r *v1.Result) { fail(r, &v1.Failure{FirstFailedAt: beyond()}) }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"time of next look":   {func(r *v1.Result) { fail(r, &v1.Failure{NextAt: beyond()}) }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"illegal key":         {func(r *v1.Result) { r.Want.Key = "$patch" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"annotations":         {func(r *v1.Result) { ofObject(r) }, nil, 0},
+		"annotations, no uid": {func(r *v1.Result) { ofObject(r).Uid = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"annotations of key":  {func(r *v1.Result) { ofObject(r).Key = "k" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"annotations, time":   {func(r *v1.Result) { ofObject(r); r.ObservedAt = beyond() }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"body of the object":  {func(r *v1.Result) { r.Want.Key = "*" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"path as name":        {func(r *v1.Result) { r.Want.Name = "../../secrets/x" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"path as namespace":   {func(r *v1.Result) { r.Want.Namespace = "../../nodes" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"protected namespace": {func(r *v1.Result) { r.Want.Namespace = "kube-system" }, ErrProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
+		"protected name":      {func(r *v1.Result) { r.Want.Name = "kube-root-ca.crt" }, ErrProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := aResult()
