@@ -106,6 +106,7 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 	b.system, err = system.Start(ctx, system.Options{
 		Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name, Scrape: b.config.Scrape,
 		Unsigned: b.config.Unsigned, Profiles: b.config.Profiles, Allocations: b.config.allocations,
+		Writer: []string{"--namespace-writes=0"}, // all ConfigMaps are in one namespace
 	})
 	if err != nil {
 		return err
