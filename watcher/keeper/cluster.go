@@ -90,21 +90,26 @@ func newWatchers(shared *rest.Config) (*watchers, error) {
 	return &watchers{client: client, params: runtime.NewParameterCodec(scheme)}, err
 }
 
+func (w *watchers) get(namespace string, o metav1.ListOptions) *rest.Request {
+	return w.client.Get().NamespaceIfScoped(namespace, namespace != "").
+		Resource(watchv1.Resource().Resource).VersionedParams(&o, w.params)
+}
+
+func (w *watchers) list(ctx context.Context, namespace string, o metav1.ListOptions) (*watchv1.WatcherList, error) {
+	list := &watchv1.WatcherList{}
+	return list, w.get(namespace, o).Do(ctx).Into(list)
+}
+
 // objects are the Watchers as an informer takes them.
 func (w *watchers) objects() informer.Objects {
-	request := func(namespace string, o metav1.ListOptions) *rest.Request {
-		return w.client.Get().NamespaceIfScoped(namespace, namespace != "").
-			Resource(watchv1.Resource().Resource).VersionedParams(&o, w.params)
-	}
 	return informer.Objects{
 		Name: "Watchers", Type: &watchv1.Watcher{},
 		List: func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
-			list := &watchv1.WatcherList{}
-			return list, request(namespace, o).Do(ctx).Into(list)
+			return w.list(ctx, namespace, o)
 		},
 		Watch: func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
-			return request(namespace, o).Watch(ctx)
+			return w.get(namespace, o).Watch(ctx)
 		},
 	}
 }
@@ -137,6 +142,18 @@ type api struct {
 
 func (a api) configMaps(namespace string) metadata.ResourceInterface {
 	return a.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
+}
+
+// Watcher lists, since keeper may not get.
+func (a api) Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error) {
+	list, err := a.watchers.list(ctx, name.Namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
+	if err != nil {
+		return nil, fmt.Errorf("read Watcher %s: %w", name, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil //nolint:nilnil // it does not exist
+	}
+	return &list.Items[0], nil
 }
 
 // Find lists, since keeper may not get.

@@ -30,6 +30,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
@@ -120,13 +121,13 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 	if err != nil {
 		return nil, err
 	}
-	wall := clock.RealClock{}
+	compiler, wall := compile.New(grammar), clock.RealClock{}
 	k := &keeper{
 		config: c, runtime: rt, clients: clients, metrics: metrics, claims: index.New(),
 		cache: rt.Health.Part("watchers"),
 	}
 	k.watchers = store.New(store.Config[reconcile.Watcher]{
-		Scopes: c.scopes(), Now: wall.Now, Notify: k.watcherChanged, Read: reader(compile.New(grammar)),
+		Scopes: c.scopes(), Now: wall.Now, Notify: k.watcherChanged, Read: reader(compiler),
 	})
 	k.targets = store.New(store.Config[target.Target]{
 		Scopes: c.scopes(), Now: wall.Now, Notify: k.targetChanged, Read: readTarget,
@@ -144,7 +145,8 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 		})}
 	}
 	k.work = reconcile.New(reconcile.Config{Protected: c.Protected}, reconcile.Deps{
-		API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims, Injection: checker, Pods: k.pods,
+		API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
+		Compiler: compiler, Injection: checker, Pods: k.pods,
 		Recorder: kube.NewRecorder(clients.Events, name, wall.Now), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
 	})
 	metrics.measure(k.watchers, wall.Now)
@@ -169,7 +171,7 @@ func reader(compiler *compile.Compiler) func(object any) (reconcile.Watcher, boo
 		if !ok {
 			return reconcile.Watcher{}, false
 		}
-		return reconcile.Watcher{Plan: compiler.Compile(w), Status: w.Status}, true
+		return reconcile.Watcher{Plan: compiler.Compile(w), Status: condition.Kept(w.Status), Digest: compile.DigestOf(w.Status)}, true
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // gcPercent is how much garbage there may be beside what is in use. Keeper works
 // in short bursts between long times of rest, as the watcher does.
-const gcPercent = 50
+const gcPercent = 25
 
 func main() {
 	if os.Getenv("GOGC") == "" {

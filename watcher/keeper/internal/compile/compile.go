@@ -3,14 +3,14 @@ package compile
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +35,9 @@ func New(grammar *annotation.Grammar) *Compiler {
 	return &Compiler{grammar: grammar, key: grammar.Keys()[0]}
 }
 
-// Plan is what one Watcher comes to. It is not changed after it was made.
+// Plan is what decides about one Watcher. What is applied is no part of it, and is
+// made of the Watcher when it is applied: a ConfigMap takes up to 1 MiB, and plans
+// are held of all Watchers. It is not changed after it was made.
 type Plan struct {
 	// Watcher is its name.
 	Watcher types.NamespacedName
@@ -53,11 +55,9 @@ type Plan struct {
 	Sources []Source
 	// Static is the number of static keys, and StaticSHA256 a digest over them.
 	Static       int
-	StaticSHA256 string
-	// Object is what is applied.
-	Object Object
-	// Fields are the fields of Object, as OwnedFields names them.
-	Fields string
+	StaticSHA256 Digest
+	// Digest is that of what is applied, and Fields that of the names of its fields.
+	Digest, Fields Digest
 	// Sidecar that pods may get; nil: none.
 	Sidecar *Sidecar
 	// Problem keeps the Watcher from being applied; nil: nothing does.
@@ -89,17 +89,17 @@ type Problem struct {
 	Message string
 }
 
-// Object is the ConfigMap as it is applied.
-type Object struct {
+// object is the ConfigMap as it is applied.
+type object struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
-	Metadata   Metadata          `json:"metadata"`
+	Metadata   metadata          `json:"metadata"`
 	Data       map[string]string `json:"data,omitempty"`
 	BinaryData map[string][]byte `json:"binaryData,omitempty"`
 }
 
-// Metadata of an Object.
-type Metadata struct {
+// metadata of an object.
+type metadata struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	// ResourceVersion binds an apply to the version that was looked at.
@@ -109,62 +109,67 @@ type Metadata struct {
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
 }
 
-// Digest is that of what is applied.
-func (p *Plan) Digest() string { return p.Object.Metadata.Annotations[watchv1.AppliedAnnotation] }
-
 // absent is a version that no object ever has: etcd gives 1 to none. An apply with
 // it makes an object, and conflicts with one that exists.
 const absent = 1
 
-// Body returns what to send in order to apply the plan to that version of the
-// ConfigMap and no other; 0: to none, so that the ConfigMap is made. One that
+// Body returns what to send in order to apply what a Watcher asks for to that version
+// of its ConfigMap and no other; 0: to none, so that the ConfigMap is made. One that
 // somebody else makes or changes meanwhile is not touched: the apply conflicts.
-func (p *Plan) Body(version uint64) ([]byte, error) {
-	object := p.Object
-	object.Metadata.ResourceVersion = strconv.FormatUint(cmp.Or(version, absent), 10)
-	body, err := json.Marshal(object)
+func (c *Compiler) Body(w *watchv1.Watcher, version uint64) ([]byte, error) {
+	o := c.object(w)
+	o.Metadata.ResourceVersion = strconv.FormatUint(cmp.Or(version, absent), 10)
+	body, err := json.Marshal(o)
 	if err != nil {
-		return nil, fmt.Errorf("encode ConfigMap %s: %w", p.Target, err)
+		return nil, fmt.Errorf("encode ConfigMap %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
 	}
 	return body, nil
 }
 
-// Compile compiles a Watcher. The plan shares the static data with it.
-func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
-	p := &Plan{
-		Watcher: types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, UID: w.UID,
-		Generation: w.Generation, Created: w.CreationTimestamp.Time,
-		Target:    types.NamespacedName{Namespace: w.Namespace, Name: w.ConfigMapName()},
-		Suspended: w.Spec.Suspend,
-		Now:       w.Now(c.key),
-		Static:    len(w.Spec.ConfigData) + len(w.Spec.ConfigBinaryData),
-	}
-	p.Object = Object{
+// object returns what is applied, with its digest. It shares the static data with
+// the Watcher.
+func (c *Compiler) object(w *watchv1.Watcher) object {
+	o := object{
 		APIVersion: "v1", Kind: "ConfigMap",
-		Metadata: Metadata{
-			Name: p.Target.Name, Namespace: p.Target.Namespace,
+		Metadata: metadata{
+			Name: w.ConfigMapName(), Namespace: w.Namespace,
 			Labels:          map[string]string{watchv1.WatcherLabel: watchv1.LabelValue(w.Name)},
 			Annotations:     w.Asks(c.key),
 			OwnerReferences: owner(w),
 		},
 		Data: w.Spec.ConfigData, BinaryData: w.Spec.ConfigBinaryData,
 	}
+	o.Metadata.Annotations[watchv1.AppliedAnnotation] = DigestOf(o).String()
+	return o
+}
+
+// Compile compiles a Watcher.
+func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
+	o := c.object(w)
+	p := &Plan{
+		Watcher: types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, UID: w.UID,
+		Generation: w.Generation, Created: w.CreationTimestamp.Time,
+		Target:       types.NamespacedName{Namespace: w.Namespace, Name: o.Metadata.Name},
+		Suspended:    w.Spec.Suspend,
+		Now:          w.Now(c.key),
+		Static:       len(o.Data) + len(o.BinaryData),
+		StaticSHA256: DigestOf(o.Data, o.BinaryData),
+		Digest:       ParseDigest(o.Metadata.Annotations[watchv1.AppliedAnnotation]),
+		Fields:       fields(o),
+	}
 	if w.Spec.Container != nil {
 		p.Sidecar = &Sidecar{Container: w.Spec.Container, Volume: w.Spec.Volume}
 	}
-	p.StaticSHA256 = digest(p.Object.Data, p.Object.BinaryData)
-	p.Object.Metadata.Annotations[watchv1.AppliedAnnotation] = digest(p.Object)
-	p.Fields = fields(p.Object)
 	p.Problem = tooLarge(w)
-	if problem := c.sources(p); p.Problem == nil {
+	if problem := c.sources(p, o.Metadata.Annotations); p.Problem == nil {
 		p.Problem = problem
 	}
 	return p
 }
 
 // sources reads back what the annotations ask for, as the watcher will.
-func (c *Compiler) sources(p *Plan) *Problem {
-	request, err := c.grammar.Parse(p.Object.Metadata.Annotations)
+func (c *Compiler) sources(p *Plan, annotations map[string]string) *Problem {
+	request, err := c.grammar.Parse(annotations)
 	if err != nil {
 		return &Problem{Reason: watchv1.ReasonInvalidSource, Message: err.Error()}
 	}
@@ -173,8 +178,11 @@ func (c *Compiler) sources(p *Plan) *Problem {
 			return &Problem{Reason: watchv1.ReasonInvalidSource, Message: problem.Text}
 		}
 	}
-	for _, pair := range request.Pairs {
-		p.Sources = append(p.Sources, Source{Key: pair.Key, URL: pair.URL, SHA256: request.SHA256[pair.Key]})
+	p.Sources = make([]Source, len(request.Pairs))
+	for i, pair := range request.Pairs { // copies, since these are parts of the annotations
+		p.Sources[i] = Source{
+			Key: unique.Make(pair.Key).Value(), URL: strings.Clone(pair.URL), SHA256: strings.Clone(request.SHA256[pair.Key]),
+		}
 	}
 	return nil
 }
@@ -203,17 +211,8 @@ func tooLarge(w *watchv1.Watcher) *Problem {
 		"the static data has %d bytes, and a ConfigMap takes %d; move some of it to another Watcher", total, maxStaticBytes)}
 }
 
-// digest of what is encoded in a stable order.
-func digest(parts ...any) string {
-	sum := sha256.New()
-	if err := json.NewEncoder(sum).Encode(parts); err != nil {
-		return "" // maps and strings can be encoded
-	}
-	return hex.EncodeToString(sum.Sum(nil)[:16])
-}
-
-// fields names what is applied.
-func fields(o Object) string {
+// fields returns the digest of the names of what is applied.
+func fields(o object) Digest {
 	f := &Fields{}
 	f.Add(Data, maps.Keys(o.Data))
 	f.Add(BinaryData, maps.Keys(o.BinaryData))
@@ -222,5 +221,5 @@ func fields(o Object) string {
 	for _, owner := range o.Metadata.OwnerReferences {
 		f.Add(Owners, slices.Values([]string{string(owner.UID)}))
 	}
-	return f.String()
+	return f.Digest()
 }

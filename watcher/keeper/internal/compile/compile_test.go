@@ -2,12 +2,14 @@ package compile_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -20,11 +22,15 @@ func TestCompile(t *testing.T) { suitetest.Run(t, "Compile") }
 
 var sum = strings.Repeat("ab", 32)
 
-// compiled compiles a Watcher with two sources and a static key, after a change.
-func compiled(change ...func(*watchv1.Watcher)) *compile.Plan {
+func compiler() *compile.Compiler {
 	GinkgoHelper()
 	grammar, err := annotation.New(annotation.Defaults())
 	Expect(err).NotTo(HaveOccurred())
+	return compile.New(grammar)
+}
+
+// watcher is one with two sources and a static key, after a change.
+func watcher(change ...func(*watchv1.Watcher)) *watchv1.Watcher {
 	w := &watchv1.Watcher{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "rules", UID: "uid", Generation: 2},
 		Spec: watchv1.WatcherSpec{
@@ -36,18 +42,34 @@ func compiled(change ...func(*watchv1.Watcher)) *compile.Plan {
 	for _, c := range change {
 		c(w)
 	}
-	return compile.New(grammar).Compile(w)
+	return w
+}
+
+// compiled compiles a Watcher after a change.
+func compiled(change ...func(*watchv1.Watcher)) *compile.Plan {
+	GinkgoHelper()
+	return compiler().Compile(watcher(change...))
+}
+
+// applied is what is applied to a version of the ConfigMap.
+func applied(version uint64, change ...func(*watchv1.Watcher)) *corev1.ConfigMap {
+	GinkgoHelper()
+	body, err := compiler().Body(watcher(change...), version)
+	Expect(err).NotTo(HaveOccurred())
+	cm := &corev1.ConfigMap{}
+	Expect(json.Unmarshal(body, cm)).To(Succeed())
+	return cm
 }
 
 var _ = Describe("A Watcher is compiled", func() {
 	It("into the annotations that the watcher reads", func() {
 		p := compiled()
 		Expect(p.Problem).To(BeNil())
-		asked := p.Object.Metadata.Annotations
+		asked := applied(0).Annotations
 		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-me-that", "a=https://a.example.com/x?y=z b=b.example.com"))
 		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-refresh", "10m"))
 		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-sha256", "a="+sum))
-		Expect(asked).To(HaveKeyWithValue(watchv1.AppliedAnnotation, p.Digest()))
+		Expect(asked).To(HaveKeyWithValue(watchv1.AppliedAnnotation, p.Digest.String()))
 		Expect(asked).To(HaveLen(4))
 		Expect(p.Sources).To(Equal([]compile.Source{
 			{Key: "a", URL: "https://a.example.com/x?y=z", SHA256: sum}, {Key: "b", URL: "https://b.example.com"},
@@ -55,33 +77,34 @@ var _ = Describe("A Watcher is compiled", func() {
 	})
 
 	It("into the same object, in whatever order its sources are", func() {
-		Expect(compiled(func(w *watchv1.Watcher) { slices.Reverse(w.Spec.Sources) }).Object).To(Equal(compiled().Object))
+		Expect(applied(0, func(w *watchv1.Watcher) { slices.Reverse(w.Spec.Sources) })).To(Equal(applied(0)))
 	})
 
 	It("without annotations that ask for something, when it has no sources", func() {
-		p := compiled(func(w *watchv1.Watcher) { w.Spec.Sources = nil })
-		Expect(p.Problem).To(BeNil())
-		Expect(p.Object.Metadata.Annotations).To(HaveLen(1))
+		none := func(w *watchv1.Watcher) { w.Spec.Sources = nil }
+		Expect(compiled(none).Problem).To(BeNil())
+		Expect(applied(0, none).Annotations).To(HaveLen(1))
 	})
 
 	It("with an owner, unless the ConfigMap is retained, and bound to the version of the ConfigMap that was looked at", func() {
-		Expect(compiled().Object.Metadata.OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("uid"))))
-		p := compiled(func(w *watchv1.Watcher) { w.Spec.Target.DeletionPolicy = watchv1.Retain })
-		Expect(p.Object.Metadata.OwnerReferences).To(BeEmpty())
-		body, err := p.Body(7)
-		Expect(err).NotTo(HaveOccurred())
-		var object struct{ Metadata map[string]any }
-		Expect(json.Unmarshal(body, &object)).To(Succeed())
-		Expect(object.Metadata).To(And(HaveKeyWithValue("resourceVersion", "7"), Not(HaveKey("ownerReferences"))))
-		body, err = p.Body(0)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(body).To(ContainSubstring(`"resourceVersion":"1"`), "which no object has")
+		Expect(applied(0).OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("uid"))))
+		Expect(applied(0).ResourceVersion).To(Equal("1"), "which no object has")
+		retained := applied(7, func(w *watchv1.Watcher) { w.Spec.Target.DeletionPolicy = watchv1.Retain })
+		Expect(retained.OwnerReferences).To(BeEmpty())
+		Expect(retained.ResourceVersion).To(Equal("7"))
+	})
+
+	It("with its static data, of which nothing is held", func() {
+		cm := applied(0, func(w *watchv1.Watcher) { w.Spec.ConfigBinaryData = map[string][]byte{"logo": {1, 2}} })
+		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn"}))
+		Expect(cm.BinaryData).To(Equal(map[string][]byte{"logo": {1, 2}}))
+		Expect(fmt.Sprintf("%+v", *compiled())).NotTo(ContainSubstring("warn"))
 	})
 })
 
 var _ = DescribeTable("A change of a Watcher changes what is applied", func(change func(*watchv1.Watcher), fieldsToo bool) {
 	before, after := compiled(), compiled(change)
-	Expect(after.Digest()).NotTo(Equal(before.Digest()))
+	Expect(after.Digest).NotTo(Equal(before.Digest))
 	if fieldsToo {
 		Expect(after.Fields).NotTo(Equal(before.Fields))
 	} else {

@@ -2,7 +2,6 @@ package compile
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"iter"
 	"slices"
 )
@@ -19,8 +18,7 @@ const (
 	Owners      Section = 'o'
 )
 
-// Fields is a set of fields of a ConfigMap. Sets are compared by their digests,
-// since two are kept for each Watcher.
+// Fields is a set of fields of a ConfigMap. Sets are compared by their digests.
 type Fields struct{ names []string }
 
 // Add adds fields of one section.
@@ -30,12 +28,12 @@ func (f *Fields) Add(section Section, names iter.Seq[string]) {
 	}
 }
 
-// String returns the digest of the set.
-func (f *Fields) String() string {
+// Digest returns the digest of the set.
+func (f *Fields) Digest() Digest {
 	slices.Sort(f.names)
 	sum := sha256.New()
 	for _, name := range f.names {
 		sum.Write([]byte(name))
 	}
-	return hex.EncodeToString(sum.Sum(nil)[:16])
+	return Digest(sum.Sum(nil)[:len(Digest{})])
 }

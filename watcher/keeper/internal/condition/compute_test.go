@@ -13,6 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
@@ -34,13 +35,18 @@ func input(entries map[string]status.Entry, change ...func(*condition.Input)) co
 			Target:  types.NamespacedName{Namespace: "team-a", Name: "rules-config"},
 			Sources: []compile.Source{{Key: "a", URL: url}},
 		},
-		Target:  &target.Target{UID: "uid", Entries: entries},
+		Target:  holding(entries),
 		Applied: true, Now: began.Add(time.Hour),
 	}
 	for _, c := range change {
 		c(&in)
 	}
 	return in
+}
+
+// holding is a ConfigMap with these entries.
+func holding(entries map[string]status.Entry) *target.Target {
+	return &target.Target{UID: "uid", Entries: informer.EntriesOf(status.Status{Keys: entries}, nil)}
 }
 
 func written() status.Entry {
@@ -129,38 +135,56 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 var _ = Describe("The status of a Watcher", func() {
 	It("is the same again while nothing changes, so that nothing is written", func() {
 		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
-		in.Previous = condition.Compute(in)
-		in.Now = in.Now.Add(time.Hour)
-		Expect(condition.Compute(in)).To(Equal(in.Previous))
+		before := condition.Compute(in)
+		in.Previous, in.Now = condition.Kept(before), in.Now.Add(time.Hour)
+		Expect(condition.Compute(in)).To(Equal(before))
+	})
+
+	It("has a digest of its own, by which keeper sees whether it is to be written", func() {
+		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
+		before := condition.Compute(in)
+		Expect(compile.DigestOf(*before.DeepCopy())).To(Equal(compile.DigestOf(before)))
+		for _, change := range []func(*watchv1.WatcherStatus){
+			func(s *watchv1.WatcherStatus) { s.ObservedGeneration++ },
+			func(s *watchv1.WatcherStatus) { s.Sources[0].Attempts++ },
+			func(s *watchv1.WatcherStatus) { s.Conditions[0].Message += "." },
+			func(s *watchv1.WatcherStatus) { s.Conditions = s.Conditions[1:] },
+			func(s *watchv1.WatcherStatus) { s.Pods = &watchv1.PodsStatus{} },
+			func(s *watchv1.WatcherStatus) { s.ChangedAt = nil },
+		} {
+			after := *before.DeepCopy()
+			change(&after)
+			Expect(compile.DigestOf(after)).NotTo(Equal(compile.DigestOf(before)))
+		}
 	})
 
 	It("has what was known of its sidecar until the namespaces are listed", func() {
 		in := input(nil, withSidecar)
-		in.Previous = condition.Compute(in)
-		in.InjectionKnown, in.NotInjected = false, nil
-		Expect(condition.Compute(in)).To(Equal(in.Previous))
+		before := condition.Compute(in)
+		in.Previous, in.InjectionKnown, in.NotInjected = condition.Kept(before), false, nil
+		Expect(condition.Compute(in)).To(Equal(before))
 	})
 
 	It("has the time of a transition while only the reason changes", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")})
-		in.Previous = condition.Compute(in)
-		in.Now, in.Target.Entries["a"] = in.Now.Add(time.Hour), failing(status.Entry{}, "BadStatus")
+		in.Previous = condition.Kept(condition.Compute(in))
+		in.Now, in.Target = in.Now.Add(time.Hour), holding(map[string]status.Entry{"a": failing(status.Entry{}, "BadStatus")})
 		fresh := meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh)
 		Expect(fresh.Reason).To(Equal("BadStatus"))
 		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(time.Hour)))
-		in.Target.Entries["a"] = written()
+		in.Target = holding(map[string]status.Entry{"a": written()})
 		fresh = meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh)
 		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(2 * time.Hour)))
 	})
 
 	It("has when the content changed, by its digest", func() {
 		in := input(map[string]status.Entry{"a": written()})
-		in.Previous = condition.Compute(in)
+		in.Previous = condition.Kept(condition.Compute(in))
 		Expect(in.Previous.ChangedAt.Time).To(Equal(began.Add(time.Hour)))
 		in.Now = in.Now.Add(time.Hour)
 		other := written()
 		other.SHA256 = strings.Repeat("cd", 32)
-		in.Target.Entries["a"] = other
+		in.Target = holding(map[string]status.Entry{"a": other})
 		s := condition.Compute(in)
 		Expect(s.ContentSHA256).NotTo(Equal(in.Previous.ContentSHA256))
 		Expect(s.ChangedAt.Time).To(Equal(began.Add(2 * time.Hour)))
@@ -174,13 +198,14 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("names all keys that fail, in a message that is bounded", func() {
-		in := input(map[string]status.Entry{})
+		in, entries := input(nil), map[string]status.Entry{}
 		in.Plan.Sources = nil
 		for i := range 128 {
 			key := strings.Repeat("k", 20) + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
 			in.Plan.Sources = append(in.Plan.Sources, compile.Source{Key: key, URL: url})
-			in.Target.Entries[key] = failing(status.Entry{}, "Timeout")
+			entries[key] = failing(status.Entry{}, "Timeout")
 		}
+		in.Target = holding(entries)
 		message := meta.FindStatusCondition(condition.Compute(in).Conditions, watchv1.ConditionFresh).Message
 		Expect(len(message)).To(And(BeNumerically("<=", 1024), BeNumerically(">", 900)))
 		Expect(message).To(HavePrefix("key " + in.Plan.Sources[0].Key + ": Timeout since 2026-11-22T12:00:00Z; "))

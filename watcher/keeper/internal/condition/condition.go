@@ -43,8 +43,8 @@ type Input struct {
 	InjectionKnown bool
 	// Pods with the sidecar; nil: they are not watched.
 	Pods *sidecar.Count
-	// Previous status, of which the times of transition are taken, and the version
-	// of the Watcher that it is of.
+	// Previous status as Kept leaves it, of which the times of transition are taken,
+	// and the version of the Watcher that it is of.
 	Previous watchv1.WatcherStatus
 	Version  uint64
 	// Now is the time.
@@ -91,8 +91,8 @@ func (in Input) source(source compile.Source) watchv1.SourceStatus {
 	if in.Target == nil {
 		return state
 	}
-	entry, found := in.Target.Entries[source.Key]
-	if !found || entry.Copied(in.Target.UID) {
+	entry := in.Target.Entries.Of(source.Key)
+	if entry.Copied(in.Target.UID) {
 		return state
 	}
 	if holds(entry, source) {
@@ -132,7 +132,7 @@ func (in Input) content(s *watchv1.WatcherStatus) {
 		return
 	}
 	sum := sha256.New()
-	sum.Write([]byte(in.Plan.StaticSHA256))
+	sum.Write([]byte(in.Plan.StaticSHA256.String()))
 	for _, source := range s.Sources {
 		sum.Write([]byte(source.Key + "\x00" + source.SHA256 + "\x00"))
 	}

@@ -22,6 +22,13 @@ type Pods struct {
 	ByWatcher *index.Index
 }
 
+// counted is how the pods of a Watcher fared when they were last counted.
+type counted struct {
+	at     time.Time
+	wanted sidecar.Wanted
+	count  sidecar.Count
+}
+
 // of returns the pods with a sidecar of a Watcher, sorted; false: they are not
 // listed yet.
 func (p *Pods) of(watcher types.NamespacedName) ([]sidecar.Named, bool) {
@@ -53,20 +60,26 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 		}
 		return 0
 	}
+	if len(pods) == 0 && m.counted == nil && in.Plan.Sidecar == nil && in.Previous.Pods == nil {
+		return 0 // as most Watchers are
+	}
 	wanted := sidecar.Wanted{Watcher: in.Plan.Watcher.Name, Generation: in.Plan.Generation}
 	if in.Plan.Sidecar != nil {
 		wanted.Container = in.Plan.Sidecar.Container.Name
 	}
-	if wait := PodsPause - in.Now.Sub(m.counted); m.pods != nil && wanted == m.wanted && wait > 0 {
-		in.Pods = &m.count // Else the write of one count would lead to the next one at once.
-		return wait
+	before := m.counted
+	if before != nil && before.wanted == wanted {
+		if wait := PodsPause - in.Now.Sub(before.at); wait > 0 {
+			in.Pods = &before.count // Else the write of one count would lead to the next one at once.
+			return wait
+		}
 	}
-	count := sidecar.Of(wanted, pods, in.Now)
-	if m.pods != nil {
-		r.logTransitions(in.Plan, m.pods, count.Seen)
+	m.counted = &counted{at: in.Now, wanted: wanted, count: sidecar.Of(wanted, pods, in.Now)}
+	if before != nil {
+		r.logTransitions(in.Plan, before.count.Seen, m.counted.count.Seen)
 	}
-	in.Pods, m.pods, m.count, m.counted, m.wanted = &count, count.Seen, count, in.Now, wanted
-	return count.Again
+	in.Pods = &m.counted.count
+	return m.counted.count.Again
 }
 
 // logTransitions logs one line for each pod that is new, gone, or whose sidecar has

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +21,6 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
@@ -33,12 +31,16 @@ const lookAgain = 30 * time.Second
 
 // Watcher is what is kept of one.
 type Watcher struct {
-	Plan   *compile.Plan
+	Plan *compile.Plan
+	// Status is what the next one is computed from, and Digest that of the whole.
 	Status watchv1.WatcherStatus
+	Digest compile.Digest
 }
 
 // API is what a Reconciler does to the cluster.
 type API interface {
+	// Watcher returns one as it is now; nil: it does not exist.
+	Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error)
 	// Find returns the metadata of a ConfigMap; nil: it does not exist.
 	Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error)
 	// Apply applies a ConfigMap. It conflicts when the ConfigMap is not at the version
@@ -66,7 +68,9 @@ type Deps struct {
 	Watchers *store.Store[Watcher]
 	Targets  *store.Store[target.Target]
 	// Claims are the Watchers by their ConfigMap.
-	Claims    *index.Index
+	Claims *index.Index
+	// Compiler of the plans.
+	Compiler  *compile.Compiler
 	Injection Injection
 	// Pods are those with sidecars; nil: they are not watched.
 	Pods     *Pods
@@ -96,13 +100,9 @@ type memory struct {
 	generation int64
 	// refused is what the API server has against what is applied, of digest.
 	refused *compile.Problem
-	digest  string
-	// pods with the sidecar; nil: they were not looked at yet.
-	pods map[types.NamespacedName]sidecar.Seen
-	// count of them for wanted, made when counted.
-	count   sidecar.Count
-	wanted  sidecar.Wanted
-	counted time.Time
+	digest  compile.Digest
+	// counted are the pods with the sidecar; nil: they were not counted yet.
+	counted *counted
 }
 
 // New returns a reconciler.
@@ -130,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 		return 0, nil
 	}
 	again = backoff.Soonest(again, r.observe(&in, memory))
-	return again, errors.Join(err, r.report(ctx, in))
+	return again, errors.Join(err, r.report(ctx, in, item.Value.Digest))
 }
 
 // bring applies the ConfigMap where that is needed, and sets what the status is
@@ -154,7 +154,7 @@ func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) 
 			return 0, nil
 		}
 	}
-	if m.refused != nil && m.digest == in.Plan.Digest() {
+	if m.refused != nil && m.digest == in.Plan.Digest {
 		in.Obstacle = m.refused
 		return lookAgain, r.retry(ctx, in, m)
 	}
@@ -170,11 +170,11 @@ func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) 
 // isApplied reports whether a ConfigMap holds all that a plan applies: keeper
 // still owns all of it. A value that somebody else has changed is theirs.
 func isApplied(p *compile.Plan, t *target.Target) bool {
-	return t.Digest == p.Digest() && t.Fields == p.Fields
+	return t.Digest == p.Digest && t.Fields == p.Fields
 }
 
 // isRepair reports whether an apply of a plan would not be its first.
-func isRepair(p *compile.Plan, t *target.Target) bool { return t != nil && t.Digest == p.Digest() }
+func isRepair(p *compile.Plan, t *target.Target) bool { return t != nil && t.Digest == p.Digest }
 
 // find returns the ConfigMap of a Watcher; nil: there is none. What is in the way
 // is left in the memory.
@@ -232,17 +232,17 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 	if in.Target != nil {
 		version = in.Target.Version
 	}
-	body, err := p.Body(version)
-	if err != nil {
+	body, err := r.body(ctx, p, version)
+	if body == nil {
 		return err
 	}
-	repair := m.digest == p.Digest() && m.refused == nil || isRepair(p, in.Target)
+	repair := m.digest == p.Digest && m.refused == nil || isRepair(p, in.Target)
 	m.looked = r.deps.Clock.Now()
 	object, err := r.deps.API.Apply(ctx, p.Target, body)
 	if err != nil {
 		return r.failed(in, m, err)
 	}
-	m.digest, m.refused, in.Obstacle = p.Digest(), nil, nil
+	m.digest, m.refused, in.Obstacle = p.Digest, nil, nil
 	r.deps.Metrics.applied(repair)
 	r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("configmap", p.Target.String()).
 		Int64("generation", p.Generation).Bool("repair", repair).Msg("applied the ConfigMap")
@@ -256,6 +256,20 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 	return err
 }
 
+// body returns what to apply of a plan; nil: the Watcher asks for something else by
+// now.
+func (r *Reconciler) body(ctx context.Context, p *compile.Plan, version uint64) ([]byte, error) {
+	w, err := r.deps.API.Watcher(ctx, p.Watcher)
+	if err != nil || w == nil || w.UID != p.UID {
+		return nil, err
+	}
+	if r.deps.Compiler.Compile(w).Digest != p.Digest {
+		r.deps.Watchers.Put(w)
+		return nil, nil //nolint:nilnil // there is nothing to apply of this plan
+	}
+	return r.deps.Compiler.Body(w, version)
+}
+
 // failed takes note of an apply that failed. What only an edit mends is no error.
 func (r *Reconciler) failed(in *condition.Input, m *memory, err error) error {
 	problem := refusal(in.Plan, err)
@@ -264,14 +278,14 @@ func (r *Reconciler) failed(in *condition.Input, m *memory, err error) error {
 		return fmt.Errorf("apply ConfigMap %s: %w", in.Plan.Target, err)
 	}
 	r.deps.Metrics.refused()
-	m.refused, m.digest, in.Obstacle = problem, in.Plan.Digest(), problem
+	m.refused, m.digest, in.Obstacle = problem, in.Plan.Digest, problem
 	return nil
 }
 
 // report patches the status when it differs, and emits what has changed as Events.
-func (r *Reconciler) report(ctx context.Context, in condition.Input) error {
+func (r *Reconciler) report(ctx context.Context, in condition.Input, before compile.Digest) error {
 	s := condition.Compute(in)
-	if equality.Semantic.DeepEqual(s, in.Previous) {
+	if compile.DigestOf(s) == before {
 		return nil
 	}
 	if err := r.emit(ctx, in, s); err != nil {

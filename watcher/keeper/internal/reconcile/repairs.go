@@ -14,7 +14,7 @@ import (
 // limit returns how long a repair has to wait, since another controller writes the
 // same ConfigMap and it would go on for ever at full speed. One Event reports that.
 func (r *Reconciler) limit(ctx context.Context, in *condition.Input, m *memory) time.Duration {
-	if m.digest != in.Plan.Digest() && !isRepair(in.Plan, in.Target) {
+	if m.digest != in.Plan.Digest && !isRepair(in.Plan, in.Target) {
 		return 0
 	}
 	wait := m.repairs.Wait(r.deps.Clock.Now())

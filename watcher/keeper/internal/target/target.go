@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,27 +30,29 @@ type Target struct {
 	// Controller is the owner that controls it; the zero value: none does.
 	Controller metav1.OwnerReference
 	// Digest of what keeper last applied.
-	Digest string
-	// Fields that keeper owns, as compile.Plan.Fields; empty: none.
-	Fields string
+	Digest compile.Digest
+	// Fields that keeper owns, as compile.Plan.Fields; the zero value: none.
+	Fields compile.Digest
 	// Other is the newest field manager but keeper and the writer.
 	Other string
-	// Entries of the status annotation, by key.
-	Entries map[string]status.Entry
+	// Entries of the status annotation.
+	Entries informer.Entries
 }
 
 // Read returns what is kept of a ConfigMap.
 func Read(m *metav1.PartialObjectMetadata) Target {
 	t := Target{
 		UID: m.UID, Version: informer.Number(m.ResourceVersion), Label: m.Labels[watchv1.WatcherLabel],
-		Digest: strings.Clone(m.Annotations[watchv1.AppliedAnnotation]),
+		Digest: compile.ParseDigest(m.Annotations[watchv1.AppliedAnnotation]),
 	}
-	if controller := metav1.GetControllerOf(m); controller != nil {
-		t.Controller = *controller
+	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
+		t.Controller = metav1.OwnerReference{
+			APIVersion: unique.Make(controller.APIVersion).Value(), Kind: unique.Make(controller.Kind).Value(), Name: controller.Name, UID: controller.UID,
+		}
 	}
 	if text := m.Annotations[annotation.StatusKey]; text != "" {
 		parsed, _ := status.Parse(text) // one that cannot be read counts as none
-		t.Entries = parsed.Keys
+		t.Entries = informer.EntriesOf(parsed, nil)
 	}
 	var newest time.Time
 	for _, entry := range m.ManagedFields {
@@ -57,7 +60,7 @@ func Read(m *metav1.PartialObjectMetadata) Target {
 		case entry.Manager == watchv1.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "":
 			t.Fields = fieldsOf(entry)
 		case entry.Manager != annotation.FieldManager && entry.Time != nil && !entry.Time.Before(&metav1.Time{Time: newest}):
-			newest, t.Other = entry.Time.Time, strings.Clone(entry.Manager)
+			newest, t.Other = entry.Time.Time, unique.Make(entry.Manager).Value()
 		}
 	}
 	return t
@@ -74,11 +77,11 @@ type owned struct {
 	} `json:"f:metadata"`
 }
 
-// fieldsOf returns the fields of one entry of managedFields.
-func fieldsOf(entry metav1.ManagedFieldsEntry) string {
+// fieldsOf returns the digest of the fields of one entry of managedFields.
+func fieldsOf(entry metav1.ManagedFieldsEntry) compile.Digest {
 	var o owned
 	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &o); err != nil {
-		return "" // as if nothing were owned: it is applied again
+		return compile.Digest{} // as if nothing were owned: it is applied again
 	}
 	f := &compile.Fields{}
 	f.Add(compile.Data, named(o.Data))
@@ -86,7 +89,7 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) string {
 	f.Add(compile.Labels, named(o.Metadata.Labels))
 	f.Add(compile.Annotations, named(o.Metadata.Annotations))
 	f.Add(compile.Owners, uids(o.Metadata.Owners))
-	return f.String()
+	return f.Digest()
 }
 
 // named returns the names behind f:, without "." for a map itself.
