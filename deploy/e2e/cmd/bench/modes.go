@@ -65,6 +65,9 @@ func chosen(c bench.Config) (modes []mode) {
 		{c.Watchers > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
 			return whole(watchers.Run(ctx, watchers.Options{Bin: c.Bin, Watchers: c.Watchers}, p))
 		}},
+		{c.Beside > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return whole(bench.MeasureBeside(ctx, c, p))
+		}},
 		{c.Remembered > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
 			return whole(remembered.Run(ctx, remembered.Options{Bin: c.Bin, Objects: c.Remembered}, p))
 		}},

@@ -83,6 +83,8 @@ type bench struct {
 	report     Report
 	// rounds so far, by which profiles are named.
 	rounds int
+	// crowd is the namespace of Watchers beside the round; nil: there are none.
+	crowd *cluster.Namespace
 	// Of the last round; the idle system goes on with them.
 	piped *cluster.Namespace
 	watch *observe.Observer

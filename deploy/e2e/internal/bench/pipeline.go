@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/observe"
 )
 
@@ -35,7 +36,7 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 		return p, err
 	}
 	began := time.Now()
-	if err := b.system.StartWatcher(ctx, b.piped.Name); err != nil {
+	if err := b.system.StartWatcher(ctx, b.watched(b.piped)); err != nil {
 		return p, err
 	}
 	profiles := b.profile(ctx)
@@ -60,6 +61,15 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 	}
 	b.progress("pipeline: all filled in %s, %.0f/s", last.Sub(began).Round(time.Millisecond), p.PerSecond)
 	return p, errors.Join(profiles(), b.verify(ctx, "piped", b.config.N))
+}
+
+// watched returns the namespaces for the watcher: the one of a round, and that of
+// the Watchers beside it, if there are any.
+func (b *bench) watched(round *cluster.Namespace) string {
+	if b.crowd == nil {
+		return round.Name
+	}
+	return round.Name + "," + b.crowd.Name
 }
 
 // profile begins profiles of all programs and of the API server, if they are

@@ -147,12 +147,16 @@ func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string)
 	if err != nil {
 		return r, err
 	}
+	return priceOf(p)
+}
+
+// priceOf returns what a pipeline has cost.
+func priceOf(p Pipeline) (Price, error) {
 	if p.Cost.CallsPerConfigMap > callsBound {
-		return r, fmt.Errorf("%w: %.2f API calls for each ConfigMap", ErrWrong, p.Cost.CallsPerConfigMap)
+		return Price{}, fmt.Errorf("%w: %.2f API calls for each ConfigMap", ErrWrong, p.Cost.CallsPerConfigMap)
 	}
-	r.PerSecond, r.CPU = p.PerSecondFilling, p.Cost.CPUPerConfigMap
-	delete(r.CPU, "bench")
-	return r, nil
+	delete(p.Cost.CPUPerConfigMap, "bench")
+	return Price{CPU: p.Cost.CPUPerConfigMap, PerSecond: p.PerSecondFilling}, nil
 }
 
 // callsBound: with more calls for each ConfigMap, other things are compared than

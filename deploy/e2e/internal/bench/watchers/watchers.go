@@ -68,27 +68,66 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (report 
 	}
 	defer func() { err = errors.Join(err, namespace.Remove(context.WithoutCancel(ctx))) }()
 	progress("creating %d Watchers", o.Watchers)
-	remove, err := fill(ctx, namespace.Name, o.Watchers)
+	remove, err := Create(ctx, namespace.Name, o.Watchers, func(i int) string {
+		return fmt.Sprintf("https://rules.example.com/v2/%d?team=a", i)
+	})
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
-	k := keeper{bin: o.Bin, namespace: namespace.Name}
 	began := time.Now()
-	report.Made, err = k.measure(ctx, func(text string) bool { return metric(text, "curlmethat_keeper_status_patches_total") >= o.Watchers })
+	report.Made, err = o.measure(ctx, namespace.Name, "curlmethat_keeper_status_patches_total")
 	if err != nil {
 		return report, err
 	}
 	report.Took = time.Since(began) - calm
 	progress("made: %d MiB; starting keeper again", report.Made.RSS>>20)
-	report.Started, err = k.measure(ctx, func(text string) bool {
-		return metric(text, "workqueue_work_duration_seconds_count") >= o.Watchers
-	})
+	report.Started, err = o.measure(ctx, namespace.Name, "workqueue_work_duration_seconds_count")
 	return report, err
 }
 
-// fill creates the Watchers, and returns what removes them.
-func fill(ctx context.Context, namespace string, count int) (remove func(context.Context) error, err error) {
+// measure starts keeper, waits until a metric counts all Watchers and a while longer,
+// and returns what it uses.
+func (o Options) measure(ctx context.Context, namespace, metric string) (u usage.Usage, err error) {
+	k, err := StartKeeper(o.Bin, namespace)
+	if err != nil {
+		return u, err
+	}
+	defer func() { err = errors.Join(err, k.Stop(context.WithoutCancel(ctx))) }()
+	if err := k.Await(ctx, metric, o.Watchers); err != nil {
+		return u, err
+	}
+	if err := system.Pause(ctx, calm); err != nil {
+		return u, err
+	}
+	return k.Usage()
+}
+
+// Create creates Watchers in a namespace, each with one static key and one source of
+// which url is the URL, and returns what removes them.
+func Create(ctx context.Context, namespace string, count int, url func(i int) string) (remove func(context.Context) error, err error) {
+	client, err := serve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	watchers := client.Resource(watchv1.Resource()).Namespace(namespace)
+	remove = func(ctx context.Context) error {
+		return watchers.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	}
+	return remove, cluster.InParallel(ctx, count, func(ctx context.Context, i int) error {
+		_, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind, "metadata": map[string]any{"name": fmt.Sprintf("watcher-%05d", i)},
+			"spec": map[string]any{
+				"interval": "10m", "configData": map[string]any{"LEVEL": "warn"},
+				"sources": []any{map[string]any{"key": "rules.json", "url": url(i)}},
+			},
+		}}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// serve lets the API server serve Watchers, and waits until it does.
+func serve(ctx context.Context) (dynamic.Interface, error) {
 	config, err := (&kube.Options{}).Config("bench")
 	if err != nil {
 		return nil, err
@@ -108,65 +147,56 @@ func fill(ctx context.Context, namespace string, count int) (remove func(context
 	if err := definitions.Apply(ctx, "", definition); err != nil {
 		return nil, err
 	}
-	watchers := client.Resource(watchv1.Resource()).Namespace(namespace)
 	for {
-		if _, err = watchers.List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
-			break
+		if _, err = client.Resource(watchv1.Resource()).List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+			return client, nil
 		}
 		if err := system.Pause(ctx, polling); err != nil {
 			return nil, err
 		}
 	}
-	remove = func(ctx context.Context) error {
-		return watchers.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	}
-	return remove, cluster.InParallel(ctx, count, func(ctx context.Context, i int) error {
-		_, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind, "metadata": map[string]any{"name": fmt.Sprintf("watcher-%05d", i)},
-			"spec": map[string]any{
-				"interval": "10m", "configData": map[string]any{"LEVEL": "warn"},
-				"sources": []any{map[string]any{"key": "rules.json", "url": fmt.Sprintf("https://rules.example.com/v2/%d?team=a", i)}},
-			},
-		}}, metav1.CreateOptions{})
-		return err
-	})
 }
 
-// keeper is the program that is measured.
-type keeper struct{ bin, namespace string }
+// Keeper is the program that is measured.
+type Keeper struct {
+	process *process.Process
+	address string
+}
 
-// measure starts it, waits until its metrics pass and a while longer, and returns
-// what it uses.
-func (k keeper) measure(ctx context.Context, passes func(string) bool) (u usage.Usage, err error) {
+// StartKeeper starts keeper of bin for one namespace.
+func StartKeeper(bin, namespace string) (*Keeper, error) {
 	address, err := process.NewPorts().Free()
 	if err != nil {
-		return u, err
+		return nil, err
 	}
 	p, err := process.Start(process.Program{
-		Name: "keeper", Path: filepath.Join(k.bin, "keeper"), Args: []string{"--namespaces=" + k.namespace, "--listen=" + address}, Env: os.Environ(),
+		Name: "keeper", Path: filepath.Join(bin, "keeper"), Args: []string{"--namespaces=" + namespace, "--listen=" + address}, Env: os.Environ(),
 	})
-	if err != nil {
-		return u, err
-	}
-	defer func() {
-		_, stop := p.Stop(context.WithoutCancel(ctx))
-		err = errors.Join(err, stop)
-	}()
+	return &Keeper{p, address}, err
+}
+
+// Await waits until a metric, its samples in all, is at least so much.
+func (k *Keeper) Await(ctx context.Context, name string, value int) error {
 	for {
-		if !p.Running() {
-			return u, fmt.Errorf("keeper has ended; its last line: %s", p.Log.Last())
+		if !k.process.Running() {
+			return fmt.Errorf("keeper has ended; its last line: %s", k.process.Log.Last())
 		}
-		if text, _, err := process.Get(ctx, "http://"+address+"/metrics"); err == nil && passes(text) {
-			break
+		if text, _, err := process.Get(ctx, "http://"+k.address+"/metrics"); err == nil && metric(text, name) >= value {
+			return nil
 		}
 		if err := system.Pause(ctx, polling); err != nil {
-			return u, err
+			return err
 		}
 	}
-	if err := system.Pause(ctx, calm); err != nil {
-		return u, err
-	}
-	return usage.Of(p.PID())
+}
+
+// Usage returns what it uses.
+func (k *Keeper) Usage() (usage.Usage, error) { return usage.Of(k.process.PID()) }
+
+// Stop stops it.
+func (k *Keeper) Stop(ctx context.Context) error {
+	_, err := k.process.Stop(ctx)
+	return err
 }
 
 // metric sums the samples of a metric up.
