@@ -54,32 +54,13 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 		return fmt.Errorf("use the cluster: %w", err)
 	}
 	defer clients.Close()
-	k, err := newKeeper(rt, c, clients, metrics)
+	k, err := newKeeper(rt, c, clients, metrics, clock.RealClock{})
 	if err != nil {
 		return err
 	}
 	rt.Started()
 	group, ctx := errgroup.WithContext(ctx)
-	for _, namespace := range c.scopes() {
-		group.Go(func() error {
-			k.watchers.Watch(ctx, k.source(clients.watching.objects(), c.Selector), namespace)
-			return nil
-		})
-		group.Go(func() error {
-			k.targets.Watch(ctx, k.source(informer.ConfigMaps(clients.Metadata), watchv1.WatcherLabel), namespace)
-			return nil
-		})
-		if c.Sidecars {
-			group.Go(func() error {
-				k.namespaces.Watch(ctx, k.source(namespaces(clients.Metadata), ""), namespace)
-				return nil
-			})
-			group.Go(func() error {
-				k.pods.Store.Watch(ctx, k.source(podObjects(clients.pods), watchv1.InjectedLabel), namespace)
-				return nil
-			})
-		}
-	}
+	k.watch(ctx, group)
 	group.Go(func() error { return k.awaitPods(ctx) })
 	group.Go(func() error {
 		for _, synced := range []<-chan struct{}{k.watchers.Synced(), k.targets.Synced()} {
@@ -94,6 +75,30 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 		return k.elector.Run(ctx)
 	})
 	return group.Wait()
+}
+
+// watch fills the stores until ctx is done.
+func (k *keeper) watch(ctx context.Context, group *errgroup.Group) {
+	for _, namespace := range k.config.scopes() {
+		group.Go(func() error {
+			k.watchers.Watch(ctx, k.source(k.clients.watching.objects(), k.config.Selector), namespace)
+			return nil
+		})
+		group.Go(func() error {
+			k.targets.Watch(ctx, k.source(informer.ConfigMaps(k.clients.Metadata), watchv1.WatcherLabel), namespace)
+			return nil
+		})
+		if k.config.Sidecars {
+			group.Go(func() error {
+				k.namespaces.Watch(ctx, k.source(namespaces(k.clients.Metadata), ""), namespace)
+				return nil
+			})
+			group.Go(func() error {
+				k.pods.Store.Watch(ctx, k.source(podObjects(k.clients.pods), watchv1.InjectedLabel), namespace)
+				return nil
+			})
+		}
+	}
 }
 
 // keeper is what runs.
@@ -116,12 +121,12 @@ type keeper struct {
 	work    *reconcile.Reconciler
 }
 
-func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics) (*keeper, error) {
+func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics, wall clock.PassiveClock) (*keeper, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
 		return nil, err
 	}
-	compiler, wall := compile.New(grammar), clock.RealClock{}
+	compiler := compile.New(grammar)
 	k := &keeper{
 		config: c, runtime: rt, clients: clients, metrics: metrics, claims: index.New(),
 		cache: rt.Health.Part("watchers"),

@@ -1,0 +1,252 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
+	"github.com/kv8s/curl-me-that/proto/watch/crd"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+func TestKeeper(t *testing.T) { suitetest.Run(t, "Keeper") }
+
+// settled is how long keeper may take to report on all Watchers of a spec.
+const settled = time.Minute
+
+// rig is a keeper without its queue: the spec has it look at Watchers, at times of
+// its own.
+type rig struct {
+	*keeper
+	clock     *clocktesting.FakePassiveClock
+	namespace string
+	core      corev1client.CoreV1Interface
+	resources dynamic.ResourceInterface
+	writes    atomic.Int64
+}
+
+// count counts requests that change something.
+func (r *rig) count(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if request.Method != http.MethodGet {
+			r.writes.Add(1)
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// serving lets the API server serve Watchers.
+func serving(ctx context.Context, config *rest.Config) dynamic.NamespaceableResourceInterface {
+	GinkgoHelper()
+	client, err := dynamic.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	definition := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal(crd.Watchers, &definition.Object)).To(Succeed())
+	_, err = client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).
+		Apply(ctx, definition.GetName(), definition, metav1.ApplyOptions{FieldManager: "spec", Force: true})
+	Expect(err).NotTo(HaveOccurred())
+	watchers := client.Resource(watchv1.Resource())
+	Eventually(ctx, func() error {
+		_, err := watchers.List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	}).WithTimeout(settled).Should(Succeed())
+	return watchers
+}
+
+func newRig(ctx context.Context) *rig {
+	GinkgoHelper()
+	admin := kubetest.Config(GinkgoTB())
+	r := &rig{clock: clocktesting.NewFakePassiveClock(time.Now())}
+	var err error
+	r.core, err = corev1client.NewForConfig(admin)
+	Expect(err).NotTo(HaveOccurred())
+	created, err := r.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "keeper-", Labels: map[string]string{watchv1.InjectLabel: watchv1.InjectValue},
+	}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	r.namespace = created.Name
+	r.resources = serving(ctx, admin).Namespace(r.namespace)
+
+	var c Config
+	flags := pflag.NewFlagSet("keeper", pflag.ContinueOnError)
+	c.BindFlags(flags)
+	Expect(flags.Parse([]string{"--sidecars", "--namespaces=" + r.namespace})).To(Succeed())
+	counted := rest.CopyConfig(admin)
+	counted.Wrap(r.count)
+	clients, err := connect(counted)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(clients.Close)
+	registry := prometheus.NewRegistry()
+	rt := &service.Runtime{Log: zerolog.New(GinkgoWriter), Health: service.NewHealth(), Metrics: registry}
+	r.keeper, err = newKeeper(rt, c, clients, newMetrics(registry, c), r.clock)
+	Expect(err).NotTo(HaveOccurred())
+	return r
+}
+
+// run watches until the spec ends.
+func (r *rig) run(ctx context.Context) {
+	GinkgoHelper()
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	group := &errgroup.Group{}
+	r.watch(running, group)
+	DeferCleanup(func() { cancel(); Expect(group.Wait()).To(Succeed()) })
+	for _, synced := range []<-chan struct{}{r.watchers.Synced(), r.targets.Synced(), r.namespaces.Synced(), r.pods.Store.Synced()} {
+		Eventually(ctx, synced).WithTimeout(settled).Should(BeClosed())
+	}
+}
+
+// apply creates a Watcher whose spec is in YAML.
+func (r *rig) apply(ctx context.Context, name, spec string) {
+	GinkgoHelper()
+	o := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte("apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).To(Succeed())
+	_, err := r.resources.Create(ctx, o, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// look looks at all Watchers once.
+func (r *rig) look(ctx context.Context, names []string) {
+	GinkgoHelper()
+	for _, name := range names {
+		_, err := r.work.Reconcile(ctx, types.NamespacedName{Namespace: r.namespace, Name: name})
+		Expect(err).NotTo(HaveOccurred(), name)
+	}
+}
+
+// reports writes the entry of the key a as the writer does; URL stands for that of
+// the source.
+func (r *rig) reports(ctx context.Context, configMap, entry string) {
+	GinkgoHelper()
+	text := `{"a":` + strings.ReplaceAll(entry, "URL", "https://rules.example.com") + `}`
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotation.StatusKey: text}}, "data": map[string]string{"a": "body"}})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = r.core.ConfigMaps(r.namespace).Patch(ctx, configMap, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: annotation.FieldManager})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// ready is Ready of a Watcher as status/reason, and Fresh by its reason.
+func (r *rig) ready(ctx context.Context, name string) string {
+	GinkgoHelper()
+	list := &watchv1.WatcherList{}
+	Expect(r.clients.api.watchers.get(r.namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}).Do(ctx).Into(list)).To(Succeed())
+	Expect(list.Items).To(HaveLen(1))
+	conditions := list.Items[0].Status.Conditions
+	ready, fresh := meta.FindStatusCondition(conditions, watchv1.ConditionReady), meta.FindStatusCondition(conditions, watchv1.ConditionFresh)
+	if ready == nil || fresh == nil {
+		return ""
+	}
+	return string(ready.Status) + "/" + ready.Reason + " " + fresh.Reason
+}
+
+// sidecarRuns creates a pod with the sidecar of a Watcher, which runs.
+func (r *rig) sidecarRuns(ctx context.Context, watcher string) {
+	GinkgoHelper()
+	_, err := r.core.ServiceAccounts(r.namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	pod, err := r.core.Pods(r.namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Labels: map[string]string{watchv1.InjectedLabel: "true"}, Annotations: map[string]string{watchv1.InjectedAnnotation: watcher + "=1"},
+		},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "watch", Image: "registry.example/watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			Containers:     []corev1.Container{{Name: "app", Image: "registry.example/app"}},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{
+		Name: "watch", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(r.clock.Now())}},
+	}}
+	_, err = r.core.Pods(r.namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+var _ = Describe("While nothing changes, keeper", func() {
+	It("writes nothing for ten minutes, however often it looks, whatever state a Watcher is in", func(ctx SpecContext) {
+		r := newRig(ctx)
+		_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		const source = `sources: [{key: a, url: rules.example.com}]`
+		states := map[string]struct{ spec, entry, ready string }{
+			"static":    {`configData: {a: b}`, "", "True/Ready Fresh"},
+			"pending":   {source, "", "Unknown/Progressing Fetching"},
+			"good":      {source, `{"url":"URL","sha256":"` + strings.Repeat("ab", 32) + `","size":4,"fetchedAt":"2026-11-23T00:00:00Z"}`, "True/Ready Fresh"},
+			"failing":   {source, `{"error":"Timeout","errorUrl":"URL","since":"2026-11-23T00:00:00Z","attempts":6}`, "False/FetchFailed Timeout"},
+			"stale":     {source, `{"url":"URL","sha256":"` + strings.Repeat("ab", 32) + `","size":4,"error":"BadStatus","since":"2026-11-23T00:00:00Z"}`, "True/Ready BadStatus"},
+			"suspended": {`suspend: true, ` + source, "", "Unknown/Suspended Suspended"},
+			"exists":    {`configData: {a: b}, target: {name: theirs}`, "", "False/TargetExists Fresh"},
+			"thief":     {`configData: {a: b}, target: {name: good-config}`, "", "False/TargetOwned Fresh"},
+			"invalid":   {`sources: [{key: a, url: "https://"}]`, "", "False/InvalidSource Fresh"},
+			"sidecar":   {`container: {name: watch, image: registry.example/watch}`, "", "True/Ready Fresh"},
+		}
+		var names []string
+		r.run(ctx)
+		for name, state := range states {
+			names = append(names, name)
+			if name != "thief" {
+				r.apply(ctx, name, state.spec)
+			}
+		}
+		Eventually(ctx, r.watchers.Len).WithTimeout(settled).Should(Equal(len(states) - 1))
+		r.look(ctx, names)
+		r.apply(ctx, "thief", states["thief"].spec) // of two of one age the name decides
+		r.sidecarRuns(ctx, "sidecar")
+		for name, state := range states {
+			if state.entry != "" {
+				r.reports(ctx, name+"-config", state.entry)
+			}
+		}
+		Eventually(ctx, func(g Gomega) {
+			r.look(ctx, names)
+			for name, state := range states {
+				g.Expect(r.ready(ctx, name)).To(Equal(state.ready), name)
+			}
+			g.Expect(r.pods.Store.Len()).To(Equal(1))
+			before := r.writes.Load()
+			r.clock.SetTime(r.clock.Now().Add(time.Second))
+			r.look(ctx, names)
+			g.Expect(r.writes.Load()).To(Equal(before))
+		}).WithTimeout(settled).Should(Succeed())
+
+		before, end := r.writes.Load(), r.clock.Now().Add(10*time.Minute)
+		Expect(before).To(BeNumerically(">", len(states)), "writes are counted")
+		for i := 0; r.clock.Now().Before(end); i++ {
+			if i%10 == 0 {
+				r.clients.Redial() // every watch begins anew
+			}
+			r.look(ctx, names)
+			r.clock.SetTime(r.clock.Now().Add(10 * time.Second))
+		}
+		Expect(r.writes.Load()).To(Equal(before))
+	})
+})
