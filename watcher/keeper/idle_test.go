@@ -37,8 +37,8 @@ import (
 
 func TestKeeper(t *testing.T) { suitetest.Run(t, "Keeper") }
 
-// settled is how long keeper may take to report on all Watchers of a spec.
-const settled = time.Minute
+// patience is how long keeper may take to report on all Watchers of a spec.
+const patience = time.Minute
 
 // rig is a keeper without its queue: the spec has it look at Watchers, at times of
 // its own.
@@ -79,7 +79,7 @@ func serving(ctx context.Context, config *rest.Config) dynamic.NamespaceableReso
 	Eventually(ctx, func() error {
 		_, err := watchers.List(ctx, metav1.ListOptions{Limit: 1})
 		return err
-	}).WithTimeout(settled).Should(Succeed())
+	}).WithTimeout(patience).Should(Succeed())
 	return watchers
 }
 
@@ -121,7 +121,7 @@ func (r *rig) run(ctx context.Context) {
 	r.watch(running, group)
 	DeferCleanup(func() { cancel(); Expect(group.Wait()).To(Succeed()) })
 	for _, synced := range []<-chan struct{}{r.watchers.Synced(), r.targets.Synced(), r.namespaces.Synced(), r.pods.Store.Synced()} {
-		Eventually(ctx, synced).WithTimeout(settled).Should(BeClosed())
+		Eventually(ctx, synced).WithTimeout(patience).Should(BeClosed())
 	}
 }
 
@@ -217,7 +217,7 @@ var _ = Describe("While nothing changes, keeper", func() {
 				r.apply(ctx, name, state.spec)
 			}
 		}
-		Eventually(ctx, r.watchers.Len).WithTimeout(settled).Should(Equal(len(states) - 1))
+		Eventually(ctx, r.watchers.Len).WithTimeout(patience).Should(Equal(len(states) - 1))
 		r.look(ctx, names)
 		r.apply(ctx, "thief", states["thief"].spec) // of two of one age the name decides
 		r.sidecarRuns(ctx, "sidecar")
@@ -236,7 +236,7 @@ var _ = Describe("While nothing changes, keeper", func() {
 			r.clock.SetTime(r.clock.Now().Add(time.Second))
 			r.look(ctx, names)
 			g.Expect(r.writes.Load()).To(Equal(before))
-		}).WithTimeout(settled).Should(Succeed())
+		}).WithTimeout(patience).Should(Succeed())
 
 		before, end := r.writes.Load(), r.clock.Now().Add(10*time.Minute)
 		Expect(before).To(BeNumerically(">", len(states)), "writes are counted")

@@ -19,8 +19,8 @@ type Beside struct {
 	// Watchers with one static key and one source, and N ConfigMaps in a round.
 	Watchers int `json:"watchers"`
 	N        int `json:"n"`
-	// Settled is how many seconds all Watchers took to be Ready.
-	Settled float64 `json:"settledSeconds"`
+	// UntilReady is how many seconds all Watchers took to be Ready.
+	UntilReady float64 `json:"untilReadySeconds"`
 	// Rounds without Watchers and beside them; those of one index are a pair.
 	Without []Price `json:"without"`
 	With    []Price `json:"with"`
@@ -68,7 +68,7 @@ func (b *bench) beside(ctx context.Context, m *Beside) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, keeper.Stop(context.WithoutCancel(ctx))) }()
-	if err := b.settle(ctx, m, keeper); err != nil {
+	if err := b.awaitWatchers(ctx, m, keeper); err != nil {
 		return err
 	}
 	before, err := keeper.Usage()
@@ -83,8 +83,8 @@ func (b *bench) beside(ctx context.Context, m *Beside) (err error) {
 	return err
 }
 
-// settle waits until all Watchers are Ready.
-func (b *bench) settle(ctx context.Context, m *Beside, keeper *watchers.Keeper) error {
+// awaitWatchers waits until all Watchers are Ready.
+func (b *bench) awaitWatchers(ctx context.Context, m *Beside, keeper *watchers.Keeper) error {
 	began := time.Now()
 	if err := errors.Join(b.system.StopWatcher(ctx), b.system.StartWatcher(ctx, b.crowd.Name)); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (b *bench) settle(ctx context.Context, m *Beside, keeper *watchers.Keeper) 
 	if err := keeper.Await(ctx, `curlmethat_keeper_watchers{state="ready"}`, m.Watchers); err != nil {
 		return err
 	}
-	m.Settled = time.Since(began).Seconds()
-	b.progress("all Watchers are Ready after %.0f s", m.Settled)
+	m.UntilReady = time.Since(began).Seconds()
+	b.progress("all Watchers are Ready after %.0f s", m.UntilReady)
 	return nil
 }
 
@@ -154,6 +154,6 @@ func (m *Beside) WriteTable(w io.Writer) error {
 	t.row("difference in pairs", "throughput %+.1f %% (%+.1f to %+.1f)\tCPU %+.1f %% (%+.1f to %+.1f)", middle(faster),
 		slices.Min(faster), slices.Max(faster), middle(more), slices.Min(more), slices.Max(more))
 	t.row("keeper", "%.1f MiB, at most %.1f\t%.0f ms of CPU in all rounds; all Ready after %.0f s", float64(m.Keeper.RSS)/mebibyte,
-		float64(m.Keeper.PeakRSS)/mebibyte, m.Spent, m.Settled)
+		float64(m.Keeper.PeakRSS)/mebibyte, m.Spent, m.UntilReady)
 	return t.Flush()
 }
