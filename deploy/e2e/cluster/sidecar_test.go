@@ -2,6 +2,8 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/json"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -10,15 +12,19 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -45,14 +51,19 @@ func (t *team) apply(ctx context.Context, name, spec string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// condition of a Watcher as "status/reason".
-func (t *team) condition(ctx context.Context, name, kind string) (string, error) {
+// get returns a Watcher.
+func (t *team) get(ctx context.Context, name string) (w watchv1.Watcher, err error) {
 	o, err := t.watchers.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return "", err
+		return w, err
 	}
-	var w watchv1.Watcher
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &w); err != nil {
+	return w, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &w)
+}
+
+// condition of a Watcher as "status/reason".
+func (t *team) condition(ctx context.Context, name, kind string) (string, error) {
+	w, err := t.get(ctx, name)
+	if err != nil {
 		return "", err
 	}
 	c := meta.FindStatusCondition(w.Status.Conditions, kind)
@@ -101,6 +112,52 @@ func (t *team) pods(ctx context.Context, names string) []corev1.Pod {
 	list, err := cluster.Client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names})
 	Expect(err).NotTo(HaveOccurred())
 	return list.Items
+}
+
+// pod of the team that names a Watcher, with one container in YAML.
+func (t *team) pod(name, container string) *corev1.Pod {
+	GinkgoHelper()
+	of := template(name, container)
+	of.Name, of.Namespace = name, t.namespace
+	return &corev1.Pod{ObjectMeta: of.ObjectMeta, Spec: of.Spec}
+}
+
+// events about a Watcher with a reason, as many as there are.
+func (t *team) events(ctx context.Context, name, reason string) int {
+	GinkgoHelper()
+	list, err := cluster.Client.CoreV1().Events(t.namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=" + watchv1.Kind + ",involvedObject.name=" + name + ",reason=" + reason,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return len(list.Items)
+}
+
+// eventuallyCounts waits until the status of a Watcher counts its pods so.
+func (t *team) eventuallyCounts(ctx context.Context, name string, counts watchv1.PodsStatus) {
+	GinkgoHelper()
+	Eventually(ctx, func() (*watchv1.PodsStatus, error) {
+		w, err := t.get(ctx, name)
+		return w.Status.Pods, err
+	}).WithTimeout(scheduled).Should(Equal(&counts), "pods of %s", name)
+}
+
+// grants binds a user of the team to a role.
+func (t *team) grants(ctx context.Context, user string, role rbacv1.RoleRef) {
+	GinkgoHelper()
+	_, err := cluster.Client.RbacV1().RoleBindings(t.namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: role, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "team-" + user}},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// as returns the Watchers of the team for one of its users.
+func (t *team) as(user string) dynamic.ResourceInterface {
+	GinkgoHelper()
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "team-" + user, Groups: []string{"system:authenticated"}}
+	client, err := dynamic.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	return client.Resource(watchv1.Resource()).Namespace(t.namespace)
 }
 
 // served reports whether a pod runs with a sidecar of that name.
@@ -221,6 +278,119 @@ var _ = Describe("Sidecars", Ordered, func() {
 		}).WithTimeout(scheduled).Should(Succeed())
 		t.apply(ctx, "late", `configData: {LEVEL: warn}, container: `+sidecar("watch-late"))
 		t.eventuallyServed(ctx, "late", "watch-late", 2)
+		t.eventuallyCounts(ctx, "late", watchv1.PodsStatus{Injected: 2, Current: 2, Ready: 2})
+	})
+
+	It("of two Watchers come with what belongs to them, after the init containers of the pod", func(ctx SpecContext) {
+		t.apply(ctx, "first", `configData: {LEVEL: warn}, container: `+sidecar("watch-first", `volumeMounts: [{name: logs, mountPath: /logs}]`)+`,
+			volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`)
+		t.apply(ctx, "second", `container: {name: watch-second, image: "`+registry+`origin:`+version+`", args: ["--pages=:9180", "--listen=:9184"], `+secure+`}, imagePullSecrets: {name: registry}`)
+		t.eventually(ctx, "first", watchv1.ConditionReady, "True/Ready")
+		pod := t.pod("both", app())
+		pod.Annotations[watchv1.InjectAnnotation] = "first, second"
+		Expect(yaml.UnmarshalStrict([]byte(`[{name: own, image: "`+registry+`curlctl:`+version+`", args: [--version], `+secure+`}]`), &pod.Spec.InitContainers)).To(Succeed())
+		Eventually(ctx, func() error {
+			_, err := cluster.Client.CoreV1().Pods(t.namespace).Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		}).Should(Succeed())
+		t.eventuallyServed(ctx, "both", "watch-first", 1)
+		t.eventuallyServed(ctx, "both", "watch-second", 1)
+		now := t.pods(ctx, "both")[0]
+		var names []string
+		for _, c := range now.Spec.InitContainers {
+			names = append(names, c.Name)
+		}
+		Expect(names).To(HaveExactElements(Equal("own"), HavePrefix("watch-"), HavePrefix("watch-")))
+		Expect(now.Spec.ImagePullSecrets).To(HaveExactElements(HaveField("Name", "registry")))
+		Expect(now.Spec.Volumes).To(HaveExactElements(HaveField("Name", "logs")))
+		Expect(now.Annotations[watchv1.InjectedAnnotation]).To(And(ContainSubstring("first=1"), ContainSubstring("second=1")))
+		t.eventuallyCounts(ctx, "first", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
+	})
+
+	It("that crash are counted and give one Event, and another when the pod has one that runs", func(ctx SpecContext) {
+		t.apply(ctx, "crashes", `container: `+strings.Replace(sidecar("watch-crashes"), `--pages=:9080`, `--no-such-flag`, 1))
+		t.deployment(ctx, "crashes", 1)
+		t.eventuallyCounts(ctx, "crashes", watchv1.PodsStatus{Injected: 1, Current: 1, Failing: 1})
+		Eventually(ctx, func() int { return t.events(ctx, "crashes", watchv1.ReasonSidecarFailing) }).Should(Equal(1))
+		t.apply(ctx, "crashes", `container: `+sidecar("watch-crashes"))
+		pods := cluster.Client.CoreV1().Pods(t.namespace)
+		Expect(pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{LabelSelector: "app=crashes"})).To(Succeed())
+		t.eventuallyCounts(ctx, "crashes", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
+		Eventually(ctx, func() int { return t.events(ctx, "crashes", watchv1.ReasonSidecarRecovered) }).Should(Equal(1))
+		Expect(t.events(ctx, "crashes", watchv1.ReasonSidecarFailing)).To(Equal(1))
+	})
+
+	It("are no matter for pods of a namespace that is not labelled", func(ctx SpecContext) {
+		pod := t.pod("nosuch", app())
+		pod.Namespace = namespace(ctx, "curl-me-that-plain-")
+		created, err := cluster.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(created.Spec.InitContainers).To(BeEmpty())
+		Expect(created.Annotations).NotTo(HaveKey(watchv1.InjectedAnnotation))
+	})
+
+	It("are set by those who may create pods, as the roles edit and admin let them", func(ctx SpecContext) {
+		t.grants(ctx, "editor", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"})
+		watches := t.as("editor")
+		Eventually(ctx, func() error { // the roles are brought together by a controller
+			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(`{"spec":{"container":{"image":"any"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}).Should(Succeed())
+
+		_, err := cluster.Client.RbacV1().Roles(t.namespace).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "watchers"}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{watchv1.GroupVersion().Group}, Resources: []string{"watchers"}, Verbs: []string{"get", "patch"},
+		}}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		t.grants(ctx, "watcher", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "watchers"})
+		watches = t.as("watcher")
+		Eventually(ctx, func() error {
+			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(`{"spec":{"configData":{"LEVEL":"info"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}).Should(Succeed())
+		for _, change := range []string{`{"spec":{"container":{"image":"any"}}}`, `{"spec":{"container":null}}`} {
+			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(change), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			Expect(err).To(MatchError(apierrors.IsForbidden, "forbidden"), change)
+		}
+	})
+
+	It("with an environment older than the ConfigMap cannot have its newest content, and curlctl lists which", func(ctx SpecContext) {
+		page := installation.Open(ctx).Page("/news").Says(ctx, "old")
+		t.apply(ctx, "news", `sources: [{key: NEWS, url: "`+page.URL()+`"}]`)
+		t.eventually(ctx, "news", watchv1.ConditionReady, "True/Ready")
+		for name, uses := range map[string]string{
+			"reads-env":    `env: [{name: NEWS, valueFrom: {configMapKeyRef: {name: news-config, key: NEWS}}}]`,
+			"reads-volume": `volumeMounts: [{name: news, mountPath: /news}]`,
+		} {
+			pod := t.pod(name, strings.TrimSuffix(app(), "}")+", "+uses+"}")
+			delete(pod.Annotations, watchv1.InjectAnnotation)
+			pod.Spec.Volumes = []corev1.Volume{{Name: "news", VolumeSource: corev1.VolumeSource{
+				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "news-config"}},
+			}}}
+			_, err := cluster.Client.CoreV1().Pods(t.namespace).Create(ctx, pod, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		newest := func(g Gomega) map[string]string {
+			out, err := exec.CommandContext(ctx, fromRoot("bin/curlctl"), "pods", t.namespace+"/news", "-o", "json").Output() //nolint:gosec // the program that was built
+			g.Expect(err).NotTo(HaveOccurred())
+			var list struct {
+				Items []struct {
+					Pod, Newest string
+					Started     time.Time
+				}
+			}
+			g.Expect(json.Unmarshal(out, &list)).To(Succeed())
+			found := map[string]string{}
+			for _, item := range list.Items {
+				found[item.Pod] = item.Newest
+				g.Expect(time.Since(item.Started)).To(BeNumerically(">", 2*time.Second), "times have seconds")
+			}
+			return found
+		}
+		Eventually(ctx, newest).WithTimeout(scheduled).WithPolling(time.Second).Should(And(HaveLen(2), Not(ContainElement("no"))))
+		page.Says(ctx, "new")
+		_, err := t.watchers.Patch(ctx, "news", types.MergePatchType, []byte(`{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, newest).WithTimeout(scheduled).WithPolling(time.Second).Should(And(HaveKeyWithValue("reads-env", "no"), HaveKeyWithValue("reads-volume", Not(Equal("no")))))
 	})
 
 	It("are refused by Pod Security, and before that by Injectable", func(ctx SpecContext) {
@@ -243,6 +413,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.eventuallyServed(ctx, "alone", "watch-alone", 1)
 		installed.Scale(ctx, keeper, 1)
 		t.eventually(ctx, "alone", watchv1.ConditionInjectable, "True/Injectable")
+		t.eventuallyCounts(ctx, "alone", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
 	})
 
 	It("leave with their Watcher nothing but pods that run", func(ctx SpecContext) {
