@@ -60,7 +60,7 @@ var _ = Describe("Under load", Ordered, func() {
 	)
 
 	It("no identity was refused anything, and no service panicked", func(ctx SpecContext) {
-		for _, service := range []string{"nats", "watcher", "fetcher", "writer"} {
+		for _, service := range []string{"nats", "watcher", "fetcher", "writer", "keeper"} {
 			logs := compose(ctx, "logs", "--no-color", "--no-log-prefix", service)
 			for _, word := range []string{"Violation", "violation", "panic:", "fatal error:"} {
 				Expect(logs).NotTo(ContainSubstring(word), service)

@@ -15,7 +15,7 @@ import (
 )
 
 // programs are all images of ours.
-var programs = []string{"watcher", "fetcher", "writer", "curlctl", "origin", "control-plane"}
+var programs = []string{"watcher", "fetcher", "writer", "keeper", "curlctl", "origin", "control-plane"}
 
 func reference(program string) string {
 	version := os.Getenv("VERSION")
@@ -78,7 +78,7 @@ var _ = Describe("An image", func() {
 	})
 
 	It("has the version that it was built with", func(ctx SpecContext) {
-		for _, program := range []string{"watcher", "fetcher", "writer", "curlctl", "origin"} {
+		for _, program := range []string{"watcher", "fetcher", "writer", "keeper", "curlctl", "origin"} {
 			out := docker(ctx, "run", "--rm", "--network=none", reference(program), "--version")
 			Expect(out).To(HaveSuffix(" "+reference(program)[strings.LastIndex(reference(program), ":")+1:]), program)
 		}
@@ -87,7 +87,7 @@ var _ = Describe("An image", func() {
 
 var _ = Describe("A container", func() {
 	It("of ours is not root, writes nowhere and may do nothing special", func(ctx SpecContext) {
-		for _, c := range containers(ctx, "watcher", "fetcher", "writer", "origin", "identities", "setup", "certificates") {
+		for _, c := range containers(ctx, "watcher", "fetcher", "writer", "keeper", "origin", "identities", "setup", "certificates") {
 			Expect(c.HostConfig.ReadonlyRootfs).To(BeTrue(), c.service())
 			Expect(c.HostConfig.Privileged).To(BeFalse(), c.service())
 			Expect(c.HostConfig.CapDrop).To(Equal([]string{"ALL"}), c.service())
@@ -129,6 +129,13 @@ var _ = Describe("A container", func() {
 				}
 			}
 		}
+	})
+
+	It("of keeper has a token of the cluster, and nothing of NATS", func(ctx SpecContext) {
+		keepers := containers(ctx, "keeper")
+		Expect(keepers).To(HaveLen(1))
+		mounts := docker(ctx, "inspect", "--format", "{{range .Mounts}}{{.Destination}} {{end}}", keepers[0].ID)
+		Expect(strings.Fields(mounts)).To(Equal([]string{"/data/keeper"}))
 	})
 
 	It("without access to the cluster has no token of it either", func(ctx SpecContext) {

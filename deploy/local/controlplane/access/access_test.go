@@ -24,8 +24,11 @@ import (
 
 func TestAccess(t *testing.T) { suitetest.Run(t, "Access") }
 
-// manifests of docker compose.
-const manifests = "../../../docker/manifests"
+// manifests of docker compose, and the definition of Watchers that it applies first.
+const (
+	manifests   = "../../../docker/manifests"
+	definitions = "../../../../proto/watch/crd"
+)
 
 var kubeconfig string
 
@@ -62,16 +65,17 @@ var _ = Describe("Access", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(access.Ready(ctx, config)).To(Succeed())
 		for range 2 { // what is there is brought up to date
-			applied, err := access.Apply(ctx, config, []string{manifests})
+			applied, err := access.Apply(ctx, config, []string{definitions, manifests})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(applied).To(ContainElements(
 				"Namespace/curl-me-that", "ServiceAccount/curl-me-that-watcher", "ClusterRole/curl-me-that-writer",
-				"ValidatingAdmissionPolicyBinding/curl-me-that-writer", "ConfigMap/joke",
+				"ValidatingAdmissionPolicyBinding/curl-me-that-writer", "ValidatingAdmissionPolicyBinding/curl-me-that-keeper",
+				"ConfigMap/joke", "CustomResourceDefinition/watchers.watch.x-kv8s.io", "Watcher/jokes",
 			))
 		}
 
 		as := map[string]kubernetes.Interface{}
-		for _, name := range []string{"watcher", "writer"} {
+		for _, name := range []string{"watcher", "writer", "keeper"} {
 			own, err := access.Account(ctx, administrator, "curl-me-that", "curl-me-that-"+name)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(own.AuthInfos).To(HaveLen(1))
@@ -100,7 +104,7 @@ var _ = Describe("Access", func() {
 				return err
 			},
 		}
-		allowed := map[string][]string{"watcher": {"list ConfigMaps"}, "writer": {"report in ConfigMaps"}}
+		allowed := map[string][]string{"watcher": {"list ConfigMaps"}, "writer": {"report in ConfigMaps"}, "keeper": {"list ConfigMaps"}}
 		for name, c := range as {
 			for what, try := range tries {
 				if slices.Contains(allowed[name], what) {

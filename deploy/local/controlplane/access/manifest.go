@@ -7,9 +7,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -48,10 +52,16 @@ func Apply(ctx context.Context, config *rest.Config, dirs []string) ([]string, e
 	return a.applied, nil
 }
 
+// definitionTimeout is how long the API server may take to serve a kind whose
+// definition was applied.
+const definitionTimeout = 30 * time.Second
+
 type applier struct {
 	client  dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
 	applied []string
+	// defines: a definition of a kind was applied.
+	defines bool
 }
 
 func (a *applier) file(ctx context.Context, path string) error {
@@ -78,20 +88,39 @@ func (a *applier) file(ctx context.Context, path string) error {
 	}
 }
 
+// object applies an object. One of a kind that the API server does not serve yet is
+// tried until it does, if a definition was applied before.
 func (a *applier) object(ctx context.Context, object *unstructured.Unstructured) error {
 	name := object.GetKind() + "/" + object.GetName()
+	err := a.apply(ctx, object)
+	if a.defines && isUnserved(err) {
+		_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, definitionTimeout, false, func(ctx context.Context) (bool, error) {
+			err = a.apply(ctx, object)
+			return !isUnserved(err), nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	a.applied = append(a.applied, name)
+	a.defines = a.defines || object.GetKind() == "CustomResourceDefinition"
+	return nil
+}
+
+// isUnserved reports whether the API server does not know a kind.
+func isUnserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+func (a *applier) apply(ctx context.Context, object *unstructured.Unstructured) error {
 	kind := object.GroupVersionKind()
 	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		a.mapper.Reset()
+		return err
 	}
 	var resource dynamic.ResourceInterface = a.client.Resource(mapping.Resource)
 	if namespace := object.GetNamespace(); namespace != "" {
 		resource = a.client.Resource(mapping.Resource).Namespace(namespace)
 	}
-	if _, err := resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager, Force: true}); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	a.applied = append(a.applied, name)
-	return nil
+	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager, Force: true})
+	return err
 }

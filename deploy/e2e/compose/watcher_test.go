@@ -1,0 +1,41 @@
+package compose_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+var _ = Describe("A Watcher", func() {
+	It("becomes Ready by its ConfigMap, and is listed so", func(ctx SpecContext) {
+		client, err := dynamic.NewForConfig(i.Cluster.Config)
+		Expect(err).NotTo(HaveOccurred())
+		page := i.Page("/rules").Says(ctx, "the rules")
+		objects, err := manifest.Decode([]byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"rules"},
+			"spec":{"configData":{"LEVEL":"warn"},"sources":[{"key":"rules","url":"` + page.URL() + `"}]}}`))
+		Expect(err).NotTo(HaveOccurred())
+		watchers := client.Resource(watchv1.Resource()).Namespace(i.Namespace)
+		_, err = watchers.Create(ctx, objects[0], metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) { // there is no garbage collector
+			Expect(watchers.Delete(ctx, "rules", metav1.DeleteOptions{})).To(Succeed())
+		})
+		Eventually(ctx, func() (string, error) {
+			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "rules", "--namespace", i.Namespace, "--no-headers")
+		}).WithTimeout(installation.Patience).Should(MatchRegexp(`^rules +True +True +1/1 +rules-config `))
+		cm, err := i.Cluster.Client.CoreV1().ConfigMaps(i.Namespace).Get(ctx, "rules-config", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn", "rules": "the rules"}))
+	})
+
+	It("of the manifests is Ready from the start", func(ctx SpecContext) {
+		Eventually(ctx, func() (string, error) {
+			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "jokes", "--no-headers")
+		}).WithTimeout(installation.Patience).Should(MatchRegexp(`^jokes +True +True +1/1 +jokes-config `))
+	})
+})
