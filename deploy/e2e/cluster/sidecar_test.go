@@ -370,7 +370,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 			Expect(err).NotTo(HaveOccurred())
 		}
 		newest := func(g Gomega) map[string]string {
-			out, err := exec.CommandContext(ctx, fromRoot("bin/curlctl"), "pods", t.namespace+"/news", "-o", "json").Output() //nolint:gosec // the program that was built
+			out, err := exec.CommandContext(ctx, fromRoot("bin/curlctl"), "pods", t.namespace+"/news", "-o", "json").Output()
 			g.Expect(err).NotTo(HaveOccurred())
 			var list struct {
 				Items []struct {
