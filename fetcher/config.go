@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/budget"
@@ -80,16 +81,16 @@ func (c *Config) bindEgress(fs *pflag.FlagSet) {
 	fs.IntSliceVar(&e.AllowPorts, "allow-port", e.AllowPorts, "ports that may be reached beside 80, 443, 8080 and 8443")
 	fs.StringSliceVar(&e.NAT64, "nat64-prefix", e.NAT64, "prefixes by which the network translates IPv6 to IPv4: their addresses are treated as the IPv4 ones in them")
 	fs.StringVar(&c.PolicyFile, "policy", c.PolicyFile, "file with additions to the egress policy by namespace; read again on change")
-	fs.DurationVar(&c.DialTimeout, "dial-timeout", c.DialTimeout, "time for a name lookup and a connection")
+	duration.Var(fs, &c.DialTimeout, "dial-timeout", c.DialTimeout, "time for a name lookup and a connection")
 }
 
 func (c *Config) bindGet(fs *pflag.FlagSet) {
 	g := &c.Get
 	fs.Int64Var(&g.MaxBody, "max-body", g.MaxBody, "largest body in bytes; the broker's max_payload bounds it, too")
 	fs.IntVar(&g.MaxRedirects, "max-redirects", g.MaxRedirects, "how many redirects are followed")
-	fs.DurationVar(&g.Timeout, "timeout", g.Timeout, "time for a GET in all")
-	fs.DurationVar(&g.TLSTimeout, "tls-timeout", g.TLSTimeout, "time for a TLS handshake")
-	fs.DurationVar(&g.HeaderTimeout, "header-timeout", g.HeaderTimeout, "time for the headers of an answer")
+	duration.Var(fs, &g.Timeout, "timeout", g.Timeout, "time for a GET in all")
+	duration.Var(fs, &g.TLSTimeout, "tls-timeout", g.TLSTimeout, "time for a TLS handshake")
+	duration.Var(fs, &g.HeaderTimeout, "header-timeout", g.HeaderTimeout, "time for the headers of an answer")
 	fs.StringVar(&g.CABundle, "ca-bundle", g.CABundle, "file with certificates to trust beside those of the system; read again on change")
 	fs.StringVar(&g.Netrc, "netrc", g.Netrc, "netrc file with credentials for hosts; read again on change")
 	fs.StringVar(&g.HeaderFile, "header-file", g.HeaderFile, "file with headers to send to hosts; read again on change")
@@ -107,12 +108,12 @@ func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "attempts in a row before a failure becomes a dead letter")
 	fs.Uint64Var(&e.MaxUnended, "max-deliver", e.MaxUnended, "handlings of one message that may begin without an end, as by a crash, before it becomes a dead letter")
-	fs.DurationVar(&e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt; doubles with each further one")
-	fs.DurationVar(&e.Retry.Max, "retry-max", e.Retry.Max, "longest pause between attempts")
-	fs.DurationVar(&e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "longest pause that a server may ask for by Retry-After")
-	fs.DurationVar(&e.Recheck, "recheck", e.Recheck, "pause after the last failed attempt of a key without refresh")
-	fs.DurationVar(&e.Refresh.Min, "min-refresh", e.Refresh.Min, "shortest interval of regular fetches")
-	fs.DurationVar(&e.Refresh.Max, "max-refresh", e.Refresh.Max, "longest interval that a server may ask for by Cache-Control")
+	duration.Var(fs, &e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt; doubles with each further one")
+	duration.Var(fs, &e.Retry.Max, "retry-max", e.Retry.Max, "longest pause between attempts")
+	duration.Var(fs, &e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "longest pause that a server may ask for by Retry-After")
+	duration.Var(fs, &e.Recheck, "recheck", e.Recheck, "pause after the last failed attempt of a key without refresh")
+	duration.Var(fs, &e.Refresh.Min, "min-refresh", e.Refresh.Min, "shortest interval of regular fetches")
+	duration.Var(fs, &e.Refresh.Max, "max-refresh", e.Refresh.Max, "longest interval that a server may ask for by Cache-Control")
 	fs.Float64Var(&e.Refresh.Jitter, "refresh-jitter", e.Refresh.Jitter, "part of the interval by which regular fetches stray, 0 to 0.25")
 }
 

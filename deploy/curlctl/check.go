@@ -174,7 +174,7 @@ func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap) error {
 		}
 		found = append(found, all...)
 	}
-	_, err = c.out.List(printer.Columns("CONFIGMAP", "KEY", "VERDICT", "DETAIL", "", "URL"), func(yield func(printer.Row, error) bool) {
+	_, err = c.out.List(printer.Wrapping(printer.Columns("CONFIGMAP", "KEY", "VERDICT", "DETAIL", "", "URL"), "DETAIL"), func(yield func(printer.Row, error) bool) {
 		for _, f := range found {
 			colour := printer.Green
 			if !f.OK {

@@ -127,7 +127,7 @@ var _ = Describe("A ConfigMap", func() {
 			"x-kv8s.io/curl-status": `{"*":{"error":"InvalidAnnotation","message":"m","since":"2026-01-02T03:04:05Z"},"other":{"error":"BadStatus","httpStatus":404,` +
 				`"message":"a.example.com answered 404","since":"2026-01-02T03:04:05Z","attempts":1,"gaveUp":true}}`,
 		})
-		for width, line := range map[string]string{"80": "BadStatus: a.example.com answered 404; 1", "120": "BadStatus: a.example.com answered 404; 1 attempt when it was reported"} {
+		for width, line := range map[string]string{"80": "BadStatus: a.example.com answered 404; 1 ", "120": "BadStatus: a.example.com answered 404; 1 attempt when it was reported"} {
 			GinkgoT().Setenv("COLUMNS", width)
 			out := w.ok(ctx, "status", namespace+"/cool")
 			for text := range strings.Lines(out) {
@@ -135,6 +135,7 @@ var _ = Describe("A ConfigMap", func() {
 			}
 			Expect(out).To(MatchRegexp(`not followed since +(?:- +)?InvalidAnnotation\n`))
 			Expect(out).To(ContainSubstring(line))
+			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("404; 1 attempt when it was reported"), "below itself where the terminal is narrow")
 			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): the scheme is neither http nor https; use http:// or https://; " +
 				"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?"))
 		}

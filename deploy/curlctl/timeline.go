@@ -41,7 +41,7 @@ func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namesp
 		return s.out.Object("configmap/"+name, view)
 	}
 	s.printObject(view)
-	_, err = s.out.List(printer.Dropping(printer.Columns("TIME", "AGE", "WHAT", "KEY", "DETAIL"), "TIME", "KEY"), func(yield func(printer.Row, error) bool) {
+	_, err = s.out.List(timelineColumns(), func(yield func(printer.Row, error) bool) {
 		for _, o := range view.Timeline {
 			if !yield(printer.Row{Cells: []printer.Cell{
 				printer.Text(printer.Clock(o.At)), printer.Text(s.relative(o.At)), printer.In(o.Colour, o.What), printer.Text(o.Key), printer.Text(o.Detail),
@@ -51,6 +51,11 @@ func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namesp
 		}
 	})
 	return err
+}
+
+func timelineColumns() []printer.Column {
+	columns := printer.Columns("TIME", "AGE", "WHAT", "KEY", "DETAIL")
+	return printer.Wrapping(printer.Dropping(columns, "TIME", "KEY"), "DETAIL")
 }
 
 func (s *session) relative(at time.Time) string {

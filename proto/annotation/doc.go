@@ -31,7 +31,8 @@ const (
 // Names of the options. Each is looked up under the prefix of every accepted
 // annotation key, in order of precedence.
 const (
-	// RefreshName holds the interval of regular fetches, a Go duration.
+	// RefreshName holds the interval of regular fetches, a duration such as 10m or
+	// 1d12h.
 	RefreshName = "curl-refresh"
 	// NowName holds a value whose change means: fetch now.
 	NowName = "curl-now"

@@ -57,6 +57,11 @@ func class(host string, f *v1.Failure) string {
 	}
 }
 
+// KeyExists states that a key is left alone, as somebody else has written it.
+func KeyExists(key string) string {
+	return "key " + key + " exists already and was not written by curl-me-that; it is left as it is until somebody removes it"
+}
+
 // Detail returns what is known of a failure beyond its class, in words; empty:
 // nothing.
 func Detail(f *v1.Failure) string {

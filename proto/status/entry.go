@@ -70,6 +70,9 @@ type Explanation struct {
 	// NextTry is when the key was to be looked at next, to the second, when this
 	// was written. When that has passed, later looks have found the same.
 	NextTry time.Time `json:"nextTry,omitzero"`
+	// WaitsFor is what the next look waits for, in words, such as "pause of
+	// example.com"; empty: its time alone.
+	WaitsFor string `json:"waitsFor,omitempty"`
 	// Stale reports that it has been failing for longer than its interval.
 	Stale bool `json:"stale,omitempty"`
 }

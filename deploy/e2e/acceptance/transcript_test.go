@@ -53,18 +53,25 @@ func (t *transcript) types(ctx context.Context, command string, expected types.G
 	fmt.Fprintf(&t.page, "\n```console\n$ %s\n%s```\n", t.told(command), t.told(string(out)))
 }
 
-// run runs a command in a shell in which kubectl and curlctl are at hand.
+// run runs a command and returns its output.
 func (t *transcript) run(ctx context.Context, command string) []byte {
+	out, _ := t.shell(ctx, command).CombinedOutput() // what goes wrong is in it
+	return out
+}
+
+// shell returns a command in a shell in which kubectl and curlctl are at hand, at
+// the root of the repository.
+func (t *transcript) shell(ctx context.Context, command string) *exec.Cmd {
 	tools := GinkgoT().TempDir()
-	for name, path := range map[string]string{"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl")} {
+	for name, path := range map[string]string{"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl"), "kubectl-curl_me_that": t.world.Program("curlctl")} {
 		path, err := filepath.Abs(path)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.Symlink(path, filepath.Join(tools, name))).To(Succeed())
 	}
 	shell := exec.CommandContext(ctx, "sh", "-c", command)
 	shell.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+t.config(), "CURLMETHAT_SERVER="+t.world.NATS.URL(), "COLUMNS=120")
-	out, _ := shell.CombinedOutput() // what goes wrong is in it
-	return out
+	shell.Dir = "../../.."
+	return shell
 }
 
 // config returns a kubeconfig whose namespace is that of the world.
@@ -160,11 +167,42 @@ an API server; times, identities and ports are replaced by fixed ones. The cause
 		t.isDenied(ctx)
 		t.isLeftAlone(ctx)
 		t.recovers(ctx)
+		t.logs(ctx)
 		if file := os.Getenv("TRANSCRIPT"); file != "" {
 			Expect(os.WriteFile(file, []byte(t.page.String()), 0o644)).To(Succeed())
+			return
 		}
+		written, err := os.ReadFile("../../docs/half-hour.md")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(timeless(t.page.String())).To(Equal(timeless(string(written))), "deploy/docs/half-hour.md is stale: make transcript")
 	})
 })
+
+// spans are durations and what pads them in a table.
+var spans = regexp.MustCompile(`\b\d+[dhms](?:\d+[ms])*\b|[ -]{2,}`)
+
+// timeless returns a page without durations, which depend on the machine, and
+// without the widths of columns, which depend on them.
+func timeless(page string) []string {
+	return strings.Split(spans.ReplaceAllString(page, " "), "\n")
+}
+
+// logs holds the lines of the fetcher about this half hour to what people read: the
+// host by the rule of Events, durations, and the words of metrics.
+func (t *transcript) logs(ctx context.Context) {
+	GinkgoHelper()
+	lines := t.world.Fetcher().Log
+	about := func(name string) func() []string {
+		return func() []string { return lines.Matching(`"key":"` + t.world.Namespace + "/" + name + `/page"`) }
+	}
+	Eventually(ctx, about("internal")).Should(ContainElement(And(
+		ContainSubstring(`"host":"(address)"`), ContainSubstring(`"cause":"new"`), ContainSubstring(`"reason":"AddressDenied"`), MatchRegexp(`"next":"(1h|[56]\dm)`),
+	)))
+	Eventually(ctx, about("slow")).WithTimeout(time.Minute).Should(ContainElement(And(
+		ContainSubstring(`"host":"localhost"`), ContainSubstring(`"cause":"retry"`), ContainSubstring(`"reason":"Timeout"`), MatchRegexp(`"next":"\d+(\.\d+)?s"`),
+	)))
+	Expect(lines.Matching("169.254")).To(BeEmpty())
+}
 
 func (t *transcript) goesWell(ctx context.Context) {
 	t.world.Origin.Page("/hello").Says("Hello!")
@@ -219,6 +257,7 @@ func (t *transcript) fails(ctx context.Context) {
 	t.part("A host that asks for a pause", "It waits as long as the host asks, and the list of what is not well has until when.")
 	t.wants(ctx, "busy", "page="+site.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "1200").URL())
 	t.types(ctx, events("busy"), ContainSubstring("answered 429; key page has no value yet; tried again in 20m, as the host asks"))
+	t.types(ctx, statusOf("busy"), And(ContainSubstring(`"waitsFor":"pause of localhost"`), ContainSubstring(`"nextTry"`)))
 	t.types(ctx, "curlctl failing -n "+t.world.Namespace+" --name busy -o wide", ContainSubstring("pause of localhost"))
 }
 

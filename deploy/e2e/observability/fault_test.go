@@ -60,6 +60,23 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		w.Unfinished()
 	})
 
+	It("one key of many is refreshed no more", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--audit-interval=4s"}}})
+		b := watch(w)
+		w.Begin(ctx, objects)
+		page := w.Origin.Page("/one").Says("good")
+		one := w.Create(ctx, "one", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+		one.EventuallyHasData(ctx, "mydata", "good")
+		page.Fails(http.StatusGone)
+		b.alerts(ctx, "CurlMeThatKeysStale")
+		leads(ctx, w, "CurlMeThatKeysStale", "failing", MatchRegexp(`failing +BadStatus 410 .* one +mydata`))
+		leads(ctx, w, "CurlMeThatKeysStale", "wants --stale", MatchRegexp(`one +mydata`))
+		page.Says("good again")
+		one.EventuallyHasData(ctx, "mydata", "good again")
+		b.calms(ctx, "CurlMeThatKeysStale")
+		w.Unfinished()
+	})
+
 	It("the API server is away", func(ctx SpecContext) {
 		g, through := env.Gateway()
 		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{world.Watcher: through, world.Writer: through}})

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // day is always 24 hours: an interval knows no calendar.
@@ -63,6 +65,12 @@ func Format(d time.Duration) string {
 		rest = strings.TrimSuffix(rest, "0m")
 	}
 	return text + rest
+}
+
+// Var adds a flag that Parse reads; value is its default.
+func Var(fs *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
+	*d = value
+	fs.Var((*Flag)(d), name, usage)
 }
 
 // Flag is the value of a flag that Parse reads.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
 // DefaultName returns the name of the Lease of a service unless another one is
@@ -42,9 +44,9 @@ func (c *Config) BindFlags(fs *pflag.FlagSet, service string) {
 	fs.StringVar(&c.Namespace, "leader-elect-namespace", "default", "namespace of the Lease")
 	fs.StringVar(&c.Name, "leader-elect-name", DefaultName(service), "name of the Lease")
 	fs.StringVar(&c.Identity, "leader-elect-identity", "", "name of this "+service+" in the Lease; empty: the host name and a random part")
-	fs.DurationVar(&c.Lease, "leader-elect-lease-duration", 15*time.Second, "how long others wait for a leader that is silent")
-	fs.DurationVar(&c.Renew, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
-	fs.DurationVar(&c.Retry, "leader-elect-retry-period", 2*time.Second, "pause between tries")
+	duration.Var(fs, &c.Lease, "leader-elect-lease-duration", 15*time.Second, "how long others wait for a leader that is silent")
+	duration.Var(fs, &c.Renew, "leader-elect-renew-deadline", 10*time.Second, "how long a leader tries to renew before it gives up")
+	duration.Var(fs, &c.Retry, "leader-elect-retry-period", 2*time.Second, "pause between tries")
 }
 
 // Validate returns the first thing that is wrong, as a sentence.

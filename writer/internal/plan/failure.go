@@ -66,7 +66,9 @@ const minStale = time.Minute
 
 // explain returns what the status keeps of a failure in a row of them.
 func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
-	why := &status.Explanation{HTTPStatus: f.GetStatusCode(), Message: condition.Sentence(i.url(), f)}
+	why := &status.Explanation{
+		HTTPStatus: f.GetStatusCode(), Message: condition.Sentence(i.url(), f), WaitsFor: condition.WaitsFor(f.GetWaitsFor(), i.url()),
+	}
 	if at := f.GetNextAt(); at != nil {
 		why.NextTry = at.AsTime()
 	}

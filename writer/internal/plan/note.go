@@ -104,7 +104,7 @@ func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	key := i.Key.Key
 	switch pipeline.ClassOf(entry.Error) {
 	case keyExists:
-		return "key " + key + " exists and was not written by curl-me-that; it stays as it is until it is removed"
+		return condition.KeyExists(key)
 	case immutable:
 		return "the ConfigMap is immutable; key " + key + " cannot be written"
 	case bodyTooLarge:

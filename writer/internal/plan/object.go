@@ -238,7 +238,7 @@ func (o *Object) Bytes() int {
 		n += len(o.Status.Problem.Message)
 	}
 	for key, e := range o.Status.Keys {
-		n += entry + len(key) + len(e.URL) + len(e.SHA256) + len(e.ETag) + len(e.LastModified) + len(e.ErrorURL) + len(e.Why().Message)
+		n += entry + len(key) + len(e.URL) + len(e.SHA256) + len(e.ETag) + len(e.LastModified) + len(e.ErrorURL) + len(e.Why().Message) + len(e.Why().WaitsFor)
 	}
 	for _, pair := range o.Request.Pairs {
 		n += entry + len(pair.Key) + len(pair.URL)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/synadia-io/orbit.go/natscontext"
 
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
@@ -54,7 +55,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 		fs.Var(&aliasValue{target: fs.Lookup(name)}, alias, "former name of --"+name)
 		fs.Lookup(alias).Hidden = true
 	}
-	fs.DurationVar(&o.Timeout, "connect-timeout", 5*time.Second, "time to connect to NATS")
+	duration.Var(fs, &o.Timeout, "connect-timeout", 5*time.Second, "time to connect to NATS")
 }
 
 // Connection to NATS with what is used on it. Close must be called.

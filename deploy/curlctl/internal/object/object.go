@@ -104,7 +104,9 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 			if message := e.Why().Message; message != "" {
 				detail += ": " + printer.Printable(message)
 			}
-			detail += "; " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
+			if e.Attempts > 0 { // none was made for a key that somebody else has written
+				detail += "; " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
+			}
 			v.add(e.Since, "failing since", key, detail, printer.Red)
 		}
 	}

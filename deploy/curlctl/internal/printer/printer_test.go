@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"iter"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 
 	"sigs.k8s.io/yaml"
 
@@ -67,5 +69,45 @@ func TestColumnsGoInTheOrderOfTheirWorth(t *testing.T) {
 		if got := headers(); got != want {
 			t.Errorf("%s columns: %q, want %q", width, got, want)
 		}
+	}
+}
+
+// Names may be as long as Kubernetes lets them be.
+func TestNoTableIsWiderThanTheTerminal(t *testing.T) {
+	sentence := strings.TrimSpace(strings.Repeat("what went wrong and what to do ", 9))
+	columns := printer.Wrapping(printer.Columns("NAMESPACE", "CONFIGMAP", "KEY", "DETAIL", "", "URL"), "DETAIL")
+	row := printer.Row{Cells: []printer.Cell{
+		printer.Text(strings.Repeat("n", 63)), printer.Text(strings.Repeat("c", 253)), printer.Text("key"),
+		printer.In(printer.Red, sentence), printer.Text("https://example.com/" + strings.Repeat("u", 2000)),
+	}}
+	output := func(format string) string {
+		var out bytes.Buffer
+		rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) { yield(row, nil) })
+		if _, err := printer.New(&out, printer.Options{Format: format}).List(columns, rows); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	for _, width := range []int{40, 80, 120} {
+		t.Setenv("COLUMNS", strconv.Itoa(width))
+		text := output("table")
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+				t.Errorf("%d columns in %d: %s", n, width, line)
+			}
+		}
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		before, _, _ := strings.Cut(lines[0], "DETAIL")
+		indent := utf8.RuneCountInString(before)
+		var words []string
+		for _, line := range lines[1:] {
+			words = append(words, strings.Fields(string([]rune(line)[indent:]))...)
+		}
+		if got := strings.Join(words, " "); got != sentence {
+			t.Errorf("%d columns: the sentence has become %q", width, got)
+		}
+	}
+	if text := output("wide"); strings.Count(text, "\n") != 2 || !strings.Contains(text, sentence) || strings.Contains(text, "…") {
+		t.Errorf("-o wide: %s", text)
 	}
 }

@@ -71,6 +71,16 @@ type Column struct {
 	// Worth orders the columns that a narrow terminal has no room for: of those
 	// above 0 the least goes first. Those with 0 stay.
 	Worth int
+	// Wraps: what is too long for the terminal goes on below itself. Others are cut.
+	Wraps bool
+}
+
+// Wrapping lets a column wrap, which is the last that a table prints.
+func Wrapping(columns []Column, name string) []Column {
+	for i := range columns {
+		columns[i].Wraps = columns[i].Name == name
+	}
+	return columns
 }
 
 // Dropping gives columns their worth: the first name goes first.
@@ -107,10 +117,10 @@ type table struct {
 }
 
 // leastCut is the width below which no column is cut.
-const leastCut = 16
+const leastCut = 4
 
-// fit hides columns until the rest fits into the room, and cuts the widest if
-// none is left to hide.
+// fit hides columns until the rest fits into the room, and if none is left to
+// hide, cuts the widest until another one is as wide.
 func (t *table) fit() {
 	for t.room > 0 && !t.wide {
 		total, least, widest := -gap, -1, 0
@@ -131,9 +141,10 @@ func (t *table) fit() {
 			return
 		case least >= 0:
 			t.columns[least].Wide = true
-		default:
-			t.widths[widest] = max(t.widths[widest]-(total-t.room), min(leastCut, t.widths[widest]))
+		case t.widths[widest] <= leastCut:
 			return
+		default:
+			t.widths[widest]--
 		}
 	}
 }
@@ -144,6 +155,15 @@ func (c Cell) cut(width int) Cell {
 		c.Text = string(text[:width-1]) + "…"
 	}
 	return c
+}
+
+// lines breaks a cell between words into lines of a width.
+func (c Cell) lines(width int) []Cell {
+	var lines []Cell
+	for _, text := range Wrap(c.Text, width) {
+		lines = append(lines, Cell{Text: text, Colour: c.Colour}.cut(width))
+	}
+	return lines
 }
 
 // gap between columns, as in kubectl.
@@ -162,32 +182,44 @@ func (t *table) print(out io.Writer) {
 	if t.widths == nil {
 		t.widths = make([]int, len(t.columns))
 	}
-	widths := t.widths
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], 1, utf8.RuneCountInString(Printable(cell.Text)))
+			t.widths[i] = max(t.widths[i], 1, utf8.RuneCountInString(Printable(cell.Text)))
 		}
 	}
 	t.fit()
 	for _, row := range rows {
-		var line strings.Builder
-		pad := 0
-		for i, cell := range row {
-			if t.columns[i].Wide && !t.wide {
-				continue
-			}
-			text := cell
-			if text.Text == "" {
-				text.Text = "-"
-			}
-			text = text.cut(widths[i])
-			line.WriteString(strings.Repeat(" ", pad))
-			line.WriteString(text.paint(t.colour))
-			pad = widths[i] - utf8.RuneCountInString(Printable(text.Text)) + gap
-		}
-		fmt.Fprintln(out, line.String())
+		t.printRow(out, row)
 	}
 	t.rows = t.rows[:0]
+}
+
+func (t *table) printRow(out io.Writer, row []Cell) {
+	var line strings.Builder
+	var below []Cell
+	column, pad, indent := 0, 0, 0
+	for i, cell := range row {
+		if t.columns[i].Wide && !t.wide {
+			continue
+		}
+		if cell.Text == "" {
+			cell.Text = "-"
+		}
+		first := cell.cut(t.widths[i])
+		column += pad
+		if t.columns[i].Wraps {
+			lines := cell.lines(t.widths[i])
+			first, below, indent = lines[0], lines[1:], column
+		}
+		line.WriteString(strings.Repeat(" ", pad))
+		line.WriteString(first.paint(t.colour))
+		width := utf8.RuneCountInString(Printable(first.Text))
+		column, pad = column+width, t.widths[i]-width+gap
+	}
+	fmt.Fprintln(out, line.String())
+	for _, cell := range below {
+		fmt.Fprintln(out, strings.Repeat(" ", indent)+cell.paint(t.colour))
+	}
 }
 
 // Age returns how long ago a time was, as kubectl writes it; nothing for none.

@@ -1,0 +1,99 @@
+package curlctl_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// deed is the start of an operator's deed, which was some seconds ago.
+var deed = regexp.MustCompile(`(?m)^\d+s +purge`)
+
+var _ = Describe("A terminal", func() {
+	// tables are the commands that print one, without those that read Kubernetes.
+	tables := [][]string{
+		{"failing"},
+		{"failures"},
+		{"failures", "--summary"},
+		{"wants"},
+		{"timers"},
+		{"status"},
+		{"audit"},
+		{"replay", "--all", "--dry-run"},
+		{"check", "-f", "testdata/columns.yaml"},
+	}
+
+	// filled has keys in each condition, one of them with names as long as they
+	// become, what was given up, and an operator's deed.
+	filled := func(ctx context.Context, w *world) {
+		GinkgoHelper()
+		long := pipeline.Key{Namespace: "team-of-the-prices-and-of-all-other-lists-of-the-shop-in-europe", Name: strings.Repeat("prices-of-all-articles.", 5) + "v1", Key: strings.Repeat("list-", 20) + "json"}
+		keys := []pipeline.Key{{Namespace: "shop", Name: "prices", Key: "list.json"}, long, {Namespace: "shop", Name: "news", Key: "page"}}
+		for i, key := range keys {
+			want, sequence := w.want(ctx, key, fmt.Sprintf("https://%s.example.com/%s", []string{"a", "the-longest-host-of-all-that-have-ever-been", "c"}[i], strings.Repeat("path/", 1+20*(i%2))),
+				func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) })
+			due := &v1.Due{
+				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Attempts: uint32(i), Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429,
+				WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, FirstFailedAt: timestamppb.New(time.Now().Add(-time.Duration(i+1) * time.Hour)),
+			}
+			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+50*time.Second))).To(Succeed())
+			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, pipeline.HostOf(want.GetUrl()))
+		}
+		w.ok(ctx, "failures", "purge", "--reason=BadStatus", "--namespace=shop", "--name=news", "--host=c.example.com", "--yes")
+		Eventually(func() (uint64, error) { // a message waits for the fetchers a moment after it was published
+			consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+			if err != nil {
+				return 0, err
+			}
+			return consumer.CachedInfo().NumPending, nil
+		}).Should(BeEquivalentTo(len(keys)))
+	}
+
+	DescribeTable("holds every table without a line that wraps; columns go in the order of their worth", func(ctx SpecContext, width int) {
+		w := newWorld(ctx)
+		filled(ctx, w)
+		GinkgoT().Setenv("COLUMNS", strconv.Itoa(width))
+		var page strings.Builder
+		for _, args := range tables {
+			fmt.Fprintf(&page, "$ curlctl %s\n%s\n", strings.Join(args, " "), w.run(ctx, args...).out)
+		}
+		for line := range strings.Lines(page.String()) {
+			Expect(utf8.RuneCountInString(strings.TrimRight(line, "\n"))).To(BeNumerically("<=", width), line)
+		}
+		golden("columns-"+strconv.Itoa(width), deed.ReplaceAllString(page.String(), "5s    purge"))
+	},
+		Entry("80 columns", 80), Entry("120 columns", 120),
+	)
+
+	It("has nothing left out by -o wide", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		filled(ctx, w)
+		GinkgoT().Setenv("COLUMNS", "80")
+		for _, args := range tables[:7] {
+			Expect(w.ok(ctx, append(args, "-o", "wide")...)).NotTo(ContainSubstring("…"), "%v", args)
+		}
+	})
+
+	It("of 100 columns holds the doctor", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		filled(ctx, w)
+		for _, width := range []string{"100", ""} {
+			GinkgoT().Setenv("COLUMNS", width)
+			for line := range strings.Lines(w.run(ctx, "doctor").out) {
+				Expect(utf8.RuneCountInString(strings.TrimRight(line, "\n"))).To(BeNumerically("<=", 100), line)
+			}
+		}
+	})
+})

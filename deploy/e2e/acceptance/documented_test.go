@@ -1,0 +1,114 @@
+package acceptance_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+)
+
+var (
+	// Commands in a page: on a line of their own, and as code within a sentence.
+	ownLine    = regexp.MustCompile(`(?m)^(?:\$ )?((?:kubectl|(?:bin/)?curlctl) [^\n]*[^\n\\])$`)
+	inSentence = regexp.MustCompile("`((?:kubectl|(?:bin/)?curlctl) [^`\n]+)`")
+	// reads matches commands that only read, and end.
+	reads = regexp.MustCompile(`^(?:kubectl curl-me-that|(?:bin/)?curlctl) (?:status|failing|failures(?: show| --| -|$)|wants|timers|audit|doctor|check|completion|.* --dry-run)|` +
+		`^kubectl (?:get|describe|auth can-i|explain|events) `)
+	// elsewhere matches what needs more than an API server and the services.
+	elsewhere = regexp.MustCompile(`(?:get|describe|explain) (?:watchers?|wat|pod|hpa|scaledobject)\b|--fetch`)
+	// part matches a command within a sentence that leaves out what it is about.
+	part = regexp.MustCompile(` (?:-\w|--[\w-]+|show|configmap)$`)
+)
+
+// placeholders are words of the pages, and what stands for them in the spec.
+var placeholders = []struct {
+	word *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`\b(?:default|shop|team-a|NAMESPACE|NS)/(?:[\w-]+)`), "$$NAMESPACE/mine"},
+	{regexp.MustCompile(`(-n|--namespace)[ =](?:default|shop|team-a|curl-me-that|NAMESPACE|NS)\b`), "$1 $$NAMESPACE"},
+	{regexp.MustCompile(`\bconfigmap(?:/| )[\w-]+`), "configmap mine"},
+	{regexp.MustCompile(`\b(show) (?:ID|\d+)`), "$1 $$FAILURE"},
+	{regexp.MustCompile(`\breplay (?:ID|\d+)`), "replay $$FAILURE"},
+	{regexp.MustCompile(`-f (?:FILE|[\w.-]+\.yaml)`), "-f deploy/samples/refresh.yaml"},
+}
+
+// ends are the exit codes of commands that report something by them.
+var ends = map[*regexp.Regexp][]int{
+	regexp.MustCompile(`curlctl doctor`):     {0, 7},
+	regexp.MustCompile(`curlctl check`):      {0, 7},
+	regexp.MustCompile(`kubectl auth can-i`): {0, 1},
+}
+
+var _ = Describe("A command that a page, a runbook or an alert names and that only reads", func() {
+	It("does so as it stands there", func(ctx SpecContext) {
+		kubectl := kubectlPath()
+		w := env.World(ctx, world.Options{})
+		cm := w.Create(ctx, "mine", world.Asking("page="+w.Origin.Page("/missing").URL()))
+		cm.EventuallyReports(ctx, "page", "BadStatus")
+		t := &transcript{world: w, kubectl: kubectl, typed: map[string]int{}}
+		var id string
+		Eventually(ctx, func() string {
+			id = strings.TrimSpace(string(t.run(ctx, "curlctl failures --name mine -o name | sed s,failure/,,")))
+			return id
+		}).Should(MatchRegexp(`^\d+$`))
+		found := documented("../../..")
+		Expect(len(found)).To(BeNumerically(">=", 40))
+		for _, line := range found {
+			command := line
+			for _, p := range placeholders {
+				command = p.word.ReplaceAllString(command, p.with)
+			}
+			shell := t.shell(ctx, "NAMESPACE="+w.Namespace+" FAILURE="+id+"; "+command)
+			out, err := shell.CombinedOutput()
+			Expect(shell.ProcessState).NotTo(BeNil(), "%v", err)
+			Expect(shell.ProcessState.ExitCode()).To(BeElementOf(codes(line)), "%s\n%s\n%s", line, command, out)
+			Expect(string(out)).NotTo(MatchRegexp(`(?i)unknown (flag|command|shorthand)|^usage:`), line)
+		}
+	})
+})
+
+// codes are those with which a command may end.
+func codes(line string) []int {
+	for command, codes := range ends {
+		if command.MatchString(line) {
+			return codes
+		}
+	}
+	return []int{0}
+}
+
+// documented returns the commands of all pages and alerts that only read, each once.
+func documented(root string) []string {
+	GinkgoHelper()
+	var found []string
+	Expect(filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", ".cache", "testdata", "bin", "decisions", "docs"}, name):
+			return filepath.SkipDir
+		case filepath.Ext(name) != ".md" && !strings.Contains(path, filepath.Join("prometheus", "rules")) || entry.IsDir():
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, commands := range []*regexp.Regexp{ownLine, inSentence} {
+			for _, match := range commands.FindAllStringSubmatch(string(text), -1) {
+				line := strings.TrimPrefix(match[1], "bin/")
+				if reads.MatchString(line) && !elsewhere.MatchString(line) && (commands == ownLine || !part.MatchString(line) || strings.HasSuffix(line, " --dry-run")) {
+					found = append(found, line)
+				}
+			}
+		}
+		return err
+	})).To(Succeed())
+	slices.Sort(found)
+	return slices.Compact(found)
+}
