@@ -196,7 +196,7 @@ func (t *transcript) logs(ctx context.Context) {
 		return func() []string { return lines.Matching(`"key":"` + t.world.Namespace + "/" + name + `/page"`) }
 	}
 	Eventually(ctx, about("internal")).Should(ContainElement(And(
-		ContainSubstring(`"host":"(address)"`), ContainSubstring(`"cause":"new"`), ContainSubstring(`"reason":"AddressDenied"`), MatchRegexp(`"next":"(1h|[56]\dm)`),
+		ContainSubstring(`"host":"(address)"`), ContainSubstring(`"cause":"new"`), ContainSubstring(`"reason":"AddressDenied"`), MatchRegexp(`"next":"(1h|[45]\dm)`),
 	)))
 	Eventually(ctx, about("slow")).WithTimeout(time.Minute).Should(ContainElement(And(
 		ContainSubstring(`"host":"localhost"`), ContainSubstring(`"cause":"retry"`), ContainSubstring(`"reason":"Timeout"`), MatchRegexp(`"next":"\d+(\.\d+)?s"`),
