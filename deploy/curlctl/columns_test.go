@@ -48,7 +48,7 @@ var _ = Describe("A terminal", func() {
 				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Attempts: uint32(i), Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429,
 				WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, FirstFailedAt: timestamppb.New(time.Now().Add(-time.Duration(i+1) * time.Hour)),
 			}
-			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+50*time.Second))).To(Succeed())
+			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+80*time.Second))).To(Succeed())
 			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, pipeline.HostOf(want.GetUrl()))
 		}
 		w.ok(ctx, "failures", "purge", "--reason=BadStatus", "--namespace=shop", "--name=news", "--host=c.example.com", "--yes")
