@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 var _ = Describe("Telling the owner", func() {
@@ -163,6 +164,21 @@ var _ = Describe("Telling the owner", func() {
 		w.patch(ctx, somebody, "cm", object{"data": object{"taken": "by hand again"}})
 		Consistently(func() int { return len(w.notes(ctx, "KeyExists")) }).Should(Equal(1))
 		Expect(tape.urls()).To(HaveLen(1))
+		Expect(w.reports(ctx)).To(HaveLen(1), "by which the writer adds it to the status")
+
+		By("reporting nothing once the status has it, and another URL once")
+		refused := func(url string) {
+			s := status.Status{Keys: map[string]status.Entry{"taken": {Error: "KeyExists", ErrorURL: url}}}
+			w.patch(ctx, annotation.FieldManager, "cm", object{"metadata": object{"annotations": object{annotation.StatusKey: s.String()}}})
+		}
+		refused("https://example.com")
+		w.ask(ctx, "cm", "taken=example.com/other free=example.com")
+		Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(2))
+		refused("https://example.com/other")
+		w.patch(ctx, somebody, "cm", object{"data": object{"taken": "by hand once more"}})
+		Consistently(func() int { return len(w.reports(ctx)) }).Should(Equal(2))
+		w.ask(ctx, "cm", "taken=example.com free=example.com")
+		Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(3))
 
 		By("wanting it as soon as it is free")
 		w.patch(ctx, somebody, "cm", object{"data": nil})

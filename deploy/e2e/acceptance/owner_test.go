@@ -14,12 +14,19 @@ var _ = Describe("A key", func() {
 		page := w.Origin.Page("/ours").Says("ours")
 		cm := w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+page.URL()))
 		cm.EventuallyTells(ctx, "KeyExists")
+		cm.EventuallyReports(ctx, "mydata", "KeyExists")
+		cm.Put(ctx, "mydata", "theirs as before")
 		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs"))
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs as before"))
 		Expect(page.Hits()).To(BeZero())
+		Expect(cm.Writes(ctx)).To(Equal(1), "the status, when it was found")
+		Expect(cm.Status(ctx, "mydata").Why().Message).To(HavePrefix("key mydata exists already and was not written by curl-me-that"))
 
 		cm.Drop(ctx, "mydata")
 		cm.EventuallyHasData(ctx, "mydata", "ours")
+		cm.EventuallyReports(ctx, "mydata", "")
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
 	It("that was changed by hand is repaired, with an Event", func(ctx SpecContext) {

@@ -285,6 +285,7 @@ func (t *transcript) isLeftAlone(ctx context.Context) {
 	t.types(ctx, "kubectl create configmap own --from-literal=page=mine", ContainSubstring("created"))
 	t.types(ctx, "kubectl annotate configmap own 'x-kv8s.io/curl-me-that=page="+t.world.Origin.Page("/hello").URL()+"'", ContainSubstring("annotated"))
 	t.types(ctx, events("own"), ContainSubstring("key page exists already and was not written by curl-me-that"))
+	t.types(ctx, statusOf("own"), ContainSubstring(`"message":"key page exists already and was not written by curl-me-that`))
 
 	t.part("An edit by hand", "A key that curl-me-that has written is repaired, and an Event names who changed it.")
 	t.wants(ctx, "edited", "page="+t.world.Origin.Page("/hello").URL())
@@ -334,7 +335,7 @@ func costs() []cost {
 		{"internal", 1, 1, "the failure"},
 		{"redirected", 1, 1, "the failure"},
 		{"paused", 1, 1, "the value"},
-		{"own", 0, 0, "nothing"},
+		{"own", 0, 1, "that the key is somebody else's"},
 		{"edited", 2, 2, "the value, and its repair"},
 	}
 }

@@ -73,6 +73,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Entry("make a key binary", asking(), `{"data":{"mine":null},"binaryData":{"mine":"/w=="}}`),
 		Entry("make a binary key text", asking(with(annotation.DefaultKey, "bin=x.example.com")), `{"data":{"bin":"text"},"binaryData":{"bin":null}}`),
 		Entry("report", asking(), annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin"))),
+		Entry("report a key of somebody else", asking(without(annotation.StatusKey)), annotations(annotation.StatusKey, reporting())),
 		Entry("set a key and report", asking(), both(annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin")), `{"data":{"two":"new"}}`)),
 		Entry("remove a key that it wrote and that is no longer asked for", asking(), `{"data":{"old":null}}`),
 		Entry("remove such a binary key", asking(), `{"binaryData":{"oldbin":null}}`),

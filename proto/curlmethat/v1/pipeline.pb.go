@@ -1348,8 +1348,8 @@ func (*Removed) Descriptor() ([]byte, []int) {
 }
 
 // Problems tells that the status of the object does not have what is wrong with
-// its annotations, or has what no longer is. The writer reads that in the object
-// itself. The want has the key * and no URL.
+// its annotations, or a key that somebody else has written, or has what no longer
+// is. The writer reads that in the object itself. The want has the key * and no URL.
 type Problems struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -31,9 +31,10 @@ type Plan struct {
 	// InSync are keys whose known want is as good as resolved, and repairs
 	// nothing any more, since the object is as it should be.
 	InSync []string
-	// Report that the status does not have what is wrong with the annotations, or
-	// has what no longer is.
-	Report bool
+	// Problem is what the status should have of the annotations and of keys that
+	// somebody else has written. Report that it does not, or has what no longer is.
+	Problem string
+	Report  bool
 	// Conditions are what the owner of the object should know, for as long as it
 	// is so.
 	Conditions []Condition
@@ -122,7 +123,8 @@ func (m *maker) retractAllBut(asked func(key string) bool) {
 
 // problem compares what is wrong with the annotations with the status.
 func (m *maker) problem() {
-	m.plan.Report = m.object.Request.Problem(m.object.Invalid) != m.object.Status.Problem()
+	m.plan.Problem = m.object.Request.Problem(m.object.Invalid)
+	m.plan.Report = m.plan.Problem != m.object.Status.Problem()
 }
 
 // mention makes conditions of what is wrong with single annotations and pairs.
@@ -169,7 +171,7 @@ func (m *maker) key(pair annotation.Pair) {
 	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
 	last, have := m.wants[pair.Key]
 	if !entry.Written() && owner.State == annotation.Foreign {
-		m.occupied(pair.Key, have)
+		m.occupied(pair, entry, have)
 		return
 	}
 	w := m.want(pair)
@@ -223,12 +225,18 @@ func (m *maker) copied(w *v1.Want, last wantindex.Want, have bool) {
 	m.unsatisfied(w, status.Entry{}, last, have)
 }
 
-// occupied handles a key that exists and that we never wrote.
-func (m *maker) occupied(key string, have bool) {
+// occupied handles a key that exists and that we never wrote. Nothing is fetched
+// for it, so that the writer hears of it by a report alone.
+func (m *maker) occupied(pair annotation.Pair, entry status.Entry, have bool) {
+	key, reason := pair.Key, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
+	m.plan.Problem += "\x00" + key + "\x00" + pair.URL
+	if entry.Copied(m.object.UID) || entry.Error != reason || entry.FailingURL() != pair.URL {
+		m.plan.Report = true
+	}
 	m.plan.Conditions = append(m.plan.Conditions, Condition{
-		Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
+		Reason:     reason,
 		Key:        key,
-		Note:       "key " + key + " exists already and was not written by curl-me-that; it is left as it is until somebody removes it [" + condition.Cause(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
+		Note:       condition.KeyExists(key) + " [" + condition.Cause(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
 		Occurrence: key,
 	})
 	if have {

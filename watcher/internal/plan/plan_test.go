@@ -325,6 +325,32 @@ func TestConditionsKeepTheirNameWhileTheStateLasts(t *testing.T) {
 	}
 }
 
+// The writer hears once of a key that somebody else has written: its status has
+// that then.
+func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
+	t.Parallel()
+	entry := func(reason, url, object string) *status.Entry {
+		return &status.Entry{Error: reason, ErrorURL: url, Object: object}
+	}
+	for name, c := range map[string]struct {
+		call
+		want bool
+	}{
+		"not in the status":         {about(foreign, nil, nil), true},
+		"in the status":             {about(foreign, entry("KeyExists", url, "uid"), nil), false},
+		"by a writer from before":   {about(foreign, entry("KeyExists", url, ""), nil), false},
+		"for another URL":           {about(foreign, entry("KeyExists", url+"/other", "uid"), nil), true},
+		"in the status of another":  {about(foreign, entry("KeyExists", url, "another"), nil), true},
+		"for another reason":        {about(foreign, entry("Timeout", url, "uid"), nil), true},
+		"in the status, free again": {about(none, entry("KeyExists", url, "uid"), nil), false},
+		"while suspended":           {about(foreign, nil, nil, func(c *call) { c.object.Request.Suspended = true }), false},
+	} {
+		if p := plan.Make(c.object, c.wants, epoch); p.Report != c.want {
+			t.Errorf("%s: reported %t, want %t", name, p.Report, c.want)
+		}
+	}
+}
+
 func TestRemovedTellsTheWriterWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	c := about(ours, written(), nil, asking(annotation.Request{}))

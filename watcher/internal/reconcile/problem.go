@@ -37,7 +37,7 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *informer.Object,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sent, ok := r.reports.of[name]
-	same := ok && o != nil && sent.uid == o.UID && sent.text == o.Request.Problem(o.Invalid)
+	same := ok && o != nil && sent.uid == o.UID && sent.text == p.Problem
 	if !p.Report {
 		// What is in line may be taken out again, as by a controller that resets
 		// annotations: the pause goes on growing then.
@@ -58,8 +58,8 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *informer.Object,
 }
 
 // reportProblem asks the writer to bring the status in line with what is wrong with
-// the annotations.
-func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object) error {
+// the annotations, and with keys that somebody else has written.
+func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object, text string) error {
 	key := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey}
 	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindRemoved, key)
 	defer span.End()
@@ -73,7 +73,7 @@ func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object) erro
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reports.put(o.NamespacedName, reported{
-		uid: o.UID, text: o.Request.Problem(o.Invalid), epoch: r.deps.Index.Epoch(),
+		uid: o.UID, text: text, epoch: r.deps.Index.Epoch(),
 		at: r.deps.Clock.Now(), times: r.reports.of[o.NamespacedName].times + 1,
 	})
 	return nil

@@ -178,7 +178,7 @@ func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o 
 		note(r.publish(ctx, w))
 	}
 	if p.Report {
-		note(r.reportProblem(ctx, o))
+		note(r.reportProblem(ctx, o, p.Problem))
 	}
 	return done, errors.Join(errs...)
 }

@@ -79,6 +79,54 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// The status has of a key that we never wrote whose it is, for as long as that is
+// so, and is written only when that begins or the URL changes.
+func TestOccupiedKeysAreInTheStatus(t *testing.T) {
+	const theirs = "person"
+	noted := func(e status.Entry) fixture { return asking().ownedBy(theirs).noted(e) }
+	refused := failing(status.Entry{Fence: fence(4)}, "KeyExists")
+	elsewhere := refused
+	elsewhere.ErrorURL = theURL + "&other"
+	for name, tt := range map[string]struct {
+		object  fixture
+		verdict plan.Verdict
+		// fence and since of the entry that is written; verdict Unchanged: none is.
+		fence status.Fence
+		since time.Time
+	}{
+		"begins":                {asking().ownedBy(theirs), plan.Written, status.Fence{}, noon},
+		"after a failure":       {noted(failing(status.Entry{Fence: fence(4)}, "Timeout")), plan.Written, fence(4), noon.Add(-time.Hour)},
+		"on a copy":             {noted(copied(refused)), plan.Written, status.Fence{}, noon},
+		"for another URL":       {noted(elsewhere), plan.Written, fence(4), noon},
+		"is the same":           {noted(refused), plan.Unchanged, status.Fence{}, noon},
+		"is ours":               {asking().ownedBy(annotation.FieldManager), plan.Unchanged, status.Fence{}, noon},
+		"is free":               {asking(), plan.Unchanged, status.Fence{}, noon},
+		"once held our body":    {noted(wrote("a")), plan.Unchanged, status.Fence{}, noon},
+		"of an older reading":   {asking().ownedBy(theirs).seen(plan.Remembered), plan.Written, status.Fence{}, noon},
+		"with nothing recorded": {asking().unrecorded(), plan.Unchanged, status.Fence{}, noon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan.Planner{Prune: true}.Plan(tt.object.object(t), []plan.Item{problems()})
+			if d := p.Decisions[0]; d.Verdict != tt.verdict || len(d.Events) > 0 || len(p.Values) > 0 || p.NeedValues || p.SetStatus != (tt.verdict == plan.Written) {
+				t.Fatalf("%+v", p)
+			}
+			if !p.SetStatus {
+				return
+			}
+			s, err := status.Parse(p.Status)
+			e := s.Keys[theKey]
+			if err != nil || e.Error != "KeyExists" || e.FailingURL() != theURL || !e.GaveUp || e.Written() || e.Fence != tt.fence || !e.Since.Equal(tt.since) ||
+				e.Why().Message != "key mydata exists already and was not written by curl-me-that; it is left as it is until somebody removes it" {
+				t.Errorf("wrote %s, %v", p.Status, err)
+			}
+			again := asking().ownedBy(theirs).annotated(annotation.StatusKey, p.Status).object(t)
+			if p := (plan.Planner{}).Plan(again, []plan.Item{problems()}); !p.Empty() {
+				t.Errorf("written again: %s", p.Status)
+			}
+		})
+	}
+}
+
 // What a want carries of the object has none of its annotations.
 func TestProblemsAreNotAssumed(t *testing.T) {
 	if _, known := plan.Assume([]plan.Item{problems()}); known {
