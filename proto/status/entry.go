@@ -38,8 +38,9 @@ type Entry struct {
 	// ErrorURL is the URL that fails, when it is not URL: the annotation has
 	// changed and the key still holds the body of the old one.
 	ErrorURL string `json:"errorUrl,omitempty"`
-	// Since is when the first attempt of the unbroken row of failures was made,
-	// or, for a key that is well, when it recovered from one; to the second.
+	// Since is when the first attempt of the unbroken row of failures was made, or a
+	// key of somebody else was first seen, or, for a key that is well, when it
+	// recovered from one; to the second.
 	Since time.Time `json:"since,omitzero"`
 	// Attempts made in that row when it was reported.
 	Attempts uint32 `json:"attempts,omitempty"`

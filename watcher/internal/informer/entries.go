@@ -53,8 +53,11 @@ func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 	byKey := make([]packed, 0, len(s.Keys))
 	for key, entry := range s.Keys {
 		if urls != nil {
-			if url, _ := urls(key); url == entry.URL {
+			switch url, _ := urls(key); url {
+			case entry.URL:
 				entry.URL = url
+			case entry.ErrorURL:
+				entry.ErrorURL = url
 			}
 		}
 		byKey = append(byKey, pack(key, entry))

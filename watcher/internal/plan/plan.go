@@ -4,7 +4,9 @@
 package plan
 
 import (
+	"crypto/sha256"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -31,9 +33,9 @@ type Plan struct {
 	// InSync are keys whose known want is as good as resolved, and repairs
 	// nothing any more, since the object is as it should be.
 	InSync []string
-	// Problem is what the status should have of the annotations and of keys that
-	// somebody else has written. Report that it does not, or has what no longer is.
-	Problem string
+	// Problem is the digest of what the status should have of the annotations and of keys
+	// that somebody else has written. Report that it does not, or has what no longer is.
+	Problem [sha256.Size]byte
 	Report  bool
 	// Conditions are what the owner of the object should know, for as long as it
 	// is so.
@@ -83,6 +85,7 @@ func Make(o *informer.Object, wants map[string]wantindex.Want, epoch int64) Plan
 		})
 		m.retractAllBut(nil)
 		m.problem()
+		m.plan.Problem = m.digest()
 	default:
 		m.problem()
 		m.mention(o.Request.Problems)
@@ -91,6 +94,7 @@ func Make(o *informer.Object, wants map[string]wantindex.Want, epoch int64) Plan
 		}
 		m.retractAllBut(func(key string) bool { _, asked := o.Request.URL(key); return asked })
 		m.removeUnasked()
+		m.plan.Problem = m.digest()
 	}
 	return m.plan
 }
@@ -109,6 +113,8 @@ type maker struct {
 	wants  map[string]wantindex.Want
 	epoch  int64
 	plan   Plan
+	// occupants are the keys that somebody else has written, each with its URL.
+	occupants []string
 }
 
 // retractAllBut retracts every known want whose key is not asked for.
@@ -123,8 +129,12 @@ func (m *maker) retractAllBut(asked func(key string) bool) {
 
 // problem compares what is wrong with the annotations with the status.
 func (m *maker) problem() {
-	m.plan.Problem = m.object.Request.Problem(m.object.Invalid)
-	m.plan.Report = m.plan.Problem != m.object.Status.Problem()
+	m.plan.Report = m.object.Request.Problem(m.object.Invalid) != m.object.Status.Problem()
+}
+
+// digest returns that of what the status should have of what no fetch leads to.
+func (m *maker) digest() [sha256.Size]byte {
+	return sha256.Sum256([]byte(strings.Join(append(m.occupants, m.object.Request.Problem(m.object.Invalid)), "\x00")))
 }
 
 // mention makes conditions of what is wrong with single annotations and pairs.
@@ -229,7 +239,7 @@ func (m *maker) copied(w *v1.Want, last wantindex.Want, have bool) {
 // for it, so that the writer hears of it by a report alone.
 func (m *maker) occupied(pair annotation.Pair, entry status.Entry, have bool) {
 	key, reason := pair.Key, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
-	m.plan.Problem += "\x00" + key + "\x00" + pair.URL
+	m.occupants = append(m.occupants, key, pair.URL)
 	if entry.Copied(m.object.UID) || entry.Error != reason || entry.FailingURL() != pair.URL {
 		m.plan.Report = true
 	}

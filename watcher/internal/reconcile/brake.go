@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -47,15 +48,25 @@ func (r *Reconciler) holdBack(name types.NamespacedName, o *informer.Object, p *
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
-	if r.brake.keys > 0 {
-		r.letGo(name, now, len(p.Remove) > 0)
+	var values []string
+	if o != nil {
+		values = written(o, p.Remove)
 	}
-	if len(p.Remove) == 0 || r.brake.keys == 0 && !r.tooMany(now, r.unsent(o, p.Remove)) {
+	if r.brake.keys > 0 {
+		r.letGo(name, now, len(values) > 0)
+	}
+	if len(values) == 0 || r.brake.keys == 0 && !r.tooMany(now, r.unsent(o, values)) {
 		return
 	}
-	r.brake.hold(name, len(p.Remove))
+	r.brake.hold(name, len(values))
 	r.deps.Metrics.heldBack.Set(float64(r.brake.keys))
-	p.Remove = nil
+	p.Remove = slices.DeleteFunc(slices.Clone(p.Remove), func(key string) bool { return slices.Contains(values, key) })
+}
+
+// written returns those of the keys of an object that hold a value of ours. Of the
+// others, such as keys of somebody else, only an entry of the status goes.
+func written(o *informer.Object, keys []string) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !o.Status.Of(key).Written() })
 }
 
 // tooMany reports whether the removals that are asked for exceed what is allowed.
@@ -85,7 +96,7 @@ func (r *Reconciler) tooMany(now time.Time, removals int) bool {
 func (r *Reconciler) weigh() (removals, all int) {
 	r.deps.Objects.Each(func(o *informer.Object) {
 		all += max(len(o.Request.Pairs), o.Status.Len())
-		removals += r.unsent(o, plan.Unasked(o))
+		removals += r.unsent(o, written(o, plan.Unasked(o)))
 	})
 	return removals, all
 }
@@ -124,7 +135,7 @@ func (r *Reconciler) letGo(name types.NamespacedName, now time.Time, still bool)
 	if now.Sub(b.weighed) >= weighInterval {
 		b.weighed = now
 		for held := range b.held {
-			if o := r.deps.Objects.Get(held); o == nil || len(plan.Unasked(o)) == 0 {
+			if o := r.deps.Objects.Get(held); o == nil || len(written(o, plan.Unasked(o))) == 0 {
 				b.hold(held, 0)
 			}
 		}

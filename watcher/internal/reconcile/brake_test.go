@@ -104,6 +104,22 @@ func TestNoKeyIsRemovedWhenTooManyAreNoLongerAskedForAtOnce(t *testing.T) {
 	}
 }
 
+func TestWhatHoldsNoValueOfOursIsNotHeldBack(t *testing.T) {
+	t.Parallel()
+	b := newCluster(t, 100)
+	for _, o := range b.others[:60] {
+		o.Status = informer.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {Error: "KeyExists", ErrorURL: "https://example.com"}}}, nil)
+	}
+	unask(b.others[:60])
+	b.lookAt(b.others[:60])
+	b.expectRemovals(60, 0)
+
+	t.Log("Nor do they count among those of values.")
+	unask(b.others[60:])
+	b.lookAt(b.others[60:])
+	b.expectRemovals(100, 0)
+}
+
 func TestTheBrakeLetsGoWhenTheObjectsAreGone(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)

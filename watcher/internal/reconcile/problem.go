@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"crypto/sha256"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +20,7 @@ const maxReportPause = time.Hour
 // reported is what the writer was asked to bring the status in line with.
 type reported struct {
 	uid   types.UID
-	text  string
+	sum   [sha256.Size]byte
 	epoch int64
 	at    time.Time
 	times int
@@ -37,7 +38,7 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *informer.Object,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sent, ok := r.reports.of[name]
-	same := ok && o != nil && sent.uid == o.UID && sent.text == p.Problem
+	same := ok && o != nil && sent.uid == o.UID && sent.sum == p.Problem
 	if !p.Report {
 		// What is in line may be taken out again, as by a controller that resets
 		// annotations: the pause goes on growing then.
@@ -59,7 +60,7 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *informer.Object,
 
 // reportProblem asks the writer to bring the status in line with what is wrong with
 // the annotations, and with keys that somebody else has written.
-func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object, text string) error {
+func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object, sum [sha256.Size]byte) error {
 	key := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey}
 	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindRemoved, key)
 	defer span.End()
@@ -73,7 +74,7 @@ func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object, text
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reports.put(o.NamespacedName, reported{
-		uid: o.UID, text: text, epoch: r.deps.Index.Epoch(),
+		uid: o.UID, sum: sum, epoch: r.deps.Index.Epoch(),
 		at: r.deps.Clock.Now(), times: r.reports.of[o.NamespacedName].times + 1,
 	})
 	return nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
@@ -240,8 +241,8 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	if err != nil {
 		return 0, err
 	}
-	if known, err := r.isResolvedWant(ctx, key, w, seq); err != nil || known {
-		return seq, err
+	if err := r.refuseResolved(ctx, key, w, seq); err != nil {
+		return 0, err
 	}
 	if epoch := w.Held.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
 		logfield.Key(r.deps.Log.Warn(), key).
@@ -252,19 +253,27 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	return seq, nil
 }
 
-// isResolvedWant reports whether the sequence is that of a want which was there before
-// this publish, of another watcher that was faster, and which the object has resolved
-// already. A stream that was brought back can give the same sequence to this want, too;
-// which of the two the stream has, only its message proves.
-func (r *Reconciler) isResolvedWant(ctx context.Context, key pipeline.Key, w plan.Want, seq uint64) (bool, error) {
+// refuseResolved returns an error that wraps pipeline.ErrSuperseded when the sequence is
+// that of a want which was there before this publish, of another watcher that was
+// faster, and which the object has resolved already: the next plan knows of it. A stream
+// that was brought back can give the same sequence to this want, too; which of the two
+// the stream has, only its message proves.
+func (r *Reconciler) refuseResolved(ctx context.Context, key pipeline.Key, w plan.Want, seq uint64) error {
 	if (w.Held != status.Fence{Epoch: w.GetEpoch(), Seq: seq}) {
-		return false, nil
+		return nil
 	}
 	have, at, err := r.deps.Client.LastWant(ctx, key)
-	if err != nil {
-		return false, err
+	if err != nil || at != seq || have == nil || proto.Equal(have, w.Want) {
+		return err
 	}
-	return at == seq && !proto.Equal(have, w.Want), nil
+	return r.yield(key, have, at)
+}
+
+// yield learns of a want that another watcher has published, and returns the error that
+// lets the object be planned again.
+func (r *Reconciler) yield(key pipeline.Key, have *v1.Want, at uint64) error {
+	r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.Broker.Now()))
+	return fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
 }
 
 // tombstoner publishes a tombstone over the message with the sequence last.
@@ -306,8 +315,7 @@ func (r *Reconciler) overwrite(ctx context.Context, key pipeline.Key, last uint6
 		case err != nil && !errors.Is(err, pipeline.ErrMalformed):
 			return 0, err
 		case have != nil:
-			r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.Broker.Now()))
-			return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
+			return 0, r.yield(key, have, at)
 		}
 		r.deps.Index.Drop(key)
 		last = at

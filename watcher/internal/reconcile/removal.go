@@ -42,7 +42,7 @@ func (r *Reconciler) remove(ctx context.Context, o *informer.Object, key string,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
-	if !r.sentBefore(o, key) {
+	if o.Status.Of(key).Written() && !r.sentBefore(o, key) {
 		r.brake.sent = append(r.brake.sent, now)
 	}
 	r.removals.put(k, removal{uid: o.UID, epoch: epoch, at: now})

@@ -137,9 +137,11 @@ func (d *draft) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decisio
 }
 
 // failing returns entry as it is while url fails. A row of failures of one URL
-// goes on when its reason changes.
+// goes on when its reason changes, except that a key of somebody else was not fetched.
 func failing(entry status.Entry, url, reason string, since time.Time) status.Entry {
-	if entry.FailingURL() == url && !entry.Since.IsZero() && entry.Since.Before(since) {
+	occupied := pipeline.Reason(keyExists)
+	sameRow := (entry.Error == occupied) == (reason == occupied)
+	if sameRow && entry.FailingURL() == url && !entry.Since.IsZero() && entry.Since.Before(since) {
 		since = entry.Since
 	}
 	entry.Error, entry.ErrorURL, entry.Since = reason, url, since

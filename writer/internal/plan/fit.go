@@ -1,14 +1,18 @@
 package plan
 
 import (
+	"maps"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 // fit returns the text of s in at most room bytes, if that is possible. What
 // only saves work goes first: the validators of conditional requests, then the
-// sizes and times that only people read. Without URL, digest and fence the
-// status would be worthless, so they stay, and so does what is wrong with the
-// annotations, which is bounded.
+// sizes and times that only people read, then the entries of keys that somebody else has
+// written, which hold nothing. Without URL, digest and fence the status would be
+// worthless, so they stay, and so does what is wrong with the annotations, which is
+// bounded.
 func fit(s status.Status, room int) string {
 	text := s.String()
 	for _, slim := range []func(*status.Entry){
@@ -22,6 +26,10 @@ func fit(s status.Status, room int) string {
 			slim(&entry)
 			s.Keys[key] = entry
 		}
+		text = s.String()
+	}
+	if len(text) > room {
+		maps.DeleteFunc(s.Keys, func(_ string, e status.Entry) bool { return e.Error == pipeline.Reason(keyExists) && !e.Written() })
 		text = s.String()
 	}
 	return text

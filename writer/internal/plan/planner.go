@@ -34,7 +34,10 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 	p.Values = d.values
 	if d.touched {
 		p.Status, p.SetStatus = fit(d.status, object.Room), true
-		if p.Status == "" && !object.HasStatus {
+		switch {
+		case p.Status == "":
+			p.SetStatus = object.HasStatus
+		case p.Status == object.Status.String(): // what is new found no room
 			p.SetStatus = false
 		}
 	}

@@ -95,7 +95,7 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 		since time.Time
 	}{
 		"begins":                {asking().ownedBy(theirs), plan.Written, status.Fence{}, noon},
-		"after a failure":       {noted(failing(status.Entry{Fence: fence(4)}, "Timeout")), plan.Written, fence(4), noon.Add(-time.Hour)},
+		"after a failure":       {noted(failing(status.Entry{Fence: fence(4)}, "Timeout")), plan.Written, fence(4), noon},
 		"on a copy":             {noted(copied(refused)), plan.Written, status.Fence{}, noon},
 		"for another URL":       {noted(elsewhere), plan.Written, fence(4), noon},
 		"is the same":           {noted(refused), plan.Unchanged, status.Fence{}, noon},
@@ -124,6 +124,42 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 				t.Errorf("written again: %s", p.Status)
 			}
 		})
+	}
+}
+
+// A key that is free has not failed for as long as it was somebody else's.
+func TestAFailureAfterAnOccupiedKeyBeginsWithItself(t *testing.T) {
+	free := asking().noted(failing(status.Entry{Fence: fence(4)}, "KeyExists"))
+	p := plan.Planner{}.Plan(free.object(t), []plan.Item{failure(7, v1.FailureClass_FAILURE_CLASS_TIMEOUT)})
+	s, err := status.Parse(p.Status)
+	if e := s.Keys[theKey]; err != nil || e.Error != "Timeout" || !e.Since.Equal(noon) {
+		t.Errorf("wrote %s, %v", p.Status, err)
+	}
+}
+
+// What is known of a key of somebody else takes no room from a body, and is not
+// written again and again where there is none.
+func TestOccupiedKeysGiveWay(t *testing.T) {
+	other := failing(status.Entry{}, "KeyExists")
+	full := asking().noted(status.Entry{}).object(t)
+	full.Status.Keys = map[string]status.Entry{"other": other}
+	p := plan.Planner{}.Plan(full, []plan.Item{content(7, "a")})
+	without := status.Status{Keys: map[string]status.Entry{}}
+	have, err := status.Parse(p.Status)
+	if err != nil || len(have.Keys) != 2 {
+		t.Fatalf("wrote %s, %v", p.Status, err)
+	}
+	without.Keys[theKey] = have.Keys[theKey]
+	full.Room = len(without.String())
+	p = plan.Planner{}.Plan(full, []plan.Item{content(7, "a")})
+	if have, err = status.Parse(p.Status); err != nil || len(p.Status) > full.Room || len(p.Values) != 1 || !have.Keys[theKey].Written() {
+		t.Errorf("wrote %s, %v", p.Status, err)
+	}
+
+	tight := asking().ownedBy("person").object(t)
+	tight.Room = 10
+	if p := (plan.Planner{}).Plan(tight, []plan.Item{problems()}); !p.Empty() {
+		t.Errorf("wrote %q where there is no room", p.Status)
 	}
 }
 
