@@ -35,6 +35,12 @@ var _ = Describe("A terminal", func() {
 		{"check", "-f", "testdata/columns.yaml"},
 	}
 
+	// run runs a command 20 minutes from now, with most of a minute until any age turns.
+	run := func(ctx context.Context, w *world, args ...string) result {
+		later := func() time.Time { return time.Now().Add(20*time.Minute + 5*time.Second) }
+		return runAs(ctx, "curlctl", later, append(args, w.connect...)...)
+	}
+
 	// filled has keys in each condition, one of them with names as long as they
 	// become, what was given up, and an operator's deed.
 	filled := func(ctx context.Context, w *world) {
@@ -48,7 +54,7 @@ var _ = Describe("A terminal", func() {
 				Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RECHECK, Attempts: uint32(i), Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429,
 				WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, FirstFailedAt: timestamppb.New(time.Now().Add(-time.Duration(i+1) * time.Hour)),
 			}
-			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+80*time.Second))).To(Succeed())
+			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+55*time.Second))).To(Succeed())
 			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, pipeline.HostOf(want.GetUrl()))
 		}
 		w.ok(ctx, "failures", "purge", "--reason=BadStatus", "--namespace=shop", "--name=news", "--host=c.example.com", "--yes")
@@ -67,7 +73,7 @@ var _ = Describe("A terminal", func() {
 		GinkgoT().Setenv("COLUMNS", strconv.Itoa(width))
 		var page strings.Builder
 		for _, args := range tables {
-			fmt.Fprintf(&page, "$ curlctl %s\n%s\n", strings.Join(args, " "), w.run(ctx, args...).out)
+			fmt.Fprintf(&page, "$ curlctl %s\n%s\n", strings.Join(args, " "), run(ctx, w, args...).out)
 		}
 		for line := range strings.Lines(page.String()) {
 			Expect(utf8.RuneCountInString(strings.TrimRight(line, "\n"))).To(BeNumerically("<=", width), line)

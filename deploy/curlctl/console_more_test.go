@@ -281,7 +281,7 @@ var _ = Describe("The console at its limits", func() {
 			other := w.open("--auth=none")
 			Eventually(func(g Gomega) {
 				g.Expect(times.ReplaceAllString(mainOf(b.page(path)), "")).To(Equal(times.ReplaceAllString(mainOf(other.page(path)), "")))
-			}).WithPolling(polling).Should(Succeed(), path)
+			}).WithTimeout(2*time.Minute).WithPolling(polling).Should(Succeed(), path)
 			other.stop()
 		}
 	})

@@ -2,6 +2,8 @@
 package suitetest
 
 import (
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -35,7 +37,18 @@ func ExpectNoLeaks() {
 // VerifyNoLeaks runs the tests of a package, of testing and of Ginkgo, and fails
 // unless all goroutines end that they begin.
 func VerifyNoLeaks(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	code := m.Run()
+	if code == 0 {
 		// Ginkgo listens for an interrupt until the process ends.
-		goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2"))
+		ginkgos := goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2")
+		err := goleak.Find(ginkgos)
+		for end := time.Now().Add(patience); err != nil && time.Now().Before(end); {
+			err = goleak.Find(ginkgos)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
 }

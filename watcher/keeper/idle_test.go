@@ -135,11 +135,11 @@ func (r *rig) apply(ctx context.Context, name, spec string) {
 }
 
 // look looks at all Watchers once.
-func (r *rig) look(ctx context.Context, names []string) {
+func (r *rig) look(ctx context.Context, g Gomega, names []string) {
 	GinkgoHelper()
 	for _, name := range names {
 		_, err := r.work.Reconcile(ctx, types.NamespacedName{Namespace: r.namespace, Name: name})
-		Expect(err).NotTo(HaveOccurred(), name)
+		g.Expect(err).NotTo(HaveOccurred(), name)
 	}
 }
 
@@ -155,11 +155,11 @@ func (r *rig) reports(ctx context.Context, configMap, entry string) {
 }
 
 // ready is Ready of a Watcher as status/reason, and Fresh by its reason.
-func (r *rig) ready(ctx context.Context, name string) string {
+func (r *rig) ready(ctx context.Context, g Gomega, name string) string {
 	GinkgoHelper()
 	list := &watchv1.WatcherList{}
-	Expect(r.clients.api.watchers.get(r.namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}).Do(ctx).Into(list)).To(Succeed())
-	Expect(list.Items).To(HaveLen(1))
+	g.Expect(r.clients.api.watchers.get(r.namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}).Do(ctx).Into(list)).To(Succeed())
+	g.Expect(list.Items).To(HaveLen(1))
 	conditions := list.Items[0].Status.Conditions
 	ready, fresh := meta.FindStatusCondition(conditions, watchv1.ConditionReady), meta.FindStatusCondition(conditions, watchv1.ConditionFresh)
 	if ready == nil || fresh == nil {
@@ -218,7 +218,7 @@ var _ = Describe("While nothing changes, keeper", func() {
 			}
 		}
 		Eventually(ctx, r.watchers.Len).WithTimeout(patience).Should(Equal(len(states) - 1))
-		r.look(ctx, names)
+		r.look(ctx, Default, names)
 		r.apply(ctx, "thief", states["thief"].spec) // of two of one age the name decides
 		r.sidecarRuns(ctx, "sidecar")
 		for name, state := range states {
@@ -227,14 +227,16 @@ var _ = Describe("While nothing changes, keeper", func() {
 			}
 		}
 		Eventually(ctx, func(g Gomega) {
-			r.look(ctx, names)
+			r.look(ctx, g, names)
 			for name, state := range states {
-				g.Expect(r.ready(ctx, name)).To(Equal(state.ready), name)
+				g.Expect(r.ready(ctx, g, name)).To(Equal(state.ready), name)
 			}
 			g.Expect(r.pods.Store.Len()).To(Equal(1))
+			g.Expect(r.watchers.Get(types.NamespacedName{Namespace: r.namespace, Name: "sidecar"}).Value.Status.Pods).
+				To(HaveValue(HaveField("Ready", BeEquivalentTo(1))))
 			before := r.writes.Load()
 			r.clock.SetTime(r.clock.Now().Add(time.Second))
-			r.look(ctx, names)
+			r.look(ctx, g, names)
 			g.Expect(r.writes.Load()).To(Equal(before))
 		}).WithTimeout(patience).Should(Succeed())
 
@@ -244,7 +246,7 @@ var _ = Describe("While nothing changes, keeper", func() {
 			if i%10 == 0 {
 				r.clients.Redial() // every watch begins anew
 			}
-			r.look(ctx, names)
+			r.look(ctx, Default, names)
 			r.clock.SetTime(r.clock.Now().Add(10 * time.Second))
 		}
 		Expect(r.writes.Load()).To(Equal(before))

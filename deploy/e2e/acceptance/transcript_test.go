@@ -152,7 +152,7 @@ var _ = Describe("A user's half hour", func() {
 	It("is explained where people look, with no more writes than changes of state", func(ctx SpecContext) {
 		kubectl := kubectlPath()
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {
-			"--max-body=1000", "--timeout=4s", "--retry-base=2s", "--deny-host=*.denied.example.com",
+			"--max-body=1000", "--timeout=10s", "--retry-base=2s", "--deny-host=*.denied.example.com",
 		}}})
 		w.Unfinished() // the host that asks for a pause does so for 20 minutes
 		t := &transcript{world: w, kubectl: kubectl, typed: map[string]int{}}

@@ -57,7 +57,10 @@ func TestPin(t *testing.T) {
 	}
 	defer func() { _ = sleeper.Wait() }()
 	defer func() { _ = sleeper.Process.Kill() }()
-	found, err := Running(sleeper.Dir)
+	found, err := Running(sleeper.Dir) // which has its name a moment after its start
+	for end := time.Now().Add(10 * time.Second); err == nil && found["sleep"] == 0 && time.Now().Before(end); {
+		found, err = Running(sleeper.Dir)
+	}
 	if err != nil || len(found) != 1 || found["sleep"] != sleeper.Process.Pid {
 		t.Fatalf("got %v, %v, want sleep with id %d", found, err, sleeper.Process.Pid)
 	}
