@@ -4,7 +4,7 @@
 // person looks it does nothing.
 //
 // What is counted is counted as messages come, and lists are cut out of indexes, so
-// that a look costs what it returns and not what there is.
+// that a look without a filter costs what it returns and not what there is.
 package model
 
 import (

@@ -191,7 +191,8 @@ func (m *Model) wants(from pipeline.Key, each func(*record) bool) {
 
 // Wants returns the first n keys after one, in order, that a namespace, name and
 // host select, empty ones selecting all, and how many are selected without
-// regard to where they begin. All are gone through only for a name or address.
+// regard to where they begin. All are gone through for a name or address, and for a host
+// that has less than a page of them.
 func (m *Model) Wants(namespace, name, host string, after pipeline.Key, n int) (rows []Row, all int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
