@@ -57,7 +57,8 @@ var _ = Describe("A terminal", func() {
 			Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Duration(i+1)*time.Hour+55*time.Second))).To(Succeed())
 			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, pipeline.HostOf(want.GetUrl()))
 		}
-		w.ok(ctx, "failures", "purge", "--reason=BadStatus", "--namespace=shop", "--name=news", "--host=c.example.com", "--yes")
+		purged := run(ctx, w, "failures", "purge", "--reason=BadStatus", "--namespace=shop", "--name=news", "--host=c.example.com", "--yes")
+		Expect(purged.code).To(BeZero(), purged.err)
 		Eventually(func() (uint64, error) { // a message waits for the fetchers a moment after it was published
 			consumer, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 			if err != nil {
