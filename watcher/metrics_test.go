@@ -57,7 +57,7 @@ func moves() []move {
 		w.create(ctx, "cm", "k=example.com", func(cm *corev1.ConfigMap) {
 			held := status.Status{Keys: map[string]status.Entry{}}
 			for n := range 60 {
-				held.Keys[fmt.Sprint("k", n)] = status.Entry{URL: "https://example.com"}
+				held.Keys[fmt.Sprint("k", n)] = status.Entry{URL: "https://example.com", SHA256: strings.Repeat("ab", 32)}
 			}
 			cm.Annotations[annotation.StatusKey] = held.String()
 		})

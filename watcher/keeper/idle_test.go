@@ -232,8 +232,6 @@ var _ = Describe("While nothing changes, keeper", func() {
 				g.Expect(r.ready(ctx, g, name)).To(Equal(state.ready), name)
 			}
 			g.Expect(r.pods.Store.Len()).To(Equal(1))
-			g.Expect(r.watchers.Get(types.NamespacedName{Namespace: r.namespace, Name: "sidecar"}).Value.Status.Pods).
-				To(HaveValue(HaveField("Ready", BeEquivalentTo(1))))
 			before := r.writes.Load()
 			r.clock.SetTime(r.clock.Now().Add(time.Second))
 			r.look(ctx, g, names)
