@@ -236,6 +236,8 @@ var _ = Describe("While nothing changes, keeper", func() {
 			r.clock.SetTime(r.clock.Now().Add(time.Second))
 			r.look(ctx, g, names)
 			g.Expect(r.writes.Load()).To(Equal(before))
+			g.Expect(r.watchers.Get(types.NamespacedName{Namespace: r.namespace, Name: "sidecar"}).Value.Status.Pods).
+				To(HaveValue(HaveField("Ready", BeEquivalentTo(1))))
 		}).WithTimeout(patience).Should(Succeed())
 
 		before, end := r.writes.Load(), r.clock.Now().Add(10*time.Minute)
