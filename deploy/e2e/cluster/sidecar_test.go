@@ -382,6 +382,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 			found := map[string]string{}
 			for _, item := range list.Items {
 				found[item.Pod] = item.Newest
+				g.Expect(item.Started).NotTo(BeZero(), "%s runs", item.Pod)
 				g.Expect(time.Since(item.Started)).To(BeNumerically(">", 2*time.Second), "times have seconds")
 			}
 			return found
