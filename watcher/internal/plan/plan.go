@@ -4,9 +4,7 @@
 package plan
 
 import (
-	"crypto/sha256"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -33,10 +31,12 @@ type Plan struct {
 	// InSync are keys whose known want is as good as resolved, and repairs
 	// nothing any more, since the object is as it should be.
 	InSync []string
-	// Problem is the digest of what the status should have of the annotations and of keys
-	// that somebody else has written. Report that it does not, or has what no longer is.
-	Problem [sha256.Size]byte
-	Report  bool
+	// Problem is what the status should have of the annotations, and Occupied has each key
+	// that somebody else has written, with its URL. Report that the status does not have
+	// them, or has what no longer is.
+	Problem  string
+	Occupied []string
+	Report   bool
 	// Conditions are what the owner of the object should know, for as long as it
 	// is so.
 	Conditions []Condition
@@ -85,7 +85,6 @@ func Make(o *informer.Object, wants map[string]wantindex.Want, epoch int64) Plan
 		})
 		m.retractAllBut(nil)
 		m.problem()
-		m.plan.Problem = m.digest()
 	default:
 		m.problem()
 		m.mention(o.Request.Problems)
@@ -94,7 +93,6 @@ func Make(o *informer.Object, wants map[string]wantindex.Want, epoch int64) Plan
 		}
 		m.retractAllBut(func(key string) bool { _, asked := o.Request.URL(key); return asked })
 		m.removeUnasked()
-		m.plan.Problem = m.digest()
 	}
 	return m.plan
 }
@@ -113,8 +111,6 @@ type maker struct {
 	wants  map[string]wantindex.Want
 	epoch  int64
 	plan   Plan
-	// occupants are the keys that somebody else has written, each with its URL.
-	occupants []string
 }
 
 // retractAllBut retracts every known want whose key is not asked for.
@@ -129,12 +125,8 @@ func (m *maker) retractAllBut(asked func(key string) bool) {
 
 // problem compares what is wrong with the annotations with the status.
 func (m *maker) problem() {
-	m.plan.Report = m.object.Request.Problem(m.object.Invalid) != m.object.Status.Problem()
-}
-
-// digest returns that of what the status should have of what no fetch leads to.
-func (m *maker) digest() [sha256.Size]byte {
-	return sha256.Sum256([]byte(strings.Join(append(m.occupants, m.object.Request.Problem(m.object.Invalid)), "\x00")))
+	m.plan.Problem = m.object.Request.Problem(m.object.Invalid)
+	m.plan.Report = m.plan.Problem != m.object.Status.Problem()
 }
 
 // mention makes conditions of what is wrong with single annotations and pairs.
@@ -239,7 +231,7 @@ func (m *maker) copied(w *v1.Want, last wantindex.Want, have bool) {
 // for it, so that the writer hears of it by a report alone.
 func (m *maker) occupied(pair annotation.Pair, entry status.Entry, have bool) {
 	key, reason := pair.Key, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
-	m.occupants = append(m.occupants, key, pair.URL)
+	m.plan.Occupied = append(m.plan.Occupied, key, pair.URL)
 	if entry.Copied(m.object.UID) || entry.Error != reason || entry.FailingURL() != pair.URL {
 		m.plan.Report = true
 	}

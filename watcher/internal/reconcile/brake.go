@@ -48,10 +48,7 @@ func (r *Reconciler) holdBack(name types.NamespacedName, o *informer.Object, p *
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
-	var values []string
-	if o != nil {
-		values = written(o, p.Remove)
-	}
+	values := written(o, p.Remove)
 	if r.brake.keys > 0 {
 		r.letGo(name, now, len(values) > 0)
 	}
@@ -60,7 +57,7 @@ func (r *Reconciler) holdBack(name types.NamespacedName, o *informer.Object, p *
 	}
 	r.brake.hold(name, len(values))
 	r.deps.Metrics.heldBack.Set(float64(r.brake.keys))
-	p.Remove = slices.DeleteFunc(slices.Clone(p.Remove), func(key string) bool { return slices.Contains(values, key) })
+	p.Remove = slices.DeleteFunc(p.Remove, func(key string) bool { return slices.Contains(values, key) })
 }
 
 // written returns those of the keys of an object that hold a value of ours. Of the

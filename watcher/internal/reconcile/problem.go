@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"crypto/sha256"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,12 @@ type reported struct {
 	times int
 }
 
+// sumOf returns the digest of what a plan would have in the status, which takes less
+// memory than the text.
+func sumOf(p *plan.Plan) [sha256.Size]byte {
+	return sha256.Sum256([]byte(strings.Join(append(p.Occupied, p.Problem), "\x00")))
+}
+
 // pause returns how long the writer has. It may be kept from writing, or somebody
 // may take out what it writes, so that it grows.
 func (s reported) pause(repeat time.Duration) time.Duration {
@@ -38,7 +45,7 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *informer.Object,
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sent, ok := r.reports.of[name]
-	same := ok && o != nil && sent.uid == o.UID && sent.sum == p.Problem
+	same := ok && o != nil && sent.uid == o.UID && sent.sum == sumOf(p)
 	if !p.Report {
 		// What is in line may be taken out again, as by a controller that resets
 		// annotations: the pause goes on growing then.
@@ -60,7 +67,7 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *informer.Object,
 
 // reportProblem asks the writer to bring the status in line with what is wrong with
 // the annotations, and with keys that somebody else has written.
-func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object, sum [sha256.Size]byte) error {
+func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object, p *plan.Plan) error {
 	key := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey}
 	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindRemoved, key)
 	defer span.End()
@@ -74,7 +81,7 @@ func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object, sum 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reports.put(o.NamespacedName, reported{
-		uid: o.UID, sum: sum, epoch: r.deps.Index.Epoch(),
+		uid: o.UID, sum: sumOf(p), epoch: r.deps.Index.Epoch(),
 		at: r.deps.Clock.Now(), times: r.reports.of[o.NamespacedName].times + 1,
 	})
 	return nil

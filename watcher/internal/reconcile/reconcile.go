@@ -179,7 +179,7 @@ func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o 
 		note(r.publish(ctx, w))
 	}
 	if p.Report {
-		note(r.reportProblem(ctx, o, p.Problem))
+		note(r.reportProblem(ctx, o, &p))
 	}
 	return done, errors.Join(errs...)
 }
