@@ -33,11 +33,9 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 	p.NeedValues = d.needValues
 	p.Values = d.values
 	if d.touched {
-		p.Status, p.SetStatus = fit(d.status, object.Room), true
-		switch {
-		case p.Status == "":
-			p.SetStatus = object.HasStatus
-		case p.Status == object.Status.String(): // what is new found no room
+		text, short := fit(d.status, object.Room)
+		p.Status, p.SetStatus = text, text != "" || object.HasStatus
+		if short && text != "" && text == object.Status.String() { // what is new found no room
 			p.SetStatus = false
 		}
 	}
