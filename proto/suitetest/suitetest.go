@@ -30,7 +30,7 @@ func ExpectNoLeaks() {
 	// The goroutines of Ginkgo are no concern of ours.
 	before := goleak.IgnoreCurrent()
 	ginkgo.DeferCleanup(func() {
-		gomega.Eventually(func() error { return goleak.Find(before) }).Should(gomega.Succeed())
+		gomega.Expect(leaks(before)).To(gomega.Succeed())
 	})
 }
 
@@ -41,14 +41,19 @@ func VerifyNoLeaks(m *testing.M) {
 	if code == 0 {
 		// Ginkgo listens for an interrupt until the process ends.
 		ginkgos := goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2")
-		err := goleak.Find(ginkgos)
-		for end := time.Now().Add(patience); err != nil && time.Now().Before(end); {
-			err = goleak.Find(ginkgos)
-		}
-		if err != nil {
+		if err := leaks(ginkgos); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
 	os.Exit(code)
+}
+
+// leaks returns an error about goroutines that have not ended after some patience.
+func leaks(but goleak.Option) error {
+	for end := time.Now().Add(patience); ; {
+		if err := goleak.Find(but); err == nil || time.Now().After(end) {
+			return err
+		}
+	}
 }
