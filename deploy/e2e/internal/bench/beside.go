@@ -9,47 +9,138 @@ import (
 	"text/tabwriter"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/observe"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/watchers"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// Beside is what rounds took without Watchers, and beside many.
+// refreshKey is the annotation of the interval.
+const refreshKey = "x-kv8s.io/" + annotation.RefreshName
+
+// Beside is what rounds took alone, beside many ConfigMaps that somebody has
+// annotated, and beside as many Watchers.
 type Beside struct {
 	Setting Setting `json:"setting"`
-	// Watchers with one static key and one source, and N ConfigMaps in a round.
+	// Watchers with one static key and one source, as many ConfigMaps with the same, and
+	// N ConfigMaps in a round.
 	Watchers int `json:"watchers"`
 	N        int `json:"n"`
 	// UntilReady is how many seconds all Watchers took to be Ready.
 	UntilReady float64 `json:"untilReadySeconds"`
-	// Rounds without Watchers and beside them; those of one index are a pair.
-	Without []Price `json:"without"`
-	With    []Price `json:"with"`
+	// Rounds alone, beside ConfigMaps that were annotated by hand, and beside Watchers;
+	// those of one index are compared.
+	Alone  []Price `json:"alone"`
+	ByHand []Price `json:"byHand"`
+	With   []Price `json:"with"`
 	// Keeper is what it uses at the end, with a body from each source, and Spent its
 	// milliseconds on a processor while the pipeline worked.
 	Keeper usage.Usage `json:"keeper"`
 	Spent  float64     `json:"keeperCpuMilliseconds"`
 }
 
-// MeasureBeside fills ConfigMaps without Watchers, then beside Watchers that are
-// Ready, whose ConfigMaps the same watcher sees, then without any again, so that
-// what drifts on the machine hits both alike.
+// MeasureBeside fills ConfigMaps alone, beside others that are annotated by hand, and
+// beside Watchers that are Ready, and then the same backwards, so that what drifts on
+// the machine hits all alike. The same watcher sees what is beside.
 func MeasureBeside(ctx context.Context, c Config, progress Progress) (m *Beside, err error) {
 	m = &Beside{Setting: c.setting(), Watchers: c.Beside, N: c.N}
+	first, second := (c.Rounds+1)/2, c.Rounds/2
 	return m, with(ctx, c, progress, func(b *bench) error {
-		if m.Without, err = b.prices(ctx, "without Watchers", (c.Rounds+1)/2); err != nil {
+		for _, phase := range []struct {
+			what   string
+			beside func(context.Context, *Beside, func() error) error
+			rounds int
+			prices *[]Price
+		}{
+			{"alone", alone, first, &m.Alone},
+			{"beside ConfigMaps", b.besideConfigMaps, first, &m.ByHand},
+			{"beside Watchers", b.besideWatchers, c.Rounds, &m.With},
+			{"beside ConfigMaps again", b.besideConfigMaps, second, &m.ByHand},
+			{"alone again", alone, second, &m.Alone},
+		} {
+			if phase.rounds == 0 {
+				continue
+			}
+			if err := phase.beside(ctx, m, func() error {
+				prices, err := b.prices(ctx, phase.what, phase.rounds)
+				*phase.prices = append(*phase.prices, prices...)
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func alone(_ context.Context, _ *Beside, measure func() error) error { return measure() }
+
+// besideConfigMaps measures beside ConfigMaps that hold, and ask for, what those of
+// the Watchers do, and removes them.
+func (b *bench) besideConfigMaps(ctx context.Context, m *Beside, measure func() error) error {
+	return b.crowded(ctx, func() error {
+		b.progress("creating %d annotated ConfigMaps", m.Watchers)
+		if err := b.crowd.Fill(ctx, m.Watchers, b.refreshed); err != nil {
 			return err
 		}
-		if err := b.beside(ctx, m); err != nil {
+		_, version, err := b.crowd.ConfigMaps(ctx)
+		if err != nil {
 			return err
 		}
-		again, err := b.prices(ctx, "without Watchers again", c.Rounds/2)
-		m.Without = append(m.Without, again...)
+		if b.watch, err = observe.Start(ctx, b.cluster.Metadata, b.crowd.Name, version); err != nil {
+			return err
+		}
+		if err := errors.Join(b.system.StopWatcher(ctx), b.system.StartWatcher(ctx, b.crowd.Name)); err != nil {
+			return err
+		}
+		if _, _, err := b.awaitAll(ctx, m.Watchers); err != nil {
+			return err
+		}
+		return measure()
+	})
+}
+
+// refreshed makes a ConfigMap that asks for its page as often as a Watcher does.
+func (b *bench) refreshed(i int) *corev1.ConfigMap {
+	cm := b.asking(name("crowd", i))
+	cm.Annotations[refreshKey] = watchers.Interval
+	return cm
+}
+
+// besideWatchers measures beside Watchers, and removes them.
+func (b *bench) besideWatchers(ctx context.Context, m *Beside, measure func() error) error {
+	return b.crowded(ctx, func() (err error) {
+		b.progress("creating %d Watchers", m.Watchers)
+		remove, err := watchers.Create(ctx, b.crowd.Name, m.Watchers, b.rules)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
+		keeper, err := watchers.StartKeeper(b.config.Bin, b.crowd.Name)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, keeper.Stop(context.WithoutCancel(ctx))) }()
+		if err := b.awaitWatchers(ctx, m, keeper); err != nil {
+			return err
+		}
+		before, err := keeper.Usage()
+		if err != nil {
+			return err
+		}
+		if err := measure(); err != nil {
+			return err
+		}
+		m.Keeper, err = keeper.Usage()
+		m.Spent = milliseconds(m.Keeper.CPU - before.CPU)
 		return err
 	})
 }
 
-// beside measures the rounds beside Watchers, and removes these.
-func (b *bench) beside(ctx context.Context, m *Beside) (err error) {
+// crowded calls do with a namespace for what is beside a round, and removes it.
+func (b *bench) crowded(ctx context.Context, do func() error) (err error) {
 	if b.crowd, err = b.cluster.NewNamespace(ctx); err != nil {
 		return err
 	}
@@ -57,30 +148,7 @@ func (b *bench) beside(ctx context.Context, m *Beside) (err error) {
 		err = errors.Join(err, b.system.StopWatcher(ctx), b.crowd.Remove(context.WithoutCancel(ctx)))
 		b.crowd = nil
 	}()
-	b.progress("creating %d Watchers", m.Watchers)
-	remove, err := watchers.Create(ctx, b.crowd.Name, m.Watchers, b.rules)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
-	keeper, err := watchers.StartKeeper(b.config.Bin, b.crowd.Name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, keeper.Stop(context.WithoutCancel(ctx))) }()
-	if err := b.awaitWatchers(ctx, m, keeper); err != nil {
-		return err
-	}
-	before, err := keeper.Usage()
-	if err != nil {
-		return err
-	}
-	if m.With, err = b.prices(ctx, "beside Watchers", b.config.Rounds); err != nil {
-		return err
-	}
-	m.Keeper, err = keeper.Usage()
-	m.Spent = milliseconds(m.Keeper.CPU - before.CPU)
-	return err
+	return do()
 }
 
 // awaitWatchers waits until all Watchers are Ready.
@@ -104,10 +172,13 @@ func (b *bench) rules(i int) string {
 	return "http://" + b.origin.PageByAddress(path)
 }
 
-// prices fills ConfigMaps, in one new namespace after another.
+// prices fills ConfigMaps, in one new namespace after another. The first one does not
+// count: its watcher retracts what was beside the rounds before, those of the others
+// only the wants of one round.
 func (b *bench) prices(ctx context.Context, what string, count int) (prices []Price, err error) {
-	for i := range count {
-		b.progress("%s, %d of %d: creating %d ConfigMaps", what, i+1, count, b.config.N)
+	for i := range count + 1 {
+		b.rounds++
+		b.progress("%s, %d of %d: creating %d ConfigMaps", what, i, count, b.config.N)
 		if err := b.system.StopWatcher(ctx); err != nil {
 			return nil, err
 		}
@@ -127,33 +198,43 @@ func (b *bench) prices(ctx context.Context, what string, count int) (prices []Pr
 		}
 		prices = append(prices, price)
 	}
-	return prices, nil
+	return prices[1:], nil
 }
 
-// WriteTable writes the middle of the rounds of both kinds, and of the differences
-// within the pairs, with the least and the most.
+// WriteTable writes the middle of the rounds of each kind, and of the differences
+// between those of one index, with the least and the most.
 func (m *Beside) WriteTable(w io.Writer) error {
 	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	t.title(fmt.Sprintf("beside %d Watchers, %d pairs of %d ConfigMaps, %s", m.Watchers, len(m.With), m.N, load()))
-	var faster, more []float64
-	for i, with := range m.With {
-		faster = append(faster, 100*(with.PerSecond/m.Without[i].PerSecond-1))
-		more = append(more, 100*(with.of(nil)/m.Without[i].of(nil)-1))
-	}
+	t.title(fmt.Sprintf("beside %d, %d rounds of %d ConfigMaps, %s", m.Watchers, len(m.With), m.N, load()))
 	for _, kind := range []struct {
 		name   string
 		prices []Price
-	}{{"without Watchers", m.Without}, {"beside Watchers", m.With}} {
+	}{{"alone", m.Alone}, {"beside ConfigMaps", m.ByHand}, {"beside Watchers", m.With}} {
 		var perSecond, cpu []float64
 		for _, r := range kind.prices {
 			perSecond, cpu = append(perSecond, r.PerSecond), append(cpu, r.of(nil))
 		}
-		t.row(kind.name, "%.0f ConfigMaps/s (%.0f to %.0f)\t%.3f ms of CPU each (%.3f to %.3f)", middle(perSecond),
-			slices.Min(perSecond), slices.Max(perSecond), middle(cpu), slices.Min(cpu), slices.Max(cpu))
+		t.row(kind.name, "%s ConfigMaps/s\t%s ms of CPU each\t%s", spread("%.0f", perSecond), spread("%.3f", cpu), programs(kind.prices))
 	}
-	t.row("difference in pairs", "throughput %+.1f %% (%+.1f to %+.1f)\tCPU %+.1f %% (%+.1f to %+.1f)", middle(faster),
-		slices.Min(faster), slices.Max(faster), middle(more), slices.Min(more), slices.Max(more))
+	for _, pair := range []struct {
+		name   string
+		of, to []Price
+	}{
+		{"ConfigMaps ÷ alone", m.ByHand, m.Alone}, {"Watchers ÷ alone", m.With, m.Alone}, {"Watchers ÷ ConfigMaps", m.With, m.ByHand},
+	} {
+		var faster, more []float64
+		for i := range pair.of {
+			faster = append(faster, pair.of[i].PerSecond/pair.to[i].PerSecond)
+			more = append(more, pair.of[i].of(nil)/pair.to[i].of(nil))
+		}
+		t.row(pair.name, "throughput %s\tCPU %s", spread("%.2f", faster), spread("%.2f", more))
+	}
 	t.row("keeper", "%.1f MiB, at most %.1f\t%.0f ms of CPU in all rounds; all Ready after %.0f s", float64(m.Keeper.RSS)/mebibyte,
 		float64(m.Keeper.PeakRSS)/mebibyte, m.Spent, m.UntilReady)
 	return t.Flush()
+}
+
+// spread is the middle of values, with the least and the most.
+func spread(format string, values []float64) string {
+	return fmt.Sprintf(format+" ("+format+" to "+format+")", middle(values), slices.Min(values), slices.Max(values))
 }

@@ -57,8 +57,8 @@ type Config struct {
 	// Watchers is the number of Watchers beside which keeper's memory is measured;
 	// nothing else is measured then. 0: none.
 	Watchers int
-	// Beside is the number of Watchers beside which rounds are compared with rounds
-	// without any; nothing else is measured then. 0: none.
+	// Beside is the number of Watchers, and of ConfigMaps annotated by hand, beside which
+	// rounds are compared; nothing else is measured then. 0: none.
 	Beside int
 	// Refresh is the number of keys that are refreshed every 10 s and do not change;
 	// nothing else is measured then. 0: none.
@@ -109,7 +109,7 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Parking, "parking", false, "measure how the slots of a host are used while 16,000 keys wait for them, and nothing else")
 	fs.IntVar(&c.Overdue, "overdue", 0, "measure the memory of a NATS that was away while the timers of so many keys came due, and nothing else")
 	fs.IntVar(&c.Watchers, "watchers", 0, "measure the memory of keeper beside so many Watchers, and nothing else")
-	fs.IntVar(&c.Beside, "beside", 0, "compare rounds beside so many Watchers with rounds without any, in pairs")
+	fs.IntVar(&c.Beside, "beside", 0, "compare rounds beside so many Watchers, beside as many annotated ConfigMaps, and alone")
 	fs.IntVar(&c.Refresh, "refresh", 0, "measure what it costs to refresh so many keys every 10 s that do not change, and nothing else")
 	fs.IntVar(&c.Remembered, "remembered", 0, "measure the memory of a writer that has written to so many objects of 128 keys, and nothing else; it remembers 4096")
 	fs.IntVar(&c.Tools, "tools", 0, "measure how long curlctl takes to list so many keys, and nothing else")

@@ -40,7 +40,7 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 		return p, err
 	}
 	profiles := b.profile(ctx)
-	first, last, err := b.awaitAll(ctx)
+	first, last, err := b.awaitAll(ctx, b.config.N)
 	if err != nil {
 		return p, err
 	}
@@ -86,15 +86,15 @@ func (b *bench) profile(ctx context.Context) func() error {
 	return profiles.Wait
 }
 
-// awaitAll waits until each ConfigMap has been filled, and returns when the
+// awaitAll waits until so many ConfigMaps have been filled, and returns when the
 // first and the last one were.
-func (b *bench) awaitAll(ctx context.Context) (first, last time.Time, err error) {
-	filled := make(map[string]struct{}, b.config.N)
-	step := b.step(b.config.N)
-	for len(filled) < b.config.N {
+func (b *bench) awaitAll(ctx context.Context, count int) (first, last time.Time, err error) {
+	filled := make(map[string]struct{}, count)
+	step := b.step(count)
+	for len(filled) < count {
 		arrival, err := b.next(ctx)
 		if err != nil {
-			return first, last, fmt.Errorf("%d of %d ConfigMaps were filled: %w", len(filled), b.config.N, err)
+			return first, last, fmt.Errorf("%d of %d ConfigMaps were filled: %w", len(filled), count, err)
 		}
 		name := arrival.Object.Name
 		if _, again := filled[name]; again || !b.filled(arrival.Object) {

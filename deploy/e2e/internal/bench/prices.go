@@ -182,15 +182,15 @@ func (p *Prices) WriteTable(w io.Writer) error {
 		}
 		t.row(f.name, "%.3f ms of CPU a ConfigMap\t%+.1f %% (%+.1f to %+.1f) by %s\tthroughput %+.1f %% (%+.1f to %+.1f)", middle(all),
 			middle(more), slices.Min(more), slices.Max(more), cmp.Or(strings.Join(f.by, ", "), "all"), -middle(slower), -slices.Max(slower), -slices.Min(slower))
-		t.row("", "%s", p.programs(f))
+		t.row("", "%s", programs(p.Forms[f.name]))
 	}
 	return t.Flush()
 }
 
-// programs are the middle times of a form by program.
-func (p *Prices) programs(f form) string {
+// programs are the middle times by program.
+func programs(prices []Price) string {
 	times := map[string][]float64{}
-	for _, r := range p.Forms[f.name] {
+	for _, r := range prices {
 		for program, cpu := range r.CPU {
 			times[program] = append(times[program], cpu)
 		}

@@ -35,6 +35,9 @@ const (
 	polling = 500 * time.Millisecond
 )
 
+// Interval of the Watchers that Create makes.
+const Interval = "10m"
+
 // Report is what was measured.
 type Report struct {
 	// Watchers with one source and one static key.
@@ -118,7 +121,7 @@ func Create(ctx context.Context, namespace string, count int, url func(i int) st
 		_, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind, "metadata": map[string]any{"name": fmt.Sprintf("watcher-%05d", i)},
 			"spec": map[string]any{
-				"interval": "10m", "configData": map[string]any{"LEVEL": "warn"},
+				"interval": Interval, "configData": map[string]any{"LEVEL": "warn"},
 				"sources": []any{map[string]any{"key": "rules.json", "url": url(i)}},
 			},
 		}}, metav1.CreateOptions{})
