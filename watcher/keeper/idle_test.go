@@ -49,11 +49,16 @@ type rig struct {
 	core      corev1client.CoreV1Interface
 	resources dynamic.ResourceInterface
 	writes    atomic.Int64
+	// before is called before each request of keeper; nil: nothing is.
+	before atomic.Pointer[func(*http.Request)]
 }
 
 // count counts requests that change something.
 func (r *rig) count(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if before := r.before.Load(); before != nil {
+			(*before)(request)
+		}
 		if request.Method != http.MethodGet {
 			r.writes.Add(1)
 		}

@@ -114,21 +114,22 @@ type metadata struct {
 const absent = 1
 
 // Body returns what to send in order to apply what a Watcher asks for to that version
-// of its ConfigMap and no other; 0: to none, so that the ConfigMap is made. One that
-// somebody else makes or changes meanwhile is not touched: the apply conflicts.
-func (c *Compiler) Body(w *watchv1.Watcher, version uint64) ([]byte, error) {
-	o := c.object(w)
+// of its ConfigMap and no other, with the digest that its plan has; version 0: to none,
+// so that the ConfigMap is made. One that somebody else makes or changes meanwhile is
+// not touched: the apply conflicts.
+func (c *Compiler) Body(w *watchv1.Watcher, version uint64) ([]byte, Digest, error) {
+	o, digest := c.object(w)
 	o.Metadata.ResourceVersion = strconv.FormatUint(cmp.Or(version, absent), 10)
 	body, err := json.Marshal(o)
 	if err != nil {
-		return nil, fmt.Errorf("encode ConfigMap %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
+		return nil, Digest{}, fmt.Errorf("encode ConfigMap %s/%s: %w", o.Metadata.Namespace, o.Metadata.Name, err)
 	}
-	return body, nil
+	return body, digest, nil
 }
 
-// object returns what is applied, with its digest. It shares the static data with
-// the Watcher.
-func (c *Compiler) object(w *watchv1.Watcher) object {
+// object returns what is applied, and the digest that is in it. It shares the static
+// data with the Watcher.
+func (c *Compiler) object(w *watchv1.Watcher) (object, Digest) {
 	o := object{
 		APIVersion: "v1", Kind: "ConfigMap",
 		Metadata: metadata{
@@ -139,13 +140,14 @@ func (c *Compiler) object(w *watchv1.Watcher) object {
 		},
 		Data: w.Spec.ConfigData, BinaryData: w.Spec.ConfigBinaryData,
 	}
-	o.Metadata.Annotations[watchv1.AppliedAnnotation] = DigestOf(o).String()
-	return o
+	digest := DigestOf(o)
+	o.Metadata.Annotations[watchv1.AppliedAnnotation] = digest.String()
+	return o, digest
 }
 
 // Compile compiles a Watcher.
 func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
-	o := c.object(w)
+	o, digest := c.object(w)
 	p := &Plan{
 		Watcher: types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, UID: w.UID,
 		Generation: w.Generation, Created: w.CreationTimestamp.Time,
@@ -154,7 +156,7 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 		Now:          w.Now(c.key),
 		Static:       len(o.Data) + len(o.BinaryData),
 		StaticSHA256: DigestOf(o.Data, o.BinaryData),
-		Digest:       ParseDigest(o.Metadata.Annotations[watchv1.AppliedAnnotation]),
+		Digest:       digest,
 		Fields:       fields(o),
 	}
 	if w.Spec.Container != nil {

@@ -54,8 +54,9 @@ func compiled(change ...func(*watchv1.Watcher)) *compile.Plan {
 // applied is what is applied to a version of the ConfigMap.
 func applied(version uint64, change ...func(*watchv1.Watcher)) *corev1.ConfigMap {
 	GinkgoHelper()
-	body, err := compiler().Body(watcher(change...), version)
+	body, digest, err := compiler().Body(watcher(change...), version)
 	Expect(err).NotTo(HaveOccurred())
+	Expect(digest).To(Equal(compiled(change...).Digest))
 	cm := &corev1.ConfigMap{}
 	Expect(json.Unmarshal(body, cm)).To(Succeed())
 	return cm

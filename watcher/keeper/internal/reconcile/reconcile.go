@@ -29,6 +29,10 @@ import (
 // since nothing reports that it is gone.
 const lookAgain = 30 * time.Second
 
+// errOutdated reports that a Watcher asks for something else than its plan, which is
+// neither applied nor reported then.
+var errOutdated = errors.New("the Watcher has changed since")
+
 // Watcher is what is kept of one.
 type Watcher struct {
 	Plan *compile.Plan
@@ -126,8 +130,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	if p.Sidecar != nil {
 		in.NotInjected, in.InjectionKnown = r.deps.Injection.Obstacle(p)
 	}
-	if apierrors.HasStatusCause(err, "NamespaceTerminating") {
-		return 0, nil
+	switch {
+	case errors.Is(err, errOutdated), apierrors.HasStatusCause(err, "NamespaceTerminating"):
+		return 0, nil // what has changed leads to the next look
+	case apierrors.IsConflict(err):
+		return 0, err // and so it does here, a moment later
 	}
 	again = backoff.Soonest(again, r.observe(&in, memory))
 	return again, errors.Join(err, r.report(ctx, in, item.Value.Digest))
@@ -233,7 +240,7 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 		version = in.Target.Version
 	}
 	body, err := r.body(ctx, p, version)
-	if body == nil {
+	if err != nil {
 		return err
 	}
 	repair := m.digest == p.Digest && m.refused == nil || isRepair(p, in.Target)
@@ -256,18 +263,22 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 	return err
 }
 
-// body returns what to apply of a plan; nil: the Watcher asks for something else by
-// now.
+// body returns what to apply of a plan; errOutdated: the Watcher asks for something
+// else by now.
 func (r *Reconciler) body(ctx context.Context, p *compile.Plan, version uint64) ([]byte, error) {
 	w, err := r.deps.API.Watcher(ctx, p.Watcher)
-	if err != nil || w == nil || w.UID != p.UID {
+	if err != nil {
 		return nil, err
 	}
-	if r.deps.Compiler.Compile(w).Digest != p.Digest {
-		r.deps.Watchers.Put(w)
-		return nil, nil //nolint:nilnil // there is nothing to apply of this plan
+	if w == nil || w.UID != p.UID {
+		return nil, errOutdated
 	}
-	return r.deps.Compiler.Body(w, version)
+	body, digest, err := r.deps.Compiler.Body(w, version)
+	if err == nil && digest != p.Digest {
+		r.deps.Watchers.Put(w)
+		err = errOutdated
+	}
+	return body, err
 }
 
 // failed takes note of an apply that failed. What only an edit mends is no error.
