@@ -49,7 +49,7 @@ var ends = map[*regexp.Regexp][]int{
 
 var _ = Describe("A command that a page, a runbook or an alert names and that only reads", func() {
 	It("does so as it stands there", func(ctx SpecContext) {
-		kubectl := kubectlPath()
+		kubectl := world.Kubectl()
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "mine", world.Asking("page="+w.Origin.Page("/missing").URL()))
 		cm.EventuallyReports(ctx, "page", "BadStatus")

@@ -1,9 +1,7 @@
 package acceptance_test
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"time"
 
@@ -20,7 +18,7 @@ var reasonOfRow = regexp.MustCompile(`(?:Normal|Warning) +(\w+)`)
 
 var _ = Describe("Events", func() {
 	It("are ordered by kubectl among those of others", func(ctx SpecContext) {
-		kubectl := kubectlPath()
+		kubectl := world.Kubectl()
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "ordered", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
 		cm.EventuallyTells(ctx, "BadStatus")
@@ -46,14 +44,3 @@ var _ = Describe("Events", func() {
 		}
 	})
 })
-
-// kubectlPath returns the kubectl beside the API server, or skips the spec.
-func kubectlPath() string {
-	GinkgoHelper()
-	path, err := filepath.Abs(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"))
-	Expect(err).NotTo(HaveOccurred())
-	if _, err := os.Stat(path); err != nil {
-		Skip("there is no kubectl: `make test-acceptance` has one when it starts an API server")
-	}
-	return path
-}

@@ -304,6 +304,15 @@ var _ = Describe("Sidecars", Ordered, func() {
 		Expect(now.Spec.ImagePullSecrets).To(HaveExactElements(HaveField("Name", "registry")))
 		Expect(now.Spec.Volumes).To(HaveExactElements(HaveField("Name", "logs")))
 		Expect(now.Annotations[watchv1.InjectedAnnotation]).To(And(ContainSubstring("first=1"), ContainSubstring("second=1")))
+
+		By("making a pod of a copy, which gets nothing more")
+		again := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "again", Labels: now.Labels, Annotations: now.Annotations}, Spec: now.Spec}
+		again.Spec.NodeName = ""
+		copied, err := cluster.Client.CoreV1().Pods(t.namespace).Create(ctx, again, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(copied.Spec.InitContainers).To(HaveLen(len(names)))
+		Expect(copied.Spec.ImagePullSecrets).To(HaveLen(1))
+		Expect(copied.Spec.Volumes).To(HaveLen(1))
 		t.eventuallyCounts(ctx, "first", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
 	})
 
@@ -347,9 +356,14 @@ var _ = Describe("Sidecars", Ordered, func() {
 			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(`{"spec":{"configData":{"LEVEL":"info"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		}).Should(Succeed())
-		for _, change := range []string{`{"spec":{"container":{"image":"any"}}}`, `{"spec":{"container":null}}`} {
-			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(change), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-			Expect(err).To(MatchError(apierrors.IsForbidden, "forbidden"), change)
+		t.apply(ctx, "without", `configData: {LEVEL: warn}`)
+		for _, change := range []struct{ of, patch string }{
+			{"late", `{"spec":{"container":{"image":"any"}}}`},
+			{"late", `{"spec":{"container":null}}`},
+			{"without", `{"spec":{"container":{"name":"any","image":"any"}}}`},
+		} {
+			_, err := watches.Patch(ctx, change.of, types.MergePatchType, []byte(change.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			Expect(err).To(MatchError(apierrors.IsForbidden, "forbidden"), change.patch)
 		}
 	})
 
@@ -415,6 +429,21 @@ var _ = Describe("Sidecars", Ordered, func() {
 		installed.Scale(ctx, keeper, 1)
 		t.eventually(ctx, "alone", watchv1.ConditionInjectable, "True/Injectable")
 		t.eventuallyCounts(ctx, "alone", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
+	})
+
+	It("leave the ConfigMap of their Watcher, once it is collected, to the next one that names it", func(ctx SpecContext) {
+		shared := func(name string) string {
+			return `configData: {whose: ` + name + `}, target: {name: shared}, container: ` + sidecar("watch-"+name)
+		}
+		t.apply(ctx, "elder", shared("elder"))
+		t.eventually(ctx, "elder", watchv1.ConditionReady, "True/Ready")
+		t.apply(ctx, "younger", shared("younger"))
+		t.eventually(ctx, "younger", watchv1.ConditionStalled, "True/TargetOwned")
+		Expect(t.watchers.Delete(ctx, "elder", metav1.DeleteOptions{})).To(Succeed())
+		t.eventually(ctx, "younger", watchv1.ConditionReady, "True/Ready")
+		made, err := cluster.Client.CoreV1().ConfigMaps(t.namespace).Get(ctx, "shared", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(made.Data).To(Equal(map[string]string{"whose": "younger"}))
 	})
 
 	It("leave with their Watcher nothing but pods that run", func(ctx SpecContext) {

@@ -3,6 +3,9 @@ package watchers_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -16,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/gateway"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -57,6 +61,33 @@ func openAs(ctx context.Context, accounts map[string]func(context.Context, strin
 	h := &home{World: w, keeper: w.Launch(ctx, world.Keeper, flags...)}
 	h.keeper.EventuallyReady(ctx)
 	return h
+}
+
+// openThrough lets keeper reach the API server through a gateway, with its rights.
+func openThrough(ctx context.Context) (*home, *gateway.Gateway) {
+	GinkgoHelper()
+	g, kubeconfig := env.Gateway()
+	accounts := world.LeastRights(env.Cluster)
+	accounts[world.Keeper] = kubeconfig
+	return openAs(ctx, accounts), g
+}
+
+// beforeApply lets something happen between keeper's look and its first apply of a
+// ConfigMap.
+func beforeApply(g *gateway.Gateway, configMap string, happen func()) {
+	var once sync.Once
+	g.Break(func(r *http.Request) gateway.Fault {
+		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/configmaps/"+configMap) {
+			return nil
+		}
+		return func(pass http.Handler, w http.ResponseWriter, r *http.Request) {
+			once.Do(func() {
+				defer GinkgoRecover()
+				happen()
+			})
+			pass.ServeHTTP(w, r)
+		}
+	})
 }
 
 func (h *home) watchers() dynamic.ResourceInterface {

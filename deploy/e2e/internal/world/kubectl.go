@@ -1,0 +1,20 @@
+package world
+
+import (
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// Kubectl returns the path of the kubectl beside the API server, or skips the spec.
+func Kubectl() string {
+	GinkgoHelper()
+	path, err := filepath.Abs(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"))
+	Expect(err).NotTo(HaveOccurred())
+	if _, err := os.Stat(path); err != nil {
+		Skip("there is no kubectl: `make test-acceptance` has one when it starts an API server")
+	}
+	return path
+}
