@@ -6,7 +6,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -68,7 +67,6 @@ func with(ctx context.Context, c Config, progress Progress, do func(*bench) erro
 type bench struct {
 	config   Config
 	progress Progress
-	dir      string
 	cluster  *cluster.Cluster
 	// control has the ids of the programs of the control plane, by name; none when
 	// it runs elsewhere.
@@ -94,9 +92,6 @@ type bench struct {
 // and the fetcher and the writer are connected when a watcher finds all that
 // there is to do.
 func (b *bench) setUp(ctx context.Context) (err error) {
-	if b.dir, err = os.MkdirTemp("", "curl-me-that-bench-"); err != nil {
-		return fmt.Errorf("make a folder for the streams: %w", err)
-	}
 	if err := b.findControl(); err != nil {
 		return err
 	}
@@ -106,7 +101,7 @@ func (b *bench) setUp(ctx context.Context) (err error) {
 	}
 	b.progress("starting NATS, watcher, fetcher and writer")
 	b.system, err = system.Start(ctx, system.Options{
-		Bin: b.config.Bin, Dir: b.dir, Namespace: b.bare.Name, Scrape: b.config.Scrape,
+		Bin: b.config.Bin, Namespace: b.bare.Name, Scrape: b.config.Scrape,
 		Unsigned: b.config.Unsigned, Profiles: b.config.Profiles, Allocations: b.config.allocations,
 		Writer: []string{"--namespace-writes=0"}, // all ConfigMaps are in one namespace
 	})
@@ -159,15 +154,7 @@ func (b *bench) measure(ctx context.Context) error {
 // round compares once. The ceiling is taken before and after the pipeline, since
 // other work on the machine comes and goes.
 func (b *bench) round(ctx context.Context) (r Round, err error) {
-	b.rounds++
-	b.progress("creating %d ConfigMaps", b.config.N)
-	if err := b.system.StopWatcher(ctx); err != nil {
-		return r, err
-	}
-	if b.piped, err = b.newNamespace(ctx); err != nil {
-		return r, err
-	}
-	if err := b.piped.Fill(ctx, b.config.N, b.annotated); err != nil {
+	if err := b.prepare(ctx); err != nil {
 		return r, err
 	}
 	if r.Before, err = b.ceiling(ctx); err != nil {
@@ -180,6 +167,20 @@ func (b *bench) round(ctx context.Context) (r Round, err error) {
 		return r, err
 	}
 	return r.compare(), b.system.Err()
+}
+
+// prepare stops the watcher and creates the ConfigMaps of a round, in a namespace of
+// its own.
+func (b *bench) prepare(ctx context.Context) (err error) {
+	b.rounds++
+	b.progress("creating %d ConfigMaps", b.config.N)
+	if err := b.system.StopWatcher(ctx); err != nil {
+		return err
+	}
+	if b.piped, err = b.newNamespace(ctx); err != nil {
+		return err
+	}
+	return b.piped.Fill(ctx, b.config.N, b.annotated)
 }
 
 func (b *bench) newNamespace(ctx context.Context) (*cluster.Namespace, error) {
@@ -204,5 +205,5 @@ func (b *bench) clean(ctx context.Context) error {
 	for _, n := range b.namespaces {
 		errs = append(errs, n.Remove(ctx))
 	}
-	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
+	return errors.Join(errs...)
 }

@@ -177,15 +177,8 @@ func (b *bench) rules(i int) string {
 // only the wants of one round.
 func (b *bench) prices(ctx context.Context, what string, count int) (prices []Price, err error) {
 	for i := range count + 1 {
-		b.rounds++
-		b.progress("%s, %d of %d: creating %d ConfigMaps", what, i, count, b.config.N)
-		if err := b.system.StopWatcher(ctx); err != nil {
-			return nil, err
-		}
-		if b.piped, err = b.newNamespace(ctx); err != nil {
-			return nil, err
-		}
-		if err := b.piped.Fill(ctx, b.config.N, b.annotated); err != nil {
+		b.progress("%s, %d of %d", what, i, count)
+		if err := b.prepare(ctx); err != nil {
 			return nil, err
 		}
 		p, err := b.pipeline(ctx)

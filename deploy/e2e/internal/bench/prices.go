@@ -74,19 +74,16 @@ func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices,
 	if err := b.findControl(); err != nil {
 		return p, err
 	}
-	if b.dir, err = os.MkdirTemp("", "curl-me-that-bench-"); err != nil {
-		return p, fmt.Errorf("make a folder for the streams: %w", err)
-	}
-	defer os.RemoveAll(b.dir)
-	unsigned := filepath.Join(b.dir, "unsigned")
-	if err := os.Mkdir(unsigned, 0o700); err != nil {
+	unsigned, err := os.MkdirTemp("", "curl-me-that-unsigned-")
+	if err != nil {
 		return p, fmt.Errorf("make a folder for programs: %w", err)
 	}
+	defer os.RemoveAll(unsigned)
 	progress("building watcher and writer without signatures")
 	if err := system.BuildUnsigned(ctx, c.Bin, unsigned); err != nil {
 		return p, err
 	}
-	guard, err := newGuard(ctx, b.cluster, filepath.Join(b.dir, "kubeconfig"))
+	guard, err := newGuard(ctx, b.cluster, filepath.Join(unsigned, "kubeconfig"))
 	if err != nil {
 		return p, err
 	}
@@ -119,7 +116,7 @@ func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string)
 		defer func() { err = errors.Join(err, guard.end(context.WithoutCancel(ctx))) }()
 	}
 	options := system.Options{
-		Bin: b.config.Bin, Dir: b.dir, Unsigned: !f.signatures, Accounts: f.accounts, Writer: []string{"--kubeconfig=" + guard.kubeconfig},
+		Bin: b.config.Bin, Unsigned: !f.signatures, Accounts: f.accounts, Writer: []string{"--kubeconfig=" + guard.kubeconfig},
 	}
 	if !f.signatures {
 		options.Bin = unsigned
@@ -134,9 +131,7 @@ func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string)
 	if b.system, err = system.Start(ctx, options); err != nil {
 		return r, err
 	}
-	defer func() {
-		err = errors.Join(err, b.system.Stop(ctx), os.RemoveAll(filepath.Join(b.dir, "streams")))
-	}()
+	defer func() { err = errors.Join(err, b.system.Stop(ctx)) }()
 	if err := b.system.StopWatcher(ctx); err != nil {
 		return r, err
 	}

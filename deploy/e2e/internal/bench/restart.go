@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -80,7 +79,7 @@ func (b *bench) restart(ctx context.Context, what string, number int) (r Restart
 		err = create()
 	case "nats" + wipedSuffix:
 		err = b.system.Restart(ctx, "nats", func() error {
-			return errors.Join(os.RemoveAll(filepath.Join(b.dir, "streams")), create())
+			return errors.Join(os.RemoveAll(b.system.Streams()), create())
 		})
 	default:
 		err = b.system.Restart(ctx, what, create)

@@ -100,7 +100,7 @@ func (b *bench) size(ctx context.Context) (s Size, err error) {
 	if s.Memory, err = b.usage(); err != nil {
 		return s, err
 	}
-	disk, err := sizeOf(filepath.Join(b.dir, "streams"))
+	disk, err := sizeOf(b.system.Streams())
 	s.Disk = float64(disk) / 1024 / float64(s.N)
 	return s, err
 }

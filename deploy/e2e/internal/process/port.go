@@ -9,6 +9,9 @@ import (
 	"sync"
 )
 
+// AllowLoopback is the flag with which a fetcher reaches origins on this machine.
+const AllowLoopback = "--allow-cidr=127.0.0.0/8,::1/128"
+
 // Ports are taken from below those that outgoing connections are given. A
 // service that is down would else find its port taken when it comes back.
 const (

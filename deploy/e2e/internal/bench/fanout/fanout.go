@@ -9,14 +9,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/markdown"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
@@ -104,18 +102,11 @@ func measure(ctx context.Context, o Options, row Row) (_ Row, err error) {
 	row.Ideal = float64(row.Fetchers*perFetcher) / latency.Seconds()
 	row.Gets = max(1, int(float64(row.Fetchers*perFetcher*rounds)*o.Part))
 
-	dir, err := os.MkdirTemp("", "curl-me-that-fanout-")
-	if err != nil {
-		return row, fmt.Errorf("make a folder for the streams: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := system.StartFetchers(ctx, system.Options{
-		Bin: o.Bin, Dir: dir, Fetchers: row.Fetchers, Fetcher: []string{"--allow-cidr=127.0.0.0/8,::1/128"},
-	})
+	s, err := system.StartFetchers(ctx, system.Options{Bin: o.Bin, Fetchers: row.Fetchers, Limits: true})
 	if err != nil {
 		return row, err
 	}
-	defer func() { err = errors.Join(err, s.Stop(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, s.Stop(ctx)) }()
 	if err := publish(ctx, s.NATS(), row.Gets, urls); err != nil {
 		return row, err
 	}
@@ -132,18 +123,13 @@ func measure(ctx context.Context, o Options, row Row) (_ Row, err error) {
 
 // publish publishes a want for each key, with a URL of its own.
 func publish(ctx context.Context, url string, count int, hosts []string) error {
-	nc, js, err := keys.Connect(url)
+	publisher, err := keys.NewPublisher(ctx, url)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-	if err != nil {
-		return err
-	}
-	client := pipeline.NewClient(js)
+	defer publisher.Close()
 	return keys.Each(ctx, count, func(ctx context.Context, n int) error {
-		_, err := client.PublishWant(ctx, keys.Want(n, epoch, fmt.Sprintf("%s/%d", hosts[n%len(hosts)], n), 0), 0)
+		_, err := publisher.PublishWant(ctx, keys.Want(n, publisher.Epoch, fmt.Sprintf("%s/%d", hosts[n%len(hosts)], n), 0), 0)
 		return err
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,7 +88,6 @@ type stage struct {
 	origin            *origin.Server
 	hostile, ordinary *cluster.Namespace
 	system            *system.System
-	dir               string
 }
 
 func measure(ctx context.Context, c *cluster.Cluster, o Options, t tenant) (row Row, err error) {
@@ -115,19 +113,13 @@ func measure(ctx context.Context, c *cluster.Cluster, o Options, t tenant) (row 
 }
 
 func (s *stage) build(ctx context.Context, o Options) (err error) {
-	if s.dir, err = os.MkdirTemp("", "curl-me-that-isolation-"); err != nil {
-		return fmt.Errorf("make a folder for the streams: %w", err)
-	}
 	if s.hostile, err = s.cluster.NewNamespace(ctx); err != nil {
 		return err
 	}
 	if s.ordinary, err = s.cluster.NewNamespace(ctx); err != nil {
 		return err
 	}
-	s.system, err = system.Start(ctx, system.Options{
-		Bin: o.Bin, Dir: s.dir, Namespace: s.hostile.Name + "," + s.ordinary.Name,
-		Fetcher: []string{"--allow-cidr=127.0.0.0/8,::1/128"},
-	})
+	s.system, err = system.Start(ctx, system.Options{Bin: o.Bin, Namespace: s.hostile.Name + "," + s.ordinary.Name, Limits: true})
 	return err
 }
 
@@ -145,7 +137,7 @@ func (s *stage) strike(ctx context.Context) error {
 		}
 	}
 	s.origin.Close()
-	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+	return errors.Join(errs...)
 }
 
 // longestWait creates ordinary ConfigMaps one after another. It gives up with

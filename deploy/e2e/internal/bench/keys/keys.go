@@ -34,6 +34,31 @@ func Connect(url string) (*nats.Conn, jetstream.JetStream, error) {
 	return nc, js, nil
 }
 
+// Publisher publishes to the streams of a NATS without accounts.
+type Publisher struct {
+	*pipeline.Client
+	JS jetstream.JetStream
+	// Epoch of the stream of requests.
+	Epoch int64
+}
+
+// NewPublisher connects, and makes the streams if there are none.
+func NewPublisher(ctx context.Context, url string) (*Publisher, error) {
+	nc, js, err := Connect(url)
+	if err != nil {
+		return nil, err
+	}
+	epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return &Publisher{Client: pipeline.NewClient(js), JS: js, Epoch: epoch}, nil
+}
+
+// Close closes the connection.
+func (p *Publisher) Close() { p.JS.Conn().Close() }
+
 // Want is that of the n-th key, in one of 100 namespaces.
 func Want(n int, epoch int64, url string, refresh time.Duration) *v1.Want {
 	return &v1.Want{
@@ -71,11 +96,11 @@ func Each(ctx context.Context, count int, publish func(ctx context.Context, n in
 }
 
 // Refreshed publishes the want and the timer of the n-th key.
-func Refreshed(ctx context.Context, client *pipeline.Client, n int, epoch int64, at time.Time) error {
-	want := Want(n, epoch, fmt.Sprintf("https://data.example.com/configuration/%d.json", n), 10*time.Minute)
-	sequence, err := client.PublishWant(ctx, want, 0)
+func (p *Publisher) Refreshed(ctx context.Context, n int, at time.Time) error {
+	want := Want(n, p.Epoch, fmt.Sprintf("https://data.example.com/configuration/%d.json", n), 10*time.Minute)
+	sequence, err := p.PublishWant(ctx, want, 0)
 	if err != nil {
 		return err
 	}
-	return client.PublishTimer(ctx, Due(n, want, sequence, at), at)
+	return p.PublishTimer(ctx, Due(n, want, sequence, at), at)
 }

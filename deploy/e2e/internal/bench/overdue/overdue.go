@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
@@ -22,6 +21,8 @@ const (
 	keysPerSecond = 5000
 	// polling is how often the server is asked for what has fired.
 	polling = 100 * time.Millisecond
+	// nats is the name of the program.
+	nats = "nats"
 )
 
 // Report is what was measured, in bytes.
@@ -37,17 +38,11 @@ type Report struct {
 
 // Run starts a server of its own, with keys that are wanted and refreshed.
 func Run(ctx context.Context, count int, progress func(string, ...any)) (report Report, err error) {
-	dir, err := os.MkdirTemp("", "curl-me-that-overdue-")
+	server, err := system.StartNATS(ctx)
 	if err != nil {
-		return report, fmt.Errorf("make a folder for the streams: %w", err)
+		return report, err
 	}
-	server, err := system.StartServer(ctx, dir)
-	if err != nil {
-		return report, errors.Join(err, os.RemoveAll(dir))
-	}
-	defer func() {
-		err = errors.Join(err, server.Stop(context.WithoutCancel(ctx)), os.RemoveAll(dir))
-	}()
+	defer func() { err = errors.Join(err, server.Stop(ctx)) }()
 	report.Keys = count
 	due := time.Now().Add(10*time.Second + time.Duration(count)*time.Second/keysPerSecond)
 	progress("publishing %d wants and their timers", count)
@@ -61,50 +56,50 @@ func Run(ctx context.Context, count int, progress func(string, ...any)) (report 
 		return report, errors.New("timers fired before the server was stopped: this machine is too slow for so many keys")
 	}
 	progress("pending: %d MiB; stopping NATS until all are due", report.Pending.RSS>>20)
-	if err := errors.Join(server.Stop(ctx), system.Pause(ctx, time.Until(due)+time.Second)); err != nil {
+	var began time.Time
+	err = server.Restart(ctx, nats, func() error {
+		err := system.Pause(ctx, time.Until(due)+time.Second)
+		began = time.Now()
+		return err
+	})
+	if err != nil {
 		return report, err
 	}
-	began := time.Now()
-	if err := server.Again(ctx); err != nil {
-		return report, err
-	}
-	if err := fired(ctx, server.URL, count); err != nil {
+	if err := fired(ctx, server.NATS(), count); err != nil {
 		return report, err
 	}
 	report.Fired = time.Since(began)
-	report.Burst, err = server.Usage()
+	report.Burst, err = used(server)
 	return report, err
 }
 
 // pending starts the server anew and returns what it uses then.
-func pending(ctx context.Context, server *system.Server) (u usage.Usage, err error) {
-	if err := server.Stop(ctx); err != nil {
-		return u, err
+func pending(ctx context.Context, server *system.System) (usage.Usage, error) {
+	if err := server.Restart(ctx, nats, func() error { return nil }); err != nil {
+		return usage.Usage{}, err
 	}
-	if err := server.Again(ctx); err != nil {
-		return u, err
-	}
-	return server.Usage()
+	return used(server)
+}
+
+// used is what the server has used since its last start.
+func used(server *system.System) (usage.Usage, error) {
+	all, err := server.Usage()
+	return all[nats], err
 }
 
 // fill creates the streams and publishes all. It returns what the server used
 // before that.
-func fill(ctx context.Context, server *system.Server, count int, due time.Time) (empty usage.Usage, err error) {
-	nc, js, err := keys.Connect(server.URL)
+func fill(ctx context.Context, server *system.System, count int, due time.Time) (empty usage.Usage, err error) {
+	publisher, err := keys.NewPublisher(ctx, server.NATS())
 	if err != nil {
 		return empty, err
 	}
-	defer nc.Close()
-	epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-	if err != nil {
+	defer publisher.Close()
+	if empty, err = used(server); err != nil {
 		return empty, err
 	}
-	if empty, err = server.Usage(); err != nil {
-		return empty, err
-	}
-	client := pipeline.NewClient(js)
 	return empty, keys.Each(ctx, count, func(ctx context.Context, n int) error {
-		return keys.Refreshed(ctx, client, n, epoch, due)
+		return publisher.Refreshed(ctx, n, due)
 	})
 }
 

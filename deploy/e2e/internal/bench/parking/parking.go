@@ -132,7 +132,7 @@ func startFetcher(ctx context.Context, bin, broker string) (*process.Process, er
 		return nil, err
 	}
 	p, err := process.Start(process.Program{Name: "fetcher", Path: filepath.Join(bin, "fetcher"), Args: []string{
-		"--nats-url=" + broker, "--listen=" + address, "--allow-cidr=127.0.0.0/8,::1/128", "--timeout=20s",
+		"--nats-url=" + broker, "--listen=" + address, process.AllowLoopback, "--timeout=20s",
 	}})
 	if err != nil {
 		return nil, err

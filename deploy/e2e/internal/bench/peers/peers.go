@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -147,17 +146,11 @@ func awaitFilled(ctx context.Context, c *cluster.Cluster, namespace string, coun
 
 // ours starts NATS and the services with their defaults.
 func (o Options) ours(ctx context.Context, namespace string) (stop func() error, err error) {
-	dir, err := os.MkdirTemp("", "curl-me-that-peers-")
+	s, err := system.Start(ctx, system.Options{Bin: o.Bin, Namespace: namespace, Limits: true})
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for the streams: %w", err)
+		return nil, err
 	}
-	s, err := system.Start(ctx, system.Options{
-		Bin: o.Bin, Dir: dir, Namespace: namespace, Fetcher: []string{"--allow-cidr=127.0.0.0/8,::1/128"},
-	})
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	return func() error { return errors.Join(s.Stop(context.WithoutCancel(ctx)), os.RemoveAll(dir)) }, nil
+	return func() error { return s.Stop(ctx) }, nil
 }
 
 // WriteTable writes the rows as Markdown.

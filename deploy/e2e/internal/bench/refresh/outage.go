@@ -55,11 +55,10 @@ func MeasureOutage(ctx context.Context, o Options, progress func(string, ...any)
 
 // schedule replaces the timers of all keys.
 func (m *measurement) schedule(ctx context.Context, due time.Time) error {
-	client := pipeline.NewClient(m.js)
 	return keys.Each(ctx, m.options.Keys, func(ctx context.Context, n int) error {
 		timer := keys.Due(n, m.want(n, seldom), m.sequences[n], due)
 		timer.Settled.Etag = etag
-		return client.PublishTimer(ctx, timer, due)
+		return m.publisher.PublishTimer(ctx, timer, due)
 	})
 }
 

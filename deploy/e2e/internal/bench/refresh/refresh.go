@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
@@ -80,12 +78,7 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (report 
 
 // with starts NATS, a fetcher and a host, and ends them once do returns.
 func with(ctx context.Context, o Options, do func(*measurement) error) (err error) {
-	dir, err := os.MkdirTemp("", "curl-me-that-refresh-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the streams: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := system.StartFetchers(ctx, system.Options{Bin: o.Bin, Dir: dir, Profiles: o.Profiles})
+	s, err := system.StartFetchers(ctx, system.Options{Bin: o.Bin, Profiles: o.Profiles})
 	if err != nil {
 		return err
 	}
@@ -93,10 +86,13 @@ func with(ctx context.Context, o Options, do func(*measurement) error) (err erro
 	m := measurement{options: o, system: s}
 	m.host = httptest.NewServer(&m.origin)
 	defer m.host.Close()
-	if err := m.connect(); err != nil {
+	if m.publisher, err = keys.NewPublisher(ctx, s.NATS()); err != nil {
 		return err
 	}
-	defer m.conn.Close()
+	defer m.publisher.Close()
+	if _, err = m.publisher.JS.Conn().Subscribe("curl.result.>", func(*nats.Msg) { m.results.Add(1) }); err != nil {
+		return fmt.Errorf("subscribe to results: %w", err)
+	}
 	return do(&m)
 }
 
@@ -106,11 +102,10 @@ type measurement struct {
 	system  *system.System
 	host    *httptest.Server
 	origin  origin
-	conn    *nats.Conn
-	js      jetstream.JetStream
 	results atomic.Int64
-	// epoch is that of the stream, and sequences are those of the wants.
-	epoch     int64
+
+	publisher *keys.Publisher
+	// sequences are those of the wants.
 	sequences []uint64
 }
 
@@ -129,30 +124,16 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(r.URL.Path)) //nolint:gosec // G705: no browser asks this; a client that is gone asks again
 }
 
-func (m *measurement) connect() (err error) {
-	if m.conn, m.js, err = keys.Connect(m.system.NATS()); err != nil {
-		return err
-	}
-	if _, err = m.conn.Subscribe("curl.result.>", func(*nats.Msg) { m.results.Add(1) }); err != nil {
-		return fmt.Errorf("subscribe to results: %w", err)
-	}
-	return nil
-}
-
 // want is that of the n-th key.
 func (m *measurement) want(n int, every time.Duration) *v1.Want {
-	return keys.Want(n, m.epoch, fmt.Sprint(m.host.URL, "/", n), every)
+	return keys.Want(n, m.publisher.Epoch, fmt.Sprint(m.host.URL, "/", n), every)
 }
 
 // fill publishes all wants, and waits until each key has its body.
 func (m *measurement) fill(ctx context.Context, every time.Duration) (err error) {
-	if m.epoch, err = pipeline.Ensure(ctx, m.js, pipeline.Topology{}); err != nil {
-		return err
-	}
-	client := pipeline.NewClient(m.js)
 	m.sequences = make([]uint64, m.options.Keys)
 	err = keys.Each(ctx, m.options.Keys, func(ctx context.Context, n int) (err error) {
-		m.sequences[n], err = client.PublishWant(ctx, m.want(n, every), 0)
+		m.sequences[n], err = m.publisher.PublishWant(ctx, m.want(n, every), 0)
 		return err
 	})
 	if err != nil {
@@ -213,7 +194,7 @@ type reading struct {
 
 func (m *measurement) read(ctx context.Context) (r reading, err error) {
 	for _, name := range []string{pipeline.Requests, pipeline.Results} {
-		stream, err := m.js.Stream(ctx, name)
+		stream, err := m.publisher.JS.Stream(ctx, name)
 		if err != nil {
 			return r, fmt.Errorf("read stream %s: %w", name, err)
 		}

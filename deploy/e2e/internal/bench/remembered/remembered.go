@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -64,12 +63,7 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (r Repor
 		return r, err
 	}
 	defer func() { err = errors.Join(err, namespace.Remove(context.WithoutCancel(ctx))) }()
-	dir, err := os.MkdirTemp("", "curl-me-that-remembered-")
-	if err != nil {
-		return r, fmt.Errorf("make a folder for the streams: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, err := system.StartWriter(ctx, system.Options{Bin: o.Bin, Dir: dir})
+	s, err := system.StartWriter(ctx, system.Options{Bin: o.Bin})
 	if err != nil {
 		return r, err
 	}
@@ -122,23 +116,18 @@ func write(ctx context.Context, nats string, namespace *cluster.Namespace) error
 	if err != nil {
 		return err
 	}
-	nc, js, err := keys.Connect(nats)
+	publisher, err := keys.NewPublisher(ctx, nats)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	epoch, _, err := pipeline.Epoch(ctx, js)
-	if err != nil {
-		return err
-	}
-	client := pipeline.NewClient(js)
+	defer publisher.Close()
 	sum := sha256.Sum256([]byte(body))
 	err = cluster.InParallel(ctx, len(objects), func(ctx context.Context, i int) error {
 		o := &objects[i]
-		return client.PublishResult(ctx, &v1.Result{
+		return publisher.PublishResult(ctx, &v1.Result{
 			Want: &v1.Want{
 				Namespace: o.Namespace, Name: o.Name, Key: key(0), Uid: string(o.UID), ResourceVersion: o.ResourceVersion,
-				Url: url(0), Epoch: epoch, ReadFirst: true,
+				Url: url(0), Epoch: publisher.Epoch, ReadFirst: true,
 			},
 			Sequence: uint64(i + 1),
 			Outcome:  &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: hex.EncodeToString(sum[:])}},
@@ -147,7 +136,7 @@ func write(ctx context.Context, nats string, namespace *cluster.Namespace) error
 	if err != nil {
 		return err
 	}
-	return written(ctx, js, namespace)
+	return written(ctx, publisher.JS, namespace)
 }
 
 // written waits until the writer has done with all results, and verifies that it

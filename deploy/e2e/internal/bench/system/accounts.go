@@ -14,7 +14,7 @@ const accounts = "deploy/nats"
 // identify makes the identities that accounts.conf knows, and puts that and its
 // limits beside them.
 func (s *System) identify(ctx context.Context) error {
-	if err := s.curlctl(ctx, "identities", "--out", filepath.Join(s.options.Dir, "identities")); err != nil {
+	if err := s.curlctl(ctx, "identities", "--out", filepath.Join(s.dir, "identities")); err != nil {
 		return err
 	}
 	for _, name := range []string{"accounts.conf", "limits.conf"} {
@@ -22,7 +22,7 @@ func (s *System) identify(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("configure nats, which works in the checkout only: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(s.options.Dir, name), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.dir, name), text, 0o600); err != nil {
 			return fmt.Errorf("configure nats: %w", err)
 		}
 	}
@@ -31,7 +31,7 @@ func (s *System) identify(ctx context.Context) error {
 
 // seed is the file with the seed of an identity.
 func (s *System) seed(identity string) string {
-	return filepath.Join(s.options.Dir, "identities", identity+".nk")
+	return filepath.Join(s.dir, "identities", identity+".nk")
 }
 
 func (s *System) curlctl(ctx context.Context, args ...string) error {

@@ -21,8 +21,7 @@ const (
 // program is a process with a URL of its health.
 type program struct {
 	*process.Process
-	path, health string
-	args         []string
+	health string
 	// profiles is the URL below which its profiles are.
 	profiles string
 	// unscrape ends the reading of metrics, if there is any.
@@ -36,21 +35,19 @@ func launch(name, path, health string, args ...string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &program{Process: p, path: path, health: health, args: args}, nil
+	return &program{Process: p, health: health}, nil
 }
 
 // again starts the program once it has ended, as it was, and waits until it is
 // ready.
-func (p *program) again(ctx context.Context) (*program, error) {
-	next, err := launch(p.Name, p.path, p.health, p.args...)
-	if err != nil {
-		return nil, err
+func (p *program) again(ctx context.Context) error {
+	if err := p.Again(); err != nil {
+		return err
 	}
-	next.profiles = p.profiles
-	if err := next.ready(ctx); err != nil {
-		return nil, errors.Join(err, next.end(ctx))
+	if err := p.ready(ctx); err != nil {
+		return errors.Join(err, p.end(ctx))
 	}
-	return next, nil
+	return nil
 }
 
 // err is about the end of the program; nil while it runs.

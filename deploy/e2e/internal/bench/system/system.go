@@ -6,16 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -23,8 +21,6 @@ import (
 type Options struct {
 	// Bin is the folder with the services.
 	Bin string
-	// Dir is for the streams.
-	Dir string
 	// Namespace is the one that the watcher watches at first, or several,
 	// separated by commas.
 	Namespace string
@@ -44,9 +40,9 @@ type Options struct {
 	Accounts bool
 	// Writer are flags of the writer beside the usual ones.
 	Writer []string
-	// Fetcher are its flags; none: those of the benchmark, which let it do as
+	// Limits leaves fetchers their limits by host and namespace; else each may do as
 	// many GETs at a time from the one server that there is as it may do in all.
-	Fetcher []string
+	Limits bool
 	// Fetchers is how many there are; 0: one.
 	Fetchers int
 }
@@ -54,7 +50,9 @@ type Options struct {
 // System runs. It is not safe for concurrent use.
 type System struct {
 	options Options
-	ports   *process.Ports
+	// dir has the streams, the configuration and the keys.
+	dir   string
+	ports *process.Ports
 	// address where NATS takes connections.
 	address                 string
 	broker, watcher, writer *program
@@ -66,52 +64,48 @@ type System struct {
 // Start starts NATS and the services, and returns when all of them are ready.
 // On an error, what was started is stopped.
 func Start(ctx context.Context, o Options) (*System, error) {
-	s := &System{options: o, ports: process.NewPorts()}
-	if err := s.startAll(ctx); err != nil {
-		return nil, errors.Join(err, s.Stop(ctx))
-	}
-	return s, nil
+	return begin(ctx, o, (*System).startAll)
 }
 
 // StartFetchers starts NATS and the fetchers alone, which are ready once there are
 // streams.
 func StartFetchers(ctx context.Context, o Options) (*System, error) {
-	s := &System{options: o, ports: process.NewPorts()}
-	var err error
-	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir, false); err == nil {
-		err = s.startFetchers(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.Stop(ctx))
-	}
-	return s, nil
+	return begin(ctx, o, (*System).startFetchers)
 }
 
 // StartWriter starts NATS with its streams and a writer alone.
 func StartWriter(ctx context.Context, o Options) (*System, error) {
-	s := &System{options: o, ports: process.NewPorts()}
-	if err := s.startWriter(ctx); err != nil {
+	return begin(ctx, o, (*System).startWriter)
+}
+
+// StartNATS starts NATS without accounts and without services.
+func StartNATS(ctx context.Context) (*System, error) {
+	return begin(ctx, Options{}, func(*System, context.Context) error { return nil })
+}
+
+// begin makes a folder, starts NATS, and calls start. On an error, what was started
+// is stopped.
+func begin(ctx context.Context, o Options, start func(*System, context.Context) error) (*System, error) {
+	dir, err := os.MkdirTemp("", "curl-me-that-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for the streams: %w", err)
+	}
+	s := &System{options: o, dir: dir, ports: process.NewPorts()}
+	if err = s.startBroker(ctx); err == nil {
+		err = start(s, ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Stop(ctx))
 	}
 	return s, nil
 }
 
-func (s *System) startWriter(ctx context.Context) (err error) {
-	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir, false); err != nil {
+func (s *System) startWriter(ctx context.Context) error {
+	publisher, err := keys.NewPublisher(ctx, s.NATS())
+	if err != nil {
 		return err
 	}
-	nc, err := nats.Connect(s.NATS())
-	if err != nil {
-		return fmt.Errorf("connect to NATS: %w", err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
-	}
-	if _, err := pipeline.Ensure(ctx, js, pipeline.Topology{}); err != nil {
-		return err
-	}
+	publisher.Close()
 	if s.writer, err = s.service(ctx, "writer"); err != nil {
 		return err
 	}
@@ -123,20 +117,12 @@ func (s *System) NATS() string { return "nats://" + s.address }
 
 func (s *System) startAll(ctx context.Context) (err error) {
 	if s.options.Accounts {
-		if err = s.identify(ctx); err != nil {
-			return err
-		}
-	}
-	if s.broker, s.address, err = startBroker(ctx, s.ports, s.options.Dir, s.options.Accounts); err != nil {
-		return err
-	}
-	if s.options.Accounts {
-		if err = s.curlctl(ctx, "setup", "--server", "nats://"+s.address, "--nkey", s.seed("setup")); err != nil {
+		if err = s.curlctl(ctx, "setup", "--server", s.NATS(), "--nkey", s.seed("setup")); err != nil {
 			return err
 		}
 	}
 	if !s.options.Unsigned {
-		seed, keys, err := signature.WriteFiles(s.options.Dir)
+		seed, keys, err := signature.WriteFiles(s.dir)
 		if err != nil {
 			return err
 		}
@@ -160,9 +146,9 @@ func (s *System) startAll(ctx context.Context) (err error) {
 }
 
 func (s *System) startFetchers(ctx context.Context) error {
-	flags := s.options.Fetcher
-	if flags == nil {
-		flags = []string{"--allow-cidr=127.0.0.0/8,::1/128", "--per-host=1024", "--namespace-share=1"}
+	flags := []string{process.AllowLoopback}
+	if !s.options.Limits {
+		flags = append(flags, "--per-host=1024", "--namespace-share=1")
 	}
 	for range max(1, s.options.Fetchers) {
 		fetcher, err := s.service(ctx, "fetcher", flags...)
@@ -179,7 +165,7 @@ func (s *System) service(ctx context.Context, name string, args ...string) (*pro
 	if err != nil {
 		return nil, err
 	}
-	args = append(args, "--nats-url=nats://"+s.address, "--listen="+address)
+	args = append(slices.Clip(args), "--nats-url="+s.NATS(), "--listen="+address)
 	if s.options.Accounts {
 		args = append(args, "--nats-nkey="+s.seed(name))
 	}
@@ -258,37 +244,32 @@ func (s *System) Pin(processors ...int) error {
 // Restart stops one of the programs, nats among them, calls meanwhile while it is
 // away, and starts it as it was. It returns when the program is ready again.
 func (s *System) Restart(ctx context.Context, name string, meanwhile func() error) error {
-	programs := []**program{&s.watcher, &s.writer, &s.broker}
-	for i := range s.fetchers {
-		programs = append(programs, &s.fetchers[i])
-	}
-	for _, p := range programs {
-		if *p == nil || (*p).Name != name {
+	for _, p := range s.running() {
+		if p.Name != name {
 			continue
 		}
-		if err := (*p).end(ctx); err != nil {
+		if err := p.end(ctx); err != nil {
 			return err
 		}
 		if err := meanwhile(); err != nil {
 			return err
 		}
-		next, err := (*p).again(ctx)
-		if err == nil {
-			*p = next
-		}
-		return err
+		return p.again(ctx)
 	}
 	return fmt.Errorf("restart %s: it does not run", name)
 }
 
-// Stop stops all programs, NATS last.
+// Streams is the folder of the streams.
+func (s *System) Streams() string { return filepath.Join(s.dir, "streams") }
+
+// Stop stops all programs, NATS last, and removes what they have stored.
 func (s *System) Stop(ctx context.Context) error {
 	var errs []error
 	for _, p := range s.running() {
 		errs = append(errs, p.end(ctx))
 	}
 	s.watcher, s.fetchers, s.writer, s.broker = nil, nil, nil, nil
-	return errors.Join(errs...)
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
 // running returns the programs, users of NATS first.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -58,22 +57,17 @@ type Rows []Row
 
 // Run fills the streams of a NATS of its own, and lists them.
 func Run(ctx context.Context, o Options, progress func(string, ...any)) (rows Rows, err error) {
-	dir, err := os.MkdirTemp("", "curl-me-that-tools-")
-	if err != nil {
-		return nil, fmt.Errorf("make a folder for the streams: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, err := system.StartServer(ctx, dir)
+	server, err := system.StartNATS(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, server.Stop(ctx)) }()
 	progress("publishing %d wants with their timers, and %d failures", o.Keys, int(failures*float64(o.Keys)))
-	if err := fill(ctx, server.URL, o.Keys); err != nil {
+	if err := fill(ctx, server.NATS(), o.Keys); err != nil {
 		return nil, err
 	}
 	for _, command := range lists {
-		row, err := list(ctx, o.Bin, server.URL, command)
+		row, err := list(ctx, o.Bin, server.NATS(), command)
 		if err != nil {
 			return rows, err
 		}
@@ -85,23 +79,19 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (rows Ro
 
 // fill publishes a want and a timer for each key, and the failure of some.
 func fill(ctx context.Context, url string, count int) error {
-	nc, js, err := keys.Connect(url)
+	publisher, err := keys.NewPublisher(ctx, url)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
-	if err != nil {
-		return err
-	}
-	client, due := pipeline.NewClient(js), time.Now().Add(time.Hour)
+	defer publisher.Close()
+	due := time.Now().Add(time.Hour)
 	body := bytes.Repeat([]byte("x"), snippet)
 	return keys.Each(ctx, count, func(ctx context.Context, n int) error {
-		if err := keys.Refreshed(ctx, client, n, epoch, due); err != nil || n >= int(failures*float64(count)) {
+		if err := publisher.Refreshed(ctx, n, due); err != nil || n >= int(failures*float64(count)) {
 			return err
 		}
-		want := keys.Want(n, epoch, "https://down.example.com/", time.Hour)
-		return client.PublishDeadLetter(ctx, pipeline.KeyOf(want), &v1.DeadLetter{
+		want := keys.Want(n, publisher.Epoch, "https://down.example.com/", time.Hour)
+		return publisher.PublishDeadLetter(ctx, pipeline.KeyOf(want), &v1.DeadLetter{
 			Want: want, Snippet: body, LastFailedAt: timestamppb.Now(),
 			Failure: &v1.Failure{
 				Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "down.example.com", Attempts: 6, FirstFailedAt: timestamppb.Now(),
