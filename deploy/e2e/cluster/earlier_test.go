@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
 // ours matches the tag of an image of ours in a manifest.
@@ -29,12 +30,12 @@ var _ = Describe("The manifests of v0", func() {
 		AddReportEntry("images of v0", earlierVersion)
 		earlier := admitOrigin(decodeAs("deploy/e2e/cluster/testdata/v0/install.yaml", earlierVersion))
 		today := admitOrigin(decodeAs("deploy/kubernetes/install.yaml", version))
-		client, err := manifest.NewClient(cluster.Config)
+		applier, err := access.NewApplier(cluster.Config, manifest.Manager)
 		Expect(err).NotTo(HaveOccurred())
 		shown = append(shown, manifestNamespace)
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(client.Delete(ctx, "", today)).To(Succeed())
-			Expect(client.Delete(ctx, "", earlier)).To(Succeed())
+			Expect(manifest.Delete(ctx, applier, "", today)).To(Succeed())
+			Expect(manifest.Delete(ctx, applier, "", earlier)).To(Succeed())
 			remove(ctx, manifestNamespace)
 		})
 		i := installation.Open(ctx)
@@ -44,7 +45,7 @@ var _ = Describe("The manifests of v0", func() {
 			objects   []*unstructured.Unstructured
 		}{{"v0", earlierVersion, earlier}, {"today", version, today}, {"v0-again", earlierVersion, earlier}} {
 			By(stage.name)
-			Expect(client.Apply(ctx, "", stage.objects)).To(Succeed())
+			Expect(applier.Apply(ctx, "", stage.objects...)).To(Succeed())
 			eventuallyRolledOut(ctx, stage.objects)
 			loads = append(loads, i.Load(ctx, stage.name, 10))
 			for _, load := range loads {
@@ -64,7 +65,7 @@ func decodeAs(path, version string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	file, err := os.ReadFile(fromRoot(path))
 	Expect(err).NotTo(HaveOccurred())
-	objects, err := manifest.Decode(ours.ReplaceAll(file, []byte("$1:"+version)))
+	objects, err := access.Decode(ours.ReplaceAll(file, []byte("$1:"+version)))
 	Expect(err).NotTo(HaveOccurred())
 	for _, o := range objects {
 		if o.GetKind() == "Job" {

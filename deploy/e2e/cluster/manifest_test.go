@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
@@ -36,19 +37,19 @@ var _ = Describe("install.yaml", func() {
 		}
 		_, err := cluster.Client.CoreV1().Namespaces().Get(ctx, manifestNamespace, metav1.GetOptions{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "there is a namespace %s already: the cluster is not fresh", manifestNamespace)
-		client, err := manifest.NewClient(cluster.Config)
+		applier, err := access.NewApplier(cluster.Config, manifest.Manager)
 		Expect(err).NotTo(HaveOccurred())
 		objects := admitOrigin(decode("deploy/kubernetes/install.yaml"))
 		shown = append(shown, manifestNamespace)
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(client.Delete(ctx, "", objects)).To(Succeed())
+			Expect(manifest.Delete(ctx, applier, "", objects)).To(Succeed())
 			remove(ctx, manifestNamespace)
 		})
 		i := installation.Open(ctx)
 		joke := i.Page("/joke").Says(ctx, "A ConfigMap walks into a bar.")
 
 		since := time.Now()
-		Expect(client.Apply(ctx, "", objects)).To(Succeed())
+		Expect(applier.Apply(ctx, "", objects...)).To(Succeed())
 		invalid := apply(ctx, i, decode("deploy/samples/config-map-invalid.yaml")[0])
 		valid := apply(ctx, i, decode("deploy/samples/config-map-valid.yaml")[0], sampleURL, joke.URL())
 		valid.EventuallyHasDataWithin(ctx, 3*time.Minute, "joke", "A ConfigMap walks into a bar.")
@@ -65,7 +66,7 @@ func decode(path string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	file, err := os.ReadFile(fromRoot(path))
 	Expect(err).NotTo(HaveOccurred())
-	objects, err := manifest.Decode(file)
+	objects, err := access.Decode(file)
 	Expect(err).NotTo(HaveOccurred())
 	return objects
 }

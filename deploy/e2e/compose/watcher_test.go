@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -16,7 +16,7 @@ var _ = Describe("A Watcher", func() {
 		client, err := dynamic.NewForConfig(i.Cluster.Config)
 		Expect(err).NotTo(HaveOccurred())
 		page := i.Page("/rules").Says(ctx, "the rules")
-		objects, err := manifest.Decode([]byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"rules"},
+		objects, err := access.Decode([]byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"rules"},
 			"spec":{"configData":{"LEVEL":"warn"},"sources":[{"key":"rules","url":"` + page.URL() + `"}]}}`))
 		Expect(err).NotTo(HaveOccurred())
 		watchers := client.Resource(watchv1.Resource()).Namespace(i.Namespace)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
 // installed names the objects of install.yaml.
@@ -76,7 +76,7 @@ func template(ctx context.Context, file string, args ...string) []object {
 
 func parse(text []byte) []object {
 	GinkgoHelper()
-	objects, err := manifest.Decode(text)
+	objects, err := access.Decode(text)
 	Expect(err).NotTo(HaveOccurred())
 	return objects
 }

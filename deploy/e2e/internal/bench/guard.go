@@ -8,19 +8,18 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
 // guarded is the release that the account of the writer and its policy are rendered for.
@@ -33,7 +32,7 @@ type guard struct {
 	kubeconfig string
 	// rights are in force from newGuard on, policies from begin to end.
 	rights, policies []*unstructured.Unstructured
-	objects          *manifest.Client
+	objects          *access.Applier
 	account          kubernetes.Interface
 	// home is the namespace of the account, with the ConfigMap probe.
 	home *cluster.Namespace
@@ -59,17 +58,21 @@ func newGuard(ctx context.Context, c *cluster.Cluster, kubeconfig string) (g *gu
 	if err := g.render(ctx); err != nil {
 		return nil, err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	administrator, err := access.Load(os.Getenv("KUBECONFIG"), "")
+	if err != nil {
+		return nil, err
+	}
+	config, err := access.ClientConfig(administrator)
 	if err == nil {
-		g.objects, err = manifest.NewClient(config)
+		g.objects, err = access.NewApplier(config, manifest.Manager)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := g.objects.Apply(ctx, g.home.Name, g.rights); err != nil {
+	if err := g.objects.Apply(ctx, g.home.Name, g.rights...); err != nil {
 		return nil, err
 	}
-	if err := g.login(ctx, c); err != nil {
+	if err := g.login(ctx, administrator); err != nil {
 		return nil, err
 	}
 	return g, g.await(ctx, false)
@@ -95,23 +98,15 @@ func (g *guard) render(ctx context.Context) error {
 
 // login writes a kubeconfig with a token. With a certificate, the API server would
 // verify its chain anew for each request, and it remembers tokens.
-func (g *guard) login(ctx context.Context, c *cluster.Cluster) error {
-	token, err := c.Kubernetes.CoreV1().ServiceAccounts(g.home.Name).
-		CreateToken(ctx, guarded+"-writer", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+func (g *guard) login(ctx context.Context, administrator *clientcmdapi.Config) error {
+	config, err := access.Account(ctx, administrator, g.home.Name, guarded+"-writer")
 	if err != nil {
-		return fmt.Errorf("make a token: %w", err)
+		return err
 	}
-	config, err := clientcmd.LoadFromFile(os.Getenv("KUBECONFIG"))
-	if err != nil {
-		return fmt.Errorf("read $KUBECONFIG: %w", err)
+	if err := access.Write(config, g.kubeconfig); err != nil {
+		return err
 	}
-	for name := range config.AuthInfos {
-		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	}
-	if err := clientcmd.WriteToFile(*config, g.kubeconfig); err != nil {
-		return fmt.Errorf("write a kubeconfig: %w", err)
-	}
-	acting, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
+	acting, err := access.ClientConfig(config)
 	if err == nil {
 		g.account, err = kubernetes.NewForConfig(acting)
 	}
@@ -120,14 +115,14 @@ func (g *guard) login(ctx context.Context, c *cluster.Cluster) error {
 
 // begin puts the policy in force, end takes it away, and both return when that is so.
 func (g *guard) begin(ctx context.Context) error {
-	if err := g.objects.Apply(ctx, g.home.Name, g.policies); err != nil {
+	if err := g.objects.Apply(ctx, g.home.Name, g.policies...); err != nil {
 		return err
 	}
 	return g.await(ctx, true)
 }
 
 func (g *guard) end(ctx context.Context) error {
-	if err := g.objects.Delete(ctx, g.home.Name, g.policies); err != nil {
+	if err := manifest.Delete(ctx, g.objects, g.home.Name, g.policies); err != nil {
 		return err
 	}
 	return g.await(ctx, false)
@@ -137,7 +132,7 @@ func (g *guard) end(ctx context.Context) error {
 func (g *guard) remove(ctx context.Context) error {
 	var err error
 	if g.objects != nil {
-		err = g.objects.Delete(ctx, g.home.Name, g.rights)
+		err = manifest.Delete(ctx, g.objects, g.home.Name, g.rights)
 	}
 	return errors.Join(err, g.home.Remove(ctx))
 }

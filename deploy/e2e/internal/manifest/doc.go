@@ -1,3 +1,3 @@
-// Package manifest does with a file of manifests what kubectl apply and kubectl
-// delete do.
+// Package manifest renders the chart as helm template does, and deletes what was
+// applied as kubectl delete does.
 package manifest

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
 // errNoHelm is that the environment does not name the program.
@@ -47,5 +49,5 @@ func Render(ctx context.Context, c Chart) ([]*unstructured.Unstructured, error) 
 	if err != nil {
 		return nil, fmt.Errorf("render %s: %w: %s", c.Dir, err, complaint.String())
 	}
-	return Decode(out)
+	return access.Decode(out)
 }

@@ -1,6 +1,8 @@
 package access
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,112 +17,145 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 )
 
-// manager is the field manager of what is applied.
-const manager = "control-plane"
-
 // Apply applies all manifests (*.yaml) of the folders by server-side apply, in the
 // order of the folders and of the names of the files, and returns what it applied
 // as kind/name.
-func Apply(ctx context.Context, config *rest.Config, dirs []string) ([]string, error) {
-	client, err := dynamic.NewForConfig(config)
+func Apply(ctx context.Context, config *rest.Config, dirs []string) (applied []string, err error) {
+	applier, err := NewApplier(config, "control-plane")
 	if err != nil {
-		return nil, fmt.Errorf("use the cluster: %w", err)
+		return nil, err
 	}
-	known, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("use the cluster: %w", err)
-	}
-	a := applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(known.Discovery()))}
 	for _, dir := range dirs {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 		if err != nil {
-			return a.applied, fmt.Errorf("list manifests: %w", err)
+			return applied, fmt.Errorf("list manifests: %w", err)
 		}
 		for _, path := range paths {
-			if err := a.file(ctx, path); err != nil {
-				return a.applied, fmt.Errorf("apply %s: %w", path, err)
+			objects, err := decodeFile(path)
+			if err != nil {
+				return applied, err
+			}
+			for _, object := range objects {
+				if err := applier.Apply(ctx, "", object); err != nil {
+					return applied, fmt.Errorf("%s: %w", path, err)
+				}
+				applied = append(applied, nameOf(object))
 			}
 		}
 	}
-	return a.applied, nil
+	return applied, nil
+}
+
+func nameOf(object *unstructured.Unstructured) string {
+	return object.GetKind() + "/" + object.GetName()
+}
+
+func decodeFile(path string) ([]*unstructured.Unstructured, error) {
+	file, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := Decode(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return objects, nil
+}
+
+// Decode reads all objects of a manifest, which is YAML or JSON.
+func Decode(manifest []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096); ; {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decode manifest %d: %w", len(objects)+1, err)
+		}
+		if len(object.Object) > 0 { // not only comments
+			objects = append(objects, object)
+		}
+	}
 }
 
 // definitionTimeout is how long the API server may take to serve a kind whose
 // definition was applied.
 const definitionTimeout = 30 * time.Second
 
-type applier struct {
+// Applier applies objects of any kind.
+type Applier struct {
 	client  dynamic.Interface
 	mapper  *restmapper.DeferredDiscoveryRESTMapper
-	applied []string
+	manager string
 	// defines: a definition of a kind was applied.
 	defines bool
 }
 
-func (a *applier) file(ctx context.Context, path string) error {
-	file, err := os.Open(path)
+// NewApplier returns one that applies for a field manager.
+func NewApplier(config *rest.Config, manager string) (*Applier, error) {
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
-	defer file.Close()
-	decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		case len(object.Object) == 0: // nothing but comments
-			continue
-		}
-		if err := a.object(ctx, object); err != nil {
-			return err
-		}
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
+	return &Applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds)), manager: manager}, nil
 }
 
-// object applies an object. One of a kind that the API server does not serve yet is
-// tried until it does, if a definition was applied before.
-func (a *applier) object(ctx context.Context, object *unstructured.Unstructured) error {
-	name := object.GetKind() + "/" + object.GetName()
-	err := a.apply(ctx, object)
-	if a.defines && isUnserved(err) {
-		_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, definitionTimeout, false, func(ctx context.Context) (bool, error) {
-			err = a.apply(ctx, object)
-			return !isUnserved(err), nil
-		})
+// Apply creates or updates objects, in their order, by server-side apply. Those that
+// name no namespace go to the given one. One of a kind that the API server does not
+// serve yet is tried until it does, if a definition was applied before.
+func (a *Applier) Apply(ctx context.Context, namespace string, objects ...*unstructured.Unstructured) error {
+	for _, object := range objects {
+		err := a.apply(ctx, namespace, object)
+		if a.defines && isUnserved(err) {
+			_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, definitionTimeout, false, func(ctx context.Context) (bool, error) {
+				err = a.apply(ctx, namespace, object)
+				return !isUnserved(err), nil
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("apply %s: %w", nameOf(object), err)
+		}
+		a.defines = a.defines || object.GetKind() == "CustomResourceDefinition"
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	a.applied = append(a.applied, name)
-	a.defines = a.defines || object.GetKind() == "CustomResourceDefinition"
 	return nil
 }
 
 // isUnserved reports whether the API server does not know a kind.
 func isUnserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-func (a *applier) apply(ctx context.Context, object *unstructured.Unstructured) error {
-	kind := object.GroupVersionKind()
-	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+func (a *Applier) apply(ctx context.Context, namespace string, object *unstructured.Unstructured) error {
+	resource, err := a.Resource(namespace, object)
 	if err != nil {
 		a.mapper.Reset()
 		return err
 	}
-	var resource dynamic.ResourceInterface = a.client.Resource(mapping.Resource)
-	if namespace := object.GetNamespace(); namespace != "" {
-		resource = a.client.Resource(mapping.Resource).Namespace(namespace)
-	}
-	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: manager, Force: true})
+	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: a.manager, Force: true})
 	return err
+}
+
+// Resource is where an object belongs; in the given namespace if it names none.
+func (a *Applier) Resource(namespace string, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	kind := object.GroupVersionKind()
+	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, err
+	}
+	resource := a.client.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return resource, nil
+	}
+	return resource.Namespace(cmp.Or(object.GetNamespace(), namespace)), nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/watch/crd"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -139,15 +140,15 @@ func serve(ctx context.Context) (dynamic.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
-	definition, err := manifest.Decode(crd.Watchers)
+	definition, err := access.Decode(crd.Watchers)
 	if err != nil {
 		return nil, err
 	}
-	definitions, err := manifest.NewClient(config)
+	definitions, err := access.NewApplier(config, manifest.Manager)
 	if err != nil {
 		return nil, err
 	}
-	if err := definitions.Apply(ctx, "", definition); err != nil {
+	if err := definitions.Apply(ctx, "", definition...); err != nil {
 		return nil, err
 	}
 	for {
