@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 	program := gobuild.Programs{
 		What:     "curl-me-that",
 		Dir:      ".",
-		Flags:    []string{"-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", *ldflags},
+		Flags:    []string{"-trimpath", "-buildvcs=false", gobuild.NoDWARF, "-ldflags", *ldflags},
 		Packages: []string{"./deploy/local/cmd/curl-me-that"},
 	}
 	display := progress.New(os.Stderr)

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
 )
 
 const (
@@ -110,7 +112,7 @@ func (r *release) makePlatform(ctx context.Context, platform string) (pluginArch
 // build compiles as the Makefile does.
 func (r *release) build(ctx context.Context, bin, goos, goarch string) error {
 	args := append([]string{
-		"build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-o", bin + "/",
+		"build", "-trimpath", "-buildvcs=false", gobuild.NoDWARF, "-o", bin + "/",
 		"-ldflags", "-s -w -X " + repository + "/proto/service.Version=" + r.version,
 	}, programs()...)
 	cmd := exec.CommandContext(ctx, "go", args...)
@@ -142,7 +144,7 @@ func (r *release) makeChart(ctx context.Context) error {
 	if err := r.archive(name, []file{{unpacked, "."}}); err != nil {
 		return err
 	}
-	return r.signChart(ctx, name)
+	return r.signChart(ctx, name, filepath.Join(unpacked, "curl-me-that", "Chart.yaml"))
 }
 
 var devImage = regexp.MustCompile(regexp.QuoteMeta(registry) + `/([a-z-]+):dev\b`)

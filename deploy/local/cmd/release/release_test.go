@@ -77,13 +77,12 @@ func TestAKeySignsTheChart(t *testing.T) {
 		return string(text)
 	}
 	gpg("--quick-generate-key", "releases@example.com", "ed25519")
-	chart := filepath.Join(t.TempDir(), "curl-me-that")
-	g.Expect(os.Mkdir(chart, 0o700)).To(gomega.Succeed())
-	g.Expect(os.WriteFile(filepath.Join(chart, "Chart.yaml"), []byte("name: curl-me-that\nversion: 1.2.3\n"), 0o600)).To(gomega.Succeed())
+	chart := filepath.Join(t.TempDir(), "Chart.yaml")
+	g.Expect(os.WriteFile(chart, []byte("name: curl-me-that\nversion: 1.2.3\n"), 0o600)).To(gomega.Succeed())
 
 	r := &release{out: t.TempDir(), key: "releases@example.com"}
-	g.Expect(r.archive("curl-me-that-1.2.3.tgz", []file{{chart, "curl-me-that"}})).To(gomega.Succeed())
-	g.Expect(r.signChart(t.Context(), "curl-me-that-1.2.3.tgz")).To(gomega.Succeed())
+	g.Expect(r.archive("curl-me-that-1.2.3.tgz", []file{{chart, "curl-me-that/Chart.yaml"}})).To(gomega.Succeed())
+	g.Expect(r.signChart(t.Context(), "curl-me-that-1.2.3.tgz", chart)).To(gomega.Succeed())
 	sum, err := r.checksum("curl-me-that-1.2.3.tgz")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(gpg("--decrypt", filepath.Join(r.out, "curl-me-that-1.2.3.tgz.prov"))).To(gomega.And(
@@ -92,7 +91,7 @@ func TestAKeySignsTheChart(t *testing.T) {
 	))
 
 	r.key = "somebody-else@example.com"
-	g.Expect(r.signChart(t.Context(), "curl-me-that-1.2.3.tgz")).
+	g.Expect(r.signChart(t.Context(), "curl-me-that-1.2.3.tgz", chart)).
 		To(gomega.MatchError(gomega.ContainSubstring(`--key: gpg cannot sign the chart as "somebody-else@example.com"`)))
 }
 

@@ -10,22 +10,14 @@ import (
 )
 
 // signChart writes the provenance of a packaged chart beside it, as `helm verify` reads
-// it: what is in the chart and its digest, signed by gpg. helm itself signs only what it
-// packs, and that has other digests each time.
+// it: its Chart.yaml, which is at path, and its digest, signed by gpg. helm itself signs
+// only what it packs, and that has other digests each time.
 // See https://helm.sh/docs/topics/provenance/.
-func (r *release) signChart(ctx context.Context, name string) error {
+func (r *release) signChart(ctx context.Context, name, path string) error {
 	if r.key == "" {
 		return nil
 	}
-	unpacked, err := os.MkdirTemp("", "release-chart-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(unpacked)
-	if err := unpack(filepath.Join(r.out, name), unpacked); err != nil {
-		return err
-	}
-	metadata, err := os.ReadFile(filepath.Join(unpacked, "curl-me-that", "Chart.yaml"))
+	metadata, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}

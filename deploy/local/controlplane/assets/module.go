@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+
+	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
 )
 
 // The module that pins the sources. Its files end in .txt since a folder with a
@@ -28,7 +30,7 @@ func kubernetesVersion() string { return string(required.FindSubmatch(goMod)[1])
 // buildFlags are those of the release builds as far as they matter here, without what
 // debuggers read, which takes a fifth of the time. The API server hands its version to clients from the stamp.
 func buildFlags(version string) []string {
-	return []string{"-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + version}
+	return []string{"-trimpath", gobuild.NoDWARF, "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + version}
 }
 
 // versionHash is different for each set of binaries: it changes with the

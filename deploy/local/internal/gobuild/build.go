@@ -17,6 +17,10 @@ var (
 	ErrFailed = errors.New("the build failed")
 )
 
+// NoDWARF is the flag that compiles nothing for debuggers, which takes a fifth of the
+// time. What is compiled with it is shared between all programs that are built here.
+const NoDWARF = "-gcflags=all=-dwarf=false"
+
 // Programs are main packages of one module, or workspace.
 type Programs struct {
 	// What names them for a person.
