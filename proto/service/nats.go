@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -19,14 +18,8 @@ import (
 type NATSOptions struct {
 	// URL is one or more server addresses, separated by commas.
 	URL string
-	// Creds is a file with a user JWT and NKey seed.
-	Creds string
-	// NKey is a file with an NKey seed.
-	NKey string
-	// CA is a file with certificates to trust in place of the system's.
-	CA string
-	// Cert and Key are files for client authentication by TLS.
-	Cert, Key string
+	// Files authenticate.
+	Files NATSFiles
 	// Dial connects in another way than the URL, such as within the process.
 	Dial nats.Option
 }
@@ -34,11 +27,7 @@ type NATSOptions struct {
 // BindFlags adds the flags of the options.
 func (o *NATSOptions) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.URL, "nats-url", nats.DefaultURL, "addresses of the NATS servers, separated by commas")
-	fs.StringVar(&o.Creds, "nats-creds", "", "file with a NATS user JWT and NKey seed")
-	fs.StringVar(&o.NKey, "nats-nkey", "", "file with a NATS NKey seed")
-	fs.StringVar(&o.CA, "nats-ca", "", "file with the certificates to trust for NATS")
-	fs.StringVar(&o.Cert, "nats-cert", "", "file with the client certificate for NATS")
-	fs.StringVar(&o.Key, "nats-key", "", "file with the key of the client certificate for NATS")
+	o.Files.BindFlags(fs)
 }
 
 // Validate checks what can be checked without a connection.
@@ -46,10 +35,10 @@ func (o *NATSOptions) Validate() error {
 	for server := range strings.SplitSeq(o.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(server))
 		if err != nil || u.Host == "" {
-			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", redacted(server))
+			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", RedactServers(server))
 		}
 	}
-	for flag, file := range map[string]string{"nats-creds": o.Creds, "nats-nkey": o.NKey, "nats-ca": o.CA, "nats-cert": o.Cert, "nats-key": o.Key} {
+	for flag, file := range map[string]string{"nats-creds": o.Files.Creds, "nats-nkey": o.Files.NKey, "nats-ca": o.Files.CA, "nats-cert": o.Files.Cert, "nats-key": o.Files.Key} {
 		if file == "" {
 			continue
 		}
@@ -57,10 +46,7 @@ func (o *NATSOptions) Validate() error {
 			return fmt.Errorf("--%s: %w", flag, err)
 		}
 	}
-	if (o.Cert == "") != (o.Key == "") {
-		return errors.New("--nats-cert and --nats-key: one is given without the other")
-	}
-	return nil
+	return o.Files.Validate()
 }
 
 // Connect returns a connection that waits for the broker, reconnects for ever,
@@ -72,7 +58,7 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	state := &connectionState{log: log, part: part, servers: redacted(o.URL)}
+	state := &connectionState{log: log, part: part, servers: RedactServers(o.URL)}
 	opts := []nats.Option{
 		nats.Name("curl-me-that/" + name),
 		nats.CustomInboxPrefix("_INBOX_" + name),
@@ -90,7 +76,7 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { state.down(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { state.fault(err) }),
 	}
-	opts = append(opts, o.authentication()...)
+	opts = append(opts, o.Files.Options()...)
 	if o.Dial != nil {
 		opts = append(opts, o.Dial)
 	}
@@ -106,29 +92,6 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 		nc.Close()
 		return nil, fmt.Errorf("connect to NATS at %s: %w", state.servers, ctx.Err())
 	}
-}
-
-func (o *NATSOptions) authentication() []nats.Option {
-	var opts []nats.Option
-	if o.Creds != "" {
-		opts = append(opts, nats.UserCredentials(o.Creds))
-	}
-	if o.NKey != "" {
-		opts = append(opts, func(c *nats.Options) error {
-			opt, err := nats.NkeyOptionFromSeed(o.NKey)
-			if err != nil {
-				return fmt.Errorf("--nats-nkey: %w", err)
-			}
-			return opt(c)
-		})
-	}
-	if o.CA != "" {
-		opts = append(opts, nats.RootCAs(o.CA))
-	}
-	if o.Cert != "" {
-		opts = append(opts, nats.ClientCert(o.Cert, o.Key))
-	}
-	return opts
 }
 
 // connectionState turns the callbacks of a connection into one log line per change.
@@ -197,21 +160,4 @@ func (s *connectionState) fault(err error) {
 		s.faults[err.Error()] = now
 		s.log.Error().Err(err).Msg("NATS reported an error")
 	}
-}
-
-// redacted returns server addresses without credentials.
-func redacted(servers string) string {
-	parts := strings.Split(servers, ",")
-	for i, p := range parts {
-		p = strings.TrimSpace(p)
-		if at := strings.LastIndex(p, "@"); at >= 0 {
-			scheme, _, ok := strings.Cut(p, "://")
-			p = p[at+1:]
-			if ok {
-				p = scheme + "://" + p
-			}
-		}
-		parts[i] = p
-	}
-	return strings.Join(parts, ",")
 }

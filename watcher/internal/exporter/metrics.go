@@ -22,13 +22,13 @@ func (e *Exporter) Measure(set *metric.Set) {
 	e.measureConsumers(set)
 	e.measureStreams(set)
 	set.OptionalGaugeFunc("sync_always", "Whether every NATS server writes to disk before it acknowledges: 0 or 1. Known only with --nats-monitor.",
-		e.one(func(s *snapshot) (float64, bool) { return number(s.disk != nil && s.disk.always), s.disk != nil }))
+		e.one(func(s *snapshot) (float64, bool) { return number(s.disk != nil && s.disk.Always), s.disk != nil }))
 	set.OptionalGaugeFunc("sync_interval_seconds", "Longest time until a NATS server writes to disk what it has acknowledged. Known only with --nats-monitor.",
 		e.one(func(s *snapshot) (float64, bool) {
 			if s.disk == nil {
 				return 0, false
 			}
-			return s.disk.interval.Seconds(), true
+			return s.disk.Interval.Seconds(), true
 		}))
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service"
 )
 
 // errDisconnected reports that there is no broker to ask.
@@ -21,7 +22,7 @@ type snapshot struct {
 	streams   map[string]*jetstream.StreamInfo
 	consumers map[string]consumer
 	timers    float64
-	disk      *disk
+	disk      *service.DiskSync
 }
 
 // consumer is a durable consumer, which may be missing.

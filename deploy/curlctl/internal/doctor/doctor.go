@@ -216,16 +216,16 @@ func (d *diagnosis) sync(ctx context.Context) {
 		return
 	}
 	defer conn.Close()
-	server, err := AskServer(ctx, conn.Conn)
+	server, err := askServer(ctx, conn.Conn)
 	d.memoryLimit = server.MemoryLimit
 	switch {
 	case err != nil:
 		d.add("sync_interval", Unknown, "give a context of the system account", "%s", err)
-	case server.Always:
+	case server.JetStream.Config.Always:
 		d.add("sync_interval", OK, "", "every write is on disk before it is acknowledged")
 	default:
 		d.add("sync_interval", Warning, "set jetstream.sync_interval to always, or run three replicas in different zones",
-			"writes reach the disk after up to %s: a power failure may lose the history of failures", server.Interval)
+			"writes reach the disk after up to %s: a power failure may lose the history of failures", server.JetStream.Config.Interval)
 	}
 }
 

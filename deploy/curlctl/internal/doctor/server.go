@@ -8,49 +8,32 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/kv8s/curl-me-that/proto/service"
 )
 
 // askTimeout bounds the wait for one server of the system account.
 const askTimeout = 3 * time.Second
 
-// Server is what only the system account may know of one.
-type Server struct {
-	// Always: what is written is on disk before it is acknowledged; else after
-	// Interval.
-	Always   bool
-	Interval time.Duration
-	// MemoryLimit is its GOMEMLIMIT in bytes; 0: it has none.
-	MemoryLimit int64
-}
-
-// AskServer returns what a server reports of itself. The connection must be to the
-// system account.
-func AskServer(ctx context.Context, nc *nats.Conn) (Server, error) {
+// askServer returns what a server reports of itself, which has JetStream. The
+// connection must be to the system account.
+func askServer(ctx context.Context, nc *nats.Conn) (service.Varz, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	m, err := nc.RequestWithContext(ctx, "$SYS.REQ.SERVER.PING.VARZ", nil)
 	if err != nil {
-		return Server{}, fmt.Errorf("ask the system account: %w", err)
+		return service.Varz{}, fmt.Errorf("ask the system account: %w", err)
 	}
 	var response struct {
-		Data struct {
-			MemoryLimit int64 `json:"gomemlimit"`
-			JetStream   struct {
-				Config *struct {
-					Interval time.Duration `json:"sync_interval"`
-					Always   bool          `json:"sync_always"`
-				} `json:"config"`
-			} `json:"jetstream"`
-		} `json:"data"`
+		Data service.Varz `json:"data"`
 	}
 	if err := json.Unmarshal(m.Data, &response); err != nil {
-		return Server{}, fmt.Errorf("read the answer of the server: %w", err)
+		return service.Varz{}, fmt.Errorf("read the answer of the server: %w", err)
 	}
-	config := response.Data.JetStream.Config
-	if config == nil {
-		return Server{}, errors.New("the server reports nothing about its JetStream")
+	if response.Data.JetStream.Config == nil {
+		return service.Varz{}, errors.New("the server reports nothing about its JetStream")
 	}
-	return Server{Always: config.Always, Interval: config.Interval, MemoryLimit: response.Data.MemoryLimit}, nil
+	return response.Data, nil
 }
 
 const (

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+	"github.com/kv8s/curl-me-that/proto/service"
 )
 
 // inboxPrefix names the inboxes, so that permissions can distinguish them.
@@ -29,12 +30,8 @@ type Options struct {
 	// Context is the name of a context of the nats command; empty: the selected
 	// one, unless URL is given.
 	Context string
-	// Creds is a file with a user JWT and NKey seed, NKey one with a seed.
-	Creds, NKey string
-	// CA is a file with certificates to trust in place of the system's.
-	CA string
-	// Cert and Key are files for client authentication by TLS.
-	Cert, Key string
+	// Files authenticate.
+	Files service.NATSFiles
 	// Timeout bounds the connection.
 	Timeout time.Duration
 	// Refused is called when the server refuses something; nil: the context of
@@ -46,11 +43,7 @@ type Options struct {
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.URL, "nats-url", "", "addresses of the NATS servers, separated by commas; without it those of the context")
 	fs.StringVar(&o.Context, "context", "", "context of the nats command; without it the selected one")
-	fs.StringVar(&o.Creds, "nats-creds", "", "file with a NATS user JWT and NKey seed")
-	fs.StringVar(&o.NKey, "nats-nkey", "", "file with a NATS NKey seed")
-	fs.StringVar(&o.CA, "nats-ca", "", "file with the certificates to trust for NATS")
-	fs.StringVar(&o.Cert, "nats-cert", "", "file with the client certificate for NATS")
-	fs.StringVar(&o.Key, "nats-key", "", "file with the key of the client certificate for NATS")
+	o.Files.BindFlags(fs)
 	for alias, name := range aliases() {
 		fs.Var(&aliasValue{target: fs.Lookup(name)}, alias, "former name of --"+name)
 		fs.Lookup(alias).Hidden = true
@@ -131,25 +124,10 @@ func (o *Options) connect(refused func(*PermissionError)) (*nats.Conn, natsconte
 			}
 		}),
 	}
-	if o.Creds != "" {
-		opts = append(opts, nats.UserCredentials(o.Creds))
+	if err := o.Files.Validate(); err != nil {
+		return nil, natscontext.Settings{}, err
 	}
-	if o.NKey != "" {
-		key, err := nats.NkeyOptionFromSeed(o.NKey)
-		if err != nil {
-			return nil, natscontext.Settings{}, fmt.Errorf("--nats-nkey: %w", err)
-		}
-		opts = append(opts, key)
-	}
-	if o.CA != "" {
-		opts = append(opts, nats.RootCAs(o.CA))
-	}
-	if (o.Cert == "") != (o.Key == "") {
-		return nil, natscontext.Settings{}, errors.New("--nats-cert and --nats-key: one is given without the other")
-	}
-	if o.Cert != "" {
-		opts = append(opts, nats.ClientCert(o.Cert, o.Key))
-	}
+	opts = append(opts, o.Files.Options()...)
 	if o.URL != "" && o.Context == "" {
 		nc, err := nats.Connect(o.URL, opts...)
 		return nc, natscontext.Settings{}, err
@@ -166,7 +144,7 @@ func (o *Options) connect(refused func(*PermissionError)) (*nats.Conn, natsconte
 func (o *Options) from() string {
 	switch {
 	case o.URL != "":
-		return " at " + redacted(o.URL)
+		return " at " + service.RedactServers(o.URL)
 	case o.Context != "":
 		return " by context " + o.Context
 	}
@@ -181,17 +159,4 @@ func plain(err error) error {
 		}
 	}
 	return err
-}
-
-// redacted returns server addresses without credentials.
-func redacted(servers string) string {
-	parts := strings.Split(servers, ",")
-	for i, p := range parts {
-		scheme, rest, found := strings.Cut(strings.TrimSpace(p), "://")
-		if !found {
-			scheme, rest = "nats", strings.TrimSpace(p)
-		}
-		parts[i] = scheme + "://" + rest[strings.LastIndex(rest, "@")+1:]
-	}
-	return strings.Join(parts, ",")
 }
