@@ -31,7 +31,7 @@ var _ = Describe("A result with a forged want", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"theirs": "value"}))
 		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
 
-		By("and keeps the true one from nothing")
+		By("and the true one is written then")
 		want = w.want(cm, "mydata", url)
 		want.Sha256 = sum("demanded")
 		w.signer.Sign(want)

@@ -155,7 +155,7 @@ var _ = Describe("A JetStream domain", func() {
 			}
 			Expect(flat(run("doctor", "--context="+name).out)).To(MatchRegexp("permissions +ok"))
 		}
-		By("asking nobody else when that does not answer")
+		By("asking no other server when that does not answer")
 		r := run("failures", "--context=wrong")
 		Expect(r.code).NotTo(BeZero())
 		Expect(strings.Count(r.err, "\n")).To(Equal(1), r.err)

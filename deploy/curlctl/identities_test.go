@@ -249,12 +249,12 @@ var _ = Describe("Identities in files", func() {
 	},
 		Entry("nowhere", "either --out DIR or --secrets NAMESPACE"),
 		Entry("twice", "either --out DIR or --secrets NAMESPACE", "--out", "x", "--secrets", "y"),
-		Entry("handed out to nobody known", `--for: "reader" is none of server, watcher`, "--out", "/nonexistent/x", "--for", "reader=/nonexistent/y"),
+		Entry("handed out under a name that is unknown", `--for: "reader" is none of server, watcher`, "--out", "/nonexistent/x", "--for", "reader=/nonexistent/y"),
 		Entry("handed out from Secrets", "--for needs --out", "--secrets", "x", "--for", "watcher=/nonexistent/y"),
 		Entry("with no mode", `--mode: "rw" is not a mode`, "--out", "x", "--mode", "rw"),
 		Entry("with a mode to execute", `--mode: "0755" is not a mode`, "--out", "x", "--mode", "0755"),
 		Entry("with no host", `"not a host" is neither`, "--out", "/nonexistent/x", "--tls-host", "not a host"),
-		Entry("where nobody may write", "/proc/nobody", "--out", "/proc/nobody"),
+		Entry("where no file can be made", "/proc/nobody", "--out", "/proc/nobody"),
 	)
 })
 

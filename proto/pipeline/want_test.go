@@ -167,7 +167,7 @@ var _ = Describe("A want", func() {
 			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.TombstoneTTL))
 		})
 
-		It("is refused when it was replaced, and counts when it was told before", func(ctx SpecContext) {
+		It("is refused when it was replaced, and counts when it was published before", func(ctx SpecContext) {
 			_, err := c.PublishTombstone(ctx, key, seq+1)
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			tomb, err := c.PublishTombstone(ctx, key, seq)

@@ -55,7 +55,7 @@ func (v vector) address() string {
 
 var _ = Describe("the default policy", func() {
 	for _, v := range vectors() {
-		It("says "+v.Expect+" to "+v.ID+" "+v.URL, func(ctx SpecContext) {
+		It("is to "+v.Expect+" "+v.ID+" "+v.URL, func(ctx SpecContext) {
 			names := startDNS()
 			names.SetOther(public)
 			if u, err := url.Parse(v.full()); err == nil && u.Hostname() != "" {
