@@ -33,18 +33,14 @@ func auditCommand(o *options) *cobra.Command {
 		Short: "List who replayed, refetched, purged, paused and resumed, the newest first",
 		Args:  noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
-			n, err := s.out.List(printer.Dropping(printer.Columns("AGE", "ACTION", "USER", "SELECTED", "DONE", "SKIPPED", "FILTER", "", "BEGAN", "FOR", "VIA"), "SKIPPED", "SELECTED", "FILTER"),
+			return s.list(printer.Dropping(printer.Columns("AGE", "ACTION", "USER", "SELECTED", "DONE", "SKIPPED", "FILTER", "", "BEGAN", "FOR", "VIA"), "SKIPPED", "SELECTED", "FILTER"),
 				func(yield func(printer.Row, error) bool) {
 					for a, err := range readableOf(s, s.Client.Audits(ctx)) {
 						if !yield(s.auditRow(a), err) {
 							return
 						}
 					}
-				})
-			if err == nil && n == 0 && !s.out.ForPrograms() {
-				s.hint("Nothing on record.")
-			}
-			return err
+				}, "Nothing on record.")
 		}),
 	}
 }

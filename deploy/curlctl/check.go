@@ -174,20 +174,15 @@ func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap) error {
 		}
 		found = append(found, all...)
 	}
-	_, err = c.out.List(printer.Wrapping(printer.Columns("CONFIGMAP", "KEY", "VERDICT", "DETAIL", "", "URL"), "DETAIL"), func(yield func(printer.Row, error) bool) {
-		for _, f := range found {
-			colour := printer.Green
-			if !f.OK {
-				colour = printer.Red
-			}
-			row := printer.Row{Name: "configmap/" + f.ConfigMap, Object: f, Cells: []printer.Cell{
-				printer.Text(f.ConfigMap), printer.Text(f.Key), printer.In(colour, f.Verdict), printer.Text(f.Detail), printer.Text(f.URL),
-			}}
-			if !yield(row, nil) {
-				return
-			}
+	_, err = c.out.List(printer.Wrapping(printer.Columns("CONFIGMAP", "KEY", "VERDICT", "DETAIL", "", "URL"), "DETAIL"), printer.Rows(found, func(f checked) printer.Row {
+		colour := printer.Green
+		if !f.OK {
+			colour = printer.Red
 		}
-	})
+		return printer.Row{Name: "configmap/" + f.ConfigMap, Object: f, Cells: []printer.Cell{
+			printer.Text(f.ConfigMap), printer.Text(f.Key), printer.In(colour, f.Verdict), printer.Text(f.Detail), printer.Text(f.URL),
+		}}
+	}))
 	if err == nil && slices.ContainsFunc(found, func(f checked) bool { return !f.OK }) {
 		return silent(exitFound)
 	}

@@ -41,13 +41,9 @@ const doctorWidth = 100
 func (s *session) printFindings(findings []doctor.Finding) error {
 	var err error
 	if s.out.ForPrograms() {
-		_, err = s.out.List(nil, func(yield func(printer.Row, error) bool) {
-			for _, f := range findings {
-				if !yield(printer.Row{Name: "check/" + f.Check, Object: f}, nil) {
-					return
-				}
-			}
-		})
+		_, err = s.out.List(nil, printer.Rows(findings, func(f doctor.Finding) printer.Row {
+			return printer.Row{Name: "check/" + f.Check, Object: f}
+		}))
 	} else {
 		s.printFindingsText(findings)
 	}

@@ -66,17 +66,7 @@ func failingCommand(o *options) *cobra.Command {
 func (s *session) printUnwell(all []unwell) error {
 	columns := printer.Dropping(printer.Columns("STATE", "REASON", "SINCE", "NEXT TRY", "HOST", "NAMESPACE", "CONFIGMAP", "KEY", "", "CHECKED", "WAITS FOR", "ATTEMPTS", "URL"),
 		"HOST", "STATE", "SINCE")
-	n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
-		for _, u := range all {
-			if !yield(s.unwellRow(u), nil) {
-				return
-			}
-		}
-	})
-	if err == nil && n == 0 && !s.out.ForPrograms() {
-		s.hint("Nothing fails, waits or is stale.")
-	}
-	return err
+	return s.list(columns, printer.Rows(all, s.unwellRow), "Nothing fails, waits or is stale.")
 }
 
 func (s *session) unwellRow(u unwell) printer.Row {

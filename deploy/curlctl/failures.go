@@ -1,6 +1,7 @@
 package curlctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,41 +117,19 @@ func (s *session) summarize(ctx context.Context, filter operate.DeadLetterFilter
 		return err
 	}
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b operate.ReasonHost) int {
-		if counts[a] != counts[b] {
-			return int(counts[b]) - int(counts[a])
-		}
-		return compare(a.Reason+" "+a.Host, b.Reason+" "+b.Host)
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.Reason+" "+a.Host, b.Reason+" "+b.Host))
 	})
 	type line struct {
 		Reason string `json:"reason"`
 		Host   string `json:"host"`
 		Count  uint64 `json:"count"`
 	}
-	n, err := s.out.List(printer.Columns("REASON", "HOST", "FAILURES"), func(yield func(printer.Row, error) bool) {
-		for _, k := range keys {
-			row := printer.Row{
-				Name: k.Reason + "/" + k.Host, Object: line{k.Reason, k.Host, counts[k]},
-				Cells: []printer.Cell{printer.In(printer.Red, k.Reason), printer.Text(k.Host), printer.Number(counts[k])},
-			}
-			if !yield(row, nil) {
-				return
-			}
+	return s.list(printer.Columns("REASON", "HOST", "FAILURES"), printer.Rows(keys, func(k operate.ReasonHost) printer.Row {
+		return printer.Row{
+			Name: k.Reason + "/" + k.Host, Object: line{k.Reason, k.Host, counts[k]},
+			Cells: []printer.Cell{printer.In(printer.Red, k.Reason), printer.Text(k.Host), printer.Number(counts[k])},
 		}
-	})
-	if err == nil && n == 0 && !s.out.ForPrograms() {
-		s.hint("No failures found.")
-	}
-	return err
-}
-
-func compare(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	}), "No failures found.")
 }
 
 func failuresShowCommand(o *options) *cobra.Command {

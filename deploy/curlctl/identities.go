@@ -157,19 +157,14 @@ func (c *identities) explained(err error) error {
 
 func printIdentities(out *printer.Printer, items []identity.Item) error {
 	columns := printer.Columns("IDENTITY", "STATE", "PUBLIC KEY OR VALID UNTIL", "WHERE")
-	_, err := out.List(columns, func(yield func(printer.Row, error) bool) {
-		for _, i := range items {
-			detail := i.PublicKey
-			if i.NotAfter != nil {
-				detail = i.NotAfter.UTC().Format(time.DateOnly)
-			}
-			row := printer.Row{Name: "identity/" + i.Name, Object: i, Cells: []printer.Cell{
-				printer.Text(i.Name), printer.Text(i.State), printer.Text(detail), printer.Text(i.Where),
-			}}
-			if !yield(row, nil) {
-				return
-			}
+	_, err := out.List(columns, printer.Rows(items, func(i identity.Item) printer.Row {
+		detail := i.PublicKey
+		if i.NotAfter != nil {
+			detail = i.NotAfter.UTC().Format(time.DateOnly)
 		}
-	})
+		return printer.Row{Name: "identity/" + i.Name, Object: i, Cells: []printer.Cell{
+			printer.Text(i.Name), printer.Text(i.State), printer.Text(detail), printer.Text(i.Where),
+		}}
+	}))
 	return err
 }

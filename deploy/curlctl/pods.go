@@ -108,16 +108,12 @@ func (p *podList) consumers(ctx context.Context, namespace string, cm consumer.C
 
 func (p *podList) print(found []consumer.Consumer) error {
 	stale := 0
-	n, err := p.out.List(printer.Dropping(printer.Columns("POD", "CONTAINER", "WAY", "STARTED", "NEWEST", "", "KEYS"), "STARTED"), func(yield func(printer.Row, error) bool) {
-		for _, c := range found {
-			if c.Newest == consumer.No {
-				stale++
-			}
-			if !yield(p.row(c), nil) {
-				return
-			}
+	n, err := p.out.List(printer.Dropping(printer.Columns("POD", "CONTAINER", "WAY", "STARTED", "NEWEST", "", "KEYS"), "STARTED"), printer.Rows(found, func(c consumer.Consumer) printer.Row {
+		if c.Newest == consumer.No {
+			stale++
 		}
-	})
+		return p.row(c)
+	}))
 	if err != nil || p.out.ForPrograms() {
 		return err
 	}

@@ -149,22 +149,18 @@ func (p *report) code(follower *replay.Follower) error {
 
 // rows prints each item for programs.
 func (p *report) rows(follower *replay.Follower) error {
-	_, err := p.s.out.List(nil, func(yield func(printer.Row, error) bool) {
-		for _, item := range p.items {
-			r := replayed{
-				ID: item.ID, Namespace: item.Key.Namespace, ConfigMap: item.Key.Name, Key: item.Key.Key, Verdict: string(item.Verdict),
-			}
-			if follower != nil && item.Followed() {
-				end := follower.End(item)
-				r.Outcome = string(end.Outcome)
-				if end.Failure != nil {
-					r.Reason = end.Failure.Reason
-				}
-			}
-			if !yield(printer.Row{Name: failureName(item.ID), Object: r}, nil) {
-				return
+	_, err := p.s.out.List(nil, printer.Rows(p.items, func(item *replay.Item) printer.Row {
+		r := replayed{
+			ID: item.ID, Namespace: item.Key.Namespace, ConfigMap: item.Key.Name, Key: item.Key.Key, Verdict: string(item.Verdict),
+		}
+		if follower != nil && item.Followed() {
+			end := follower.End(item)
+			r.Outcome = string(end.Outcome)
+			if end.Failure != nil {
+				r.Reason = end.Failure.Reason
 			}
 		}
-	})
+		return printer.Row{Name: failureName(item.ID), Object: r}
+	}))
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"sync"
 	"time"
 
@@ -71,6 +72,15 @@ func (s *session) hintLoss() {
 			s.hint("The connection to NATS is lost; waiting for it to come back.")
 		}
 	})
+}
+
+// list prints rows, and for people, where there are none, a line that states so.
+func (s *session) list(columns []printer.Column, rows iter.Seq2[printer.Row, error], none string) error {
+	n, err := s.out.List(columns, rows)
+	if err == nil && n == 0 && !s.out.ForPrograms() {
+		s.hint("%s", none)
+	}
+	return err
 }
 
 // hint prints a line beside the result.

@@ -80,13 +80,7 @@ func (s *session) overview(ctx context.Context) error {
 	}
 	s.out.Linef("")
 	_, err = s.out.List(printer.Dropping(printer.Columns("CONSUMER", "STREAM", "BACKLOG", "IN FLIGHT", "REDELIVERED", "OLDEST", "READERS", "", "LAG"), "REDELIVERED", "STREAM", "OLDEST"),
-		func(yield func(printer.Row, error) bool) {
-			for _, c := range view.Consumers {
-				if !yield(printer.Row{Cells: consumerCells(c, s.now())}, nil) {
-					return
-				}
-			}
-		})
+		printer.Rows(view.Consumers, func(c overview.Consumer) printer.Row { return printer.Row{Cells: consumerCells(c, s.now())} }))
 	return err
 }
 
@@ -98,16 +92,11 @@ func (s *session) printPausedHosts(hosts []overview.PausedHost) error {
 		return nil
 	}
 	s.out.Linef("")
-	_, err := s.out.List(printer.Dropping(printer.Columns("PAUSED HOST", "REASON", "KEYS", "NEXT TRY"), "KEYS"), func(yield func(printer.Row, error) bool) {
-		for _, h := range hosts[:min(len(hosts), pausedShown)] {
-			cells := []printer.Cell{
-				printer.Text(h.Host), printer.In(printer.Yellow, failure.Reason(h.Reason, h.Status)), printer.Number(h.Keys), printer.Text(printer.Until(s.now(), h.NextTry)),
-			}
-			if !yield(printer.Row{Cells: cells}, nil) {
-				return
-			}
-		}
-	})
+	_, err := s.out.List(printer.Dropping(printer.Columns("PAUSED HOST", "REASON", "KEYS", "NEXT TRY"), "KEYS"), printer.Rows(hosts[:min(len(hosts), pausedShown)], func(h overview.PausedHost) printer.Row {
+		return printer.Row{Cells: []printer.Cell{
+			printer.Text(h.Host), printer.In(printer.Yellow, failure.Reason(h.Reason, h.Status)), printer.Number(h.Keys), printer.Text(printer.Until(s.now(), h.NextTry)),
+		}}
+	}))
 	if more := len(hosts) - pausedShown; more > 0 {
 		s.out.Linef("and %s more; `curlctl timers` lists what waits", grouped(more))
 	}

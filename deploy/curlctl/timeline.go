@@ -41,15 +41,11 @@ func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namesp
 		return s.out.Object("configmap/"+name, view)
 	}
 	s.printObject(view)
-	_, err = s.out.List(timelineColumns(), func(yield func(printer.Row, error) bool) {
-		for _, o := range view.Timeline {
-			if !yield(printer.Row{Cells: []printer.Cell{
-				printer.Text(printer.Clock(o.At)), printer.Text(s.relative(o.At)), printer.In(o.Colour, o.What), printer.Text(o.Key), printer.Text(o.Detail),
-			}}, nil) {
-				return
-			}
-		}
-	})
+	_, err = s.out.List(timelineColumns(), printer.Rows(view.Timeline, func(o object.Occasion) printer.Row {
+		return printer.Row{Cells: []printer.Cell{
+			printer.Text(printer.Clock(o.At)), printer.Text(s.relative(o.At)), printer.In(o.Colour, o.What), printer.Text(o.Key), printer.Text(o.Detail),
+		}}
+	}))
 	return err
 }
 

@@ -58,7 +58,11 @@ func (s *session) printWants(ctx context.Context, name string, stale bool) error
 		return err
 	}
 	columns := printer.Dropping(printer.Columns("NAMESPACE", "CONFIGMAP", "KEY", "URL", "REFRESH", "CHECKED", "SINCE", "", "CAUSE", "SEQUENCE", "UID"), "SINCE", "REFRESH", "URL")
-	n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
+	none := "Nothing is wanted."
+	if stale {
+		none = "Nothing is stale."
+	}
+	return s.list(columns, func(yield func(printer.Row, error) bool) {
 		for w, err := range readableOf(s, s.Client.Wants(ctx, s.namespace, name)) {
 			if err != nil {
 				yield(printer.Row{}, err)
@@ -72,16 +76,7 @@ func (s *session) printWants(ctx context.Context, name string, stale bool) error
 				return
 			}
 		}
-	})
-	if err != nil || n > 0 || s.out.ForPrograms() {
-		return err
-	}
-	if stale {
-		s.hint("Nothing is stale.")
-	} else {
-		s.hint("Nothing is wanted.")
-	}
-	return nil
+	}, none)
 }
 
 func (s *session) wantRow(w operate.Want, c condition.Condition) printer.Row {
@@ -130,22 +125,12 @@ func timersCommand(o *options) *cobra.Command {
 		Short: "List what is scheduled and when: refreshes, retries, rechecks and replays",
 		Args:  noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
-			rows, err := s.timerRows(ctx, name)
+			timers, err := s.scheduled(ctx, name)
 			if err != nil {
 				return err
 			}
 			columns := printer.Dropping(printer.Columns("FIRES IN", "CAUSE", "NAMESPACE", "CONFIGMAP", "KEY", "ATTEMPTS", "WAITS FOR", "", "REASON", "FIRES AT", "REPLAY OF", "URL"), "ATTEMPTS", "NAMESPACE", "WAITS FOR")
-			n, err := s.out.List(columns, func(yield func(printer.Row, error) bool) {
-				for _, row := range rows {
-					if !yield(row, nil) {
-						return
-					}
-				}
-			})
-			if err == nil && n == 0 && !s.out.ForPrograms() {
-				s.hint("Nothing is scheduled.")
-			}
-			return err
+			return s.list(columns, printer.Rows(timers, s.timerRow), "Nothing is scheduled.")
 		}),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
@@ -153,8 +138,8 @@ func timersCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// timerRows reads timers, the next to fire first.
-func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, error) {
+// scheduled reads timers, the next to fire first.
+func (s *session) scheduled(ctx context.Context, name string) ([]scheduled, error) {
 	var all []scheduled
 	for t, err := range readableOf(s, s.Client.Timers(ctx, s.namespace, name)) {
 		if err != nil {
@@ -173,16 +158,16 @@ func (s *session) timerRows(ctx context.Context, name string) ([]printer.Row, er
 	slices.SortFunc(all, func(a, b scheduled) int {
 		return cmp.Or(a.FiresAt.Compare(b.FiresAt), cmp.Compare(a.Namespace+"/"+a.ConfigMap+"/"+a.Key, b.Namespace+"/"+b.ConfigMap+"/"+b.Key))
 	})
-	rows := make([]printer.Row, len(all))
-	for i, t := range all {
-		in := printer.Text(printer.Until(s.now(), t.FiresAt))
-		if overview.Overdue(s.now(), t.FiresAt) {
-			in = printer.In(printer.Red, "overdue")
-		}
-		rows[i] = printer.Row{Name: "timer/" + t.Namespace + "/" + t.ConfigMap + "/" + t.Key, Object: t, Cells: []printer.Cell{
-			in, printer.Text(t.Cause), printer.Text(t.Namespace), printer.Text(t.ConfigMap), printer.Text(t.Key), printer.Number(t.Attempts),
-			printer.Text(t.WaitsFor), printer.Text(failure.Reason(t.Reason, t.Status)), printer.Text(printer.Clock(t.FiresAt)), failureLink(t.ReplayOf), printer.Text(t.URL),
-		}}
+	return all, nil
+}
+
+func (s *session) timerRow(t scheduled) printer.Row {
+	in := printer.Text(printer.Until(s.now(), t.FiresAt))
+	if overview.Overdue(s.now(), t.FiresAt) {
+		in = printer.In(printer.Red, "overdue")
 	}
-	return rows, nil
+	return printer.Row{Name: "timer/" + t.Namespace + "/" + t.ConfigMap + "/" + t.Key, Object: t, Cells: []printer.Cell{
+		in, printer.Text(t.Cause), printer.Text(t.Namespace), printer.Text(t.ConfigMap), printer.Text(t.Key), printer.Number(t.Attempts),
+		printer.Text(t.WaitsFor), printer.Text(failure.Reason(t.Reason, t.Status)), printer.Text(printer.Clock(t.FiresAt)), failureLink(t.ReplayOf), printer.Text(t.URL),
+	}}
 }

@@ -58,14 +58,14 @@ func (s *Server) live(v *visit) (*page, error) {
 	_ = control.SetReadDeadline(time.Time{})
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
-	newly := 0
+	failures := 0 // that are new since the page was opened
 	for v.mayStay() {
 		s.model.Touch()
 		t := s.tick(v.namespace)
 		if v.FormValue("failed") != "" {
-			t.New, failed = s.model.FailedSince(failed, f.match)
-			newly += t.New
-			t.New = newly
+			found, seen := s.model.FailedSince(failed, f.match)
+			failures, failed = failures+found, seen
+			t.New = failures
 		}
 		if v.FormValue("entries") != "" {
 			t.Passing, last = s.passing(v.namespace, last)

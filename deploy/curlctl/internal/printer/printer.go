@@ -86,6 +86,17 @@ type Row struct {
 	Object any
 }
 
+// Rows makes a row of each item.
+func Rows[T any](items []T, row func(T) Row) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for _, item := range items {
+			if !yield(row(item), nil) {
+				return
+			}
+		}
+	}
+}
+
 // tableRows is how many rows of a table are held; columns never get narrower
 // from one part to the next.
 const tableRows = 1000
