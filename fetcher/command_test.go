@@ -42,6 +42,7 @@ var _ = Describe("The command line", func() {
 		Entry(nil, "per-host", "0"),
 		Entry(nil, "namespace-share", "1.5"),
 		Entry(nil, "max-body", "0"),
+		Entry(nil, "trusted-keys", "/dev/null"),
 		Entry(nil, "max-redirects", "-1"),
 		Entry(nil, "timeout", "1m"),
 		Entry(nil, "tls-timeout", "0s"),

@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/budget"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 // Config is what an operator may choose about a fetcher. Start from
@@ -33,6 +34,9 @@ type Config struct {
 	// Throttle bounds the GETs at a time; its Slots are also the number of
 	// messages in work.
 	Throttle throttle.Config
+	// TrustedKeys is the file with the public NKeys of the watcher, one or two; empty:
+	// credentials go with every want, whoever has published it.
+	TrustedKeys string
 	// Engine configures how messages are handled.
 	Engine engine.Config
 }
@@ -94,6 +98,7 @@ func (c *Config) bindGet(fs *pflag.FlagSet) {
 	fs.StringVar(&g.CABundle, "ca-bundle", g.CABundle, "file with certificates to trust beside those of the system; read again on change")
 	fs.StringVar(&g.Netrc, "netrc", g.Netrc, "netrc file with credentials for hosts; read again on change")
 	fs.StringVar(&g.HeaderFile, "header-file", g.HeaderFile, "file with headers to send to hosts; read again on change")
+	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with the public NKeys, one or two, of which one signs the watcher's wants; without it credentials go with every want; curlctl identities makes it")
 	fs.StringVar(&g.Proxy, "proxy", g.Proxy, "URL of an egress proxy; those of the environment are not used")
 }
 
@@ -123,6 +128,18 @@ func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 		"bytes of bodies that one namespace may publish at once, which come back in 64 s; 0: no bound")
 	fs.Int64Var(&e.DeadLetters.Burst, "namespace-dead-letters", e.DeadLetters.Burst,
 		"dead letters that are kept at once for one namespace, which come back in 6 h; 0: no bound")
+}
+
+// verifier reads TrustedKeys; nil: there are none.
+func (c *Config) verifier() (*signature.Verifier, error) {
+	if c.TrustedKeys == "" {
+		return nil, nil //nolint:nilnil // without keys nothing is verified
+	}
+	v, err := signature.LoadVerifier(c.TrustedKeys)
+	if err != nil {
+		return nil, fmt.Errorf("--trusted-keys: %w", err)
+	}
+	return v, nil
 }
 
 // maxTimeout is what a GET may take so that a drain ends within 30 s.
@@ -162,6 +179,9 @@ func (c *Config) Validate() error {
 	}
 	if err := c.Egress.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)
+	}
+	if _, err := c.verifier(); err != nil {
+		return err
 	}
 	return cmp.Or(c.Get.Validate(), c.Throttle.Validate(), c.Engine.Validate())
 }

@@ -51,7 +51,7 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 		return err
 	}
 	clock := brokerclock.New(nil)
-	handler, err := newEngine(ctx, rt, cfg.Engine, engine.Deps{Getter: client, Throttle: slots, Metrics: metrics, Clock: clock})
+	handler, err := newEngine(ctx, rt, cfg, engine.Deps{Getter: client, Throttle: slots, Metrics: metrics, Clock: clock})
 	if err != nil {
 		return err
 	}
@@ -98,13 +98,20 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 }
 
 // newEngine completes the dependencies of an engine by what the runtime has.
-func newEngine(ctx context.Context, rt *service.Runtime, cfg engine.Config, deps engine.Deps) (*engine.Engine, error) {
+func newEngine(ctx context.Context, rt *service.Runtime, cfg Config, deps engine.Deps) (*engine.Engine, error) {
+	var err error
+	if deps.Signatures, err = cfg.verifier(); err != nil {
+		return nil, err
+	}
+	if deps.Signatures == nil && cfg.Get.HeaderFile != "" {
+		rt.Log.Warn().Msg("credentials go with every want, whoever has published it; see --trusted-keys")
+	}
 	deps.Client = pipeline.NewClient(rt.JetStream)
 	deps.Draining = ctx.Done()
 	deps.Random = rand.Float64
 	deps.Log = rt.Log
 	deps.Tracer = rt.Tracer
-	return engine.New(cfg, deps)
+	return engine.New(cfg.Engine, deps)
 }
 
 // brokerTime returns the time of the broker.

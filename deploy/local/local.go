@@ -74,6 +74,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	if c.Watcher.SigningKey, c.Writer.TrustedKeys, err = signature.WriteFiles(dir); err != nil {
 		return err
 	}
+	c.Fetcher.TrustedKeys = c.Writer.TrustedKeys
 	kube.BridgeKlog(log.Level(max(zerolog.WarnLevel, log.GetLevel())))
 
 	nats, err := broker.Start(broker.Options{Dir: filepath.Join(dir, "nats"), Listen: c.NATSListen, Log: log})

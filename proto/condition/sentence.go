@@ -95,6 +95,7 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:        "the host has no public address",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:          "the host has an address that the operator denies",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:            "the URL is not of a form that is fetched",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS:    "its credentials go only with what the watcher has signed",
 	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:         "it does not fit into a message of the broker (max_payload)",
 }
 

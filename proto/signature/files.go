@@ -8,9 +8,15 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// WriteFiles makes a new key for a system that lives in one folder, and returns the
-// files with its seed and with its public key. What was there is replaced.
+// WriteFiles makes a key for a system that lives in one folder, unless there is one, and
+// returns the files with its seed and with its public key.
 func WriteFiles(dir string) (seedFile, keysFile string, err error) {
+	seedFile, keysFile = filepath.Join(dir, "signing.nk"), filepath.Join(dir, "signing.pub")
+	if _, err := LoadSigner(seedFile); err == nil {
+		if _, err := LoadVerifier(keysFile); err == nil {
+			return seedFile, keysFile, nil
+		}
+	}
 	pair, err := nkeys.CreateUser()
 	if err != nil {
 		return "", "", fmt.Errorf("make key for signatures: %w", err)
@@ -24,7 +30,6 @@ func WriteFiles(dir string) (seedFile, keysFile string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("make key for signatures: %w", err)
 	}
-	seedFile, keysFile = filepath.Join(dir, "signing.nk"), filepath.Join(dir, "signing.pub")
 	if err := os.WriteFile(seedFile, seed, 0o600); err != nil {
 		return "", "", err
 	}

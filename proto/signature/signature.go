@@ -3,7 +3,8 @@
 // A want reaches the writer in a result, by way of a fetcher, which meets untrusted
 // servers. The watcher signs what decides about the write (Ed25519), the fetcher
 // passes that on as it is, and the writer verifies it. A want without a valid
-// signature is worth nothing but a look at the live object.
+// signature is worth nothing but a look at the live object. A fetcher verifies it only
+// where credentials are to be sent: whoever may set a timer can have NATS publish a want.
 package signature
 
 import (

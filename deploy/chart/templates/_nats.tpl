@@ -97,12 +97,12 @@ for it. Takes (list $ identity). */}}
 {{- end -}}
 {{- end -}}
 
-{{/* The file in that volume by which the watcher signs wants, or the writer verifies
-them; empty if there is none. Takes (list $ identity). */}}
+{{/* The file in that volume by which the watcher signs wants, or writer and fetchers
+verify them; empty if there is none. Takes (list $ identity). */}}
 {{- define "curl-me-that.signing" -}}
 {{- $nats := (index . 0).Values.nats -}}
 {{- if or $nats.bundled.enabled $nats.signingSecret -}}
-{{- get (dict "watcher" "signing.nk" "writer" "signing.pub") (index . 1) -}}
+{{- get (dict "watcher" "signing.nk" "writer" "signing.pub" "fetcher" "signing.pub") (index . 1) -}}
 {{- end -}}
 {{- end -}}
 

@@ -21,7 +21,9 @@ func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	GinkgoHelper()
 	flags := map[string][]string{world.Watcher: {"--manage-streams=off"}, world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}
 	flags[world.Watcher] = append(append(flags[world.Watcher], b.watcher...), "--signing-key="+filepath.Join(b.identities, "signing.nk"))
-	flags[world.Writer] = append(flags[world.Writer], "--trusted-keys="+filepath.Join(b.identities, "signing.pub"))
+	for _, name := range []string{world.Fetcher, world.Writer} {
+		flags[name] = append(flags[name], "--trusted-keys="+filepath.Join(b.identities, "signing.pub"))
+	}
 	for _, name := range world.Services() {
 		flags[name] = append(flags[name], "--nats-nkey="+b.seed(name))
 		if b.tls {

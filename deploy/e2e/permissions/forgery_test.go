@@ -1,9 +1,12 @@
 package permissions_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -191,8 +194,22 @@ var _ = Describe("A fetcher in wrong hands", func() {
 })
 
 var _ = Describe("A replayer in wrong hands", func() {
-	// NATS publishes what a timer carries under any subject of the stream of requests, and
-	// fetchers verify no signature.
+	// forge lets NATS publish a want of an object for another URL: it publishes what a timer
+	// carries under any subject of the stream of requests.
+	forge := func(ctx context.Context, replayer *nats.Conn, cm *world.ConfigMap, key pipeline.Key, url string) {
+		GinkgoHelper()
+		forged, err := proto.Marshal(&v1.Want{
+			Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: string(cm.Get(ctx).UID), Url: url, Epoch: 1,
+		})
+		Expect(err).NotTo(HaveOccurred())
+		timer := nats.NewMsg(key.Timer())
+		timer.Data = forged
+		timer.Header.Set("Nats-Schedule", "@at "+time.Now().UTC().Format(time.RFC3339Nano))
+		timer.Header.Set("Nats-Schedule-Target", key.Want())
+		Expect(replayer.PublishMsg(timer)).To(Succeed())
+	}
+
+	// Fetchers verify a signature only where credentials are to be sent.
 	It("lets a fetcher get what it likes and sees the response, and writes nothing by that", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
@@ -205,21 +222,33 @@ var _ = Describe("A replayer in wrong hands", func() {
 		seen := make(chan *nats.Msg, 1<<10)
 		_, err := replayer.ChanSubscribe(key.Content(), seen)
 		Expect(err).NotTo(HaveOccurred())
-		forged, err := proto.Marshal(&v1.Want{
-			Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: string(cm.Get(ctx).UID),
-			Url: w.Origin.Page("/internal").Says("of others").URL(), Epoch: 1,
-		})
-		Expect(err).NotTo(HaveOccurred())
-		timer := nats.NewMsg(key.Timer())
-		timer.Data = forged
-		timer.Header.Set("Nats-Schedule", "@at "+time.Now().UTC().Format(time.RFC3339Nano))
-		timer.Header.Set("Nats-Schedule-Target", key.Want())
-		Expect(replayer.PublishMsg(timer)).To(Succeed())
+		forge(ctx, replayer, cm, key, w.Origin.Page("/internal").Says("of others").URL())
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(seen).To(Receive(HaveField("Data", ContainSubstring("of others"))))
 		}).Should(Succeed())
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
+	})
+
+	It("has no credentials sent to a URL that the watcher has not signed, and the key comes right", func(ctx SpecContext) {
+		b := start(ctx, plain)
+		b.watcher = []string{"--audit-interval=1s"}
+		b.as(ctx, "setup", "setup")
+		w := b.world(ctx, world.Fetcher)
+		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
+		Expect(os.WriteFile(headers, fmt.Appendf(nil, `- {host: "*", ports: [%d], schemes: [http], namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
+			w.Origin.Port()), 0o600)).To(Succeed())
+		w.Launch(ctx, world.Fetcher, "--header-file="+headers)
+		asked, internal := w.Origin.Page("/asked").Says("asked for"), w.Origin.Page("/internal").Says("of others")
+		cm := w.Create(ctx, "target", world.Asking("mydata="+asked.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+		cm.EventuallyHasData(ctx, "mydata", "asked for")
+
+		forge(ctx, b.connect("replayer"), cm, pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}, internal.URL())
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.AddressDenied.>") }).Should(Equal(1))
+		asked.Says("later")
+		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "later")
+		Expect(asked.Authorized()).To(Equal(asked.Hits()))
+		Expect(internal.Hits()).To(BeZero())
 	})
 })
 

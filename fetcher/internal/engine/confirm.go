@@ -39,14 +39,10 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) result {
 	case sequence > t.wantSequence || want == nil:
 		return result{outcome: superseded}
 	}
-	if t.untried() {
+	t.want, t.readFirst = want, !t.untried()
+	if !t.readFirst {
 		t.cause = want.GetCause()
-	} else {
-		// The object has changed since, if only by our own hand: its status is
-		// old, and a write at its resource version would conflict.
-		want.Status, want.ReadFirst = "", true
 	}
-	t.want = want
 	return result{}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 // Getter makes GETs.
@@ -23,6 +24,8 @@ type Getter interface {
 	Do(context.Context, get.Request) (get.Response, error)
 	// Key returns which requests may share one.
 	Key(get.Request) get.Key
+	// MayCarry reports whether one may carry credentials.
+	MayCarry(get.Request) bool
 }
 
 // Clock is the time of the broker.
@@ -41,6 +44,8 @@ type Deps struct {
 	Getter Getter
 	// Throttle decides when a GET may be made.
 	Throttle *throttle.Throttle
+	// Signatures knows by what key the watcher signs wants; nil: all are believed.
+	Signatures *signature.Verifier
 	// Draining is closed when the process is to end.
 	Draining <-chan struct{}
 	// Clock is the clock for everything that is scheduled.

@@ -48,7 +48,8 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
 // aftermath is what follows from an attempt that failed.
 type aftermath struct {
 	failure
-	// at is when it failed, next when the key is looked at again.
+	// at is when it failed, next when the key is looked at again; zero: when the
+	// watcher asks again.
 	at, next time.Time
 	// waitsFor is what the next look waits for, besides its time.
 	waitsFor v1.WaitsFor
@@ -65,13 +66,7 @@ type aftermath struct {
 // recheck.
 func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	a := e.lastOfRound(t, f, e.deps.Clock.Now())
-	cause := v1.Cause_CAUSE_RECHECK
-	if t.want.GetRefresh().AsDuration() > 0 {
-		cause = v1.Cause_CAUSE_REFRESH
-	}
-	due := e.dueAfter(t, a, cause)
-	due.Attempts, due.ReplayOf, due.WaitsFor = 0, 0, a.waitsFor
-	if err := e.setTimer(newTrace(ctx), due, a.next); err != nil {
+	if err := e.lookAgain(ctx, t, a); err != nil {
 		return afterPublishError(err)
 	}
 	short := e.deadLetters.Take(t.key.Namespace, 1)
@@ -89,6 +84,22 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	return result{outcome: gaveUp, failure: f, wait: a.next.Sub(a.at), dropped: short != nil}
 }
 
+// lookAgain sets the timer of the next refresh, or of a slow recheck. There is none for
+// what only another want can change: the audit of the watcher asks for what nothing is
+// under way for.
+func (e *Engine) lookAgain(ctx context.Context, t *trigger, a aftermath) error {
+	if a.next.IsZero() {
+		return e.current(ctx, t)
+	}
+	cause := v1.Cause_CAUSE_RECHECK
+	if t.want.GetRefresh().AsDuration() > 0 {
+		cause = v1.Cause_CAUSE_REFRESH
+	}
+	due := e.dueAfter(t, a, cause)
+	due.Attempts, due.ReplayOf, due.WaitsFor = 0, 0, a.waitsFor
+	return e.setTimer(newTrace(ctx), due, a.next)
+}
+
 // repeatAfter is how long a failure that lasts is not published again, unless a
 // person asks.
 const repeatAfter = 30 * time.Minute
@@ -102,6 +113,9 @@ func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) aftermath {
 	}
 	if asked := now.Add(f.RetryAfter); asked.After(a.next) {
 		a.next, a.waitsFor = asked, v1.WaitsFor_WAITS_FOR_PAUSE
+	}
+	if f.Detail == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {
+		a.next, a.interval = time.Time{}, 0
 	}
 	// A round that begins with the class it ends with follows one that was
 	// given up for the same: nothing has changed.
@@ -167,9 +181,11 @@ func (t *trigger) describe(a aftermath) *v1.Failure {
 		Detail:        a.Detail,
 		LimitBytes:    a.Limit,
 		Redirects:     uint32(a.Redirects),
-		NextAt:        timestamppb.New(a.next),
 		Again:         a.again,
 		WaitsFor:      a.waitsFor,
+	}
+	if !a.next.IsZero() {
+		f.NextAt = timestamppb.New(a.next)
 	}
 	if a.gaveUp {
 		f.Interval = durationpb.New(a.interval)

@@ -40,6 +40,7 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 		ETag:         t.cached.GetEtag(),
 		LastModified: t.cached.GetLastModified(),
 	}
+	r.Untrusted = !e.trusts(t.want, r)
 	shared := request{key: e.deps.Getter.Key(r), etag: r.ETag, lastModified: r.LastModified}
 	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, t, r) }
 	got, coalesced, err := e.shared.Do(shared, t.notBefore(), get)
@@ -51,6 +52,12 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 		tracing.LinkTo(t.span, got.by, tracing.ToGET)
 	}
 	return got, err
+}
+
+// trusts reports whether the watcher is known to have published the want that a GET is
+// for. That is not worth the time where no credentials can go.
+func (e *Engine) trusts(w *v1.Want, r get.Request) bool {
+	return e.deps.Signatures == nil || e.deps.Getter.MayCarry(r) && e.deps.Signatures.Verify(w) == nil
 }
 
 // notBefore is when the GET that answers a trigger may have begun at the

@@ -23,6 +23,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 // fetcherOptions are what a spec may change about a fetcher.
@@ -40,6 +41,8 @@ type fetcherOptions struct {
 	js        jetstream.JetStream
 	registry  *prometheus.Registry
 	tracer    *tracing.Tracer
+	// signatures, if set, are verified before credentials are sent.
+	signatures *signature.Verifier
 }
 
 // fetcher is an engine with all that belongs to it.
@@ -93,6 +96,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	e, err := engine.New(o.config, engine.Deps{
 		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: slots, Draining: o.draining,
 		Clock: o.clock, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics, Tracer: o.tracer,
+		Signatures: o.signatures,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return &fetcher{Engine: e, world: w, fetcherOptions: o}

@@ -109,6 +109,9 @@ func (e *Engine) content(t *trigger, r get.Response) *v1.Result {
 
 // result completes a result.
 func (e *Engine) result(t *trigger, r *v1.Result) *v1.Result {
+	if t.readFirst {
+		t.want.Status, t.want.ReadFirst = "", true
+	}
 	r.Want, r.Sequence, r.Cause = t.want, t.sequence, t.cause
 	r.ObservedAt, r.Answered = timestamppb.New(e.deps.Clock.Now()), t.cached != nil
 	return r

@@ -46,6 +46,10 @@ type trigger struct {
 
 	// want is what the key asks for; nil: nothing any more.
 	want *v1.Want
+	// readFirst reports that the object has changed since the want was published, if only
+	// by our own hand: the status in it is old, and a write at its resource version would
+	// conflict. The want itself stays as it was signed.
+	readFirst bool
 	// wantSequence is where the stream keeps the want.
 	wantSequence uint64
 	cause        v1.Cause
@@ -99,7 +103,7 @@ func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 // take reads a due. Its want is old, and without the status of its time: only
 // a writer that reads first may use it.
 func (t *trigger) take(due *v1.Due) {
-	due.GetWant().ReadFirst = true
+	t.readFirst = true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
 	t.reserved = t.cause == v1.Cause_CAUSE_PARKED
 	t.attempts, t.reported, t.statusCode = due.GetAttempts(), due.GetReported(), due.GetStatusCode()

@@ -24,6 +24,7 @@ var (
 	errTooLarge    = errors.New("body exceeds the limit")
 	errCoding      = errors.New("content coding that was not asked for")
 	errProxyFailed = errors.New("egress proxy failed")
+	errUntrusted   = errors.New("credentials for a request that is not trusted")
 )
 
 // handshakeError marks what went wrong in a TLS handshake.
@@ -55,6 +56,8 @@ func (x *exchange) classify(cause error) (curlmethatv1.FailureClass, string) {
 				"was redirected to a URL that the egress policy denies: " + denied.Error()
 		}
 		return curlmethatv1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, "is denied by the egress policy: " + denied.Error()
+	case errors.Is(cause, errUntrusted):
+		return curlmethatv1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, "would carry credentials, and is not known to be asked for by the watcher"
 	case errors.Is(cause, errRedirects):
 		return curlmethatv1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS,
 			fmt.Sprintf("was redirected more than %d times", x.client.cfg.MaxRedirects)
@@ -101,6 +104,8 @@ func detail(cause error) curlmethatv1.FailureDetail {
 	switch {
 	case errors.As(cause, &denied):
 		return deniedDetail(denied.Class)
+	case errors.Is(cause, errUntrusted):
+		return curlmethatv1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
 	case errors.Is(cause, errRedirects):
 		return curlmethatv1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT
 	case errors.Is(cause, errDowngrade):

@@ -109,11 +109,12 @@ type Key struct {
 	url         string
 	policy      *egress.Policy
 	credentials any
+	untrusted   bool
 }
 
 // Key returns the key of a request as policies and credentials are now.
 func (c *Client) Key(r Request) Key {
-	key := Key{url: r.URL, policy: c.deps.Gate.For(r.Namespace)}
+	key := Key{url: r.URL, policy: c.deps.Gate.For(r.Namespace), untrusted: r.Untrusted}
 	if u, err := egress.ParseURL(r.URL); err == nil {
 		key.credentials = c.credentials(r.Namespace, u).identity()
 	}

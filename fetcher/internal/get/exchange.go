@@ -71,6 +71,9 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 		if !x.redirected {
 			secrets = x.client.credentials(x.request.Namespace, u)
 		}
+		if x.request.Untrusted && secrets != (credentials{}) {
+			return Response{}, errUntrusted
+		}
 		response, next, err := x.hop(ctx, u, secrets)
 		if err != nil || next == nil {
 			return response, err

@@ -13,6 +13,9 @@ type Request struct {
 	ETag, LastModified string
 	// MaxBody in bytes lowers the limit of the configuration; 0: that one.
 	MaxBody int64
+	// Untrusted reports that others than the watcher may have asked for it. A hop that
+	// would carry credentials then fails in place of it.
+	Untrusted bool
 }
 
 func (r Request) conditional() bool { return r.ETag != "" || r.LastModified != "" }

@@ -269,6 +269,9 @@ const (
 	FailureDetail_FAILURE_DETAIL_DENIED_URL FailureDetail = 18
 	// The body does not fit into a message of the broker.
 	FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT FailureDetail = 19
+	// Policy: the request would carry credentials, and nothing proves that the watcher
+	// has published it.
+	FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS FailureDetail = 20
 )
 
 // Enum value maps for FailureDetail.
@@ -294,6 +297,7 @@ var (
 		17: "FAILURE_DETAIL_DENIED_RANGE",
 		18: "FAILURE_DETAIL_DENIED_URL",
 		19: "FAILURE_DETAIL_MESSAGE_LIMIT",
+		20: "FAILURE_DETAIL_DENIED_CREDENTIALS",
 	}
 	FailureDetail_value = map[string]int32{
 		"FAILURE_DETAIL_UNSPECIFIED":           0,
@@ -316,6 +320,7 @@ var (
 		"FAILURE_DETAIL_DENIED_RANGE":          17,
 		"FAILURE_DETAIL_DENIED_URL":            18,
 		"FAILURE_DETAIL_MESSAGE_LIMIT":         19,
+		"FAILURE_DETAIL_DENIED_CREDENTIALS":    20,
 	}
 )
 
@@ -1843,7 +1848,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x1aFAILURE_CLASS_WRITE_FAILED\x10\r\x12\x1b\n" +
 	"\x17FAILURE_CLASS_IMMUTABLE\x10\x0e\x12\x18\n" +
 	"\x14FAILURE_CLASS_POISON\x10\x0f\x12\x1b\n" +
-	"\x17FAILURE_CLASS_MALFORMED\x10\x10*\xc4\x05\n" +
+	"\x17FAILURE_CLASS_MALFORMED\x10\x10*\xeb\x05\n" +
 	"\rFailureDetail\x12\x1e\n" +
 	"\x1aFAILURE_DETAIL_UNSPECIFIED\x10\x00\x12(\n" +
 	"$FAILURE_DETAIL_CERTIFICATE_AUTHORITY\x10\x01\x12#\n" +
@@ -1865,7 +1870,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x1dFAILURE_DETAIL_DENIED_ADDRESS\x10\x10\x12\x1f\n" +
 	"\x1bFAILURE_DETAIL_DENIED_RANGE\x10\x11\x12\x1d\n" +
 	"\x19FAILURE_DETAIL_DENIED_URL\x10\x12\x12 \n" +
-	"\x1cFAILURE_DETAIL_MESSAGE_LIMIT\x10\x13*\xa6\x01\n" +
+	"\x1cFAILURE_DETAIL_MESSAGE_LIMIT\x10\x13\x12%\n" +
+	"!FAILURE_DETAIL_DENIED_CREDENTIALS\x10\x14*\xa6\x01\n" +
 	"\bWaitsFor\x12\x19\n" +
 	"\x15WAITS_FOR_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fWAITS_FOR_PAUSE\x10\x01\x12\x12\n" +

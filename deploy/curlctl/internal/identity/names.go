@@ -32,7 +32,7 @@ const (
 )
 
 // SigningSeed is the file with the seed by which the watcher signs wants, and
-// SigningKeys that with the public keys which the writer trusts: the one of the
+// SigningKeys that with the public keys which writer and fetchers trust: the one of the
 // seed, and the one before it.
 const (
 	SigningSeed = "signing.nk"
@@ -52,7 +52,7 @@ func needed(name string) []string {
 		return []string{Variables, CACert, ServerCert, ServerKey}
 	case Watcher:
 		return []string{SeedFile(name), CACert, SigningSeed}
-	case Writer:
+	case Fetcher, Writer:
 		return []string{SeedFile(name), CACert, SigningKeys}
 	}
 	return []string{SeedFile(name), CACert}

@@ -26,6 +26,7 @@ type Page struct {
 	takes       time.Duration
 	held        *held
 	arrivals    []time.Time
+	authorized  int
 	waiting     int
 	notModified int
 	good        map[[sha256.Size]byte]struct{}
@@ -137,6 +138,13 @@ func (p *Page) Arrivals() []time.Time {
 	return slices.Clone(p.arrivals)
 }
 
+// Authorized returns how many requests came with credentials.
+func (p *Page) Authorized() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.authorized
+}
+
 // Waiting returns how many requests are being held.
 func (p *Page) Waiting() int {
 	p.mu.Lock()
@@ -162,6 +170,9 @@ func (p *Page) served(body []byte) bool {
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.arrivals = append(p.arrivals, time.Now())
+	if r.Header.Get("Authorization") != "" {
+		p.authorized++
+	}
 	h, takes := p.held, p.takes
 	if h != nil {
 		p.waiting++

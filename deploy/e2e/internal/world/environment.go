@@ -36,8 +36,8 @@ type Environment struct {
 	ports *process.Ports
 	// offClocks is the folder of the services whose clocks can be off.
 	offClocks string
-	// signingKey and trustedKeys are the files by which watchers sign wants and
-	// writers verify them.
+	// signingKey and trustedKeys are the files by which watchers sign wants, and
+	// writers and fetchers verify them.
 	signingKey, trustedKeys string
 }
 

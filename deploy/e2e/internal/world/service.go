@@ -57,7 +57,7 @@ func (w *World) flags(ctx context.Context, name string) []string {
 			flags = append(flags, "--manage-streams=off")
 		}
 	case Fetcher: // it has no cluster at all
-		flags = append(flags, process.AllowLoopback, "--min-refresh=1s", "--retry-base=200ms")
+		flags = append(flags, process.AllowLoopback, "--min-refresh=1s", "--retry-base=200ms", "--trusted-keys="+w.trustedKeys)
 	case Writer:
 		flags = append(flags, "--kubeconfig="+kubeconfig, "--trusted-keys="+w.trustedKeys)
 	case Keeper:

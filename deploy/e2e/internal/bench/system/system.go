@@ -151,7 +151,7 @@ func (s *System) startFetchers(ctx context.Context) error {
 		flags = append(flags, "--per-host=1024", "--namespace-share=1")
 	}
 	for range max(1, s.options.Fetchers) {
-		fetcher, err := s.service(ctx, "fetcher", flags...)
+		fetcher, err := s.service(ctx, "fetcher", slices.Concat(flags, s.trusting)...)
 		if err != nil {
 			return err
 		}

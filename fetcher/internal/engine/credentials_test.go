@@ -1,0 +1,129 @@
+package engine_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/signature"
+)
+
+var _ = Describe("Credentials", func() {
+	const secret = "Bearer of the namespace"
+	var (
+		w      *world
+		f      *fetcher
+		o      *origin
+		signer *signature.Signer
+		mu     sync.Mutex
+		seen   []string
+	)
+	BeforeEach(func() {
+		w, seen = newWorld(natstest.Options{}, pipeline.Topology{}), nil
+		o = serve(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, r.URL.Path+" "+r.Header.Get("Authorization"))
+			if r.URL.Path == "/moved" {
+				http.Redirect(w, r, "/private/moved", http.StatusFound)
+				return
+			}
+			_, _ = io.WriteString(w, "hello there")
+		})
+		seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
+		Expect(err).NotTo(HaveOccurred())
+		signer, err = signature.LoadSigner(seed)
+		Expect(err).NotTo(HaveOccurred())
+		at, err := url.Parse(o.URL)
+		Expect(err).NotTo(HaveOccurred())
+		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
+		Expect(os.WriteFile(headers, fmt.Appendf(nil,
+			"- {host: %s, ports: [%s], schemes: [http], pathPrefix: /private, namespaces: [%s], headers: {Authorization: %s}}",
+			at.Hostname(), at.Port(), key.Namespace, secret), 0o600)).To(Succeed())
+		f = w.fetcher(func(o *fetcherOptions) {
+			o.get.HeaderFile = headers
+			o.signatures, err = signature.LoadVerifier(keys)
+			Expect(err).NotTo(HaveOccurred())
+		})
+	})
+	sent := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return seen
+	}
+	signed := func(path string, change ...func(*v1.Want)) *v1.Want {
+		want := w.want(o.URL+path, change...)
+		signer.Sign(want)
+		return want
+	}
+	refused := func() {
+		GinkgoHelper()
+		f.step()
+		failure := w.result().GetFailure()
+		Expect(failure.GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED))
+		Expect(failure.GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS))
+		Expect(failure.GetNextAt()).To(BeNil(), "the watcher has to ask again")
+		Expect(w.timer()).To(BeNil(), "so that its audit sees that nothing is under way")
+		Expect(w.deadLetters()).To(HaveLen(1))
+		Eventually(w.pending).Should(BeZero())
+	}
+
+	It("go with a want that the watcher has signed", func() {
+		w.publish(signed("/private/a"))
+		f.step()
+		Expect(w.result().GetContent()).NotTo(BeNil())
+		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
+	})
+
+	It("go with the refresh of such a want, and the writer reads first", func() {
+		want := signed("/private/a", every(10*time.Minute))
+		sequence := w.publish(want)
+		Expect(w.next().Ack()).To(Succeed())
+		w.fire(&v1.Due{Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH})
+		f.step()
+		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
+		Expect(w.result().GetWant().GetReadFirst()).To(BeTrue())
+		Expect(w.result().GetWant().GetStatus()).To(BeEmpty())
+	})
+
+	It("go with no want that somebody else has published, which is reported", func() {
+		want := signed("/private/a", every(10*time.Minute))
+		want.Url = o.URL + "/private/b"
+		w.publish(want)
+		refused()
+		Expect(sent()).To(BeEmpty())
+	})
+
+	It("go with none at a redirect either", func() {
+		w.publish(w.want(o.URL + "/moved"))
+		refused()
+		Expect(sent()).To(Equal([]string{"/moved "}))
+	})
+
+	It("are not asked about by a want for what nobody gets them for", func() {
+		w.publish(w.want(o.URL + "/public"))
+		f.step()
+		Expect(w.result().GetContent()).NotTo(BeNil())
+		Expect(sent()).To(Equal([]string{"/public "}))
+	})
+
+	It("of one that is believed are not shared with one that is not", func() {
+		w.publish(signed("/moved"))
+		f.step()
+		forged := w.want(o.URL+"/moved", func(w *v1.Want) { w.Name = "another" })
+		w.publish(forged)
+		f.step()
+		Expect(sent()).To(Equal([]string{"/moved ", "/private/moved " + secret, "/moved "}))
+	})
+})
