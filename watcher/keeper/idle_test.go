@@ -48,6 +48,7 @@ type rig struct {
 	namespace string
 	core      corev1client.CoreV1Interface
 	resources dynamic.ResourceInterface
+	registry  *prometheus.Registry
 	writes    atomic.Int64
 	// before is called before each request of keeper; nil: nothing is.
 	before atomic.Pointer[func(*http.Request)]
@@ -91,7 +92,7 @@ func serving(ctx context.Context, config *rest.Config) dynamic.NamespaceableReso
 func newRig(ctx context.Context) *rig {
 	GinkgoHelper()
 	admin := kubetest.Config(GinkgoTB())
-	r := &rig{clock: clocktesting.NewFakePassiveClock(time.Now())}
+	r := &rig{clock: clocktesting.NewFakePassiveClock(time.Now()), registry: prometheus.NewRegistry()}
 	var err error
 	r.core, err = corev1client.NewForConfig(admin)
 	Expect(err).NotTo(HaveOccurred())
@@ -111,9 +112,8 @@ func newRig(ctx context.Context) *rig {
 	clients, err := connect(counted)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(clients.Close)
-	registry := prometheus.NewRegistry()
-	rt := &service.Runtime{Log: zerolog.New(GinkgoWriter), Health: service.NewHealth(), Metrics: registry}
-	r.keeper, err = newKeeper(rt, c, clients, newMetrics(registry, c), r.clock)
+	rt := &service.Runtime{Log: zerolog.New(GinkgoWriter), Health: service.NewHealth(), Metrics: r.registry}
+	r.keeper, err = newKeeper(rt, c, clients, newMetrics(r.registry, c), r.clock)
 	Expect(err).NotTo(HaveOccurred())
 	return r
 }
@@ -137,6 +137,50 @@ func (r *rig) apply(ctx context.Context, name, spec string) {
 	Expect(yaml.Unmarshal([]byte("apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).To(Succeed())
 	_, err := r.resources.Create(ctx, o, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+}
+
+// edit merges a patch into a Watcher.
+func (r *rig) edit(ctx context.Context, name, patch string) {
+	GinkgoHelper()
+	_, err := r.resources.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// eventuallyHas waits until keeper has a generation of a Watcher.
+func (r *rig) eventuallyHas(ctx context.Context, name string, generation int64) {
+	GinkgoHelper()
+	Eventually(ctx, func() int64 {
+		if item := r.watchers.Get(types.NamespacedName{Namespace: r.namespace, Name: name}); item != nil {
+			return item.Value.Plan.Generation
+		}
+		return 0
+	}).WithTimeout(patience).Should(Equal(generation))
+}
+
+// once makes a change before keeper's first request that reads or writes one object:
+// whose path, ? and field selector end so.
+func (r *rig) once(method, ending string, change func()) {
+	r.before.Store(new(func(request *http.Request) {
+		if request.Method == method && strings.HasSuffix(request.URL.Path+"?"+request.URL.Query().Get("fieldSelector"), ending) {
+			r.before.Store(nil)
+			change()
+		}
+	}))
+}
+
+// byHand merges a patch into a ConfigMap as somebody with an editor does.
+func (r *rig) byHand(ctx context.Context, name, patch string) {
+	GinkgoHelper()
+	_, err := r.core.ConfigMaps(r.namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-edit"})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// data of a ConfigMap.
+func (r *rig) data(ctx context.Context, name string) map[string]string {
+	GinkgoHelper()
+	made, err := r.core.ConfigMaps(r.namespace).Get(ctx, name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return made.Data
 }
 
 // look looks at all Watchers once.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 		in.NotInjected, in.InjectionKnown = r.deps.Injection.Obstacle(p)
 	}
 	switch {
-	case errors.Is(err, errOutdated), apierrors.HasStatusCause(err, "NamespaceTerminating"):
+	case errors.Is(err, errOutdated), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return 0, nil // what has changed leads to the next look
 	case apierrors.IsConflict(err):
 		return 0, err // and so it does here, a moment later

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,7 +15,7 @@ import (
 )
 
 // refusal returns what the API server has against a ConfigMap; nil: its answer
-// is worth another try soon. Its text is not repeated: policies and webhooks write
+// is worth another try soon, or the namespace is being deleted. Its text is not repeated: policies and webhooks write
 // in it what they like.
 func refusal(p *compile.Plan, err error) *compile.Problem {
 	causes := causesOf(err)
@@ -24,6 +25,8 @@ func refusal(p *compile.Plan, err error) *compile.Problem {
 		})
 	}
 	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil
 	case apierrors.IsInvalid(err) && has("", "immutable"):
 		return &compile.Problem{Reason: watchv1.ReasonTargetImmutable, Message: condition.Immutable(p)}
 	case apierrors.IsRequestEntityTooLargeError(err), apierrors.IsInvalid(err) && has("FieldValueTooLong", ""):
