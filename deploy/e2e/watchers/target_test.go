@@ -31,13 +31,21 @@ const (
 	promptly = 12 * time.Second
 )
 
+// took adds to the report how long something took, of which a spec bounds only what a
+// busy machine holds, too.
+func took(what string, since time.Time) {
+	AddReportEntry("time", fmt.Sprintf("%s: %s", what, time.Since(since).Round(time.Millisecond)))
+}
+
 var _ = Describe("The ConfigMap of a Watcher", func() {
 	It("is made of a manifest of the older design within 5 s, with its data and an owner", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "errors", `configData: {LEVEL: warn}, configBinaryData: {logo.png: iVBORw0KGgo=},
 			container: {name: watch-errors, image: registry.example/watch, args: [--file=/logs/app.log], volumeMounts: [{name: logs, mountPath: /logs}]},
 			volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`)
+		created := time.Now()
 		Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "errors-config") }).WithTimeout(soon).WithPolling(polling).ShouldNot(BeNil())
+		took("from a Watcher to its ConfigMap", created)
 		cm, now := h.configMap(ctx, "errors-config"), w.get(ctx)
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn"}))
 		Expect(cm.BinaryData).To(HaveKeyWithValue("logo.png", []byte("\x89PNG\r\n\x1a\n")))
@@ -57,7 +65,9 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Eventually(ctx, page.Waiting).Should(Equal(1))
 		w.eventually(ctx, watchv1.ConditionReady, "Unknown/Progressing")
 		release()
+		answered := time.Now()
 		Eventually(ctx, func() string { return w.condition(ctx, watchv1.ConditionReady) }).WithTimeout(promptly).WithPolling(polling).Should(Equal("True/Ready"))
+		took("from the origin's answer to Ready", answered)
 		Expect(h.data(ctx, "one-config")).To(Equal(map[string]string{"rules.json": "rules"}))
 		now := w.get(ctx)
 		Expect(now.Status.Fetched).To(Equal("1/1"))
@@ -132,8 +142,10 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(json.Marshal(theirs.Get(ctx))).To(Equal(before))
 
 		theirs.Label(ctx, watchv1.WatcherLabel, "taken")
+		labelled := time.Now()
 		Eventually(ctx, func() map[string]string { return h.data(ctx, "taken-config") }).WithTimeout(promptly).WithPolling(polling).
 			Should(Equal(map[string]string{"a": "b", "theirs": "kept"}))
+		took("from the label to the adoption", labelled)
 		w.eventuallyReady(ctx)
 	})
 
@@ -147,8 +159,10 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "shared")).To(Equal(map[string]string{"whose": "first"}))
 		first.delete(ctx)
 		h.collect(ctx, "shared")
+		collected := time.Now()
 		Eventually(ctx, func() map[string]string { return h.data(ctx, "shared") }).WithTimeout(promptly).WithPolling(polling).
 			Should(Equal(map[string]string{"whose": "second"}))
+		took("from the end of one Watcher's ConfigMap to that of the next one", collected)
 		second.eventuallyReady(ctx)
 	})
 
@@ -305,6 +319,47 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "suspended-config")).To(HaveKeyWithValue("c", "fetched"))
 	})
 
+	It("is made by one keeper of two that elect a leader, and by the other one when it is killed, and when it stops", func(ctx SpecContext) {
+		h := open(ctx)
+		h.keeper.ShouldStop(ctx)
+		election := []string{
+			"--leader-elect", "--leader-elect-namespace=" + h.Namespace, "--leader-elect-lease-duration=5s",
+			"--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=300ms",
+		}
+		leader := h.Launch(ctx, world.Keeper, election...)
+		leader.EventuallyReady(ctx)
+		Eventually(leader.Log.Matching).WithArguments(`"leading"`).Should(HaveLen(1))
+		standby := h.Launch(ctx, world.Keeper, election...)
+		standby.EventuallyReady(ctx)
+		w := h.apply(ctx, "elected", `configData: {a: one}`)
+		w.eventuallyReady(ctx)
+		applies := func(k *world.Service) float64 { return k.Metric(ctx, "curlmethat_keeper_applies_total") }
+		Expect(applies(leader) + applies(standby)).To(Equal(1.0))
+
+		Expect(leader.Kill()).To(Succeed())
+		w.apply(ctx, `configData: {a: two}`)
+		w.eventuallyReady(ctx)
+		Expect(applies(standby)).To(BeNumerically(">", 0))
+		leader.Restart(ctx)
+		standby.ShouldStop(ctx)
+		w.apply(ctx, `configData: {a: three}`)
+		w.eventuallyReady(ctx)
+		Expect(h.data(ctx, "elected-config")).To(Equal(map[string]string{"a": "three"}))
+	})
+
+	It("of a Watcher with the longest name has a label that stands for it, and is repaired as any other", func(ctx SpecContext) {
+		h := open(ctx)
+		for _, last := range []string{"a", "b"} {
+			name := strings.Repeat("n", 245) + last
+			w := h.apply(ctx, name, `configData: {a: as asked}`)
+			w.eventuallyReady(ctx)
+			h.edit(ctx, name+"-config", map[string]any{"data": map[string]any{"a": "by hand"}})
+			Eventually(ctx, func() map[string]string { return h.data(ctx, name+"-config") }).WithPolling(polling).Should(HaveKeyWithValue("a", "as asked"))
+			Eventually(ctx, func() int { return len(w.events(ctx, "Drifted")) }).WithPolling(polling).Should(Equal(1))
+			Expect(h.configMap(ctx, name+"-config").Labels).To(HaveKeyWithValue(watchv1.WatcherLabel, And(HavePrefix("nnn"), HaveLen(63))))
+		}
+	})
+
 	It("converges over a kill of keeper, with two of them, and after a restore", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/converges").Says("fetched")
@@ -382,6 +437,30 @@ var _ = Describe("What the schema takes and keeper checks", func() {
 		w := h.apply(ctx, "fixed", `configData: {a: c}, target: {name: fixed}`)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetImmutable")
 		Expect(w.message(ctx, watchv1.ConditionReady)).To(Equal("ConfigMap fixed is immutable; delete it, or name another one"))
+	})
+
+	It("is reported of a ConfigMap that a policy refuses, without the words of the policy, until an edit that it lets pass", func(ctx SpecContext) {
+		h := open(ctx)
+		w := h.apply(ctx, "refused", `configData: {a: b}`)
+		w.eventuallyReady(ctx)
+		h.Deny(ctx, "denied")
+		w.apply(ctx, `configData: {a: b, denied: x}`)
+		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetRefused")
+		Expect(w.message(ctx, watchv1.ConditionReady)).To(Equal(
+			"the API server refuses ConfigMap refused-config (Invalid); kubectl apply of a ConfigMap of that name prints why"))
+		Eventually(ctx, func() int { return len(w.events(ctx, "TargetRefused")) }).WithPolling(polling).Should(Equal(1))
+		Expect(h.data(ctx, "refused-config")).To(Equal(map[string]string{"a": "b"}))
+		w.apply(ctx, `configData: {a: c}`)
+		w.eventuallyReady(ctx)
+		Expect(h.data(ctx, "refused-config")).To(Equal(map[string]string{"a": "c"}))
+	})
+
+	It("is reported of a protected ConfigMap, which is not looked at", func(ctx SpecContext) {
+		h := open(ctx)
+		w := h.apply(ctx, "protected", `configData: {a: b}, target: {name: kube-root-ca.crt}`)
+		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetRefused")
+		Expect(w.message(ctx, watchv1.ConditionReady)).To(ContainSubstring("ConfigMap kube-root-ca.crt of namespace " + h.Namespace + " is protected"))
+		Expect(h.configMap(ctx, "kube-root-ca.crt")).To(BeNil())
 	})
 
 	It("writes the annotation that the watcher reads", func(ctx SpecContext) {

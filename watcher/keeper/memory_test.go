@@ -1,0 +1,85 @@
+package keeper
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// heldBytes is what keeper may hold of one Watcher and its ConfigMap. Of the 64 MiB that
+// it may have beside 5,000, half are pages of its file and garbage.
+const heldBytes = 4 << 10
+
+// ready is a Watcher with a body of its source and 10 KiB of static data, as the API
+// server returns it.
+func ready(namespace string, i int) *watchv1.Watcher {
+	w := &watchv1.Watcher{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprintf("watcher-%05d", i), UID: types.UID(fmt.Sprintf("b0c3a5ba-0000-4000-8000-%012d", i)),
+			ResourceVersion: fmt.Sprint(1000 + i), Generation: 1, CreationTimestamp: metav1.Now(),
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(strings.Repeat("{}", 500))}},
+		},
+		Spec: watchv1.WatcherSpec{
+			Interval: "10m", ConfigData: map[string]string{"LEVEL": strings.Repeat("warn", 2560)},
+			Sources: []watchv1.Source{{Key: "rules.json", URL: fmt.Sprintf("https://rules.example.com/v2/%d?team=a", i)}},
+		},
+	}
+	w.Status.ConfigMapName, w.Status.Fetched, w.Status.ContentSHA256 = w.ConfigMapName(), "1/1", fmt.Sprintf("%064d", i)
+	w.Status.Sources = []watchv1.SourceStatus{{Key: "rules.json", State: watchv1.Good, SHA256: fmt.Sprintf("%064d", i), Size: 256}}
+	for _, kind := range []string{watchv1.ConditionReady, watchv1.ConditionFresh} {
+		w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: kind, Message: fmt.Sprint("ConfigMap watcher-", i, "-config holds 1 fetched and 1 static keys"),
+			ObservedGeneration: 1, LastTransitionTime: metav1.Now(),
+		})
+	}
+	return w
+}
+
+// made is the metadata of its ConfigMap.
+func made(w *watchv1.Watcher) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.Namespace, Name: w.ConfigMapName(), UID: w.UID + "-config", ResourceVersion: w.ResourceVersion,
+		Labels: map[string]string{watchv1.WatcherLabel: w.Name},
+		Annotations: map[string]string{
+			annotation.DefaultKey: "rules.json=" + w.Spec.Sources[0].URL,
+			annotation.StatusKey: fmt.Sprintf(`{"rules.json":{"url":%q,"sha256":%q,"size":256,"fetchedAt":"2026-11-23T00:00:00Z","fence":"1767323045000.7"}}`,
+				w.Spec.Sources[0].URL, w.Status.Sources[0].SHA256),
+		},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w, watchv1.GroupVersion().WithKind(watchv1.Kind))},
+		ManagedFields: []metav1.ManagedFieldsEntry{{
+			Manager: watchv1.FieldManager, Operation: metav1.ManagedFieldsOperationApply,
+			FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:LEVEL":{}},"f:metadata":{"f:labels":{"f:watch.x-kv8s.io/watcher":{}}}}`),
+		}},
+	}}
+}
+
+var _ = Describe("Of many Watchers keeper", func() {
+	It("holds a few KiB each, however much static data they have", func(ctx SpecContext) {
+		r := newRig(ctx)
+		inUse := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		const count = 5000
+		before := inUse()
+		for i := range count {
+			w := ready(r.namespace, i)
+			r.watchers.Put(w)
+			r.targets.Put(made(w))
+		}
+		Expect(r.watchers.Len()).To(Equal(count))
+		Expect(r.targets.Len()).To(Equal(count))
+		Expect((inUse()-before)/count).To(BeNumerically("<", heldBytes), "bytes of each")
+		runtime.KeepAlive(r)
+	})
+})
