@@ -70,7 +70,7 @@ func (t *task) patch(ctx context.Context, p plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	t.objects.Put(t.ref, t.Viewer.Of(&written.ObjectMeta, plan.Remembered))
+	t.objects.Put(t.ref, &written.ObjectMeta)
 	return nil
 }
 

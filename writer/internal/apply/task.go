@@ -31,7 +31,7 @@ type task struct {
 func (t *task) start() {
 	cached, found := t.objects.Get(t.ref)
 	if found && t.covers(cached.ResourceVersion) {
-		t.object, t.known = cached, true
+		t.object, t.known = t.Viewer.Of(cached, plan.Remembered), true
 		return
 	}
 	t.objects.Drop(t.ref)

@@ -5,10 +5,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-
-	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 const (
@@ -20,8 +19,9 @@ const (
 	objectsTTL   = 30 * time.Second
 )
 
-// Objects is what objects were like after our own last patch. An object in it
-// may be out of date; a patch that is made from it is refused then.
+// Objects is the metadata of objects after our own last patch. It may be out of
+// date; a patch that is made from it is refused then. It is kept as it came, since
+// most of it is never read again.
 type Objects struct {
 	clock clock.Clock
 
@@ -30,12 +30,15 @@ type Objects struct {
 	bytes   int
 }
 
-// object is a kept object.
+// object is what is kept of one.
 type object struct {
-	*plan.Object
+	*metav1.ObjectMeta
 	until time.Time
 	bytes int
 }
+
+// overhead is what an object takes in memory beyond its encoded size, in bytes.
+const overhead = 1 << 10
 
 // NewObjects returns an empty cache.
 func NewObjects(clock clock.Clock) *Objects {
@@ -44,13 +47,13 @@ func NewObjects(clock clock.Clock) *Objects {
 	return c
 }
 
-// Put keeps an object, and drops those that were used longest ago while all
-// together are too large.
-func (c *Objects) Put(ref types.NamespacedName, o *plan.Object) {
+// Put keeps metadata, and drops what was used longest ago while all together is
+// too large.
+func (c *Objects) Put(ref types.NamespacedName, m *metav1.ObjectMeta) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.objects.Remove(ref)
-	kept := object{Object: o, until: c.clock.Now().Add(objectsTTL), bytes: o.Bytes()}
+	kept := object{ObjectMeta: m, until: c.clock.Now().Add(objectsTTL), bytes: m.Size() + overhead}
 	c.objects.Add(ref, kept)
 	for c.bytes += kept.bytes; c.bytes > objectsBytes; {
 		c.objects.RemoveOldest()
@@ -64,8 +67,8 @@ func (c *Objects) Drop(ref types.NamespacedName) {
 	c.objects.Remove(ref)
 }
 
-// Get returns a copy of an object.
-func (c *Objects) Get(ref types.NamespacedName) (*plan.Object, bool) {
+// Get returns the metadata of an object, which is not to be changed.
+func (c *Objects) Get(ref types.NamespacedName) (*metav1.ObjectMeta, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kept, found := c.objects.Get(ref)
@@ -73,6 +76,5 @@ func (c *Objects) Get(ref types.NamespacedName) (*plan.Object, bool) {
 		c.objects.Remove(ref)
 		return nil, false
 	}
-	o := *kept.Object
-	return &o, true
+	return kept.ObjectMeta, true
 }

@@ -9,14 +9,12 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/cache"
-	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 // metadata returns what an API server sends of a ConfigMap that asks for keys,
@@ -50,26 +48,16 @@ func metadata(tb testing.TB, name string, keys, foreign int) *metav1.ObjectMeta 
 	}
 }
 
-func viewer(tb testing.TB) plan.Viewer {
-	tb.Helper()
-	grammar, err := annotation.New(annotation.Defaults())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return plan.Viewer{Grammar: grammar, Selector: labels.Everything()}
-}
-
 // fill puts objects into a cache and returns by how much the heap has grown, in
 // bytes.
 func fill(tb testing.TB, c *cache.Objects, objects, keys, foreign int) int64 {
 	tb.Helper()
-	view := viewer(tb)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for i := range objects {
 		name := fmt.Sprint("cm-", i)
-		c.Put(types.NamespacedName{Namespace: "ns", Name: name}, view.Of(metadata(tb, name, keys, foreign), plan.Remembered))
+		c.Put(types.NamespacedName{Namespace: "ns", Name: name}, metadata(tb, name, keys, foreign))
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -82,8 +70,8 @@ func TestObjectsAreBoundedByBytes(t *testing.T) {
 		objects, keys, foreign int
 		most                   int64
 	}{
-		"1,000 objects with 128 keys":        {1000, 128, 0, 48 << 20},
-		"an object with 20,000 foreign keys": {1, 1, 20_000, 64 << 10},
+		"2,000 objects with 128 keys":         {2000, 128, 0, 48 << 20},
+		"80 objects with 20,000 foreign keys": {80, 1, 20_000, 48 << 20},
 	} {
 		clock := testclock.NewFakeClock(time.Now())
 		if grown := fill(t, cache.NewObjects(clock), tt.objects, tt.keys, tt.foreign); grown > tt.most {
@@ -96,7 +84,7 @@ func TestObjectsExpire(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Now())
 	c := cache.NewObjects(clock)
 	ref := types.NamespacedName{Namespace: "ns", Name: "cm"}
-	c.Put(ref, &plan.Object{UID: "uid"})
+	c.Put(ref, &metav1.ObjectMeta{UID: "uid"})
 	if o, found := c.Get(ref); !found || o.UID != "uid" {
 		t.Fatalf("got %+v, %v", o, found)
 	}
@@ -104,7 +92,7 @@ func TestObjectsExpire(t *testing.T) {
 	if _, found := c.Get(ref); found {
 		t.Error("kept for too long")
 	}
-	c.Put(ref, &plan.Object{UID: "uid"})
+	c.Put(ref, &metav1.ObjectMeta{UID: "uid"})
 	c.Drop(ref)
 	if _, found := c.Get(ref); found {
 		t.Error("not dropped")

@@ -226,26 +226,6 @@ func Assume(items []Item) (*Object, bool) {
 	return o, err == nil
 }
 
-// Bytes returns about how much memory the object takes.
-func (o *Object) Bytes() int {
-	const (
-		fixed = 1 << 10 // the object itself
-		entry = 512     // an entry of the status, or a pair, in its map or list
-		owned = 128     // a key in the record of owners
-	)
-	n := fixed + o.Owners.Len()*owned + len(o.Problem)
-	if o.Status.Problem != nil {
-		n += len(o.Status.Problem.Message)
-	}
-	for key, e := range o.Status.Keys {
-		n += entry + len(key) + len(e.URL) + len(e.SHA256) + len(e.ETag) + len(e.LastModified) + len(e.ErrorURL) + len(e.Why().Message) + len(e.Why().WaitsFor)
-	}
-	for _, pair := range o.Request.Pairs {
-		n += entry + len(pair.Key) + len(pair.URL)
-	}
-	return n
-}
-
 // Unrecorded reports whether the API server keeps no record of owners for the object
 // and would not begin one at a patch: it never had a field to record, or
 // the record was emptied.
