@@ -87,12 +87,18 @@ type manager struct {
 // fields is the part of FieldsV1 that we look at (KEP-555). The names below
 // data and annotations carry the prefix "f:"; "." stands for the map itself.
 type fields struct {
-	Data       map[string]json.RawMessage `json:"f:data"`
-	BinaryData map[string]json.RawMessage `json:"f:binaryData"`
+	Data       map[string]field `json:"f:data"`
+	BinaryData map[string]field `json:"f:binaryData"`
 	Metadata   struct {
-		Annotations map[string]json.RawMessage `json:"f:annotations"`
+		Annotations map[string]field `json:"f:annotations"`
 	} `json:"f:metadata"`
 }
+
+// field is the value of a name in FieldsV1, of which nothing is read.
+type field struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (*field) UnmarshalJSON([]byte) error { return nil }
 
 // ParseOwners reads managedFields. An error, which wraps ErrManagedFields, names
 // what cannot be read; Owners then knows nothing and is safe to use.
@@ -169,26 +175,17 @@ func (o Owners) Only(match func(key string) bool) Owners {
 	return kept
 }
 
-// Len returns how many ownerships of keys are known.
-func (o Owners) Len() int {
-	n := 0
-	for _, m := range o.managers {
-		n += 1 + len(m.fields.Data) + len(m.fields.BinaryData)
-	}
-	return n
-}
-
-func only(owned map[string]json.RawMessage, match func(key string) bool) map[string]json.RawMessage {
-	var kept map[string]json.RawMessage
+func only(owned map[string]field, match func(key string) bool) map[string]field {
+	var kept map[string]field
 	for name := range owned {
 		key, _ := strings.CutPrefix(name, "f:")
 		if !match(key) {
 			continue
 		}
 		if kept == nil {
-			kept = map[string]json.RawMessage{}
+			kept = map[string]field{}
 		}
-		kept["f:"+strings.Clone(key)] = nil
+		kept["f:"+strings.Clone(key)] = field{}
 	}
 	return kept
 }
