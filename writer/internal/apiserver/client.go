@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
 
@@ -34,7 +33,6 @@ const (
 // Client makes the requests of the writer. Those for metadata return
 // less than a kilobyte instead of the object.
 type Client struct {
-	metadata    metadata.Interface
 	objects     corev1client.CoreV1Interface
 	connections *connrotation.Dialer
 }
@@ -53,9 +51,6 @@ func NewClient(config *rest.Config) (*Client, error) {
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	shared, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("use kubeconfig: %w", err)
-	}
-	if c.metadata, err = metadata.NewForConfigAndClient(config, shared); err != nil {
 		return nil, fmt.Errorf("use kubeconfig: %w", err)
 	}
 	if c.objects, err = corev1client.NewForConfigAndClient(config, shared); err != nil {
@@ -91,27 +86,34 @@ func (c *Client) Probe(ctx context.Context) error {
 // than a JSON merge patch (RFC 7386) of the
 // same text, and returns the metadata that it led to.
 func (c *Client) Patch(ctx context.Context, ref types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	return c.configMaps(ref).Patch(ctx, ref.Name, types.StrategicMergePatchType, body,
-		metav1.PatchOptions{FieldManager: annotation.FieldManager})
+	return metadata(ctx, ref, c.objects.RESTClient().Patch(types.StrategicMergePatchType).Param("fieldManager", annotation.FieldManager).Body(body))
 }
 
 // Apply sends a server-side apply and returns the metadata that it led to. No key
-// in it can have another owner: none of them exists.
+// in it can have another owner: none of them exists. The status is owned by
+// before-first-apply, so it is forced.
 func (c *Client) Apply(ctx context.Context, ref types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	force := true // the status is owned by before-first-apply
-	return c.configMaps(ref).Patch(ctx, ref.Name, types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: annotation.FieldManager, Force: &force})
+	return metadata(ctx, ref, c.objects.RESTClient().Patch(types.ApplyPatchType).
+		Param("fieldManager", annotation.FieldManager).Param("force", "true").Body(body))
 }
 
 // Metadata returns the metadata as it is now.
 func (c *Client) Metadata(ctx context.Context, ref types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+	return metadata(ctx, ref, c.objects.RESTClient().Get())
+}
+
+// acceptMetadata asks for the metadata of an object in place of it.
+const acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+// metadata makes a request to a ConfigMap that is responded to with its metadata.
+// It is what client-go/metadata does, without the options that are encoded anew each
+// time.
+func metadata(ctx context.Context, ref types.NamespacedName, request *rest.Request) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	return c.configMaps(ref).Get(ctx, ref.Name, metav1.GetOptions{})
+	m := new(metav1.PartialObjectMetadata)
+	err := request.Namespace(ref.Namespace).Resource("configmaps").Name(ref.Name).SetHeader("Accept", acceptMetadata).Do(ctx).Into(m)
+	return m, err
 }
 
 // ConfigMap returns the whole object as it is now.
@@ -119,10 +121,6 @@ func (c *Client) ConfigMap(ctx context.Context, ref types.NamespacedName) (*core
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	return c.objects.ConfigMaps(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-}
-
-func (c *Client) configMaps(ref types.NamespacedName) metadata.ResourceInterface {
-	return c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(ref.Namespace)
 }
 
 // Digests returns the digest of each value of a ConfigMap.

@@ -23,8 +23,10 @@ type Queue interface {
 	Add(ctx context.Context, ref types.NamespacedName, item plan.Item) <-chan apply.Outcome
 }
 
-// Breaker reports whether work may begin. It waits for a while if not.
+// Breaker reports whether work may begin.
 type Breaker interface {
+	// Allows reports it at once, Pass after a while in which it may come to be so.
+	Allows() bool
 	Pass(ctx context.Context) bool
 }
 
@@ -94,6 +96,9 @@ func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 
 // pass reports whether work may begin. The end of the process ends the wait.
 func (b *Inbox) pass(ctx context.Context, d *pipeline.Delivery) bool {
+	if b.breaker.Allows() {
+		return true
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := make(chan struct{})
