@@ -64,7 +64,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Kube.BindFlags(fs)
 	c.Grammar = annotation.Defaults()
 	fs.IntVar(&c.Concurrency, "concurrency", 32, "ConfigMaps that are patched at a time")
-	duration.Var(fs, &c.Linger, "linger", 5*time.Millisecond, "how long the first result for a ConfigMap waits for others, to become one patch")
+	duration.Var(fs, &c.Linger, "linger", 2*time.Millisecond, "how long the first result for a ConfigMap waits for others, to become one patch")
 	fs.BoolVar(&c.Prune, "prune", true, "remove a key that is no longer asked for")
 	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", c.Grammar.Keys, "annotations that ask for data, in order of precedence; the same as the watcher's")
 	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", c.Grammar.DefaultScheme, "scheme of URLs that have none: http or https; the same as the watcher's")
