@@ -3,6 +3,7 @@
 package informer
 
 import (
+	"iter"
 	"strings"
 	"time"
 	"unique"
@@ -26,8 +27,11 @@ type Object struct {
 	Invalid error
 	// Status is the content of the status annotation.
 	Status Entries
-	// Owners of the keys that are asked for or have a status; nil with AllOurs.
+	// Owners of the keys that are asked for or have a status; nil with Owned.
 	Owners map[string]annotation.Ownership
+	// Owned is the owner of all these keys, if they have the same, as those of most
+	// objects.
+	Owned annotation.Ownership
 	// Written is when the annotation was last written, as far as it is wantindex.
 	Written time.Time
 	// Asked is when an annotation that asks for something was last written, to
@@ -40,9 +44,6 @@ type Object struct {
 	// found in a list, so that it may be older than that.
 	SeenAt time.Time
 	Listed bool
-	// AllOurs reports that all keys that are asked for or have a status were last
-	// written by the writer, as those of most objects.
-	AllOurs bool
 }
 
 // AskedAt is when what the object asks for was changed, as well as that is
@@ -57,8 +58,8 @@ func (o *Object) AskedAt() time.Time {
 
 // Owner returns the ownership of a key.
 func (o *Object) Owner(key string) annotation.Ownership {
-	if o.AllOurs {
-		return annotation.Ownership{State: annotation.Ours}
+	if o.Owned != (annotation.Ownership{}) {
+		return o.Owned
 	}
 	if owner, ok := o.Owners[key]; ok {
 		return owner
@@ -158,20 +159,30 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 
 // own takes over who owns the keys that are asked for or have a status.
 func (o *Object) own(owners annotation.Owners) {
-	o.Owners = make(map[string]annotation.Ownership, len(o.Request.Pairs))
-	for _, pair := range o.Request.Pairs {
-		o.Owners[pair.Key] = owners.Of(pair.Key)
+	mixed := false
+	for key := range o.keys() {
+		owner := owners.Of(key)
+		mixed = mixed || o.Owned != (annotation.Ownership{}) && o.Owned != owner
+		o.Owned = owner
 	}
-	for key := range o.Status.Keys() {
+	if !mixed {
+		return
+	}
+	o.Owned, o.Owners = annotation.Ownership{}, make(map[string]annotation.Ownership, len(o.Request.Pairs))
+	for key := range o.keys() {
 		o.Owners[key] = owners.Of(key)
 	}
-	for _, owner := range o.Owners {
-		if owner.State != annotation.Ours {
-			return
+}
+
+// keys returns those that are asked for, and those that have a status.
+func (o *Object) keys() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, pair := range o.Request.Pairs {
+			if !yield(pair.Key) {
+				return
+			}
 		}
-	}
-	if len(o.Owners) > 0 {
-		o.Owners, o.AllOurs = nil, true
+		o.Status.Keys()(yield)
 	}
 }
 

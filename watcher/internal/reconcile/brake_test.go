@@ -29,7 +29,7 @@ func newCluster(t *testing.T, objects int) *bench {
 			ResourceVersion: "1", Written: b.clock.Now(),
 			Request: annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}},
 			Status:  informer.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {URL: "https://example.com", SHA256: sum}}}, nil),
-			AllOurs: true,
+			Owned:   annotation.Ownership{State: annotation.Ours},
 		})
 	}
 	b.lookAt(b.others)
