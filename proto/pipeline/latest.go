@@ -32,6 +32,7 @@ func (c *Client) Latest(ctx context.Context, subjects []string) (map[string]Mess
 	if err != nil {
 		return nil, fail(err)
 	}
+	defer context.AfterFunc(ctx, func() { _ = sub.Unsubscribe() })()
 	defer func() { _ = sub.Unsubscribe() }()
 	if err := nc.PublishRequest(c.directGet()+Requests, inbox, request); err != nil {
 		return nil, fail(err)
