@@ -1,6 +1,7 @@
 package printer
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -151,8 +152,8 @@ func (t *table) fit() {
 
 // cut shortens a cell to a width.
 func (c Cell) cut(width int) Cell {
-	if text := []rune(Printable(c.Text)); len(text) > width {
-		c.Text = string(text[:width-1]) + "…"
+	if text := Printable(c.Text); utf8.RuneCountInString(text) > width {
+		c.Text = string([]rune(text)[:width-1]) + "…"
 	}
 	return c
 }
@@ -188,9 +189,11 @@ func (t *table) print(out io.Writer) {
 		}
 	}
 	t.fit()
+	var text bytes.Buffer
 	for _, row := range rows {
-		t.printRow(out, row)
+		t.printRow(&text, row)
 	}
+	_, _ = out.Write(text.Bytes())
 	t.rows = t.rows[:0]
 }
 
