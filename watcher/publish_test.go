@@ -56,7 +56,7 @@ var _ = Describe("Publishing", func() {
 		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">", 0))
 		w.ask(ctx, name(backlog-1), "k0=example.com/live")
 		i.awaitReady()
-		Eventually(w.url(ctx, w.key(name(backlog-2), "k0"))).ShouldNot(BeEmpty())
+		Eventually(w.url(ctx, w.key(name(backlog-2), "k0"))).WithTimeout(2 * time.Minute).ShouldNot(BeEmpty())
 
 		By("looking at the order in which the stream took the wants")
 		order := []uint64{}

@@ -92,7 +92,7 @@ var _ = Describe("The console at its limits", func() {
 		Expect(len(page)).To(BeNumerically("<", 60<<10))
 		dialog := b.page("/failures/replay?key=k")
 		Expect(dialog).To(And(ContainSubstring("<progress"), ContainSubstring("Nothing is asked for yet."), ContainSubstring("data-refresh"), Not(ContainSubstring("<button class="))))
-		Eventually(func() string { dialog = b.page("/failures/replay?key=k"); return dialog }).WithTimeout(time.Minute).WithPolling(polling).
+		Eventually(func() string { dialog = b.page("/failures/replay?key=k"); return dialog }).WithTimeout(3 * time.Minute).WithPolling(polling).
 			Should(ContainSubstring("Would replay 20,000 of 20,000 failures."))
 		form := formOf(dialog)
 		form.Set("rate", "0")
@@ -118,7 +118,7 @@ var _ = Describe("The console at its limits", func() {
 		b := w.open().enter()
 		before := w.lastSequences(ctx)[0]
 		_, _ = b.send(http.MethodPost, "/failures/replay", url.Values{"key": {"k"}, "top": {"20000"}, "count": {"12"}, "job": {strings.Repeat("A", 26)}}, nil)
-		Eventually(func() string { return b.page("/jobs/" + strings.Repeat("A", 26)) }).WithTimeout(time.Minute).WithPolling(polling).
+		Eventually(func() string { return b.page("/jobs/" + strings.Repeat("A", 26)) }).WithTimeout(3 * time.Minute).WithPolling(polling).
 			Should(ContainSubstring("the number has changed, and nothing was done"))
 		Expect(w.lastSequences(ctx)[0]).To(Equal(before))
 		Expect(w.ok(ctx, "audit")).NotTo(ContainSubstring("replay"))

@@ -90,7 +90,7 @@ func (b *browser) enter() *browser {
 	code, text := b.at(b.entry)
 	if code == http.StatusServiceUnavailable {
 		GinkgoWriter.Println(text)
-		Eventually(func() int { code, text = b.at("/"); return code }).WithTimeout(time.Minute).WithPolling(polling).
+		Eventually(func() int { code, text = b.at("/"); return code }).WithTimeout(3 * time.Minute).WithPolling(polling).
 			ShouldNot(Equal(http.StatusServiceUnavailable))
 	}
 	Expect(code).To(Equal(http.StatusOK), text)

@@ -147,6 +147,7 @@ var _ = Describe("A long history", Ordered, func() {
 		}
 		Expect(strings.Count(run("failures", "--limit=0"), "\n")).To(Equal(manyFailures + 1))
 		Expect(strings.Count(run("failures", "--limit=0", "-o", "json"), `"id"`)).To(Equal(manyFailures))
+		begun := time.Now()
 		Expect(run("replay", "--host=slow.example.com", "--over=24h", "--yes")).To(Equal("Replayed 2,000 failures, spread over 1d.\n"))
 		Expect(run("replay", "--host=fast.example.com", "--yes")).To(Equal("Replayed 18,000 failures.\n"))
 		n := 0
@@ -155,7 +156,8 @@ var _ = Describe("A long history", Ordered, func() {
 			Expect(t.At).To(BeTemporally("<", time.Now().Add(24*time.Hour)))
 			n++
 		}
-		Expect(n).To(Equal(2000))
+		fired := 1 + int(time.Since(begun)/(24*time.Hour/2000))
+		Expect(n).To(And(BeNumerically("<=", 2000), BeNumerically(">=", 2000-fired)), "timers that have not fired yet")
 	})
 })
 
