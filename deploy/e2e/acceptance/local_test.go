@@ -77,8 +77,9 @@ var _ = Describe("All services in one process", func() {
 		p = start()
 		load.EventuallyFills(ctx, 50)
 		Expect(load.MostHits()).To(BeNumerically("<=", 2))
+		w.EventuallyCaughtUp(ctx)
 		for _, cm := range load.ConfigMaps {
-			Expect(cm.Writes(ctx)).To(Equal(1))
+			Expect(w.History.Writes(cm.Name)).To(Equal(1))
 		}
 		code, err := p.Stop(ctx)
 		Expect(err).NotTo(HaveOccurred())

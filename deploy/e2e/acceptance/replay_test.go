@@ -25,9 +25,10 @@ var _ = Describe("A host that was down", func() {
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).
 			WithTimeout(2 * time.Minute).Should(Equal(n))
 		w.EventuallyQuiet(ctx)
+		w.EventuallyCaughtUp(ctx)
 		before := make([]int, n)
 		for i, page := range pages {
-			before[i] = objects[i].Writes(ctx)
+			before[i] = w.History.Writes(objects[i].Name)
 			page.Says(fmt.Sprintf("body %d", i))
 		}
 
@@ -42,8 +43,9 @@ var _ = Describe("A host that was down", func() {
 			object.EventuallyReports(ctx, "my.data", "")
 		}
 		w.EventuallyQuiet(ctx)
+		w.EventuallyCaughtUp(ctx)
 		for i, object := range objects {
-			Expect(object.Writes(ctx)-before[i]).To(Equal(1), "writes to %s", object.Name)
+			Expect(w.History.Writes(object.Name)-before[i]).To(Equal(1), "writes to %s", object.Name)
 		}
 	})
 })

@@ -344,7 +344,7 @@ func costs() []cost {
 // to its cost. What leaves the status as it is was typed.
 func (t *transcript) countWrites(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, func() error { return t.world.History.CaughtUp(ctx) }).Should(Succeed())
+	t.world.EventuallyCaughtUp(ctx)
 	for _, life := range t.world.History.Lives() {
 		before, typed := "", 0
 		for _, version := range life.Versions {

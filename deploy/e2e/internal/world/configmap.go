@@ -204,6 +204,13 @@ func (c *ConfigMap) status(ctx context.Context) status.Status {
 // Writes returns how often the system has written to the ConfigMap.
 func (c *ConfigMap) Writes(ctx context.Context) int {
 	GinkgoHelper()
-	Eventually(ctx, func() error { return c.world.History.CaughtUp(ctx) }).Should(Succeed())
+	c.world.EventuallyCaughtUp(ctx)
 	return c.world.History.Writes(c.Name)
+}
+
+// EventuallyCaughtUp waits until the history has all that was written. It lists all
+// ConfigMaps: for many of them it is called once, before History.Writes of each.
+func (w *World) EventuallyCaughtUp(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())
 }

@@ -32,7 +32,7 @@ func (w *World) check(ctx SpecContext) {
 	w.stopAll(ctx)
 	var broken []string
 	for _, home := range append([]*World{w}, w.Tenants...) {
-		Eventually(ctx, func() error { return home.History.CaughtUp(ctx) }).Should(Succeed())
+		home.EventuallyCaughtUp(ctx)
 		broken = append(broken, w.Checker().Check(home.History.Lives())...)
 		home.checkWords(ctx)
 	}

@@ -76,7 +76,7 @@ func (l *Load) EventuallyEnds(ctx context.Context, limit time.Duration) {
 	l.EventuallyCreated()
 	Eventually(ctx, l.Filled).WithTimeout(limit).Should(Equal(len(l.ConfigMaps)), "ConfigMaps with their data")
 	l.world.EventuallyQuiet(ctx)
-	Eventually(ctx, func() error { return l.world.History.CaughtUp(ctx) }).Should(Succeed())
+	l.world.EventuallyCaughtUp(ctx)
 	for _, cm := range l.ConfigMaps {
 		Expect(l.world.History.Writes(cm.Name)).To(Equal(1), "writes to %s", cm.Name)
 	}

@@ -37,7 +37,7 @@ func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte)
 // against the promises.
 func (w *World) ShouldKeepPromises(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())
+	w.EventuallyCaughtUp(ctx)
 	grammar, err := annotation.New(annotation.Defaults())
 	Expect(err).NotTo(HaveOccurred())
 	Expect(promise.Checker{Grammar: grammar, Served: w.visited}.Check(w.History.Lives())).To(BeEmpty(), "broken promises")
