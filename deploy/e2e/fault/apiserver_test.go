@@ -131,7 +131,7 @@ func lines(w *world.World) int {
 var _ = Describe("The rights", func() {
 	It("may be taken away and given back", func(ctx SpecContext) {
 		var writer *world.Account
-		w := env.World(ctx, audited(world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
+		w := env.World(ctx, world.Audited(world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
 			world.Writer: func(ctx context.Context, namespace string) string {
 				writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
 				return writer.Kubeconfig
@@ -188,7 +188,7 @@ var _ = Describe("The rights", func() {
 	})
 
 	It("may be denied by admission: one Event, and it goes through once it may", func(ctx SpecContext) {
-		w := env.World(ctx, audited(world.Options{}))
+		w := env.World(ctx, world.Audited(world.Options{}))
 		lift := w.Deny(ctx, "mydata")
 		page := w.Origin.Page("/denied").Says("at last")
 		cm := w.Create(ctx, "denied", world.Asking("mydata="+page.URL()))

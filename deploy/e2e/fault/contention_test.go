@@ -1,9 +1,7 @@
 package fault_test
 
 import (
-	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,7 +21,7 @@ var _ = Describe("A ConfigMap", func() {
 		page := w.Origin.Page("/busy").Says("between the edits")
 		cm := w.Create(ctx, "busy", world.Holding("counter", "0"))
 		edits := 0
-		stop := meanwhile(ctx, func() {
+		stop := world.Meanwhile(ctx, func() {
 			edits++
 			cm.Put(ctx, "counter", fmt.Sprint(edits))
 		})
@@ -40,7 +38,7 @@ var _ = Describe("A ConfigMap", func() {
 	It("that another controller changes back is repaired at growing intervals, with an Event for its owner", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "contested", "ours")
-		stop := meanwhile(ctx, func() {
+		stop := world.Meanwhile(ctx, func() {
 			if object := w.History.Latest(cm.Name); object != nil && object.Data["mydata"] == "ours" {
 				cm.Put(ctx, "mydata", "theirs")
 			}
@@ -65,25 +63,3 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.Writer().Log.Count()).To(BeNumerically("<", 40))
 	})
 })
-
-// meanwhile calls do all the time until stop is called.
-func meanwhile(ctx context.Context, do func()) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
-		defer GinkgoRecover()
-		pause := time.NewTicker(10 * time.Millisecond)
-		defer pause.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-pause.C:
-				do()
-			}
-		}
-	})
-	stop = func() { cancel(); running.Wait() }
-	DeferCleanup(stop)
-	return stop
-}

@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
@@ -28,7 +29,7 @@ var _ = Describe("Garbage", func() {
 			"curl.want.one-token", "curl.due.a.b.c.d", "curl.result.content.%zz.%2.k",
 			"curl.result.content." + w.Namespace + ".load-000.$patch", "curl.result.removed.kube-system.x.k",
 		} {
-			for _, payload := range [][]byte{noise(100), {0x08}, []byte(strings.Repeat("x", 60_000)), []byte("{}")} {
+			for _, payload := range [][]byte{bytes.Repeat([]byte{0xff}, 100), {0x08}, []byte(strings.Repeat("x", 60_000)), []byte("{}")} {
 				_, err := w.JetStream.Publish(ctx, subject, payload)
 				Expect(err).NotTo(HaveOccurred(), subject)
 				count++

@@ -27,25 +27,19 @@ const (
 	overdueLimit = 100 * time.Second
 )
 
-// audited are options of a world with an audit each second.
-func audited(o world.Options) world.Options {
-	o.Flags = map[string][]string{world.Watcher: {"--audit-interval=1s"}, world.Fetcher: {"--refresh-jitter=0"}}
-	return o
-}
-
 var _ = Describe("A key that is fetched regularly comes right after", func() {
 	It("results that were purged before the writer had them", func(ctx SpecContext) {
-		w := env.World(ctx, audited(world.Options{Without: []string{world.Writer}}))
+		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
 		page := w.Origin.Page("/lost").Tagged().Says("lost once")
 		cm := w.Create(ctx, "lost", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
 		Eventually(page.NotModified).Should(BeNumerically(">=", 1), "refreshes that find the same body")
-		purge(ctx, w, pipeline.Results)
+		w.Purge(ctx, pipeline.Results)
 		w.Launch(ctx, world.Writer).EventuallyReady(ctx)
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "lost once")
 	})
 
 	It("a restored backup of etcd, with an older body, while no watcher ran", func(ctx SpecContext) {
-		w := env.World(ctx, audited(world.Options{}))
+		w := env.World(ctx, world.Audited(world.Options{}))
 		page := w.Origin.Page("/restored").Tagged().Says("older")
 		cm := w.Create(ctx, "restored", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
 		cm.EventuallyHasData(ctx, "mydata", "older")
@@ -60,7 +54,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 	})
 
 	It("kubectl replace without our status, while no watcher ran", func(ctx SpecContext) {
-		w := env.World(ctx, audited(world.Options{}))
+		w := env.World(ctx, world.Audited(world.Options{}))
 		page := w.Origin.Page("/replaced").Tagged().Says("ours")
 		cm := w.Create(ctx, "replaced", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
 		manifest := cm.Get(ctx).Annotations
@@ -74,7 +68,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 	})
 
 	It("a timer that fired while the disk of the broker was full", func(ctx SpecContext) {
-		o := audited(world.Options{Broker: runSmallBroker()})
+		o := world.Audited(world.Options{Broker: runSmallBroker()})
 		o.Flags[world.Watcher] = append(o.Flags[world.Watcher], "--max-results-bytes=16777216", "--max-failures-bytes=1048576")
 		w := env.World(ctx, o)
 		page, _ := w.Fill(ctx, "due", "in time", world.Annotated(refreshKey, "2s"))
@@ -89,7 +83,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 	})
 
 	It("more failures and recoveries than results of one key are kept, while no writer ran", func(ctx SpecContext) {
-		w := env.World(ctx, audited(world.Options{Without: []string{world.Writer}}))
+		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
 		page := w.Origin.Page("/flapping").Tagged().Says("the one body")
 		cm := w.Create(ctx, "flapping", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
 		const cycles = 9 // one more than results of a subject are kept
@@ -107,14 +101,6 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "the one body")
 	})
 })
-
-// purge removes all messages of a stream.
-func purge(ctx context.Context, w *world.World, name string) {
-	GinkgoHelper()
-	stream, err := w.JetStream.Stream(ctx, name)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(stream.Purge(ctx)).To(Succeed())
-}
 
 // runSmallBroker runs a NATS server with a disk of 32 MiB.
 func runSmallBroker() (url string) {

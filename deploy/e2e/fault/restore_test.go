@@ -24,7 +24,7 @@ var _ = Describe("A restored backup", func() {
 	It("of the broker, that new messages have overtaken before a watcher looks, loses no body", func(ctx SpecContext) {
 		const keys = 6
 		broker := world.RunBroker()
-		w := env.World(ctx, audited(world.Options{Broker: broker.URL()}))
+		w := env.World(ctx, world.Audited(world.Options{Broker: broker.URL()}))
 		pages := w.Origin.Pages(keys)
 		cms := make([]*world.ConfigMap, keys)
 		for i, page := range pages {
@@ -70,7 +70,7 @@ var _ = Describe("A restored backup", func() {
 		DeferCleanup(func(ctx SpecContext) error { return plane.Stop(ctx) })
 		cluster, err := world.OpenCluster(plane.Kubeconfig())
 		Expect(err).NotTo(HaveOccurred())
-		w := env.World(ctx, audited(world.Options{Cluster: cluster}))
+		w := env.World(ctx, world.Audited(world.Options{Cluster: cluster}))
 		page, once := w.Origin.Page("/refreshed").Tagged().Says("older"), w.Origin.Page("/once").Says("once")
 		w.Create(ctx, "refreshed", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s")).EventuallyHasData(ctx, "mydata", "older")
 		edited := w.Create(ctx, "edited", world.Asking("mydata="+once.URL()))

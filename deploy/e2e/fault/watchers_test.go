@@ -30,14 +30,14 @@ var _ = Describe("Two watchers", func() {
 	})
 
 	It("that both audit ask for what is lost, and for nothing else", func(ctx SpecContext) {
-		w := env.World(ctx, audited(world.Options{Without: []string{world.Writer}}))
+		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
 		w.Launch(ctx, world.Watcher).EventuallyReady(ctx)
 		const keys = 20
 		for i, page := range w.Origin.Pages(keys) {
 			w.Create(ctx, fmt.Sprintf("kept-%d", i), world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "5m"))
 		}
 		Eventually(func() int { return w.Stored(ctx, pipeline.Results, "curl.result.content.>") }).Should(Equal(keys))
-		purge(ctx, w, pipeline.Results)
+		w.Purge(ctx, pipeline.Results)
 		w.Launch(ctx, world.Writer).EventuallyReady(ctx)
 		for i := range keys {
 			name := fmt.Sprintf("kept-%d", i)

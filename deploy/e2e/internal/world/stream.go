@@ -103,6 +103,14 @@ func (w *World) Stored(ctx context.Context, stream, subjects string) int {
 	return n
 }
 
+// Purge removes all messages of a stream.
+func (w *World) Purge(ctx context.Context, name string) {
+	GinkgoHelper()
+	stream, err := w.JetStream.Stream(ctx, name)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(stream.Purge(ctx)).To(Succeed())
+}
+
 // LastResult returns how many messages were ever published to the stream of
 // results.
 func (w *World) LastResult(ctx context.Context) int {

@@ -44,6 +44,12 @@ type Options struct {
 	Without []string
 }
 
+// Audited are options of a world with an audit each second.
+func Audited(o Options) Options {
+	o.Flags = map[string][]string{Watcher: {"--audit-interval=1s"}, Fetcher: {"--refresh-jitter=0"}}
+	return o
+}
+
 // World is where a spec takes place. Its helpers fail the spec.
 type World struct {
 	// Environment of the suite.

@@ -1,4 +1,4 @@
-package fault_test
+package broker_test
 
 import (
 	"fmt"
@@ -20,17 +20,17 @@ import (
 // Variables that make a NATS server of the program of this test. Only a
 // process can be killed as kill -9 does.
 const (
-	brokerAddress = "FAULT_BROKER_ADDRESS"
-	brokerStore   = "FAULT_BROKER_STORE"
+	brokerAddress = "BROKER_ADDRESS"
+	brokerStore   = "BROKER_STORE"
 	// brokerName is the name of one of several servers, brokerRoute where it
 	// listens to the others, and brokerRoutes where they all do. Such a server
 	// writes to the disk before it acknowledges, as deploy/nats/cluster.conf has
 	// it.
-	brokerName   = "FAULT_BROKER_NAME"
-	brokerRoute  = "FAULT_BROKER_ROUTE"
-	brokerRoutes = "FAULT_BROKER_ROUTES"
+	brokerName   = "BROKER_NAME"
+	brokerRoute  = "BROKER_ROUTE"
+	brokerRoutes = "BROKER_ROUTES"
 	// brokerMonitor is where one of several servers tells about itself.
-	brokerMonitor = "FAULT_BROKER_MONITOR"
+	brokerMonitor = "BROKER_MONITOR"
 )
 
 func TestMain(m *testing.M) {

@@ -1,4 +1,4 @@
-package fault_test
+package broker_test
 
 import (
 	"context"
@@ -154,15 +154,15 @@ var _ = Describe("One of three brokers", func() {
 
 	It("may hand the lead on during audits: what is lost comes back, and what is held is not fetched again", func(ctx SpecContext) {
 		b := runCluster(ctx)
-		w := env.World(ctx, audited(world.Options{Broker: b.all()}))
+		w := env.World(ctx, world.Audited(world.Options{Broker: b.all()}))
 		held, lost := w.Origin.Page("/held").Says("held"), w.Origin.Page("/lost").Says("lost")
 		kept := w.Create(ctx, "kept", world.Asking("mydata="+held.URL()), world.Annotated(refreshKey, "5m"))
 		kept.EventuallyHasData(ctx, "mydata", "held")
 		Expect(w.Writer().Kill()).To(Succeed())
 		cm := w.Create(ctx, "lost", world.Asking("mydata="+lost.URL()), world.Annotated(refreshKey, "5m"))
 		Eventually(func() int { return w.Stored(ctx, pipeline.Results, "curl.result.content.>") }).Should(Equal(1))
-		purge(ctx, w, pipeline.Results)
-		stop := meanwhile(ctx, func() {
+		w.Purge(ctx, pipeline.Results)
+		stop := world.Meanwhile(ctx, func() {
 			for _, stream := range []string{pipeline.Requests, pipeline.Results} {
 				// One that has no leader yet needs no change of it.
 				_, _ = w.Conn.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, aWhile)
@@ -171,7 +171,7 @@ var _ = Describe("One of three brokers", func() {
 		w.Writer().Restart(ctx)
 		Consistently(held.Hits).WithTimeout(2 * aWhile).Should(Equal(1))
 		stop()
-		cm.EventuallyHasDataWithin(ctx, 2*healLimit, "mydata", "lost")
+		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "lost")
 		w.EventuallyQuiet(ctx)
 		Expect(held.Hits()).To(Equal(1))
 		Expect(kept.Writes(ctx)).To(Equal(1))

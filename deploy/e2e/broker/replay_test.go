@@ -1,4 +1,4 @@
-package fault_test
+package broker_test
 
 import (
 	"context"
@@ -40,8 +40,9 @@ func letFail(ctx context.Context, n int, broker string) *failedFetches {
 	Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).
 		WithTimeout(time.Minute).WithPolling(100 * time.Millisecond).Should(Equal(n))
 	w.EventuallyQuiet(ctx)
+	w.EventuallyCaughtUp(ctx)
 	for i, page := range pages {
-		f.before = append(f.before, f.objects[i].Writes(ctx))
+		f.before = append(f.before, w.History.Writes(f.objects[i].Name))
 		page.Says(body(i))
 	}
 	return f
@@ -86,8 +87,9 @@ func (f *failedFetches) shouldBeRight(ctx context.Context) {
 		object.EventuallyReports(ctx, "mydata", "")
 	}
 	f.EventuallyQuiet(ctx)
+	f.EventuallyCaughtUp(ctx)
 	for i, object := range f.objects {
-		Expect(object.Writes(ctx)-f.before[i]).To(Equal(1), "writes to %s", object.Name)
+		Expect(f.History.Writes(object.Name)-f.before[i]).To(Equal(1), "writes to %s", object.Name)
 	}
 }
 

@@ -1,4 +1,4 @@
-package fault_test
+package broker_test
 
 import (
 	"context"
@@ -85,7 +85,7 @@ var _ = Describe("The broker", func() {
 	})
 
 	DescribeTable("may lose a stream or a consumer", func(ctx SpecContext, gets int, lose func(context.Context, jetstream.JetStream) error) {
-		w := env.World(ctx, audited(world.Options{})) // the streams are looked at as often as audited
+		w := env.World(ctx, world.Audited(world.Options{})) // the streams are looked at as often as audited
 		before, after := w.Origin.Page("/before").Says("before"), w.Origin.Page("/after").Says("after")
 		kept := w.Create(ctx, "kept", world.Asking("mydata="+before.URL()))
 		kept.EventuallyHasData(ctx, "mydata", "before")
