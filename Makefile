@@ -19,8 +19,10 @@ COMMANDS := ./watcher/cmd/watcher ./watcher/cmd/keeper ./fetcher/cmd/fetcher ./w
             ./deploy/local/cmd/curl-me-that ./deploy/local/cmd/control-plane \
             ./deploy/curlctl/cmd/curlctl ./deploy/e2e/cmd/origin
 
-# Suites against an installation that runs already have targets of their own.
-ACCEPTANCE = $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
+# Suites against an installation that runs already have targets of their own. The
+# others begin in this order, the longest first.
+LONGEST    := $(addprefix ./deploy/e2e/,fault acceptance permissions broker console random observability)
+ACCEPTANCE = $(LONGEST) $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
 
 # Images are "dev" unless VERSION is given; programs are what git says.
 IMAGE_VERSION := $(or $(VERSION),dev)
@@ -103,8 +105,14 @@ logs: ## Follow what the services in containers say
 
 ##@ Test
 
+# The suites against binaries wait most of their time for what they broke to recover:
+# the modules' tests, which compute, are run beside them. go prints the results in
+# the order in which it began, thus those of the longest suite first.
 .PHONY: test
-test: test-unit test-rules test-chart test-acceptance ## Run all tests
+test: build $(HELM) test-rules test-chart ## Run all tests
+	@echo 'All suites beside each other, the longest first: go prints nothing until that one is over, some minutes.'
+	$(RUN_ACCEPTANCE) $(ACCEPTANCE) $(UNIT)
+	@$(SLOWEST)
 
 # The control plane stays the same one from run to run, so that Go knows which results
 # still hold.
@@ -125,18 +133,20 @@ test-rules: $(PROMTOOL) ## Test the alerts
 test-chart: $(HELM_UNITTEST) ## Test the templates of the chart
 	$(HELM_UNITTEST) --strict deploy/chart
 
-# Of the time of these suites three quarters are spent waiting for what was broken to
-# recover, so more of them run at once than there are cores.
-SUITES ?= 4
+# So many suites at once: more than there are cores, since most of them wait.
+SUITES ?= 6
 
 SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
-# The chart's manifests among them, rendered by helm.
+# The chart's manifests are rendered by helm.
+RUN_ACCEPTANCE = rm -f '$(SPEC_TIMES)'; HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' \
+                 $(WITH_CLUSTER) $(GO_TEST) -p $(SUITES) -count=1 -timeout=30m
+SLOWEST = echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
+
 .PHONY: test-acceptance
 test-acceptance: build $(HELM) ## Test the built binaries as processes (uses KUBECONFIG if it is set)
-	@rm -f '$(SPEC_TIMES)'
-	HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(WITH_CLUSTER) $(GO_TEST) -p $(SUITES) -count=1 -timeout=30m $(ACCEPTANCE)
-	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
+	$(RUN_ACCEPTANCE) $(ACCEPTANCE)
+	@$(SLOWEST)
 
 .PHONY: transcript
 transcript: build ## Write deploy/docs/half-hour.md, what a user reads in half an hour, from a real run
