@@ -27,7 +27,7 @@ import (
 )
 
 // lookAgain is after what time a ConfigMap is looked at again that is not ours,
-// since nothing reports that it is gone.
+// since nothing reports that it is gone, and applied again that was refused.
 const lookAgain = 30 * time.Second
 
 // errOutdated reports that a Watcher asks for something else than its plan, which is
@@ -103,8 +103,9 @@ type memory struct {
 	looked     time.Time
 	found      *compile.Problem
 	generation int64
-	// refused is what the API server has against what is applied, of digest.
+	// refused is what the API server has against what was applied at tried, of digest.
 	refused *compile.Problem
+	tried   time.Time
 	digest  compile.Digest
 	// counted are the pods with the sidecar; nil: they were not counted yet.
 	counted *counted
@@ -164,7 +165,10 @@ func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) 
 	}
 	if m.refused != nil && m.digest == in.Plan.Digest {
 		in.Obstacle = m.refused
-		return lookAgain, r.retry(ctx, in, m)
+		if wait := lookAgain - r.deps.Clock.Since(m.tried); wait > 0 {
+			return wait, nil
+		}
+		return lookAgain, r.apply(ctx, in, m)
 	}
 	if wait := r.limit(ctx, in, m); wait > 0 {
 		return wait, nil
@@ -225,14 +229,6 @@ func (r *Reconciler) plans(name types.NamespacedName) []*compile.Plan {
 	return plans
 }
 
-// retry applies once more what was refused when that is long enough ago.
-func (r *Reconciler) retry(ctx context.Context, in *condition.Input, m *memory) error {
-	if r.deps.Clock.Since(m.looked) < lookAgain {
-		return nil
-	}
-	return r.apply(ctx, in, m)
-}
-
 // apply applies the ConfigMap.
 func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) error {
 	p := in.Plan
@@ -245,7 +241,7 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 		return err
 	}
 	repair := m.digest == p.Digest && m.refused == nil || isRepair(p, in.Target)
-	m.looked = r.deps.Clock.Now()
+	m.tried = r.deps.Clock.Now()
 	object, err := r.deps.API.Apply(ctx, p.Target, body)
 	if err != nil {
 		return r.failed(in, m, err)

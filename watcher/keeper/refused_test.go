@@ -1,0 +1,42 @@
+package keeper
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+var _ = Describe("What the API server refuses", func() {
+	It("is applied again after half a minute, and not before", func(ctx SpecContext) {
+		r := newRig(ctx)
+		fixed := types.NamespacedName{Namespace: r.namespace, Name: "fixed"}
+		_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fixed.Name, Labels: map[string]string{watchv1.WatcherLabel: fixed.Name}}, Immutable: new(true),
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		r.run(ctx)
+		r.apply(ctx, fixed.Name, `configData: {a: b}, target: {name: fixed}`)
+		r.eventuallyHas(ctx, fixed.Name, 1)
+		r.look(ctx, Default, []string{fixed.Name})
+		Expect(r.ready(ctx, Default, fixed.Name)).To(Equal("False/TargetImmutable Fresh"))
+
+		before := r.writes.Load()
+		r.look(ctx, Default, []string{fixed.Name})
+		Expect(r.writes.Load()).To(Equal(before))
+		Expect(r.core.ConfigMaps(r.namespace).Delete(ctx, fixed.Name, metav1.DeleteOptions{})).To(Succeed())
+		Eventually(ctx, r.targets.Len).WithTimeout(patience).Should(BeZero())
+		r.clock.SetTime(r.clock.Now().Add(29 * time.Second))
+		Expect(r.work.Reconcile(ctx, fixed)).To(Equal(time.Second), "when to look again")
+		Expect(r.writes.Load()).To(Equal(before))
+		r.clock.SetTime(r.clock.Now().Add(time.Second))
+		r.look(ctx, Default, []string{fixed.Name})
+		Expect(r.ready(ctx, Default, fixed.Name)).To(Equal("True/Ready Fresh"))
+		Expect(r.data(ctx, fixed.Name)).To(Equal(map[string]string{"a": "b"}))
+	})
+})
