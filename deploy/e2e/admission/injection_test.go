@@ -161,7 +161,13 @@ var _ = Describe("A pod", Ordered, func() {
 				LocalObjectReference: corev1.LocalObjectReference{Name: "errors-config"}, Key: key,
 			}}}
 		}
-		Expect(sidecar.Env).To(Equal([]corev1.EnvVar{{Name: "OWN", Value: "mine"}, reference("ALSO"), reference("LEVEL")}))
+		variables := []corev1.EnvVar{{Name: "OWN", Value: "mine"}, reference("ALSO"), reference("LEVEL")}
+		Expect(sidecar.Env).To(Equal(variables))
+		for range 40 { // a map has no order: that of the variables must not be by chance
+			again, err := in.try(ctx, naming("errors"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(again.Spec.InitContainers[0].Env).To(Equal(variables))
+		}
 		Expect(pod.Spec.Volumes).To(ContainElement(gstruct.MatchFields(gstruct.IgnoreExtras, gstruct.Fields{
 			"Name": Equal("logs"), "VolumeSource": HaveField("EmptyDir", Not(BeNil())),
 		})))
