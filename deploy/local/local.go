@@ -43,8 +43,6 @@ type System struct {
 	Kubeconfig string
 	// NATS is the address of the broker for other programs; empty: none.
 	NATS string
-	// Local reports that the control plane is our own.
-	Local bool
 }
 
 // Run runs everything until ctx is done, or a part fails. It calls ready once
@@ -119,7 +117,7 @@ func (c *Config) controlPlane(ctx context.Context, system *System, dir string, p
 	if err != nil {
 		return nil, err
 	}
-	system.Kubeconfig, system.Local = plane.Kubeconfig(), true
+	system.Kubeconfig = plane.Kubeconfig()
 	c.Watchers, c.ours = true, true
 	c.Watcher.Kube.Kubeconfig, c.Watcher.Kube.Context = plane.Kubeconfig(), ""
 	return plane, nil

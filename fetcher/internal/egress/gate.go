@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/reload"
@@ -102,11 +101,6 @@ func (g *Gate) current() *policies {
 
 // DialTimeout returns the bound of one dial.
 func (g *Gate) DialTimeout() time.Duration { return g.deps.DialTimeout }
-
-// CheckURL decides about a URL by its text; see Policy.CheckURL.
-func (g *Gate) CheckURL(namespace string, u *url.URL) error {
-	return g.For(namespace).CheckURL(u)
-}
 
 // Verdict decides about a URL with all its addresses; see Policy.Verdict.
 func (g *Gate) Verdict(ctx context.Context, namespace, raw string) Verdict {

@@ -14,8 +14,6 @@ import (
 type Timer struct {
 	// Key that it belongs to.
 	Key pipeline.Key
-	// Sequence in the stream.
-	Sequence uint64
 	// At is when it fires.
 	At time.Time
 	// SetAt is when it was set.
@@ -81,7 +79,7 @@ func timer(m pipeline.Message) (Timer, error) {
 		return Timer{}, err
 	}
 	due, err := pipeline.DecodeDue(key, m.Data)
-	return Timer{Key: key, Sequence: m.Sequence, At: at, SetAt: m.Time, Due: due}, err
+	return Timer{Key: key, At: at, SetAt: m.Time, Due: due}, err
 }
 
 // Want is the want of a key and where the stream keeps it.

@@ -1,7 +1,5 @@
 package metric
 
-import "strings"
-
 // Project is what all names of our own metrics begin with.
 const Project = "curlmethat"
 
@@ -46,15 +44,4 @@ type Definition struct {
 	Help string
 	// Labels in the order in which they are given to series.
 	Labels []Label
-}
-
-// Unit returns the base unit that the name ends with, or nothing.
-func (d Definition) Unit() string {
-	name := strings.TrimSuffix(d.Name, "_total")
-	for _, unit := range []string{"seconds", "bytes"} {
-		if strings.HasSuffix(name, "_"+unit) {
-			return unit
-		}
-	}
-	return ""
 }

@@ -32,9 +32,6 @@ type Want struct {
 	Drift string
 	// Refreshes reports whether it has an interval.
 	Refreshes bool
-	// InSync reports that it was published for a key that held its body, so that
-	// no fetch was due at once.
-	InSync bool
 	// Requested reports that a person asked for a fetch although the key held its
 	// body, so that a body which never lands cannot be distinguished from an equal one.
 	Requested bool
@@ -75,7 +72,6 @@ func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 		Now:       w.GetNow(),
 		Drift:     w.GetDrift(),
 		Refreshes: w.GetRefresh().AsDuration() > 0,
-		InSync:    w.GetSettled() != nil,
 		Requested: w.GetCause() == v1.Cause_CAUSE_NOW,
 		Version:   version(w.GetResourceVersion()),
 		At:        at,

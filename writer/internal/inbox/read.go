@@ -5,19 +5,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
-
-// rootCA is in every namespace, and every pod trusts it.
-const rootCA = "kube-root-ca.crt"
 
 // Reader turns messages into items.
 type Reader struct {
@@ -45,7 +42,7 @@ func (r Reader) Read(subject string, data []byte) (plan.Item, error) {
 	if err := check(key, result); err != nil {
 		return item, err
 	}
-	if key.Name == rootCA || slices.Contains(r.Protected, key.Namespace) {
+	if annotation.Protects(r.Protected, key.Namespace, key.Name) {
 		return item, fmt.Errorf("%w: ConfigMap %s/%s", ErrProtected, key.Namespace, key.Name)
 	}
 	return item, nil

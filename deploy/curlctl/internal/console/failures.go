@@ -125,9 +125,8 @@ type facet struct {
 type failureRow struct {
 	failure.Record
 
-	// Now is what has become of its key, and Good whether that is well.
-	Now  string
-	Good bool
+	// Now is what has become of its key.
+	Now string
 }
 
 type failuresData struct {
@@ -257,7 +256,7 @@ func (s *Server) failureRow(d operate.DeadLetter) failureRow {
 	case known.Condition.State == condition.Waiting || known.Condition.Attempts > 0:
 		row.Now = nowWaiting
 	default:
-		row.Now, row.Good = nowRecovered, true
+		row.Now = nowRecovered
 	}
 	return row
 }

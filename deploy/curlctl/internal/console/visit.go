@@ -29,7 +29,6 @@ type visit struct {
 	person *Person
 	// namespace is the only one that the person may see; empty: all.
 	namespace string
-	began     time.Time
 	unread    readable.Unread
 }
 
@@ -83,7 +82,7 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 		if person == nil {
 			return
 		}
-		v := &visit{Request: r, server: s, w: w, person: person, began: s.Now()}
+		v := &visit{Request: r, server: s, w: w, person: person}
 		if !s.people.allow(personName(person.Name)) {
 			http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
 			return

@@ -20,8 +20,6 @@ const Anonymous = "anonymous"
 type User struct {
 	// Name of the user: a name, a public key, or Anonymous.
 	Name string
-	// Account that the user belongs to.
-	Account string
 	// Publish and Subscribe are what is allowed and denied; nil: everything.
 	Publish, Subscribe *Rules
 }
@@ -55,7 +53,6 @@ func (c *Connection) User(ctx context.Context) (User, error) {
 		Data struct {
 			User        string `json:"user"`
 			UserName    string `json:"user_name"`
-			Account     string `json:"account"`
 			Permissions struct {
 				Publish   *Rules `json:"publish"`
 				Subscribe *Rules `json:"subscribe"`
@@ -66,7 +63,7 @@ func (c *Connection) User(ctx context.Context) (User, error) {
 		return fallback, errUser
 	}
 	u := User{
-		Name: answer.Data.UserName, Account: answer.Data.Account,
+		Name:    answer.Data.UserName,
 		Publish: answer.Data.Permissions.Publish, Subscribe: answer.Data.Permissions.Subscribe,
 	}
 	if u.Name == "" {

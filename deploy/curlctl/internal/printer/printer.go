@@ -70,9 +70,6 @@ func (p *Printer) ForPrograms() bool {
 	return p.options.Format == "json" || p.options.Format == "yaml" || p.options.Format == "name"
 }
 
-// Writer returns where the printer prints.
-func (p *Printer) Writer() io.Writer { return p.out }
-
 // Linef prints one line.
 func (p *Printer) Linef(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
 

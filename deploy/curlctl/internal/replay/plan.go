@@ -47,8 +47,6 @@ type Item struct {
 	Traceparent string
 	// Key that failed.
 	Key pipeline.Key
-	// Reason and Host of the failure.
-	Reason, Host string
 	// Verdict on it.
 	Verdict Verdict
 
@@ -75,7 +73,7 @@ func Plan(ctx context.Context, client *operate.Client, failures iter.Seq2[operat
 		if err != nil {
 			return nil, err
 		}
-		item := &Item{ID: f.ID, Traceparent: f.Message.GetTraceparent(), Key: f.Key, Reason: f.Reason, Host: f.Host, Verdict: Wanted, request: requestOf(f.Message.GetWant())}
+		item := &Item{ID: f.ID, Traceparent: f.Message.GetTraceparent(), Key: f.Key, Verdict: Wanted, request: requestOf(f.Message.GetWant())}
 		switch {
 		case f.Message.GetWant() == nil:
 			item.Verdict = Unreadable

@@ -15,11 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
-)
 
-// rootCA is put into every namespace of a real cluster, by its controller
-// manager.
-const rootCA = "kube-root-ca.crt"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
 
 // retryPause is between tries to reach the API server.
 const retryPause = 100 * time.Millisecond
@@ -131,7 +129,7 @@ func (r *Recorder) watch(ctx context.Context, version string) (last string, err 
 }
 
 func (r *Recorder) add(kind watch.EventType, object *corev1.ConfigMap) {
-	if object.Name == rootCA || kind == watch.Bookmark {
+	if object.Name == annotation.RootCA || kind == watch.Bookmark {
 		return
 	}
 	r.mu.Lock()
@@ -258,7 +256,7 @@ func (r *Recorder) CaughtUp(ctx context.Context) error {
 		delete(now, uid)
 	}
 	for _, object := range list.Items {
-		if _, unseen := now[object.UID]; unseen && object.Name != rootCA {
+		if _, unseen := now[object.UID]; unseen && object.Name != annotation.RootCA {
 			behind = append(behind, object.Name)
 		}
 	}

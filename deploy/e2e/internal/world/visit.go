@@ -13,9 +13,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// rootCA is in every namespace of a cluster that has a controller manager.
-const rootCA = "kube-root-ca.crt"
-
 // Visit returns a world around services that somebody else runs on a cluster: a
 // namespace of its own, ConfigMaps in it and their history, and nothing to start
 // or stop. When the spec or suite is over, the history is checked against the
@@ -48,7 +45,7 @@ func (w *World) ShouldKeepPromises(ctx context.Context) {
 // controller manager does so.
 func (w *World) clear(ctx SpecContext) {
 	core := w.Cluster.Client.CoreV1()
-	_, err := core.ConfigMaps(w.Namespace).Get(ctx, rootCA, metav1.GetOptions{})
+	_, err := core.ConfigMaps(w.Namespace).Get(ctx, annotation.RootCA, metav1.GetOptions{})
 	managed := err == nil
 	Expect(core.ConfigMaps(w.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
 	Expect(w.Cluster.Client.EventsV1().Events(w.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())

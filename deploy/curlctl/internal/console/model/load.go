@@ -241,7 +241,6 @@ func (m *Model) take(msg *nats.Msg) {
 	defer m.mu.Unlock()
 	now := m.now()
 	m.apply(msg, now)
-	m.passed.count++
 	if m.passed.room(now) {
 		if p, ok := passing.Describe(msg, now); ok {
 			m.passed.add(p)

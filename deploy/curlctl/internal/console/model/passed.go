@@ -90,7 +90,6 @@ const (
 
 // passed is what has passed lately.
 type passed struct {
-	count    uint64
 	second   int64
 	taken    int
 	entries  []passing.Passing

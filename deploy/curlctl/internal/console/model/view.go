@@ -32,9 +32,6 @@ type Numbers struct {
 	Minutes [minutes]int
 	// Samples are the backlogs of late, the oldest first.
 	Samples []Sample
-	// Passed counts all messages ever, Entries those that are described, and
-	// Failed the failures.
-	Passed, Entries, Failed uint64
 }
 
 // Numbers returns the pipeline at a glance; of all namespaces where it is empty.
@@ -47,7 +44,7 @@ func (m *Model) Numbers(namespace string) Numbers {
 	s := m.space(namespace)
 	n := Numbers{
 		Overview: m.overview, AsOf: m.asOf, Err: m.err, Unread: m.unread, Missing: m.missing, Unfollowed: m.unfollowed, Minutes: s.failed.of(now),
-		Samples: slices.Clone(m.samples), Passed: m.passed.count, Entries: m.passed.numbers, Failed: m.passed.failed,
+		Samples: slices.Clone(m.samples),
 	}
 	n.Wants, n.Failures, n.LastHour, n.Timers = s.wants, 0, 0, overview.Timers{}
 	m.timers(s, 0, func(r *record) bool {
