@@ -15,23 +15,17 @@ const defaultListen = ":8082"
 func Command() *cobra.Command {
 	var options service.Options
 	cfg := DefaultConfig()
-	cmd := &cobra.Command{
+	cmd := service.NewCommand(&cobra.Command{
 		Use:   "fetcher",
 		Short: "Fetch what ConfigMaps ask for",
 		Long: "Fetcher reads from NATS what ConfigMaps ask for, curls it, and hands bodies and\n" +
 			"failures to the writer. It has no access to Kubernetes.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cfg.Validate(); err != nil {
-				return err
-			}
-			return options.Run(cmd.Context(), "fetcher", func(ctx context.Context, rt *service.Runtime) error {
-				return Run(ctx, rt, cfg)
-			})
-		},
-	}
+	}, &cfg, func(ctx context.Context) error {
+		return options.Run(ctx, "fetcher", func(ctx context.Context, rt *service.Runtime) error {
+			return Run(ctx, rt, cfg)
+		})
+	})
 	options.BindFlags(cmd.Flags(), defaultListen)
-	cfg.BindFlags(cmd.Flags())
 	cmd.AddCommand(checkCommand())
 	return cmd
 }

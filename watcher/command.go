@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/service"
 )
@@ -11,23 +12,12 @@ import (
 // Command returns the command line of the watcher.
 func Command() *cobra.Command {
 	var c Config
-	cmd := &cobra.Command{
+	return service.NewCommand(&cobra.Command{
 		Use:   "watcher",
 		Short: "See annotated ConfigMaps and publish what each one wants",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.Validate(); err != nil {
-				return err
-			}
-			cluster, err := c.Kube.Config("watcher")
-			if err != nil {
-				return err
-			}
-			return c.Service.Run(cmd.Context(), "watcher", func(ctx context.Context, rt *service.Runtime) error {
-				return Run(ctx, rt, c, cluster)
-			})
-		},
-	}
-	c.BindFlags(cmd.Flags())
-	return cmd
+	}, &c, func(ctx context.Context) error {
+		return c.Kube.Run(ctx, &c.Service, "watcher", func(ctx context.Context, rt *service.Runtime, cluster *rest.Config) error {
+			return Run(ctx, rt, c, cluster)
+		})
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -84,13 +85,33 @@ type manager struct {
 	fields    fields
 }
 
-// fields is the part of FieldsV1 that we look at (KEP-555). The names below
-// data and annotations carry the prefix "f:"; "." stands for the map itself.
+// KeyFields is the part of FieldsV1 with the keys of a ConfigMap (KEP-555).
+type KeyFields struct {
+	Data       Fields `json:"f:data"`
+	BinaryData Fields `json:"f:binaryData"`
+}
+
+// Fields are those of a map. Their names carry the prefix "f:"; "." stands for the map
+// itself.
+type Fields map[string]field
+
+// Names returns the names without the prefix.
+func (f Fields) Names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for field := range f {
+			if name, found := strings.CutPrefix(field, "f:"); found && !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// fields is the part of FieldsV1 that we look at.
 type fields struct {
-	Data       map[string]field `json:"f:data"`
-	BinaryData map[string]field `json:"f:binaryData"`
-	Metadata   struct {
-		Annotations map[string]field `json:"f:annotations"`
+	KeyFields
+
+	Metadata struct {
+		Annotations Fields `json:"f:annotations"`
 	} `json:"f:metadata"`
 }
 
@@ -168,22 +189,22 @@ func (o Owners) Other(key string) string {
 func (o Owners) Only(match func(key string) bool) Owners {
 	kept := Owners{managers: make([]manager, len(o.managers))}
 	for i, m := range o.managers {
-		kept.managers[i] = manager{name: m.name, operation: m.operation, time: m.time, fields: fields{
+		kept.managers[i] = manager{name: m.name, operation: m.operation, time: m.time, fields: fields{KeyFields: KeyFields{
 			Data: only(m.fields.Data, match), BinaryData: only(m.fields.BinaryData, match),
-		}}
+		}}}
 	}
 	return kept
 }
 
-func only(owned map[string]field, match func(key string) bool) map[string]field {
-	var kept map[string]field
+func only(owned Fields, match func(key string) bool) Fields {
+	var kept Fields
 	for name := range owned {
 		key, _ := strings.CutPrefix(name, "f:")
 		if !match(key) {
 			continue
 		}
 		if kept == nil {
-			kept = map[string]field{}
+			kept = Fields{}
 		}
 		kept["f:"+strings.Clone(key)] = field{}
 	}

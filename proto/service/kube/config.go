@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,6 +42,15 @@ func (o *Options) Config(name string) (*rest.Config, error) {
 	config.QPS, config.Burst = -1, 0
 	config.UserAgent = "curl-me-that-" + name + "/" + service.BuildVersion()
 	return config, nil
+}
+
+// Run runs a service that works on the cluster.
+func (o *Options) Run(ctx context.Context, s *service.Options, name string, run func(context.Context, *service.Runtime, *rest.Config) error) error {
+	config, err := o.Config(name)
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx, name, func(ctx context.Context, rt *service.Runtime) error { return run(ctx, rt, config) })
 }
 
 func (o *Options) load() (*rest.Config, error) {

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,12 +37,6 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// owned is the part of FieldsV1 with the keys (KEP-555).
-type owned struct {
-	Data       map[string]json.RawMessage `json:"f:data"`
-	BinaryData map[string]json.RawMessage `json:"f:binaryData"`
-}
-
 // ChangesOf reads them: of a key that was fetched from the status annotation, of the
 // others from the record of who last wrote them, which is as late as any write of
 // that manager. Keeper's record is bounded by when the content of its Watcher
@@ -52,16 +45,12 @@ func ChangesOf(m *metav1.PartialObjectMetadata, w *watchv1.Watcher) Changes {
 	c := Changes{keys: map[string]time.Time{}}
 	parsed, _ := status.Parse(m.Annotations[annotation.StatusKey]) // one that cannot be read counts as none
 	for _, entry := range m.ManagedFields {
-		var fields owned
+		var fields annotation.KeyFields
 		if entry.Time == nil || entry.Subresource != "" || entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
-		for _, named := range []map[string]json.RawMessage{fields.Data, fields.BinaryData} {
-			for field := range named {
-				key, is := strings.CutPrefix(field, "f:")
-				if !is {
-					continue
-				}
+		for _, named := range []annotation.Fields{fields.Data, fields.BinaryData} {
+			for key := range named.Names() {
 				at := entry.Time.Time
 				fetched, found := parsed.Keys[key]
 				switch {

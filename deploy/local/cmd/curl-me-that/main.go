@@ -18,28 +18,22 @@ func main() { os.Exit(service.Execute(command())) }
 
 func command() *cobra.Command {
 	c := local.DefaultConfig()
-	cmd := &cobra.Command{
+	cmd := service.NewCommand(&cobra.Command{
 		Use:   "curl-me-that",
 		Short: "Put what a URL answers into a ConfigMap, and repair it: all services in one process",
 		Long: `Runs watcher, fetcher, writer and NATS in one process, against the cluster of
 --kubeconfig or $KUBECONFIG. Without one it starts a real etcd and kube-apiserver:
 those of KUBEBUILDER_ASSETS or PATH, or an archive of envtest, or else built from
 source, which takes some minutes the first time.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.Validate(); err != nil {
-				return err
+	}, &c, func(ctx context.Context) error {
+		return local.Run(ctx, c, os.Stderr, func(_ context.Context, s local.System) error {
+			fmt.Fprintf(os.Stderr, "Ready. The cluster's kubeconfig is %s\n", s.Kubeconfig)
+			if s.NATS != "" {
+				fmt.Fprintf(os.Stderr, "NATS is at %s\n", s.NATS)
 			}
-			return local.Run(cmd.Context(), c, os.Stderr, func(_ context.Context, s local.System) error {
-				fmt.Fprintf(os.Stderr, "Ready. The cluster's kubeconfig is %s\n", s.Kubeconfig)
-				if s.NATS != "" {
-					fmt.Fprintf(os.Stderr, "NATS is at %s\n", s.NATS)
-				}
-				return nil
-			})
-		},
-	}
-	c.BindFlags(cmd.Flags())
+			return nil
+		})
+	})
 	cmd.AddCommand(demoCommand(), operatorCommand())
 	return cmd
 }
@@ -47,18 +41,10 @@ source, which takes some minutes the first time.`,
 func demoCommand() *cobra.Command {
 	c := local.DefaultConfig()
 	d := demo.Config{Out: os.Stdout}
-	cmd := &cobra.Command{
+	cmd := service.NewCommand(&cobra.Command{
 		Use:   "demo",
 		Short: "See it at work: ConfigMaps that are filled or wrong, and a host that is down and comes back",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.Validate(); err != nil {
-				return err
-			}
-			return demo.Run(cmd.Context(), d, c)
-		},
-	}
-	c.BindFlags(cmd.Flags())
+	}, &c, func(ctx context.Context) error { return demo.Run(ctx, d, c) })
 	for flag, value := range map[string]string{"data-dir": "", "nats-listen": "127.0.0.1:0", "allow-cidr": "127.0.0.0/8,::1/128", "log-level": "error"} {
 		if f := cmd.Flags().Lookup(flag); f.Value.Set(value) == nil {
 			f.DefValue = value

@@ -5,7 +5,6 @@ package target
 import (
 	"encoding/json"
 	"iter"
-	"maps"
 	"strings"
 	"time"
 	"unique"
@@ -66,13 +65,13 @@ func Read(m *metav1.PartialObjectMetadata) Target {
 	return t
 }
 
-// owned is the part of FieldsV1 that keeper applies (KEP-555).
+// owned is the part of FieldsV1 that keeper applies.
 type owned struct {
-	Data       map[string]json.RawMessage `json:"f:data"`
-	BinaryData map[string]json.RawMessage `json:"f:binaryData"`
-	Metadata   struct {
-		Labels      map[string]json.RawMessage `json:"f:labels"`
-		Annotations map[string]json.RawMessage `json:"f:annotations"`
+	annotation.KeyFields
+
+	Metadata struct {
+		Labels      annotation.Fields          `json:"f:labels"`
+		Annotations annotation.Fields          `json:"f:annotations"`
 		Owners      map[string]json.RawMessage `json:"f:ownerReferences"`
 	} `json:"f:metadata"`
 }
@@ -84,29 +83,18 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) compile.Digest {
 		return compile.Digest{} // as if nothing were owned: it is applied again
 	}
 	f := &compile.Fields{}
-	f.Add(compile.Data, named(o.Data))
-	f.Add(compile.BinaryData, named(o.BinaryData))
-	f.Add(compile.Labels, named(o.Metadata.Labels))
-	f.Add(compile.Annotations, named(o.Metadata.Annotations))
+	f.Add(compile.Data, o.Data.Names())
+	f.Add(compile.BinaryData, o.BinaryData.Names())
+	f.Add(compile.Labels, o.Metadata.Labels.Names())
+	f.Add(compile.Annotations, o.Metadata.Annotations.Names())
 	f.Add(compile.Owners, uids(o.Metadata.Owners))
 	return f.Digest()
-}
-
-// named returns the names behind f:, without "." for a map itself.
-func named(fields map[string]json.RawMessage) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for field := range maps.Keys(fields) {
-			if name, found := strings.CutPrefix(field, "f:"); found && !yield(name) {
-				return
-			}
-		}
-	}
 }
 
 // uids returns those of owner references, which are named k:{"uid":"…"}.
 func uids(fields map[string]json.RawMessage) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for field := range maps.Keys(fields) {
+		for field := range fields {
 			text, found := strings.CutPrefix(field, "k:")
 			var key struct {
 				UID string `json:"uid"`
