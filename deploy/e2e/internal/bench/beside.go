@@ -172,26 +172,58 @@ func (b *bench) rules(i int) string {
 	return "http://" + b.origin.PageByAddress(path)
 }
 
-// prices fills ConfigMaps, in one new namespace after another. The first one does not
-// count: its watcher retracts what was beside the rounds before, those of the others
-// only the wants of one round.
+// prices creates ConfigMaps, which are filled, round by round beside a watcher that
+// runs: to start it costs more the more there is to see, and is no part of the path of
+// an annotation. The first round does not count, since it may come while the watcher
+// retracts what was beside the rounds before.
 func (b *bench) prices(ctx context.Context, what string, count int) (prices []Price, err error) {
+	if b.piped, err = b.newNamespace(ctx); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(b.system.StopWatcher(ctx), b.system.StartWatcher(ctx, b.watched(b.piped))); err != nil {
+		return nil, err
+	}
+	if err := b.system.AwaitWatcher(ctx); err != nil {
+		return nil, err
+	}
 	for i := range count + 1 {
 		b.progress("%s, %d of %d", what, i, count)
-		if err := b.prepare(ctx); err != nil {
-			return nil, err
-		}
-		p, err := b.pipeline(ctx)
-		if err != nil {
-			return nil, err
-		}
-		price, err := priceOf(p)
+		price, err := b.price(ctx, i)
 		if err != nil {
 			return nil, err
 		}
 		prices = append(prices, price)
 	}
 	return prices[1:], nil
+}
+
+// price creates the ConfigMaps of one round, and waits until they are filled.
+func (b *bench) price(ctx context.Context, round int) (p Price, err error) {
+	_, version, err := b.piped.ConfigMaps(ctx)
+	if err != nil {
+		return p, err
+	}
+	if b.watch, err = observe.Start(ctx, b.cluster.Metadata, b.piped.Name, version); err != nil {
+		return p, err
+	}
+	before, err := b.reading(ctx)
+	if err != nil {
+		return p, err
+	}
+	created := make(chan error, 1)
+	go func() {
+		created <- b.piped.Fill(ctx, b.config.N, func(i int) *corev1.ConfigMap { return b.annotated(round*b.config.N + i) })
+	}()
+	first, last, err := b.awaitAll(ctx, b.config.N)
+	if err := errors.Join(err, <-created); err != nil {
+		return p, err
+	}
+	after, err := b.reading(ctx)
+	if err != nil {
+		return p, err
+	}
+	p, err = priceOf(Pipeline{PerSecondFilling: rate(b.config.N-1, last.Sub(first)), Cost: before.cost(after, b.config.N)})
+	return p, errors.Join(err, b.verify(ctx, "piped", (round+1)*b.config.N))
 }
 
 // WriteTable writes the middle of the rounds of each kind, and of the differences
