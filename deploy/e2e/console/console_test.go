@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/chromedp/chromedp"
@@ -131,12 +132,18 @@ var _ = Describe("In a browser, the console", func() {
 		DeferCleanup(closeConn)
 	})
 	pages := []string{
-		"/", "/failures", "/failures/1", "/hosts", "/schedule", "/wants", "/queue", "/objects/team-1/catalog-0001", "/audit", "/doctor", "/help",
+		"/", "/failures", "/failures/1", "/failures/61", "/hosts", "/schedule", "/wants", "/queue", "/objects/team-1/catalog-0001", "/audit", "/doctor", "/help",
 		"/failures/replay?host=slow.example.com", "/pause", "/failures?host=nothing", "/nothing",
 	}
 
-	It("fits each page on a narrow screen and on a large one, and axe-core finds nothing, in both themes", func(ctx SpecContext) {
+	It("fits each page on a narrow screen and on a large one, with long names too, and axe-core finds nothing, in both themes", func(ctx SpecContext) {
 		fill(ctx, js, 60)
+		long := pipeline.Key{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("قائمة-", 30), Key: strings.Repeat("k", 200)}
+		host := strings.Repeat("long.", 40) + "example.com"
+		Expect(operate.NewClient(js).PublishDeadLetter(ctx, long, &v1.DeadLetter{
+			Want:    &v1.Want{Namespace: long.Namespace, Name: long.Name, Key: long.Key, Url: "https://" + host + "/" + strings.Repeat("page", 200)},
+			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 503, Host: host}, Snippet: []byte(strings.Repeat("<عنوان>", 100)),
+		}, "long")).To(Succeed())
 		axe := accessible()
 		t := newTab(open(ctx, server.URL()))
 		for _, theme := range []string{"light", "dark"} {
@@ -145,14 +152,55 @@ var _ = Describe("In a browser, the console", func() {
 				t.do(chromedp.EmulateViewport(320, 700))
 				t.visit(path)
 				Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal("320"), "%s at 320 px", path)
-				t.do(chromedp.EmulateViewport(3840, 2160))
-				Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal("3840"), "%s at 4K", path)
-				t.do(chromedp.EmulateViewport(1280, 800))
+				Expect(t.script(`[...document.querySelectorAll('main :is(.name, .tag)')].filter((e) => e.scrollWidth > e.clientWidth || e.closest('[data-label]') && e.offsetLeft < 100).length`)).
+					To(Equal("0"), "%s at 320 px: names that are cut, and what is left of its column", path)
+				for _, width := range []int64{1100, 3840, 1280} {
+					t.do(chromedp.EmulateViewport(width, 800))
+					Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal(strconv.FormatInt(width, 10)), path)
+				}
 				if axe != "" {
 					Expect(t.violations(axe)).To(BeEmpty(), "%s, %s", path, theme)
 				}
 			}
 		}
+	})
+
+	It("has what is bad in the colour of what fails", func(ctx SpecContext) {
+		fill(ctx, js, 3)
+		t := newTab(open(ctx, server.URL()))
+		t.visit("/failures")
+		failing := t.script(`getComputedStyle(document.querySelector('.state.failing')).color`)
+		t.visit("/doctor")
+		Expect(t.script(`getComputedStyle(document.querySelector('.state.bad')).color`)).To(Equal(failing), "no fetcher runs")
+	})
+
+	It("replays all that a filter matches by keyboard alone, with the count before", func(ctx SpecContext) {
+		fill(ctx, js, 60)
+		t := newTab(open(ctx, server.URL()))
+		t.live()
+		t.keys("g", "f")
+		matches := func() string { return t.text(".head b") }
+		Eventually(matches).WithPolling(50 * time.Millisecond).Should(Equal("60"))
+		for range 60 {
+			if t.keys(kb.Tab); t.script(`document.activeElement.textContent.includes('cdn.example.org')`) == "true" {
+				break
+			}
+		}
+		t.keys(kb.Enter)
+		Eventually(matches).WithPolling(50 * time.Millisecond).Should(Equal("11"))
+		t.live()
+		t.keys("r")
+		t.sees("Would replay 11 of 11 failures.")
+		t.keys(kb.Enter)
+		t.sees(" of 11 ") // asked, or fetched since: there is no fetcher
+		Eventually(func() (string, error) {
+			info, err := js.Stream(ctx, pipeline.Requests)
+			if err != nil {
+				return "", err
+			}
+			state, err := info.Info(ctx, jetstream.WithSubjectFilter("curl.due.>"))
+			return strconv.Itoa(len(state.State.Subjects)), err
+		}).Should(Equal("11"))
 	})
 
 	It("runs nothing of what tenants and servers choose", func(ctx SpecContext) {
@@ -166,7 +214,7 @@ var _ = Describe("In a browser, the console", func() {
 		Expect(err).NotTo(HaveOccurred())
 		publish := func(id string) {
 			GinkgoHelper()
-			Expect(client.PublishDeadLetter(ctx, key, &v1.DeadLetter{Want: want, Snippet: []byte(hostile + "\x00\xff"), Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT}}, id)).To(Succeed())
+			Expect(client.PublishDeadLetter(ctx, key, &v1.DeadLetter{Want: want, Snippet: []byte(hostile + "\x00\xff"), Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile}}, id)).To(Succeed())
 		}
 		publish("1")
 		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: hostile, Filter: hostile, OnBehalfOf: hostile})).To(Succeed())

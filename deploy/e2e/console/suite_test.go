@@ -111,6 +111,9 @@ func newTab(address string) *tab {
 	}()
 	t.do(chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS("main")))
 	DeferCleanup(func() {
+		if CurrentSpecReport().Failed() {
+			t.keepPicture()
+		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		Expect(t.problems).To(BeEmpty(), "what the browser reports")
@@ -132,10 +135,7 @@ func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(t.ctx, timeout)
 	defer cancel()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		t.keepPicture()
-		Expect(err).NotTo(HaveOccurred())
-	}
+	Expect(chromedp.Do(ctx, actions...)).To(Succeed())
 }
 
 // keepPicture writes what is seen, for those who look at a failed spec.
