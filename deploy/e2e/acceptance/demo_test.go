@@ -1,14 +1,21 @@
 package acceptance_test
 
 import (
+	"context"
+	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/types"
 )
 
@@ -19,15 +26,7 @@ func fits() types.GomegaMatcher {
 
 var _ = Describe("The demo", func() {
 	It("goes through its chapters without kubectl, and ends", func(ctx SpecContext) {
-		assets := os.Getenv("KUBEBUILDER_ASSETS")
-		if assets == "" || runtime.GOOS != "linux" {
-			Skip("it has a control plane of its own, and servers on 127.0.0.2, where a demo of yours does not listen")
-		}
-		cmd := exec.CommandContext(ctx, env.Program(allInOne), "demo", "--once", "--host=127.0.0.2", "--samples=../../samples")
-		cmd.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
-			return strings.HasPrefix(variable, "KUBECONFIG=") || strings.HasPrefix(variable, "PATH=")
-		}), "PATH="+GinkgoT().TempDir())
-		out, err := cmd.CombinedOutput()
+		out, err := demo(ctx, "--once").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
 		Expect(string(out)).To(MatchRegexp(`(?s)1\. .*joke: \|\n {4}\S.*` +
 			`2\. .*InvalidAnnotation.*does not match expected format\s+key=url.*` +
@@ -37,4 +36,43 @@ var _ = Describe("The demo", func() {
 		aPathOrTable := Or(ContainSubstring(os.TempDir()), MatchRegexp(`^(ID|\d+) `)) // a table fits where there is a terminal
 		Expect(strings.Split(string(out), "\n")).To(HaveEach(Or(aPathOrTable, fits())))
 	})
+
+	It("has the console at the address that it prints, until it is interrupted", func(ctx SpecContext) {
+		cmd, out := demo(ctx), gbytes.NewBuffer()
+		cmd.Stdout, cmd.Stderr = out, out
+		Expect(cmd.Start()).To(Succeed())
+		DeferCleanup(func() {
+			if cmd.ProcessState == nil {
+				_ = cmd.Process.Signal(os.Interrupt) // it ends what it has begun
+				_ = cmd.Wait()
+			}
+		})
+		address := regexp.MustCompile(`The console of nats://\S+ is at (http://\S+)`)
+		Eventually(ctx, out).WithTimeout(2 * time.Minute).Should(gbytes.Say(address.String()))
+		at := address.FindStringSubmatch(string(out.Contents()))[1]
+		jar, err := cookiejar.New(nil)
+		Expect(err).NotTo(HaveOccurred())
+		person := &http.Client{Jar: jar}
+		r, err := person.Get(at)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.Body.Close()).To(Succeed())
+		Expect(r.StatusCode).To(Equal(http.StatusOK))
+		Expect(cmd.Process.Signal(os.Interrupt)).To(Succeed())
+		Expect(cmd.Wait()).To(Succeed(), string(out.Contents()))
+		_, err = person.Get(at)
+		Expect(err).To(MatchError(syscall.ECONNREFUSED))
+	})
 })
+
+// demo is that of the all-in-one, on a machine without kubectl.
+func demo(ctx context.Context, args ...string) *exec.Cmd {
+	GinkgoHelper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" || runtime.GOOS != "linux" {
+		Skip("it has a control plane of its own, and servers on 127.0.0.2, where a demo of yours does not listen")
+	}
+	cmd := exec.CommandContext(ctx, env.Program(allInOne), append([]string{"demo", "--host=127.0.0.2", "--samples=../../samples"}, args...)...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "KUBECONFIG=") || strings.HasPrefix(variable, "PATH=")
+	}), "PATH="+GinkgoT().TempDir())
+	return cmd
+}

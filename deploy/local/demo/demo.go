@@ -67,6 +67,7 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 			cancel()
 			return nil
 		}
+		defer s.openConsole(ctx)()
 		select {
 		case <-ctx.Done():
 			return nil
@@ -148,12 +149,22 @@ All of it keeps running. In another terminal:
   $kubectl annotate configmap mine x-kv8s.io/curl-me-that=joke=%s
   $kubectl get configmap mine -o yaml
 
-And in a browser, at the link that this prints:
+Ctrl-C ends it, and the console, which is for a browser.
 
-  %s=%s %s ctl console
+`, s.system.Kubeconfig, kubectl, s.hosts.url(jokePort, jokePath))
+}
 
-Ctrl-C ends it.
-`, s.system.Kubeconfig, kubectl, s.hosts.url(jokePort, jokePath), natsVariable, s.system.NATS, s.Program)
+// openConsole serves the console until stop is called; it prints where.
+func (s *story) openConsole(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := s.operate(ctx, s.Out, "console"); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(s.Out, err)
+		}
+	}()
+	return func() { cancel(); <-ended }
 }
 
 // waitFor asks again and again until what is true, and names it when that takes
