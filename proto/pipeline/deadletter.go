@@ -34,7 +34,7 @@ func FailureClass(err error) v1.FailureClass {
 	switch classed, ok := errors.AsType[*ClassError](err); {
 	case ok:
 		return classed.Class
-	case errors.Is(err, ErrPoison):
+	case errors.Is(err, errPoison):
 		return v1.FailureClass_FAILURE_CLASS_POISON
 	}
 	return v1.FailureClass_FAILURE_CLASS_MALFORMED

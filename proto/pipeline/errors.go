@@ -34,9 +34,9 @@ var (
 	// updated, and all others are as they must be: data goes on, and operators
 	// cannot act.
 	ErrNoAudit = errors.New("no stream for the audit")
-	// ErrPoison means that a message was handled again and again, and no
+	// errPoison means that a message was handled again and again, and no
 	// handling came to an end.
-	ErrPoison = errors.New("message was handled again and again without an end")
+	errPoison = errors.New("message was handled again and again without an end")
 	// ErrPanic means that the handler of a message panicked.
 	ErrPanic = errors.New("handler panicked")
 )

@@ -49,7 +49,7 @@ func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Cons
 		o.MaxUnended = defaultMaxUnended
 	}
 	if o.Poison == nil {
-		o.Poison = func(context.Context, *Delivery) Disposition { return DeadLetter(ErrPoison) }
+		o.Poison = func(context.Context, *Delivery) Disposition { return DeadLetter(errPoison) }
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -18,9 +18,9 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 )
 
-// MaxPayload is the largest message, in bytes: a body of 1,000,000 bytes and
+// maxPayload is the largest message, in bytes: a body of 1,000,000 bytes and
 // all that goes with it.
-const MaxPayload = 2 << 20
+const maxPayload = 2 << 20
 
 // Options configure the server.
 type Options struct {
@@ -80,7 +80,7 @@ func run(o Options) (*server.Server, error) {
 		JetStream:  true,
 		StoreDir:   o.Dir,
 		DontListen: o.Listen == "",
-		MaxPayload: MaxPayload,
+		MaxPayload: maxPayload,
 		NoSigs:     true, // the process handles its signals itself
 	}
 	if err := listen(options, o.Listen); err != nil {

@@ -32,8 +32,8 @@ type Config struct {
 	NAT64 []string `yaml:"-"`
 }
 
-// DefaultPorts returns the ports that are always allowed.
-func DefaultPorts() []uint16 { return []uint16{80, 443, 8080, 8443} }
+// defaultPorts returns the ports that are always allowed.
+func defaultPorts() []uint16 { return []uint16{80, 443, 8080, 8443} }
 
 // Validate checks every entry and names the first that is wrong.
 func (c Config) Validate() error {
@@ -72,7 +72,7 @@ func (c Config) compile() (rules, error) {
 	r.onlyHosts, errs[4] = each("only-host", c.OnlyHosts, ParsePattern)
 	r.ports, errs[5] = each("allow-port", c.AllowPorts, parsePort)
 	r.nat64, errs[6] = each("nat64-prefix", c.NAT64, parseNAT64)
-	r.ports = append(DefaultPorts(), r.ports...)
+	r.ports = append(defaultPorts(), r.ports...)
 	return r, cmp.Or(errs[:]...)
 }
 

@@ -9,14 +9,14 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultMaxBody        = 1_000_000
-	DefaultMaxHeaderBytes = 64 << 10
-	DefaultMaxRedirects   = 5
-	DefaultTimeout        = 10 * time.Second
-	DefaultTLSTimeout     = 3 * time.Second
-	DefaultHeaderTimeout  = 5 * time.Second
-	DefaultIdleTimeout    = 30 * time.Second
-	DefaultMaxIdle        = 64
+	defaultMaxBody        = 1_000_000
+	defaultMaxHeaderBytes = 64 << 10
+	defaultMaxRedirects   = 5
+	defaultTimeout        = 10 * time.Second
+	defaultTLSTimeout     = 3 * time.Second
+	defaultHeaderTimeout  = 5 * time.Second
+	defaultIdleTimeout    = 30 * time.Second
+	defaultMaxIdle        = 64
 )
 
 // Config bounds a GET. Start from Defaults. The time for a dial is a matter of
@@ -58,14 +58,14 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Version:        "devel",
-		MaxBody:        DefaultMaxBody,
-		MaxHeaderBytes: DefaultMaxHeaderBytes,
-		MaxRedirects:   DefaultMaxRedirects,
-		Timeout:        DefaultTimeout,
-		TLSTimeout:     DefaultTLSTimeout,
-		HeaderTimeout:  DefaultHeaderTimeout,
-		IdleTimeout:    DefaultIdleTimeout,
-		MaxIdle:        DefaultMaxIdle,
+		MaxBody:        defaultMaxBody,
+		MaxHeaderBytes: defaultMaxHeaderBytes,
+		MaxRedirects:   defaultMaxRedirects,
+		Timeout:        defaultTimeout,
+		TLSTimeout:     defaultTLSTimeout,
+		HeaderTimeout:  defaultHeaderTimeout,
+		IdleTimeout:    defaultIdleTimeout,
+		MaxIdle:        defaultMaxIdle,
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 // MaxSize is the largest file that is read, in bytes.
 const MaxSize = 1 << 20
 
-// Interval is the time between two looks at a file.
-const Interval = 5 * time.Second
+// interval is the time between two looks at a file.
+const interval = 5 * time.Second
 
 // ErrTooLarge is returned for a file of more than MaxSize bytes.
 var ErrTooLarge = errors.New("file exceeds 1 MiB")
@@ -108,7 +108,7 @@ func read(path string) ([]byte, error) {
 // ticker of its own that beats every Interval.
 func Run(ctx context.Context, ticks <-chan time.Time, poll func()) {
 	if ticks == nil {
-		ticker := time.NewTicker(Interval)
+		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		ticks = ticker.C
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// Interval is how often the broker is asked.
-	Interval = 15 * time.Second
+	// interval is how often the broker is asked.
+	interval = 15 * time.Second
 	// lookTimeout bounds one round of questions.
 	lookTimeout = 5 * time.Second
 )
@@ -27,7 +27,7 @@ type Config struct {
 	// Monitors are the addresses of the monitoring ports of NATS servers, by
 	// which it is seen how soon they write to disk; none: that stays unknown.
 	Monitors []string
-	// Interval between requests to the broker; 0: Interval.
+	// Interval between requests to the broker; 0: interval.
 	Interval time.Duration
 }
 
@@ -52,7 +52,7 @@ type Exporter struct {
 // New returns an exporter that does not run.
 func New(c Config, d Deps) *Exporter {
 	if c.Interval == 0 {
-		c.Interval = Interval
+		c.Interval = interval
 	}
 	return &Exporter{config: c, deps: d}
 }

@@ -51,8 +51,8 @@ type Objects struct {
 	Watch func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// Metadata returns objects of which only the metadata is delivered.
-func Metadata(client metadata.Interface, resource schema.GroupVersionResource, name string) Objects {
+// metadataOf returns objects of which only the metadata is delivered.
+func metadataOf(client metadata.Interface, resource schema.GroupVersionResource, name string) Objects {
 	return Objects{
 		Name: name, Type: &metav1.PartialObjectMetadata{},
 		List: func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
@@ -66,7 +66,7 @@ func Metadata(client metadata.Interface, resource schema.GroupVersionResource, n
 
 // ConfigMaps returns the metadata of ConfigMaps.
 func ConfigMaps(client metadata.Interface) Objects {
-	return Metadata(client, corev1.SchemeGroupVersion.WithResource("configmaps"), "ConfigMaps")
+	return metadataOf(client, corev1.SchemeGroupVersion.WithResource("configmaps"), "ConfigMaps")
 }
 
 // Source is where a store is filled from.

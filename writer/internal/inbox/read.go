@@ -29,21 +29,21 @@ type Reader struct {
 func (r Reader) Read(subject string, data []byte) (plan.Item, error) {
 	kind, key, err := pipeline.ParseSubject(subject)
 	if err != nil {
-		return plan.Item{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return plan.Item{}, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	result, err := pipeline.DecodeResult(key, data)
 	if err != nil {
-		return plan.Item{Key: key}, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return plan.Item{Key: key}, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	item := plan.NewItem(result)
 	if result.GetProblems() != nil && (kind != pipeline.KindRemoved || key.Key != status.ObjectKey) {
-		return item, fmt.Errorf("%w: not where the watcher reports what is wrong with annotations", ErrMalformed)
+		return item, fmt.Errorf("%w: not where the watcher reports what is wrong with annotations", errMalformed)
 	}
 	if err := check(key, result); err != nil {
 		return item, err
 	}
 	if annotation.Protects(r.Protected, key.Namespace, key.Name) {
-		return item, fmt.Errorf("%w: ConfigMap %s/%s", ErrProtected, key.Namespace, key.Name)
+		return item, fmt.Errorf("%w: ConfigMap %s/%s", errProtected, key.Namespace, key.Name)
 	}
 	return item, nil
 }
@@ -53,25 +53,25 @@ func check(key pipeline.Key, r *v1.Result) error {
 	ofObject := r.GetProblems() != nil && key.Key == status.ObjectKey // and so without URL and fence
 	switch {
 	case len(validation.IsDNS1123Label(key.Namespace)) > 0:
-		return fmt.Errorf("%w: illegal namespace", ErrMalformed)
+		return fmt.Errorf("%w: illegal namespace", errMalformed)
 	case len(validation.IsDNS1123Subdomain(key.Name)) > 0:
-		return fmt.Errorf("%w: illegal name", ErrMalformed)
+		return fmt.Errorf("%w: illegal name", errMalformed)
 	case want.GetUid() == "":
-		return fmt.Errorf("%w: no uid", ErrMalformed)
+		return fmt.Errorf("%w: no uid", errMalformed)
 	case ofObject:
 		return checkTimes(r)
 	case len(validation.IsConfigMapKey(key.Key)) > 0:
-		return fmt.Errorf("%w: illegal key", ErrMalformed)
+		return fmt.Errorf("%w: illegal key", errMalformed)
 	case r.GetSequence() == 0:
-		return fmt.Errorf("%w: no sequence", ErrMalformed)
+		return fmt.Errorf("%w: no sequence", errMalformed)
 	case want.GetEpoch() < 0 || want.GetEpoch() > status.MaxEpoch: // it would make the status unreadable
-		return fmt.Errorf("%w: no stream is of that epoch", ErrMalformed)
+		return fmt.Errorf("%w: no stream is of that epoch", errMalformed)
 	case want.GetUrl() == "" && r.GetRemoved() == nil:
-		return fmt.Errorf("%w: no url", ErrMalformed)
+		return fmt.Errorf("%w: no url", errMalformed)
 	}
 	switch outcome := r.GetOutcome().(type) {
 	case nil:
-		return fmt.Errorf("%w: no outcome", ErrMalformed)
+		return fmt.Errorf("%w: no outcome", errMalformed)
 	case *v1.Result_Content:
 		if err := checkDigest(outcome.Content, want.GetSha256()); err != nil {
 			return err
@@ -85,7 +85,7 @@ func check(key pipeline.Key, r *v1.Result) error {
 func checkTimes(r *v1.Result) error {
 	for _, at := range []*timestamppb.Timestamp{r.GetObservedAt(), r.GetFailure().GetFirstFailedAt(), r.GetFailure().GetNextAt()} {
 		if at != nil && !at.IsValid() {
-			return fmt.Errorf("%w: illegal time", ErrMalformed)
+			return fmt.Errorf("%w: illegal time", errMalformed)
 		}
 	}
 	return nil
@@ -97,10 +97,10 @@ func checkDigest(c *v1.Content, demanded string) error {
 	sum := sha256.Sum256(c.GetBody())
 	digest := hex.EncodeToString(sum[:])
 	if digest != c.GetSha256() {
-		return fmt.Errorf("%w than it came with", ErrDigest)
+		return fmt.Errorf("%w than it came with", errDigest)
 	}
 	if demanded != "" && digest != demanded {
-		return fmt.Errorf("%w than the annotation demands", ErrDigest)
+		return fmt.Errorf("%w than the annotation demands", errDigest)
 	}
 	return nil
 }
@@ -108,9 +108,9 @@ func checkDigest(c *v1.Content, demanded string) error {
 // classOf returns the failure class under which a message becomes a dead letter.
 func classOf(err error) v1.FailureClass {
 	switch {
-	case errors.Is(err, ErrDigest):
+	case errors.Is(err, errDigest):
 		return v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
-	case errors.Is(err, ErrProtected):
+	case errors.Is(err, errProtected):
 		return v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
 	}
 	return v1.FailureClass_FAILURE_CLASS_MALFORMED

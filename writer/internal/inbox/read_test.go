@@ -46,31 +46,31 @@ func TestRead(t *testing.T) {
 		"good":                {func(*v1.Result) {}, nil, 0},
 		"removal without url": {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Removed{Removed: &v1.Removed{}} }, nil, 0},
 		"failure":             {func(r *v1.Result) { r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{}} }, nil, 0},
-		"failure without url": {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Failure{} }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"failure without url": {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Failure{} }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"demanded digest":     {func(r *v1.Result) { r.Want.Sha256 = r.GetContent().GetSha256() }, nil, 0},
-		"other digest":        {func(r *v1.Result) { r.GetContent().Body = []byte("other") }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
-		"no digest":           {func(r *v1.Result) { r.GetContent().Sha256 = "" }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
-		"undemanded digest":   {func(r *v1.Result) { r.Want.Sha256 = strings.Repeat("0", 64) }, ErrDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
-		"no outcome":          {func(r *v1.Result) { r.Outcome = nil }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"no uid":              {func(r *v1.Result) { r.Want.Uid = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"no sequence":         {func(r *v1.Result) { r.Sequence = 0 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"epoch past the end":  {func(r *v1.Result) { r.Want.Epoch = status.MaxEpoch + 1 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"epoch below zero":    {func(r *v1.Result) { r.Want.Epoch = -1 }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"other digest":        {func(r *v1.Result) { r.GetContent().Body = []byte("other") }, errDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
+		"no digest":           {func(r *v1.Result) { r.GetContent().Sha256 = "" }, errDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
+		"undemanded digest":   {func(r *v1.Result) { r.Want.Sha256 = strings.Repeat("0", 64) }, errDigest, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH},
+		"no outcome":          {func(r *v1.Result) { r.Outcome = nil }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"no uid":              {func(r *v1.Result) { r.Want.Uid = "" }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"no sequence":         {func(r *v1.Result) { r.Sequence = 0 }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"epoch past the end":  {func(r *v1.Result) { r.Want.Epoch = status.MaxEpoch + 1 }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"epoch below zero":    {func(r *v1.Result) { r.Want.Epoch = -1 }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"last epoch":          {func(r *v1.Result) { r.Want.Epoch = status.MaxEpoch }, nil, 0},
-		"no namespace":        {func(r *v1.Result) { r.Want.Namespace = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"time of observation": {func(r *v1.Result) { r.ObservedAt = beyond() }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"time of failure":     {func(r *v1.Result) { fail(r, &v1.Failure{FirstFailedAt: beyond()}) }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"time of next look":   {func(r *v1.Result) { fail(r, &v1.Failure{NextAt: beyond()}) }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"illegal key":         {func(r *v1.Result) { r.Want.Key = "$patch" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"no namespace":        {func(r *v1.Result) { r.Want.Namespace = "" }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"time of observation": {func(r *v1.Result) { r.ObservedAt = beyond() }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"time of failure":     {func(r *v1.Result) { fail(r, &v1.Failure{FirstFailedAt: beyond()}) }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"time of next look":   {func(r *v1.Result) { fail(r, &v1.Failure{NextAt: beyond()}) }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"illegal key":         {func(r *v1.Result) { r.Want.Key = "$patch" }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"annotations":         {func(r *v1.Result) { ofObject(r) }, nil, 0},
-		"annotations, no uid": {func(r *v1.Result) { ofObject(r).Uid = "" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"annotations of key":  {func(r *v1.Result) { ofObject(r).Key = "k" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"annotations, time":   {func(r *v1.Result) { ofObject(r); r.ObservedAt = beyond() }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"body of the object":  {func(r *v1.Result) { r.Want.Key = "*" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"path as name":        {func(r *v1.Result) { r.Want.Name = "../../secrets/x" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"path as namespace":   {func(r *v1.Result) { r.Want.Namespace = "../../nodes" }, ErrMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
-		"protected namespace": {func(r *v1.Result) { r.Want.Namespace = "kube-system" }, ErrProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
-		"protected name":      {func(r *v1.Result) { r.Want.Name = "kube-root-ca.crt" }, ErrProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
+		"annotations, no uid": {func(r *v1.Result) { ofObject(r).Uid = "" }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"annotations of key":  {func(r *v1.Result) { ofObject(r).Key = "k" }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"annotations, time":   {func(r *v1.Result) { ofObject(r); r.ObservedAt = beyond() }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"body of the object":  {func(r *v1.Result) { r.Want.Key = "*" }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"path as name":        {func(r *v1.Result) { r.Want.Name = "../../secrets/x" }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"path as namespace":   {func(r *v1.Result) { r.Want.Namespace = "../../nodes" }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
+		"protected namespace": {func(r *v1.Result) { r.Want.Namespace = "kube-system" }, errProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
+		"protected name":      {func(r *v1.Result) { r.Want.Name = "kube-root-ca.crt" }, errProtected, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := aResult()
@@ -108,7 +108,7 @@ func TestReadRefusesAnotherObject(t *testing.T) {
 		{Namespace: "ns", Name: "other", Key: "my_data.txt"},
 		{Namespace: "ns", Name: "cm.with.dots", Key: "other"},
 	} {
-		if _, err := (Reader{}).Read(key.Content(), data); !errors.Is(err, ErrMalformed) {
+		if _, err := (Reader{}).Read(key.Content(), data); !errors.Is(err, errMalformed) {
 			t.Errorf("%v: %v", key, err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestReadRefusesAnnotationsFromAFetcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, subject := range []string{pipeline.KeyOf(r.GetWant()).Content(), pipeline.KeyOf(r.GetWant()).Failure()} {
-		if _, err := (Reader{}).Read(subject, data); !errors.Is(err, ErrMalformed) {
+		if _, err := (Reader{}).Read(subject, data); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}

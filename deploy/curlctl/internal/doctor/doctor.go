@@ -314,13 +314,13 @@ func (d *diagnosis) memory(context.Context) {
 	if d.keys < 0 {
 		return // reported by wants
 	}
-	needed := MemoryFor(d.keys) >> 20
+	needed := memoryFor(d.keys) >> 20
 	if d.memoryLimit == 0 {
 		d.add("memory", Unknown, "give --system-context, and NATS a GOMEMLIMIT, or see that it may take as much",
 			"%s need up to %d MiB of NATS, when it was away while all timers came due", printer.Plural(d.keys, "key"), needed)
 		return
 	}
-	carries := Carries(d.memoryLimit)
+	carries := carries(d.memoryLimit)
 	if d.keys > carries {
 		d.add("memory", Warning, "raise the memory limit of NATS and its GOMEMLIMIT (the chart's nats.bundled.expectedKeys)",
 			"that of NATS carries %s keys, and there are %s: it may be ended for want of memory when it was away while all timers came due",

@@ -45,9 +45,9 @@ const (
 	keyMemory  = 4 << 10
 )
 
-// MemoryFor returns how many bytes a server needs for so many keys.
-func MemoryFor(keys int) int64 { return idleMemory + keyMemory*int64(keys) }
+// memoryFor returns how many bytes a server needs for so many keys.
+func memoryFor(keys int) int64 { return idleMemory + keyMemory*int64(keys) }
 
-// Carries returns for how many keys the memory of a server suffices whose
+// carries returns for how many keys the memory of a server suffices whose
 // GOMEMLIMIT is limit, four fifths of what it may take.
-func Carries(limit int64) int { return int(max(0, limit/4*5-idleMemory) / keyMemory) }
+func carries(limit int64) int { return int(max(0, limit/4*5-idleMemory) / keyMemory) }

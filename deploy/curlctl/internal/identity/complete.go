@@ -116,8 +116,8 @@ func HandOut(ctx context.Context, from Store, name string, to Store) error {
 // ValidateNames refuses what HandOut does not know.
 func ValidateNames(names iter.Seq[string]) error {
 	for name := range names {
-		if name != Server && !slices.Contains(Names(), name) {
-			return fmt.Errorf("%q is none of %s, %s", name, Server, strings.Join(Names(), ", "))
+		if name != Server && !slices.Contains(identityNames(), name) {
+			return fmt.Errorf("%q is none of %s, %s", name, Server, strings.Join(identityNames(), ", "))
 		}
 	}
 	return nil
@@ -142,27 +142,27 @@ func ValidateHosts(hosts []string) error {
 func complete(have Files, w Wanted, where func(string) string) (Files, []Item, error) {
 	files, keys := maps.Clone(have), map[string]string{}
 	if w.RevokeSigning {
-		delete(files, SigningSeed)
-		delete(files, SigningKeys)
+		delete(files, signingSeed)
+		delete(files, signingKeys)
 	}
 	var items []Item
-	for _, name := range Names() {
-		item, err := seed(files, SeedFile(name), where)
+	for _, name := range identityNames() {
+		item, err := seed(files, seedFile(name), where)
 		if err != nil {
 			return nil, nil, err
 		}
 		item.Name, keys[name] = name, item.PublicKey
 		items = append(items, item)
 	}
-	signing, err := seed(files, SigningSeed, where)
+	signing, err := seed(files, signingSeed, where)
 	if err != nil {
 		return nil, nil, err
 	}
 	signing.Name = "signing"
 	items = append(items, signing)
-	files[SigningKeys] = trusted(signing.PublicKey, files[SigningKeys])
-	if next := variables(keys); !bytes.Equal(files[Variables], next) {
-		files[Variables] = next
+	files[signingKeys] = trusted(signing.PublicKey, files[signingKeys])
+	if next := variables(keys); !bytes.Equal(files[variablesFile], next) {
+		files[variablesFile] = next
 	}
 	if len(w.Hosts) == 0 {
 		return files, items, nil
@@ -203,33 +203,33 @@ func trusted(inUse string, have []byte) []byte {
 func certify(files Files, hosts []string, now time.Time, where func(string) string) ([]Item, error) {
 	ca, state := authority{}, kept
 	var err error
-	if files[CACert] == nil {
+	if files[caCert] == nil {
 		state = made
-		ca, files[CACert], files[CAKey], err = newAuthority(files[CAKey], now)
+		ca, files[caCert], files[caKey], err = newAuthority(files[caKey], now)
 	} else {
-		ca, err = parse(files[CACert], files[CAKey])
+		ca, err = parse(files[caCert], files[caKey])
 	}
 	if err == nil && !now.Before(ca.cert.NotAfter) {
 		err = fmt.Errorf("it was valid until %s; remove it and its key to have a new one made: %w", ca.cert.NotAfter.Format(time.DateOnly), ErrUnusable)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", where(CACert), err)
+		return nil, fmt.Errorf("read %s: %w", where(caCert), err)
 	}
-	items := []Item{{Name: "ca", State: state, Where: where(CACert), NotAfter: &ca.cert.NotAfter}}
+	items := []Item{{Name: "ca", State: state, Where: where(caCert), NotAfter: &ca.cert.NotAfter}}
 
 	state = kept
-	if !ca.fits(files[ServerCert], files[ServerKey], hosts, now) {
+	if !ca.fits(files[serverCert], files[serverKey], hosts, now) {
 		state = made
-		if files[ServerCert] != nil {
+		if files[serverCert] != nil {
 			state = renewed
 		}
-		if files[ServerCert], files[ServerKey], err = ca.server(hosts, now); err != nil {
+		if files[serverCert], files[serverKey], err = ca.server(hosts, now); err != nil {
 			return nil, err
 		}
 	}
-	server, err := parse(files[ServerCert], files[ServerKey])
+	server, err := parse(files[serverCert], files[serverKey])
 	if err != nil {
 		return nil, err
 	}
-	return append(items, Item{Name: "tls", State: state, Where: where(ServerCert), NotAfter: &server.cert.NotAfter}), nil
+	return append(items, Item{Name: "tls", State: state, Where: where(serverCert), NotAfter: &server.cert.NotAfter}), nil
 }

@@ -47,10 +47,10 @@ func (d Dir) Load(context.Context) (Files, error) {
 // behind them, so that whoever is interrupted can go on.
 func allFiles() []string {
 	var files []string
-	for _, name := range Names() {
-		files = append(files, SeedFile(name))
+	for _, name := range identityNames() {
+		files = append(files, seedFile(name))
 	}
-	return append(files, SigningSeed, SigningKeys, CAKey, CACert, ServerKey, ServerCert, Variables)
+	return append(files, signingSeed, signingKeys, caKey, caCert, serverKey, serverCert, variablesFile)
 }
 
 // Save implements Store. A file is there with all that is in it, or not at all.

@@ -14,33 +14,33 @@ const (
 	System = "sys"
 )
 
-// Names returns all identities that deploy/nats/accounts.conf knows.
-func Names() []string {
+// identityNames returns all identities that deploy/nats/accounts.conf knows.
+func identityNames() []string {
 	return []string{Watcher, Fetcher, Writer, Setup, "viewer", "replayer", "admin", System}
 }
 
 // Names of files.
 const (
-	// Variables is the file that accounts.conf includes.
-	Variables = "identities.conf"
-	// CACert and CAKey are the certificate authority of the NATS servers.
-	CACert = "ca.crt"
-	CAKey  = "ca.key"
-	// ServerCert and ServerKey are what the NATS servers printer.
-	ServerCert = "tls.crt"
-	ServerKey  = "tls.key"
+	// variablesFile is the file that accounts.conf includes.
+	variablesFile = "identities.conf"
+	// caCert and caKey are the certificate authority of the NATS servers.
+	caCert = "ca.crt"
+	caKey  = "ca.key"
+	// serverCert and serverKey are what the NATS servers present.
+	serverCert = "tls.crt"
+	serverKey  = "tls.key"
 )
 
-// SigningSeed is the file with the seed by which the watcher signs wants, and
-// SigningKeys that with the public keys which writer and fetchers trust: the one of the
+// signingSeed is the file with the seed by which the watcher signs wants, and
+// signingKeys that with the public keys which writer and fetchers trust: the one of the
 // seed, and the one before it.
 const (
-	SigningSeed = "signing.nk"
-	SigningKeys = "signing.pub"
+	signingSeed = "signing.nk"
+	signingKeys = "signing.pub"
 )
 
-// SeedFile returns the name of the file with the seed of an identity.
-func SeedFile(name string) string { return name + ".nk" }
+// seedFile returns the name of the file with the seed of an identity.
+func seedFile(name string) string { return name + ".nk" }
 
 // Server stands for the NATS servers, beside the identities.
 const Server = "server"
@@ -49,16 +49,16 @@ const Server = "server"
 func needed(name string) []string {
 	switch name {
 	case Server:
-		return []string{Variables, CACert, ServerCert, ServerKey}
+		return []string{variablesFile, caCert, serverCert, serverKey}
 	case Watcher:
-		return []string{SeedFile(name), CACert, SigningSeed}
+		return []string{seedFile(name), caCert, signingSeed}
 	case Fetcher, Writer:
-		return []string{SeedFile(name), CACert, SigningKeys}
+		return []string{seedFile(name), caCert, signingKeys}
 	}
-	return []string{SeedFile(name), CACert}
+	return []string{seedFile(name), caCert}
 }
 
 // isSecret reports whether a file must be hidden from others.
 func isSecret(file string) bool {
-	return strings.HasSuffix(file, ".nk") || file == CAKey || file == ServerKey
+	return strings.HasSuffix(file, ".nk") || file == caKey || file == serverKey
 }

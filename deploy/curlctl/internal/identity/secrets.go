@@ -46,11 +46,11 @@ type place struct{ secret, key, file string }
 // copies.
 func (s *Secrets) places() []place {
 	name := func(what string) string { return s.Prefix + "-nats-" + what }
-	all := []place{{name("ca"), CACert, CACert}, {name("ca"), CAKey, CAKey}}
-	for _, whose := range append([]string{Server}, Names()...) {
+	all := []place{{name("ca"), caCert, caCert}, {name("ca"), caKey, caKey}}
+	for _, whose := range append([]string{Server}, identityNames()...) {
 		for _, file := range needed(whose) {
 			key := file
-			if file == SeedFile(whose) {
+			if file == seedFile(whose) {
 				key = seedKey
 			}
 			all = append(all, place{name(whose), key, file})

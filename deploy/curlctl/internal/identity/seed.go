@@ -42,7 +42,7 @@ func publicKey(seed []byte) (string, error) {
 func variables(keys map[string]string) []byte {
 	var b bytes.Buffer
 	b.WriteString("# Made by `curlctl identities`: the public key of each identity of accounts.conf.\n")
-	for _, name := range Names() {
+	for _, name := range identityNames() {
 		fmt.Fprintf(&b, "NKEY_%s: %q\n", strings.ToUpper(name), keys[name])
 	}
 	for _, name := range audited() {

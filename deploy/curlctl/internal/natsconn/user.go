@@ -13,12 +13,12 @@ const userInfo = "$SYS.REQ.USER.INFO"
 // userTimeout bounds that; a user without the right to ask gets no answer.
 const userTimeout = 2 * time.Second
 
-// Anonymous is the name of a user whom the server does not know by name.
-const Anonymous = "anonymous"
+// anonymous is the name of a user whom the server does not know by name.
+const anonymous = "anonymous"
 
 // User is the user that the server knows this connection by.
 type User struct {
-	// Name of the user: a name, a public key, or Anonymous.
+	// Name of the user: a name, a public key, or anonymous.
 	Name string
 	// Publish and Subscribe are what is allowed and denied; nil: everything.
 	Publish, Subscribe *Rules
@@ -39,7 +39,7 @@ var errUser = errors.New("the server does not report which user this is")
 // $SYS.REQ.USER.INFO; without it, the name is what the connection was made
 // with, and the error is errUser.
 func (c *Connection) User(ctx context.Context) (User, error) {
-	fallback := User{Name: Anonymous}
+	fallback := User{Name: anonymous}
 	if name := c.Conn.Opts.User; name != "" {
 		fallback.Name = name
 	}

@@ -46,7 +46,7 @@ func refetch(ctx context.Context, client *operate.Client, key pipeline.Key, begu
 		if err != nil {
 			return false, err
 		}
-		due := Due(want, sequence, v1.Cause_CAUSE_NOW)
+		due := newDue(want, sequence, v1.Cause_CAUSE_NOW)
 		timer, err := inherit(ctx, client, key, due)
 		if err != nil {
 			return false, err

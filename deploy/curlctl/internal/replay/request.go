@@ -72,7 +72,7 @@ func ask(ctx context.Context, client *operate.Client, item *Item, at time.Time) 
 		if err != nil || verdict != Wanted {
 			return verdict, err
 		}
-		due := Due(want, sequence, v1.Cause_CAUSE_REPLAY)
+		due := newDue(want, sequence, v1.Cause_CAUSE_REPLAY)
 		due.ReplayOf, due.Earlier = item.ID, item.Traceparent
 		timer, err := inherit(ctx, client, item.Key, due)
 		if err != nil {
@@ -97,8 +97,8 @@ func ask(ctx context.Context, client *operate.Client, item *Item, at time.Time) 
 	return Changed, nil
 }
 
-// Due returns what asks for a fetch of a want.
-func Due(want *v1.Want, sequence uint64, cause v1.Cause) *v1.Due {
+// newDue returns what asks for a fetch of a want.
+func newDue(want *v1.Want, sequence uint64, cause v1.Cause) *v1.Due {
 	want = proto.CloneOf(want)
 	want.Status, want.Settled = "", nil
 	return &v1.Due{Want: want, WantSequence: sequence, Cause: cause}

@@ -79,7 +79,7 @@ func (a *Archives) stored(ctx context.Context, at *store.Store, wanted store.Fil
 		if err != nil {
 			continue
 		}
-		found, err := In(dir, programs...)
+		found, err := binariesIn(dir, programs...)
 		if err != nil {
 			continue
 		}

@@ -46,9 +46,9 @@ func (b Binaries) APIServer() string { return filepath.Join(b.Dir, apiServer) }
 // Kubectl is the path of kubectl, which is there if it was asked for.
 func (b Binaries) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
 
-// In returns the binaries of dir, or an error that wraps ErrMissing and names
+// binariesIn returns the binaries of dir, or an error that wraps ErrMissing and names
 // the first of the programs that is absent or cannot be executed.
-func In(dir string, programs ...string) (Binaries, error) {
+func binariesIn(dir string, programs ...string) (Binaries, error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
 		return Binaries{}, fmt.Errorf("resolve folder of binaries: %w", err)

@@ -34,7 +34,7 @@ func (b Builder) programs() []string { return Options{Kubectl: b.Kubectl}.progra
 // another process does that it waits and displays so. A build that is interrupted
 // leaves nothing that a later one would take for complete.
 func (b Builder) Build(ctx context.Context) (Binaries, error) {
-	if found, err := In(b.target(), b.programs()...); err == nil {
+	if found, err := binariesIn(b.target(), b.programs()...); err == nil {
 		return found, nil
 	}
 	if err := os.MkdirAll(b.target(), 0o755); err != nil {
@@ -45,7 +45,7 @@ func (b Builder) Build(ctx context.Context) (Binaries, error) {
 		return Binaries{}, err
 	}
 	defer lock.Unlock()
-	if found, err := In(b.target(), b.programs()...); err == nil {
+	if found, err := binariesIn(b.target(), b.programs()...); err == nil {
 		return found, nil
 	}
 	if b.Archives != nil {
@@ -57,7 +57,7 @@ func (b Builder) Build(ctx context.Context) (Binaries, error) {
 		return Binaries{}, err
 	}
 	b.Part.Display("control plane: built in %s", b.target())
-	return In(b.target(), b.programs()...)
+	return binariesIn(b.target(), b.programs()...)
 }
 
 // lock polls, because a blocking flock cannot be cancelled.
@@ -109,7 +109,7 @@ func (b Builder) missing(module string) gobuild.Programs {
 		Flags: buildFlags(kubernetesVersion()),
 	}
 	for _, name := range b.programs() {
-		if _, err := In(b.target(), name); err != nil {
+		if _, err := binariesIn(b.target(), name); err != nil {
 			programs.Packages = append(programs.Packages, packageOf(name))
 		}
 	}

@@ -39,7 +39,7 @@ func (o Options) programs() []string {
 // that o asks for is there.
 func Find(ctx context.Context, o Options) (Binaries, error) {
 	if dir := os.Getenv(EnvDir); dir != "" {
-		found, err := In(dir, o.programs()...)
+		found, err := binariesIn(dir, o.programs()...)
 		if err != nil {
 			return Binaries{}, fmt.Errorf(
 				"%w; point %s at a folder with %s, %s and %s, or unset it to have them found or built",
@@ -59,7 +59,7 @@ func Find(ctx context.Context, o Options) (Binaries, error) {
 	builder := cachedIn(cache)
 	builder.Kubectl, builder.Part = o.Kubectl, o.Part
 	if !o.Build {
-		if found, err := In(builder.target(), o.programs()...); err == nil {
+		if found, err := binariesIn(builder.target(), o.programs()...); err == nil {
 			return found, nil
 		}
 		if found, ok := onPath(ctx, o.Part, o.programs()); ok {
@@ -83,7 +83,7 @@ func Kubectl() (string, bool) {
 		dirs = append(dirs, cachedIn(cache).target())
 	}
 	for _, dir := range dirs {
-		if found, err := In(dir, kubectl); dir != "" && err == nil {
+		if found, err := binariesIn(dir, kubectl); dir != "" && err == nil {
 			return found.Kubectl(), true
 		}
 	}
@@ -102,7 +102,7 @@ func onPath(ctx context.Context, part *progress.Part, programs []string) (Binari
 		if !filepath.IsAbs(dir) {
 			continue
 		}
-		found, err := In(dir, programs...)
+		found, err := binariesIn(dir, programs...)
 		if err != nil {
 			continue
 		}
