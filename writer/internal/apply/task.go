@@ -153,9 +153,15 @@ func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 // decide adds what only this process knows, and plans.
 func (t *task) decide() plan.Plan {
 	if t.object != nil && t.object.Confirmed == nil {
-		t.object.Confirmed = make(map[string]plan.Confirmation, len(t.items))
 		for _, item := range t.items {
-			t.object.Confirmed[item.Key.Key] = t.confirmed.Get(t.object.UID, item.Key.Key)
+			newest := t.confirmed.Get(t.object.UID, item.Key.Key)
+			if newest == (plan.Confirmation{}) { // as for most
+				continue
+			}
+			if t.object.Confirmed == nil {
+				t.object.Confirmed = map[string]plan.Confirmation{}
+			}
+			t.object.Confirmed[item.Key.Key] = newest
 		}
 	}
 	return t.Planner.Plan(t.object, t.items)
