@@ -60,7 +60,7 @@ func consumeMessages(ctx context.Context, js jetstream.JetStream, o ConsumeOptio
 		o.heartbeat = defaultHeartbeat
 	}
 	r := newReader(js, o, handle)
-	defer r.running.Wait()
+	defer r.end()
 	for wait := reopenFirst; ; wait = min(2*wait, reopenMax) {
 		began := time.Now()
 		err := r.read(ctx)
