@@ -285,6 +285,7 @@ verify-modules:
 .PHONY: verify-imports
 verify-imports:
 	deploy/tools/verify-imports ./fetcher/... '^(sigs\.)?k8s\.io/'
+	deploy/tools/verify-imports ./deploy/local/cmd/curl-me-that '^k8s\.io/client-go/(informers|kubernetes)$$'
 	deploy/tools/verify-imports ./proto/curlmethat/... '^github\.com/nats-io/|^net/http$$|k8s\.io/'
 
 .PHONY: verify-console

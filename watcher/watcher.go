@@ -98,16 +98,16 @@ func run(ctx context.Context, rt *service.Runtime, c Config, api *rest.Config, a
 		case <-ctx.Done():
 			return nil
 		}
-		return p.elector.Run(ctx)
+		return leader.Run(ctx, c.Election, p.election)
 	})
 	return group.Wait()
 }
 
 // parts are what runs; newParts wires them.
 type parts struct {
-	objects *informer.Informer
-	elector *leader.Elector
-	cache   *service.Part
+	objects  *informer.Informer
+	election leader.Deps
+	cache    *service.Part
 }
 
 func newParts(rt *service.Runtime, c Config, at pace, clients *cluster.Clients, metrics *metrics) (*parts, error) {
@@ -147,10 +147,8 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *cluster.Clients, 
 	export := exporter.New(exporter.Config{Monitors: c.Monitors, Interval: at.export},
 		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
 	metrics.measure(objects, index, export)
-	elector := leader.New(c.Election, leader.Deps{
-		Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health, Holding: metrics.lease, Log: rt.Log,
-	})
-	return &parts{objects: objects, elector: elector, cache: rt.Health.Part("configmaps")}, metrics.err()
+	election := leader.Deps{Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health, Holding: metrics.lease, Log: rt.Log}
+	return &parts{objects: objects, election: election, cache: rt.Health.Part("configmaps")}, metrics.err()
 }
 
 // lead returns what only the watcher does that publishes: one of all watchers

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
@@ -152,11 +151,7 @@ func (c *consoling) reviewed(ctx context.Context, s *session) (console.Access, e
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
 	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
-	}
-	return console.NewKubernetes(ctx, client, s.Connection, s.now)
+	return console.NewKubernetes(ctx, config, s.Connection, s.now)
 }
 
 // reachable reports whether there is a kubeconfig; without one pages show what

@@ -7,11 +7,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 )
 
-// Command returns the command line of keeper.
-func Command() *cobra.Command {
+// Command returns the command line of keeper, which is elected by elect.
+func Command(elect leader.Elect) *cobra.Command {
 	var c Config
+	c.Election.Elect = elect
 	return service.NewCommand(&cobra.Command{
 		Use:   name,
 		Short: "Make a ConfigMap of each Watcher, and report how it fares",

@@ -72,7 +72,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 		}
 		k.cache.Ready()
 		rt.Log.Info().Int("watchers", k.watchers.Len()).Msg("listed the Watchers")
-		return k.elector.Run(ctx)
+		return leader.Run(ctx, k.config.Election, k.election)
 	})
 	return group.Wait()
 }
@@ -115,10 +115,10 @@ type keeper struct {
 	// pods with sidecars; nil: they are not watched.
 	pods *reconcile.Pods
 	// queue of the term that leads; nil: another keeper does.
-	queue   atomic.Pointer[queue.Work]
-	elector *leader.Elector
-	cache   *service.Part
-	work    *reconcile.Reconciler
+	queue    atomic.Pointer[queue.Work]
+	election leader.Deps
+	cache    *service.Part
+	work     *reconcile.Reconciler
 }
 
 func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics, wall clock.PassiveClock) (*keeper, error) {
@@ -156,9 +156,7 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 	})
 	metrics.measure(k.watchers, wall.Now)
 	health := rt.Health.Part("election")
-	k.elector = leader.New(c.Election, leader.Deps{
-		Leases: clients.Leases, Lead: k.lead(health), Health: health, Holding: metrics.lease, Log: rt.Log,
-	})
+	k.election = leader.Deps{Leases: clients.Leases, Lead: k.lead(health), Health: health, Holding: metrics.lease, Log: rt.Log}
 	return k, metrics.err()
 }
 

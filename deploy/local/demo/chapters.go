@@ -79,7 +79,7 @@ func replayed(ctx context.Context, s *story) error {
 
 // create creates a ConfigMap and prints what it asks for.
 func (s *story) create(ctx context.Context, cm *corev1.ConfigMap) error {
-	if _, err := s.client.CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+	if _, err := s.client.ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create ConfigMap %s: %w", cm.Name, err)
 	}
 	fmt.Fprintf(s.Out, "  kind: ConfigMap\n  metadata:\n    name: %s\n    annotations:\n", cm.Name)
@@ -94,7 +94,7 @@ func (s *story) create(ctx context.Context, cm *corev1.ConfigMap) error {
 func (s *story) printData(ctx context.Context, name string) error {
 	var data map[string]string
 	if err := s.waitFor(ctx, writeTimeout, "Its data", func(ctx context.Context) (bool, error) {
-		cm, err := s.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+		cm, err := s.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -112,7 +112,7 @@ func (s *story) printData(ctx context.Context, name string) error {
 // removeEarlier removes what an earlier demo has left in this cluster.
 func (s *story) removeEarlier(ctx context.Context) error {
 	for _, cm := range []*corev1.ConfigMap{s.samples.valid, s.samples.invalid, s.samples.down} {
-		if err := s.client.CoreV1().ConfigMaps(namespace).Delete(ctx, cm.Name, metav1.DeleteOptions{}); err == nil {
+		if err := s.client.ConfigMaps(namespace).Delete(ctx, cm.Name, metav1.DeleteOptions{}); err == nil {
 			fmt.Fprintf(s.Out, "Removed ConfigMap %s of an earlier demo.\n", cm.Name)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"io"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
@@ -88,7 +88,7 @@ type story struct {
 	samples samples
 	hosts   *hosts
 	system  local.System
-	client  kubernetes.Interface
+	client  corev1client.CoreV1Interface
 }
 
 // chapter is one part of the story.
@@ -114,7 +114,7 @@ func (s *story) run(ctx context.Context, running local.System) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig %s: %w", running.Kubeconfig, err)
 	}
-	if s.client, err = kubernetes.NewForConfig(config); err != nil {
+	if s.client, err = corev1client.NewForConfig(config); err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
 	if err := s.removeEarlier(ctx); err != nil {

@@ -18,7 +18,7 @@ const columns = 80
 // describe prints a ConfigMap and its Events with all that `kubectl describe`
 // prints, in lines that fit.
 func (s *story) describe(ctx context.Context, name string) error {
-	cm, err := s.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	cm, err := s.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
@@ -43,11 +43,11 @@ func (s *story) describe(ctx context.Context, name string) error {
 
 // events returns those of a ConfigMap as it is now, not of one that had its name.
 func (s *story) events(ctx context.Context, name string) ([]corev1.Event, error) {
-	cm, err := s.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	cm, err := s.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
-	list, err := s.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+	list, err := s.client.Events(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(cm.UID)).String(),
 	})
 	if err != nil {

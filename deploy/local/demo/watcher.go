@@ -57,7 +57,7 @@ func watched(ctx context.Context, s *story) error {
 
 // request is one about Watchers.
 func (s *story) request(verb string) *rest.Request {
-	return s.client.CoreV1().RESTClient().Verb(verb).
+	return s.client.RESTClient().Verb(verb).
 		AbsPath("/apis", watchv1.GroupVersion().String(), "namespaces", namespace, watchv1.Resource().Resource)
 }
 

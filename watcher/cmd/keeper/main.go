@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 )
 
@@ -17,5 +18,5 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	os.Exit(service.Execute(keeper.Command()))
+	os.Exit(service.Execute(keeper.Command(lease.Elect)))
 }

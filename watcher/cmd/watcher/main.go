@@ -7,6 +7,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/watcher"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
 )
 
 // gcPercent is how much garbage there may be beside what is in use. A watcher
@@ -18,5 +19,5 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	os.Exit(service.Execute(watcher.Command()))
+	os.Exit(service.Execute(watcher.Command(lease.Elect)))
 }

@@ -19,8 +19,10 @@ func DefaultName(service string) string { return "curl-me-that-" + service }
 // Config is how several watchers agree on the one that publishes.
 // Two that publish at once do no harm; it only saves work.
 type Config struct {
-	// Enabled turns the election on.
+	// Enabled turns the election on, and Elect holds it: lease.Elect, or nil in a
+	// program that offers none.
 	Enabled bool
+	Elect   Elect
 	// Namespace and Name of the Lease.
 	Namespace, Name string
 	// Identity of this watcher; empty: the host name and a random part.

@@ -20,7 +20,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
@@ -45,7 +47,8 @@ const sessionCookie = "curlctl-console"
 // Kubernetes lets in who has a token of the cluster. Rights are the weaker of
 // those that RBAC gives to the person and those of the NATS identity.
 type Kubernetes struct {
-	client kubernetes.Interface
+	tokens authenticationclient.TokenReviewsGetter
+	access authorizationclient.SubjectAccessReviewsGetter
 	seal   cipher.AEAD
 	rights map[Right]bool
 	now    func() time.Time
@@ -67,7 +70,7 @@ type reviewed struct {
 
 // NewKubernetes returns the access by tokens of a cluster. Sessions end with the
 // process, whose key is new each time.
-func NewKubernetes(ctx context.Context, client kubernetes.Interface, conn *natsconn.Connection, now func() time.Time) (*Kubernetes, error) {
+func NewKubernetes(ctx context.Context, cluster *rest.Config, conn *natsconn.Connection, now func() time.Time) (*Kubernetes, error) {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // does not fail
 	block, err := aes.NewCipher(key)
@@ -78,8 +81,16 @@ func NewKubernetes(ctx context.Context, client kubernetes.Interface, conn *natsc
 	if err != nil {
 		return nil, fmt.Errorf("make the key of sessions: %w", err)
 	}
+	tokens, err := authenticationclient.NewForConfig(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("use the cluster: %w", err)
+	}
+	access, err := authorizationclient.NewForConfig(cluster)
+	if err != nil {
+		return nil, fmt.Errorf("use the cluster: %w", err)
+	}
 	_, rights := natsRights(ctx, conn)
-	return &Kubernetes{client: client, seal: seal, rights: rights, now: now, reviews: map[review]reviewed{}}, nil
+	return &Kubernetes{tokens: tokens, access: access, seal: seal, rights: rights, now: now, reviews: map[review]reviewed{}}, nil
 }
 
 func (k *Kubernetes) guard(next http.Handler) http.Handler { return next }
@@ -124,7 +135,7 @@ func (k *Kubernetes) signIn(w http.ResponseWriter, r *http.Request, s *Server) {
 		k.form(w, r, s, "Paste a token.")
 		return
 	}
-	review, err := k.client.AuthenticationV1().TokenReviews().Create(r.Context(), &authenticationv1.TokenReview{
+	review, err := k.tokens.TokenReviews().Create(r.Context(), &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}},
 	}, metav1.CreateOptions{})
 	switch {
@@ -215,7 +226,7 @@ func (k *Kubernetes) may(ctx context.Context, p *Person, right Right, namespace 
 		extra[name] = values
 	}
 	verb, resource, _ := strings.Cut(string(right), " ")
-	answer, err := k.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+	answer, err := k.access.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: p.Name, UID: p.uid, Groups: p.groups, Extra: extra,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource},

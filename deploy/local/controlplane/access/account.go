@@ -7,7 +7,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -24,12 +24,12 @@ func Account(ctx context.Context, administrator *clientcmdapi.Config, namespace,
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("use the administrator's kubeconfig: %w", err)
 	}
 	seconds := int64(tokenLifetime / time.Second)
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
+	token, err := client.ServiceAccounts(namespace).CreateToken(ctx, name,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("request a token of service account %s/%s: %w", namespace, name, err)
