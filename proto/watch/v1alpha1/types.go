@@ -56,11 +56,11 @@ type WatcherSpec struct {
 	// stay.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
-	// Interval at which all sources are fetched again, such as 10m or 2d; absent: they
+	// Interval at which all sources are fetched again, such as 10m; absent: they
 	// are fetched once.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') ? duration(self) >= duration('10s') && duration(self) <= duration('8760h') : self.matches('^(([1-9]|[1-9][0-9]|[12][0-9][0-9]|3[0-5][0-9]|36[0-4])d(([01]?[0-9]|2[0-3])h)?([0-5]?[0-9]m)?([0-5]?[0-9]s)?|365d)$')",message="interval is a duration such as 10m, 1h30m or 2d, from 10s to 365d"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('8760h')",message="interval is a duration such as 10m or 1h30m, from 10s to 8760h"
 	Interval string `json:"interval,omitempty"`
 	// The ConfigMap.
 	// +optional
