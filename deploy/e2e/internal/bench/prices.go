@@ -56,6 +56,12 @@ func (r Price) of(programs []string) (sum float64) {
 	return sum
 }
 
+// besides returns what some programs take in units of what the others take: where the
+// machine is slower for a while, so are both.
+func (r Price) besides(programs []string) float64 {
+	return r.of(programs) / (r.of(nil) - r.of(programs))
+}
+
 // Prices are what each form has cost, by form and round.
 type Prices struct {
 	N     int                `json:"n"`
@@ -160,16 +166,21 @@ const callsBound = 1.1
 
 // WriteTable writes, for each form, the middle of its rounds: of the time by program,
 // and of what it took more than the first form in the same round, as a part of all that
-// took, with the least and the most.
+// took, with the least and the most. The second measure is the same against what the other
+// programs have taken with the same form.
 func (p *Prices) WriteTable(w io.Writer) error {
 	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	none := p.Forms[forms()[0].name]
 	t.title(fmt.Sprintf("prices, %d rounds of %d ConfigMaps, %s", len(none), p.N, load()))
 	for _, f := range forms() {
-		var all, more, slower []float64
+		var all, more, relative, slower []float64
 		for i, r := range p.Forms[f.name] {
 			all = append(all, r.of(nil))
 			more = append(more, 100*(r.of(f.by)-none[i].of(f.by))/none[i].of(nil))
+			if f.by != nil {
+				before := none[i].besides(f.by)
+				relative = append(relative, 100*(r.besides(f.by)-before)/(1+before))
+			}
 			slower = append(slower, 100*(1-r.PerSecond/none[i].PerSecond))
 		}
 		if len(all) == 0 {
@@ -178,6 +189,9 @@ func (p *Prices) WriteTable(w io.Writer) error {
 		t.row(f.name, "%.3f ms of CPU a ConfigMap\t%+.1f %% (%+.1f to %+.1f) by %s\tthroughput %+.1f %% (%+.1f to %+.1f)", middle(all),
 			middle(more), slices.Min(more), slices.Max(more), cmp.Or(strings.Join(f.by, ", "), "all"), -middle(slower), -slices.Max(slower), -slices.Min(slower))
 		t.row("", "%s", programs(p.Forms[f.name]))
+		if relative != nil {
+			t.row("", "%+.1f %% (%+.1f to %+.1f) in units of what the other programs take", middle(relative), slices.Min(relative), slices.Max(relative))
+		}
 	}
 	return t.Flush()
 }
