@@ -212,6 +212,9 @@ var _ = Describe("The servers", func() {
 				answer, err := system.Request("$JS.API.STREAM.MSG.GET.CURL_RESULTS", []byte(`{"last_by_subj":"curl.result.content.default.canary.key"}`), answered)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
+				// Servers of a cluster copy it to each other.
+				_, err = s.js.Publish(ctx, "curl.result.content.default.later.key", []byte("SECRET-BODY"))
+				Expect(err).NotTo(HaveOccurred())
 				_, err = system.Request("$JS.API.ACCOUNT.PURGE.CURL", nil, answered)
 				Expect(err).NotTo(HaveOccurred())
 				Eventually(ctx, func() (names []string, err error) {
