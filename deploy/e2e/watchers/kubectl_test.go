@@ -32,7 +32,7 @@ var _ = Describe("kubectl", func() {
 		printed, err := apply(`interval: 5s, configData: {a: b}`)
 		Expect(err).To(HaveOccurred())
 		Expect(printed).To(ContainSubstring("The Watcher \"errors\" is invalid: spec.interval: Invalid value: \"5s\": " +
-			"interval is a duration such as 10m, 1h30m or 2d, from 10s to 365d\n"))
+			"interval is a duration such as 10m or 1h30m, from 10s to 8760h\n"))
 
 		page := h.Origin.Page("/errors").Says("errors")
 		release := page.Hold()

@@ -466,11 +466,11 @@ var _ = Describe("What the schema takes and keeper checks", func() {
 	It("writes the annotation that the watcher reads", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/x").Says("x")
-		w := h.apply(ctx, "options", `interval: 1d12h, sources: [{key: b, url: "`+page.URL()+`"}, {key: a, url: "`+page.URL()+`", sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}]`)
+		w := h.apply(ctx, "options", `interval: 36h, sources: [{key: b, url: "`+page.URL()+`"}, {key: a, url: "`+page.URL()+`", sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}]`)
 		w.eventuallyReady(ctx)
 		Expect(h.configMap(ctx, "options-config").Annotations).To(And(
 			HaveKeyWithValue(annotation.DefaultKey, "a="+page.URL()+" b="+page.URL()),
-			HaveKeyWithValue("x-kv8s.io/curl-refresh", "1d12h"),
+			HaveKeyWithValue("x-kv8s.io/curl-refresh", "36h"),
 			HaveKeyWithValue("x-kv8s.io/curl-sha256", "a=2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"),
 		))
 	})
