@@ -39,6 +39,9 @@ func (r Reader) Read(subject string, data []byte) (plan.Item, error) {
 	if result.GetProblems() != nil && (kind != pipeline.KindRemoved || key.Key != status.ObjectKey) {
 		return item, fmt.Errorf("%w: not where the watcher reports what is wrong with annotations", errMalformed)
 	}
+	if result.GetRemoved() != nil && kind != pipeline.KindRemoved { // of many at once the watcher removes none
+		return item, fmt.Errorf("%w: not where the watcher has keys removed", errMalformed)
+	}
 	if err := check(key, result); err != nil {
 		return item, err
 	}

@@ -80,7 +80,7 @@ func TestRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			subject := pipeline.KeyOf(r.GetWant()).Content()
-			if r.GetProblems() != nil {
+			if r.GetProblems() != nil || r.GetRemoved() != nil {
 				subject = pipeline.KeyOf(r.GetWant()).Removed()
 			}
 			item, err := Reader{Protected: []string{"kube-system"}}.Read(subject, data)
@@ -127,6 +127,24 @@ func TestReadRefusesAnnotationsFromAFetcher(t *testing.T) {
 		if _, err := (Reader{}).Read(subject, data); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", subject, err)
 		}
+	}
+}
+
+// Nor does it remove keys, which the watcher does not where it would be many at once.
+func TestReadRefusesRemovalsFromAFetcher(t *testing.T) {
+	r := aResult()
+	r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}}
+	data, err := proto.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{pipeline.KeyOf(r.GetWant()).Content(), pipeline.KeyOf(r.GetWant()).Failure()} {
+		if _, err := (Reader{}).Read(subject, data); !errors.Is(err, errMalformed) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	if _, err := (Reader{}).Read(pipeline.KeyOf(r.GetWant()).Removed(), data); err != nil {
+		t.Error(err)
 	}
 }
 
