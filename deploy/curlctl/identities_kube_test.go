@@ -53,7 +53,7 @@ var _ = Describe("Identities in Secrets", func() {
 		Expect(before).To(HaveLen(len(secretsOf()) + 2))
 		for _, name := range secretsOf() {
 			keys := 2
-			if signs := map[string]string{"watcher": "signing.nk", "writer": "signing.pub"}[name]; signs != "" {
+			if signs := map[string]string{"watcher": "signing.nk", "writer": "signing.pub", "fetcher": "signing.pub"}[name]; signs != "" {
 				keys = 3
 				Expect(before["demo-nats-"+name]).To(HaveKey(signs), "and the key of the other not")
 			}

@@ -162,7 +162,7 @@ var _ = Describe("Identities in files", func() {
 		to := func(name string) string { return name + "=" + filepath.Join(shares, name) }
 		makes(ctx, "--tls-host", "nats", "--for", to("watcher")+","+to("fetcher"), "--for", to("writer"), "--for", to("server"))
 		Expect(share("watcher")).To(ConsistOf("watcher.nk", "ca.crt", "signing.nk"))
-		Expect(share("fetcher")).To(ConsistOf("fetcher.nk", "ca.crt"))
+		Expect(share("fetcher")).To(ConsistOf("fetcher.nk", "ca.crt", "signing.pub"))
 		Expect(share("writer")).To(ConsistOf("writer.nk", "ca.crt", "signing.pub"))
 		Expect(share("server")).To(ConsistOf("identities.conf", "ca.crt", "tls.crt", "tls.key"))
 		all := contents()
