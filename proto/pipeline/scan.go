@@ -129,7 +129,7 @@ func (s *scan) next(ctx context.Context) (*nats.Msg, error) {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, jetstream.ErrStreamNotFound
 	case errors.Is(err, nats.ErrTimeout):
-		return nil, fmt.Errorf("%w within %s: %w", errNoAnswer, scanTimeout, err)
+		return nil, fmt.Errorf("%w within %s: %w", errNoAnswer, scanTimeout, context.DeadlineExceeded)
 	}
 	return m, err
 }
