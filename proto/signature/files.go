@@ -6,16 +6,16 @@ import (
 	"path/filepath"
 
 	"github.com/nats-io/nkeys"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // WriteFiles makes a key for a system that lives in one folder, unless there is one, and
 // returns the files with its seed and with its public key.
 func WriteFiles(dir string) (seedFile, keysFile string, err error) {
 	seedFile, keysFile = filepath.Join(dir, "signing.nk"), filepath.Join(dir, "signing.pub")
-	if _, err := LoadSigner(seedFile); err == nil {
-		if _, err := LoadVerifier(keysFile); err == nil {
-			return seedFile, keysFile, nil
-		}
+	if belong(seedFile, keysFile) {
+		return seedFile, keysFile, nil
 	}
 	pair, err := nkeys.CreateUser()
 	if err != nil {
@@ -34,4 +34,20 @@ func WriteFiles(dir string) (seedFile, keysFile string, err error) {
 		return "", "", err
 	}
 	return seedFile, keysFile, os.WriteFile(keysFile, []byte(public), 0o600)
+}
+
+// belong reports whether what the seed of one file signs is valid by the other, which it
+// is not where a process has ended between the writes of both.
+func belong(seedFile, keysFile string) bool {
+	signer, err := LoadSigner(seedFile)
+	if err != nil {
+		return false
+	}
+	verifier, err := LoadVerifier(keysFile)
+	if err != nil {
+		return false
+	}
+	probe := new(v1.Want)
+	signer.Sign(probe)
+	return verifier.Verify(probe) == nil
 }

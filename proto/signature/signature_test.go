@@ -200,3 +200,27 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	}
 }
+
+func TestWriteFilesKeepsAKeyThatBelongsTogether(t *testing.T) {
+	dir := t.TempDir()
+	seedFile, publicFile, err := signature.WriteFiles(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := must(os.ReadFile(seedFile))
+	if _, _, err := signature.WriteFiles(dir); err != nil || string(must(os.ReadFile(seedFile))) != string(seed) {
+		t.Errorf("the key was replaced: %v", err)
+	}
+	_, another := keys(t)
+	if err := os.WriteFile(publicFile, must(os.ReadFile(another)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := signature.WriteFiles(dir); err != nil {
+		t.Fatal(err)
+	}
+	w := want()
+	must(signature.LoadSigner(seedFile)).Sign(w)
+	if err := must(signature.LoadVerifier(publicFile)).Verify(w); err != nil {
+		t.Errorf("what the seed signs is not valid by the public key beside it: %v", err)
+	}
+}
