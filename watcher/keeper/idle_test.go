@@ -92,7 +92,7 @@ func serving(ctx context.Context, config *rest.Config) dynamic.NamespaceableReso
 func newRig(ctx context.Context) *rig {
 	GinkgoHelper()
 	admin := kubetest.Config(GinkgoTB())
-	r := &rig{clock: clocktesting.NewFakePassiveClock(time.Now()), registry: prometheus.NewRegistry()}
+	r := &rig{clock: clocktesting.NewFakePassiveClock(time.Now())}
 	var err error
 	r.core, err = corev1client.NewForConfig(admin)
 	Expect(err).NotTo(HaveOccurred())
@@ -102,20 +102,26 @@ func newRig(ctx context.Context) *rig {
 	Expect(err).NotTo(HaveOccurred())
 	r.namespace = created.Name
 	r.resources = serving(ctx, admin).Namespace(r.namespace)
+	r.begin()
+	return r
+}
 
+// begin has a keeper that knows nothing yet.
+func (r *rig) begin() {
+	GinkgoHelper()
 	var c Config
 	flags := pflag.NewFlagSet("keeper", pflag.ContinueOnError)
 	c.BindFlags(flags)
 	Expect(flags.Parse([]string{"--sidecars", "--namespaces=" + r.namespace})).To(Succeed())
-	counted := rest.CopyConfig(admin)
+	counted := rest.CopyConfig(kubetest.Config(GinkgoTB()))
 	counted.Wrap(r.count)
 	clients, err := connect(counted)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(clients.Close)
+	r.registry = prometheus.NewRegistry()
 	rt := &service.Runtime{Log: zerolog.New(GinkgoWriter), Health: service.NewHealth(), Metrics: r.registry}
 	r.keeper, err = newKeeper(rt, c, clients, newMetrics(r.registry, c), r.clock)
 	Expect(err).NotTo(HaveOccurred())
-	return r
 }
 
 // run watches until the spec ends.

@@ -176,7 +176,10 @@ func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) 
 	if in.Plan.Suspended && isRepair(in.Plan, current) {
 		return 0, nil
 	}
-	return 0, r.apply(ctx, in, m)
+	if err := r.apply(ctx, in, m); err != nil || in.Obstacle == nil {
+		return 0, err
+	}
+	return lookAgain, nil // where the status has it already, nothing else leads to the next look
 }
 
 // isApplied reports whether a ConfigMap holds all that a plan applies: keeper
