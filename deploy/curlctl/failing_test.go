@@ -2,6 +2,9 @@ package curlctl_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -11,8 +14,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 var _ = Describe("failing", func() {
@@ -111,6 +116,27 @@ var _ = Describe("failing", func() {
 		w.ok(ctx, "refetch", "default/cm-001")
 		Eventually(func() string { return w.ok(ctx, "failing", "--name=cm-001", "-o", "name") }).Should(BeEmpty())
 		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("PAUSED HOST"))
+	})
+
+	It("is wanted for as long as the watcher has not signed it, and no timer is set for it", func(ctx SpecContext) {
+		site := newOrigin()
+		site.up.Store(true)
+		_, keys, err := signature.WriteFiles(GinkgoT().TempDir())
+		Expect(err).NotTo(HaveOccurred())
+		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
+		Expect(os.WriteFile(headers, fmt.Appendf(nil, `- {host: localhost, schemes: [http], ports: [%s], namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
+			site.URL[strings.LastIndex(site.URL, ":")+1:]), 0o600)).To(Succeed())
+		w.fetch(func(c *fetcher.Config) { c.TrustedKeys, c.Get.HeaderFile = keys, headers })
+		_, sequence := w.want(ctx, cm(1), site.URL)
+		Eventually(func() int { return w.failed(ctx) }).Should(Equal(1))
+		Eventually(func(g Gomega) {
+			fetchers, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(fetchers.CachedInfo().AckFloor.Stream).To(BeNumerically(">=", sequence), "the fetcher has handled it")
+		}).Should(Succeed())
+		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* wanted `))
+		w.forget(ctx, cm(1))
+		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* gone `))
 	})
 
 	It("is listed apart from failures that are over", func(ctx SpecContext) {

@@ -2,6 +2,7 @@ package curlctl_test
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -80,6 +82,25 @@ var _ = Describe("Identities in Secrets", func() {
 		Expect(after["demo-nats-server"]["identities.conf"]).NotTo(Equal(before["demo-nats-server"]["identities.conf"]))
 		for name := range after {
 			Expect(after[name]["ca.crt"]).To(Equal(after["demo-nats-ca"]["ca.crt"]), name)
+		}
+	})
+
+	It("hand the earlier key of signatures to fetchers, whose Secret had none in an earlier version", func(ctx SpecContext) {
+		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
+		remove := func(secret, key string) {
+			GinkgoHelper()
+			_, err := client.CoreV1().Secrets(namespace).Patch(ctx, secret, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:null}}`, key), metav1.PatchOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		remove("demo-nats-watcher", "signing.nk")
+		Expect(run(ctx).out).To(MatchRegexp(`signing +made`))
+		both := string(secrets(ctx)["demo-nats-writer"]["signing.pub"])
+		Expect(strings.Fields(both)).To(HaveLen(2))
+
+		remove("demo-nats-fetcher", "signing.pub")
+		Expect(run(ctx).err).To(BeEmpty())
+		for _, name := range []string{"demo-nats-writer", "demo-nats-fetcher"} {
+			Expect(string(secrets(ctx)[name]["signing.pub"])).To(Equal(both), name)
 		}
 	})
 

@@ -47,7 +47,8 @@ type place struct{ secret, key, file string }
 func (s *Secrets) places() []place {
 	name := func(what string) string { return s.Prefix + "-nats-" + what }
 	all := []place{{name("ca"), caCert, caCert}, {name("ca"), caKey, caKey}}
-	for _, whose := range append([]string{Server}, identityNames()...) {
+	// Those of the writer are read: fetchers had no copy of the public keys once.
+	for _, whose := range append([]string{Server, Writer}, identityNames()...) {
 		for _, file := range needed(whose) {
 			key := file
 			if file == seedFile(whose) {
