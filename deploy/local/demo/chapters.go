@@ -135,8 +135,12 @@ func (s *story) operate(ctx context.Context, out io.Writer, args ...string) erro
 		return fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, append([]string{"ctl"}, args...)...)
+	cmd.Env = os.Environ()
+	if s.system.Kubeconfig != "" { // the console, too, looks at the cluster of the demo
+		cmd.Env = append(cmd.Env, "KUBECONFIG="+s.system.Kubeconfig)
+	}
 	if s.system.NATS != "" {
-		cmd.Env = append(os.Environ(), natsVariable+"="+s.system.NATS)
+		cmd.Env = append(cmd.Env, natsVariable+"="+s.system.NATS)
 	}
 	var problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = out, &problem
