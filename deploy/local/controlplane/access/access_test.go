@@ -33,9 +33,8 @@ const (
 var kubeconfig string
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	if kubeconfig = os.Getenv("KUBECONFIG"); kubeconfig != "" {
-		return
-	}
+	// Its objects have the names of those of install.yaml, which another suite applies
+	// and deletes.
 	plane, err := controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(plane.Stop)
