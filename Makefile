@@ -108,8 +108,10 @@ logs: ## Follow what the services in containers say
 # The suites against binaries wait most of their time for what they broke to recover:
 # the modules' tests, which compute, are run beside them. go prints the results in
 # the order in which it began, thus those of the longest suite first.
-.PHONY: test
-test: build $(HELM) test-rules test-chart ## Run all tests
+.PHONY: test test-suites
+test: test-rules test-chart test-suites ## Run all tests
+
+test-suites: build $(HELM)
 	@echo 'All suites beside each other, the longest first: go prints nothing until that one is over, some minutes.'
 	$(RUN_ACCEPTANCE) $(ACCEPTANCE) $(UNIT)
 	@$(SLOWEST)
