@@ -117,7 +117,7 @@ var _ = Describe("The stream of requests", func() {
 	})
 
 	It("gets what was under way when the connection broke as soon as it is back", func(ctx SpecContext) {
-		const count = 100
+		const count = 50
 		name := func(n int) string { return fmt.Sprintf("cm-%d", n) }
 		value := ""
 		for n := range 30 {

@@ -125,7 +125,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
 		Expect(status(metrics, "/debug/pprof/")()).To(Equal(http.StatusNotFound))
 		plain.Terminate()
-		Eventually(plain).WithTimeout(5 * time.Second).Should(gexec.Exit(0))
+		Eventually(plain).Should(gexec.Exit(0))
 
 		run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics, "--profiling")
 		Eventually(status(metrics, "/debug/pprof/heap")).Should(Equal(http.StatusOK))

@@ -114,7 +114,7 @@ var _ = Describe("A container", func() {
 		}
 	},
 		Entry(nil, "watcher", "/identities", "watcher.nk", "ca.crt", "signing.nk"),
-		Entry(nil, "fetcher", "/identities", "fetcher.nk", "ca.crt"),
+		Entry(nil, "fetcher", "/identities", "fetcher.nk", "ca.crt", "signing.pub"),
 		Entry(nil, "writer", "/identities", "writer.nk", "ca.crt", "signing.pub"),
 		Entry(nil, "setup", "/identities", "setup.nk", "ca.crt"),
 		Entry(nil, "healer", "/identities", "setup.nk", "ca.crt"),

@@ -105,7 +105,7 @@ func fill(ctx context.Context, js jetstream.JetStream, failures int) {
 			due.Cause, due.Reported, due.Attempts = v1.Cause_CAUSE_RETRY, class, 6
 			due.FirstFailedAt = timestamppb.New(time.Now().Add(-time.Duration(i%50) * time.Minute))
 		}
-		Expect(client.PublishTimer(ctx, due, time.Now().Add(time.Duration(30+i*37%3600)*time.Second))).To(Succeed())
+		Expect(client.PublishTimer(ctx, due, time.Now().Add(time.Duration(600+i*37%3600)*time.Second))).To(Succeed())
 		if i < failures {
 			letter := &v1.DeadLetter{Want: want, LastFailedAt: timestamppb.Now(), Failure: &v1.Failure{Class: class, Host: host, Attempts: 6, FirstFailedAt: due.GetFirstFailedAt(), GaveUp: true}}
 			if class == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
@@ -191,6 +191,7 @@ var _ = Describe("In a browser, the console", func() {
 		t.live()
 		t.keys("r")
 		t.sees("Would replay 11 of 11 failures.")
+		Eventually(func() string { return t.script(`document.activeElement.matches('button.main')`) }).Should(Equal("true"))
 		t.keys(kb.Enter)
 		t.sees(" of 11 ") // asked, or fetched since: there is no fetcher
 		Eventually(func() (string, error) {
@@ -199,7 +200,10 @@ var _ = Describe("In a browser, the console", func() {
 				return "", err
 			}
 			state, err := info.Info(ctx, jetstream.WithSubjectFilter("curl.due.>"))
-			return strconv.Itoa(len(state.State.Subjects)), err
+			if err != nil {
+				return "", err
+			}
+			return strconv.Itoa(len(state.State.Subjects)), nil
 		}).Should(Equal("11"))
 	})
 

@@ -39,7 +39,8 @@ var _ = BeforeSuite(func() {
 		Skip("there is no Chromium: `deploy/tools/chromium` installs Debian's, or CHROMIUM names one")
 	}
 	env = world.Open()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("disable-lcd-text", true), chromedp.WindowSize(1280, 800))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("disable-lcd-text", true), chromedp.WindowSize(1280, 800),
+		chromedp.WSURLReadTimeout(2*time.Minute)) // a busy machine takes long to start it
 	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	DeferCleanup(cancel)
 	var end context.CancelFunc

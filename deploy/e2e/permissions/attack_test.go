@@ -242,10 +242,13 @@ func (s *siege) attack(i int, t target) {
 			}
 		}
 	}
-	// An answer to one that comes behind them all.
+	// An answer to one that comes behind them all. None comes while a consumer that was
+	// made anew has no leader.
 	info := s.may[slices.IndexFunc(s.may, func(subject string) bool { return strings.HasPrefix(subject, "$JS.API.CONSUMER.INFO.") })]
-	_, err := s.nc.Request(info, nil, answered)
-	Expect(err).NotTo(HaveOccurred())
+	Eventually(func() error {
+		_, err := s.nc.Request(info, nil, leaderless)
+		return err
+	}).WithTimeout(recreated).Should(Succeed())
 }
 
 // see returns what must be as it was. It asks the leaders: another replica may be
@@ -410,6 +413,9 @@ const (
 	answered  = 30 * time.Second
 	recreated = 90 * time.Second
 )
+
+// leaderless is how long a response is waited for that a consumer without leader does not give.
+const leaderless = 5 * time.Second
 
 // identities returns a table entry for each identity that is a user of the pipeline.
 func identities() []TableEntry {

@@ -238,7 +238,7 @@ var _ = Describe("A replayer in wrong hands", func() {
 		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
 		Expect(os.WriteFile(headers, fmt.Appendf(nil, `- {host: "*", ports: [%d], schemes: [http], namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
 			w.Origin.Port()), 0o600)).To(Succeed())
-		w.Launch(ctx, world.Fetcher, "--header-file="+headers)
+		w.Launch(ctx, world.Fetcher, "--header-file="+headers).EventuallyReady(ctx)
 		asked, internal := w.Origin.Page("/asked").Says("asked for"), w.Origin.Page("/internal").Says("of others")
 		cm := w.Create(ctx, "target", world.Asking("mydata="+asked.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		cm.EventuallyHasData(ctx, "mydata", "asked for")
@@ -247,7 +247,8 @@ var _ = Describe("A replayer in wrong hands", func() {
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.AddressDenied.>") }).Should(Equal(1))
 		asked.Says("later")
 		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "later")
-		Expect(asked.Authorized()).To(Equal(asked.Hits()))
+		hits := asked.Hits() // refreshes go on: what may exceed the other is read last
+		Expect(asked.Authorized()).To(BeNumerically(">=", hits))
 		Expect(internal.Hits()).To(BeZero())
 	})
 })

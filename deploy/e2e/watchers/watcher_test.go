@@ -57,7 +57,10 @@ func openAs(ctx context.Context, accounts map[string]func(context.Context, strin
 		}
 		return account
 	}
-	w := env.World(ctx, world.Options{Kubeconfigs: accounts})
+	// A page that is held until a spec has looked is not to time out on a busy machine.
+	w := env.World(ctx, world.Options{Kubeconfigs: accounts, Flags: map[string][]string{
+		world.Fetcher: {"--timeout=20s", "--header-timeout=20s"},
+	}})
 	h := &home{World: w, keeper: w.Launch(ctx, world.Keeper, flags...)}
 	h.keeper.EventuallyReady(ctx)
 	return h
