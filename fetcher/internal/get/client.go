@@ -26,7 +26,7 @@ type Deps struct {
 	// the header file: nil if it is in force, else why the one before stays in
 	// force. It never gets the content.
 	OnReload func(path string, err error)
-	// Ticks are when to look at the files; nil: every reload.Interval.
+	// Ticks are when to look at the files; nil: every five seconds.
 	Ticks <-chan time.Time
 }
 

@@ -105,7 +105,7 @@ func read(path string) ([]byte, error) {
 }
 
 // Run calls poll at every tick until ctx is done. Without ticks it brings a
-// ticker of its own that beats every Interval.
+// ticker of its own.
 func Run(ctx context.Context, ticks <-chan time.Time, poll func()) {
 	if ticks == nil {
 		ticker := time.NewTicker(interval)
