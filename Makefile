@@ -19,10 +19,10 @@ COMMANDS := ./watcher/cmd/watcher ./watcher/cmd/keeper ./fetcher/cmd/fetcher ./w
             ./deploy/local/cmd/curl-me-that ./deploy/local/cmd/control-plane \
             ./deploy/curlctl/cmd/curlctl ./deploy/e2e/cmd/origin
 
-# Suites against an installation that runs already have targets of their own. The
-# others begin in this order, the longest first.
-LONGEST    := $(addprefix ./deploy/e2e/,fault acceptance permissions broker console random observability)
-ACCEPTANCE = $(LONGEST) $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
+# What takes minutes begins first.
+LONGEST := ./deploy/e2e/fault ./deploy/curlctl $(addprefix ./deploy/e2e/,broker acceptance permissions) ./writer ./watcher ./deploy/e2e/console
+# Suites against an installation that runs already have targets of their own.
+ACCEPTANCE = $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
 
 # Images are "dev" unless VERSION is given; programs are what git says.
 IMAGE_VERSION := $(or $(VERSION),dev)
@@ -113,7 +113,7 @@ test: test-rules test-chart test-suites ## Run all tests
 
 test-suites: build $(HELM)
 	@echo 'All suites beside each other, the longest first: go prints nothing until that one is over, some minutes.'
-	$(RUN_ACCEPTANCE) $(ACCEPTANCE) $(UNIT)
+	$(RUN_ACCEPTANCE) $(LONGEST) $(ACCEPTANCE) $(UNIT)
 	@$(SLOWEST)
 
 # The control plane stays the same one from run to run, so that Go knows which results
