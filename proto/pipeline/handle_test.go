@@ -177,14 +177,11 @@ var _ = Describe("Consume with dispositions", func() {
 		Eventually(begun.Load).Should(BeEquivalentTo(2))
 		stop()
 		Eventually(r.done).Should(BeClosed())
-		Expect(r.ended()).To(ConsistOf("ack", "give_back"))
-		// What was given back may come once more before the reader has stopped, and
-		// goes back again.
+		// What was given back may come again before the reader has stopped, and goes back
+		// again.
+		Expect(compact(r.ended())).To(HaveExactElements("ack", "give_back"))
 		Eventually(wire.acks).Should(ContainElements("+ACK", "-NAK"))
-		Expect(wire.acks()).To(WithTransform(func(acks []string) []string {
-			slices.Sort(acks)
-			return slices.Compact(acks)
-		}, Equal([]string{"+ACK", "-NAK"})))
+		Expect(compact(wire.acks())).To(HaveExactElements("+ACK", "-NAK"))
 	})
 
 	It("keeps a message whose handler never comes to an end, and asks that handler no more", func(ctx SpecContext) {
@@ -314,4 +311,10 @@ func (w *wire) acks() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.said...)
+}
+
+// compact returns each text once.
+func compact(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Compact(texts)
 }
