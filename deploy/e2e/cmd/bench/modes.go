@@ -37,7 +37,7 @@ func chosen(c bench.Config) (modes []mode) {
 		wanted bool
 		mode   mode
 	}{
-		{c.Apart, compare},
+		{c.Apart && !c.Prices, compare}, // with Prices it is where those are measured
 		{c.Prices, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
 			return bench.MeasurePrices(ctx, c, p)
 		}},

@@ -70,7 +70,7 @@ type Config struct {
 	// 0: none.
 	Tools int
 	// Apart compares with the control plane on a processor of its own, beside all
-	// programs on all of them.
+	// programs on all of them. Prices are measured with it there alone.
 	Apart bool
 	// Scale are counts of ConfigMaps, separated by commas, each of which is measured
 	// by one round, and nothing else. Empty: none.
@@ -113,7 +113,7 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Refresh, "refresh", 0, "measure what it costs to refresh so many keys every 10 s that do not change, and nothing else")
 	fs.IntVar(&c.Remembered, "remembered", 0, "measure the memory of a writer that has written to so many objects of 128 keys, and nothing else; it remembers 4096")
 	fs.IntVar(&c.Tools, "tools", 0, "measure how long curlctl takes to list so many keys, and nothing else")
-	fs.BoolVar(&c.Apart, "apart", false, "compare with the bare API server with the control plane on a processor of its own, too")
+	fs.BoolVar(&c.Apart, "apart", false, "compare with the bare API server with the control plane on a processor of its own, too; with -prices: measure them so")
 	fs.StringVar(&c.Scale, "scale", "", "measure one round with each of these counts of ConfigMaps, such as 2000,10000,50000, and nothing else")
 	fs.BoolVar(&c.Restart, "restart", false, "with -scale: measure how soon a want is served after each program was started again, too, beside the last count")
 	fs.BoolVar(&c.FanOut, "fanout", false, "measure how fetchers share the work of slow hosts, and nothing else")

@@ -64,13 +64,15 @@ func (r Price) besides(programs []string) float64 {
 
 // Prices are what each form has cost, by form and round.
 type Prices struct {
-	N     int                `json:"n"`
-	Forms map[string][]Price `json:"forms"`
+	N         int                `json:"n"`
+	Placement Placement          `json:"placement"`
+	Forms     map[string][]Price `json:"forms"`
 }
 
 // MeasurePrices fills ConfigMaps with each form of the system in turn, round by
 // round, so that other work on the machine hits them alike. On an error the rounds
-// that were finished are returned.
+// that were finished are returned. With Apart all of it is measured with the control
+// plane on a processor of its own, where that is possible.
 func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices, err error) {
 	p = &Prices{N: c.N, Forms: map[string][]Price{}}
 	b := &bench{config: c, progress: progress}
@@ -80,6 +82,8 @@ func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices,
 	if err := b.findControl(); err != nil {
 		return p, err
 	}
+	placements := b.placements()
+	p.Placement = placements[len(placements)-1]
 	unsigned, err := os.MkdirTemp("", "curl-me-that-unsigned-")
 	if err != nil {
 		return p, fmt.Errorf("make a folder for programs: %w", err)
@@ -100,7 +104,7 @@ func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices,
 		first := i % len(forms())
 		for _, f := range slices.Concat(forms()[first:], forms()[:first]) {
 			progress("round %d of %d: %s", i+1, c.Rounds, f.name)
-			if round[f.name], err = b.form(ctx, f, guard, unsigned); err != nil {
+			if round[f.name], err = b.form(ctx, f, p.Placement, guard, unsigned); err != nil {
 				return p, fmt.Errorf("%s: %w", f.name, err)
 			}
 		}
@@ -112,7 +116,7 @@ func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices,
 }
 
 // form fills ConfigMaps with one form of the system.
-func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string) (r Price, err error) {
+func (b *bench) form(ctx context.Context, f form, placement Placement, guard *guard, unsigned string) (r Price, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if f.policy {
@@ -137,8 +141,11 @@ func (b *bench) form(ctx context.Context, f form, guard *guard, unsigned string)
 	if b.system, err = system.Start(ctx, options); err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, b.system.Stop(ctx)) }()
+	defer func() { err = errors.Join(err, b.place(Shared), b.system.Stop(ctx)) }()
 	if err := b.system.StopWatcher(ctx); err != nil {
+		return r, err
+	}
+	if err := b.place(placement); err != nil {
 		return r, err
 	}
 	if err := b.piped.Fill(ctx, b.config.N, b.annotated); err != nil {
@@ -171,7 +178,7 @@ const callsBound = 1.1
 func (p *Prices) WriteTable(w io.Writer) error {
 	t := &table{Writer: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
 	none := p.Forms[forms()[0].name]
-	t.title(fmt.Sprintf("prices, %d rounds of %d ConfigMaps, %s", len(none), p.N, load()))
+	t.title(fmt.Sprintf("prices, %s, %d rounds of %d ConfigMaps, %s", p.Placement, len(none), p.N, load()))
 	for _, f := range forms() {
 		var all, more, relative, slower []float64
 		for i, r := range p.Forms[f.name] {
