@@ -10,10 +10,10 @@ import (
 )
 
 // collectAt lets the garbage collector run when the heap has grown by so many
-// percent. At 30 it took two fifths of the time of a list of 50,000 keys, and spared
-// 1 MiB of 54 for a replay of 18,000 failures. A limit of memory in its place lets
-// such a list, which needs more than any limit for those, take three times the CPU.
-const collectAt = 70
+// percent. At 70 a list of 50,000 keys took a quarter more processor time, and
+// spared 24 MiB of 128. A limit of memory in its place lets such a list, which needs
+// more than any limit for less, take three times the time.
+const collectAt = 150
 
 func main() {
 	debug.SetGCPercent(collectAt)

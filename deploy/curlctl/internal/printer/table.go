@@ -55,12 +55,21 @@ func (c Cell) paint(colour bool) string {
 // Printable returns text without control characters: what tenants and servers
 // choose must not steer the terminal.
 func Printable(text string) string {
+	if !strings.ContainsFunc(text, unprintable) {
+		return text
+	}
 	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
+		if unprintable(r) {
+			return unicode.ReplacementChar
 		}
-		return '\uFFFD'
+		return r
 	}, text)
+}
+
+// unprintable reports whether a terminal may take a character for more than text.
+// Most are of ASCII, which is looked at first.
+func unprintable(r rune) bool {
+	return (r < ' ' || r > '~') && !unicode.IsPrint(r)
 }
 
 // Column of a table.
