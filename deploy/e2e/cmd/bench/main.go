@@ -26,7 +26,7 @@ func run() int {
 	defer stop()
 	var config bench.Config
 	config.BindFlags(flag.CommandLine)
-	file := flag.String("json", "", "file for the figures; empty: behind the table")
+	file := flag.String("json", "", "file for the figures, an array with those of each mode; empty: behind the tables")
 	flag.Parse()
 	if err := measure(ctx, config, *file); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -56,27 +56,37 @@ func measure(ctx context.Context, config bench.Config, file string) (err error) 
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, config.Timeout, fmt.Errorf("it takes longer than -timeout %s", config.Timeout))
 	defer cancel()
+	var documents []document
+	defer func() { err = errors.Join(err, write(documents, out)) }()
 	for _, m := range chosen(config) {
-		f, err := m(ctx, config, progress)
+		f, err := m.measure(ctx, config, progress)
 		if f != nil {
-			err = errors.Join(err, f.WriteTable(os.Stdout), write(f, out))
+			documents = append(documents, document{m.name, f})
+			err = errors.Join(err, f.WriteTable(os.Stdout))
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
 	return nil
 }
 
-// figures are what a mode has measured; their JSON has the same.
+// document is what one mode has measured; a run writes an array of them.
+type document struct {
+	Mode    string  `json:"mode"`
+	Figures figures `json:"figures"`
+}
+
+// figures are what a mode has measured; their JSON has the same, with the units in
+// its names.
 type figures interface {
 	WriteTable(w io.Writer) error
 }
 
-func write(f figures, out io.Writer) error {
+func write(documents []document, out io.Writer) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(f); err != nil {
+	if err := encoder.Encode(documents); err != nil {
 		return fmt.Errorf("write the figures: %w", err)
 	}
 	return nil

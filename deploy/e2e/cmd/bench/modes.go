@@ -15,9 +15,14 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/watchers"
 )
 
-// mode measures one thing. Beside an error it returns what was measured before, or
-// nil.
-type mode func(ctx context.Context, c bench.Config, progress bench.Progress) (figures, error)
+// mode measures one thing.
+type mode struct {
+	// name is that of its flag, and wanted: the flags ask for it.
+	name   string
+	wanted bool
+	// measure returns what was measured before beside an error, or nil.
+	measure func(ctx context.Context, c bench.Config, progress bench.Progress) (figures, error)
+}
 
 // whole leaves figures out that are not complete.
 func whole[F figures](f F, err error) (figures, error) {
@@ -29,58 +34,61 @@ func whole[F figures](f F, err error) (figures, error) {
 
 // chosen are the modes that the flags name, and else the comparison with the bare
 // API server.
-func chosen(c bench.Config) (modes []mode) {
-	compare := func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-		return whole(bench.Run(ctx, c, p))
-	}
-	for _, m := range []struct {
-		wanted bool
-		mode   mode
-	}{
-		{c.Apart && !c.Prices, compare}, // with Prices it is where those are measured
-		{c.Prices, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return bench.MeasurePrices(ctx, c, p)
-		}},
-		{c.Scale != "", func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return bench.MeasureScale(ctx, c, p)
-		}},
-		{c.Isolation, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return isolation.Run(ctx, isolation.Options{Bin: c.Bin, Part: c.Part()}, p)
-		}},
-		{c.Parking, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return parking.Run(ctx, parking.Options{Bin: c.Bin, Part: c.Part()}, p)
-		}},
-		{c.Refresh > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return whole(refresh.Run(ctx, refresh.Options{Bin: c.Bin, Keys: c.Refresh, Rounds: c.Rounds, Profiles: c.Profiles}, p))
-		}},
-		{c.FanOut, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return fanout.Run(ctx, fanout.Options{Bin: c.Bin, Part: c.Part()}, p)
-		}},
-		{c.Tools > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return tools.Run(ctx, tools.Options{Bin: c.Bin, Keys: c.Tools}, p)
-		}},
-		{c.Peers > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return peers.Run(ctx, peers.Options{Bin: c.Bin, ConfigMaps: c.Peers}, p)
-		}},
-		{c.Watchers > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return whole(watchers.Run(ctx, watchers.Options{Bin: c.Bin, Watchers: c.Watchers}, p))
-		}},
-		{c.Beside > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return whole(bench.MeasureBeside(ctx, c, p))
-		}},
-		{c.Remembered > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return whole(remembered.Run(ctx, remembered.Options{Bin: c.Bin, Objects: c.Remembered}, p))
-		}},
-		{c.Overdue > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return whole(overdue.Run(ctx, c.Overdue, p))
-		}},
-	} {
+func chosen(c bench.Config) (wanted []mode) {
+	all := modes(c)
+	for _, m := range all {
 		if m.wanted {
-			modes = append(modes, m.mode)
+			wanted = append(wanted, m)
 		}
 	}
-	if len(modes) > 0 {
-		return modes
+	if len(wanted) == 0 {
+		return all[:1]
 	}
-	return []mode{compare}
+	return wanted
+}
+
+// modes are all that there are, the comparison with the bare API server first.
+func modes(c bench.Config) []mode {
+	return []mode{
+		// With Prices, Apart is where those are measured.
+		{"pipeline", c.Apart && !c.Prices, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return whole(bench.Run(ctx, c, p))
+		}},
+		{"prices", c.Prices, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return bench.MeasurePrices(ctx, c, p)
+		}},
+		{"scale", c.Scale != "", func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return bench.MeasureScale(ctx, c, p)
+		}},
+		{"isolation", c.Isolation, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return isolation.Run(ctx, isolation.Options{Bin: c.Bin, Part: c.Part()}, p)
+		}},
+		{"parking", c.Parking, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return parking.Run(ctx, parking.Options{Bin: c.Bin, Part: c.Part()}, p)
+		}},
+		{"refresh", c.Refresh > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return whole(refresh.Run(ctx, refresh.Options{Bin: c.Bin, Keys: c.Refresh, Rounds: c.Rounds, Profiles: c.Profiles}, p))
+		}},
+		{"fanout", c.FanOut, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return fanout.Run(ctx, fanout.Options{Bin: c.Bin, Part: c.Part()}, p)
+		}},
+		{"tools", c.Tools > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return tools.Run(ctx, tools.Options{Bin: c.Bin, Keys: c.Tools}, p)
+		}},
+		{"peers", c.Peers > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return peers.Run(ctx, peers.Options{Bin: c.Bin, ConfigMaps: c.Peers}, p)
+		}},
+		{"watchers", c.Watchers > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return whole(watchers.Run(ctx, watchers.Options{Bin: c.Bin, Watchers: c.Watchers}, p))
+		}},
+		{"beside", c.Beside > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return whole(bench.MeasureBeside(ctx, c, p))
+		}},
+		{"remembered", c.Remembered > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return whole(remembered.Run(ctx, remembered.Options{Bin: c.Bin, Objects: c.Remembered}, p))
+		}},
+		{"overdue", c.Overdue > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
+			return whole(overdue.Run(ctx, c.Overdue, p))
+		}},
+	}
 }

@@ -47,12 +47,13 @@ type Options struct {
 type Row struct {
 	// Hole is the number of the fault that the tenant aims at, and Tenant what
 	// it does.
-	Hole   int
-	Tenant string
+	Hole   int    `json:"hole"`
+	Tenant string `json:"tenant"`
 	// Without and With are the longest waits of an ordinary key, in seconds;
 	// GaveUp: with the tenant, one was not filled in that time.
-	Without, With float64
-	GaveUp        bool
+	Without float64 `json:"withoutSeconds"`
+	With    float64 `json:"withSeconds"`
+	GaveUp  bool    `json:"gaveUp"`
 }
 
 // Isolated reports whether the tenant has held up no other.

@@ -17,8 +17,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// publishers work at a time.
-const publishers = 32
+// Publishers are how many calls Each makes at a time.
+const Publishers = 32
 
 // Connect returns a connection to a NATS without accounts, which it waits for.
 func Connect(url string) (*nats.Conn, jetstream.JetStream, error) {
@@ -82,9 +82,9 @@ func Due(n int, want *v1.Want, sequence uint64, at time.Time) *v1.Due {
 // Each calls publish for 0 to count-1, several at a time, until one fails.
 func Each(ctx context.Context, count int, publish func(ctx context.Context, n int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for p := range publishers {
+	for p := range Publishers {
 		group.Go(func() error {
-			for n := p; n < count; n += publishers {
+			for n := p; n < count; n += Publishers {
 				if err := publish(ctx, n); err != nil {
 					return err
 				}

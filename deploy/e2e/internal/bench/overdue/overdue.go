@@ -25,15 +25,17 @@ const (
 	nats = "nats"
 )
 
-// Report is what was measured, in bytes.
+// Report is what was measured.
 type Report struct {
 	// Keys that have a want and a timer.
-	Keys int
+	Keys int `json:"keys"`
 	// Empty is the server with empty streams, Pending with all timers pending after
 	// a start, and Burst after a start at which all of them are due.
-	Empty, Pending, Burst usage.Usage
-	// Fired is how long it took until all had fired.
-	Fired time.Duration
+	Empty   usage.Usage `json:"empty"`
+	Pending usage.Usage `json:"pending"`
+	Burst   usage.Usage `json:"burst"`
+	// Fired is how many seconds it took until all had fired.
+	Fired float64 `json:"firedSeconds"`
 }
 
 // Run starts a server of its own, with keys that are wanted and refreshed.
@@ -68,7 +70,7 @@ func Run(ctx context.Context, count int, progress func(string, ...any)) (report 
 	if err := fired(ctx, server.NATS(), count); err != nil {
 		return report, err
 	}
-	report.Fired = time.Since(began)
+	report.Fired = time.Since(began).Seconds()
 	report.Burst, err = used(server)
 	return report, err
 }
@@ -133,7 +135,7 @@ func (r Report) WriteTable(w io.Writer) error {
 
 All had fired after %.1f s; at the peak it used %.1f times as much as before.
 `, r.Keys, mebibytes(r.Empty.RSS), mebibytes(r.Pending.PeakRSS), each(r.Pending.PeakRSS, r.Empty.RSS),
-		mebibytes(r.Burst.PeakRSS), each(r.Burst.PeakRSS, r.Empty.RSS), r.Fired.Seconds(),
+		mebibytes(r.Burst.PeakRSS), each(r.Burst.PeakRSS, r.Empty.RSS), r.Fired,
 		float64(r.Burst.PeakRSS)/float64(r.Pending.PeakRSS))
 	if err != nil {
 		return fmt.Errorf("write the table: %w", err)

@@ -40,15 +40,17 @@ type Options struct {
 
 // Row is the result for one host.
 type Row struct {
-	// Latency of its answers, and Known: it was used before.
-	Latency time.Duration
-	Known   bool
+	// Latency of its answers in seconds, and Known: it was used before.
+	Latency float64 `json:"latencySeconds"`
+	Known   bool    `json:"usedBefore"`
 	// Waiting is how many keys asked for it, and Gets how many had their GET in
 	// the time.
-	Waiting, Gets int
+	Waiting int `json:"keys"`
+	Gets    int `json:"gets"`
 	// Used is the part of the slots that was in use, and Parks how often a key
 	// that had its GET was put off before.
-	Used, Parks float64
+	Used  float64 `json:"slotsInUseRatio"`
+	Parks float64 `json:"parksPerGet"`
 }
 
 // Rows are the hosts that were measured.
@@ -59,7 +61,7 @@ func Run(ctx context.Context, o Options, progress func(format string, arguments 
 	var rows Rows
 	for _, latency := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second} {
 		for _, known := range []bool{true, false} {
-			row, err := measure(ctx, o, Row{Latency: latency, Known: known, Waiting: max(1, int(waiting*o.Part))})
+			row, err := measure(ctx, o, latency, Row{Latency: latency.Seconds(), Known: known, Waiting: max(1, int(waiting*o.Part))})
 			if err != nil {
 				return rows, fmt.Errorf("measure a host with answers after %s: %w", latency, err)
 			}
@@ -70,7 +72,7 @@ func Run(ctx context.Context, o Options, progress func(format string, arguments 
 	return rows, nil
 }
 
-func measure(ctx context.Context, o Options, row Row) (_ Row, err error) {
+func measure(ctx context.Context, o Options, latency time.Duration, row Row) (_ Row, err error) {
 	broker, err := natstest.Run(natstest.Options{Listen: true})
 	if err != nil {
 		return row, err
@@ -85,7 +87,7 @@ func measure(ctx context.Context, o Options, row Row) (_ Row, err error) {
 	if err != nil {
 		return row, err
 	}
-	h := newHost(row.Latency)
+	h := newHost(latency)
 	defer h.Close()
 	seen, err := h.follow(js.Conn())
 	if err != nil {
@@ -109,7 +111,7 @@ func measure(ctx context.Context, o Options, row Row) (_ Row, err error) {
 		if err := ask(0); err != nil {
 			return row, err
 		}
-		if err := h.await(ctx, 1, row.Latency+readyTimeout); err != nil {
+		if err := h.await(ctx, 1, latency+readyTimeout); err != nil {
 			return row, err
 		}
 	}
@@ -119,7 +121,7 @@ func measure(ctx context.Context, o Options, row Row) (_ Row, err error) {
 			return row, err
 		}
 	}
-	if err := h.await(ctx, row.Waiting, time.Duration(float64(max(window, 3*row.Latency))*o.Part)); err != nil && !errors.Is(err, errTime) {
+	if err := h.await(ctx, row.Waiting, time.Duration(float64(max(window, 3*latency))*o.Part)); err != nil && !errors.Is(err, errTime) {
 		return row, err
 	}
 	row.Gets, row.Used, row.Parks = h.figures()

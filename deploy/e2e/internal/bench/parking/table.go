@@ -1,6 +1,7 @@
 package parking
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/markdown"
@@ -14,7 +15,7 @@ func (rows Rows) WriteTable(w io.Writer) error {
 		if !r.Known {
 			host = "never used before"
 		}
-		t.Row(r.Latency.String(), "%s | %d | %d | %.2f | %.2f", host, r.Waiting, r.Gets, r.Used, r.Parks)
+		t.Row(fmt.Sprintf("%g s", r.Latency), "%s | %d | %d | %.2f | %.2f", host, r.Waiting, r.Gets, r.Used, r.Parks)
 	}
 	return t.Write(w)
 }

@@ -50,17 +50,23 @@ func (o Options) window() time.Duration { return time.Duration(o.Rounds) * Every
 type Report struct {
 	// Keys that were refreshed, and PerSecond how many GETs there were: Keys / 10
 	// when the fetcher carries the load.
-	Keys      int
-	PerSecond float64
+	Keys      int     `json:"keys"`
+	PerSecond float64 `json:"perSecond"`
 	// Other is how many of the responses in the window were no 304, and Results how
 	// many results were published for them: none, when all goes well.
-	Other, Results int
+	Other   int `json:"otherResponses"`
+	Results int `json:"results"`
 	// Stored is how many messages JetStream stored for a refresh.
-	Stored float64
-	// CPU is the time on a processor for a refresh, by program.
-	CPU map[string]time.Duration
+	Stored float64 `json:"messagesPerRefresh"`
+	// CPU is the time on a processor for a refresh, by program, in milliseconds.
+	CPU map[string]float64 `json:"cpuMillisecondsPerRefresh"`
+	// Bare is what a GET with a 304 takes of a processor that nothing else is done
+	// for, client and host together, in milliseconds, and Ratio what a refresh takes
+	// of our programs, in units of that; both are 0 where it is unknown.
+	Bare  float64 `json:"cpuMillisecondsPerBareGet"`
+	Ratio float64 `json:"ratioToBareGet"`
 	// Memory is what each program used at the end.
-	Memory map[string]usage.Usage
+	Memory map[string]usage.Usage `json:"memory"`
 }
 
 // Run publishes the wants, waits until all have their body, and then counts.
@@ -71,8 +77,14 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (report 
 			return err
 		}
 		progress("all have their body; counting refreshes for %s", o.window())
-		report, err = m.count(ctx)
-		return err
+		if report, err = m.count(ctx); err != nil {
+			return err
+		}
+		if report.Bare, err = m.bare(ctx); err != nil || report.Bare == 0 {
+			return err
+		}
+		report.Ratio = report.total() / report.Bare
+		return nil
 	})
 }
 
@@ -176,10 +188,10 @@ func (m *measurement) count(ctx context.Context) (report Report, err error) {
 		Keys: m.options.Keys, PerSecond: float64(refreshes) / after.at.Sub(before.at).Seconds(),
 		Other: int(after.bodies - before.bodies), Results: int(after.results - before.results),
 		Stored: float64(after.stored-before.stored) / float64(refreshes),
-		CPU:    map[string]time.Duration{}, Memory: after.programs,
+		CPU:    map[string]float64{}, Memory: after.programs,
 	}
 	for name, used := range after.programs {
-		report.CPU[name] = (used.CPU - before.programs[name].CPU) / time.Duration(refreshes)
+		report.CPU[name] = (used.CPU - before.programs[name].CPU).Seconds() * 1000 / float64(refreshes)
 	}
 	return report, errors.Join(m.system.Err(), profiles())
 }

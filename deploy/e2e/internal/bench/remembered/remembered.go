@@ -45,10 +45,11 @@ type Options struct {
 
 // Report is what was measured.
 type Report struct {
-	Objects int
+	Objects int `json:"objects"`
 	// Before is the writer that has written nothing, and After once it has written
 	// to all.
-	Before, After usage.Usage
+	Before usage.Usage `json:"before"`
+	After  usage.Usage `json:"after"`
 }
 
 // Run lets a writer write one key to each object of a namespace of its own.

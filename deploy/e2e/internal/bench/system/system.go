@@ -206,6 +206,16 @@ func (s *System) StopWatcher(ctx context.Context) error {
 	return err
 }
 
+// StopFetchers stops the fetchers only.
+func (s *System) StopFetchers(ctx context.Context) error {
+	var errs []error
+	for _, p := range s.fetchers {
+		errs = append(errs, p.end(ctx))
+	}
+	s.fetchers = nil
+	return errors.Join(errs...)
+}
+
 // Err is about a program that has ended by itself; nil while all run.
 func (s *System) Err() error {
 	for _, p := range s.running() {

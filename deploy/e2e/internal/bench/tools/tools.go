@@ -44,12 +44,13 @@ type Options struct {
 // Row is one command.
 type Row struct {
 	// Command is what was typed behind curlctl.
-	Command string
+	Command string `json:"command"`
 	// Took is the time from its start to its end, and CPU its part of it on a
-	// processor.
-	Took, CPU time.Duration
+	// processor, in seconds.
+	Took float64 `json:"tookSeconds"`
+	CPU  float64 `json:"cpuSeconds"`
 	// Lines that it printed.
-	Lines int
+	Lines int `json:"lines"`
 }
 
 // Rows are the commands that were run.
@@ -71,7 +72,7 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (rows Ro
 		if err != nil {
 			return rows, err
 		}
-		progress("curlctl %s: %s", row.Command, row.Took.Round(time.Millisecond))
+		progress("curlctl %s: %.3f s", row.Command, row.Took)
 		rows = append(rows, row)
 	}
 	return rows, nil
@@ -109,11 +110,11 @@ func list(ctx context.Context, bin, url string, command []string) (row Row, err 
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	began := time.Now()
 	err = cmd.Run()
-	row.Took, row.Lines = time.Since(began), bytes.Count(out.Bytes(), []byte("\n"))
+	row.Took, row.Lines = time.Since(began).Seconds(), bytes.Count(out.Bytes(), []byte("\n"))
 	if exit := new(exec.ExitError); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1 || row.Lines == 0) {
 		return row, fmt.Errorf("curlctl %s: %w: %s", row.Command, err, errOut.String())
 	}
-	row.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	row.CPU = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	return row, nil
 }
 
@@ -121,7 +122,7 @@ func list(ctx context.Context, bin, url string, command []string) (row Row, err 
 func (rows Rows) WriteTable(w io.Writer) error {
 	t := markdown.New("`curlctl …`", "lines", "took", "CPU", "part on a processor")
 	for _, r := range rows {
-		t.Row("`"+r.Command+"`", "%d | %.2f s | %.2f s | %.2f", r.Lines, r.Took.Seconds(), r.CPU.Seconds(), r.CPU.Seconds()/r.Took.Seconds())
+		t.Row("`"+r.Command+"`", "%d | %.2f s | %.2f s | %.2f", r.Lines, r.Took, r.CPU, r.CPU/r.Took)
 	}
 	return t.Write(w)
 }

@@ -42,12 +42,13 @@ const Interval = "10m"
 // Report is what was measured.
 type Report struct {
 	// Watchers with one source and one static key.
-	Watchers int
+	Watchers int `json:"watchers"`
 	// Made is keeper once it has made all ConfigMaps, Started after a start beside
 	// them.
-	Made, Started usage.Usage
-	// Took is how long it took to make them.
-	Took time.Duration
+	Made    usage.Usage `json:"made"`
+	Started usage.Usage `json:"started"`
+	// Took is how many seconds it took to make them.
+	Took float64 `json:"tookSeconds"`
 }
 
 // Options configure the measurement.
@@ -84,7 +85,7 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (report 
 	if err != nil {
 		return report, err
 	}
-	report.Took = time.Since(began) - calm
+	report.Took = (time.Since(began) - calm).Seconds()
 	progress("made: %d MiB; starting keeper again", report.Made.RSS>>20)
 	report.Started, err = o.measure(ctx, namespace.Name, "workqueue_work_duration_seconds_count")
 	return report, err
@@ -223,7 +224,7 @@ func (r Report) WriteTable(w io.Writer) error {
 	row := func(name string, u usage.Usage) {
 		t.Row(name, "%.1f | %.1f", float64(u.RSS)/(1<<20), float64(u.PeakRSS)/(1<<20))
 	}
-	row(fmt.Sprintf("once it has made all ConfigMaps, in %.0f s", r.Took.Seconds()), r.Made)
+	row(fmt.Sprintf("once it has made all ConfigMaps, in %.0f s", r.Took), r.Made)
 	row("after a start beside them", r.Started)
 	return t.Write(w)
 }
