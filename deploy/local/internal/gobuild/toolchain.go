@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,13 +18,14 @@ type toolchain struct {
 	env  []string
 }
 
-// findToolchain adds to the environment what makes programs static.
+// findToolchain adds to the environment what makes programs static, and builds faster
+// unless the environment has a GOGC of its own.
 func findToolchain(dir string, env []string) (toolchain, error) {
 	path, err := exec.LookPath("go")
 	if err != nil {
 		return toolchain{}, fmt.Errorf("%w: %w", ErrNoToolchain, err)
 	}
-	return toolchain{path: path, dir: dir, env: append(append(os.Environ(), "CGO_ENABLED=0"), env...)}, nil
+	return toolchain{path: path, dir: dir, env: slices.Concat([]string{Garbage}, os.Environ(), []string{"CGO_ENABLED=0"}, env)}, nil
 }
 
 // run hands every line of output, of both streams, to each. When the command

@@ -1,6 +1,9 @@
 package gobuild
 
 import (
+	"cmp"
+	"os"
+	"os/exec"
 	"slices"
 	"testing"
 )
@@ -29,5 +32,24 @@ func TestTailKeepsTheLastMessages(t *testing.T) {
 	}
 	if want := (tail{"go: two", "go: three", "go: four", "go: five"}); !slices.Equal(last, want) {
 		t.Errorf("got %q, want %q", last, want)
+	}
+}
+
+func TestBuildsCollectLessGarbageUnlessTheEnvironmentHasAnother(t *testing.T) {
+	t.Setenv("GOGC", "50") // restores it behind this test, too
+	for _, own := range []string{"", "GOGC=50"} {
+		if own == "" {
+			os.Unsetenv("GOGC")
+		} else {
+			t.Setenv("GOGC", "50")
+		}
+		golang, err := findToolchain(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Cmd{Env: golang.env}
+		if want := cmp.Or(own, Garbage); !slices.Contains(cmd.Environ(), want) {
+			t.Errorf("with %q in the environment there is no %s", own, want)
+		}
 	}
 }
