@@ -5,3 +5,6 @@ func VersionHash() string { return versionHash() }
 
 // KubernetesVersion is the version that is pinned.
 func KubernetesVersion() string { return kubernetesVersion() }
+
+// ReachTimeout is how long the index of the archives may take.
+const ReachTimeout = reachTimeout

@@ -16,7 +16,7 @@ import (
 type Options struct {
 	// Kubectl: kubectl is needed too.
 	Kubectl bool
-	// Build takes nothing that others have built.
+	// Build takes nothing that others have built, that of KUBEBUILDER_ASSETS included.
 	Build bool
 	// Progress receives what is done and how far it is; nil keeps it silent.
 	Progress io.Writer
@@ -32,13 +32,13 @@ func (o Options) programs() []string {
 }
 
 // Find returns the binaries of the folder that KUBEBUILDER_ASSETS names; or those
-// that were built before; or, unless o.Build, those of a folder of PATH or of
-// the archives of envtest, which are fetched where they can be reached, all of them
-// no older than the minor version that is pinned. Where there are none it builds
-// them from source, once per version, which takes minutes. No error means that all
-// that o asks for is there.
+// that were built before; or those of a folder of PATH or of the archives of
+// envtest, which are fetched where they can be reached, all of them no older than
+// the minor version that is pinned. Where there are none, or o.Build leaves out all
+// but what was built before, it builds them from source, once per version, which
+// takes minutes. No error means that all that o asks for is there.
 func Find(ctx context.Context, o Options) (Binaries, error) {
-	if dir := os.Getenv(EnvDir); dir != "" {
+	if dir := os.Getenv(EnvDir); dir != "" && !o.Build {
 		found, err := binariesIn(dir, o.programs()...)
 		if err != nil {
 			return Binaries{}, fmt.Errorf(

@@ -7,12 +7,14 @@ import (
 	"crypto/sha512"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -104,6 +106,7 @@ var _ = Describe("Binaries of others", func() {
 
 	It("are not taken when a build is asked for", func(ctx SpecContext) {
 		serving(path, assets.KubernetesVersion())
+		GinkgoT().Setenv(assets.EnvDir, path)
 		_, err := assets.Find(ctx, assets.Options{Build: true})
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 	})
@@ -154,6 +157,17 @@ var _ = Describe("Binaries of others", func() {
 			Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 			Expect(printed).To(gbytes.Say("no archive of envtest to be had, building from source: .*connection refused\n"))
 		})
+
+		It("are built when an index accepts the connection, and nothing comes for 3 s", func(ctx SpecContext) {
+			silent, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0") // the kernel accepts
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(silent.Close)
+			builder.Archives.Index = "http://" + silent.Addr().String() + "/index"
+			_, err = builder.Build(ctx)
+			Expect(err).To(MatchError(gobuild.ErrNoToolchain))
+			Expect(printed).To(gbytes.Say("no archive of envtest to be had, building from source: .*context deadline exceeded.*\n"))
+			Expect(assets.ReachTimeout).To(BeNumerically("<=", 3*time.Second))
+		}, NodeTimeout(time.Minute))
 	})
 })
 
