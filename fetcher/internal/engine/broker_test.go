@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
@@ -100,6 +101,21 @@ var _ = Describe("A broker in trouble", func() {
 		Expect(w.timer()).NotTo(BeNil())
 		Expect(o.gets.Load()).To(BeEquivalentTo(1))
 		Expect(loggedLines(log, "broker does not answer")()).To(Equal(1), "said once per change of state")
+	})
+
+	It("that refuses a timer for its size is not asked again, and the key is a dead letter", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		o := serve(says("hello there"))
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		requests, err := w.js.Stream(w.ctx, pipeline.Requests)
+		Expect(err).NotTo(HaveOccurred())
+		config := requests.CachedInfo().Config
+		config.MaxMsgSize = 64
+		_, err = w.js.UpdateStream(w.ctx, config)
+		Expect(err).NotTo(HaveOccurred())
+		w.fetcher(logged).step()
+		Expect(w.deadLetters()).To(ConsistOf(HaveField("Failure.Class", v1.FailureClass_FAILURE_CLASS_MALFORMED)))
+		Eventually(w.pending).Should(BeZero())
 	})
 })
 

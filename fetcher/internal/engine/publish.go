@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -20,9 +17,6 @@ const (
 	// publishFirst and publishMax bound the pauses between tries.
 	publishFirst = 200 * time.Millisecond
 	publishMax   = 5 * time.Second
-	// codeTooLarge is the answer of JetStream to a message above the limit of
-	// its stream.
-	codeTooLarge jetstream.ErrorCode = 10054
 )
 
 var (
@@ -40,7 +34,7 @@ func (e *Engine) setTimer(ctx context.Context, due *v1.Due, at time.Time) error 
 	})
 }
 
-// hand gives an outcome to the writer, with the errors of persist.
+// publishResult hands an outcome to the writer, with the errors of setTimer.
 func (e *Engine) publishResult(ctx context.Context, result *v1.Result) error {
 	return e.untilTaken(ctx, pipeline.Results, func(ctx context.Context) error {
 		return e.deps.Client.PublishResult(ctx, result)
@@ -57,7 +51,7 @@ func (e *Engine) untilTaken(ctx context.Context, stream string, call func(contex
 		case err == nil || errors.Is(err, pipeline.ErrSuperseded):
 			e.backpressure.accepted(stream, e.deps.Clock.Now())
 			return err
-		case refused(err):
+		case errors.Is(err, pipeline.ErrTooLarge):
 			return fmt.Errorf("%w: %w", errRefused, err)
 		}
 		e.backpressure.refused(stream, err, e.deps.Clock.Now())
@@ -83,11 +77,6 @@ func (e *Engine) pause(d time.Duration) error {
 	case <-timer.C:
 		return nil
 	}
-}
-
-func refused(err error) bool {
-	var api *jetstream.APIError
-	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &api) && api.ErrorCode == codeTooLarge
 }
 
 // afterPublishError is the end of a message whose outcome could not be published.

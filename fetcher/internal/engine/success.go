@@ -6,12 +6,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // headroom is what the headers of a result take at most, in bytes.
@@ -58,7 +58,7 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) resu
 	e.resultBytes.Spend(t.key.Namespace, int64(len(result.GetContent().GetBody())))
 	err := e.publishResult(ctx, result)
 	switch {
-	case errors.Is(err, nats.ErrMaxPayload):
+	case errors.Is(err, pipeline.ErrTooLarge):
 		return e.failed(ctx, t, tooLarge())
 	case err != nil:
 		return afterPublishError(err)
