@@ -23,7 +23,7 @@ type Timer struct {
 }
 
 // WithoutWant returns the timer without what its want holds, too, and without what
-// only a fetch needs: for who holds many of them, a sixth of the memory.
+// only a fetch needs: where many are held, that is a sixth of the memory.
 func (t Timer) WithoutWant() Timer {
 	d := t.Due
 	t.Due = &v1.Due{

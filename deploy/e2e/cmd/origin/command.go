@@ -25,7 +25,7 @@ func command() *cobra.Command {
 		Short: "Serve pages to fetch: some for people, and some that tests control",
 		Long: "Origin is for demos and tests only. At --pages it serves what ConfigMaps may ask\n" +
 			"for; at --listen it takes instructions from tests, which have no business on the\n" +
-			"network of those who fetch.",
+			"network of the fetchers.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger, err := log.New(os.Stderr, "origin")

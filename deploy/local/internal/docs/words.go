@@ -32,7 +32,7 @@ type retired struct {
 //	WORD -> INSTEAD
 //
 // where WORD is a regular expression for a whole word, upper or lower case. The
-// words of an identifier such as putAside are put and aside. Lines below it that
+// words of an identifier such as nextAttempt are next and attempt. Lines below it that
 // begin with a space restrict it: "identifiers" to these, "except REGEXP" by a text
 // around the word, "in PATTERN" by a path. Empty lines and those that begin with #
 // are comments.

@@ -285,7 +285,7 @@ func (x *index) handle(handled, last uint64, now time.Time) {
 	}
 }
 
-// expire removes the timers that have fired: that is not seen by who follows.
+// expire removes the timers that have fired, of which a consumer gets no message.
 func (x *index) expire(now time.Time) {
 	var fired []*record
 	x.byTime.Ascend(func(r *record) bool {

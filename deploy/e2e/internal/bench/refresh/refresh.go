@@ -121,7 +121,7 @@ type measurement struct {
 	sequences []uint64
 }
 
-// origin answers 304 to who has the validator of its only body.
+// origin answers 304 to a request with the validator of its only body.
 type origin struct{ bodies, unmodified atomic.Int64 }
 
 // ServeHTTP answers a GET.

@@ -29,8 +29,8 @@ type Origin struct {
 }
 
 // New returns a hold on the origin that takes instructions at the URL control,
-// reached by client, and that those who fetch know by the URL site. All pages
-// are below folder, which keeps tests apart.
+// reached by client; fetchers reach it at the URL site. All pages are below folder,
+// which keeps tests apart.
 func New(client *http.Client, control, site, folder string) *Origin {
 	folder = "/" + strings.Trim(folder, "/")
 	return &Origin{

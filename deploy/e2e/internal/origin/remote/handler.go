@@ -18,7 +18,7 @@ const prefix = "/pages"
 //	GET    /pages/PATH   the Count of the page
 //	DELETE /pages/PATH   forgets the page and all below it
 //
-// Serve it where those who fetch from the site do not come.
+// Serve it on a network that fetchers do not reach.
 func Handler(site *origin.Site) http.Handler {
 	h := &handler{site: site, releases: map[string]func(){}}
 	mux := http.NewServeMux()

@@ -9,8 +9,8 @@ type Instruction struct {
 	// Body to answer with a status of 200, of at most MaxBody bytes; base64 in
 	// JSON.
 	Body []byte `json:"body,omitempty"`
-	// Tagged lets the page send an ETag, and answer 304 to who knows it. It
-	// cannot be taken back.
+	// Tagged lets the page send an ETag, and answer 304 to a request that names it.
+	// It cannot be taken back.
 	Tagged bool `json:"tagged,omitempty"`
 	// Held lets requests wait for an answer until an instruction is not held.
 	Held bool `json:"held,omitempty"`

@@ -14,7 +14,7 @@ type Page struct {
 	instruction Instruction
 }
 
-// URL of the page, for those who fetch.
+// URL of the page as fetchers reach it.
 func (p *Page) URL() string { return p.origin.site + p.path }
 
 // Says lets the page respond 200 and a text.
@@ -33,8 +33,8 @@ func (p *Page) Fails(ctx context.Context, status int) error {
 	return p.instruct(ctx)
 }
 
-// Tagged lets the page send an ETag from its next instruction on, and answer
-// 304 to who knows it (RFC 9110 section 13.1.2).
+// Tagged lets the page send an ETag from its next instruction on, and answer 304 to
+// a request that names it (RFC 9110 section 13.1.2).
 func (p *Page) Tagged() *Page {
 	p.instruction.Tagged = true
 	return p
