@@ -6,6 +6,7 @@ import (
 	"net/http/cookiejar"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -26,19 +27,24 @@ func fits() types.GomegaMatcher {
 
 var _ = Describe("The demo", func() {
 	It("goes through its chapters without kubectl, and ends", func(ctx SpecContext) {
-		out, err := demo(ctx, "--once").CombinedOutput()
+		cmd := demo(ctx, GinkgoT().TempDir(), "--once")
+		out, err := cmd.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
 		Expect(string(out)).To(MatchRegexp(`(?s)1\. .*joke: \|\n {4}\S.*` +
 			`2\. .*InvalidAnnotation.*does not match expected format\s+key=url.*` +
 			`3\. .*ctl failures .*ConnectFailed.*curl-me-that-down.*` +
 			`4\. .*ctl replay .*1 fetched.*joke: \|\n {4}\S.*` +
-			`5\. .*kind: Watcher.*\nNAME +READY +FRESH +FETCHED .*\n\S+ +True +True +1/1 +curl-me-that-joke-config .*joke: \|\n {4}\S`))
+			`5\. .*kind: Watcher.*\nNAME +READY +FRESH +FETCHED .*\n\S+ +True +True +1/1 +curl-me-that-joke-config .*joke: \|\n {4}\S.*` +
+			`The same as web pages:\n\n\$ ` + regexp.QuoteMeta(cmd.Path) + ` demo\n$`))
+		Expect(string(out)).NotTo(ContainSubstring("$ kubectl"), "there is no kubectl to type")
 		aPathOrTable := Or(ContainSubstring(os.TempDir()), MatchRegexp(`^(ID|\d+) `)) // a table fits where there is a terminal
 		Expect(strings.Split(string(out), "\n")).To(HaveEach(Or(aPathOrTable, fits())))
 	})
 
-	It("has the console at the address that it prints, until it is interrupted", func(ctx SpecContext) {
-		cmd, out := demo(ctx), gbytes.NewBuffer()
+	It("names the kubectl that there is, and has the console at the address that it prints, until it is interrupted", func(ctx SpecContext) {
+		path := GinkgoT().TempDir()
+		Expect(os.WriteFile(filepath.Join(path, "kubectl"), nil, 0o700)).To(Succeed()) //nolint:gosec // a program
+		cmd, out := demo(ctx, path), gbytes.NewBuffer()
 		cmd.Stdout, cmd.Stderr = out, out
 		Expect(cmd.Start()).To(Succeed())
 		DeferCleanup(func() {
@@ -49,6 +55,7 @@ var _ = Describe("The demo", func() {
 		})
 		address := regexp.MustCompile(`The console of nats://\S+ is at (http://\S+)`)
 		Eventually(ctx, out).WithTimeout(2 * time.Minute).Should(gbytes.Say(address.String()))
+		Expect(string(out.Contents())).To(ContainSubstring("\n  kubectl=" + filepath.Join(path, "kubectl") + "\n"))
 		at := address.FindStringSubmatch(string(out.Contents()))[1]
 		jar, err := cookiejar.New(nil)
 		Expect(err).NotTo(HaveOccurred())
@@ -64,8 +71,8 @@ var _ = Describe("The demo", func() {
 	})
 })
 
-// demo is that of the all-in-one, on a machine without kubectl.
-func demo(ctx context.Context, args ...string) *exec.Cmd {
+// demo is that of the all-in-one, on a machine with a PATH of one folder.
+func demo(ctx context.Context, path string, args ...string) *exec.Cmd {
 	GinkgoHelper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" || runtime.GOOS != "linux" {
 		Skip("it has a control plane of its own, and servers on 127.0.0.2, where a demo of yours does not listen")
@@ -73,6 +80,6 @@ func demo(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, env.Program(allInOne), append([]string{"demo", "--host=127.0.0.2", "--samples=../../samples"}, args...)...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "KUBECONFIG=") || strings.HasPrefix(variable, "PATH=")
-	}), "PATH="+GinkgoT().TempDir())
+	}), "PATH="+path)
 	return cmd
 }

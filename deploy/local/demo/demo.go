@@ -4,6 +4,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,9 @@ type Config struct {
 	Out io.Writer
 	// Program is how this one was started.
 	Program string
+	// Console is the command that opens the console of what is installed; empty: that
+	// of this program.
+	Console string
 }
 
 const (
@@ -132,6 +136,7 @@ func (s *story) run(ctx context.Context, running local.System) error {
 
 func (s *story) goodbye() {
 	if s.Once {
+		fmt.Fprintf(s.Out, "\nThe same as web pages:\n\n$ %s\n", s.consoleCommand())
 		return
 	}
 	kubectl := "kubectl"
@@ -152,6 +157,15 @@ All of it keeps running. In another terminal:
 Ctrl-C ends it, and the console, which is for a browser.
 
 `, s.system.Kubeconfig, kubectl, s.hosts.url(jokePort, jokePath))
+}
+
+// consoleCommand opens the console when this demo has ended: where nothing is
+// installed, another one that stays.
+func (s *story) consoleCommand() string {
+	if s.Installed {
+		return cmp.Or(s.Console, s.Program+" ctl console")
+	}
+	return s.Program + " demo"
 }
 
 // openConsole serves the console until stop is called; it prints where.

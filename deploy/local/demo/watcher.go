@@ -41,13 +41,12 @@ func watched(ctx context.Context, s *story) error {
 		return err
 	}
 	var table *metav1.Table
-	if err := s.waitFor(ctx, writeTimeout, "It is Ready", func(ctx context.Context) (ready bool, err error) {
+	if err := s.waitFor(ctx, writeTimeout, "It is Ready, as `kubectl get watcher "+watcherName+"` prints", func(ctx context.Context) (ready bool, err error) {
 		table, err = s.watchers(ctx)
 		return err == nil && isReady(table), err
 	}); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Out, "$ kubectl get watcher %s\n", watcherName)
 	if err := s.printTable(table); err != nil {
 		return err
 	}

@@ -54,6 +54,7 @@ func demoCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&d.Once, "once", false, "end after the last chapter")
 	cmd.Flags().StringVar(&d.Host, "host", "localhost", "name at which the demo's web servers listen, and by which fetchers reach them")
 	cmd.Flags().StringVar(&d.Program, "program", os.Args[0], "how you start this program, for the commands that are printed")
+	cmd.Flags().StringVar(&d.Console, "console", "", "with --installed, how you open the console, for what is printed at the end of --once; default: that of this program")
 	cmd.Flags().BoolVar(&d.Installed, "installed", false, "start nothing: use what runs in the cluster, with the NATS that CURLMETHAT_NATS_URL names")
 	return cmd
 }
