@@ -41,8 +41,8 @@ containers:
     args:
       {{- toYaml .args | nindent 6 }}
       {{- with .identity }}
-      - --server={{ include "curl-me-that.natsURL" $root }}
-      {{- include "curl-me-that.natsArgs" (list $root . "") | trim | nindent 6 }}
+      - --nats-url={{ include "curl-me-that.natsURL" $root }}
+      {{- include "curl-me-that.natsArgs" (list $root .) | trim | nindent 6 }}
       {{- end }}
     resources:
       requests: {cpu: 10m, memory: 32Mi}

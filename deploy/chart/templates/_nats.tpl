@@ -33,27 +33,25 @@ true
 {{- end -}}
 {{- end -}}
 
-{{/* Arguments of a service or of curlctl. Takes (list $ identity prefix), prefix
-being "nats-" for the services and empty for curlctl. */}}
+{{/* Arguments of a service or of curlctl. Takes (list $ identity). */}}
 {{- define "curl-me-that.natsArgs" -}}
 {{- $root := index . 0 -}}
 {{- $nats := $root.Values.nats -}}
-{{- $prefix := index . 2 -}}
 {{- if $nats.bundled.enabled }}
-- --{{ $prefix }}nkey=/etc/curl-me-that/nats/nkey
-- --{{ $prefix }}ca=/etc/curl-me-that/nats/ca.crt
+- --nats-nkey=/etc/curl-me-that/nats/nkey
+- --nats-ca=/etc/curl-me-that/nats/ca.crt
 {{- else }}
 {{- if include "curl-me-that.natsSecret" . }}
-- --{{ $prefix }}{{ $nats.credentials.kind }}=/etc/curl-me-that/nats/{{ $nats.credentials.kind }}
+- --nats-{{ $nats.credentials.kind }}=/etc/curl-me-that/nats/{{ $nats.credentials.kind }}
 {{- else if ne $nats.credentials.kind "none" }}
 {{- fail (printf "nats.credentials.secrets.%s: name the Secret with the %s of that identity, or set nats.credentials.kind=none" (index . 1) $nats.credentials.kind) }}
 {{- end }}
 {{- if $nats.tls.caSecret }}
-- --{{ $prefix }}ca=/etc/curl-me-that/nats/ca.crt
+- --nats-ca=/etc/curl-me-that/nats/ca.crt
 {{- end }}
 {{- if $nats.tls.clientSecret }}
-- --{{ $prefix }}cert=/etc/curl-me-that/nats/tls.crt
-- --{{ $prefix }}key=/etc/curl-me-that/nats/tls.key
+- --nats-cert=/etc/curl-me-that/nats/tls.crt
+- --nats-key=/etc/curl-me-that/nats/tls.key
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -32,7 +32,7 @@ var _ = Describe("A host that was down", func() {
 			page.Says(fmt.Sprintf("body %d", i))
 		}
 
-		out, err := exec.CommandContext(ctx, w.Program("curlctl"), "replay", "--server", w.NATS.URL(),
+		out, err := exec.CommandContext(ctx, w.Program("curlctl"), "replay", "--nats-url", w.NATS.URL(),
 			"--host", "localhost", "--wait", "--timeout", "3m").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
 		Expect(string(out)).To(And(ContainSubstring("Replayed 100 failures."), ContainSubstring("Outcome: 100 fetched."),

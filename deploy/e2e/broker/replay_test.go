@@ -55,7 +55,7 @@ func (f *failedFetches) replay(args ...string) *process.Process {
 	GinkgoHelper()
 	p, err := process.Start(process.Program{
 		Name: "curlctl", Path: f.Program("curlctl"),
-		Args: append([]string{"replay", "--server", f.broker, "--all", "--wait", "--yes", "--timeout=2m"}, args...),
+		Args: append([]string{"replay", "--nats-url", f.broker, "--all", "--wait", "--yes", "--timeout=2m"}, args...),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {

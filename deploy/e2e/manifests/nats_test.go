@@ -56,8 +56,8 @@ var _ = Describe("The bundled NATS", func() {
 		objects := template(ctx, filepath.Join(chart, "ci", "ha-values.yaml"), "--set", "nats.bundled.storage.size=6Gi")
 		dir, brokers := clustered(ctx, objects)
 		args := []string{
-			"setup", "--replicas", "3", "--server", clientURL(brokers[0]),
-			"--nkey", filepath.Join(dir, "identities", "setup.nk"), "--ca", filepath.Join(dir, "identities", "ca.crt"),
+			"setup", "--replicas", "3", "--nats-url", clientURL(brokers[0]),
+			"--nats-nkey", filepath.Join(dir, "identities", "setup.nk"), "--nats-ca", filepath.Join(dir, "identities", "ca.crt"),
 		}
 		Eventually(ctx, func() string { // the first tries may come before there is a leader
 			said, err := exec.CommandContext(ctx, filepath.Join(bin(), "curlctl"), args...).CombinedOutput()

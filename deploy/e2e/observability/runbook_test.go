@@ -30,7 +30,7 @@ func leads(ctx context.Context, w *world.World, alert, command string, cause typ
 	GinkgoHelper()
 	Expect(runbook(alert)).To(ContainSubstring("$ curlctl " + command))
 	Eventually(ctx, func() string {
-		args := append(strings.Fields(command), "--server="+w.Broker())
+		args := append(strings.Fields(command), "--nats-url="+w.Broker())
 		said, _ := exec.CommandContext(ctx, env.Program("curlctl"), args...).CombinedOutput()
 		return string(said)
 	}).Should(cause)

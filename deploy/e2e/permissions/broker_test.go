@@ -220,9 +220,9 @@ func (b *broker) as(ctx context.Context, identity string, args ...string) string
 
 // with adds to the arguments of curlctl how to connect as an identity.
 func (b *broker) with(identity string, args ...string) []string {
-	args = append(args, "--server", b.URL(), "--nkey", b.seed(identity))
+	args = append(args, "--nats-url", b.URL(), "--nats-nkey", b.seed(identity))
 	if b.tls {
-		args = append(args, "--ca", b.ca())
+		args = append(args, "--nats-ca", b.ca())
 	}
 	return args
 }

@@ -117,7 +117,7 @@ func (s *System) NATS() string { return "nats://" + s.address }
 
 func (s *System) startAll(ctx context.Context) (err error) {
 	if s.options.Accounts {
-		if err = s.curlctl(ctx, "setup", "--server", s.NATS(), "--nkey", s.seed("setup")); err != nil {
+		if err = s.curlctl(ctx, "setup", "--nats-url", s.NATS(), "--nats-nkey", s.seed("setup")); err != nil {
 			return err
 		}
 	}
