@@ -73,7 +73,7 @@ func (c *ControlPlane) KillAPIServer() {
 
 func (c *ControlPlane) apiServerFlags() []string {
 	return []string{
-		"--etcd-servers=unix://" + etcdSocket,
+		"--etcd-servers=unix://" + EtcdSocket,
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(c.port),

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// etcdSocket is relative to the home folder, in which both processes run: the
+// EtcdSocket is relative to the home folder, in which both processes run: the
 // path of a Unix socket is limited to about a hundred bytes. A socket is closed to
 // other users and to anything that can only reach ports.
-const etcdSocket = "etcd.sock"
+const EtcdSocket = "etcd.sock"
 
 func startEtcd(ctx context.Context, path string, h home) (*process, error) {
-	socket := h.path(etcdSocket)
+	socket := h.path(EtcdSocket)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the socket of an earlier etcd: %w", err)
 	}
@@ -40,11 +40,12 @@ func etcdFlags(h home) []string {
 	const nowhere = "http://127.0.0.1:0"
 	return []string{
 		"--data-dir=" + h.path("etcd"),
-		"--listen-client-urls=unix://" + etcdSocket,
+		"--listen-client-urls=unix://" + EtcdSocket,
 		"--advertise-client-urls=" + nowhere,
 		"--listen-peer-urls=" + nowhere,
 		"--initial-advertise-peer-urls=" + nowhere,
 		"--initial-cluster=default=" + nowhere,
 		"--unsafe-no-fsync",
+		"--enable-pprof", // on the socket; make bench reads it
 	}
 }

@@ -6,6 +6,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -79,8 +80,8 @@ type bench struct {
 	bare       *cluster.Namespace // for bare patches
 	namespaces []*cluster.Namespace
 	report     Report
-	// rounds so far, by which profiles are named.
-	rounds int
+	// label is the name of the folder with the profiles of a round.
+	label string
 	// crowd is the namespace of Watchers beside the round; nil: there are none.
 	crowd *cluster.Namespace
 	// Of the last round; the idle system goes on with them.
@@ -129,6 +130,7 @@ func (b *bench) measure(ctx context.Context) error {
 			if err := b.place(p); err != nil {
 				return err
 			}
+			b.label = fmt.Sprint(p, "-", i+1)
 			r, err := b.round(ctx)
 			if err != nil {
 				return err
@@ -157,13 +159,13 @@ func (b *bench) round(ctx context.Context) (r Round, err error) {
 	if err := b.prepare(ctx); err != nil {
 		return r, err
 	}
-	if r.Before, err = b.ceiling(ctx); err != nil {
+	if r.Before, err = b.ceiling(ctx, "before"); err != nil {
 		return r, err
 	}
 	if r.Pipeline, err = b.pipeline(ctx); err != nil {
 		return r, err
 	}
-	if r.After, err = b.ceiling(ctx); err != nil {
+	if r.After, err = b.ceiling(ctx, "after"); err != nil {
 		return r, err
 	}
 	return r.compare(), b.system.Err()
@@ -172,7 +174,6 @@ func (b *bench) round(ctx context.Context) (r Round, err error) {
 // prepare stops the watcher and creates the ConfigMaps of a round, in a namespace of
 // its own.
 func (b *bench) prepare(ctx context.Context) (err error) {
-	b.rounds++
 	b.progress("creating %d ConfigMaps", b.config.N)
 	if err := b.system.StopWatcher(ctx); err != nil {
 		return err

@@ -16,8 +16,9 @@ import (
 
 // ceiling measures how many patches of the size of a body the API server takes,
 // each with the resource version of its object, when there is nothing else to
-// do. The answers are not even decoded.
-func (b *bench) ceiling(ctx context.Context) (c Ceiling, err error) {
+// do. The answers are not even decoded. When, before or after the pipeline, names the
+// profiles of it.
+func (b *bench) ceiling(ctx context.Context, when string) (c Ceiling, err error) {
 	objects, _, err := b.bare.ConfigMaps(ctx)
 	if err != nil {
 		return c, err
@@ -31,11 +32,11 @@ func (b *bench) ceiling(ctx context.Context) (c Ceiling, err error) {
 			return c, err
 		}
 	}
-	client := b.cluster.Kubernetes.CoreV1().RESTClient()
 	before, err := b.reading(ctx)
 	if err != nil {
 		return c, err
 	}
+	client, profiles := b.cluster.Kubernetes.CoreV1().RESTClient(), b.profileBare(ctx, when)
 	began := time.Now()
 	err = cluster.InParallel(ctx, len(objects), func(ctx context.Context, i int) error {
 		return client.Patch(types.StrategicMergePatchType).Namespace(b.bare.Name).
@@ -51,7 +52,7 @@ func (b *bench) ceiling(ctx context.Context) (c Ceiling, err error) {
 	}
 	c.Cost = before.cost(after, len(objects))
 	b.progress("bare patches, %d in flight: %.0f/s", cluster.InFlight, c.PerSecond)
-	return c, nil
+	return c, profiles()
 }
 
 func barePatch(object *corev1.ConfigMap, value string) ([]byte, error) {

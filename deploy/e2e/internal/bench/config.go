@@ -39,8 +39,8 @@ type Config struct {
 	// Unsigned leaves wants without signatures. With the services of a version that
 	// knows none it shows what they cost.
 	Unsigned bool
-	// Profiles is the folder for profiles of all programs in each round; empty: none
-	// are taken.
+	// Profiles is the folder for profiles of all programs in each round, those of the
+	// control plane during bare patches included; empty: none are taken.
 	Profiles string
 	// Prices measures what signatures, accounts and the policy of the writer cost,
 	// and nothing else.
@@ -103,7 +103,7 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&c.Shared, "shared", false, "let all ConfigMaps ask for one URL")
 	fs.DurationVar(&c.Scrape, "scrape", 0, "how often the metrics of each service are read meanwhile, such as 1s; 0: never")
 	fs.BoolVar(&c.Unsigned, "unsigned", false, "leave wants unsigned, as services do that know no signatures (-bin), to see what they cost")
-	fs.StringVar(&c.Profiles, "profiles", "", "folder for profiles of all programs in each round, which then takes 30 s more; empty: none")
+	fs.StringVar(&c.Profiles, "profiles", "", "folder for profiles of all programs in each round, which then takes 60 s more; empty: none")
 	fs.BoolVar(&c.Prices, "prices", false, "measure what signatures, accounts of NATS and the policy of the writer cost, in paired rounds, and nothing else; it needs $HELM")
 	fs.BoolVar(&c.Isolation, "isolation", false, "measure how long an ordinary key waits beside hostile tenants, and nothing else")
 	fs.BoolVar(&c.Parking, "parking", false, "measure how the slots of a host are used while 16,000 keys wait for them, and nothing else")

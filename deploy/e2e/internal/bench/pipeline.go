@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
@@ -70,20 +69,6 @@ func (b *bench) watched(round *cluster.Namespace) string {
 		return round.Name
 	}
 	return round.Name + "," + b.crowd.Name
-}
-
-// profile begins profiles of all programs and of the API server, if they are
-// asked for, and returns a function that waits until they are written.
-func (b *bench) profile(ctx context.Context) func() error {
-	if b.config.Profiles == "" {
-		return func() error { return nil }
-	}
-	profiles := b.system.Profile(ctx, b.rounds)
-	profiles.Add("kube-apiserver", func(seconds int) ([]byte, error) {
-		return b.cluster.Kubernetes.Discovery().RESTClient().Get().AbsPath("/debug/pprof/profile").
-			Param("seconds", strconv.Itoa(seconds)).Do(ctx).Raw()
-	})
-	return profiles.Wait
 }
 
 // awaitAll waits until so many ConfigMaps have been filled, and returns when the

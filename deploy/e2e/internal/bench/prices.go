@@ -104,6 +104,7 @@ func MeasurePrices(ctx context.Context, c Config, progress Progress) (p *Prices,
 		first := i % len(forms())
 		for _, f := range slices.Concat(forms()[first:], forms()[:first]) {
 			progress("round %d of %d: %s", i+1, c.Rounds, f.name)
+			b.label = fmt.Sprintf("prices-%s-%d", f.name, i+1)
 			if round[f.name], err = b.form(ctx, f, p.Placement, guard, unsigned); err != nil {
 				return p, fmt.Errorf("%s: %w", f.name, err)
 			}
@@ -126,7 +127,8 @@ func (b *bench) form(ctx context.Context, f form, placement Placement, guard *gu
 		defer func() { err = errors.Join(err, guard.end(context.WithoutCancel(ctx))) }()
 	}
 	options := system.Options{
-		Bin: b.config.Bin, Unsigned: !f.signatures, Accounts: f.accounts, Writer: []string{"--kubeconfig=" + guard.kubeconfig},
+		Bin: b.config.Bin, Unsigned: !f.signatures, Accounts: f.accounts, Profiles: b.config.Profiles,
+		Writer: []string{"--kubeconfig=" + guard.kubeconfig},
 	}
 	if !f.signatures {
 		options.Bin = unsigned

@@ -87,6 +87,7 @@ func (b *bench) size(ctx context.Context) (s Size, err error) {
 	if err != nil {
 		return s, err
 	}
+	b.label = fmt.Sprint("scale-", s.N)
 	if s.Round, err = b.round(ctx); err != nil {
 		return s, err
 	}

@@ -170,7 +170,7 @@ func (m *measurement) await(ctx context.Context, responses *atomic.Int64, count 
 func (m *measurement) count(ctx context.Context) (report Report, err error) {
 	profiles := func() error { return nil }
 	if m.options.Profiles != "" {
-		profiles = m.system.Profile(ctx, 1).Wait
+		profiles = m.system.Profile(ctx, "refresh").Wait
 	}
 	before, err := m.read(ctx)
 	if err != nil {

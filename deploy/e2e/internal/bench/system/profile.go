@@ -13,27 +13,34 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// profiled is how long a CPU profile lasts: less than the services take for a
-// response at most.
+// profiled is how long a CPU profile of the programs lasts: less than the services take
+// for a response at most.
 const profiled = 25 * time.Second
 
-// Profiles of one round are being taken. It may be used from one goroutine.
+// Profiles are being taken. It may be used from one goroutine.
 type Profiles struct {
-	dir   string
-	group errgroup.Group
+	dir     string
+	lasting time.Duration
+	group   errgroup.Group
 }
 
-// Profile begins a CPU profile of each program, and returns at once. A program
-// that does not listen yet is asked again until it does.
-func (s *System) Profile(ctx context.Context, round int) *Profiles {
-	p := &Profiles{dir: filepath.Join(s.options.Profiles, fmt.Sprint("round-", round))}
+// NewProfiles begins none yet: each that is added goes to a file in dir, and lasts so
+// long.
+func NewProfiles(dir string, lasting time.Duration) *Profiles {
+	return &Profiles{dir: dir, lasting: lasting}
+}
+
+// Profile begins a CPU profile of each program, and returns at once. They go to a folder
+// of that name. A program that does not listen yet is asked again until it does.
+func (s *System) Profile(ctx context.Context, name string) *Profiles {
+	p := NewProfiles(filepath.Join(s.options.Profiles, name), profiled)
 	for _, program := range s.running() {
 		p.group.Go(func() error {
 			if err := program.ready(ctx); err != nil {
 				return err
 			}
 			return errors.Join(
-				p.save(ctx, program.Name+".cpu.pb.gz", fmt.Sprintf("%sprofile?seconds=%d", program.profiles, int(profiled.Seconds()))),
+				p.save(ctx, program.Name+".cpu.pb.gz", fmt.Sprintf("%sprofile?seconds=%d", program.profiles, int(p.lasting.Seconds()))),
 				p.save(ctx, program.Name+".allocs.pb.gz", program.profiles+"allocs"),
 				p.save(ctx, program.Name+".heap.pb.gz", program.profiles+"heap?gc=1"),
 			)
@@ -45,7 +52,7 @@ func (s *System) Profile(ctx context.Context, round int) *Profiles {
 // Add begins one more profile, which get reads for as many seconds.
 func (p *Profiles) Add(name string, get func(seconds int) ([]byte, error)) {
 	p.group.Go(func() error {
-		profile, err := get(int(profiled.Seconds()))
+		profile, err := get(int(p.lasting.Seconds()))
 		if err != nil {
 			return fmt.Errorf("read the profile of %s: %w", name, err)
 		}
