@@ -2,6 +2,9 @@ package admission_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,16 +21,17 @@ import (
 
 var _ = Describe("The account of keeper", Ordered, func() {
 	var (
-		namespace string
-		account   *world.Account
+		namespace, closed string
+		account           *world.Account
 	)
 	// mayDelete lets the policy refuse what the rights of keeper do not grant.
 	mayDelete := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"}}
 
 	BeforeAll(func(ctx SpecContext) {
-		namespace = env.Cluster.Namespace(ctx)
-		install(ctx, render(ctx, namespace, []string{"admission-keeper.yaml"}, "resources.enabled=true"))
+		namespace, closed = env.Cluster.Namespace(ctx), env.Cluster.Namespace(ctx)
+		install(ctx, render(ctx, namespace, []string{"admission-keeper.yaml"}, "resources.enabled=true", "protectedNamespaces={kube-system,"+closed+"}"))
 		account = env.Cluster.Account(ctx, namespace, "curl-me-that-keeper", append(world.KeeperRules(), mayDelete)...)
+		account.In(ctx, closed, world.KeeperRules()...)
 		Eventually(ctx, func() error {
 			_, err := account.Client.CoreV1().ConfigMaps(namespace).Create(ctx,
 				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -35,16 +39,20 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		}).ShouldNot(Succeed(), "the policy is in force")
 	})
 
-	// theirs is the ConfigMap of a Watcher with a static and a fetched key.
-	theirs := func(label string) *corev1.ConfigMap {
+	// theirs is the ConfigMap of a Watcher with static and fetched keys.
+	theirs := func(label string, traits ...trait) *corev1.ConfigMap {
 		cm := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "cm-", Annotations: map[string]string{
-				annotation.DefaultKey: "fetched=x.example.com", annotation.StatusKey: reporting("fetched"),
+				annotation.DefaultKey: "fetched=x.example.com\nlined=y.example.com\u00a0spaced=z.example.com", annotation.StatusKey: reporting("fetched"),
 			}},
-			Data: map[string]string{"static": "a", "fetched": "b"},
+			Data:       map[string]string{"static": "a", "fetched": "b", "lined": "c"},
+			BinaryData: map[string][]byte{"staticbin": {0xff}, "spaced": {0xff}},
 		}
 		if label != "" {
 			cm.Labels = map[string]string{watchv1.WatcherLabel: label}
+		}
+		for _, t := range traits {
+			t(cm)
 		}
 		return cm
 	}
@@ -61,6 +69,8 @@ var _ = Describe("The account of keeper", Ordered, func() {
 	},
 		Entry("change a static key", `{"data":{"static":"new"}}`),
 		Entry("remove a static key", `{"data":{"static":null}}`),
+		Entry("change a static binary key", `{"binaryData":{"staticbin":"/g=="}}`),
+		Entry("remove a static binary key", `{"binaryData":{"staticbin":null}}`),
 		Entry("ask for something else", annotations(annotation.DefaultKey, "other=y.example.com")),
 		Entry("make a static key a fetched one", both(annotations(annotation.DefaultKey, "fetched=x.example.com static=y.example.com"), `{"data":{"static":null}}`)),
 		Entry("make a fetched key a static one", both(annotations(annotation.DefaultKey, ""), `{"data":{"fetched":"static now"}}`)),
@@ -78,6 +88,15 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		Entry("remove the label", "errors", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":null}}}`, "changes that label on none"),
 		Entry("set a key that the annotation names", "errors", `{"data":{"fetched":"new"}}`, "sets no key that the annotation names, such as fetched"),
 		Entry("remove a key that the annotation names", "errors", `{"data":{"fetched":null}}`, "removes no key that the annotation has named, such as fetched"),
+		Entry("set one that it names behind a newline", "errors", `{"data":{"lined":"new"}}`, "such as lined"),
+		Entry("remove one that it names behind a newline", "errors", `{"data":{"lined":null}}`, "has named, such as lined"),
+		Entry("set a binary one that it names behind a no-break space", "errors", `{"binaryData":{"spaced":"/g=="}}`, "such as spaced"),
+		Entry("remove a binary one that it names behind a no-break space", "errors", `{"binaryData":{"spaced":null}}`, "has named, such as spaced"),
+		Entry("make a key that the annotation names binary", "errors", `{"data":{"fetched":null},"binaryData":{"fetched":"/w=="}}`, "sets no key that the annotation names, such as fetched"),
+		Entry("hide a key from the policy by a newline", "errors",
+			both(annotations(annotation.DefaultKey, "a=x.example.com\nstatic=y.example.com"), `{"data":{"static":"new"}}`), "such as static"),
+		Entry("hide a key from the policy by a no-break space", "errors",
+			both(annotations(annotation.DefaultKey, "a=x.example.com\u00a0static=y.example.com"), `{"data":{"static":"new"}}`), "such as static"),
 		Entry("report", "errors", annotations(annotation.StatusKey, ""), "leaves x-kv8s.io/curl-status as it is"),
 		Entry("let another kind control one", "errors", `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"errors","uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
 		Entry("let another Watcher control one", "errors", `{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"other","uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
@@ -100,12 +119,62 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		configMaps := account.Client.CoreV1().ConfigMaps(namespace)
 		made := theirs("errors")
 		delete(made.Annotations, annotation.StatusKey)
-		delete(made.Data, "fetched")
+		made.Data, made.BinaryData = map[string]string{"static": "a"}, map[string][]byte{"staticbin": {0xff}}
 		_, err := configMaps.Create(ctx, made, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		made.Labels = nil
-		_, err = configMaps.Create(ctx, made, metav1.CreateOptions{})
-		Expect(err).To(MatchError(ContainSubstring("keeper labels each ConfigMap with its Watcher")))
+		for _, bad := range []struct {
+			text   string
+			change trait
+		}{
+			{"keeper labels each ConfigMap with its Watcher", func(cm *corev1.ConfigMap) { cm.Labels = nil }},
+			{"sets no key that the annotation names, such as lined", func(cm *corev1.ConfigMap) { cm.Data["lined"] = "c" }},
+			{"leaves x-kv8s.io/curl-status as it is", with(annotation.StatusKey, reporting("fetched"))},
+			{"leaves protected ConfigMaps alone", named("", "kube-root-ca.crt")},
+			{"another object than its Watcher controls", controlledBy("apps/v1", "Deployment", "errors")},
+			{"another object than its Watcher controls", controlledBy("watch.x-kv8s.io/v1alpha1", "Watcher", "other")},
+		} {
+			cm := made.DeepCopy()
+			bad.change(cm)
+			_, err := configMaps.Create(ctx, cm, metav1.CreateOptions{})
+			Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+			Expect(err).To(MatchError(ContainSubstring(bad.text)))
+		}
+	})
+
+	It("may change none of a protected namespace, and none that is named kube-root-ca.crt", func(ctx SpecContext) {
+		const text = "keeper leaves protected ConfigMaps alone"
+		configMaps := account.Client.CoreV1().ConfigMaps(closed)
+		_, err := configMaps.Create(ctx, theirs("errors"), metav1.CreateOptions{})
+		Expect(err).To(MatchError(ContainSubstring(text)))
+		for _, cm := range []*corev1.ConfigMap{
+			create(ctx, closed, theirs("errors")),
+			create(ctx, namespace, theirs("errors", named("", "kube-root-ca.crt"))),
+		} {
+			Expect(patch(ctx, account, cm, `{"data":{"static":"new"}}`)).To(MatchError(ContainSubstring(text)))
+		}
+	})
+
+	It("is served within the API server's limits, however much there is", func(ctx SpecContext) {
+		cm := theirs("errors")
+		var pairs []string
+		for i := range annotation.MaxPairs {
+			pairs = append(pairs, fmt.Sprintf("fetched-%03d=https://a.example.com/%s", i, strings.Repeat("x", 220)))
+		}
+		cm.Annotations[annotation.DefaultKey] = strings.Join(pairs, "\n")
+		long := strings.Repeat("k", 240)
+		for i := range 256 { // as many as a Watcher may have
+			cm.Data[fmt.Sprintf("%s-%d", long, i)] = strings.Repeat("v", 2<<10)
+			cm.BinaryData[fmt.Sprintf("%s-bin-%d", long, i)] = []byte{0xff}
+		}
+		created := create(ctx, namespace, cm)
+		for i := range 256 {
+			cm.Data[fmt.Sprintf("%s-%d", long, i)] = "new"
+			cm.BinaryData[fmt.Sprintf("%s-bin-%d", long, i)] = []byte{0xfe}
+		}
+		all, err := json.Marshal(map[string]any{"data": cm.Data, "binaryData": cm.BinaryData})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(patch(ctx, account, created, string(all))).To(Succeed())
+		Expect(patch(ctx, account, created, `{"data":{"fetched-127":"new"}}`)).To(MatchError(ContainSubstring("such as fetched-127")))
 	})
 
 	It("is all that keeper needs", func(ctx SpecContext) {
@@ -142,3 +211,10 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		Expect(keeper.Metric(ctx, "curlmethat_keeper_applies_total", `outcome="refused"`)).To(BeZero())
 	})
 })
+
+// controlledBy is a ConfigMap that something controls.
+func controlledBy(apiVersion, kind, name string) trait {
+	return func(cm *corev1.ConfigMap) {
+		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: "a", Controller: new(true)}}
+	}
+}
