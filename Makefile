@@ -161,16 +161,16 @@ test-random: build ## Edit, break and mend at random for ROUNDS (1000) from SEED
 	ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(ONE_WAY) $(WITH_CLUSTER) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/random
 
 .PHONY: test-manifests
-test-manifests: build $(HELM) ## Test only what the chart renders, on a real API server
-	HELM='$(CURDIR)/$(HELM)' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
+test-manifests: build $(HELM) ## Test only what the chart renders (and the manifests in MANIFESTS), on a real API server
+	HELM='$(CURDIR)/$(HELM)' MANIFESTS='$(abspath $(MANIFESTS))' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
 
 .PHONY: test-compose
 test-compose: ## Test docker compose: up, all promises, faults under load, each profile, down (some ten minutes)
 	$(ONE_WAY) VERSION=$(IMAGE_VERSION) deploy/docker/test
 
 .PHONY: test-cluster
-test-cluster: build $(HELM) ## Test the chart (or CHART, a package) in the cluster of KUBECONFIG; IMAGE_LOAD takes a docker archive of the images (10 minutes)
-	$(ONE_WAY) HELM='$(CURDIR)/$(HELM)' CHART='$(abspath $(CHART))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
+test-cluster: build $(HELM) ## Test the chart (or CHART, a package; and MANIFESTS, a folder) in the cluster of KUBECONFIG; IMAGE_LOAD takes a docker archive of the images (10 minutes)
+	$(ONE_WAY) HELM='$(CURDIR)/$(HELM)' CHART='$(abspath $(CHART))' MANIFESTS='$(abspath $(MANIFESTS))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)
@@ -183,9 +183,10 @@ release: $(HELM) $(VALIDATE_KREW) ## Make the files of release VERSION=v1.2.3 in
 	HELM='$(HELM)' VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
 
 .PHONY: try-release
-try-release: ## Try release VERSION in dist/ in containers, and its chart in the cluster of KUBECONFIG
+try-release: ## Try release VERSION in dist/: its manifests on an API server, images in containers, chart and install.yaml in the cluster of KUBECONFIG
+	env -u KUBECONFIG $(MAKE) test-manifests MANIFESTS=dist
 	$(MAKE) test-compose VERSION='$(VERSION)'
-	$(MAKE) test-cluster VERSION='$(VERSION)' CHART='dist/curl-me-that-$(VERSION:v%=%).tgz'
+	$(MAKE) test-cluster VERSION='$(VERSION)' CHART='dist/curl-me-that-$(VERSION:v%=%).tgz' MANIFESTS=dist
 
 .PHONY: release-again
 release-again: $(HELM) ## Make the files of dist/ again, from a clone elsewhere, and compare

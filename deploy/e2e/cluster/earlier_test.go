@@ -17,8 +17,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// ours matches the tag of an image of ours in a manifest.
-var ours = regexp.MustCompile(`(image: ghcr\.io/kv8s/curl-me-that/[a-z]+):\S+`)
+// ours matches an image of ours in a manifest, and what follows its name.
+var ours = regexp.MustCompile(`(image: ghcr\.io/kv8s/curl-me-that/[a-z]+):(\S+)`)
 
 // An installation by the manifests of an earlier version, that is brought to those of
 // today and back by kubectl apply.

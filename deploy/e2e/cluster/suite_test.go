@@ -5,6 +5,7 @@
 //	HELM                      the program
 //	CHART                     chart to install, a folder or what helm has packaged;
 //	                          default: deploy/chart
+//	MANIFESTS                 folder of install.yaml; default: deploy/kubernetes
 //	CURLMETHAT_E2E_VERSION    tag of the images
 //	CURLMETHAT_E2E_NEXT       tag of the images to upgrade to
 //	CURLMETHAT_E2E_EARLIER    tag of the images of testdata/v0; empty: those of

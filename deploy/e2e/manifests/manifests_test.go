@@ -31,7 +31,7 @@ var _ = Describe("What the chart renders", func() {
 			_, _, err = decoder.Decode(text, nil, nil)
 			Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
 		}
-	}, values())
+	}, values(beside()...))
 
 	DescribeTable("is taken by the API server without a warning", func(ctx SpecContext, name string) {
 		for _, o := range rendered[name] {
@@ -39,7 +39,7 @@ var _ = Describe("What the chart renders", func() {
 			Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
 			Expect(warnings).To(BeEmpty(), "%s %s", o.GetKind(), o.GetName())
 		}
-	}, values())
+	}, values(beside()...))
 
 	DescribeTable("keeps to the restricted Pod Security Standard", func(name string) {
 		evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
@@ -60,7 +60,7 @@ var _ = Describe("What the chart renders", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(string(text)).NotTo(MatchRegexp(`-----BEGIN|\bS[UAONC][A-Z2-7]{56}\b`), "%s %s", o.GetKind(), o.GetName())
 		}
-	}, values())
+	}, values(beside()...))
 
 	It("is taken twice, and is the same the second time", func(ctx SpecContext) {
 		versions := func() map[string]string {

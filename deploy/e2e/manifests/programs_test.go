@@ -35,7 +35,7 @@ var _ = Describe("The programs that the chart starts", func() {
 			said, err := exec.CommandContext(ctx, program, append(container.Args, "--help")...).CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), "%s: %s", of, said)
 		}
-	}, values())
+	}, values(beside()...))
 
 	DescribeTable("take days in each flag that is a duration, as annotations do", func(ctx SpecContext, name string) {
 		program := filepath.Join(bin(), name)
@@ -58,7 +58,7 @@ var _ = Describe("The programs that the chart starts", func() {
 				Expect(*pod.Spec.TerminationGracePeriodSeconds).To(BeNumerically(">", 30), of)
 			}
 		}
-	}, values())
+	}, values(beside()...))
 
 	DescribeTable("fetch no more at a time than fits their memory", func(ctx SpecContext, concurrency, maxBody int) {
 		set := fmt.Sprintf("fetcher={\"concurrency\":%d,\"maxBody\":%d}", concurrency, maxBody)

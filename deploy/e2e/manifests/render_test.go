@@ -21,10 +21,19 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// installed names the objects of install.yaml.
-const installed = "install.yaml"
+// Manifests that are made from the chart, by the names of their files.
+const (
+	installed = "install.yaml"
+	watchers  = "watchers.yaml"
+	sidecars  = "sidecars.yaml"
+)
 
 type object = *unstructured.Unstructured
+
+// beside returns the entries of what is applied beside install.yaml.
+func beside() []TableEntry {
+	return []TableEntry{Entry(watchers, watchers), Entry(sidecars, sidecars)}
+}
 
 // values returns an entry for each way to render the chart.
 func values(more ...TableEntry) []TableEntry {

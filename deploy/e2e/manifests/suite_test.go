@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,8 +15,7 @@ import (
 func TestManifests(t *testing.T) { suitetest.Run(t, "Manifests") }
 
 const (
-	chart   = "../../chart"
-	install = "../../kubernetes/install.yaml"
+	chart = "../../chart"
 	// namespace that the chart is rendered for.
 	namespace = "curl-me-that"
 )
@@ -35,7 +35,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	for _, file := range files {
 		rendered[valuesName(file)] = template(ctx, file)
 	}
-	text, err := os.ReadFile(install)
-	Expect(err).NotTo(HaveOccurred())
-	rendered[installed] = parse(text)
+	for _, name := range []string{installed, watchers, sidecars} {
+		text, err := os.ReadFile(filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), "../../kubernetes"), name))
+		Expect(err).NotTo(HaveOccurred())
+		rendered[name] = parse(text)
+	}
 })

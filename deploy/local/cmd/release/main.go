@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringSliceVar(&r.platforms, "platforms", []string{"linux/amd64", "linux/arm64", "darwin/arm64"}, "platforms to build for")
 	flags.StringVar(&r.helm, "helm", "helm", "program that packages the chart")
 	flags.StringVar(&r.key, "key", "", "key of gpg, by name or fingerprint, that signs the chart for `helm verify`; default: it is not signed")
-	flags.StringVar(&images, "images", "", "file that `docker buildx bake --metadata-file` has written: install.yaml, watchers.yaml and sidecars.yaml name its digests")
+	flags.StringVar(&images, "images", "", "file that `docker buildx bake --metadata-file` has written, with NATS added: chart and manifests name its digests")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

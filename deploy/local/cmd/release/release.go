@@ -35,7 +35,7 @@ type release struct {
 	helm string
 	// time is that of the commit, which all files in archives have.
 	time time.Time
-	// digests of the images by name without tag; may be empty.
+	// digests of the images by name with tag; empty: images have none.
 	digests map[string]string
 	// key of gpg that signs the chart; may be empty.
 	key string
@@ -141,13 +141,55 @@ func (r *release) makeChart(ctx context.Context) error {
 	if err := unpack(filepath.Join(packed, name), unpacked); err != nil {
 		return err
 	}
+	metadata := filepath.Join(unpacked, "curl-me-that", "Chart.yaml")
+	if err := r.completeMetadata(ctx, metadata); err != nil {
+		return err
+	}
 	if err := r.archive(name, []file{{unpacked, "."}}); err != nil {
 		return err
 	}
-	return r.signChart(ctx, name, filepath.Join(unpacked, "curl-me-that", "Chart.yaml"))
+	return r.signChart(ctx, name, metadata)
 }
 
-var devImage = regexp.MustCompile(regexp.QuoteMeta(registry) + `/([a-z-]+):dev\b`)
+// completeMetadata names in the chart's metadata, which is at path, the images of this
+// version, and the key that signs it.
+func (r *release) completeMetadata(ctx context.Context, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if text, err = r.nameImages(text); err != nil {
+		return err
+	}
+	if text, err = r.nameKey(ctx, text); err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o644) //nolint:gosec // for everyone
+}
+
+// image matches one in a manifest.
+var image = regexp.MustCompile(`image: [\w./-]+:[\w.-]+`)
+
+// nameImages names the images of this version in the place of those of development. Where
+// digests are known, each image has one, that of NATS, too.
+func (r *release) nameImages(text []byte) ([]byte, error) {
+	var missing error
+	text = image.ReplaceAllFunc(text, func(found []byte) []byte {
+		named := string(found)
+		if of, dev := strings.CutSuffix(named, ":dev"); dev {
+			named = of + ":" + r.version
+		}
+		if len(r.digests) == 0 {
+			return []byte(named)
+		}
+		name := strings.TrimPrefix(named, "image: ")
+		if r.digests[name] == "" {
+			missing = fmt.Errorf("--images: there is no digest of %s", name)
+		}
+		return []byte(named + "@" + r.digests[name])
+	})
+	return text, missing
+}
 
 // makeManifests names the images of this version, by digest where that is known.
 func (r *release) makeManifests() error {
@@ -156,22 +198,14 @@ func (r *release) makeManifests() error {
 		if err != nil {
 			return err
 		}
-		text = devImage.ReplaceAllFunc(text, r.named)
+		if text, err = r.nameImages(text); err != nil {
+			return err
+		}
 		if err := os.WriteFile(filepath.Join(r.out, name), text, 0o644); err != nil { //nolint:gosec // for everyone
 			return err
 		}
 	}
 	return nil
-}
-
-// named returns an image of this version.
-func (r *release) named(image []byte) []byte {
-	name, _ := strings.CutSuffix(string(image), ":dev")
-	named := name + ":" + r.version
-	if digest := r.digests[name]; digest != "" {
-		named += "@" + digest
-	}
-	return []byte(named)
 }
 
 // makeChecksums lists the digests of all files, except provenance, which is a signature
@@ -254,7 +288,7 @@ func readDigests(path string) (map[string]string, error) {
 			continue // beside the targets there are warnings of the build
 		}
 		for name := range strings.SplitSeq(image.Names, ",") {
-			digests[name[:max(strings.LastIndex(name, ":"), 0)]] = image.Digest
+			digests[name] = image.Digest
 		}
 	}
 	if len(digests) == 0 {

@@ -4,6 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,8 +43,12 @@ func TestManifestsNameImagesByDigest(t *testing.T) {
 	metadata := filepath.Join(t.TempDir(), "images.json")
 	g.Expect(os.WriteFile(metadata, []byte(`{
 	  "buildx.build.warnings": [],
-	  "keeper": {"image.name": "ghcr.io/kv8s/curl-me-that/keeper:v1.2.3", "containerimage.digest": "sha256:def"},
-	  "writer": {"image.name": "ghcr.io/kv8s/curl-me-that/writer:v1.2.3", "containerimage.digest": "sha256:abc"}
+	  "watcher": {"image.name": "ghcr.io/kv8s/curl-me-that/watcher:v1.2.3", "containerimage.digest": "sha256:1"},
+	  "fetcher": {"image.name": "ghcr.io/kv8s/curl-me-that/fetcher:v1.2.3", "containerimage.digest": "sha256:2"},
+	  "writer": {"image.name": "ghcr.io/kv8s/curl-me-that/writer:v1.2.3,example.com/writer", "containerimage.digest": "sha256:3"},
+	  "keeper": {"image.name": "ghcr.io/kv8s/curl-me-that/keeper:v1.2.3", "containerimage.digest": "sha256:4"},
+	  "setup": {"image.name": "ghcr.io/kv8s/curl-me-that/curlctl:v1.2.3", "containerimage.digest": "sha256:5"},
+	  "nats": {"image.name": "nats:2.15.2", "containerimage.digest": "sha256:6"}
 	}`), 0o600)).To(gomega.Succeed())
 	digests, err := readDigests(metadata)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -50,16 +57,62 @@ func TestManifestsNameImagesByDigest(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(r.out, "install.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(string(text)).To(gomega.And(
-		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/writer:v1.2.3@sha256:abc\n"),
-		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/watcher:v1.2.3\n"),
+		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/writer:v1.2.3@sha256:3\n"),
+		gomega.ContainSubstring("image: nats:2.15.2@sha256:6\n"),
 		gomega.Not(gomega.ContainSubstring(":dev")),
 	))
+	g.Expect(imagesIn(text)).To(gomega.HaveEach(gomega.ContainSubstring("@sha256:")))
 	text, err = os.ReadFile(filepath.Join(r.out, "watchers.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(string(text)).To(gomega.And(
-		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/keeper:v1.2.3@sha256:def\n"),
+		gomega.ContainSubstring("image: ghcr.io/kv8s/curl-me-that/keeper:v1.2.3@sha256:4\n"),
 		gomega.Not(gomega.ContainSubstring(":dev")),
 	))
+
+	delete(r.digests, "nats:2.15.2")
+	g.Expect(r.makeManifests()).To(gomega.MatchError("--images: there is no digest of nats:2.15.2"))
+	r.digests = nil
+	g.Expect(r.makeManifests()).To(gomega.Succeed())
+	text, err = os.ReadFile(filepath.Join(r.out, "install.yaml"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(imagesIn(text)).To(gomega.ContainElements("ghcr.io/kv8s/curl-me-that/writer:v1.2.3", "nats:2.15.2"))
+}
+
+func TestTheMetadataOfTheChartNamesAllThatItInstalls(t *testing.T) {
+	g := gomega.NewWithT(t)
+	t.Chdir("../../../..")
+	var installed []string
+	for _, name := range []string{"install.yaml", "watchers.yaml", "sidecars.yaml"} {
+		text, err := os.ReadFile(filepath.Join(manifests, name))
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		installed = append(installed, imagesIn(text)...)
+	}
+	slices.Sort(installed)
+	metadata, err := os.ReadFile(filepath.Join(chart, "Chart.yaml"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(imagesIn(metadata)).To(gomega.ConsistOf(slices.Compact(installed)))
+	definition, err := os.ReadFile(filepath.Join(chart, "files", "crds", "watchers.yaml"))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	name := regexp.MustCompile(`(?m)^  name: (watchers\..+)$`).FindSubmatch(definition)
+	g.Expect(name).NotTo(gomega.BeNil())
+	g.Expect(string(metadata)).To(gomega.ContainSubstring("      name: " + string(name[1]) + "\n"))
+
+	path := filepath.Join(t.TempDir(), "Chart.yaml")
+	g.Expect(os.WriteFile(path, metadata, 0o600)).To(gomega.Succeed())
+	g.Expect((&release{version: "v1.2.3"}).completeMetadata(t.Context(), path)).To(gomega.Succeed())
+	complete, err := os.ReadFile(path)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(imagesIn(complete)).To(gomega.ContainElements("ghcr.io/kv8s/curl-me-that/keeper:v1.2.3", "nats:2.15.2"))
+	g.Expect(string(complete)).NotTo(gomega.ContainSubstring("signKey: "))
+}
+
+// imagesIn returns the images that a manifest names.
+func imagesIn(text []byte) []string {
+	var images []string
+	for _, found := range regexp.MustCompile(`(?m)image: (\S+)$`).FindAllSubmatch(text, -1) {
+		images = append(images, string(found[1]))
+	}
+	return images
 }
 
 func TestAKeySignsTheChart(t *testing.T) {
@@ -78,9 +131,14 @@ func TestAKeySignsTheChart(t *testing.T) {
 	}
 	gpg("--quick-generate-key", "releases@example.com", "ed25519")
 	chart := filepath.Join(t.TempDir(), "Chart.yaml")
-	g.Expect(os.WriteFile(chart, []byte("name: curl-me-that\nversion: 1.2.3\n"), 0o600)).To(gomega.Succeed())
+	g.Expect(os.WriteFile(chart, []byte("annotations:\n  a: b\nname: curl-me-that\nversion: 1.2.3\n"), 0o600)).To(gomega.Succeed())
 
-	r := &release{out: t.TempDir(), key: "releases@example.com"}
+	r := &release{version: "v1.2.3", out: t.TempDir(), key: "releases@example.com"}
+	g.Expect(r.completeMetadata(t.Context(), chart)).To(gomega.Succeed())
+	g.Expect(gpg("--show-keys", filepath.Join(r.out, "signing-key.asc"))).To(gomega.ContainSubstring("releases@example.com"))
+	fingerprint := strings.TrimSpace(strings.Split(gpg("--list-keys"), "\n")[3])
+	g.Expect(os.ReadFile(chart)).To(gomega.BeEquivalentTo("annotations:\n  artifacthub.io/signKey: |\n    fingerprint: " + fingerprint +
+		"\n    url: https://github.com/kv8s/curl-me-that/releases/download/v1.2.3/signing-key.asc\n  a: b\nname: curl-me-that\nversion: 1.2.3\n"))
 	g.Expect(r.archive("curl-me-that-1.2.3.tgz", []file{{chart, "curl-me-that/Chart.yaml"}})).To(gomega.Succeed())
 	g.Expect(r.signChart(t.Context(), "curl-me-that-1.2.3.tgz", chart)).To(gomega.Succeed())
 	sum, err := r.checksum("curl-me-that-1.2.3.tgz")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 )
 
 // signChart writes the provenance of a packaged chart beside it, as `helm verify` reads
@@ -33,3 +34,36 @@ func (r *release) signChart(ctx context.Context, name, path string) error {
 	}
 	return nil
 }
+
+// keyFile is the public half of the key that signs, among the files of a release.
+const keyFile = "signing-key.asc"
+
+// nameKey names the key that signs in the chart's metadata, and writes its public half.
+// See https://artifacthub.io/docs/topics/annotations/helm/.
+func (r *release) nameKey(ctx context.Context, metadata []byte) ([]byte, error) {
+	if r.key == "" {
+		return metadata, nil
+	}
+	listed, err := exec.CommandContext(ctx, "gpg", "--batch", "--with-colons", "--list-keys", r.key).Output()
+	if err != nil {
+		return nil, fmt.Errorf("--key: gpg cannot list %q: %w", r.key, err)
+	}
+	fingerprint := fingerprintLine.FindSubmatch(listed)
+	if fingerprint == nil {
+		return nil, fmt.Errorf("--key: gpg lists %q without a fingerprint", r.key)
+	}
+	public, err := exec.CommandContext(ctx, "gpg", "--batch", "--armor", "--export", string(fingerprint[1])).Output()
+	if err != nil {
+		return nil, fmt.Errorf("--key: gpg cannot export %q: %w", r.key, err)
+	}
+	if err := os.WriteFile(filepath.Join(r.out, keyFile), public, 0o644); err != nil { //nolint:gosec // for everyone
+		return nil, err
+	}
+	return bytes.Replace(metadata, []byte("annotations:\n"), fmt.Appendf(nil,
+		"annotations:\n  artifacthub.io/signKey: |\n    fingerprint: %s\n    url: https://%s/releases/download/%s/%s\n",
+		fingerprint[1], repository, r.version, keyFile), 1), nil
+}
+
+// fingerprintLine is that of the key itself: those of its subkeys come later. See
+// doc/DETAILS of GnuPG.
+var fingerprintLine = regexp.MustCompile(`(?m)^fpr:.*:([0-9A-F]{40,64}):$`)
