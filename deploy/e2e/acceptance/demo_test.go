@@ -43,7 +43,7 @@ var _ = Describe("The demo", func() {
 
 	It("names the kubectl that there is, and has the console at the address that it prints, until it is interrupted", func(ctx SpecContext) {
 		path := GinkgoT().TempDir()
-		Expect(os.WriteFile(filepath.Join(path, "kubectl"), nil, 0o700)).To(Succeed()) //nolint:gosec // a program
+		Expect(os.WriteFile(filepath.Join(path, "kubectl"), nil, 0o700)).To(Succeed())
 		cmd, out := demo(ctx, path), gbytes.NewBuffer()
 		cmd.Stdout, cmd.Stderr = out, out
 		Expect(cmd.Start()).To(Succeed())
