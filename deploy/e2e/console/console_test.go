@@ -17,6 +17,8 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
@@ -24,6 +26,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 var _ = Describe("In a browser, a failure", func() {
@@ -133,10 +136,10 @@ var _ = Describe("In a browser, the console", func() {
 	})
 	pages := []string{
 		"/", "/failures", "/failures/1", "/failures/61", "/hosts", "/schedule", "/wants", "/queue", "/objects/team-1/catalog-0001", "/audit", "/doctor", "/help",
-		"/failures/replay?host=slow.example.com", "/pause", "/failures?host=nothing", "/nothing",
+		"/failures/replay?host=slow.example.com", "/failures/purge?id=1", "/refetch", "/pause", "/failures?host=nothing", "/nothing",
 	}
-
-	It("fits each page on a narrow screen and on a large one, with long names too, and axe-core finds nothing, in both themes", func(ctx SpecContext) {
+	fillLong := func(ctx context.Context) {
+		GinkgoHelper()
 		fill(ctx, js, 60)
 		long := pipeline.Key{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("قائمة-", 30), Key: strings.Repeat("k", 200)}
 		host := strings.Repeat("long.", 40) + "example.com"
@@ -144,7 +147,10 @@ var _ = Describe("In a browser, the console", func() {
 			Want:    &v1.Want{Namespace: long.Namespace, Name: long.Name, Key: long.Key, Url: "https://" + host + "/" + strings.Repeat("page", 200)},
 			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 503, Host: host}, Snippet: []byte(strings.Repeat("<عنوان>", 100)),
 		}, "long")).To(Succeed())
-		axe := accessible()
+	}
+
+	It("fits each page on a narrow screen and on a large one, with long names too, in both themes", func(ctx SpecContext) {
+		fillLong(ctx)
 		t := newTab(open(ctx, server.URL()))
 		for _, theme := range []string{"light", "dark"} {
 			t.do(scheme(theme))
@@ -158,10 +164,37 @@ var _ = Describe("In a browser, the console", func() {
 					t.do(chromedp.EmulateViewport(width, 800))
 					Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal(strconv.FormatInt(width, 10)), path)
 				}
-				if axe != "" {
-					Expect(t.violations(axe)).To(BeEmpty(), "%s, %s", path, theme)
-				}
 			}
+		}
+	})
+
+	It("has no page in which axe-core finds something, in both themes", func(ctx SpecContext) {
+		axe := accessible()
+		fillLong(ctx)
+		watchers := env.Cluster.ServeWatchers(ctx).Resource(watchv1.Resource()).Namespace(env.Cluster.Namespace(ctx))
+		_, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher", "metadata": map[string]any{"name": "rules"},
+			"spec": map[string]any{"configData": map[string]any{"LEVEL": "warn"}},
+		}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		cluster := "--kubeconfig=" + env.Cluster.Kubeconfig
+		t := newTab(open(ctx, server.URL(), cluster))
+		t.visit("/refetch")
+		t.script(`document.querySelector('input[name=rate]').value = '1/h'`)
+		t.click("button.main")
+		t.sees("is under way")
+		job := t.script(`location.pathname`)
+		Expect(job).To(HavePrefix("/jobs/"))
+		outside := newTab(open(ctx, server.URL(), "--auth=kubernetes", "--listen=127.0.0.1:0", cluster))
+		outside.sees("With a token of this cluster")
+		for _, theme := range []string{"light", "dark"} {
+			t.do(scheme(theme))
+			for _, path := range append([]string{"/watchers", job}, pages...) {
+				t.visit(path)
+				Expect(t.violations(axe)).To(BeEmpty(), "%s, %s", path, theme)
+			}
+			outside.do(scheme(theme))
+			Expect(outside.violations(axe)).To(BeEmpty(), "sign-in, %s", theme)
 		}
 	})
 
@@ -309,21 +342,26 @@ var _ = Describe("In a browser, the console", func() {
 			Should(And(ContainSubstring("Refetch is done"), ContainSubstring("6 of 6")))
 	})
 
-	It("looks like its pictures", func(ctx SpecContext) {
+	It("has pictures of less than 150 KB, those in the documentation too", func(ctx SpecContext) {
 		fill(ctx, js, 420)
 		t := newTab(open(ctx, server.URL()))
 		for _, p := range []struct{ name, path, theme string }{
 			{"console-overview", "/", "light"}, {"console-failures", "/failures", "light"}, {"console-overview-dark", "/", "dark"},
 		} {
+			kept := filepath.Join("..", "..", "docs", p.name+".png")
 			t.do(scheme(p.theme), chromedp.EmulateViewport(1180, 600))
 			t.visit(p.path)
 			t.live()
 			picture, err := chromedp.Run(t.ctx, chromedp.CaptureScreenshot())
 			Expect(err).NotTo(HaveOccurred())
-			Expect(len(picture)).To(And(BeNumerically(">", 10_000), BeNumerically("<", 150_000)), p.name)
+			size := And(BeNumerically(">", 10_000), BeNumerically("<", 150_000))
+			Expect(len(picture)).To(size, p.name)
 			if os.Getenv("UPDATE_PICTURES") != "" {
-				Expect(os.WriteFile(filepath.Join("..", "..", "docs", p.name+".png"), picture, 0o644)).To(Succeed())
+				Expect(os.WriteFile(kept, picture, 0o644)).To(Succeed())
 			}
+			file, err := os.Stat(kept)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(file.Size()).To(size, kept)
 		}
 	})
 })
