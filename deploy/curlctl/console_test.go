@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -157,6 +158,21 @@ func (b *browser) ended(page string) string {
 	return page
 }
 
+// hardening is what every response has beside its own headers.
+func hardening() map[string]string {
+	return map[string]string{
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
+			"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types console",
+		"X-Content-Type-Options":       "nosniff",
+		"X-Frame-Options":              "DENY",
+		"Referrer-Policy":              "no-referrer",
+		"Cross-Origin-Opener-Policy":   "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"Permissions-Policy":           "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+		"Cache-Control":                "no-store",
+	}
+}
+
 var _ = Describe("The console", func() {
 	var w *world
 	fail := func(ctx context.Context, n int, host string) *v1.Want {
@@ -184,7 +200,7 @@ var _ = Describe("The console", func() {
 			Expect(code).To(Equal(http.StatusMisdirectedRequest))
 		})
 
-		It("refuses forms of other sites, and sets the headers that harden on every response", func(ctx SpecContext) {
+		It("refuses forms of other sites, and those that are large", func(ctx SpecContext) {
 			b := w.open().enter()
 			for _, site := range []string{"cross-site", "same-site"} {
 				code, _ := b.send(http.MethodPost, "/pause", nil, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", site) })
@@ -193,17 +209,46 @@ var _ = Describe("The console", func() {
 			info, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(info.CachedInfo().Paused).To(BeFalse())
-			for _, path := range []string{"/", "/failures", "/nothing", "/static/nothing.js"} {
-				r, err := b.client.Get(b.base + path)
-				Expect(err).NotTo(HaveOccurred())
-				_, _ = read(r)
-				Expect(r.Header.Get("Content-Security-Policy")).To(And(ContainSubstring("default-src 'none'"), ContainSubstring("require-trusted-types-for 'script'"), Not(ContainSubstring("unsafe"))))
-				Expect(r.Header.Get("X-Content-Type-Options")).To(Equal("nosniff"))
-				Expect(r.Header.Get("Referrer-Policy")).To(Equal("no-referrer"))
-				Expect(r.Header.Get("Cache-Control")).To(Equal("no-store"))
-			}
 			code, _ := b.send(http.MethodPost, "/theme", url.Values{"theme": {strings.Repeat("x", 100<<10)}}, nil)
 			Expect(code).To(Equal(http.StatusRequestEntityTooLarge))
+		})
+
+		It("sets the headers that harden on every response", func() {
+			b := w.open().enter()
+			asset := regexp.MustCompile(`/static/[a-z]+\.[0-9a-f]{12}\.js`).FindString(b.page("/"))
+			stranger := &http.Client{Transport: b.client.Transport}
+			for _, c := range []struct {
+				client       *http.Client
+				method, path string
+				site, host   string
+				code         int
+				kept         string
+			}{
+				{b.client, http.MethodGet, "/", "", "", http.StatusOK, ""},
+				{b.client, http.MethodGet, "/failures", "", "", http.StatusOK, ""},
+				{b.client, http.MethodGet, "/failures.json", "", "", http.StatusOK, ""},
+				{b.client, http.MethodGet, "/nothing", "", "", http.StatusNotFound, ""},
+				{b.client, http.MethodGet, "/static/nothing.js", "", "", http.StatusNotFound, ""},
+				{b.client, http.MethodGet, asset, "", "", http.StatusOK, "public, max-age=31536000, immutable"},
+				{b.client, http.MethodPost, "/pause", "cross-site", "", http.StatusForbidden, ""},
+				{b.client, http.MethodGet, "/", "", "evil.example.com", http.StatusMisdirectedRequest, ""},
+				{stranger, http.MethodGet, "/", "", "", http.StatusUnauthorized, ""},
+			} {
+				r, err := http.NewRequest(c.method, b.base+c.path, nil)
+				Expect(err).NotTo(HaveOccurred())
+				r.Header.Set("Sec-Fetch-Site", c.site)
+				r.Host = c.host
+				response, err := c.client.Do(r)
+				Expect(err).NotTo(HaveOccurred())
+				code, text := read(response)
+				Expect(code).To(Equal(c.code), text)
+				for name, value := range hardening() {
+					if name == "Cache-Control" && c.kept != "" {
+						value = c.kept
+					}
+					Expect(response.Header.Values(name)).To(Equal([]string{value}), "%s of %s %s", name, c.method, c.path)
+				}
+			}
 		})
 
 		It("serves assets by the hash of their content, for ever", func() {
@@ -491,14 +536,22 @@ var _ = Describe("The console", func() {
 			fail(ctx, 1, "a.example.com")
 			b := w.open().enter()
 			page := b.page("/failures?host=a.example.com")
-			address := strings.ReplaceAll(regexp.MustCompile(`data-live="([^"]+)"`).FindStringSubmatch(page)[1], "&amp;", "&")
-			ticks, end := b.ticks(ctx, address+"&entries=0")
+			ticks, end := b.ticks(ctx, liveOf(page)+"&entries=0")
 			defer end()
 			Eventually(ticks).Should(Receive())
 			fail(ctx, 2, "a.example.com")
 			fail(ctx, 3, "b.example.com")
 			Eventually(ticks).Should(Receive(HaveField("New", 1)))
-			Consistently(ticks, "1100ms").ShouldNot(Receive(HaveField("Size", BeNumerically(">", 2<<10))))
+
+			By("many failures with long names")
+			const many = 30
+			for i := range many {
+				want, _ := w.want(ctx, pipeline.Key{Namespace: strings.Repeat("n", 63), Name: fmt.Sprint(strings.Repeat("قائمة-", 30), i), Key: strings.Repeat("k", 200)}, "https://a.example.com/")
+				w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+			}
+			var last heard
+			Eventually(ticks).Should(Receive(&last, HaveField("New", 1+many)))
+			Expect(last.Numbers).To(HaveKeyWithValue("lastHour", "33"))
 		})
 
 		It("leaves live pages for others when one person has many", func() {
@@ -571,7 +624,7 @@ var _ = Describe("The console", func() {
 			b.page("/")
 		})
 
-		It("is idle when no page is open", func() {
+		It("asks for nothing for ten minutes after the first in which no page is open", func() {
 			var later, asked, last atomic.Int64
 			sub, err := w.js.Conn().Subscribe(">", func(*nats.Msg) { asked.Add(1); last.Store(time.Now().UnixNano()) })
 			Expect(err).NotTo(HaveOccurred())
@@ -581,7 +634,12 @@ var _ = Describe("The console", func() {
 			Eventually(asked.Load).Should(BeNumerically(">", 4))
 			later.Store(int64(2 * time.Minute))
 			Eventually(func() time.Duration { return time.Since(time.Unix(0, last.Load())) }).WithTimeout(time.Minute).WithPolling(polling).
-				Should(BeNumerically(">", 11*time.Second), "of polls each 5 s there is none")
+				Should(BeNumerically(">", 6*time.Second), "of polls each 5 s there is none")
+			before := asked.Load()
+			for minute := 3; minute <= 12; minute++ {
+				later.Store(int64(time.Duration(minute) * time.Minute))
+				Consistently(asked.Load, "600ms").Should(Equal(before), "in minute %d", minute)
+			}
 		})
 	})
 
@@ -593,7 +651,9 @@ var _ = Describe("The console", func() {
 
 		It("draws no button for a viewer, and does nothing for a forged form", func() {
 			wire := make(chan *nats.Msg, 64)
-			for _, subject := range []string{"curl.due.>", "curl.timer.>", "curl.record.>"} {
+			for _, subject := range []string{
+				"curl.due.>", "curl.timer.>", "curl.record.>", "$JS.API.CONSUMER.PAUSE.>", "$JS.API.STREAM.PURGE.>", "$JS.API.STREAM.MSG.DELETE.>",
+			} {
 				sub, err := w.js.Conn().ChanSubscribe(subject, wire)
 				Expect(err).NotTo(HaveOccurred())
 				DeferCleanup(sub.Unsubscribe)
@@ -612,6 +672,20 @@ var _ = Describe("The console", func() {
 			}
 			Consistently(wire, "100ms").ShouldNot(Receive())
 			Expect(b.page("/doctor")).To(ContainSubstring("viewer"))
+
+			By("what the forms of an admin publish, so that it would have been heard")
+			b = w.as("admin").open().enter()
+			_, _ = b.send(http.MethodPost, "/pause", b.form("/pause"), nil)
+			_, _ = b.send(http.MethodPost, "/failures/purge", b.form("/failures/purge?id=1"), nil)
+			heard := map[string]bool{}
+			Eventually(func() map[string]bool {
+				for len(wire) > 0 {
+					heard[(<-wire).Subject] = true
+				}
+				return heard
+			}).Should(And(
+				HaveKey(HavePrefix("curl.record.pause.")), HaveKey(HavePrefix("$JS.API.CONSUMER.PAUSE.")), HaveKey(HavePrefix("$JS.API.STREAM.MSG.DELETE.")),
+			))
 		})
 
 		It("lets a replayer replay, and not purge or pause", func(ctx SpecContext) {
@@ -705,14 +779,41 @@ var _ = Describe("The console", func() {
 			Expect(code).To(Equal(http.StatusNotFound), path)
 			Expect(text).NotTo(ContainSubstring("other.example.com"))
 		}
+		for path, expected := range map[string]int{
+			"/failures.json" + in: http.StatusOK, "/failures.json": http.StatusForbidden, "/failures.json?namespace=default": http.StatusNotFound,
+			"/queue" + in: http.StatusForbidden, "/audit" + in: http.StatusForbidden, "/doctor" + in: http.StatusForbidden,
+			"/search" + in + "&q=2": http.StatusNotFound, "/search" + in + "&q=default/cm-001": http.StatusNotFound, "/search" + in + "&q=cm-001": http.StatusOK,
+			"/live?namespace=default": http.StatusNotFound,
+		} {
+			code, text = b.at(path)
+			Expect(code).To(Equal(expected), path)
+			Expect(text).NotTo(Or(ContainSubstring("other.example.com"), ContainSubstring(`href="/objects/default`)), path)
+		}
+		Expect(b.page("/failures.json" + in)).To(ContainSubstring("mine"))
 		code, _ = b.send(http.MethodPost, "/pause"+in, nil, nil)
 		Expect(code).To(Equal(http.StatusForbidden))
-		live, err := b.client.Get(b.base + "/live" + in)
-		Expect(err).NotTo(HaveOccurred())
+
+		By("who may see one namespace, live")
+		ticks, end := b.ticks(ctx, liveOf(b.page("/failures"+in))+"&entries=0")
+		defer end()
+		Eventually(ticks).Should(Receive())
+		fail(ctx, 1, "other.example.com")
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+		var last heard
+		ticked := ""
+		Eventually(func() int {
+			for len(ticks) > 0 {
+				last = <-ticks
+				ticked += last.Data
+			}
+			return last.New
+		}).Should(Equal(1))
+		Expect(last.Numbers).To(And(HaveKeyWithValue("wants", "1"), HaveKeyWithValue("lastHour", "2")))
+		Expect(ticked).To(And(ContainSubstring("mine"), Not(ContainSubstring("other.example.com")), Not(ContainSubstring("default/"))))
 		later.Store(int64(59 * time.Minute))
 		Expect(b.page("/failures" + in)).To(ContainSubstring("mine"))
 		later.Store(int64(61 * time.Minute))
-		_, _ = read(live) // it ends with the session
+		Eventually(ticks).Should(BeClosed(), "it ends with the session")
 
 		By("who may see all namespaces, and change one")
 		code, _ = b.send(http.MethodPost, "/signin", url.Values{"token": {sees}}, nil)
@@ -727,7 +828,7 @@ var _ = Describe("The console", func() {
 			code, text = b.send(http.MethodPost, path+in, url.Values{"id": {"2"}, "top": {"2"}, "count": {"1"}, "job": {strings.Repeat("A", 26)}}, nil)
 			Expect(code).To(Equal(http.StatusNotFound), text)
 		}
-		Expect(w.failed(ctx)).To(Equal(2))
+		Expect(w.failed(ctx)).To(Equal(4))
 
 		By("who may see nothing")
 		_, _ = b.send(http.MethodPost, "/signout", nil, nil)
@@ -752,7 +853,7 @@ var _ = Describe("The console", func() {
 		}
 		asking.Wait()
 		Expect(refused).NotTo(BeEmpty())
-		Expect(b.page("/failures")).To(ContainSubstring("<b>2</b> match"))
+		Expect(b.page("/failures")).To(ContainSubstring("<b>4</b> match"))
 		elsewhere := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext, DisableKeepAlives: true}}
 		var r *http.Response
 		r, err = elsewhere.PostForm(b.base+"/signin", nil)
@@ -795,13 +896,23 @@ func user(ctx context.Context, client kubernetes.Interface, namespace, name stri
 
 // heard is one tick of a page that is open.
 type heard struct {
-	ID      string
+	ID      string `json:"-"`
+	Data    string `json:"-"`
 	New     int
-	Size    int
+	Numbers map[string]string
 	Passing [][3]string
 }
 
-// ticks reads the ticks of an address until end is called.
+// liveOf returns the address of the ticks of a page.
+func liveOf(page string) string {
+	GinkgoHelper()
+	match := regexp.MustCompile(`data-live="([^"]+)"`).FindStringSubmatch(page)
+	Expect(match).NotTo(BeNil(), page)
+	return html.UnescapeString(match[1])
+}
+
+// ticks reads the ticks of an address until end is called or the console ends them.
+// None may be larger than 2 KiB.
 func (b *browser) ticks(ctx context.Context, address string, change ...func(*http.Request)) (<-chan heard, func()) {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -815,6 +926,8 @@ func (b *browser) ticks(ctx context.Context, address string, change ...func(*htt
 	Expect(response.Header.Get("Content-Type")).To(Equal("text/event-stream"))
 	all := make(chan heard, 100)
 	go func() {
+		defer GinkgoRecover()
+		defer close(all)
 		defer func() { _ = response.Body.Close() }()
 		id := ""
 		for lines := bufio.NewScanner(response.Body); lines.Scan(); {
@@ -822,9 +935,13 @@ func (b *browser) ticks(ctx context.Context, address string, change ...func(*htt
 				id = text
 			}
 			if data, found := strings.CutPrefix(lines.Text(), "data: "); found {
-				h := heard{ID: id, Size: len(data)}
+				Expect(len(data)).To(BeNumerically("<=", 2<<10), data)
+				h := heard{ID: id, Data: data}
 				_ = json.Unmarshal([]byte(data), &h) // what it lacks fails the spec
-				all <- h
+				select {
+				case all <- h:
+				case <-ctx.Done():
+				}
 			}
 		}
 	}()

@@ -166,7 +166,7 @@ func (s *Server) Handler() http.Handler {
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "This request comes from another site; nothing was done.", http.StatusForbidden)
 	}))
-	return s.Access.guard(hardened(isolated(protection.Handler(mux))))
+	return hardened(s.Access.guard(isolated(protection.Handler(mux))))
 }
 
 // isolated refuses what pages of other sites embed or fetch: it would use up live
