@@ -2,10 +2,14 @@ package watchers_test
 
 import (
 	"context"
+	"strings"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Flux, Argo CD and others know a resource by these rules alone.
@@ -22,6 +26,7 @@ var _ = Describe("Tools that know nothing of Watchers", func() {
 		page, held, bad := h.Origin.Page("/good").Says("good"), h.Origin.Page("/held").Says("held"), h.Origin.Page("/bad").Fails(404)
 		release := held.Hold()
 		h.Create(ctx, "theirs")
+		h.Create(ctx, "fixed", world.Labelled(watchv1.WatcherLabel, "immutable"), world.Immutable())
 		source := func(url string) string { return `sources: [{key: a, url: "` + url + `"}]` }
 		good := h.apply(ctx, "good", source(page.URL()))
 		good.eventuallyReady(ctx)
@@ -32,6 +37,9 @@ var _ = Describe("Tools that know nothing of Watchers", func() {
 			"exists":    {`configData: {a: b}, target: {name: theirs}`, "Stalled", "True/TargetExists", "Failed"},
 			"owned":     {`configData: {a: b}, target: {name: good-config}`, "Stalled", "True/TargetOwned", "Failed"},
 			"invalid":   {source("https://"), "Stalled", "True/InvalidSource", "Failed"},
+			"immutable": {`configData: {a: b}, target: {name: fixed}`, "Stalled", "True/TargetImmutable", "Failed"},
+			"large":     {`configData: {a: "` + strings.Repeat("x", 1100<<10) + `"}`, "Stalled", "True/TooLarge", "Failed"},
+			"refused":   {`configData: {a: b}, target: {name: kube-root-ca.crt}`, "Stalled", "True/TargetRefused", "Failed"},
 			"suspended": {`suspend: true, ` + source(page.URL()), "Ready", "Unknown/Suspended", "InProgress"},
 			"static":    {`configData: {a: b}`, "Ready", "True/Ready", "Current"},
 		} {

@@ -86,6 +86,16 @@ func (p injected) logged() []string {
 	return p.home.keeper.Log.Matching(fmt.Sprintf(`"pod":"%s/%s"`, p.home.Namespace, p.name))
 }
 
+// eventuallyLogged waits for the messages of these lines.
+func (p injected) eventuallyLogged(ctx context.Context, messages ...string) {
+	GinkgoHelper()
+	lines := make([]any, len(messages))
+	for i, m := range messages {
+		lines[i] = ContainSubstring(`"message":"` + m + `"`)
+	}
+	Eventually(ctx, p.logged).WithPolling(polling).Should(HaveExactElements(lines...))
+}
+
 const withSidecar = `configData: {a: b}, container: {name: watch, image: registry.example/watch}`
 
 var _ = Describe("Pods with the sidecar of a Watcher", func() {
@@ -105,14 +115,14 @@ var _ = Describe("Pods with the sidecar of a Watcher", func() {
 		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars_outdated") }).WithPolling(polling).Should(Equal(1.0))
 		pod.delete(ctx)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)
-		Expect(pod.logged()).To(HaveExactElements(
-			ContainSubstring(`"message":"pod injected"`), ContainSubstring(`"message":"sidecar ready"`), ContainSubstring(`"message":"pod gone"`)))
+		pod.eventuallyLogged(ctx, "pod injected", "sidecar ready", "pod gone")
 		Expect(pod.logged()).To(HaveEach(And(ContainSubstring(`"watcher":"`+h.Namespace+`/errors"`), ContainSubstring(`"generation":1`))))
 	})
 
 	It("that fail give one Event, and so does their recovery", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
 		w := h.apply(ctx, "errors", withSidecar)
+		w.eventuallyCounts(ctx, 0, 0, 0, 0)
 		first, second := h.pod(ctx, "first", "errors=1"), h.pod(ctx, "second", "errors=1")
 		first.fails(ctx, "CreateContainerConfigError")
 		w.eventuallyCounts(ctx, 2, 2, 0, 1)
@@ -124,6 +134,9 @@ var _ = Describe("Pods with the sidecar of a Watcher", func() {
 		Expect(w.events(ctx, watchv1.ReasonSidecarRecovered)).To(BeEmpty())
 		second.runs(ctx)
 		w.eventuallyCounts(ctx, 2, 2, 2, 0)
+		first.eventuallyLogged(ctx, "pod injected", "sidecar failing", "sidecar ready")
+		second.eventuallyLogged(ctx, "pod injected", "sidecar failing", "sidecar ready")
+		Expect(first.logged()[1]).To(ContainSubstring(`"reason":"CreateContainerConfigError"`))
 		Expect(w.events(ctx, watchv1.ReasonSidecarFailing)).To(ConsistOf(And(
 			HaveField("Type", "Warning"), HaveField("Note", "the sidecar of pod first fails: CreateContainerConfigError"))))
 		Expect(w.events(ctx, watchv1.ReasonSidecarRecovered)).To(ConsistOf(And(HaveField("Type", "Normal"), HaveField("Note", "no sidecar fails any more"))))
