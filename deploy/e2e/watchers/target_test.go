@@ -34,7 +34,7 @@ func took(what string, since time.Time) {
 }
 
 var _ = Describe("The ConfigMap of a Watcher", func() {
-	It("is made of a manifest of the older design within 5 s, with its data and an owner", func(ctx SpecContext) {
+	It("is made of a manifest of the older design, with its data and an owner", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "errors", `configData: {LEVEL: warn}, configBinaryData: {logo.png: iVBORw0KGgo=},
 			container: {name: watch-errors, image: registry.example/watch, args: [--file=/logs/app.log], volumeMounts: [{name: logs, mountPath: /logs}]},
