@@ -38,7 +38,7 @@ func beside() []TableEntry {
 // values returns an entry for each way to render the chart.
 func values(more ...TableEntry) []TableEntry {
 	entries := []TableEntry{}
-	for _, name := range []string{"default", "ha", "namespaced", "byo-nats", "resources", "console", installed} {
+	for _, name := range []string{"default", "ha", "namespaced", "byo-nats", "resources", "console", "console-none", installed} {
 		entries = append(entries, Entry(name, name))
 	}
 	return append(entries, more...)

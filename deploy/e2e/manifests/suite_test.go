@@ -31,7 +31,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	rendered = map[string][]object{}
 	files, err := filepath.Glob(filepath.Join(chart, "ci", "*-values.yaml"))
 	Expect(err).NotTo(HaveOccurred())
-	Expect(files).To(HaveLen(6))
+	Expect(files).To(HaveLen(7))
 	for _, file := range files {
 		rendered[valuesName(file)] = template(ctx, file)
 	}
