@@ -6,10 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
@@ -27,6 +31,14 @@ func (k kubectl) run(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, k.path, append([]string{
 		"--kubeconfig=" + env.Cluster.Kubeconfig, "--namespace=" + k.namespace, "--cache-dir=" + k.folder,
 	}, args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// shell runs commands as a person types them.
+func (k kubectl) shell(ctx context.Context, commands string) (string, error) {
+	command := exec.CommandContext(ctx, "sh", "-euc", commands)
+	command.Env = append(os.Environ(), "KUBECONFIG="+env.Cluster.Kubeconfig, "PATH="+filepath.Dir(k.path)+":"+os.Getenv("PATH"))
+	out, err := command.CombinedOutput()
 	return string(out), err
 }
 
@@ -67,5 +79,56 @@ var _ = Describe("kubectl", func() {
 		printed, err = k.apply(ctx, named{"errors", `configData: {a: b}, target: {name: other}`})
 		Expect(err).To(HaveOccurred())
 		Expect(printed).To(MatchRegexp(`The Watcher "errors" is invalid: .*target.name cannot be changed, added or removed`))
+	})
+})
+
+// rollout are the commands of the page about Watchers that put a digest into the pods
+// of a Deployment.
+var rollout = regexp.MustCompile("(?s)## Rollouts.*?```sh\n(.*?)```")
+
+var _ = Describe("The digest of the content in the template of pods", func() {
+	It("makes pods anew when content changes, fetched or static, and not when a refresh brings the same", func(ctx SpecContext) {
+		h := open(ctx)
+		k := kubectlIn(h.Namespace)
+		guide, err := os.ReadFile("../../WATCHER.md")
+		Expect(err).NotTo(HaveOccurred())
+		commands := strings.ReplaceAll(string(rollout.FindSubmatch(guide)[1]), "team-a", h.Namespace)
+		deployments := h.Cluster.Client.AppsV1().Deployments(h.Namespace)
+		web := metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+		_, err = deployments.Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+			Selector: &web, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: web.MatchLabels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}},
+			},
+		}}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		// generation is that of the Deployment once the commands have run.
+		generation := func() int64 {
+			GinkgoHelper()
+			Expect(k.shell(ctx, commands)).To(ContainSubstring("deployment.apps/web patched"))
+			now, err := deployments.Get(ctx, "web", metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			return now.Generation
+		}
+		digest := func(w *watcher) func() string { return func() string { return w.get(ctx).Status.ContentSHA256 } }
+
+		page := h.Origin.Page("/errors").Says("one")
+		source := `, sources: [{key: c, url: "` + page.URL() + `"}]`
+		w := h.apply(ctx, "errors", `configData: {a: b}`+source)
+		w.eventuallyReady(ctx)
+		first, of := generation(), digest(w)()
+		w.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`)
+		Eventually(ctx, page.Hits).Should(Equal(2))
+		h.EventuallyQuiet(ctx)
+		Expect(generation()).To(Equal(first), "the same body")
+
+		page.Says("two")
+		w.patch(ctx, `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"2"}}}`)
+		Eventually(ctx, digest(w)).WithPolling(polling).ShouldNot(Equal(of))
+		Expect(generation()).To(Equal(first + 1))
+		of = digest(w)()
+		w.apply(ctx, `configData: {a: c}`+source)
+		Eventually(ctx, digest(w)).WithPolling(polling).ShouldNot(Equal(of))
+		Expect(generation()).To(Equal(first + 2))
 	})
 })

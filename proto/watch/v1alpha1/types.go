@@ -175,10 +175,10 @@ type WatcherStatus struct {
 	// +listType=map
 	// +listMapKey=key
 	Sources []SourceStatus `json:"sources,omitempty"`
-	// Digest over the bodies of all sources.
+	// Digest over all content: static data, and the body of each source.
 	// +optional
 	ContentSHA256 string `json:"contentSHA256,omitempty"`
-	// When a body last changed.
+	// When that digest last changed.
 	// +optional
 	ChangedAt *metav1.Time `json:"changedAt,omitempty"`
 	// Value of the annotation x-kv8s.io/curl-now that was last carried into the
