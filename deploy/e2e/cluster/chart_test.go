@@ -37,6 +37,7 @@ var _ = Describe("The chart", Ordered, func() {
 				"image":       map[string]any{"tag": version},
 				"annotations": map[string]any{"minRefresh": "2s"},
 				"fetcher":     map[string]any{"concurrency": 4, "egress": map[string]any{"allowCIDRs": origin.CIDRs}},
+				"console":     map[string]any{"enabled": true},
 			},
 		}
 		DeferCleanup(func(ctx SpecContext) { chart.Uninstall(ctx) })
@@ -51,7 +52,7 @@ var _ = Describe("The chart", Ordered, func() {
 
 	It("installs where pods must keep to the restricted standard", func(ctx SpecContext) {
 		chart.Install(ctx)
-		for component, n := range map[string]int{release.NATS: 1, release.Watcher: 2, release.Fetcher: 2, release.Writer: 2} {
+		for component, n := range map[string]int{release.NATS: 1, release.Watcher: 2, release.Fetcher: 2, release.Writer: 2, console: 1} {
 			chart.EventuallyRuns(ctx, component, n)
 		}
 		_, err := cluster.Client.CoreV1().Pods(chart.Namespace).Create(ctx, &corev1.Pod{

@@ -30,6 +30,8 @@ const (
 	enforcing = time.Minute
 	// setup is the component that keeps the streams.
 	setup = "setup"
+	// console is the component that serves the pages of curlctl.
+	console = "console"
 )
 
 // enforcesNetworks are specs of who can reach what.
@@ -59,6 +61,9 @@ func enforcesNetworks() {
 				chart.EventuallyReplaced(ctx, component, 2, pod)
 			}
 		}
+		stopped := running(ctx, console)
+		chart.Stop(ctx, stopped)
+		chart.EventuallyReplaced(ctx, console, 1, stopped)
 		load(ctx, "enforced", 10).ShouldEnd(ctx, recovery)
 	})
 }
@@ -114,7 +119,7 @@ func surveyed(ctx context.Context) *network {
 		return core.Pods(beside.Namespace).Delete(ctx, beside.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	})
 	n := &network{from: map[string]corev1.Pod{neighbour: *beside, outsider: *origin.Pod}, to: map[string]target{}}
-	for _, component := range []string{release.Watcher, release.Fetcher, release.Writer, release.NATS, setup} {
+	for _, component := range []string{release.Watcher, release.Fetcher, release.Writer, release.NATS, setup, console} {
 		n.from[component] = running(ctx, component)
 	}
 	pod := func(to, of string, port int) {
@@ -133,6 +138,7 @@ func surveyed(ctx context.Context) *network {
 	pod("metrics of watcher", release.Watcher, 8081)
 	pod("metrics of fetcher", release.Fetcher, 8082)
 	pod("metrics of writer", release.Writer, 8083)
+	pod("the console", console, 8090)
 	pod("a private address", neighbour, 8084)
 	pod("a private address that is allowed", outsider, 8080)
 	if netpolicy.Unavailable(ctx, cluster.Client) == nil {
@@ -225,6 +231,7 @@ func (n *network) promised() paths {
 		release.Fetcher: append([]string{"the internet", "a private address that is allowed"}, nats...),
 		release.Writer:  append([]string{"the API server"}, nats...),
 		setup:           nats,
+		console:         append([]string{"the API server"}, nats...),
 		release.NATS:    nil,
 		neighbour:       append([]string{"metrics of watcher", "metrics of fetcher", "metrics of writer"}, others...),
 		outsider:        others,
