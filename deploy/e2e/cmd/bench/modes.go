@@ -67,7 +67,7 @@ func modes(c bench.Config) []mode {
 			return parking.Run(ctx, parking.Options{Bin: c.Bin, Part: c.Part()}, p)
 		}},
 		{"refresh", c.Refresh > 0, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
-			return whole(refresh.Run(ctx, refresh.Options{Bin: c.Bin, Keys: c.Refresh, Rounds: c.Rounds, Profiles: c.Profiles}, p))
+			return whole(refresh.Run(ctx, refresh.Options{Bin: c.Bin, Keys: c.Refresh, Replicas: c.Replicas, Rounds: c.Rounds, Profiles: c.Profiles}, p))
 		}},
 		{"fanout", c.FanOut, func(ctx context.Context, c bench.Config, p bench.Progress) (figures, error) {
 			return fanout.Run(ctx, fanout.Options{Bin: c.Bin, Part: c.Part()}, p)

@@ -117,7 +117,7 @@ func (b *bench) findControl() (err error) {
 	if b.control, err = usage.Running(filepath.Dir(os.Getenv("KUBECONFIG"))); err != nil && !errors.Is(err, usage.ErrUnknown) {
 		return err
 	}
-	maps.DeleteFunc(b.control, func(name string, _ int) bool { return name != "etcd" && name != "kube-apiserver" })
+	maps.DeleteFunc(b.control, func(name string, _ int) bool { return !controlPlane(name) })
 	return nil
 }
 
@@ -131,11 +131,10 @@ func (b *bench) measure(ctx context.Context) error {
 				return err
 			}
 			b.label = fmt.Sprint(p, "-", i+1)
-			r, err := b.round(ctx)
+			r, err := b.round(ctx, p)
 			if err != nil {
 				return err
 			}
-			r.Placement = p
 			b.report.Rounds = append(b.report.Rounds, r)
 		}
 	}
@@ -155,7 +154,8 @@ func (b *bench) measure(ctx context.Context) error {
 
 // round compares once. The ceiling is taken before and after the pipeline, since
 // other work on the machine comes and goes.
-func (b *bench) round(ctx context.Context) (r Round, err error) {
+func (b *bench) round(ctx context.Context, p Placement) (r Round, err error) {
+	r.Placement = p
 	if err := b.prepare(ctx); err != nil {
 		return r, err
 	}

@@ -63,6 +63,9 @@ type Config struct {
 	// Refresh is the number of keys that are refreshed every 10 s and do not change;
 	// nothing else is measured then. 0: none.
 	Refresh int
+	// Replicas of the streams, and servers of the NATS, with which Refresh is measured: 1
+	// or 3.
+	Replicas int
 	// Remembered is the number of objects of 128 keys that a writer writes to, to see
 	// what it remembers of them; nothing else is measured then. 0: none.
 	Remembered int
@@ -111,6 +114,7 @@ func (c *Config) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&c.Watchers, "watchers", 0, "measure the memory of keeper beside so many Watchers, and nothing else")
 	fs.IntVar(&c.Beside, "beside", 0, "compare rounds beside so many Watchers, beside as many annotated ConfigMaps, and alone")
 	fs.IntVar(&c.Refresh, "refresh", 0, "measure what it costs to refresh so many keys every 10 s that do not change, and nothing else")
+	fs.IntVar(&c.Replicas, "replicas", 1, "with -refresh: servers of NATS, and replicas of its streams: 1 or 3")
 	fs.IntVar(&c.Remembered, "remembered", 0, "measure the memory of a writer that has written to so many objects of 128 keys, and nothing else; it remembers 4096")
 	fs.IntVar(&c.Tools, "tools", 0, "measure how long curlctl takes to list so many keys, and nothing else")
 	fs.BoolVar(&c.Apart, "apart", false, "compare with the bare API server with the control plane on a processor of its own, too; with -prices: measure them so")
@@ -163,6 +167,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("-size: %d is not between %d and %d", c.Size, minSize, maxSize)
 	case c.Restart && c.Scale == "":
 		return errors.New("-restart: it needs -scale, whose last count it goes by")
+	case c.Replicas != 1 && (c.Replicas != 3 || c.Refresh == 0):
+		return fmt.Errorf("-replicas: %d is not 1, nor 3 with -refresh", c.Replicas)
 	case c.Scrape < 0:
 		return errors.New("-scrape: a negative duration makes no sense")
 	case c.Timeout <= 0:

@@ -60,6 +60,10 @@ type Round struct {
 	Bare         float64 `json:"barePerSecond"`
 	Ratio        float64 `json:"ratio"`
 	RatioFilling float64 `json:"ratioFilling"`
+	// Bound is what Ratio would be if no processor was ever idle: the time that a bare
+	// patch takes ÷ that which a filled ConfigMap takes, of the control plane where it
+	// has a processor of its own, else of all programs; 0: it is unknown.
+	Bound float64 `json:"ratioBound"`
 }
 
 // compare fills in the ratios.
@@ -67,8 +71,21 @@ func (r Round) compare() Round {
 	r.Bare = (r.Before.PerSecond + r.After.PerSecond) / 2
 	r.Ratio = r.Pipeline.PerSecond / r.Bare
 	r.RatioFilling = r.Pipeline.PerSecondFilling / r.Bare
+	var bare, filled float64
+	for name, cpu := range r.Pipeline.Cost.CPUPerConfigMap {
+		if r.Placement != Apart || controlPlane(name) {
+			filled += cpu
+			bare += (r.Before.Cost.CPUPerConfigMap[name] + r.After.Cost.CPUPerConfigMap[name]) / 2
+		}
+	}
+	if filled > 0 {
+		r.Bound = bare / filled
+	}
 	return r
 }
+
+// controlPlane reports whether a program is a part of it.
+func controlPlane(name string) bool { return name == "etcd" || name == "kube-apiserver" }
 
 // Pipeline is how long the system took for all ConfigMaps.
 type Pipeline struct {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,20 @@ func TestGoals(t *testing.T) {
 				t.Errorf("the table tells %d misses, want %d:\n%s", got, len(test.missed), table.String())
 			}
 		})
+	}
+}
+
+func TestTheBoundOfARoundIsThatOfWhatIsShared(t *testing.T) {
+	bare := Cost{CPUPerConfigMap: map[string]float64{"kube-apiserver": 0.8, "etcd": 0.1, "bench": 0.1}}
+	filled := Cost{CPUPerConfigMap: map[string]float64{"kube-apiserver": 0.9, "etcd": 0.1, "bench": 0.1, "writer": 0.9}}
+	for placement, want := range map[Placement]float64{Shared: 0.5, Apart: 0.9} {
+		r := Round{Placement: placement, Before: Ceiling{Cost: bare}, After: Ceiling{Cost: bare}, Pipeline: Pipeline{Cost: filled}}.compare()
+		if math.Abs(r.Bound-want) > 1e-9 {
+			t.Errorf("%s: got %v, want %v", placement, r.Bound, want)
+		}
+	}
+	if r := round(0.5, 1); r.Bound != 0 {
+		t.Errorf("got %v where no time is known, want 0", r.Bound)
 	}
 }
 

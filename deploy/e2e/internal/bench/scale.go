@@ -88,7 +88,7 @@ func (b *bench) size(ctx context.Context) (s Size, err error) {
 		return s, err
 	}
 	b.label = fmt.Sprint("scale-", s.N)
-	if s.Round, err = b.round(ctx); err != nil {
+	if s.Round, err = b.round(ctx, Shared); err != nil {
 		return s, err
 	}
 	after, err := b.system.Allocated(ctx)

@@ -53,6 +53,7 @@ func (r *Report) writeRounds(t *table) {
 		pipeline := &middle.Pipeline
 		t.row(fmt.Sprintf("in %d, the middle one of %s", r.Middle[p]+1, p), "")
 		t.row("  from the first one filled", "%.0f/s, %.0f %%", pipeline.PerSecondFilling, 100*middle.RatioFilling)
+		t.row("  bound by processor time", "%.0f %%", 100*middle.Bound)
 		t.row("  since the watcher's start", "first GET %.2f s, first filled %.2f s, last GET %.2f s, last filled %.2f s",
 			pipeline.FirstGetSeconds, pipeline.FirstFillSeconds, pipeline.LastGetSeconds, pipeline.Seconds)
 		t.row("  GETs", "%d", pipeline.Gets)

@@ -37,6 +37,8 @@ type Options struct {
 	Bin string
 	// Keys that are refreshed every 10 s.
 	Keys int
+	// Replicas of the streams, as many servers as NATS has; 0: one.
+	Replicas int
 	// Rounds is how many refreshes of each key are counted.
 	Rounds int
 	// Profiles is the folder for profiles; empty: none are taken.
@@ -51,6 +53,7 @@ type Report struct {
 	// Keys that were refreshed, and PerSecond how many GETs there were: Keys / 10
 	// when the fetcher carries the load.
 	Keys      int     `json:"keys"`
+	Replicas  int     `json:"replicas"`
 	PerSecond float64 `json:"perSecond"`
 	// Other is how many of the responses in the window were no 304, and Results how
 	// many results were published for them: none, when all goes well.
@@ -90,7 +93,7 @@ func Run(ctx context.Context, o Options, progress func(string, ...any)) (report 
 
 // with starts NATS, a fetcher and a host, and ends them once do returns.
 func with(ctx context.Context, o Options, do func(*measurement) error) (err error) {
-	s, err := system.StartFetchers(ctx, system.Options{Bin: o.Bin, Profiles: o.Profiles})
+	s, err := system.StartFetchers(ctx, system.Options{Bin: o.Bin, Profiles: o.Profiles, Replicas: o.Replicas})
 	if err != nil {
 		return err
 	}
@@ -185,7 +188,7 @@ func (m *measurement) count(ctx context.Context) (report Report, err error) {
 	}
 	refreshes := max(after.unmodified-before.unmodified, 1)
 	report = Report{
-		Keys: m.options.Keys, PerSecond: float64(refreshes) / after.at.Sub(before.at).Seconds(),
+		Keys: m.options.Keys, Replicas: m.options.Replicas, PerSecond: float64(refreshes) / after.at.Sub(before.at).Seconds(),
 		Other: int(after.bodies - before.bodies), Results: int(after.results - before.results),
 		Stored: float64(after.stored-before.stored) / float64(refreshes),
 		CPU:    map[string]float64{}, Memory: after.programs,

@@ -11,7 +11,7 @@ import (
 
 // WriteTable writes the report as Markdown.
 func (r Report) WriteTable(w io.Writer) error {
-	t := markdown.New(fmt.Sprintf("%d keys every %s, all 304", r.Keys, Every), "")
+	t := markdown.New(fmt.Sprintf("%d keys every %s, all 304, replicas: %d", r.Keys, Every, r.Replicas), "")
 	t.Row("refreshes a second", "%.0f of %.0f", r.PerSecond, float64(r.Keys)/Every.Seconds())
 	t.Row("other responses, results", "%d, %d", r.Other, r.Results)
 	t.Row("messages stored for a refresh", "%.2f", r.Stored)

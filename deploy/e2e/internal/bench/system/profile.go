@@ -34,15 +34,20 @@ func NewProfiles(dir string, lasting time.Duration) *Profiles {
 // of that name. A program that does not listen yet is asked again until it does.
 func (s *System) Profile(ctx context.Context, name string) *Profiles {
 	p := NewProfiles(filepath.Join(s.options.Profiles, name), profiled)
+	seen := map[string]int{}
 	for _, program := range s.running() {
+		name := program.Name
+		if seen[name]++; seen[name] > 1 {
+			name = fmt.Sprint(name, "-", seen[name])
+		}
 		p.group.Go(func() error {
 			if err := program.ready(ctx); err != nil {
 				return err
 			}
 			return errors.Join(
-				p.save(ctx, program.Name+".cpu.pb.gz", fmt.Sprintf("%sprofile?seconds=%d", program.profiles, int(p.lasting.Seconds()))),
-				p.save(ctx, program.Name+".allocs.pb.gz", program.profiles+"allocs"),
-				p.save(ctx, program.Name+".heap.pb.gz", program.profiles+"heap?gc=1"),
+				p.save(ctx, name+".cpu.pb.gz", fmt.Sprintf("%sprofile?seconds=%d", program.profiles, int(p.lasting.Seconds()))),
+				p.save(ctx, name+".allocs.pb.gz", program.profiles+"allocs"),
+				p.save(ctx, name+".heap.pb.gz", program.profiles+"heap?gc=1"),
 			)
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
@@ -45,6 +46,8 @@ type Options struct {
 	Limits bool
 	// Fetchers is how many there are; 0: one.
 	Fetchers int
+	// Replicas is how many servers NATS has, each with a copy of each stream; 0: one.
+	Replicas int
 }
 
 // System runs. It is not safe for concurrent use.
@@ -53,10 +56,10 @@ type System struct {
 	// dir has the streams, the configuration and the keys.
 	dir   string
 	ports *process.Ports
-	// address where NATS takes connections.
-	address                 string
-	broker, watcher, writer *program
-	fetchers                []*program
+	// addresses where the servers of NATS take connections.
+	addresses         []string
+	watcher, writer   *program
+	fetchers, brokers []*program
 	// signing and trusting are the flags of watcher and writer about signatures.
 	signing, trusting []string
 }
@@ -91,7 +94,7 @@ func begin(ctx context.Context, o Options, start func(*System, context.Context) 
 		return nil, fmt.Errorf("make a folder for the streams: %w", err)
 	}
 	s := &System{options: o, dir: dir, ports: process.NewPorts()}
-	if err = s.startBroker(ctx); err == nil {
+	if err = s.startBrokers(ctx); err == nil {
 		err = start(s, ctx)
 	}
 	if err != nil {
@@ -113,7 +116,7 @@ func (s *System) startWriter(ctx context.Context) error {
 }
 
 // NATS is the URL for clients.
-func (s *System) NATS() string { return "nats://" + s.address }
+func (s *System) NATS() string { return "nats://" + strings.Join(s.addresses, ",nats://") }
 
 func (s *System) startAll(ctx context.Context) (err error) {
 	if s.options.Accounts {
@@ -226,8 +229,8 @@ func (s *System) Err() error {
 	return nil
 }
 
-// Usage returns what each program has used, by name; of several fetchers, what all
-// have used. The error wraps usage.ErrUnknown where the operating system has no
+// Usage returns what each program has used, by name; of several fetchers or servers of
+// NATS, what all have used. The error wraps usage.ErrUnknown where the operating system has no
 // figures.
 func (s *System) Usage() (map[string]usage.Usage, error) {
 	used := map[string]usage.Usage{}
@@ -278,14 +281,14 @@ func (s *System) Stop(ctx context.Context) error {
 	for _, p := range s.running() {
 		errs = append(errs, p.end(ctx))
 	}
-	s.watcher, s.fetchers, s.writer, s.broker = nil, nil, nil, nil
+	s.watcher, s.fetchers, s.writer, s.brokers = nil, nil, nil, nil
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
 // running returns the programs, users of NATS first.
 func (s *System) running() []*program {
 	var list []*program
-	for _, p := range slices.Concat([]*program{s.watcher}, s.fetchers, []*program{s.writer, s.broker}) {
+	for _, p := range slices.Concat([]*program{s.watcher}, s.fetchers, []*program{s.writer}, s.brokers) {
 		if p != nil {
 			list = append(list, p)
 		}
