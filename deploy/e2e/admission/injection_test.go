@@ -94,6 +94,19 @@ func (i *injected) eventually(ctx context.Context, pod *corev1.Pod) *corev1.Pod 
 	return admitted
 }
 
+// eventuallyKnown waits until the policies know a namespace and a Watcher that come now,
+// and so all that came before.
+func eventuallyKnown(ctx context.Context, api dynamic.Interface) {
+	GinkgoHelper()
+	now := enabled(ctx, api, "x-kv8s.io/inject=enabled")
+	now.watcher(ctx, "newest", simple)
+	now.eventually(ctx, naming("newest"))
+	Eventually(ctx, func() error {
+		_, err := now.try(ctx, naming("nosuch"))
+		return err
+	}).Should(MatchError(ContainSubstring(`Watcher "nosuch"`)))
+}
+
 // naming returns a pod that names Watchers.
 func naming(names string, change ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
@@ -275,6 +288,7 @@ var _ = Describe("A pod", Ordered, func() {
 	DescribeTable("is left as it is", func(ctx SpecContext, names string, labels ...string) {
 		there := enabled(ctx, api, labels...)
 		there.watcher(ctx, "errors", logs)
+		eventuallyKnown(ctx, api)
 		pod, err := there.try(ctx, naming(names))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pod.Spec.InitContainers).To(BeEmpty())
@@ -297,10 +311,17 @@ var _ = Describe("A pod", Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) { label(ctx, "kube-system", "x-kv8s.io/inject=disabled") })
 		account(ctx, "kube-system")
 		there := &injected{namespace: "kube-system", api: api}
-		Consistently(ctx, func() error {
-			_, err := there.try(ctx, naming("nosuch"))
-			return err
-		}, "500ms").Should(Succeed())
+		there.watcher(ctx, "mistaken", simple)
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(api.Resource(watchv1.Resource()).Namespace("kube-system").Delete(ctx, "mistaken", metav1.DeleteOptions{})).To(Succeed())
+		})
+
+		eventuallyKnown(ctx, api)
+		for _, name := range []string{"mistaken", "nosuch"} {
+			pod, err := there.try(ctx, naming(name))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(pod.Spec.InitContainers).To(BeEmpty())
+		}
 	})
 
 	It("is refused by Pod Security, which checks the sidecar too", func(ctx SpecContext) {
