@@ -427,7 +427,7 @@ func identities() []TableEntry {
 }
 
 var _ = Describe("In wrong hands", func() {
-	for where, f := range map[string]form{"on one server": plain, "on three": three, "on three of the chart": threeOfChart} {
+	for where, f := range map[string]form{"on one server": plain, "on three": three, "on three of the chart": threeOfChart, "by JWT": byJWT} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
@@ -442,19 +442,23 @@ var _ = Describe("In wrong hands", func() {
 })
 
 // The suite finds nothing only where there is nothing to find.
-var _ = Describe("In wrong hands, when all identities were in one account,", Ordered, ContinueOnFailure, func() {
-	var b *broker
-	BeforeAll(func(ctx SpecContext) { b = start(ctx, former) })
+var _ = Describe("In wrong hands, when all identities were in one account,", func() {
+	for where, f := range map[string]form{"on one server": former, "by JWT": formerByJWT} {
+		Context(where, Ordered, ContinueOnFailure, func() {
+			var b *broker
+			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
 
-	DescribeTable("a reply subject did more than its row", func(ctx SpecContext, identity string, done ...string) {
-		found := besiege(ctx, b, identity).assault(ctx)
-		for _, harm := range done {
-			Expect(found).To(ContainElement(ContainSubstring(harm)))
-		}
-	},
-		Entry("viewer", "viewer", "stream CURL_REQUESTS"),
-		Entry("writer", "writer", "stream CURL_REQUESTS"),
-		Entry("watcher", "watcher", "stream CURL_REQUESTS"),
-		Entry("fetcher", "fetcher", "consumer CURL_RESULTS/writer", "consumer CURL_FAILURES/thief"),
-	)
+			DescribeTable("a reply subject did more than its row", func(ctx SpecContext, identity string, done ...string) {
+				found := besiege(ctx, b, identity).assault(ctx)
+				for _, harm := range done {
+					Expect(found).To(ContainElement(ContainSubstring(harm)))
+				}
+			},
+				Entry("viewer", "viewer", "stream CURL_REQUESTS"),
+				Entry("writer", "writer", "stream CURL_REQUESTS"),
+				Entry("watcher", "watcher", "stream CURL_REQUESTS"),
+				Entry("fetcher", "fetcher", "consumer CURL_RESULTS/writer", "consumer CURL_FAILURES/thief"),
+			)
+		})
+	}
 })

@@ -34,6 +34,8 @@ type form struct {
 	servers int
 	// tls reports whether clients must use it.
 	tls bool
+	// jwt puts JWTs in the place of accounts.conf; nil: users have keys.
+	jwt func(context.Context, *broker)
 }
 
 var (
@@ -105,6 +107,8 @@ type broker struct {
 	tls bool
 	// root may do everything in the account of the pipeline; it is the spec's.
 	root nkeys.KeyPair
+	// token is the JWT of root; empty: users are in the configuration by their public keys.
+	token string
 	// watcher are flags of the watcher beside those that it needs.
 	watcher []string
 	said    *journal
@@ -161,6 +165,9 @@ func start(ctx context.Context, f form) *broker {
 		}
 		Expect(os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o600)).To(Succeed())
 	}
+	if f.jwt != nil {
+		f.jwt(ctx, b)
+	}
 	// What the configuration takes from the environment is overridden.
 	GinkgoT().Setenv("NATS_ROUTES", "[]")
 	GinkgoT().Setenv("SERVER_NAME", "natstest")
@@ -182,9 +189,7 @@ func start(ctx context.Context, f form) *broker {
 // rootedIn adds the user of the spec to the account of the streams.
 func (b *broker) rootedIn(accounts string) string {
 	GinkgoHelper()
-	public, err := b.root.PublicKey()
-	Expect(err).NotTo(HaveOccurred())
-	user, account, list := "{ nkey: "+public+" }", "  CURL: {\n", "$JETSTREAM_MAX_FILE }\n\n    users: [\n"
+	user, account, list := "{ nkey: "+public(b.root)+" }", "  CURL: {\n", "$JETSTREAM_MAX_FILE }\n\n    users: [\n"
 	Expect(accounts).To(ContainSubstring(account))
 	if strings.Contains(accounts, list) {
 		return strings.Replace(accounts, list, list+user+"\n", 1)
@@ -220,11 +225,19 @@ func (b *broker) as(ctx context.Context, identity string, args ...string) string
 
 // with adds to the arguments of curlctl how to connect as an identity.
 func (b *broker) with(identity string, args ...string) []string {
-	args = append(args, "--nats-url", b.URL(), "--nats-nkey", b.seed(identity))
-	if b.tls {
-		args = append(args, "--nats-ca", b.ca())
+	return append(append(args, "--nats-url="+b.URL()), b.flags(identity)...)
+}
+
+// flags are those of any program that connects as an identity.
+func (b *broker) flags(identity string) []string {
+	flag := "--nats-nkey=" + b.seed(identity)
+	if b.token != "" {
+		flag = "--nats-creds=" + b.credentials(identity)
 	}
-	return args
+	if b.tls {
+		return []string{flag, "--nats-ca=" + b.ca()}
+	}
+	return []string{flag}
 }
 
 // heal lets curlctl create the streams and consumers, whenever they are missing,
@@ -258,12 +271,19 @@ func (b *broker) trust() nats.Option {
 // seed returns the file with the seed of an identity.
 func (b *broker) seed(identity string) string { return filepath.Join(b.identities, identity+".nk") }
 
+// credentials returns the file with the JWT of an identity and its seed.
+func (b *broker) credentials(identity string) string {
+	return filepath.Join(b.identities, identity+".creds")
+}
+
 // rooted is how the spec itself connects.
 func (b *broker) rooted() []nats.Option {
 	GinkgoHelper()
-	public, err := b.root.PublicKey()
-	Expect(err).NotTo(HaveOccurred())
-	return []nats.Option{nats.Nkey(public, b.root.Sign), b.trust()}
+	key := nats.Nkey(public(b.root), b.root.Sign)
+	if b.token != "" {
+		key = nats.UserJWT(func() (string, error) { return b.token, nil }, b.root.Sign)
+	}
+	return []nats.Option{key, b.trust()}
 }
 
 // connect connects as an identity, to the first server.
@@ -276,6 +296,9 @@ func (b *broker) connectTo(url, identity string) *nats.Conn {
 	GinkgoHelper()
 	key, err := nats.NkeyOptionFromSeed(b.seed(identity))
 	Expect(err).NotTo(HaveOccurred())
+	if b.token != "" {
+		key = nats.UserCredentials(b.credentials(identity))
+	}
 	prefix := identity
 	switch identity {
 	case "watcher", "fetcher", "writer":

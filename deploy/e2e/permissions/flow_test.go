@@ -25,10 +25,7 @@ func (b *broker) world(ctx context.Context, without ...string) *world.World {
 		flags[name] = append(flags[name], "--trusted-keys="+filepath.Join(b.identities, "signing.pub"))
 	}
 	for _, name := range world.Services() {
-		flags[name] = append(flags[name], "--nats-nkey="+b.seed(name))
-		if b.tls {
-			flags[name] = append(flags[name], "--nats-ca="+b.ca())
-		}
+		flags[name] = append(flags[name], b.flags(name)...)
 	}
 	return env.World(ctx, world.Options{
 		Broker: b.URL(), Connect: b.rooted(), Flags: flags, Kubeconfigs: world.LeastRights(env.Cluster), Without: without,
@@ -45,8 +42,8 @@ func (b *broker) shouldViolateNothing(w *world.World) {
 }
 
 var _ = Describe("With the shipped configuration", func() {
-	for _, f := range []form{plain, overTLS} {
-		It("the whole flow passes without one violation: "+f.config, func(ctx SpecContext) {
+	for how, f := range map[string]form{"nats.conf": plain, "tls.conf": overTLS, "JWT": byJWT} {
+		It("the whole flow passes without one violation: "+how, func(ctx SpecContext) {
 			b := start(ctx, f)
 			b.as(ctx, "setup", "setup")
 			w := b.world(ctx)

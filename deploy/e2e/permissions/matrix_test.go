@@ -73,8 +73,8 @@ func tried(nc *nats.Conn, c cell) bool {
 }
 
 var _ = Describe("The permissions", func() {
-	It("are those of the tables in README.md, cell by cell", func(ctx SpecContext) {
-		b := start(ctx, overTLS)
+	DescribeTable("are those of the tables in README.md, cell by cell", func(ctx SpecContext, f form) {
+		b := start(ctx, f)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 		connections := map[string]*nats.Conn{}
@@ -86,24 +86,18 @@ var _ = Describe("The permissions", func() {
 			}
 			Expect(tried(nc, c)).To(Equal(c.may), "may %s %s %s (%s)", c.identity, c.operation, c.subject, c.what)
 		}
-	})
+	}, Entry("by the configuration", overTLS), Entry("by JWT", byJWT))
 
-	It("let no user sign for another in the audit", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		text, err := os.ReadFile(filepath.Join(b.identities, "identities.conf"))
-		Expect(err).NotTo(HaveOccurred())
-		keys := map[string]string{}
-		for _, m := range regexp.MustCompile(`NKEY_(\w+): "(\w+)"`).FindAllStringSubmatch(string(text), -1) {
-			keys[strings.ToLower(m[1])] = m[2]
-		}
+	DescribeTable("let no user sign for another in the audit", func(ctx SpecContext, f form) {
+		b := start(ctx, f)
 		for _, identity := range []string{"viewer", "replayer", "admin"} {
 			nc := b.connect(identity)
 			for _, signed := range []string{"viewer", "replayer", "admin"} {
-				c := cell{operation: "publish", subject: "curl.record.replay." + keys[signed] + ".1"}
+				c := cell{operation: "publish", subject: "curl.record.replay." + b.signs(signed) + ".1"}
 				Expect(tried(nc, c)).To(Equal(identity == signed && identity != "viewer"), "%s for %s", identity, signed)
 			}
 		}
-	})
+	}, Entry("by the configuration", plain), Entry("by JWT", byJWT))
 
 	It("keep the accounts apart", func(ctx SpecContext) {
 		b := start(ctx, plain)
@@ -120,7 +114,7 @@ var _ = Describe("The permissions", func() {
 
 	It("find the streams of an installation that had one account for all", func(ctx SpecContext) {
 		b := start(ctx, plain)
-		file := filepath.Join(b.dir, "accounts.conf")
+		file := b.accounts()
 		accounts, err := os.ReadFile(file)
 		Expect(err).NotTo(HaveOccurred())
 		public, err := b.root.PublicKey()

@@ -1,0 +1,334 @@
+package permissions_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/conf"
+	"github.com/nats-io/nkeys"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// byJWT is the shipped configuration as an operator has it who uses JWTs, and formerByJWT
+// what was shipped while all identities were users of one account.
+var (
+	byJWT       = form{files: shippedFiles, config: "nats.conf", servers: 1, jwt: signer()}
+	formerByJWT = form{files: formerFiles, config: "nats.conf", servers: 1, jwt: signed}
+)
+
+// signer returns what makes JWTs of the shipped configuration: with NSC=1 the nsc of PATH.
+func signer() func(context.Context, *broker) {
+	if os.Getenv("NSC") != "" {
+		return signedByNSC
+	}
+	return signed
+}
+
+// configured is what accounts.conf has.
+type configured struct {
+	SystemAccount string                       `json:"system_account"`
+	Accounts      map[string]configuredAccount `json:"accounts"`
+}
+
+type configuredAccount struct {
+	JetStream struct {
+		MaxMemory int64 `json:"max_memory"`
+		MaxFile   int64 `json:"max_file"`
+	} `json:"jetstream"`
+	Users   []configuredUser `json:"users"`
+	Exports []struct {
+		Service  jwt.Subject `json:"service"`
+		Stream   jwt.Subject `json:"stream"`
+		Response string      `json:"response"`
+	} `json:"exports"`
+	Imports []struct {
+		Service imported            `json:"service"`
+		Stream  imported            `json:"stream"`
+		To      jwt.RenamingSubject `json:"to"`
+	} `json:"imports"`
+}
+
+type configuredUser struct {
+	NKey        string `json:"nkey"`
+	Permissions struct {
+		Publish   jwt.Permission `json:"publish"`
+		Subscribe jwt.Permission `json:"subscribe"`
+	} `json:"permissions"`
+}
+
+// named returns what a user may publish whom the server knows by a name in place of its key.
+func (u configuredUser) named(name string) jwt.Permission {
+	by := u.Permissions.Publish
+	by.Allow = slices.Clone(by.Allow)
+	for i, subject := range by.Allow {
+		by.Allow[i] = strings.Replace(subject, u.NKey, name, 1)
+	}
+	return by
+}
+
+type imported struct {
+	Account string      `json:"account"`
+	Subject jwt.Subject `json:"subject"`
+}
+
+// signed puts JWTs in the place of accounts.conf that have the same.
+func signed(_ context.Context, b *broker) {
+	GinkgoHelper()
+	file := b.accounts()
+	from := parsed(file)
+	keys := map[string]nkeys.KeyPair{}
+	for name := range from.Accounts {
+		keys[name] = created(nkeys.CreateAccount())
+	}
+	operator := created(nkeys.CreateOperator())
+	var preloaded strings.Builder
+	for name, a := range from.Accounts {
+		fmt.Fprintf(&preloaded, "  %s: %s\n", public(keys[name]), encoded(a.claims(name, keys), operator))
+		for _, u := range a.Users {
+			user, identity := jwt.NewUserClaims(u.NKey), b.identity(u.NKey)
+			user.Name = identity
+			user.Pub, user.Sub = u.named(identity), u.Permissions.Subscribe
+			b.credit(identity, encoded(user, keys[name]))
+		}
+	}
+	claims := jwt.NewOperatorClaims(public(operator))
+	claims.SystemAccount = public(keys[from.SystemAccount])
+	Expect(os.WriteFile(file, fmt.Appendf(nil, "operator: %s\nresolver: MEMORY\nresolver_preload: {\n%s}\n",
+		encoded(claims, operator), &preloaded), 0o600)).To(Succeed())
+}
+
+// signedByNSC does so, too: nsc makes an operator, and nsc.sh what is in it.
+func signedByNSC(ctx context.Context, b *broker) {
+	GinkgoHelper()
+	home := filepath.Join(b.dir, "nsc")
+	run := func(args ...string) []byte {
+		GinkgoHelper()
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Env = append(os.Environ(), "NSC_HOME="+home, "NKEYS_PATH="+home, "XDG_CONFIG_HOME="+home, "XDG_DATA_HOME="+home)
+		cmd.Stderr = GinkgoWriter
+		out, err := cmd.Output()
+		Expect(err).NotTo(HaveOccurred(), "%s: %s", args, out)
+		return out
+	}
+	run("nsc", "add", "operator", "--name", "spec", "--sys")
+	run("sh", shippedCommands)
+	run("nsc", "add", "user", "--account", "CURL", "--name", specs, "--public-key", public(b.root))
+	token, err := jwt.ParseDecoratedJWT(run("nsc", "describe", "user", "--account", "CURL", "--name", specs, "--raw"))
+	Expect(err).NotTo(HaveOccurred())
+	b.token = token
+	made, err := filepath.Glob(filepath.Join(home, "creds", "spec", "*", "*.creds"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(len(made)).To(BeNumerically(">=", len(identities())))
+	for _, credentials := range made {
+		Expect(os.Rename(credentials, filepath.Join(b.identities, filepath.Base(credentials)))).To(Succeed())
+	}
+	Expect(os.WriteFile(b.accounts(), run("nsc", "generate", "config", "--mem-resolver", "--sys-account", "SYS"), 0o600)).To(Succeed())
+}
+
+// accounts is the file with accounts and users.
+func (b *broker) accounts() string { return filepath.Join(b.dir, "accounts.conf") }
+
+// parsed reads accounts.conf, in which there must be nothing that has no place in a JWT.
+func parsed(file string) (c configured) {
+	GinkgoHelper()
+	fields, err := conf.ParseFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	text, err := json.Marshal(map[string]any{"system_account": fields["system_account"], "accounts": fields["accounts"]})
+	Expect(err).NotTo(HaveOccurred())
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	Expect(decoder.Decode(&c)).To(Succeed())
+	return c
+}
+
+// claims returns the account with a name; its imports are from those that have the keys.
+func (a configuredAccount) claims(name string, keys map[string]nkeys.KeyPair) *jwt.AccountClaims {
+	GinkgoHelper()
+	claims := jwt.NewAccountClaims(public(keys[name]))
+	claims.Name = name
+	if a.JetStream.MaxFile != 0 {
+		claims.Limits.JetStreamLimits = jwt.JetStreamLimits{
+			MemoryStorage: a.JetStream.MaxMemory, DiskStorage: a.JetStream.MaxFile, Streams: jwt.NoLimit, Consumer: jwt.NoLimit,
+		}
+	}
+	for _, e := range a.Exports {
+		if e.Stream != "" {
+			claims.Exports.Add(&jwt.Export{Name: string(e.Stream), Subject: e.Stream, Type: jwt.Stream})
+			continue
+		}
+		service := &jwt.Export{Name: string(e.Service), Subject: e.Service, Type: jwt.Service}
+		if e.Response == "stream" {
+			service.ResponseType = jwt.ResponseTypeStream
+		}
+		claims.Exports.Add(service)
+	}
+	for _, i := range a.Imports {
+		if i.Stream.Account != "" {
+			claims.Imports.Add(&jwt.Import{
+				Name: string(i.Stream.Subject), Subject: i.Stream.Subject, LocalSubject: i.To, Account: public(keys[i.Stream.Account]), Type: jwt.Stream,
+			})
+			continue
+		}
+		claims.Imports.Add(&jwt.Import{
+			Name: string(i.Service.Subject), Subject: i.Service.Subject, LocalSubject: jwt.RenamingSubject(i.Service.Subject),
+			Account: public(keys[i.Service.Account]), Type: jwt.Service,
+		})
+	}
+	return claims
+}
+
+func created(key nkeys.KeyPair, err error) nkeys.KeyPair {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return key
+}
+
+func public(key nkeys.KeyPair) string {
+	GinkgoHelper()
+	text, err := key.PublicKey()
+	Expect(err).NotTo(HaveOccurred())
+	return text
+}
+
+// encoded signs claims, with which there must be nothing wrong that `nsc` would refuse.
+func encoded(claims jwt.Claims, by nkeys.KeyPair) string {
+	GinkgoHelper()
+	found := jwt.CreateValidationResults()
+	claims.Validate(found)
+	Expect(found.Errors()).To(BeEmpty())
+	text, err := claims.Encode(by)
+	Expect(err).NotTo(HaveOccurred())
+	return text
+}
+
+// signs returns the name by which the server knows an identity.
+func (b *broker) signs(identity string) string {
+	GinkgoHelper()
+	if b.token != "" {
+		return identity
+	}
+	return public(created(nkeys.FromSeed(seedOf(b.seed(identity)))))
+}
+
+// specs is the name of the user that is the spec's.
+const specs = "spec"
+
+// identity returns whose public key it is.
+func (b *broker) identity(nkey string) string {
+	GinkgoHelper()
+	if nkey == public(b.root) {
+		return specs
+	}
+	seeds, err := filepath.Glob(b.seed("*"))
+	Expect(err).NotTo(HaveOccurred())
+	for _, file := range seeds {
+		if public(created(nkeys.FromSeed(seedOf(file)))) == nkey {
+			return strings.TrimSuffix(filepath.Base(file), ".nk")
+		}
+	}
+	Fail("no seed is that of " + nkey)
+	return ""
+}
+
+func seedOf(file string) []byte {
+	GinkgoHelper()
+	return []byte(strings.TrimSpace(read(file)))
+}
+
+// credit gives an identity its JWT.
+func (b *broker) credit(identity, token string) {
+	GinkgoHelper()
+	if identity == specs {
+		b.token = token
+		return
+	}
+	text, err := jwt.FormatUserConfig(token, seedOf(b.seed(identity)))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(b.credentials(identity), text, 0o600)).To(Succeed())
+}
+
+// commands returns what makes the same by `nsc`, in the operator that it has.
+func (c configured) commands(b *broker) string {
+	GinkgoHelper()
+	var text strings.Builder
+	for _, name := range c.sorted() {
+		a := c.Accounts[name]
+		fmt.Fprintf(&text, "\nnsc add account %s\n", name)
+		if a.JetStream.MaxFile != 0 {
+			fmt.Fprintf(&text, "nsc edit account %s --js-mem-storage %d --js-disk-storage %d\n", name, a.JetStream.MaxMemory, a.JetStream.MaxFile)
+		}
+		a.commandsOf(name, &text)
+		for _, u := range a.Users {
+			if identity := b.identity(u.NKey); identity != specs {
+				u.commandOf(name, identity, &text)
+			}
+		}
+	}
+	return text.String()
+}
+
+// sorted returns the names of the accounts, but for that of the system, which an operator has
+// already: first those that others import from.
+func (c configured) sorted() []string {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Accounts)), func(name string) bool { return name == c.SystemAccount })
+	slices.SortStableFunc(names, func(a, b string) int { return len(c.Accounts[b].Exports) - len(c.Accounts[a].Exports) })
+	return names
+}
+
+func (a configuredAccount) commandsOf(name string, text io.Writer) {
+	for _, e := range a.Exports {
+		switch {
+		case e.Stream != "":
+			fmt.Fprintf(text, "nsc add export --account %s --subject '%s'\n", name, e.Stream)
+		case e.Response == "stream":
+			fmt.Fprintf(text, "nsc add export --account %s --service --subject '%s' --response-type Stream\n", name, e.Service)
+		default:
+			fmt.Fprintf(text, "nsc add export --account %s --service --subject '%s'\n", name, e.Service)
+		}
+	}
+	for _, i := range a.Imports {
+		if i.Stream.Account != "" {
+			fmt.Fprintf(text, "nsc add import --account %s --src-account %s --remote-subject '%s' --local-subject '%s'\n",
+				name, i.Stream.Account, i.Stream.Subject, i.To)
+			continue
+		}
+		fmt.Fprintf(text, "nsc add import --account %s --src-account %s --service --remote-subject '%s'\n", name, i.Service.Account, i.Service.Subject)
+	}
+}
+
+func (u configuredUser) commandOf(account, name string, text io.Writer) {
+	fmt.Fprintf(text, "nsc add user --account %s --name %s", account, name)
+	for _, subject := range u.named(name).Allow {
+		fmt.Fprintf(text, " \\\n  --allow-pub '%s'", subject)
+	}
+	for _, subject := range u.Permissions.Subscribe.Allow {
+		fmt.Fprintf(text, " \\\n  --allow-sub '%s'", subject)
+	}
+	fmt.Fprintln(text)
+}
+
+// shippedCommands is the file with those commands.
+const shippedCommands = "../../nats/nsc.sh"
+
+var _ = Describe("The commands of nsc.sh", func() {
+	It("make what accounts.conf has", func(ctx SpecContext) {
+		b := start(ctx, plain)
+		commands := parsed(b.accounts()).commands(b)
+		if os.Getenv("UPDATE_NSC") != "" {
+			head, _, _ := strings.Cut(read(shippedCommands), "\n\n")
+			Expect(os.WriteFile(shippedCommands, []byte(head+"\n"+commands), 0o755)).To(Succeed())
+		}
+		Expect(read(shippedCommands)).To(HaveSuffix("\n" + commands))
+	})
+})
