@@ -39,7 +39,9 @@ func TestBuildsCollectLessGarbageUnlessTheEnvironmentHasAnother(t *testing.T) {
 	t.Setenv("GOGC", "50") // restores it behind this test, too
 	for _, own := range []string{"", "GOGC=50"} {
 		if own == "" {
-			os.Unsetenv("GOGC")
+			if err := os.Unsetenv("GOGC"); err != nil {
+				t.Fatal(err)
+			}
 		} else {
 			t.Setenv("GOGC", "50")
 		}
