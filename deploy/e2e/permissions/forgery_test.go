@@ -193,6 +193,63 @@ var _ = Describe("A fetcher in wrong hands", func() {
 	})
 })
 
+var _ = Describe("A watcher in wrong hands", func() {
+	// What it publishes a fetcher gets, and the writer believes what it has signed.
+	It("has keys written of objects that the writer has not seen, until the true one looks", func(ctx SpecContext) {
+		b := start(ctx, plain)
+		b.as(ctx, "setup", "setup")
+		w := b.world(ctx)
+		asked := world.Asking("mydata=" + w.Origin.Page("/news").Says("asked for").URL())
+		seen := w.Create(ctx, "seen", asked)
+		seen.EventuallyHasData(ctx, "mydata", "asked for")
+		_, err := w.Watcher().Stop(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		stolen, err := signature.LoadSigner(filepath.Join(b.identities, "signing.nk"))
+		Expect(err).NotTo(HaveOccurred())
+		js, err := jetstream.New(b.connect("watcher"))
+		Expect(err).NotTo(HaveOccurred())
+		watcher := pipeline.NewClient(js)
+		epoch, _, err := pipeline.Epoch(ctx, js)
+		Expect(err).NotTo(HaveOccurred())
+		url := w.Origin.Page("/forged").Says("forged").URL()
+		forge := func(cm *world.ConfigMap, key string) {
+			GinkgoHelper()
+			found := cm.Get(ctx)
+			want := &v1.Want{
+				Namespace: found.Namespace, Name: found.Name, Key: key, Uid: string(found.UID), ResourceVersion: found.ResourceVersion,
+				Url: url, Epoch: epoch, Cause: v1.Cause_CAUSE_NEW,
+			}
+			stolen.Sign(want)
+			_, err = watcher.PublishWant(ctx, want, 0)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		theirs := world.Holding("theirs", "value")
+		unseen, owned, bare := w.Create(ctx, "unseen", asked), w.Create(ctx, "owned", asked, theirs), w.Create(ctx, "bare", theirs)
+		for _, found := range []string{
+			"S1: ConfigMap unseen at version", "S1: ConfigMap bare at version", "S1: ConfigMap owned at version", "S4: ConfigMap owned at version",
+		} {
+			w.Breaks(found)
+		}
+		for _, cm := range []*world.ConfigMap{seen, unseen, bare} {
+			forge(cm, "password")
+		}
+		forge(owned, "theirs")
+		unseen.EventuallyHasData(ctx, "password", "forged")
+		bare.EventuallyHasData(ctx, "password", "forged")
+		owned.EventuallyHasData(ctx, "theirs", "forged")
+		w.EventuallyQuiet(ctx)
+		Expect(seen.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
+
+		By("and what was written is removed, with the value that it replaced")
+		w.Watcher().Restart(ctx)
+		bare.EventuallyLacks(ctx, "password")
+		for cm, key := range map[*world.ConfigMap]string{unseen: "password", owned: "theirs"} {
+			cm.EventuallyLacks(ctx, key)
+			cm.EventuallyHasData(ctx, "mydata", "asked for")
+		}
+	})
+})
+
 var _ = Describe("A replayer in wrong hands", func() {
 	// forge lets NATS publish a want of an object for another URL: it publishes what a timer
 	// carries under any subject of the stream of requests.
