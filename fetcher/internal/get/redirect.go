@@ -66,7 +66,8 @@ func port(u *url.URL) string {
 }
 
 // hostOf returns the host of a URL that is denied by its text, if it has one
-// that can be shown.
+// that can be shown. It is not pipeline.HostOf, which cuts what is too long and
+// takes all else as it is: this goes into the text of an Error, and may be anything.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
