@@ -44,17 +44,16 @@ func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string,
 }
 
 func compareConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig) ([]string, error) {
-	consumer, err := js.Consumer(ctx, stream, want.Durable)
+	have, err := consumerConfig(ctx, js, stream, want.Durable)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):
 		return []string{"consumer " + want.Durable + " of stream " + stream + " does not exist"}, nil
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
 		return []string{"consumer " + want.Durable + " of stream " + stream + " pushes its messages, which cannot be changed"}, nil
 	case err != nil:
-		return nil, fmt.Errorf("look up consumer %s of stream %s: %w", want.Durable, stream, err)
+		return nil, err
 	}
-	c := consumer.CachedInfo().Config
-	if sameDelivery(c, want) && sameConsumer(c, want) {
+	if sameDelivery(have, want) && sameConsumer(have, want) {
 		return nil, nil
 	}
 	return []string{"consumer " + want.Durable + " of stream " + stream + " is not configured as this version needs it"}, nil

@@ -142,7 +142,7 @@ func same(a, b jetstream.StreamConfig) bool {
 }
 
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig, onlyCreate bool) error {
-	have, err := js.Consumer(ctx, stream, want.Durable)
+	c, err := consumerConfig(ctx, js, stream, want.Durable)
 	switch {
 	case errors.Is(err, jetstream.ErrNotPullConsumer):
 		return fmt.Errorf("consumer %s of stream %s exists and pushes its messages, which cannot be changed; "+
@@ -153,9 +153,8 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 		}
 		return nil
 	case err != nil:
-		return fmt.Errorf("look up consumer %s of stream %s: %w", want.Durable, stream, err)
+		return err
 	}
-	c := have.CachedInfo().Config
 	if !sameDelivery(c, want) {
 		return fmt.Errorf("consumer %s of stream %s exists with acknowledgement %s and delivery %s, which cannot be changed; "+
 			"remove it with `nats consumer rm %s %s`: %w",
@@ -171,6 +170,16 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 		return fmt.Errorf("update consumer %s of stream %s: %w", want.Durable, stream, err)
 	}
 	return nil
+}
+
+// consumerConfig looks a consumer up. The error wraps jetstream.ErrConsumerNotFound,
+// and jetstream.ErrNotPullConsumer for one that pushes its messages.
+func consumerConfig(ctx context.Context, js jetstream.JetStream, stream, name string) (jetstream.ConsumerConfig, error) {
+	consumer, err := js.Consumer(ctx, stream, name)
+	if err != nil {
+		return jetstream.ConsumerConfig{}, fmt.Errorf("look up consumer %s of stream %s: %w", name, stream, err)
+	}
+	return consumer.CachedInfo().Config, nil
 }
 
 // sameDelivery reports whether two consumers agree in what the server does not
