@@ -35,7 +35,7 @@ type Config struct {
 	// ours: the control plane is our own, and may lack what a flag did not ask for.
 	ours bool
 	// Addresses for health and metrics of all services.
-	service.Addresses
+	Addresses service.Addresses
 	// Log is what is logged.
 	Log service.LogOptions
 	// The services. What they share is taken from the watcher's.

@@ -143,7 +143,7 @@ func newAssembly(c *Config, log zerolog.Logger) *assembly {
 // serve runs the services until ctx is done or one fails.
 func (a *assembly) serve(ctx context.Context, ready func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	endpoints, err := a.config.Open(a.health, a.registry)
+	endpoints, err := a.config.Addresses.Open(a.health, a.registry)
 	if err != nil {
 		return err
 	}

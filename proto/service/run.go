@@ -25,7 +25,7 @@ type Options struct {
 	// NATS is how to reach the broker.
 	NATS NATSOptions
 	// Addresses to listen at.
-	Addresses
+	Addresses Addresses
 	// WithoutNATS: the service has no use for the broker.
 	WithoutNATS bool
 }
@@ -86,7 +86,7 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	host := Host{Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS, Tracer: traces.Tracer(), running: health.Part(runningPart)}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	aside, closeAside := context.WithCancel(groupCtx)
-	endpoints, err := o.Open(health, registry)
+	endpoints, err := o.Addresses.Open(health, registry)
 	if err != nil {
 		closeAside()
 		return err

@@ -84,7 +84,7 @@ func (s *Server) begin(v *visit, d *dialog, j *job, do func(context.Context, *jo
 	if len(j.id) < 16 || len(j.id) > 64 {
 		return nil, badRequest(errors.New("job: this form is incomplete; open the dialog again"))
 	}
-	if !s.jobs.start(j, s.Now, do) {
+	if !s.jobs.start(j, s.deps.Now, do) {
 		return d.refuse(http.StatusConflict, "A job is running already. Stop it, or wait until it has ended: the page Audit lists it."), nil
 	}
 	return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
@@ -207,7 +207,7 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 		return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
 	}
 	// Who may replay nowhere that is selected is refused before anything is read.
-	if _, byNamespace := s.Access.(*Kubernetes); !byNamespace || sel.Namespace != "" {
+	if _, byNamespace := s.deps.Access.(*Kubernetes); !byNamespace || sel.Namespace != "" {
 		if err := v.need(replayRight, sel.Namespace); err != nil {
 			return nil, err
 		}
@@ -216,7 +216,7 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	d := &dialog{Title: "Replay failures", Path: "/failures/replay", Rate: &rateText, Over: &overText, Back: sel.At("/failures")}
 	pace, wrong := readPace(rateText, overText)
 	d.Command = replayCommand(sel, pace, rateText)
-	p, err := s.plans.of(personName(v.person.Name), s.Conn.Client, sel)
+	p, err := s.plans.of(personName(v.person.Name), s.deps.Conn.Client, sel)
 	if err != nil {
 		return nil, err
 	}
@@ -367,16 +367,16 @@ func (s *Server) runReplay(ctx context.Context, j *job, items []*replay.Item, pa
 	var follower *replay.Follower
 	if len(items) <= followMost && pace.Over == 0 {
 		var err error
-		if follower, err = replay.Follow(ctx, s.Conn.Client, items); err != nil {
+		if follower, err = replay.Follow(ctx, s.deps.Conn.Client, items); err != nil {
 			return err
 		}
 		defer follower.Close()
 	}
-	end, err := operator.Begin(ctx, s.Conn, record, s.Now)
+	end, err := operator.Begin(ctx, s.deps.Conn, record, s.deps.Now)
 	if err != nil {
 		return err
 	}
-	asked := replay.Request(ctx, s.Conn.Client, items, pace, func(done int) { j.set("asked", done) })
+	asked := replay.Request(ctx, s.deps.Conn.Client, items, pace, func(done int) { j.set("asked", done) })
 	counts := replay.Count(items)
 	done := counts[replay.Replayed]
 	if err := end(ctx, done, len(items)-done); asked == nil {
@@ -424,7 +424,7 @@ func (s *Server) purge(v *visit, submitted bool) (*page, error) {
 		return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
 	}
 	n := 0
-	for f, err := range sel.failures(v.Context(), s.Conn.Client, &v.unread) {
+	for f, err := range sel.failures(v.Context(), s.deps.Conn.Client, &v.unread) {
 		if err != nil {
 			return nil, err
 		}
@@ -458,16 +458,16 @@ func (s *Server) purge(v *visit, submitted bool) (*page, error) {
 }
 
 func (s *Server) runPurge(ctx context.Context, j *job, sel selection, record operator.Action) error {
-	end, err := operator.Begin(ctx, s.Conn, record, s.Now)
+	end, err := operator.Begin(ctx, s.deps.Conn, record, s.deps.Now)
 	if err != nil {
 		return err
 	}
 	removed := 0
 	if len(sel.ids) == 0 {
-		removed, err = operator.PurgeFailures(ctx, s.Conn.Client, sel.Dead)
+		removed, err = operator.PurgeFailures(ctx, s.deps.Conn.Client, sel.Dead)
 	}
 	for _, id := range sel.ids {
-		if err = s.Conn.Client.DeleteDeadLetter(ctx, id); err != nil {
+		if err = s.deps.Conn.Client.DeleteDeadLetter(ctx, id); err != nil {
 			break
 		}
 		removed++
@@ -488,7 +488,7 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 		return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
 	}
 	var wants []operate.Want
-	for w, err := range readable.Only(&v.unread, s.Conn.Client.Wants(v.Context(), namespace, name)) {
+	for w, err := range readable.Only(&v.unread, s.deps.Conn.Client.Wants(v.Context(), namespace, name)) {
 		if err != nil {
 			return nil, err
 		}
@@ -544,11 +544,11 @@ func refetchWords(namespace, name, host string) []string {
 }
 
 func (s *Server) runRefetch(ctx context.Context, j *job, wants []operate.Want, pace replay.Pace, record operator.Action) error {
-	end, err := operator.Begin(ctx, s.Conn, record, s.Now)
+	end, err := operator.Begin(ctx, s.deps.Conn, record, s.deps.Now)
 	if err != nil {
 		return err
 	}
-	done, err := replay.Refetch(ctx, s.Conn.Client, wants, pace, func(n int) { j.set("asked", n) })
+	done, err := replay.Refetch(ctx, s.deps.Conn.Client, wants, pace, func(n int) { j.set("asked", n) })
 	return errors.Join(err, end(ctx, done, len(wants)-done))
 }
 
@@ -564,21 +564,21 @@ func (s *Server) pause(v *visit, submitted bool) (*page, error) {
 		Title: "Pause fetching", Button: "Pause", Path: "/pause", Back: "/", For: &limit,
 		Lines: []string{"Stops the delivery of requests to all fetchers.", "Nothing is lost: what is in work ends, what comes waits, timers fire into the backlog."},
 	}
-	until := s.Now().Add(overview.Forever)
+	until := s.deps.Now().Add(overview.Forever)
 	words := []string{"curlctl", "pause"}
 	if limit != "" {
 		period, err := duration.Parse(limit)
 		if bad := err != nil || period <= 0; bad {
 			return d.refuse(http.StatusBadRequest, fmt.Sprintf("for: %q is not a duration such as 30m or 2h", limit)), nil
 		}
-		until = s.Now().Add(period)
+		until = s.deps.Now().Add(period)
 		words = append(words, "--for="+duration.Format(period))
 	}
 	d.Command = command(words...)
 	if !submitted {
 		return d.page(0), nil
 	}
-	return s.change(v, v.record("pause", strings.Join(words[2:], " "), 0), func(ctx context.Context) error { return s.Conn.Client.PauseFetching(ctx, until) })
+	return s.change(v, v.record("pause", strings.Join(words[2:], " "), 0), func(ctx context.Context) error { return s.deps.Conn.Client.PauseFetching(ctx, until) })
 }
 
 func (s *Server) resume(v *visit, submitted bool) (*page, error) {
@@ -591,12 +591,12 @@ func (s *Server) resume(v *visit, submitted bool) (*page, error) {
 			Lines: []string{"The fetchers go on with what has waited."},
 		}).page(0), nil
 	}
-	return s.change(v, v.record("resume", "", 0), s.Conn.Client.ResumeFetching)
+	return s.change(v, v.record("resume", "", 0), s.deps.Conn.Client.ResumeFetching)
 }
 
 // change does at once what needs no job.
 func (s *Server) change(v *visit, record operator.Action, do func(context.Context) error) (*page, error) {
-	end, err := operator.Begin(v.Context(), s.Conn, record, s.Now)
+	end, err := operator.Begin(v.Context(), s.deps.Conn, record, s.deps.Now)
 	if err != nil {
 		return nil, err
 	}

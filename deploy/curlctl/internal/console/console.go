@@ -59,11 +59,11 @@ type Cluster interface {
 // Server of the console.
 type Server struct {
 	config Config
-	Deps
-	model *model.Model
-	jobs  *jobs
-	plans *plans
-	pages *pages
+	deps   Deps
+	model  *model.Model
+	jobs   *jobs
+	plans  *plans
+	pages  *pages
 
 	// people are signed in, addresses not yet.
 	people    rates[personName]
@@ -99,7 +99,7 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		config: c, Deps: d, model: model.New(d.Conn, d.Refusals.unless, d.Now), jobs: newJobs(ctx), pages: p,
+		config: c, deps: d, model: model.New(d.Conn, d.Refusals.unless, d.Now), jobs: newJobs(ctx), pages: p,
 		plans:   &plans{ctx: ctx, now: d.Now},
 		viewers: map[string]int{}, ended: ctx,
 	}, nil
@@ -139,7 +139,7 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /static/{file}", s.pages.static)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	s.Access.routes(mux, s)
+	s.deps.Access.routes(mux, s)
 	for pattern, page := range map[string]func(*visit) (*page, error){
 		"GET /{$}":                        s.overviewPage,
 		"GET /failures":                   s.failuresPage,
@@ -166,7 +166,7 @@ func (s *Server) Handler() http.Handler {
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "This request comes from another site; nothing was done.", http.StatusForbidden)
 	}))
-	return hardened(s.Access.guard(isolated(protection.Handler(mux))))
+	return hardened(s.deps.Access.guard(isolated(protection.Handler(mux))))
 }
 
 // isolated refuses what pages of other sites embed or fetch: it would use up live
@@ -208,10 +208,10 @@ func (s *Server) lostSince() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.Conn.Conn.IsConnected():
+	case s.deps.Conn.Conn.IsConnected():
 		s.lost = time.Time{}
 	case s.lost.IsZero():
-		s.lost = s.Now()
+		s.lost = s.deps.Now()
 	}
 	return s.lost
 }

@@ -61,7 +61,7 @@ func (v *visit) readFilter() (filter, error) {
 		Since: get("since"), Until: get("until"),
 	}
 	var err error
-	if f.Dead, err = f.Filter(v.server.Now()); err != nil {
+	if f.Dead, err = f.Filter(v.server.deps.Now()); err != nil {
 		return f, badRequest(err)
 	}
 	if below := v.FormValue("below"); below != "" {
@@ -160,7 +160,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...), Replay: v.can(replayRight), Purge: v.can(purgeRight),
 	}
 	failed := s.model.Failed()
-	for d, err := range readable.Only(&v.unread, s.Conn.Client.DeadLetters(v.Context(), f.Dead)) {
+	for d, err := range readable.Only(&v.unread, s.deps.Conn.Client.DeadLetters(v.Context(), f.Dead)) {
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +268,7 @@ func (s *Server) failuresJSON(v *visit) (*page, error) {
 		return nil, err
 	}
 	items := []failure.Record{}
-	for d, err := range readable.Only(&v.unread, s.Conn.Client.DeadLetters(v.Context(), f.Dead)) {
+	for d, err := range readable.Only(&v.unread, s.deps.Conn.Client.DeadLetters(v.Context(), f.Dead)) {
 		if err != nil {
 			return nil, err
 		}
@@ -287,7 +287,7 @@ func (v *visit) failure(text string) (operate.DeadLetter, error) {
 	if err != nil || id == 0 {
 		return operate.DeadLetter{}, notFound("%q is not the ID of a failure.", text)
 	}
-	return failureIn(v.Context(), v.server.Conn.Client, id, v.namespace)
+	return failureIn(v.Context(), v.server.deps.Conn.Client, id, v.namespace)
 }
 
 // failureIn reads a failure of a namespace; empty: of any. That of another is not
@@ -326,7 +326,7 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 		return nil, err
 	}
 	s.lookShortly(v)
-	items, err := replay.Plan(v.Context(), s.Conn.Client, replay.One(v.Context(), s.Conn.Client, []uint64{d.ID}), nil)
+	items, err := replay.Plan(v.Context(), s.deps.Conn.Client, replay.One(v.Context(), s.deps.Conn.Client, []uint64{d.ID}), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -343,7 +343,7 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 		data.TraceURL = strings.ReplaceAll(s.config.TraceURL, "{trace}", data.TraceID)
 	}
 	earlier := operate.DeadLetterFilter{Namespace: d.Key.Namespace, Name: d.Key.Name, Key: d.Key.Key, Below: d.ID}
-	for e, err := range readable.Only(&v.unread, s.Conn.Client.DeadLetters(v.Context(), earlier)) {
+	for e, err := range readable.Only(&v.unread, s.deps.Conn.Client.DeadLetters(v.Context(), earlier)) {
 		if err != nil {
 			return nil, err
 		}

@@ -131,7 +131,7 @@ func tooMany(text string) *problem {
 // mayStay reports whether the person may go on looking. While that cannot be
 // reviewed, what was decided last holds.
 func (v *visit) mayStay() bool {
-	if until := v.person.until; !until.IsZero() && !v.server.Now().Before(until) {
+	if until := v.person.until; !until.IsZero() && !v.server.deps.Now().Before(until) {
 		return false
 	}
 	var denied *problem
@@ -151,7 +151,7 @@ func (t *tick) encode() []byte {
 
 func (s *Server) tick(namespace string) tick {
 	n := s.model.Numbers(namespace)
-	now := s.Now()
+	now := s.deps.Now()
 	t := tick{AsOf: clockOf(now), Lost: !s.lostSince().IsZero(), Paused: n.Paused, Numbers: map[string]string{
 		"wants": printer.Grouped(n.Wants), "timers": printer.Grouped(n.Timers.Pending), "minute": printer.Grouped(n.Timers.Minute),
 		"overdue": printer.Grouped(n.Timers.Overdue), "lastHour": printer.Grouped(n.LastHour),

@@ -22,7 +22,7 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := view.ReadStreams(v.Context(), s.Conn.Client, &v.unread); err != nil {
+	if err := view.ReadStreams(v.Context(), s.deps.Conn.Client, &v.unread); err != nil {
 		return nil, err
 	}
 	keys := s.model.Object(view.Namespace, view.ConfigMap)
@@ -38,10 +38,10 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 
 // readObject adds what Kubernetes holds, and returns why it does not.
 func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, unseen string, err error) {
-	if s.Kubernetes == nil {
+	if s.deps.Kubernetes == nil {
 		return pods, "Kubernetes is not read by this console; what follows is what NATS holds.", nil
 	}
-	found, owner, err := s.Kubernetes.Object(ctx, view.Namespace, view.ConfigMap)
+	found, owner, err := s.deps.Kubernetes.Object(ctx, view.Namespace, view.ConfigMap)
 	if err != nil {
 		return pods, "Kubernetes could not be read: " + err.Error(), nil //nolint:nilerr // the page has what NATS holds
 	}
@@ -53,7 +53,7 @@ func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, 
 		return pods, "", nil
 	}
 	pods.Read = true
-	if pods.All, err = s.Kubernetes.Consumers(ctx, view.Namespace, consumer.ConfigMap{Name: found.Name, Watcher: owner, Changes: consumer.ChangesOf(found, owner)}); err != nil {
+	if pods.All, err = s.deps.Kubernetes.Consumers(ctx, view.Namespace, consumer.ConfigMap{Name: found.Name, Watcher: owner, Changes: consumer.ChangesOf(found, owner)}); err != nil {
 		pods.Unseen = err.Error()
 	}
 	pods.More = max(0, len(pods.All)-podRows)
@@ -94,10 +94,10 @@ func newest(n consumer.Newest) [2]string {
 
 // findWatchers finds out whether the cluster serves Watchers.
 func (s *Server) findWatchers(ctx context.Context) {
-	if s.Kubernetes == nil {
+	if s.deps.Kubernetes == nil {
 		return
 	}
-	_, _, err := s.Kubernetes.Watchers(ctx, "", "", 1)
+	_, _, err := s.deps.Kubernetes.Watchers(ctx, "", "", 1)
 	s.served(err)
 }
 
@@ -144,11 +144,11 @@ func newWatcherRow(w watchv1.Watcher) watcherRow {
 }
 
 func (s *Server) watchersPage(v *visit) (*page, error) {
-	if s.Kubernetes == nil {
+	if s.deps.Kubernetes == nil {
 		return nil, notFound("Kubernetes is not read by this console, so it knows of no Watchers.")
 	}
 	namespace := v.FormValue("namespace")
-	list, next, err := s.Kubernetes.Watchers(v.Context(), namespace, v.FormValue("after"), pageRows)
+	list, next, err := s.deps.Kubernetes.Watchers(v.Context(), namespace, v.FormValue("after"), pageRows)
 	s.served(err)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -62,7 +62,7 @@ func (s *Server) unknown(n model.Numbers, parts ...model.Part) error {
 		return nil
 	case n.Err != nil:
 		return n.Err
-	case !s.Conn.Conn.IsConnected():
+	case !s.deps.Conn.Conn.IsConnected():
 		return errors.New("no connection")
 	}
 	return &problem{503, "Loading", "The streams are being read; that takes a second for each 100,000 keys.", "This page comes back by itself."}
@@ -232,7 +232,7 @@ func (s *Server) queuePage(v *visit) (*page, error) {
 func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64) ([]queued, error) {
 	var rows []queued
 	for len(rows) < queueRows {
-		m, err := s.Conn.Client.NextMessage(v.Context(), pipeline.Requests, kind.Subjects("", ""), from)
+		m, err := s.deps.Conn.Client.NextMessage(v.Context(), pipeline.Requests, kind.Subjects("", ""), from)
 		if errors.Is(err, pipeline.ErrNoMessage) {
 			break
 		}
@@ -261,7 +261,7 @@ func (s *Server) auditPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	var rows []*v1.Audit
-	for a, err := range readable.Only(&v.unread, s.Conn.Client.Audits(v.Context())) {
+	for a, err := range readable.Only(&v.unread, s.deps.Conn.Client.Audits(v.Context())) {
 		if err != nil {
 			return nil, err
 		}
@@ -279,8 +279,8 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 	if v.namespace != "" {
 		return nil, forbidden("The Doctor looks at all of the pipeline.")
 	}
-	ctx, stop := s.Refusals.unless(v.Context(), "")
-	findings, err := doctor.Examine(ctx, s.Conn, doctor.Options{Now: s.Now})
+	ctx, stop := s.deps.Refusals.unless(v.Context(), "")
+	findings, err := doctor.Examine(ctx, s.deps.Conn, doctor.Options{Now: s.deps.Now})
 	stop()
 	switch {
 	case len(findings) == 0 && err != nil:

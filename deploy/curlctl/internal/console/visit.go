@@ -78,7 +78,7 @@ const (
 // visited returns the handler of a page.
 func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		person := s.Access.person(w, r)
+		person := s.deps.Access.person(w, r)
 		if person == nil {
 			return
 		}
@@ -89,7 +89,7 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 		}
 		if r.URL.Path != "/live" {
 			limit := requestTimeout
-			if !s.Conn.Conn.IsConnected() {
+			if !s.deps.Conn.Conn.IsConnected() {
 				limit = awayTimeout
 			}
 			ctx, cancel := context.WithTimeout(r.Context(), limit)
@@ -149,7 +149,7 @@ func (v *visit) enter() error {
 }
 
 func (v *visit) may(right Right, namespace string) (bool, error) {
-	return v.server.Access.may(v.Context(), v.person, right, namespace)
+	return v.server.deps.Access.may(v.Context(), v.person, right, namespace)
 }
 
 // can reports whether a button is drawn.
@@ -164,7 +164,7 @@ func (v *visit) need(right Right, namespace string) error {
 }
 
 func (s *Server) need(ctx context.Context, who *Person, right Right, namespace string) error {
-	ok, err := s.Access.may(ctx, who, right, namespace)
+	ok, err := s.deps.Access.may(ctx, who, right, namespace)
 	if err != nil || ok {
 		return err
 	}
@@ -183,14 +183,14 @@ func (v *visit) fail(err error, since time.Time) {
 func (s *Server) problemOf(err error, since time.Time) *problem {
 	var known *problem
 	var forbids *natsconn.PermissionError
-	switch refused := s.Refusals.since(since); {
+	switch refused := s.deps.Refusals.since(since); {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &forbids):
 		return natsForbids(forbids)
 	case refused != nil:
 		return natsForbids(refused)
-	case !s.Conn.Conn.IsConnected():
+	case !s.deps.Conn.Conn.IsConnected():
 		return &problem{
 			http.StatusServiceUnavailable, "NATS is away", "The connection to NATS is lost; it is tried again all the time.",
 			"Look after the server. This page comes back by itself.",
@@ -271,10 +271,10 @@ func (v *visit) write(p *page) {
 
 func (v *visit) frame(p *page) frame {
 	f := frame{
-		Title: p.title, Path: v.URL.Path, Theme: v.chosenTheme(), Person: v.person.Name, Namespace: v.namespace, Server: v.server.Conn.Where,
-		Nav: v.server.navigation(), Refresh: p.refresh, Now: v.server.Now(), Page: p.data, Brief: v.server.model.Brief(),
+		Title: p.title, Path: v.URL.Path, Theme: v.chosenTheme(), Person: v.person.Name, Namespace: v.namespace, Server: v.server.deps.Conn.Where,
+		Nav: v.server.navigation(), Refresh: p.refresh, Now: v.server.deps.Now(), Page: p.data, Brief: v.server.model.Brief(),
 	}
-	_, f.SignedIn = v.server.Access.(*Kubernetes)
+	_, f.SignedIn = v.server.deps.Access.(*Kubernetes)
 	if lost := v.server.lostSince(); !lost.IsZero() {
 		f.Lost = &lost
 	}
