@@ -157,7 +157,7 @@ transcript: build ## Write deploy/docs/half-hour.md, what a user reads in half a
 	TRANSCRIPT='$(CURDIR)/deploy/docs/half-hour.md' $(WITH_CLUSTER) go test -count=1 ./deploy/e2e/acceptance -ginkgo.focus 'half hour'
 
 .PHONY: test-random
-test-random: build ## Edit, break and mend at random for ROUNDS (1000) from SEED (a new one); for a night
+test-random: build ## Soak: edit, break and mend at random for ROUNDS (1000) from SEED (a new one), in one installation; for a night
 	ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(ONE_WAY) $(WITH_CLUSTER) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/random
 
 .PHONY: test-manifests
@@ -193,7 +193,7 @@ release-again: $(HELM) ## Make the files of dist/ again, from a clone elsewhere,
 	HELM='$(CURDIR)/$(HELM)' deploy/tools/release-again dist '$(VERSION)' $(RELEASEFLAGS)
 
 .PHONY: nightly
-nightly: test-random ## Run what is too long for each change: the random test, and each fuzz target for 10 minutes
+nightly: test-random ## Run what is too long for each change: the soak (test-random), and each fuzz target for 10 minutes
 	$(MAKE) fuzz FUZZTIME=10m
 
 .PHONY: bench
