@@ -36,7 +36,7 @@ var (
 var _ = BeforeSuite(func() {
 	path := chromium()
 	if path == "" {
-		Skip("there is no Chromium: `deploy/tools/chromium` installs Debian's, or CHROMIUM names one")
+		leaveOut("there is no Chromium: `deploy/tools/chromium` installs Debian's, or CHROMIUM names one")
 	}
 	env = world.Open()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("disable-lcd-text", true), chromedp.WindowSize(1280, 800),
@@ -48,6 +48,14 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(end)
 	Expect(chromedp.Do(browser)).To(Succeed())
 })
+
+// leaveOut skips what runs, and reports why, which Skip by itself does in verbose
+// reports only.
+func leaveOut(why string) {
+	GinkgoHelper()
+	AddReportEntry("left out", why)
+	Skip(why)
+}
 
 // chromium returns the path of a Chromium; empty: there is none.
 func chromium() string {
