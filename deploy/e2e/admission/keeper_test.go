@@ -98,6 +98,8 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		Entry("hide a key from the policy by a no-break space", "errors",
 			both(annotations(annotation.DefaultKey, "a=x.example.com\u00a0static=y.example.com"), `{"data":{"static":"new"}}`), "such as static"),
 		Entry("report", "errors", annotations(annotation.StatusKey, ""), "leaves x-kv8s.io/curl-status as it is"),
+		Entry("make one immutable", "errors", `{"immutable":true}`, "leaves immutable and finalizers as they are"),
+		Entry("keep one from being deleted", "errors", `{"metadata":{"finalizers":["example.com/held"]}}`, "leaves immutable and finalizers as they are"),
 		Entry("let another kind control one", "errors", `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"errors","uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
 		Entry("let another Watcher control one", "errors", `{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"other","uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
 	)
@@ -130,6 +132,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 			{"sets no key that the annotation names, such as lined", func(cm *corev1.ConfigMap) { cm.Data["lined"] = "c" }},
 			{"leaves x-kv8s.io/curl-status as it is", with(annotation.StatusKey, reporting("fetched"))},
 			{"leaves protected ConfigMaps alone", named("", "kube-root-ca.crt")},
+			{"leaves immutable and finalizers as they are", func(cm *corev1.ConfigMap) { cm.Immutable = new(true) }},
 			{"another object than its Watcher controls", controlledBy("apps/v1", "Deployment", "errors")},
 			{"another object than its Watcher controls", controlledBy("watch.x-kv8s.io/v1alpha1", "Watcher", "other")},
 		} {
