@@ -417,7 +417,8 @@ const (
 // leaderless is how long a response is waited for that a consumer without leader does not give.
 const leaderless = 5 * time.Second
 
-// identities returns a table entry for each identity that is a user of the pipeline.
+// identities returns a table entry for each identity that is a user of the pipeline. sys is none: by
+// what it may ask it can do more than any reply subject or header would.
 func identities() []TableEntry {
 	var all []TableEntry
 	for _, name := range []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin"} {

@@ -105,7 +105,7 @@ func (s *siege) fired(ctx context.Context) {
 }
 
 var _ = Describe("In wrong hands, by headers,", func() {
-	for where, f := range map[string]form{"on one server": plain, "on three": three, "by JWT": byJWT} {
+	for where, f := range map[string]form{"on one server": plain, "on three": three, "on three of the chart": threeOfChart, "by JWT": byJWT} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
