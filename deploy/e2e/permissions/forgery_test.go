@@ -240,6 +240,18 @@ var _ = Describe("A watcher in wrong hands", func() {
 		w.EventuallyQuiet(ctx)
 		Expect(seen.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
 
+		By("and it has nothing removed that is asked for, or that the writer has not written")
+		for cm, key := range map[*world.ConfigMap]string{seen: "mydata", bare: "theirs"} {
+			found := cm.Get(ctx)
+			want := &v1.Want{Namespace: found.Namespace, Name: found.Name, Key: key, Uid: string(found.UID), ResourceVersion: found.ResourceVersion, Epoch: epoch}
+			stolen.Sign(want)
+			Expect(watcher.PublishResult(ctx, &v1.Result{Want: want, Sequence: math.MaxUint32, Outcome: &v1.Result_Removed{Removed: &v1.Removed{}}})).To(Succeed())
+		}
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
+		w.EventuallyQuiet(ctx)
+		Expect(seen.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
+		Expect(bare.Get(ctx).Data).To(HaveKeyWithValue("theirs", "value"))
+
 		By("and what was written is removed, with the value that it replaced")
 		w.Watcher().Restart(ctx)
 		bare.EventuallyLacks(ctx, "password")
