@@ -142,7 +142,7 @@ func (l *lab) value(series string) func() (float64, error) {
 	return func() (float64, error) { return metrictest.Value(l.registry, series) }
 }
 
-// awaits a GET under way.
+// awaitHanging waits for a GET under way.
 func (l *lab) awaitHanging() {
 	GinkgoHelper()
 	Eventually(l.value("curlmethat_fetcher_in_flight_messages")).Should(BeNumerically(">=", 1))

@@ -43,7 +43,7 @@ func GiveBack() Disposition { return Disposition{action: actionGiveBack} }
 
 // DeadLetter keeps a message with the reason why it cannot be handled, and ends
 // it. The failure class is that of a ClassError in the chain of err, else
-// Poison for ErrPoison, else Malformed. If it cannot be kept, it is given back.
+// Malformed. If it cannot be kept, it is given back.
 func DeadLetter(err error) Disposition { return Disposition{action: actionDeadLetter, err: err} }
 
 // String returns the word for a disposition in logs and metric labels.

@@ -1,13 +1,18 @@
 package controlplane
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
+	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Names below pkiDir.
@@ -20,11 +25,12 @@ const (
 	serviceAccountKey = "service-account.key"
 )
 
-// authority signs the certificates of one control plane.
+// authority signs the certificates of one control plane; the zero value lets a
+// certificate sign itself.
 type authority struct {
 	certificate *x509.Certificate
 	pem         []byte
-	key         *ecdsa.PrivateKey
+	key         crypto.PrivateKey
 }
 
 // openAuthority loads the certificates of an earlier run, so that what it signed
@@ -43,37 +49,45 @@ func openAuthority(h home, hosts ...string) (*authority, error) {
 }
 
 func loadAuthority(h home) (*authority, error) {
-	certificatePEM, err := os.ReadFile(h.path(pkiDir, authorityCert))
+	certificate, err := os.ReadFile(h.path(pkiDir, authorityCert))
 	if err != nil {
 		return nil, err
 	}
-	keyPEM, err := os.ReadFile(h.path(pkiDir, authorityKey))
+	key, err := os.ReadFile(h.path(pkiDir, authorityKey))
 	if err != nil {
 		return nil, err
 	}
-	certificate, err := parseCertificate(certificatePEM)
+	return parseAuthority(certificate, key)
+}
+
+// parseAuthority reads PEM.
+func parseAuthority(certificate, key []byte) (*authority, error) {
+	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return nil, fmt.Errorf("parse %s: %w", authorityCert, err)
+		return nil, err
 	}
-	key, err := parseKey(keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("parse %s: %w", authorityKey, err)
-	}
-	return &authority{certificate: certificate, pem: certificatePEM, key: key}, nil
+	return &authority{certificate: pair.Leaf, pem: certificate, key: pair.PrivateKey}, nil
 }
 
 // issue makes a key and signs a certificate for it, both in PEM. The template
 // has the subject and the use; the rest is filled in.
 func (a *authority) issue(template *x509.Certificate) (certificate, key []byte, err error) {
-	private, err := newKey()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("generate key: %w", err)
 	}
-	if certificate, err = sign(template, a.certificate, private, a.key); err != nil {
-		return nil, nil, err
+	template.NotBefore = time.Now().Add(-clockSkew)
+	template.NotAfter = time.Now().Add(lifetime)
+	parent, signer := a.certificate, a.key
+	if parent == nil {
+		parent, signer = template, private
 	}
-	key, err = encodeKey(private)
-	return certificate, key, err
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, private.Public(), signer)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sign certificate: %w", err)
+	}
+	key, err = keyutil.MarshalPrivateKeyToPEM(private)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key, err
 }
 
 // pool trusts this authority only.
@@ -81,20 +95,4 @@ func (a *authority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)
 	return pool
-}
-
-func newKey() (*ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("generate key: %w", err)
-	}
-	return key, nil
-}
-
-func newSerial() (*big.Int, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("generate serial number: %w", err)
-	}
-	return serial, nil
 }

@@ -1,13 +1,8 @@
 package controlplane
 
 import (
-	"crypto/ecdsa"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
-	"fmt"
 	"net"
 	"time"
 )
@@ -22,8 +17,6 @@ const (
 	// serviceAddress is what the API server gives to the service kubernetes.
 	serviceAddress = "10.96.0.1"
 )
-
-var errNoPEM = errors.New("not a PEM file of the expected kind")
 
 func authorityTemplate() *x509.Certificate {
 	return &x509.Certificate{
@@ -53,47 +46,4 @@ func adminTemplate() *x509.Certificate {
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-}
-
-// sign returns the certificate in PEM. A nil parent makes it sign itself.
-func sign(template, parent *x509.Certificate, subject, signer *ecdsa.PrivateKey) ([]byte, error) {
-	serial, err := newSerial()
-	if err != nil {
-		return nil, err
-	}
-	template.SerialNumber = serial
-	template.NotBefore = time.Now().Add(-clockSkew)
-	template.NotAfter = time.Now().Add(lifetime)
-	if parent == nil {
-		parent = template
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, subject.Public(), signer)
-	if err != nil {
-		return nil, fmt.Errorf("sign certificate: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encode key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
-}
-
-func parseKey(text []byte) (*ecdsa.PrivateKey, error) {
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != "EC PRIVATE KEY" {
-		return nil, errNoPEM
-	}
-	return x509.ParseECPrivateKey(block.Bytes)
-}
-
-func parseCertificate(text []byte) (*x509.Certificate, error) {
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, errNoPEM
-	}
-	return x509.ParseCertificate(block.Bytes)
 }

@@ -3,6 +3,8 @@ package controlplane
 import (
 	"os"
 	"path/filepath"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 // createPKI writes all certificates and keys of a control plane, or none: it
@@ -30,20 +32,11 @@ func createPKI(h home, hosts ...string) error {
 // newPKI returns the content of each file by its name. The API server is known
 // by the hosts, too.
 func newPKI(hosts ...string) (map[string][]byte, error) {
-	key, err := newKey()
+	certificate, key, err := (&authority{}).issue(authorityTemplate())
 	if err != nil {
 		return nil, err
 	}
-	certificatePEM, err := sign(authorityTemplate(), nil, key, key)
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := parseCertificate(certificatePEM)
-	if err != nil {
-		return nil, err
-	}
-	ca := &authority{certificate: certificate, pem: certificatePEM, key: key}
-	keyPEM, err := encodeKey(key)
+	ca, err := parseAuthority(certificate, key)
 	if err != nil {
 		return nil, err
 	}
@@ -51,19 +44,15 @@ func newPKI(hosts ...string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := newKey()
-	if err != nil {
-		return nil, err
-	}
-	tokensPEM, err := encodeKey(tokens)
+	tokens, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return nil, err
 	}
 	return map[string][]byte{
-		authorityCert:     certificatePEM,
-		authorityKey:      keyPEM,
+		authorityCert:     certificate,
+		authorityKey:      key,
 		servingCert:       serving,
 		servingKey:        servingPrivate,
-		serviceAccountKey: tokensPEM,
+		serviceAccountKey: tokens,
 	}, nil
 }

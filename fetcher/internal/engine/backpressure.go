@@ -20,7 +20,7 @@ type backpressure struct {
 	log zerolog.Logger
 
 	mu sync.Mutex
-	// felt is when a stream last took no message.
+	// refusedAt is when a stream last took no message.
 	refusedAt map[string]time.Time
 }
 
@@ -28,7 +28,7 @@ func newBackpressure(log zerolog.Logger) *backpressure {
 	return &backpressure{log: log, refusedAt: map[string]time.Time{}}
 }
 
-// feel notes that a stream took no message.
+// refused notes that a stream took no message.
 func (p *backpressure) refused(stream string, err error, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +47,7 @@ func (p *backpressure) refused(stream string, err error, now time.Time) {
 	p.log.Warn().Err(err).Str("stream", stream).Msg(text)
 }
 
-// relieve notes that a stream took a message.
+// accepted notes that a stream took a message.
 func (p *backpressure) accepted(stream string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

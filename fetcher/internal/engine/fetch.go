@@ -106,7 +106,7 @@ func observeLoad(slot *throttle.Slot, err error) {
 	}
 }
 
-// unlike reports whether an answer is not the body whose digest is demanded.
+// hasOtherDigest reports whether an answer is not the body whose digest is demanded.
 func (t *trigger) hasOtherDigest(got fetched) bool {
 	sum := t.want.GetSha256()
 	return sum != "" && got.busy == nil && got.err == nil && cachedBodyAfter(got.response, t.cached).GetSha256() != sum

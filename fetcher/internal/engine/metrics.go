@@ -87,7 +87,7 @@ func (m *Metrics) ObservePhase(p get.Phase, d time.Duration) {
 	m.phases.WithLabelValues(string(p)).Observe(d.Seconds())
 }
 
-// got counts a GET.
+// observeGet counts a GET.
 func (m *Metrics) observeGet(r get.Response, err error) {
 	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {
 		m.denials.WithLabelValues(string(denied.Class)).Inc()
@@ -104,15 +104,15 @@ func (m *Metrics) observeGet(r get.Response, err error) {
 	m.bodies.Observe(float64(len(r.Body)))
 }
 
-// checked observes how long ago a regular fetch was due that is made now. A key
-// that was never found well is not stale but waits.
+// observeStaleness observes how long ago a regular fetch was due that is made now. A
+// key that was never found well is not stale but waits.
 func (m *Metrics) observeStaleness(t *trigger, now time.Time) {
 	if !t.freshUntil.IsZero() {
 		m.staleness.Observe(max(0, now.Sub(t.freshUntil)).Seconds())
 	}
 }
 
-// blocked counts a try to reach the broker that failed.
+// observePushback counts a try to reach the broker that failed.
 func (m *Metrics) observePushback(err error) {
 	cause := "broker"
 	if errors.Is(err, pipeline.ErrFull) {

@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// shownHost returns a change that makes a want one of many.
+// named returns a change that makes a want one of many.
 func named(prefix string, n int) func(*v1.Want) {
 	return func(w *v1.Want) { w.Name = fmt.Sprintf("%s-%04d", prefix, n) }
 }

@@ -22,7 +22,7 @@ type timer struct {
 	header nats.Header
 }
 
-// timer returns the pending timer of a key, or nil.
+// timerOf returns the pending timer of a key, or nil.
 func (w *world) timerOf(k pipeline.Key) *timer {
 	GinkgoHelper()
 	stream, err := w.js.Stream(w.ctx, pipeline.Requests)

@@ -41,7 +41,7 @@ func (e *Engine) begin(ctx context.Context, t *trigger) context.Context {
 	return ctx
 }
 
-// itself names the attempt to those that follow it.
+// traceparent names the attempt to those that follow it.
 func (t *trigger) traceparent() string {
 	if !t.span.IsRecording() {
 		return ""

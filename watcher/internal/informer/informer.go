@@ -187,7 +187,7 @@ func (s *Informer) put(name types.NamespacedName, o *Object) bool {
 	return true
 }
 
-// scope is the part of the store that one reflector fills.
+// reflectorStore is the part of the informer that one reflector fills.
 type reflectorStore struct {
 	*Informer
 	namespace string

@@ -78,7 +78,7 @@ func (d *dialog) refuse(status int, why string) *page {
 
 func (d *dialog) hide(name, value string) { d.Hidden = append(d.Hidden, hidden{name, value}) }
 
-// job begins one for a dialog that was confirmed.
+// begin starts a job for a dialog that was confirmed.
 func (s *Server) begin(v *visit, d *dialog, j *job, do func(context.Context, *job) error) (*page, error) {
 	j.id, j.person, j.command, j.namespace = v.FormValue("job"), v.person.Name, d.Command, v.namespace
 	if len(j.id) < 16 || len(j.id) > 64 {
