@@ -55,21 +55,13 @@ func (c Cell) paint(colour bool) string {
 // Printable returns text without control characters: what tenants and servers
 // choose must not steer the terminal.
 func Printable(text string) string {
-	if !strings.ContainsFunc(text, unprintable) {
-		return text
-	}
 	return strings.Map(func(r rune) rune {
-		if unprintable(r) {
-			return unicode.ReplacementChar
+		// Most are of ASCII, which is looked at first.
+		if ' ' <= r && r <= '~' || unicode.IsPrint(r) {
+			return r
 		}
-		return r
+		return unicode.ReplacementChar
 	}, text)
-}
-
-// unprintable reports whether a terminal may take a character for more than text.
-// Most are of ASCII, which is looked at first.
-func unprintable(r rune) bool {
-	return (r < ' ' || r > '~') && !unicode.IsPrint(r)
 }
 
 // Column of a table.
