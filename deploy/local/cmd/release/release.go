@@ -116,7 +116,7 @@ func (r *release) build(ctx context.Context, bin, goos, goarch string) error {
 		"-ldflags", "-s -w -X " + repository + "/proto/service.Version=" + r.version,
 	}, programs()...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append([]string{gobuild.Garbage}, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+goos, "GOARCH="+goarch, "GOAMD64=v1", "GOARM64=v8.0")...)
+	cmd.Env = gobuild.Environ("GOFLAGS=", "GOOS="+goos, "GOARCH="+goarch, "GOAMD64=v1", "GOARM64=v8.0")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go build: %w", err)

@@ -21,11 +21,6 @@ var (
 // time. What is compiled with it is shared between all programs that are built here.
 const NoDWARF = "-gcflags=all=-dwarf=false"
 
-// Garbage lets the collectors of compiler and linker run when the heap has grown by
-// 400 %, in place of 100: all that the demo compiles then takes a quarter less
-// processor time, and 1.4 GiB at most for one package in place of 0.9 (decision 0188).
-const Garbage = "GOGC=400"
-
 // Programs are main packages of one module, or workspace.
 type Programs struct {
 	// What names them for a person.

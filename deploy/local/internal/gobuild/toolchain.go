@@ -18,14 +18,23 @@ type toolchain struct {
 	env  []string
 }
 
-// findToolchain adds to the environment what makes programs static, and builds faster
-// unless the environment has a GOGC of its own.
 func findToolchain(dir string, env []string) (toolchain, error) {
 	path, err := exec.LookPath("go")
 	if err != nil {
 		return toolchain{}, fmt.Errorf("%w: %w", ErrNoToolchain, err)
 	}
-	return toolchain{path: path, dir: dir, env: slices.Concat([]string{Garbage}, os.Environ(), []string{"CGO_ENABLED=0"}, env)}, nil
+	return toolchain{path: path, dir: dir, env: Environ(env...)}, nil
+}
+
+// garbage lets the collectors of compiler and linker run when the heap has grown by
+// 400 %, in place of 100: all that the demo compiles then takes a quarter less
+// processor time, and 1.4 GiB at most for one package in place of 0.9 (decision 0188).
+const garbage = "GOGC=400"
+
+// Environ returns the environment for a go command: that of this process, with what makes
+// programs static, and builds faster unless it has a GOGC of its own, and with more.
+func Environ(more ...string) []string {
+	return slices.Concat([]string{garbage}, os.Environ(), []string{"CGO_ENABLED=0"}, more)
 }
 
 // run hands every line of output, of both streams, to each. When the command

@@ -50,7 +50,7 @@ func TestBuildsCollectLessGarbageUnlessTheEnvironmentHasAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.Cmd{Env: golang.env}
-		if want := cmp.Or(own, Garbage); !slices.Contains(cmd.Environ(), want) {
+		if want := cmp.Or(own, garbage); !slices.Contains(cmd.Environ(), want) {
 			t.Errorf("with %q in the environment there is no %s", own, want)
 		}
 	}
