@@ -134,7 +134,7 @@ func (b *bench) besideWatchers(ctx context.Context, m *Beside, measure func() er
 			return err
 		}
 		m.Keeper, err = keeper.Usage()
-		m.Spent = milliseconds(m.Keeper.CPU - before.CPU)
+		m.Spent = usage.Milliseconds(m.Keeper.CPU - before.CPU)
 		return err
 	})
 }

@@ -68,7 +68,7 @@ func (r reading) cost(later reading, count int) Cost {
 	}
 	c.CallsPerConfigMap = float64(total) / float64(count)
 	each := func(name string, cpu time.Duration) {
-		c.CPUPerConfigMap[name] = milliseconds(cpu) / float64(count)
+		c.CPUPerConfigMap[name] = usage.Milliseconds(cpu) / float64(count)
 	}
 	each("kube-apiserver", used.CPU)
 	for name, used := range later.programs {
@@ -76,8 +76,6 @@ func (r reading) cost(later reading, count int) Cost {
 	}
 	return c
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // sorted returns the names in a map.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
@@ -82,6 +83,6 @@ func (b *bench) annotate(ctx context.Context, name string) (responded, filled ti
 // quantiles sorts the times and picks from them.
 func quantiles(times []time.Duration) Quantiles {
 	slices.Sort(times)
-	at := func(part float64) float64 { return milliseconds(times[int(part*float64(len(times)-1))]) }
+	at := func(part float64) float64 { return usage.Milliseconds(times[int(part*float64(len(times)-1))]) }
 	return Quantiles{P50: at(0.50), P90: at(0.90), P99: at(0.99), Max: at(1)}
 }

@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -51,29 +49,15 @@ func (b *bench) profileControl(ctx context.Context, suffix string) (wait func() 
 			Param("seconds", strconv.Itoa(seconds)).Do(ctx).Raw()
 	})
 	if _, runs := b.control["etcd"]; runs {
-		profiles.Add("etcd"+suffix, func(seconds int) ([]byte, error) { return profileEtcd(ctx, seconds) })
+		profiles.AddFrom(ctx, toEtcd(), "etcd"+suffix, "http://etcd/debug/pprof/")
 	}
 	return profiles.Wait
 }
 
-// profileEtcd asks by the socket, which is beside the kubeconfig.
-func profileEtcd(ctx context.Context, seconds int) ([]byte, error) {
+// toEtcd connects to the socket, which is beside the kubeconfig.
+func toEtcd() http.RoundTripper {
 	socket := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), controlplane.EtcdSocket)
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint("http://etcd/debug/pprof/profile?seconds=", seconds), http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, errors.New(response.Status)
-	}
-	return io.ReadAll(response.Body)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/markdown"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 )
 
 const (
@@ -117,7 +118,7 @@ func measure(ctx context.Context, o Options, row Row) (_ Row, err error) {
 	}
 	row.PerSecond = float64(row.Gets) / time.Since(*all.first.Load()).Seconds()
 	used, err := s.Usage()
-	row.CPU = (used["fetcher"].CPU + used["nats"].CPU).Seconds() * 1000 / float64(row.Gets)
+	row.CPU = usage.Milliseconds(used["fetcher"].CPU+used["nats"].CPU) / float64(row.Gets)
 	return row, err
 }
 

@@ -47,7 +47,7 @@ func (m *measurement) bare(ctx context.Context) (cpu float64, err error) {
 		return 0, fmt.Errorf("make bare GETs: %w", err)
 	}
 	after, err := usage.Of(os.Getpid())
-	return (after.CPU - before.CPU).Seconds() * 1000 / bareGets, err
+	return usage.Milliseconds(after.CPU-before.CPU) / bareGets, err
 }
 
 // total is the time of all programs for a refresh, in milliseconds.

@@ -9,6 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/markdown"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -98,7 +99,7 @@ func (m *measurement) outage(ctx context.Context, due time.Time) (o Outage, err 
 	o.All = time.Since(began).Seconds()
 	used, err := m.system.Usage()
 	for name, u := range used {
-		o.CPU[name] = u.CPU.Seconds() * 1000 / float64(o.Keys)
+		o.CPU[name] = usage.Milliseconds(u.CPU) / float64(o.Keys)
 	}
 	return o, err
 }

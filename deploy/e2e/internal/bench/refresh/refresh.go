@@ -194,7 +194,7 @@ func (m *measurement) count(ctx context.Context) (report Report, err error) {
 		CPU:    map[string]float64{}, Memory: after.programs,
 	}
 	for name, used := range after.programs {
-		report.CPU[name] = (used.CPU - before.programs[name].CPU).Seconds() * 1000 / float64(refreshes)
+		report.CPU[name] = usage.Milliseconds(used.CPU-before.programs[name].CPU) / float64(refreshes)
 	}
 	return report, errors.Join(m.system.Err(), profiles())
 }

@@ -45,9 +45,9 @@ func (s *System) Profile(ctx context.Context, name string) *Profiles {
 				return err
 			}
 			return errors.Join(
-				p.save(ctx, name+".cpu.pb.gz", fmt.Sprintf("%sprofile?seconds=%d", program.profiles, int(p.lasting.Seconds()))),
-				p.save(ctx, name+".allocs.pb.gz", program.profiles+"allocs"),
-				p.save(ctx, name+".heap.pb.gz", program.profiles+"heap?gc=1"),
+				p.saveCPU(ctx, http.DefaultTransport, name, program.profiles),
+				p.save(ctx, http.DefaultTransport, name+".allocs.pb.gz", program.profiles+"allocs"),
+				p.save(ctx, http.DefaultTransport, name+".heap.pb.gz", program.profiles+"heap?gc=1"),
 			)
 		})
 	}
@@ -65,15 +65,24 @@ func (p *Profiles) Add(name string, get func(seconds int) ([]byte, error)) {
 	})
 }
 
+// AddFrom begins one more profile, which is read by HTTP from below a URL.
+func (p *Profiles) AddFrom(ctx context.Context, by http.RoundTripper, name, url string) {
+	p.group.Go(func() error { return p.saveCPU(ctx, by, name, url) })
+}
+
 // Wait returns when all are in their files, which `go tool pprof` reads.
 func (p *Profiles) Wait() error { return p.group.Wait() }
 
-func (p *Profiles) save(ctx context.Context, name, url string) error {
+func (p *Profiles) saveCPU(ctx context.Context, by http.RoundTripper, name, url string) error {
+	return p.save(ctx, by, name+".cpu.pb.gz", fmt.Sprintf("%sprofile?seconds=%d", url, int(p.lasting.Seconds())))
+}
+
+func (p *Profiles) save(ctx context.Context, by http.RoundTripper, name, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("read profile %s: %w", name, err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := by.RoundTrip(request)
 	if err != nil {
 		return fmt.Errorf("read profile %s: %w", name, err)
 	}

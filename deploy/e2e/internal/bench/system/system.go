@@ -211,12 +211,9 @@ func (s *System) StopWatcher(ctx context.Context) error {
 
 // StopFetchers stops the fetchers only.
 func (s *System) StopFetchers(ctx context.Context) error {
-	var errs []error
-	for _, p := range s.fetchers {
-		errs = append(errs, p.end(ctx))
-	}
+	err := end(ctx, s.fetchers)
 	s.fetchers = nil
-	return errors.Join(errs...)
+	return err
 }
 
 // Err is about a program that has ended by itself; nil while all run.
@@ -277,12 +274,17 @@ func (s *System) Streams() string { return filepath.Join(s.dir, "streams") }
 
 // Stop stops all programs, NATS last, and removes what they have stored.
 func (s *System) Stop(ctx context.Context) error {
+	err := end(ctx, s.running())
+	s.watcher, s.fetchers, s.writer, s.brokers = nil, nil, nil, nil
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+func end(ctx context.Context, programs []*program) error {
 	var errs []error
-	for _, p := range s.running() {
+	for _, p := range programs {
 		errs = append(errs, p.end(ctx))
 	}
-	s.watcher, s.fetchers, s.writer, s.brokers = nil, nil, nil, nil
-	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
+	return errors.Join(errs...)
 }
 
 // running returns the programs, users of NATS first.

@@ -22,6 +22,9 @@ func (u Usage) Plus(v Usage) Usage {
 	return Usage{RSS: u.RSS + v.RSS, PeakRSS: u.PeakRSS + v.PeakRSS, CPU: u.CPU + v.CPU}
 }
 
+// Milliseconds is the unit of a time in figures.
+func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
 // ErrUnknown means that the operating system does not report what a process uses.
 var ErrUnknown = errors.New("usage and placement of processes are known on Linux only")
 
