@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/brokerclock"
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/proto/service/reload"
 )
 
 // Run reads messages and handles them until ctx is done, and then finishes
@@ -51,7 +52,11 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 		return err
 	}
 	clock := brokerclock.New(nil)
-	handler, err := newEngine(ctx, rt, cfg, engine.Deps{Getter: client, Throttle: slots, Metrics: metrics, Clock: clock})
+	signatures, err := cfg.verifier()
+	if err != nil {
+		return err
+	}
+	handler, err := newEngine(ctx, rt, cfg, engine.Deps{Getter: client, Throttle: slots, Signatures: signatures, Metrics: metrics, Clock: clock})
 	if err != nil {
 		return err
 	}
@@ -61,6 +66,7 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	var group errgroup.Group
 	group.Go(func() error { return gate.Run(following) })
 	group.Go(func() error { return client.Run(following) })
+	group.Go(func() error { return signatures.Run(following, nil, reload.Report(rt.Log)) })
 	group.Go(func() error {
 		clock.Run(following, func(ctx context.Context) (time.Time, error) { return brokerTime(ctx, rt) })
 		return nil
@@ -74,17 +80,10 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 }
 
 func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.Gate, *get.Client, error) {
-	logReload := func(what string, err error) {
-		if err != nil {
-			log.Error().Err(err).Msg("keeping the last good " + what)
-			return
-		}
-		log.Info().Msg("took a new " + what)
-	}
 	gate, err := egress.New(cfg.Egress, egress.Deps{
 		File:        cfg.PolicyFile,
 		DialTimeout: cfg.DialTimeout,
-		OnReload:    func(err error) { logReload("egress policy", err) },
+		OnReload:    reload.Report(log),
 	})
 	if err != nil {
 		return nil, nil, err
@@ -92,17 +91,13 @@ func newGetter(cfg Config, log zerolog.Logger, observer get.Observer) (*egress.G
 	client, err := get.New(cfg.Get, get.Deps{
 		Gate:     gate,
 		Observer: observer,
-		OnReload: func(path string, err error) { logReload("file "+path, err) },
+		OnReload: reload.Report(log),
 	})
 	return gate, client, err
 }
 
 // newEngine completes the dependencies of an engine by what the runtime has.
 func newEngine(ctx context.Context, rt *service.Runtime, cfg Config, deps engine.Deps) (*engine.Engine, error) {
-	var err error
-	if deps.Signatures, err = cfg.verifier(); err != nil {
-		return nil, err
-	}
 	if deps.Signatures == nil && cfg.Get.HeaderFile != "" {
 		rt.Log.Warn().Msg("credentials go with every want, whoever has published it; see --trusted-keys")
 	}

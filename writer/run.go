@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
+	"github.com/kv8s/curl-me-that/proto/service/reload"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
@@ -47,7 +48,7 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	if err := metrics.err(); err != nil {
 		return err
 	}
-	in, drained, err := assemble(rt, c, client, breaking, metrics)
+	made, err := assemble(rt, c, client, breaking, metrics)
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
@@ -59,8 +60,9 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 		breaking.Run(ctx)
 		return nil
 	})
+	group.Go(func() error { return made.signatures.Run(ctx, nil, reload.Report(rt.Log)) })
 	group.Go(func() error {
-		defer drained()
+		defer made.drained()
 		return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
 			Stream:      pipeline.Results,
 			Consumer:    pipeline.WriterConsumer,
@@ -70,30 +72,37 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 			// Records of what began lie in the stream of requests, where a writer
 			// has no rights.
 			MaxUnended: pipeline.Uncounted,
-			Observe:    in.Observe,
-		}, in.Handle)
+			Observe:    made.inbox.Observe,
+		}, made.inbox.Handle)
 	})
 	return group.Wait()
 }
 
-// assemble puts the parts of the writer together. It returns what handles
-// messages, and what waits for all of them to be handled.
-func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking *breaker.Breaker, metrics *metrics) (*inbox.Inbox, func(), error) {
+// parts of a writer that run.
+type parts struct {
+	inbox *inbox.Inbox
+	// drained waits until all messages are handled.
+	drained    func()
+	signatures *signature.Verifier
+}
+
+// assemble puts the parts of the writer together.
+func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking *breaker.Breaker, metrics *metrics) (*parts, error) {
 	grammar, err := annotation.New(c.Grammar)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	selector, err := labels.Parse(c.Selector)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parse selector: %w", err)
+		return nil, fmt.Errorf("parse selector: %w", err)
 	}
 	signatures, err := signature.LoadVerifier(c.TrustedKeys)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--trusted-keys: %w", err)
+		return nil, fmt.Errorf("--trusted-keys: %w", err)
 	}
 	events, err := budget.New(c.Events, budget.Deps{Now: time.Now})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	applier, err := apply.New(apply.Config{
 		Planner: plan.Planner{Prune: c.Prune},
@@ -112,18 +121,21 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 		Clock:   clock.RealClock{},
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	queue, err := batch.New(batch.Config{Linger: c.Linger, Concurrency: c.Concurrency},
 		batch.Deps[types.NamespacedName, plan.Item, apply.Outcome]{Clock: clock.RealClock{}, Work: applier.Apply})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return inbox.New(inbox.Config{Protected: c.Protected}, inbox.Deps{
-		Breaker: breaking,
-		Queue:   queue,
-		Metrics: metrics.inbox,
-		Tracer:  rt.Tracer,
-		Log:     rt.Log,
-	}), queue.Wait, nil
+	return &parts{
+		inbox: inbox.New(inbox.Config{Protected: c.Protected}, inbox.Deps{
+			Breaker: breaking,
+			Queue:   queue,
+			Metrics: metrics.inbox,
+			Tracer:  rt.Tracer,
+			Log:     rt.Log,
+		}),
+		drained: queue.Wait, signatures: signatures,
+	}, nil
 }

@@ -9,12 +9,16 @@ package signature
 
 import (
 	"bytes"
+	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/nats-io/nkeys"
+
+	"github.com/kv8s/curl-me-that/proto/service/reload"
 )
 
 // MaxKeys is how many public keys are trusted at a time: the one in use, and the
@@ -53,8 +57,11 @@ func LoadSigner(file string) (*Signer, error) {
 	return &Signer{key: ed25519.NewKeyFromSeed(seed)}, nil
 }
 
-// Verifier knows the public keys to trust.
-type Verifier struct{ keys []ed25519.PublicKey }
+// Verifier knows the public keys to trust. It is safe for concurrent use.
+type Verifier struct {
+	// file has the keys; nil: none is trusted.
+	file *reload.File[[]ed25519.PublicKey]
+}
 
 // LoadVerifier reads the public NKeys of users from a file, one a line and MaxKeys
 // at most; without a name it returns a verifier that trusts none.
@@ -62,20 +69,38 @@ func LoadVerifier(file string) (*Verifier, error) {
 	if file == "" {
 		return &Verifier{}, nil
 	}
-	text, err := os.ReadFile(file)
+	keys, err := reload.Open(file, parseKeys)
 	if err != nil {
 		return nil, err
 	}
-	v := &Verifier{}
+	return &Verifier{file: keys}, nil
+}
+
+// Run takes the keys anew whenever the file has others, until ctx is done. It looks at
+// each tick; nil: every five seconds. It calls report with the file, and with nil for keys
+// that it took, else with why those before stay trusted. A verifier that is nil, or has no
+// file, waits.
+func (v *Verifier) Run(ctx context.Context, ticks <-chan time.Time, report func(path string, err error)) error {
+	if v == nil || v.file == nil {
+		<-ctx.Done()
+		return nil
+	}
+	reload.Run(ctx, ticks, func() { v.file.Look(report) })
+	return nil
+}
+
+// parseKeys reads the public keys of a file.
+func parseKeys(text []byte) ([]ed25519.PublicKey, error) {
+	var keys []ed25519.PublicKey
 	for line := range bytes.FieldsSeq(text) {
 		key, err := nkeys.Decode(nkeys.PrefixByteUser, line)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, errNoPublicKeys)
+			return nil, errNoPublicKeys
 		}
-		v.keys = append(v.keys, ed25519.PublicKey(key))
+		keys = append(keys, ed25519.PublicKey(key))
 	}
-	if len(v.keys) == 0 || len(v.keys) > MaxKeys {
-		return nil, fmt.Errorf("read %s: %w", file, errNoPublicKeys)
+	if len(keys) == 0 || len(keys) > MaxKeys {
+		return nil, errNoPublicKeys
 	}
-	return v, nil
+	return keys, nil
 }

@@ -21,13 +21,13 @@ func (s *Signer) Sign(w *v1.Want) {
 // else ErrNoKeys, ErrUnsigned or ErrUntrusted.
 func (v *Verifier) Verify(w *v1.Want) error {
 	switch {
-	case len(v.keys) == 0:
+	case v.file == nil:
 		return ErrNoKeys
 	case len(w.GetSignature()) == 0:
 		return ErrUnsigned
 	}
 	signed := decisive(w)
-	for _, key := range v.keys {
+	for _, key := range v.file.Value() {
 		if ed25519.Verify(key, signed, w.GetSignature()) {
 			return nil
 		}

@@ -147,11 +147,10 @@ var _ = Describe("A fetcher in wrong hands", func() {
 		before.EventuallyHasData(ctx, "password", "forged")
 
 		b.run(ctx, "identities", "--out", b.identities, "--revoke-signing-key")
-		for _, service := range []*world.Service{w.Writer(), w.Watcher()} {
-			_, err := service.Stop(ctx)
-			Expect(err).NotTo(HaveOccurred())
-			service.Restart(ctx)
-		}
+		Eventually(ctx, func() []string { return w.Writer().Log.Matching("took the new content of file ") }).Should(HaveLen(1))
+		_, err = w.Watcher().Stop(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		w.Watcher().Restart(ctx)
 		after := forge("after")
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.content.>") }).Should(BeZero())
 		Expect(after.Get(ctx).Data).To(BeEmpty())

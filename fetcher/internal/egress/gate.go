@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/reload"
+	"github.com/kv8s/curl-me-that/proto/service/reload"
 )
 
 // DefaultDialTimeout bounds one dial, lookup and all addresses included.
@@ -28,8 +28,8 @@ type Deps struct {
 	Refuse func(network, address string) error
 	// OnReload is called for each new content of File: nil if it is in force, else
 	// why the one before stays in force.
-	OnReload func(error)
-	// Ticks are when to look at File; nil: every reload.Interval.
+	OnReload func(path string, err error)
+	// Ticks are when to look at File; nil: every five seconds.
 	Ticks <-chan time.Time
 }
 
@@ -73,12 +73,7 @@ func (g *Gate) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	reload.Run(ctx, g.deps.Ticks, func() {
-		changed, err := g.file.Poll()
-		if (changed || err != nil) && g.deps.OnReload != nil {
-			g.deps.OnReload(err)
-		}
-	})
+	reload.Run(ctx, g.deps.Ticks, func() { g.file.Look(g.deps.OnReload) })
 	return nil
 }
 

@@ -47,7 +47,7 @@ var _ = Describe("policies of namespaces", func() {
 			File:     path,
 			Resolver: names.Resolver(),
 			Ticks:    ticks,
-			OnReload: func(err error) { reports <- err },
+			OnReload: func(_ string, err error) { reports <- err },
 		})
 		Expect(err).NotTo(HaveOccurred())
 		ctx, cancel := context.WithCancel(context.Background())

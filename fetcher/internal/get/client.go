@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/fetcher/internal/reload"
+	"github.com/kv8s/curl-me-that/proto/service/reload"
 )
 
 // Deps of a Client. All but the gate may be absent.
@@ -85,22 +85,12 @@ func open[T any](path string, parse func([]byte) (T, error)) (*reload.File[T], e
 func (c *Client) Run(ctx context.Context) error {
 	defer c.close()
 	reload.Run(ctx, c.deps.Ticks, func() {
-		follow(c, c.roots, c.cfg.CABundle)
-		follow(c, c.netrc, c.cfg.Netrc)
-		follow(c, c.headers, c.cfg.HeaderFile)
+		c.roots.Look(c.deps.OnReload)
+		c.netrc.Look(c.deps.OnReload)
+		c.headers.Look(c.deps.OnReload)
 		c.sweep()
 	})
 	return nil
-}
-
-func follow[T any](c *Client, file *reload.File[T], path string) {
-	if file == nil {
-		return
-	}
-	changed, err := file.Poll()
-	if (changed || err != nil) && c.deps.OnReload != nil {
-		c.deps.OnReload(path, err)
-	}
 }
 
 // Key returns which requests may share one GET: those with equal keys reach the

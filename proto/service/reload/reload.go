@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
 // MaxSize is the largest file that is read, in bytes.
@@ -74,6 +76,28 @@ func (f *File[T]) Poll() (changed bool, err error) {
 	f.failure = ""
 	f.value.Store(&value)
 	return true, nil
+}
+
+// Look polls, and calls report, unless that is nil, with the path of the file: when a new
+// value was taken, and with an error of Poll. A File that is nil has nothing to look at.
+func (f *File[T]) Look(report func(path string, err error)) {
+	if f == nil {
+		return
+	}
+	if changed, err := f.Poll(); (changed || err != nil) && report != nil {
+		report(f.path, err)
+	}
+}
+
+// Report returns what logs how a look ended, for Look.
+func Report(log zerolog.Logger) func(path string, err error) {
+	return func(path string, err error) {
+		if err != nil {
+			log.Error().Err(err).Msg("keeping the last good content of file " + path)
+			return
+		}
+		log.Info().Msg("took the new content of file " + path)
+	}
 }
 
 // once lets an error through unless it is the one that was reported last.

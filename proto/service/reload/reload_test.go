@@ -1,6 +1,7 @@
 package reload_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -8,7 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/reload"
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/proto/service/reload"
 )
 
 var errBad = errors.New("bad")
@@ -91,4 +94,27 @@ func TestRun(t *testing.T) {
 	<-polls
 	cancel()
 	<-done
+}
+
+func TestLookLogsEachNewStateOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	write(t, path, "one")
+	file, err := reload.Open(path, parse)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	for _, content := range []string{"one", "two", "two", "bad", "bad", "three"} {
+		write(t, path, content)
+		file.Look(reload.Report(zerolog.New(&log)))
+	}
+	want := `{"level":"info","message":"took the new content of file ` + path + `"}
+{"level":"error","error":"read ` + path + `: bad","message":"keeping the last good content of file ` + path + `"}
+{"level":"info","message":"took the new content of file ` + path + `"}
+`
+	if log.String() != want {
+		t.Errorf("logged %s", log.String())
+	}
+	var none *reload.File[string]
+	none.Look(func(string, error) { t.Error("a file that there is not was reported") })
 }

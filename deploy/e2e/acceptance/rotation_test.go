@@ -1,0 +1,75 @@
+package acceptance_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/signature"
+)
+
+var _ = Describe("The key by which the watcher signs", func() {
+	// replace changes a file as kubelet and curlctl do: at once, or not at all.
+	replace := func(file string, content []byte) {
+		GinkgoHelper()
+		next := filepath.Join(GinkgoT().TempDir(), "next")
+		Expect(os.WriteFile(next, content, 0o600)).To(Succeed())
+		Expect(os.Rename(next, file)).To(Succeed())
+	}
+	read := func(file string) []byte {
+		GinkgoHelper()
+		content, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		return content
+	}
+
+	It("is rotated without a restart of fetcher and writer, which go on with it when the file is none", func(ctx SpecContext) {
+		seed, trusted, err := signature.WriteFiles(GinkgoT().TempDir())
+		Expect(err).NotTo(HaveOccurred())
+		nextSeed, next, err := signature.WriteFiles(GinkgoT().TempDir())
+		Expect(err).NotTo(HaveOccurred())
+		w := env.World(ctx, world.Options{Without: world.Services()})
+		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
+		Expect(os.WriteFile(headers, fmt.Appendf(nil, `- {host: "*", ports: [%d], schemes: [http], namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
+			w.Origin.Port()), 0o600)).To(Succeed())
+		watcher := w.Launch(ctx, world.Watcher, "--signing-key="+seed)
+		fetcher := w.Launch(ctx, world.Fetcher, "--trusted-keys="+trusted, "--header-file="+headers)
+		writer := w.Launch(ctx, world.Writer, "--trusted-keys="+trusted)
+		for _, s := range []*world.Service{watcher, fetcher, writer} {
+			s.EventuallyReady(ctx)
+		}
+		isServed := func(name string) {
+			GinkgoHelper()
+			page := w.Origin.Page("/" + name).Says(name)
+			w.Create(ctx, name, world.Asking("mydata="+page.URL())).EventuallyHasData(ctx, "mydata", name)
+			Expect(page.Authorized()).To(Equal(page.Hits()), "the fetcher believes the want")
+			Expect(writer.Log.Matching("before they are written")).To(BeEmpty(), "and so does the writer")
+		}
+		eventuallyLogged := func(line string) {
+			GinkgoHelper()
+			for _, s := range []*world.Service{fetcher, writer} {
+				Eventually(ctx, func() []string { return s.Log.Matching(line + " of file " + trusted) }).WithTimeout(time.Minute).Should(HaveLen(1), s.Name)
+			}
+		}
+		isServed("before")
+
+		replace(trusted, append(read(next), "\n"+string(read(trusted))...))
+		eventuallyLogged("took the new content")
+		isServed("between")
+		watcher.ShouldStop(ctx)
+		w.Launch(ctx, world.Watcher, "--signing-key="+nextSeed).EventuallyReady(ctx)
+		isServed("after")
+
+		replace(trusted, []byte("no key\n"))
+		eventuallyLogged("keeping the last good content")
+		isServed("meanwhile")
+		Expect(writer.Log.Matching("keeping")).To(ConsistOf(And(ContainSubstring(trusted), ContainSubstring("it does not hold one or 2 public NKeys of users, one a line"))))
+		Expect(w.Stored(ctx, pipeline.Failures, ">")).To(BeZero())
+	})
+})
