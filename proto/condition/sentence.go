@@ -75,6 +75,24 @@ func Detail(f *v1.Failure) string {
 	return text
 }
 
+// Terminal reports whether each later look fails alike until the URL or the policy of the
+// operator is edited: they alone decide, and neither the DNS nor a server nor the watcher.
+func Terminal(url string, f *v1.Failure) bool {
+	if f.GetRedirects() > 0 {
+		return false
+	}
+	switch f.GetDetail() {
+	case v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME, v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST,
+		v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED, v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME,
+		v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT, v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:
+		return true
+	case v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS, v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:
+		return pipeline.HostOf(url) == pipeline.HiddenHost
+	default:
+		return false
+	}
+}
+
 // details are the words for what is known of a failure beyond its class.
 var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY: "the certificate is signed by an unknown authority",

@@ -56,6 +56,36 @@ func TestSentences(t *testing.T) {
 	}
 }
 
+// A detail that is added is not terminal until it is named here, too.
+func TestOnlyWhatAnEditMendsIsTerminal(t *testing.T) {
+	t.Parallel()
+	const byURL, byAddress = 1, 2
+	terminal := map[v1.FailureDetail]int{
+		v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME:    byURL,
+		v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST:      byURL,
+		v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED: byURL,
+		v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME:      byURL,
+		v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT:      byURL,
+		v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:       byURL,
+		v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:   byAddress,
+		v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:     byAddress,
+	}
+	for n, name := range v1.FailureDetail_name {
+		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail(n)}
+		by := terminal[f.GetDetail()]
+		if got := condition.Terminal("https://example.com/a", f); got != (by == byURL) {
+			t.Errorf("%s of a name: %t", name, got)
+		}
+		if got := condition.Terminal("https://[2001:db8::1]/a", f); got != (by != 0) {
+			t.Errorf("%s of an address: %t", name, got)
+		}
+		f.Redirects = 1
+		if condition.Terminal("https://[2001:db8::1]/a", f) {
+			t.Errorf("%s at a redirect, to which a server has led", name)
+		}
+	}
+}
+
 func TestWhatComesNext(t *testing.T) {
 	t.Parallel()
 	observed := time.Date(2026, 11, 22, 22, 10, 0, 0, time.UTC)

@@ -76,6 +76,9 @@ type Explanation struct {
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// Stale reports that it has been failing for longer than its interval.
 	Stale bool `json:"stale,omitempty"`
+	// Terminal reports that each later look fails alike until the URL or the policy of
+	// the operator is edited.
+	Terminal bool `json:"terminal,omitempty"`
 }
 
 // markLength is how much of a uid a Mark is. Uids are random from the start, so

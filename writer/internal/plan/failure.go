@@ -68,6 +68,7 @@ const minStale = time.Minute
 func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	why := &status.Explanation{
 		HTTPStatus: f.GetStatusCode(), Message: condition.Sentence(i.url(), f), WaitsFor: condition.WaitsFor(f.GetWaitsFor(), i.url()),
+		Terminal: condition.Terminal(i.url(), f),
 	}
 	if at := f.GetNextAt(); at != nil {
 		why.NextTry = at.AsTime()
@@ -154,13 +155,13 @@ func failing(entry status.Entry, url, reason string, since time.Time) status.Ent
 
 // sameState reports whether a person would act alike on two entries that fail: on
 // reason and URL, on whether it is still tried, and once it is given up on the
-// HTTP status and on whether it has lasted for longer than its interval. Attempts,
-// times and words are no change of state.
+// HTTP status, on whether it has lasted for longer than its interval and on whether
+// only an edit helps. Attempts, times and words are no change of state.
 func sameState(a, b status.Entry) bool {
 	if !sameFailure(a, b) || a.GaveUp != b.GaveUp {
 		return false
 	}
-	return !b.GaveUp || a.Explanation == nil || a.HTTPStatus == b.HTTPStatus && a.Stale == b.Stale
+	return !b.GaveUp || a.Explanation == nil || a.HTTPStatus == b.HTTPStatus && a.Stale == b.Stale && a.Terminal == b.Terminal
 }
 
 // sameFailure reports whether two entries fail alike.

@@ -199,3 +199,24 @@ func TestOlderEntriesAreExplained(t *testing.T) {
 		t.Errorf("written without room: %d bytes in %d", len(p.Status), full.Room)
 	}
 }
+
+// An entry of a writer that knew nothing of it gets that only an edit helps at the next
+// look, and then no more.
+func TestThatOnlyAnEditHelpsIsInTheStatus(t *testing.T) {
+	forbidden := func(r *v1.Result) {
+		r.GetFailure().Class, r.GetFailure().Detail = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
+	}
+	older := failing(status.Entry{}, "AddressDenied")
+	older.GaveUp, older.Explanation = true, &status.Explanation{HTTPStatus: 503}
+	for _, entry := range []status.Entry{{}, older} {
+		p := plan.Planner{}.Plan(asking().noted(entry).object(t), []plan.Item{failure(6, badStatus, hourAgo, gaveUp, forbidden)})
+		s, err := status.Parse(p.Status)
+		if err != nil || !s.Keys[theKey].Why().Terminal {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		object := asking().noted(s.Keys[theKey]).object(t)
+		if p := (plan.Planner{}).Plan(object, []plan.Item{failure(7, badStatus, hourAgo, gaveUp, forbidden)}); p.SetStatus {
+			t.Errorf("written again: %s", p.Status)
+		}
+	}
+}

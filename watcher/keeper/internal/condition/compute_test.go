@@ -61,6 +61,12 @@ func failing(e status.Entry, reason string) status.Entry {
 	return e
 }
 
+// terminal is an entry that fails until an edit.
+func terminal(e status.Entry) status.Entry {
+	e.Explanation = &status.Explanation{Terminal: true}
+	return e
+}
+
 func suspended(in *condition.Input) { in.Plan.Suspended = true }
 
 func withSidecar(in *condition.Input) {
@@ -104,8 +110,12 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 		"Ready=True/Ready Fresh=False/BadStatus", "1/1"),
 	Entry("when the first fetch fails", input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")}),
 		"Ready=False/FetchFailed Fresh=False/Timeout Reconciling=True/FetchFailed", "0/1"),
-	Entry("when policy forbids the URL", input(map[string]status.Entry{"a": failing(status.Entry{}, "AddressDenied")}),
+	Entry("when policy forbids the URL", input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))}),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Stalled=True/AddressDenied", "0/1"),
+	Entry("when policy forbids the address that the DNS has now", input(map[string]status.Entry{"a": failing(status.Entry{}, "AddressDenied")}),
+		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "0/1"),
+	Entry("when policy forbids the URL of which there is a body", input(map[string]status.Entry{"a": terminal(failing(written(), "AddressDenied"))}),
+		"Ready=True/Ready Fresh=False/AddressDenied", "1/1"),
 	Entry("when the failure is that of an earlier URL", input(map[string]status.Entry{"a": {Error: "Timeout", ErrorURL: "https://example.com/old"}}),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("when the ConfigMap is immutable", input(map[string]status.Entry{"a": failing(status.Entry{}, "Immutable")}),

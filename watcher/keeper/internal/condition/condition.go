@@ -155,7 +155,7 @@ func (in Input) conditions(sources []watchv1.SourceStatus) []metav1.Condition {
 	switch {
 	case stalled:
 		reason := ready.reason
-		if failing := first(sources, isFinal); reason == watchv1.ReasonFetchFailed && failing != nil {
+		if failing := first(sources, in.isTerminal); reason == watchv1.ReasonFetchFailed && failing != nil {
 			reason = failing.Reason
 		}
 		conditions = append(conditions, in.condition(watchv1.ConditionStalled, verdict{metav1.ConditionTrue, reason, ready.message}))
@@ -192,7 +192,7 @@ func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) 
 		return in.progressing("ConfigMap " + in.Plan.Target.Name + " is being applied"), false
 	}
 	if first(sources, isMissing) != nil {
-		return verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, failures(sources, isMissing)}, first(sources, isFinal) != nil
+		return verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, failures(sources, isMissing)}, first(sources, in.isTerminal) != nil
 	}
 	if pending := first(sources, isUnfetched); pending != nil {
 		return in.progressing("key " + pending.Key + " has not been fetched yet"), false
@@ -255,9 +255,10 @@ func isMissing(s watchv1.SourceStatus) bool {
 	return isUnfetched(s) && s.State == watchv1.Failing
 }
 
-// isFinal reports whether nothing but an edit helps: the URL may not be fetched.
-func isFinal(s watchv1.SourceStatus) bool {
-	return isMissing(s) && s.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
+// isTerminal reports whether nothing but an edit helps: the URL may not be fetched,
+// whatever the DNS and servers respond.
+func (in Input) isTerminal(s watchv1.SourceStatus) bool {
+	return isMissing(s) && in.Target.Entries.Of(s.Key).Why().Terminal
 }
 
 func isImmutable(s watchv1.SourceStatus) bool {
