@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nkeys"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -42,6 +43,15 @@ func want() *v1.Want {
 	}
 }
 
+// another returns a text of the same length, as far as there is one: a length that
+// changes is seen without what it is the length of.
+func another(text string) string {
+	if text == "" {
+		return "x"
+	}
+	return "~" + text[1:]
+}
+
 // passedOn are the fields that others may set: they decide about nothing that is
 // written. All that is added later must be signed, or be named here.
 var passedOn = []protoreflect.Name{"cause", "settled", "observed_at", "asked_at", "installation", "signature"}
@@ -64,7 +74,7 @@ func TestEveryFieldThatDecidesIsSigned(t *testing.T) {
 		m := w.ProtoReflect()
 		switch field.Kind() {
 		case protoreflect.StringKind:
-			m.Set(field, protoreflect.ValueOfString(m.Get(field).String()+"x"))
+			m.Set(field, protoreflect.ValueOfString(another(m.Get(field).String())))
 		case protoreflect.BoolKind:
 			m.Set(field, protoreflect.ValueOfBool(!m.Get(field).Bool()))
 		case protoreflect.Int64Kind:
@@ -110,8 +120,7 @@ func TestTwoKeysAreTrustedDuringARotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	verifier := must(signature.LoadVerifier(both))
-	none := must(signature.LoadVerifier(""))
-	var unsigned *signature.Signer
+	none, unsigned := must(signature.LoadVerifier("")), must(signature.LoadSigner(""))
 	for name, c := range map[string]struct {
 		by       *signature.Signer
 		verifier *signature.Verifier
@@ -207,7 +216,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	}
 	key := string(must(os.ReadFile(public)))
 	secret := string(must(os.ReadFile(seed)))
-	for name, text := range map[string]string{"empty": "", "junk": "junk", "public": key} {
+	account := must(must(nkeys.CreateAccount()).Seed())
+	for name, text := range map[string]string{"empty": "", "junk": "junk", "public": key, "account": string(account)} {
 		if _, err := signature.LoadSigner(write(name, text)); err == nil || !strings.Contains(err.Error(), "NKey seed") {
 			t.Errorf("seed, %s: %v", name, err)
 		}
@@ -218,8 +228,13 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 			t.Errorf("public keys, %s: %v", name, err)
 		}
 	}
-	if _, err := signature.LoadSigner(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("missing: %v", err)
+	_, noSeed := signature.LoadSigner(filepath.Join(dir, "missing"))
+	_, noKeys := signature.LoadVerifier(filepath.Join(dir, "missing"))
+	if !errors.Is(noSeed, os.ErrNotExist) || !errors.Is(noKeys, os.ErrNotExist) {
+		t.Errorf("missing: %v; %v", noSeed, noKeys)
+	}
+	if _, _, err := signature.WriteFiles(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("folder that is missing: %v", err)
 	}
 }
 
@@ -255,16 +270,21 @@ func TestWriteFilesKeepsAKeyThatBelongsTogether(t *testing.T) {
 	if _, _, err := signature.WriteFiles(dir); err != nil || string(must(os.ReadFile(seedFile))) != string(seed) {
 		t.Errorf("the key was replaced: %v", err)
 	}
-	_, another := keys(t)
-	if err := os.WriteFile(publicFile, must(os.ReadFile(another)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := signature.WriteFiles(dir); err != nil {
-		t.Fatal(err)
-	}
-	w := want()
-	must(signature.LoadSigner(seedFile)).Sign(w)
-	if err := must(signature.LoadVerifier(publicFile)).Verify(w); err != nil {
-		t.Errorf("what the seed signs is not valid by the public key beside it: %v", err)
+	_, elsewhere := keys(t)
+	for name, leave := range map[string]func() error{
+		"another key": func() error { return os.WriteFile(publicFile, must(os.ReadFile(elsewhere)), 0o600) },
+		"no key":      func() error { return os.Remove(publicFile) },
+	} {
+		if err := leave(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := signature.WriteFiles(dir); err != nil {
+			t.Fatal(err)
+		}
+		w := want()
+		must(signature.LoadSigner(seedFile)).Sign(w)
+		if err := must(signature.LoadVerifier(publicFile)).Verify(w); err != nil {
+			t.Errorf("%s beside the seed: what it signs is not valid: %v", name, err)
+		}
 	}
 }
