@@ -107,7 +107,7 @@ func distance(a, b string) int {
 func (g *Grammar) ignored(annotations map[string]string, counts, value string) []Problem {
 	var problems []Problem
 	for _, key := range g.keys {
-		if other, found := annotations[key]; found && key != counts && other != value {
+		if other, found := annotations[key]; found && other != value {
 			text := "annotation " + key + " is ignored, as " + counts + " counts; remove one of them"
 			problems = append(problems, Problem{Rule: text, Text: text})
 		}

@@ -66,6 +66,9 @@ func TestNow(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	long := strings.Repeat("n", annotation.MaxNowBytes+1)
+	if got := now(long[1:]); got != long[1:] {
+		t.Errorf("the longest value: %q", got)
+	}
 	if a, b := now(long), now(long+"n"); a == b || len(a) > annotation.MaxNowBytes {
 		t.Errorf("long values: %q and %q", a, b)
 	}
@@ -100,6 +103,10 @@ func TestOptionRefused(t *testing.T) {
 		{annotation.SHA256Name, "abc", "annotation curl-sha256 value 'abc' does not match expected format key=<64 hexadecimal digits>", "pair 1: no = in it"},
 		{annotation.SHA256Name, "a=abc", "annotation curl-sha256 value 'a=abc' does not match expected format key=<64 hexadecimal digits>", "pair 1 (key a): the digest is not 64 hexadecimal digits"},
 		{annotation.SHA256Name, "a=" + digest + "00", "annotation curl-sha256 value 'a=" + digest + "00' does not match expected format key=<64 hexadecimal digits>", "pair 1 (key a): the digest is not 64 hexadecimal digits"},
+		{annotation.SHA256Name, "a=" + digest + "0", "annotation curl-sha256 value 'a=" + digest + "0' does not match expected format key=<64 hexadecimal digits>", "pair 1 (key a): the digest is not 64 hexadecimal digits"},
+		{annotation.SHA256Name, "a=" + digest + " a=" + digest, "annotation curl-sha256 value 'a=" + digest + " a=" + digest + "' does not match expected format key=<64 hexadecimal digits>", "pair 2 (key a): the key is named twice"},
+		{annotation.SHA256Name, "a/b=" + digest, "annotation curl-sha256 value 'a/b=" + digest + "' does not match expected format key=<64 hexadecimal digits>", "pair 1: the key is not legal in a ConfigMap"},
+		{annotation.SHA256Name, strings.Repeat("x", annotation.MaxValueBytes+1), "annotation curl-sha256 value '" + strings.Repeat("x", 199) + "…' does not match expected format key=<64 hexadecimal digits>", "32769 bytes, more than 32768"},
 		{annotation.SHA256Name, "c=" + digest, "annotation curl-sha256 value 'c=" + digest + "' names a key that is not asked for", "key c is not asked for"},
 	} {
 		request, err := grammar(t).Parse(with(c.name, c.value))
@@ -123,7 +130,10 @@ func TestNewRefuses(t *testing.T) {
 		"empty key":     func(o *annotation.Options) { o.Keys = []string{""} },
 		"no prefix":     func(o *annotation.Options) { o.Keys = []string{"curl-me-that"} },
 		"bad prefix":    func(o *annotation.Options) { o.Keys = []string{"under_score/curl"} },
-		"option":        func(o *annotation.Options) { o.Keys = []string{"example.com/curl-now"} },
+		"refresh":       func(o *annotation.Options) { o.Keys = []string{"example.com/" + annotation.RefreshName} },
+		"now":           func(o *annotation.Options) { o.Keys = []string{"example.com/" + annotation.NowName} },
+		"suspend":       func(o *annotation.Options) { o.Keys = []string{"example.com/" + annotation.SuspendName} },
+		"sha256":        func(o *annotation.Options) { o.Keys = []string{"example.com/" + annotation.SHA256Name} },
 		"status":        func(o *annotation.Options) { o.Keys = []string{annotation.StatusKey} },
 		"key twice":     func(o *annotation.Options) { o.Keys = []string{annotation.LegacyKey, annotation.LegacyKey} },
 		"no scheme":     func(o *annotation.Options) { o.DefaultScheme = "" },

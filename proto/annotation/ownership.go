@@ -58,14 +58,8 @@ type Ownership struct {
 // Manager returns the field manager of the newest foreign owner; empty: there is
 // none, or its name is too long to be kept. A name may have a slash.
 func (o Ownership) Manager() string {
-	if o.State != Foreign {
-		return ""
-	}
-	end := strings.LastIndex(o.Fingerprint, "/")
-	if end >= 0 {
-		end = strings.LastIndex(o.Fingerprint[:end], "/")
-	}
-	return o.Fingerprint[:max(end, 0)]
+	untimed := o.Fingerprint[:max(strings.LastIndex(o.Fingerprint, "/"), 0)]
+	return untimed[:max(strings.LastIndex(untimed, "/"), 0)]
 }
 
 // maxFingerprint is the longest fingerprint, in bytes.

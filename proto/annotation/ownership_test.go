@@ -162,6 +162,40 @@ func TestAnnotationChanged(t *testing.T) {
 	}
 }
 
+func TestOther(t *testing.T) {
+	owners, err := annotation.ParseOwners(samples(t)["written by us"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"mydata": "", "x": "kubectl-create", "absent": ""} {
+		if got := owners.Other(key); got != want {
+			t.Errorf("beside us %s is owned by %q, want %q", key, got, want)
+		}
+	}
+}
+
+// What is kept of a record says of the keys that matter what the whole says.
+func TestOnly(t *testing.T) {
+	text := `{"f:data":{"f:a":{},"f:b":{},"f:c":{}},"f:binaryData":{"f:d":{},"f:e":{}},"f:metadata":{"f:annotations":{"f:x":{}}}}`
+	at := metav1.Unix(1, 0)
+	whole, err := annotation.ParseOwners([]metav1.ManagedFieldsEntry{{
+		Manager: "m", Operation: "Update", Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(text),
+	}})
+	if err != nil || whole.AnnotationChanged("x").IsZero() {
+		t.Fatal(whole, err)
+	}
+	kept := whole.Only(func(key string) bool { return strings.Contains("abd", key) })
+	for key, matters := range map[string]bool{"a": true, "b": true, "d": true, "c": false, "e": false} {
+		got, want := kept.Of(key), whole.Of(key)
+		if (got == want) != matters || want.Fingerprint != "m/Update/1970-01-01T00:00:01Z" || !matters && got.State != annotation.None {
+			t.Errorf("%s: got %+v, the whole has %+v", key, got, want)
+		}
+	}
+	if !kept.AnnotationChanged("x").IsZero() {
+		t.Error("annotations are kept")
+	}
+}
+
 func TestStateString(t *testing.T) {
 	for state, want := range map[annotation.State]string{
 		annotation.Unknown: "unknown", annotation.None: "none", annotation.Ours: "ours", annotation.Foreign: "foreign", 99: "unknown",

@@ -30,33 +30,35 @@ func TestParseAccepts(t *testing.T) {
 		value string
 		want  []annotation.Pair
 	}{
-		"one pair":           {"mydata=https://data.example.com", []annotation.Pair{{"mydata", "https://data.example.com"}}},
-		"default scheme":     {"mydata=data.example.com", []annotation.Pair{{"mydata", "https://data.example.com"}}},
-		"host and port":      {"a=data.example.com:8080/x", []annotation.Pair{{"a", "https://data.example.com:8080/x"}}},
-		"localhost and port": {"a=http://localhost:8080 b=localhost:8080", []annotation.Pair{{"a", "http://localhost:8080"}, {"b", "https://localhost:8080"}}},
-		"several, sorted":    {"b=b.example.com a=a.example.com", []annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}}},
-		"new lines":          {"\na=a.example.com\n\tb=b.example.com\r\n", []annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}}},
-		"= in the query":     {"a=https://e.example.com/?q=1&r=a=b", []annotation.Pair{{"a", "https://e.example.com/?q=1&r=a=b"}}},
-		"url in the query":   {"a=e.example.com/?u=http://x.example.com", []annotation.Pair{{"a", "https://e.example.com/?u=http://x.example.com"}}},
-		"query, no path":     {"a=http://e.example.com?q=1", []annotation.Pair{{"a", "http://e.example.com?q=1"}}},
-		"upper case":         {"A=HTTP://E.Example.COM/Path?Q=X", []annotation.Pair{{"A", "http://e.example.com/Path?Q=X"}}},
-		"fragment":           {"a=https://e.example.com/x#top", []annotation.Pair{{"a", "https://e.example.com/x"}}},
-		"@ in the fragment":  {"a=http://127.0.0.1#@e.example.com/", []annotation.Pair{{"a", "http://127.0.0.1"}}},
-		"@ in the path":      {"a=e.example.com/react@18", []annotation.Pair{{"a", "https://e.example.com/react@18"}}},
-		"escapes":            {"a=https://e.example.com/%0d%0aX:1", []annotation.Pair{{"a", "https://e.example.com/%0d%0aX:1"}}},
-		"root dot":           {"a=https://e.example.com./", []annotation.Pair{{"a", "https://e.example.com./"}}},
-		"underscore":         {"a=https://e_e.example.com/", []annotation.Pair{{"a", "https://e_e.example.com/"}}},
-		"punycode":           {"a=http://xn--exmple-cua.com/", []annotation.Pair{{"a", "http://xn--exmple-cua.com/"}}},
-		"IPv4":               {"a=http://93.184.216.34/", []annotation.Pair{{"a", "http://93.184.216.34/"}}},
-		"IPv6":               {"a=http://[2606:4700:4700::ABCD]/", []annotation.Pair{{"a", "http://[2606:4700:4700::abcd]/"}}},
-		"IPv6 and port":      {"a=[::1]:8080/x", []annotation.Pair{{"a", "https://[::1]:8080/x"}}},
-		"IPv6 and zone":      {"a=http://[fe80::1%25Eth0]:80/", []annotation.Pair{{"a", "http://[fe80::1%25Eth0]:80/"}}},
-		"IPv6 mapped":        {"a=http://[::ffff:127.0.0.1]/", []annotation.Pair{{"a", "http://[::ffff:127.0.0.1]/"}}},
-		"zeros before port":  {"a=http://e.example.com:0080/", []annotation.Pair{{"a", "http://e.example.com:80/"}}},
-		"highest port":       {"a=http://e.example.com:65535", []annotation.Pair{{"a", "http://e.example.com:65535"}}},
-		"key with dots":      {"kube-root_ca.crt=e.example.com", []annotation.Pair{{"kube-root_ca.crt", "https://e.example.com"}}},
-		"same url twice":     {"a=e.example.com b=e.example.com", []annotation.Pair{{"a", "https://e.example.com"}, {"b", "https://e.example.com"}}},
-		"longest url":        {"a=" + longURL(annotation.MaxURLBytes), []annotation.Pair{{"a", longURL(annotation.MaxURLBytes)}}},
+		"one pair":            {"mydata=https://data.example.com", []annotation.Pair{{"mydata", "https://data.example.com"}}},
+		"default scheme":      {"mydata=data.example.com", []annotation.Pair{{"mydata", "https://data.example.com"}}},
+		"host and port":       {"a=data.example.com:8080/x", []annotation.Pair{{"a", "https://data.example.com:8080/x"}}},
+		"localhost and port":  {"a=http://localhost:8080 b=localhost:8080", []annotation.Pair{{"a", "http://localhost:8080"}, {"b", "https://localhost:8080"}}},
+		"several, sorted":     {"b=b.example.com a=a.example.com", []annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}}},
+		"new lines":           {"\na=a.example.com\n\tb=b.example.com\r\n", []annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}}},
+		"= in the query":      {"a=https://e.example.com/?q=1&r=a=b", []annotation.Pair{{"a", "https://e.example.com/?q=1&r=a=b"}}},
+		"url in the query":    {"a=e.example.com/?u=http://x.example.com", []annotation.Pair{{"a", "https://e.example.com/?u=http://x.example.com"}}},
+		"query, no path":      {"a=http://e.example.com?q=1", []annotation.Pair{{"a", "http://e.example.com?q=1"}}},
+		"upper case":          {"A=HTTP://E.Example.COM/Path?Q=X", []annotation.Pair{{"A", "http://e.example.com/Path?Q=X"}}},
+		"fragment":            {"a=https://e.example.com/x#top", []annotation.Pair{{"a", "https://e.example.com/x"}}},
+		"@ in the fragment":   {"a=http://127.0.0.1#@e.example.com/", []annotation.Pair{{"a", "http://127.0.0.1"}}},
+		"@ in the path":       {"a=e.example.com/react@18", []annotation.Pair{{"a", "https://e.example.com/react@18"}}},
+		"escapes":             {"a=https://e.example.com/%0d%0aX:1", []annotation.Pair{{"a", "https://e.example.com/%0d%0aX:1"}}},
+		"root dot":            {"a=https://e.example.com./", []annotation.Pair{{"a", "https://e.example.com./"}}},
+		"underscore":          {"a=https://e_e.example.com/", []annotation.Pair{{"a", "https://e_e.example.com/"}}},
+		"punycode":            {"a=http://xn--exmple-cua.com/", []annotation.Pair{{"a", "http://xn--exmple-cua.com/"}}},
+		"IPv4":                {"a=http://93.184.216.34/", []annotation.Pair{{"a", "http://93.184.216.34/"}}},
+		"IPv6":                {"a=http://[2606:4700:4700::ABCD]/", []annotation.Pair{{"a", "http://[2606:4700:4700::abcd]/"}}},
+		"IPv6 and port":       {"a=[::1]:8080/x", []annotation.Pair{{"a", "https://[::1]:8080/x"}}},
+		"IPv6 and zone":       {"a=http://[fe80::1%25Eth0]:80/", []annotation.Pair{{"a", "http://[fe80::1%25Eth0]:80/"}}},
+		"zone with all signs": {"a=http://[fe80::1%25Az0-9_z.9]/", []annotation.Pair{{"a", "http://[fe80::1%25Az0-9_z.9]/"}}},
+		"longest name":        {"a=" + longName(253) + ":80/", []annotation.Pair{{"a", "https://" + longName(253) + ":80/"}}},
+		"IPv6 mapped":         {"a=http://[::ffff:127.0.0.1]/", []annotation.Pair{{"a", "http://[::ffff:127.0.0.1]/"}}},
+		"zeros before port":   {"a=http://e.example.com:0080/", []annotation.Pair{{"a", "http://e.example.com:80/"}}},
+		"highest port":        {"a=http://e.example.com:65535", []annotation.Pair{{"a", "http://e.example.com:65535"}}},
+		"key with dots":       {"kube-root_ca.crt=e.example.com", []annotation.Pair{{"kube-root_ca.crt", "https://e.example.com"}}},
+		"same url twice":      {"a=e.example.com b=e.example.com", []annotation.Pair{{"a", "https://e.example.com"}, {"b", "https://e.example.com"}}},
+		"longest url":         {"a=" + longURL(annotation.MaxURLBytes), []annotation.Pair{{"a", longURL(annotation.MaxURLBytes)}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +107,12 @@ func TestParseRefuses(t *testing.T) {
 		"backslash in host":   {`a=http://127.0.0.1\.data.example.com/`, "pair 1 (key a): the url cannot be parsed"},
 		"header injection":    {`a=http://data.example.com\r\nX-Injected:1/`, "pair 1 (key a): the url cannot be parsed"},
 		"after the brackets":  {"a=http://[::1]evil/", "pair 1 (key a): the url cannot be parsed"},
-		"IPv4 in brackets":    {"a=http://[127.0.0.1]/", "pair 1 (key a): "},
+		"IPv4 in brackets":    {"a=http://[127.0.0.1]/", "pair 1 (key a): the url cannot be parsed"},
+		"name in brackets":    {"a=http://[localhost]/", "pair 1 (key a): the url cannot be parsed"},
+		"empty zone":          {"a=http://[::1%25]/", "pair 1 (key a): the url cannot be parsed"},
+		"bracket in zone":     {"a=http://[::1%25x%5D]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
+		"space in zone":       {"a=http://[::1%25x%20y]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
+		"colon in zone":       {"a=http://[::1%25x:9]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
 		"wide dots":           {"a=http://127。0。0。1/", "pair 1 (key a): the url has characters other than printable ASCII"},
 		"wide letters":        {"a=http://ⅼocalhost/", "pair 1 (key a): the url has characters other than printable ASCII"},
 		"control character":   {"a=http://e.example.com/\x00", "pair 1 (key a): the url has characters other than printable ASCII"},
@@ -115,6 +122,9 @@ func TestParseRefuses(t *testing.T) {
 		"quote in host":       {"a=isn't", "pair 1 (key a): the host is not a host name"},
 		"empty label":         {"a=e..example.com", "pair 1 (key a): the host is not a host name"},
 		"long label":          {"a=" + strings.Repeat("h", 64) + ".example.com", "pair 1 (key a): the host is not a host name"},
+		"empty label, port":   {"a=e..example.com:80", "pair 1 (key a): the host is not a host name"},
+		"longer than a name":  {"a=" + longName(254), "pair 1 (key a): the host is not a host name"},
+		"long fragment":       {"a=e.example.com/#" + strings.Repeat("x", annotation.MaxURLBytes), "pair 1 (key a): the url has more than 2048 characters"},
 		"long host":           {"a=" + strings.Repeat("h.", 125) + "long", "pair 1 (key a): the host is not a host name"},
 		"broken escape":       {"a=http://data.example.com/%zz", "pair 1 (key a): the url cannot be parsed"},
 		"negative port":       {"a=http://data.example.com:-1/", "pair 1 (key a): the url cannot be parsed"},
@@ -210,7 +220,7 @@ func TestABadPairHoldsUpNoOther(t *testing.T) {
 		if problem.Text != "annotation curl-me-that, "+want {
 			t.Errorf("%s: got %s", bad, problem.Text)
 		}
-		if _, asked := request.URL("b"); asked || len(request.Pairs) != 2 || !request.Names("a") || !request.Names("c") || request.Names("d") {
+		if _, asked := request.URL("b"); asked || len(request.Pairs) != 2 || !request.Names("a") || !request.Names("c") || request.Names("d") || request.Names("") {
 			t.Errorf("%s: asks for %v", bad, request.Pairs)
 		}
 		if legal := strings.HasPrefix(bad, "b="); request.Names("b") != legal {
@@ -222,7 +232,7 @@ func TestABadPairHoldsUpNoOther(t *testing.T) {
 func TestAProblemStaysTheSameWhenOtherPairsChange(t *testing.T) {
 	one, _ := grammar(t).Parse(ask("b=ftp://e.example.com"))
 	two, _ := grammar(t).Parse(ask("a=a.example.com b=ftp://e.example.com"))
-	if p, q := one.Problems[0], two.Problems[0]; p.Key != q.Key || p.Rule != q.Rule || p.Text == q.Text {
+	if p, q := one.Problems[0], two.Problems[0]; p.Key != q.Key || p.Rule == "" || p.Rule != q.Rule || p.Text == q.Text {
 		t.Errorf("%+v, then %+v", p, q)
 	}
 }
@@ -231,6 +241,12 @@ func TestWhatMayFollowASpaceInAPasswordIsNotRepeated(t *testing.T) {
 	request, err := grammar(t).Parse(ask("a=https://user:first S3CR3T=x@e.example.com"))
 	if err != nil || len(request.Problems) != 2 || strings.Contains(request.Problems[1].Text, "S3CR3T") {
 		t.Errorf("got %+v, %v", request, err)
+	}
+	for _, value := range []string{"a=ftp://a.example.com b=ftp://b.example.com", "a=ftp://a.example.com c=c.example.com b=https://u:p@b.example.com"} {
+		request, err := grammar(t).Parse(ask(value))
+		if err != nil || len(request.Problems) != 2 || !strings.Contains(request.Problems[1].Text, "(key b)") {
+			t.Errorf("%s: what follows no password is hidden: %+v, %v", value, request, err)
+		}
 	}
 }
 
@@ -241,6 +257,7 @@ func TestWhatIsFollowedThoughItIsOdd(t *testing.T) {
 	}{
 		"nothing odd":  {map[string]string{"x-kv8s.io/curl-refresh": "1h", annotation.StatusKey: "{}", "x-kv8s.io/other": "", "other/curl-x": "", annotation.LegacyKey: "a=a.example.com"}, nil},
 		"a slip":       {map[string]string{"x-kv8s.io/curl-refrsh": "1h"}, []string{"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?"}},
+		"twice curl-":  {map[string]string{"x-kv8s.io/curl-curl-refresh": "1h"}, []string{"annotation x-kv8s.io/curl-curl-refresh is not known and does nothing; known are curl-me-that, curl-refresh, curl-now, curl-suspend, curl-sha256"}},
 		"no slip":      {map[string]string{"x-k8s.io/curl-header": "x"}, []string{"annotation x-k8s.io/curl-header is not known and does nothing; known are curl-me-that, curl-refresh, curl-now, curl-suspend, curl-sha256"}},
 		"a second one": {map[string]string{annotation.LegacyKey: "b=b.example.com"}, []string{"annotation x-k8s.io/curl-me-that is ignored, as x-kv8s.io/curl-me-that counts; remove one of them"}},
 		"too often":    {map[string]string{"x-kv8s.io/curl-refresh": "1s"}, []string{"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"}},
@@ -253,6 +270,9 @@ func TestWhatIsFollowedThoughItIsOdd(t *testing.T) {
 		var got []string
 		for _, problem := range request.Problems {
 			got = append(got, problem.Text)
+			if problem.Rule == "" {
+				t.Errorf("%s: no rule tells this problem from others: %+v", name, problem)
+			}
 		}
 		if err != nil || !slices.Equal(got, c.want) || request.Refuses() || len(request.Pairs) != 1 {
 			t.Errorf("%s: got %q, %v", name, got, err)
@@ -270,6 +290,9 @@ func TestASlipInTheNameOfTheAnnotation(t *testing.T) {
 	}
 	if g.Concerns(map[string]string{"x-kv8s.io/curl-refresh": "1h", "other": ""}) {
 		t.Error("an option alone asks for nothing")
+	}
+	if !g.Concerns(ask("a=a.example.com")) {
+		t.Error("an annotation asks for something")
 	}
 }
 
@@ -328,6 +351,13 @@ func TestParseSpellings(t *testing.T) {
 func longURL(length int) string {
 	const start = "https://e.example.com/"
 	return start + strings.Repeat("x", length-len(start))
+}
+
+// longName returns a host name of labels as long as they may be, with the characters
+// at both ends of each range.
+func longName(length int) string {
+	label := strings.Repeat("az09-_", 11)[:63] + "."
+	return strings.Repeat(label, length/len(label)+1)[:length]
 }
 
 func manyPairs(count int) string {

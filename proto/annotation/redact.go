@@ -63,11 +63,9 @@ func redact(pair string) string {
 	rest = redactUser(rest[len(scheme):], scheme == "" || webScheme.MatchString(scheme))
 
 	for _, mark := range []string{"?", "#"} {
-		before, after, found := strings.Cut(rest, mark)
-		if !found || after == "" {
-			continue
+		if before, after, _ := strings.Cut(rest, mark); after != "" {
+			rest = before + mark + hidden + trailingSpace(after)
 		}
-		rest = before + mark + hidden + trailingSpace(after)
 	}
 	return key + scheme + rest
 }

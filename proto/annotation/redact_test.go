@@ -32,6 +32,8 @@ func TestErrorText(t *testing.T) {
 		"# in password":          {"a=https://user:sec#ret@e.example.com", "a=https://…"},
 		"@ in password":          {"a=https://user:sec@secret@e.example.com", "a=https://e.example.com"},
 		"@ and / in password":    {"a=https://user:s@sec/ret@e.example.com", "a=https://…"},
+		"@ and / in token":       {"a=https://s@sec/ret@e.example.com", "a=https://…"},
+		"@ before a token":       {"a=https://@sec/ret@e.example.com", "a=https://…"},
 		"space in password":      {"a=https://user:sec ret@e.example.com/x", "a=https://e.example.com/x"},
 		"space before password":  {"a= https://user:secret@e.example.com/x", "a=…"},
 		"scheme in password":     {"a=user:sec://ret@e.example.com", "a=…"},

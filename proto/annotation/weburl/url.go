@@ -3,7 +3,6 @@
 package weburl
 
 import (
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -60,7 +59,7 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 		// Its text quotes parts of the url.
 		return "", "the url cannot be parsed"
 	}
-	if strings.Contains(rest[:end], "@") || parsed.User != nil {
+	if parsed.User != nil {
 		return "", HasUser
 	}
 	host, wrong := canonicalHost(parsed)
@@ -121,15 +120,11 @@ func canonicalName(u *url.URL) (name, wrong string) {
 		}
 		return name, ""
 	}
-	text, zone, zoned := strings.Cut(name, "%")
-	addr, err := netip.ParseAddr(text)
-	if err != nil || !addr.Is6() {
-		return "", "the host is not an IPv6 address"
-	}
+	text, zone, zoned := strings.Cut(name, "%") // url.Parse takes nothing but an IPv6 address in brackets
 	if !zoned {
 		return "[" + strings.ToLower(text) + "]", ""
 	}
-	if zone == "" || strings.IndexFunc(zone, isNoZone) >= 0 {
+	if strings.IndexFunc(zone, isNoZone) >= 0 {
 		return "", "the host is not an IPv6 address with a zone"
 	}
 	return "[" + strings.ToLower(text) + "%25" + zone + "]", "" // RFC 6874 section 2
