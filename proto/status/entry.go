@@ -181,9 +181,4 @@ func validator(text string) string {
 }
 
 // seconds returns t in UTC without a fraction.
-func seconds(t time.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return t.UTC().Truncate(time.Second)
-}
+func seconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }

@@ -22,10 +22,10 @@ const MaxEpoch = 253402300799999
 
 // ParseFence reads what String has written.
 func ParseFence(text string) (Fence, error) {
-	epochText, seqText, found := strings.Cut(text, ".")
+	epochText, seqText, _ := strings.Cut(text, ".")
 	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
 	seq, errSeq := strconv.ParseUint(seqText, 10, 64)
-	if !found || errEpoch != nil || errSeq != nil || epoch < 0 || epoch > MaxEpoch {
+	if errEpoch != nil || errSeq != nil || epoch < 0 || epoch > MaxEpoch {
 		return Fence{}, fmt.Errorf("%w: not of the form epoch.sequence", ErrMalformedFence)
 	}
 	return Fence{Epoch: epoch, Seq: seq}, nil
@@ -49,7 +49,7 @@ func (f Fence) Newer(other Fence) bool { return f.Compare(other) > 0 }
 // brought back to an earlier state, or made anew under a clock that was behind.
 func (f Fence) EpochAfter(stream int64, seq uint64) int64 {
 	switch {
-	case f.Epoch < stream || f.Epoch == stream && f.Seq < seq:
+	case f.Epoch < stream:
 		return stream
 	case f.Seq < seq:
 		return f.Epoch

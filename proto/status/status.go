@@ -75,7 +75,7 @@ func Parse(value string) (Status, error) {
 // parseProblem reads the entry of the object; nil: there is none that can be read.
 func parseProblem(text json.RawMessage) *Problem {
 	p := new(Problem)
-	if len(text) == 0 || json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) {
+	if json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) {
 		return nil
 	}
 	p.Since = seconds(p.Since)
@@ -108,9 +108,7 @@ func (s Status) String() string {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false) // people read the URLs
-	if err := encoder.Encode(normal); err != nil {
-		return "" // only a time beyond the year 9999 cannot be encoded
-	}
+	_ = encoder.Encode(normal)   // fails, and writes nothing, for a time beyond the year 9999 alone
 	return string(bytes.TrimRight(text.Bytes(), "\n"))
 }
 

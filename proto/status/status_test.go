@@ -88,13 +88,15 @@ func TestStringNormalises(t *testing.T) {
 	s := status.Status{Keys: map[string]status.Entry{"a": {
 		URL: "https://e.example.com", ErrorURL: "https://e.example.com", Error: "Timeout",
 		ETag: strings.Repeat("e", 257), LastModified: "a\r\nX-Injected: 1",
-		FetchedAt: time.Date(2026, 1, 2, 3, 4, 5, 999, local),
-	}}}
-	want := `{"a":{"url":"https://e.example.com","fetchedAt":"2026-01-02T02:04:05Z","error":"Timeout","changedAt":"2026-01-02T02:04:05Z"}}`
+		FetchedAt: time.Date(2026, 1, 2, 3, 4, 5, 999, local), Since: time.Date(2026, 1, 2, 4, 4, 5, 999, local),
+		Explanation: &status.Explanation{NextTry: time.Date(2026, 1, 2, 5, 4, 5, 999, local)},
+	}, "b": {ETag: "\u00e9", LastModified: strings.Repeat("~", 256)}}}
+	want := `{"a":{"url":"https://e.example.com","fetchedAt":"2026-01-02T02:04:05Z","error":"Timeout","since":"2026-01-02T03:04:05Z",` +
+		`"nextTry":"2026-01-02T04:04:05Z","changedAt":"2026-01-02T02:04:05Z"},"b":{"lastModified":"` + strings.Repeat("~", 256) + `"}}`
 	if got := s.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
-	if s.Keys["a"].ETag == "" {
+	if s.Keys["a"].ETag == "" || s.Keys["a"].NextTry.Location() != local {
 		t.Error("String changed the status")
 	}
 }
@@ -117,7 +119,8 @@ func TestParseRefuses(t *testing.T) {
 		"wrong type":      `{"a":{"size":"12"}}`,
 		"negative size":   `{"a":{"size":-1}}`,
 		"attempts":        `{"a":{"attempts":-1}}`,
-		"short digest":    `{"a":{"sha256":"abc"}}`,
+		"short digest":    `{"a":{"sha256":"abcd"}}`,
+		"half a byte":     `{"a":{"sha256":"` + digest + `0"}}`,
 		"upper digest":    `{"a":{"sha256":"` + strings.ToUpper(digest) + `"}}`,
 		"time":            `{"a":{"since":"yesterday"}}`,
 		"year 10000":      `{"a":{"since":"9999-12-31T23:59:59-01:00"}}`,
@@ -150,6 +153,9 @@ func TestEntry(t *testing.T) {
 	e.ErrorURL = ""
 	if e.FailingURL() != e.URL {
 		t.Errorf("without errorUrl: %q", e.FailingURL())
+	}
+	if e.Why() != *e.Explanation || (status.Entry{}).Why() != (status.Explanation{}) {
+		t.Errorf("explained by %+v", e.Why())
 	}
 	e = status.Entry{ErrorURL: "https://e.example.com"}
 	if e.Written() || e.Failing() || e.FailingURL() != "" {
@@ -241,6 +247,10 @@ func TestProblem(t *testing.T) {
 	}
 	if clone := parsed.Clone(); !reflect.DeepEqual(clone, s) {
 		t.Errorf("cloned %+v", clone)
+	}
+	odd, err := status.Parse(`{"*":{"error":"x","since":"2026-01-03T01:00:00.5+01:00"}}`)
+	if err != nil || odd.String() != `{"*":{"error":"x","since":"2026-01-03T00:00:00Z"}}` {
+		t.Errorf("got %s, %v", odd, err)
 	}
 	alone := status.Status{Problem: s.Problem}
 	if own, readFirst := alone.Own("a", alone.String()); own == "" || own != alone.String() || readFirst {
