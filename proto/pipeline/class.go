@@ -83,27 +83,12 @@ func ClassOf(reason string) v1.FailureClass {
 // refresh.
 func CauseName(c v1.Cause) string { return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_")) }
 
-// Next is what becomes of a key after a failed attempt.
-type Next int
-
-// What becomes of a key after a failed attempt.
-const (
-	// NextRetry: set a timer with back-off.
-	NextRetry Next = iota + 1
-	// NextGiveUp: publish a dead letter and wait for the next refresh or recheck.
-	NextGiveUp
-)
-
-// Decide returns what becomes of a key after its attempts-th failed attempt,
-// of at most limit in a row.
-func Decide(c v1.FailureClass, statusCode int, attempts, limit uint32) Next {
-	if attempts >= limit {
-		return NextGiveUp
-	}
-	if classOf(c).retry || c == v1.FailureClass_FAILURE_CLASS_BAD_STATUS && retryStatus(statusCode) {
-		return NextRetry
-	}
-	return NextGiveUp
+// Retries reports whether a key is tried again with back-off after its attempts-th
+// failed attempt, of at most limit in a row. Else it is given up until its next
+// refresh or recheck, and a dead letter holds the failure.
+func Retries(c v1.FailureClass, statusCode int, attempts, limit uint32) bool {
+	return attempts < limit &&
+		(classOf(c).retry || c == v1.FailureClass_FAILURE_CLASS_BAD_STATUS && retryStatus(statusCode))
 }
 
 // retryStatus reports whether a status asks for, or promises from, another

@@ -59,7 +59,7 @@ func TestReasonsAreThoseOfTheManual(t *testing.T) {
 	}
 }
 
-func TestDecide(t *testing.T) {
+func TestRetries(t *testing.T) {
 	t.Parallel()
 	retried := map[v1.FailureClass]bool{
 		v1.FailureClass_FAILURE_CLASS_DNS_FAILED:     true,
@@ -68,39 +68,36 @@ func TestDecide(t *testing.T) {
 		v1.FailureClass_FAILURE_CLASS_TIMEOUT:        true,
 	}
 	for n, name := range v1.FailureClass_name {
-		class, want := v1.FailureClass(n), pipeline.NextGiveUp
-		if retried[class] {
-			want = pipeline.NextRetry
-		}
-		if got := pipeline.Decide(class, 0, 1, 3); got != want {
-			t.Errorf("Decide(%s, 0, 1, 3) = %d, want %d", name, got, want)
+		class := v1.FailureClass(n)
+		if got := pipeline.Retries(class, 0, 1, 3); got != retried[class] {
+			t.Errorf("Retries(%s, 0, 1, 3) = %t", name, got)
 		}
 		for _, attempts := range []uint32{3, 4} {
-			if got := pipeline.Decide(class, 503, attempts, 3); got != pipeline.NextGiveUp {
-				t.Errorf("Decide(%s, 503, %d, 3) = %d, want GiveUp", name, attempts, got)
+			if pipeline.Retries(class, 503, attempts, 3) {
+				t.Errorf("Retries(%s, 503, %d, 3)", name, attempts)
 			}
 		}
 	}
-	if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0, 0, 0); got != pipeline.NextGiveUp {
-		t.Errorf("a limit of 0 attempts allows another: %d", got)
+	if pipeline.Retries(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0, 0, 0) {
+		t.Error("a limit of 0 attempts allows another")
 	}
 }
 
-func TestDecideByStatus(t *testing.T) {
+func TestRetriesByStatus(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]pipeline.Next{
-		0: pipeline.NextGiveUp, 201: pipeline.NextGiveUp, 204: pipeline.NextGiveUp, 301: pipeline.NextGiveUp,
-		400: pipeline.NextGiveUp, 401: pipeline.NextGiveUp, 403: pipeline.NextGiveUp, 404: pipeline.NextGiveUp, 410: pipeline.NextGiveUp,
-		408: pipeline.NextRetry, 425: pipeline.NextRetry, 429: pipeline.NextRetry,
-		500: pipeline.NextRetry, 502: pipeline.NextRetry, 503: pipeline.NextRetry, 504: pipeline.NextRetry, 520: pipeline.NextRetry, 599: pipeline.NextRetry,
-		501: pipeline.NextGiveUp, 505: pipeline.NextGiveUp, 600: pipeline.NextGiveUp, -1: pipeline.NextGiveUp,
+	for status, want := range map[int]bool{
+		0: false, 201: false, 204: false, 301: false,
+		400: false, 401: false, 403: false, 404: false, 410: false,
+		408: true, 425: true, 429: true,
+		500: true, 502: true, 503: true, 504: true, 520: true, 599: true,
+		501: false, 505: false, 600: false, -1: false,
 	} {
-		if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, status, 1, 3); got != want {
-			t.Errorf("Decide(BAD_STATUS, %d, 1, 3) = %d, want %d", status, got, want)
+		if got := pipeline.Retries(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, status, 1, 3); got != want {
+			t.Errorf("Retries(BAD_STATUS, %d, 1, 3) = %t", status, got)
 		}
 	}
 	// A status counts for nothing in other classes.
-	if got := pipeline.Decide(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, 503, 1, 3); got != pipeline.NextGiveUp {
-		t.Errorf("Decide(BODY_TOO_LARGE, 503, 1, 3) = %d, want GiveUp", got)
+	if pipeline.Retries(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, 503, 1, 3) {
+		t.Error("Retries(BODY_TOO_LARGE, 503, 1, 3)")
 	}
 }

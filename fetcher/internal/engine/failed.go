@@ -15,7 +15,7 @@ import (
 // failed decides what becomes of a key whose attempt has failed.
 func (e *Engine) failed(ctx context.Context, t *trigger, f failure) result {
 	f.RetryAfter = min(f.RetryAfter, e.cfg.MaxRetryAfter)
-	if pipeline.Decide(f.Class, f.StatusCode, t.attempts+1, e.cfg.MaxAttempts) == pipeline.NextRetry {
+	if pipeline.Retries(f.Class, f.StatusCode, t.attempts+1, e.cfg.MaxAttempts) {
 		return e.retry(ctx, t, f)
 	}
 	return e.giveUp(ctx, t, f)
