@@ -2,39 +2,24 @@ package pipeline
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
-// headerTraceparent is the header of W3C Trace Context, section 3.2.
-const headerTraceparent = "traceparent"
+// Headers of W3C Trace Context, sections 3.2 and 3.3. Names of NATS headers are
+// case-sensitive: propagation.HeaderCarrier would write Traceparent, which no
+// reader finds.
+const (
+	headerTraceparent = "traceparent"
+	headerTracestate  = "tracestate"
+)
 
 // maxTraceState is how many bytes of tracestate are passed on. More is
 // dropped, which W3C Trace Context section 3.3.1.5 permits: a message with a
 // large body has little room for headers.
 const maxTraceState = 256
-
-// carrier is the header of a message. Names of NATS headers are case-sensitive:
-// the carrier for HTTP headers would write Traceparent, which no reader finds.
-type carrier nats.Header
-
-// Get returns the first value of a header.
-func (c carrier) Get(name string) string {
-	if values := c[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
-// Set replaces a header.
-func (c carrier) Set(name, value string) { c[name] = []string{value} }
-
-// Keys returns the names of all headers.
-func (c carrier) Keys() []string { return slices.Collect(maps.Keys(c)) }
 
 // inject writes the trace context of ctx, if it has one, into a header.
 func inject(ctx context.Context, h nats.Header) {
@@ -45,16 +30,21 @@ func inject(ctx context.Context, h nats.Header) {
 	if len(span.TraceState().String()) > maxTraceState {
 		ctx = trace.ContextWithSpanContext(ctx, span.WithTraceState(trace.TraceState{}))
 	}
-	propagation.TraceContext{}.Inject(ctx, carrier(h))
+	fields := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, fields)
+	for name, value := range fields {
+		h.Set(name, value)
+	}
 }
 
 // ContextWithTrace returns ctx with the trace context that a header carries, or
 // as it is.
 func ContextWithTrace(ctx context.Context, h nats.Header) context.Context {
-	if len(h[headerTraceparent]) == 0 {
+	if h.Get(headerTraceparent) == "" {
 		return ctx
 	}
-	return propagation.TraceContext{}.Extract(ctx, carrier(h))
+	fields := propagation.MapCarrier{headerTraceparent: h.Get(headerTraceparent), headerTracestate: h.Get(headerTracestate)}
+	return propagation.TraceContext{}.Extract(ctx, fields)
 }
 
 // Traceparent returns a trace context as text for a payload (W3C Trace Context
@@ -72,7 +62,6 @@ func ParseTraceparent(text string) trace.SpanContext {
 	if text == "" {
 		return trace.SpanContext{}
 	}
-	h := carrier{headerTraceparent: {text}}
-	none := context.Background()
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(none, h))
+	fields := propagation.MapCarrier{headerTraceparent: text}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), fields))
 }
