@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -27,7 +28,7 @@ func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string,
 		for _, property := range fixed(have, want) {
 			differ = append(differ, fmt.Sprintf("stream %s has %s, which cannot be changed", want.Name, property))
 		}
-		if !same(have, overlay(have, want)) {
+		if !reflect.DeepEqual(have, overlay(have, want)) {
 			differ = append(differ, "stream "+want.Name+" is not configured as this version needs it")
 		}
 		consumer, ok := consumers[want.Name]
@@ -53,7 +54,7 @@ func compareConsumer(ctx context.Context, js jetstream.JetStream, stream string,
 	case err != nil:
 		return nil, err
 	}
-	if sameDelivery(have, want) && sameConsumer(have, want) {
+	if sameDelivery(have, want) && reflect.DeepEqual(have, overlayConsumer(have, want)) {
 		return nil, nil
 	}
 	return []string{"consumer " + want.Durable + " of stream " + stream + " is not configured as this version needs it"}, nil

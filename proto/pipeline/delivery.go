@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -88,5 +87,3 @@ func (d *Delivery) Backoff(longest time.Duration) time.Duration {
 func (d *Delivery) id() string {
 	return fmt.Sprintf("%s.%d.%d", d.metadata.Stream, d.Sequence(), d.StoredAt().UnixNano())
 }
-
-func asPanicked(err error) (*panicked, bool) { return errors.AsType[*panicked](err) }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -58,13 +59,13 @@ func (d Disposition) String() string {
 // though the handler did not ask for that: nil for the others.
 func (d Disposition) Err() error { return d.err }
 
-// After returns the delay that was asked for with Retry.
-func (d Disposition) After() time.Duration { return d.after }
-
 // Dispositions returns the words of all that can become of a message.
 func Dispositions() []string {
 	return []string{string(actionAck), string(actionRetry), string(actionGiveBack), string(actionDeadLetter)}
 }
+
+// ErrPanic means that the handler of a message panicked.
+var ErrPanic = errors.New("handler panicked")
 
 // panicked is what remains of a handler that panicked.
 type panicked struct {
@@ -81,7 +82,7 @@ func (p *panicked) Unwrap() error { return ErrPanic }
 // PanicStack returns the stack of the panic that an error of Observe stands
 // for, or nothing.
 func PanicStack(err error) []byte {
-	if p, ok := asPanicked(err); ok {
+	if p, ok := errors.AsType[*panicked](err); ok {
 		return p.stack
 	}
 	return nil

@@ -5,11 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
+
+// ErrIncompatible means that a stream or consumer exists with a
+// configuration that the server will not change to the one needed.
+var ErrIncompatible = errors.New("incompatible configuration")
+
+// ErrNoAudit means that the stream of what operators did cannot be created or
+// updated, and all others are as they must be: data goes on, and operators
+// cannot act.
+var ErrNoAudit = errors.New("no stream for the audit")
 
 // Ensure creates the streams and consumers, or brings existing ones up to
 // date. It may be called at any time and by several processes at once; what
@@ -64,7 +72,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 		return nil, fmt.Errorf("stream %s exists with %s, which cannot be changed; remove it with `nats stream rm %s`: %w",
 			want.Name, strings.Join(differ, " and "), want.Name, ErrIncompatible)
 	}
-	if next := overlay(have, want); !onlyCreate && !same(have, next) {
+	if next := overlay(have, want); !onlyCreate && !reflect.DeepEqual(have, next) {
 		if stream, err = js.UpdateStream(ctx, next); err != nil {
 			return nil, fmt.Errorf("update stream %s: %w", want.Name, err)
 		}
@@ -131,16 +139,6 @@ func limit(n int64) int64 {
 	return n
 }
 
-func same(a, b jetstream.StreamConfig) bool {
-	return slices.Equal(a.Subjects, b.Subjects) && a.Description == b.Description &&
-		a.MaxMsgsPerSubject == b.MaxMsgsPerSubject && a.Discard == b.Discard &&
-		a.DiscardNewPerSubject == b.DiscardNewPerSubject && a.MaxAge == b.MaxAge &&
-		a.MaxMsgs == b.MaxMsgs && a.MaxBytes == b.MaxBytes && a.MaxMsgSize == b.MaxMsgSize &&
-		a.Duplicates == b.Duplicates && a.NoAck == b.NoAck && a.AllowDirect == b.AllowDirect &&
-		a.AllowMsgTTL == b.AllowMsgTTL && a.AllowMsgSchedules == b.AllowMsgSchedules &&
-		a.DenyDelete == b.DenyDelete && a.DenyPurge == b.DenyPurge && a.Replicas == b.Replicas && reflect.DeepEqual(a.RePublish, b.RePublish)
-}
-
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig, onlyCreate bool) error {
 	c, err := consumerConfig(ctx, js, stream, want.Durable)
 	switch {
@@ -160,13 +158,11 @@ func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, 
 			"remove it with `nats consumer rm %s %s`: %w",
 			want.Durable, stream, c.AckPolicy, c.DeliverPolicy, stream, want.Durable, ErrIncompatible)
 	}
-	if onlyCreate || sameConsumer(c, want) {
+	next := overlayConsumer(c, want)
+	if onlyCreate || reflect.DeepEqual(c, next) {
 		return nil
 	}
-	c.Description, c.FilterSubject, c.FilterSubjects = want.Description, "", want.FilterSubjects
-	c.AckWait, c.MaxDeliver, c.MaxAckPending, c.BackOff = want.AckWait, want.MaxDeliver, want.MaxAckPending, nil
-	c.HeadersOnly = false // a want without its payload reads as a tombstone
-	if _, err := js.CreateOrUpdateConsumer(ctx, stream, c); err != nil {
+	if _, err := js.CreateOrUpdateConsumer(ctx, stream, next); err != nil {
 		return fmt.Errorf("update consumer %s of stream %s: %w", want.Durable, stream, err)
 	}
 	return nil
@@ -188,12 +184,14 @@ func sameDelivery(a, b jetstream.ConsumerConfig) bool {
 	return a.AckPolicy == b.AckPolicy && a.DeliverPolicy == b.DeliverPolicy
 }
 
-// sameConsumer reports whether a consumer has what the pipeline stands on, apart
-// from what the server does not change.
-func sameConsumer(have, want jetstream.ConsumerConfig) bool {
-	return slices.Equal(have.FilterSubjects, want.FilterSubjects) && have.FilterSubject == "" &&
-		have.AckWait == want.AckWait && have.MaxDeliver == want.MaxDeliver && have.MaxAckPending == want.MaxAckPending &&
-		len(have.BackOff) == 0 && !have.HeadersOnly
+// overlayConsumer is overlay for consumers.
+func overlayConsumer(have, want jetstream.ConsumerConfig) jetstream.ConsumerConfig {
+	next := have
+	next.Description = want.Description
+	next.FilterSubject, next.FilterSubjects = "", want.FilterSubjects
+	next.AckWait, next.MaxDeliver, next.MaxAckPending, next.BackOff = want.AckWait, want.MaxDeliver, want.MaxAckPending, nil
+	next.HeadersOnly = false // a want without its payload reads as a tombstone
+	return next
 }
 
 // Epoch returns the creation time of Requests in Unix milliseconds and the

@@ -14,6 +14,10 @@ import (
 // end.
 const defaultMaxUnended = 5
 
+// errPoison means that a message was handled again and again, and no
+// handling came to an end.
+var errPoison = errors.New("message was handled again and again without an end")
+
 // Consume reads messages and calls handle for each in a goroutine of its own
 // until ctx is done. It waits for the consumer to exist and comes back to it
 // when it was deleted, or the stream or the whole server was.

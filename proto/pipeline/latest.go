@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -22,43 +21,23 @@ func (c *Client) Latest(ctx context.Context, subjects []string) (map[string]Mess
 	if len(subjects) == 0 {
 		return found, nil
 	}
-	request, err := json.Marshal(map[string]any{"multi_last": subjects, "batch": len(subjects), "max_bytes": scanBatchBytes})
+	b, err := c.openBatches(ctx, Requests)
 	if err != nil {
 		return nil, fail(err)
 	}
-	nc := c.js.Conn()
-	inbox := nc.NewInbox()
-	sub, err := nc.SubscribeSync(inbox)
-	if err != nil {
+	defer b.close()
+	request := map[string]any{"multi_last": subjects, "batch": len(subjects), "max_bytes": scanBatchBytes}
+	more, err := b.read(ctx, request, func(m Message) bool {
+		found[m.Subject] = m
+		return true
+	})
+	switch {
+	case err != nil:
 		return nil, fail(err)
+	case more:
+		return nil, fail(errors.New("the answer was cut"))
 	}
-	defer context.AfterFunc(ctx, func() { _ = sub.Unsubscribe() })()
-	defer func() { _ = sub.Unsubscribe() }()
-	if err := nc.PublishRequest(c.directGet()+Requests, inbox, request); err != nil {
-		return nil, fail(err)
-	}
-	s := &scan{nc: nc, sub: sub}
-	for {
-		m, err := s.next(ctx)
-		if err != nil {
-			return nil, fail(err)
-		}
-		if status := m.Header.Get("Status"); status != "" {
-			more, err := s.end(m, status)
-			switch {
-			case err != nil:
-				return nil, fail(err)
-			case more:
-				return nil, fail(errors.New("the answer was cut"))
-			}
-			return found, nil
-		}
-		message, err := parseDirect(m)
-		if err != nil {
-			return nil, fail(err)
-		}
-		found[message.Subject] = message
-	}
+	return found, nil
 }
 
 // QueuedResults calls each with every key that has a result which waits for the

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,7 +14,7 @@ import (
 // server publish to any subject of its account. A server that is gone may have
 // taken a request with it; another one goes on from there.
 func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error {
-	rest := Range{Stream: Requests, Subject: wantPrefix + ">"}
+	rest := Range{Stream: Requests, Subject: KindWant.all()}
 	for {
 		err := c.loadRest(ctx, &rest, each)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, errNoAnswer) {
@@ -26,11 +25,7 @@ func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error 
 
 // CountTimers returns how many timers are pending.
 func (c *Client) CountTimers(ctx context.Context) (uint64, error) {
-	request, err := json.Marshal(map[string]any{"seq": 1, "next_by_subj": timerPrefix + ">", "batch": 1})
-	if err != nil {
-		return 0, err
-	}
-	m, err := c.get(ctx, c.directGet()+Requests, request)
+	m, err := c.ask(ctx, Requests, map[string]any{"seq": 1, "next_by_subj": KindTimer.all(), "batch": 1})
 	if errors.Is(err, ErrNoMessage) {
 		return 0, nil
 	}

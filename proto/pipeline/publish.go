@@ -66,12 +66,12 @@ func SameRequest(a, b *v1.Want) bool {
 // expired, as a tombstone does. It wraps ErrTooLarge when the want exceeds
 // MaxRequestBytes.
 func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq uint64, err error) {
-	data, err := proto.Marshal(w)
-	if err != nil {
-		return 0, fmt.Errorf("encode want of %s: %w", KeyOf(w), err)
-	}
 	key := KeyOf(w)
-	seq, err = c.replaceWant(ctx, key, content{data: data}, last)
+	m, err := newMessage(ctx, key.Want(), w)
+	if err != nil {
+		return 0, err
+	}
+	seq, err = c.replaceWant(ctx, m, key, last)
 	if !errors.Is(err, ErrSuperseded) {
 		return seq, err
 	}
@@ -99,7 +99,12 @@ func (c *Client) PublishRemoval(ctx context.Context, key Key, last uint64) (seq 
 func IsRemoval(m Message) bool { return m.Header.Get(headerOperation) == operationRemove }
 
 func (c *Client) publishTombstone(ctx context.Context, key Key, last uint64, operation string) (seq uint64, err error) {
-	seq, err = c.replaceWant(ctx, key, content{tombstone: operation}, last)
+	m, err := newMessage(ctx, key.Want(), nil)
+	if err != nil {
+		return 0, err
+	}
+	m.Header.Set(headerOperation, operation)
+	seq, err = c.replaceWant(ctx, m, key, last, jetstream.WithMsgTTL(TombstoneTTL))
 	if !errors.Is(err, ErrSuperseded) {
 		return seq, err
 	}
@@ -124,23 +129,10 @@ func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.W
 	}
 }
 
-// content of a message on the subject of a want: its data, or what a tombstone does.
-type content struct {
-	data      []byte
-	tombstone string
-}
-
-func (c *Client) replaceWant(ctx context.Context, key Key, by content, last uint64) (uint64, error) {
-	m := nats.NewMsg(key.Want())
-	m.Data = by.data
-	inject(ctx, m.Header)
-	m.Header.Set(headerScheduleNext, "purge")
-	m.Header.Set(headerScheduler, key.Timer())
-	opts := []jetstream.PublishOpt{jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last)}
-	if by.tombstone != "" {
-		m.Header.Set(headerOperation, by.tombstone)
-		opts = append(opts, jetstream.WithMsgTTL(TombstoneTTL))
-	}
+// replaceWant publishes m in place of the want of a key.
+func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uint64, opts ...jetstream.PublishOpt) (uint64, error) {
+	cancelTimer(m, key)
+	opts = append(opts, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last))
 	ack, err := c.js.PublishMsg(ctx, m, opts...)
 	if err != nil {
 		return 0, fmt.Errorf("publish want of %s: %w", key, Refusal(err))
@@ -189,13 +181,10 @@ func (c *Client) ReplaceTimer(ctx context.Context, due *v1.Due, at time.Time, la
 
 // timer returns the message that sets a timer.
 func timer(ctx context.Context, key Key, due *v1.Due, at time.Time) (*nats.Msg, error) {
-	data, err := proto.Marshal(due)
+	m, err := newMessage(ctx, key.Timer(), due)
 	if err != nil {
-		return nil, fmt.Errorf("encode timer of %s: %w", key, err)
+		return nil, err
 	}
-	m := nats.NewMsg(key.Timer())
-	m.Data = data
-	inject(ctx, m.Header)
 	m.Header.Set(headerSchedule, "@at "+at.UTC().Format(time.RFC3339Nano))
 	m.Header.Set(headerScheduleTarget, key.Due())
 	m.Header.Set(headerScheduleTTL, DueTTL.String())
@@ -209,15 +198,11 @@ func timer(ctx context.Context, key Key, due *v1.Due, at time.Time) (*nats.Msg, 
 // ErrInFlight when that cannot be known yet.
 func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplicate bool, err error) {
 	key := KeyOf(due.GetWant())
-	data, err := proto.Marshal(due)
+	m, err := newMessage(ctx, key.Due(), due)
 	if err != nil {
-		return false, fmt.Errorf("encode due of %s: %w", key, err)
+		return false, err
 	}
-	m := nats.NewMsg(key.Due())
-	m.Data = data
-	inject(ctx, m.Header)
-	m.Header.Set(headerScheduleNext, "purge")
-	m.Header.Set(headerScheduler, key.Timer())
+	cancelTimer(m, key)
 	ack, err := c.publishFor(ctx, m, key, due.GetWantSequence(), jetstream.WithMsgID(id), jetstream.WithMsgTTL(DueTTL))
 	if err != nil {
 		return false, fmt.Errorf("publish due of %s: %w", key, err)
@@ -278,13 +263,10 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 		// state. On the subject of bodies it would push one out that is not yet
 		// written.
 	}
-	data, err := proto.Marshal(r)
+	m, err := newMessage(ctx, subject, r)
 	if err != nil {
-		return fmt.Errorf("encode result of %s: %w", key, err)
+		return err
 	}
-	m := nats.NewMsg(subject)
-	m.Data = data
-	inject(ctx, m.Header)
 	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Results)); err != nil {
 		return fmt.Errorf("publish result of %s: %w", key, Refusal(err))
 	}
@@ -294,28 +276,30 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 // PublishDeadLetter publishes what could not be done. The id identifies the
 // message, so that a redelivered trigger adds no second entry.
 func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLetter, id string) error {
-	data, err := proto.Marshal(d)
+	m, err := newMessage(ctx, key.DeadLetter(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost()), d)
 	if err != nil {
-		return fmt.Errorf("encode dead letter of %s: %w", key, err)
+		return err
 	}
-	m := nats.NewMsg(key.DeadLetter(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost()))
-	m.Data = data
-	inject(ctx, m.Header)
 	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Failures), jetstream.WithMsgID(id)); err != nil {
 		return fmt.Errorf("publish dead letter of %s: %w", key, Refusal(err))
 	}
 	return nil
 }
 
-// Refusal adds to an error the one of this package that an answer of the server means.
-func Refusal(err error) error {
-	switch {
-	case hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant):
-		return fmt.Errorf("%w (%w)", ErrSuperseded, err)
-	case hasCode(err, codeStoreFailed):
-		return fmt.Errorf("%w (%w)", ErrFull, err)
-	case errors.Is(err, nats.ErrMaxPayload), hasCode(err, codeMessageTooLarge):
-		return fmt.Errorf("%w (%w)", ErrTooLarge, err)
+// newMessage returns a message that carries a payload, if there is one, and the
+// trace context of ctx.
+func newMessage(ctx context.Context, subject string, payload proto.Message) (*nats.Msg, error) {
+	m := nats.NewMsg(subject)
+	inject(ctx, m.Header)
+	var err error
+	if m.Data, err = proto.Marshal(payload); err != nil {
+		return nil, fmt.Errorf("encode message for %s: %w", subject, err)
 	}
-	return err
+	return m, nil
+}
+
+// cancelTimer lets the server take back the timer of a key when it stores m.
+func cancelTimer(m *nats.Msg, key Key) {
+	m.Header.Set(headerScheduleNext, "purge")
+	m.Header.Set(headerScheduler, key.Timer())
 }

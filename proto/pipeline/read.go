@@ -15,6 +15,19 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
+// ErrNoMessage means that a subject holds no message. In a cluster the
+// replica that was asked may only not know of it yet.
+var ErrNoMessage = errors.New("subject holds no message")
+
+// ErrMalformed means that a message cannot be decoded.
+var ErrMalformed = errors.New("message is malformed")
+
+// Unreadable reports whether an error is about one stored message only, so that
+// a list of messages may leave it out and go on behind it.
+func Unreadable(err error) bool {
+	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrSubject)
+}
+
 // LastWant returns the last want of a key and its stream sequence. A tombstone
 // is a nil want. The error wraps ErrNoMessage when there is none, and
 // ErrMalformed when it cannot be decoded; the sequence is valid then.
@@ -69,13 +82,13 @@ func (c *Client) get(ctx context.Context, subject string, request []byte) (Messa
 	case err != nil:
 		return Message{}, err
 	}
-	switch status := m.Header.Get("Status"); status {
+	switch m.Header.Get("Status") {
 	case "":
 		return parseDirect(m)
 	case "404":
 		return Message{}, ErrNoMessage
 	default:
-		return Message{}, fmt.Errorf("server responded %s %s", status, m.Header.Get("Description"))
+		return Message{}, refused(m)
 	}
 }
 
@@ -94,8 +107,8 @@ func FiresAt(m Message) (time.Time, error) {
 // none.
 func (c *Client) Waiting(ctx context.Context, from uint64) (at time.Time, err error) {
 	none := true
-	for _, prefix := range []string{wantPrefix, duePrefix} {
-		m, err := c.NextMessage(ctx, Requests, prefix+">", from)
+	for _, kind := range []Kind{KindWant, KindDue} {
+		m, err := c.NextMessage(ctx, Requests, kind.all(), from)
 		switch {
 		case errors.Is(err, ErrNoMessage):
 		case err != nil:

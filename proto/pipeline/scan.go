@@ -54,75 +54,98 @@ type Range struct {
 // cluster any replica may answer, so that the newest messages may be missing.
 func (c *Client) Scan(ctx context.Context, r Range) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		nc := c.js.Conn()
-		inbox := nc.NewInbox()
-		sub, err := nc.SubscribeSync(inbox)
-		if err != nil {
-			yield(Message{}, fmt.Errorf("read %s: %w", r.Subject, err))
-			return
+		if err := c.scan(ctx, r, yield); err != nil {
+			yield(Message{}, fmt.Errorf("read %s of stream %s: %w", r.Subject, r.Stream, err))
 		}
-		defer context.AfterFunc(ctx, func() { _ = sub.Unsubscribe() })() // ends the wait for a message
-		defer func() { _ = sub.Unsubscribe() }()
-		s := &scan{nc: nc, sub: sub, inbox: inbox, ask: c.directGet() + r.Stream, rest: r}
-		s.rest.From = max(r.From, 1)
-		for more := true; more; {
-			var err error
-			if more, err = s.batch(ctx, yield); err != nil {
-				yield(Message{}, fmt.Errorf("read %s of stream %s: %w", r.Subject, r.Stream, err))
-				return
+	}
+}
+
+func (c *Client) scan(ctx context.Context, rest Range, yield func(Message, error) bool) error {
+	b, err := c.openBatches(ctx, rest.Stream)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	rest.From = max(rest.From, 1)
+	for more := true; more; {
+		size := uint64(scanBatch)
+		if rest.Below > 0 {
+			if rest.From >= rest.Below {
+				return nil
 			}
+			size = min(size, rest.Below-rest.From)
+		}
+		request := map[string]any{"seq": rest.From, "next_by_subj": rest.Subject, "batch": size, "max_bytes": scanBatchBytes}
+		more, err = b.read(ctx, request, func(m Message) bool {
+			rest.From = m.Sequence + 1
+			return (rest.Below == 0 || m.Sequence < rest.Below) && yield(m, nil)
+		})
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// scan is one run of Scan.
-type scan struct {
-	nc    *nats.Conn
-	sub   *nats.Subscription
-	inbox string
-	ask   string
-	rest  Range
+// batches reads messages of a stream by direct gets of many at once.
+type batches struct {
+	nc      *nats.Conn
+	sub     *nats.Subscription
+	subject string
+	stop    func() bool
 }
 
-// batch asks for messages once, and reports whether there are more.
-func (s *scan) batch(ctx context.Context, yield func(Message, error) bool) (more bool, err error) {
-	size := uint64(scanBatch)
-	if s.rest.Below > 0 {
-		if s.rest.From >= s.rest.Below {
-			return false, nil
-		}
-		size = min(size, s.rest.Below-s.rest.From)
+func (c *Client) openBatches(ctx context.Context, stream string) (*batches, error) {
+	nc := c.js.Conn()
+	sub, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return nil, err
 	}
-	request, err := json.Marshal(map[string]any{
-		"seq": s.rest.From, "next_by_subj": s.rest.Subject, "batch": size, "max_bytes": scanBatchBytes,
-	})
+	stop := context.AfterFunc(ctx, func() { _ = sub.Unsubscribe() }) // ends the wait for a message
+	return &batches{nc: nc, sub: sub, subject: c.directGet() + stream, stop: stop}, nil
+}
+
+func (b *batches) close() {
+	b.stop()
+	_ = b.sub.Unsubscribe()
+}
+
+// read asks for messages once, and passes them on until each returns false. It
+// reports whether the server has more.
+func (b *batches) read(ctx context.Context, request map[string]any, each func(Message) bool) (more bool, err error) {
+	data, err := json.Marshal(request)
 	if err != nil {
 		return false, err
 	}
-	if err := s.nc.PublishRequest(s.ask, s.inbox, request); err != nil {
+	if err := b.nc.PublishRequest(b.subject, b.sub.Subject, data); err != nil {
 		return false, err
 	}
 	for {
-		m, err := s.next(ctx)
+		m, err := b.next(ctx)
 		if err != nil {
 			return false, err
 		}
-		if status := m.Header.Get("Status"); status != "" {
-			return s.end(m, status)
+		switch m.Header.Get("Status") {
+		case "":
+		case "204": // end of batch
+			return m.Header.Get("Nats-Num-Pending") != "0", nil
+		case "404":
+			return false, nil
+		default:
+			return false, refused(m)
 		}
 		message, err := parseDirect(m)
 		if err != nil {
 			return false, err
 		}
-		s.rest.From = message.Sequence + 1
-		if s.rest.Below > 0 && message.Sequence >= s.rest.Below || !yield(message, nil) {
+		if !each(message) {
 			return false, nil
 		}
 	}
 }
 
-func (s *scan) next(ctx context.Context) (*nats.Msg, error) {
-	m, err := s.sub.NextMsg(scanTimeout) // a context for each message was a tenth of what a scan allocates
+func (b *batches) next(ctx context.Context) (*nats.Msg, error) {
+	m, err := b.sub.NextMsg(scanTimeout) // a context for each message was a tenth of what a scan allocates
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -137,15 +160,9 @@ func (s *scan) next(ctx context.Context) (*nats.Msg, error) {
 // errNoAnswer is that of a request that nothing came back for.
 var errNoAnswer = errors.New("no answer")
 
-// end reads the status that the server sends behind the last message of a batch.
-func (s *scan) end(m *nats.Msg, status string) (more bool, err error) {
-	switch status {
-	case "204": // end of batch
-		return m.Header.Get("Nats-Num-Pending") != "0", nil
-	case "404":
-		return false, nil
-	}
-	return false, fmt.Errorf("server responded %s %s", status, m.Header.Get("Description"))
+// refused is the error of a response to a direct get that is none of a message.
+func refused(m *nats.Msg) error {
+	return fmt.Errorf("server responded %s %s", m.Header.Get("Status"), m.Header.Get("Description"))
 }
 
 // parseDirect reads a message out of the response to a direct get.

@@ -1,25 +1,37 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
 
-// Prefixes of the subjects; <ns>.<name>.<key> follows.
+// Kind is what a subject carries: what the subject begins with, before
+// <namespace>.<name>.<key>.
+type Kind string
+
+// The kinds of subjects.
 const (
-	wantPrefix    = "curl.want."
-	duePrefix     = "curl.due."
-	timerPrefix   = "curl.timer."
-	contentPrefix = "curl.result.content."
-	failurePrefix = "curl.result.failure."
-	removedPrefix = "curl.result.removed."
-	deadPrefix    = "curl.failure."
-	recordPrefix  = "curl.record."
+	KindWant    Kind = "curl.want."
+	KindDue     Kind = "curl.due."
+	KindTimer   Kind = "curl.timer."
+	KindContent Kind = "curl.result.content."
+	KindFailure Kind = "curl.result.failure."
+	KindRemoved Kind = "curl.result.removed."
+)
+
+// Prefixes of the other subjects.
+const (
+	deadPrefix   = "curl.failure."
+	recordPrefix = "curl.record."
 	// What operators did until version 0.1, among the failures.
 	auditPrefix = "curl.audit."
 	// The subject of a message follows.
 	begunPrefix = "curl.begun."
 )
+
+// ErrSubject means that a subject is not one of this protocol.
+var ErrSubject = errors.New("subject is not one of the pipeline")
 
 // Key names one key of one ConfigMap.
 type Key struct {
@@ -39,23 +51,23 @@ func (k Key) tokens() string {
 }
 
 // Want is the subject of the desired state, which is also the first trigger.
-func (k Key) Want() string { return wantPrefix + k.tokens() }
+func (k Key) Want() string { return KindWant.of(k) }
 
 // Due is the subject of a fired timer or a replay.
-func (k Key) Due() string { return duePrefix + k.tokens() }
+func (k Key) Due() string { return KindDue.of(k) }
 
 // Timer is the subject of the one pending timer.
-func (k Key) Timer() string { return timerPrefix + k.tokens() }
+func (k Key) Timer() string { return KindTimer.of(k) }
 
 // Content is the subject of fetched bodies.
-func (k Key) Content() string { return contentPrefix + k.tokens() }
+func (k Key) Content() string { return KindContent.of(k) }
 
 // Failure is the subject of changes of the failure state, the end of a failure
 // included.
-func (k Key) Failure() string { return failurePrefix + k.tokens() }
+func (k Key) Failure() string { return KindFailure.of(k) }
 
 // Removed is the subject of pairs taken out of the annotation.
-func (k Key) Removed() string { return removedPrefix + k.tokens() }
+func (k Key) Removed() string { return KindRemoved.of(k) }
 
 // DeadLetter is the subject of a failure that is kept, for its reason (an
 // Event reason) and host, which HostOf gives; an address becomes HiddenHost here
@@ -108,101 +120,61 @@ func tokenOrAny(value string) string {
 	return token(value)
 }
 
-// Kind is what a subject carries.
-type Kind int
-
-// The kinds of subjects.
-const (
-	KindWant Kind = iota + 1
-	KindDue
-	KindTimer
-	KindContent
-	KindFailure
-	KindRemoved
-)
-
 // Template returns the subjects of a kind with their variable tokens named,
 // such as curl.want.{namespace}.{name}.{key}.
-func (k Kind) Template() string {
-	prefix := k.prefix()
-	if prefix == "" {
-		return ""
-	}
-	return prefix + "{namespace}.{name}.{key}"
-}
+func (k Kind) Template() string { return string(k) + "{namespace}.{name}.{key}" }
 
 // Subjects is the filter for all keys of a namespace and name; empty: of all.
 func (k Kind) Subjects(namespace, name string) string {
-	return k.prefix() + tokenOrAny(namespace) + "." + tokenOrAny(name) + ".*"
+	return string(k) + tokenOrAny(namespace) + "." + tokenOrAny(name) + ".*"
 }
 
 // String returns the constant tokens of the subjects of a kind, such as
 // curl.want.
-func (k Kind) String() string { return strings.TrimSuffix(k.prefix(), ".") }
+func (k Kind) String() string { return strings.TrimSuffix(string(k), ".") }
 
-func (k Kind) prefix() string {
-	switch k {
-	case KindWant:
-		return wantPrefix
-	case KindDue:
-		return duePrefix
-	case KindTimer:
-		return timerPrefix
-	case KindContent:
-		return contentPrefix
-	case KindFailure:
-		return failurePrefix
-	case KindRemoved:
-		return removedPrefix
-	}
-	return ""
-}
+// all is the filter for all subjects of a kind.
+func (k Kind) all() string { return string(k) + ">" }
+
+// of is the subject of a key.
+func (k Kind) of(key Key) string { return string(k) + key.tokens() }
 
 // ParseSubject returns the kind and key of a subject in CURL_REQUESTS or
 // CURL_RESULTS, or ErrSubject.
 func ParseSubject(subject string) (Kind, Key, error) {
-	for kind := KindWant; kind <= KindRemoved; kind++ {
-		if rest, ok := strings.CutPrefix(subject, kind.prefix()); ok {
-			key, err := parseKey(rest)
-			return kind, key, err
+	for _, kind := range []Kind{KindWant, KindDue, KindTimer, KindContent, KindFailure, KindRemoved} {
+		if strings.HasPrefix(subject, string(kind)) {
+			parts, err := untokens(subject, string(kind), 3)
+			if err != nil {
+				return "", Key{}, err
+			}
+			return kind, Key{Namespace: parts[0], Name: parts[1], Key: parts[2]}, nil
 		}
 	}
-	return 0, Key{}, fmt.Errorf("%w: %q", ErrSubject, subject)
+	return "", Key{}, fmt.Errorf("%w: %q", ErrSubject, subject)
 }
 
 // ParseDeadLetter returns reason, host and key of a subject in CURL_FAILURES,
 // or ErrSubject.
 func ParseDeadLetter(subject string) (reason, host string, key Key, err error) {
-	rest, ok := strings.CutPrefix(subject, deadPrefix)
-	if !ok {
-		return "", "", Key{}, fmt.Errorf("%w: %q", ErrSubject, subject)
-	}
-	parts := strings.SplitN(rest, ".", 3)
-	if len(parts) != 3 {
-		return "", "", Key{}, fmt.Errorf("%w: %q", ErrSubject, subject)
-	}
-	if reason, err = untoken(parts[0]); err != nil {
+	parts, err := untokens(subject, deadPrefix, 5)
+	if err != nil {
 		return "", "", Key{}, err
 	}
-	if host, err = untoken(parts[1]); err != nil {
-		return "", "", Key{}, err
-	}
-	key, err = parseKey(parts[2])
-	return reason, host, key, err
+	return parts[0], parts[1], Key{Namespace: parts[2], Name: parts[3], Key: parts[4]}, nil
 }
 
-func parseKey(tokens string) (Key, error) {
-	parts := strings.Split(tokens, ".")
-	if len(parts) != 3 {
-		return Key{}, fmt.Errorf("%w: %d tokens where 3 are due", ErrSubject, len(parts))
+// untokens decodes what follows a prefix, which must be n tokens.
+func untokens(subject, prefix string, n int) (parts []string, err error) {
+	rest, ok := strings.CutPrefix(subject, prefix)
+	parts = strings.Split(rest, ".")
+	if !ok || len(parts) != n {
+		return nil, fmt.Errorf("%w: %q", ErrSubject, subject)
 	}
-	var out [3]string
-	for i, p := range parts {
-		s, err := untoken(p)
-		if err != nil {
-			return Key{}, err
+	for i, part := range parts {
+		if parts[i], err = untoken(part); err != nil {
+			return nil, err
 		}
-		out[i] = s
 	}
-	return Key{Namespace: out[0], Name: out[1], Key: out[2]}, nil
+	return parts, nil
 }

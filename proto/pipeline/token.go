@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 )
 
@@ -44,31 +45,11 @@ func untoken(t string) (string, error) {
 	if t == emptyToken {
 		return "", nil
 	}
-	if t == "" {
-		return "", fmt.Errorf("%w: empty token", ErrSubject)
+	s, err := url.PathUnescape(t)
+	if err != nil || token(s) != t {
+		return "", fmt.Errorf("%w: token %q", ErrSubject, t)
 	}
-	var b strings.Builder
-	b.Grow(len(t))
-	for i := 0; i < len(t); i++ {
-		c := t[i]
-		if c != '%' {
-			if !plain(c) {
-				return "", fmt.Errorf("%w: token %q", ErrSubject, t)
-			}
-			b.WriteByte(c)
-			continue
-		}
-		if i+2 >= len(t) {
-			return "", fmt.Errorf("%w: token %q", ErrSubject, t)
-		}
-		hi, lo := strings.IndexByte(upperHex, t[i+1]), strings.IndexByte(upperHex, t[i+2])
-		if hi < 0 || lo < 0 || plain(byte(hi<<4|lo)) {
-			return "", fmt.Errorf("%w: token %q", ErrSubject, t)
-		}
-		b.WriteByte(byte(hi<<4 | lo))
-		i += 2
-	}
-	return b.String(), nil
+	return s, nil
 }
 
 func plain(c byte) bool {
