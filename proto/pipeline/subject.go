@@ -12,12 +12,12 @@ type Kind string
 
 // The kinds of subjects.
 const (
-	KindWant    Kind = "curl.want."
-	KindDue     Kind = "curl.due."
-	KindTimer   Kind = "curl.timer."
-	KindContent Kind = "curl.result.content."
-	KindFailure Kind = "curl.result.failure."
-	KindRemoved Kind = "curl.result.removed."
+	KindWant    = Kind("curl.want.")
+	KindDue     = Kind("curl.due.")
+	KindTimer   = Kind("curl.timer.")
+	KindContent = Kind("curl.result.content.")
+	KindFailure = Kind("curl.result.failure.")
+	KindRemoved = Kind("curl.result.removed.")
 )
 
 // Prefixes of the other subjects.
