@@ -188,14 +188,6 @@ func validateStreams(t pipeline.Topology) error {
 	return nil
 }
 
-// scopes returns the namespaces to watch, "" for all.
-func (c *Config) scopes() []string {
-	if len(c.Namespaces) == 0 {
-		return []string{""}
-	}
-	return slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
-}
-
 // protects reports whether an object is left alone whatever it asks for.
 func (c *Config) protects(namespace, name string) bool {
 	return annotation.Protects(c.Protected, namespace, name)

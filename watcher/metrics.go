@@ -4,9 +4,11 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -22,7 +24,7 @@ func Metrics() (own, pipeline []metric.Definition) {
 	var c Config
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName("watcher")
 	m := newMetrics(prometheus.NewRegistry(), c)
-	m.measure(informer.New(informer.Config{}, informer.Deps{Reader: &informer.Reader{}}), wantindex.NewIndex(), exporter.New(exporter.Config{}, exporter.Deps{}))
+	m.measure(informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{}), wantindex.NewIndex(), exporter.New(exporter.Config{}, exporter.Deps{}))
 	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()
 }
 
@@ -64,13 +66,20 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 }
 
 // measure makes the metrics that are read when they are asked for.
-func (m *metrics) measure(objects *informer.Informer, index *wantindex.Index, e *exporter.Exporter) {
+func (m *metrics) measure(objects *informer.Informer[*annotated.Object], index *wantindex.Index, e *exporter.Exporter) {
 	gauge := func(name, help string, count func() int) {
 		m.own.GaugeFunc(name, help, func() float64 { return float64(count()) })
 	}
 	gauge("watched_objects", "ConfigMaps in the sight of the watch.", objects.Watched)
 	gauge("annotated_objects", "ConfigMaps in the cluster that ask for something, or that were once written.", objects.Len)
-	gauge("invalid_objects", "ConfigMaps whose annotations cannot be read.", objects.Invalid)
+	gauge("invalid_objects", "ConfigMaps whose annotations cannot be read.", func() (n int) {
+		objects.Each(func(o *annotated.Object) {
+			if o.Invalid != nil || o.Request.Refuses() {
+				n++
+			}
+		})
+		return n
+	})
 	gauge("wanted_keys", "Keys that the stream of requests has a want for, as the watcher that publishes knows.", index.Len)
 	m.own.GaugeFunc("watch_silence_seconds", "Time since the watch last gave a sign of life, of the namespace that is worst off; a bookmark comes about once a minute.",
 		func() float64 { return objects.Silence().Seconds() })

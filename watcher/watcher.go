@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -24,6 +25,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/cluster"
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
@@ -84,12 +86,10 @@ func run(ctx context.Context, rt *service.Runtime, c Config, api *rest.Config, a
 	}
 	rt.Started()
 	group, ctx := errgroup.WithContext(ctx)
-	for _, namespace := range c.scopes() {
-		group.Go(func() error {
-			p.objects.Watch(ctx, source, namespace)
-			return nil
-		})
-	}
+	group.Go(func() error {
+		p.objects.Watch(ctx, source)
+		return nil
+	})
 	group.Go(func() error {
 		select {
 		case <-p.objects.Synced():
@@ -105,7 +105,7 @@ func run(ctx context.Context, rt *service.Runtime, c Config, api *rest.Config, a
 
 // parts are what runs; newParts wires them.
 type parts struct {
-	objects  *informer.Informer
+	objects  *informer.Informer[*annotated.Object]
 	election leader.Deps
 	cache    *service.Part
 }
@@ -126,9 +126,9 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *cluster.Clients, 
 	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New(nil)}
 	var sessions *session.Runner
-	reader := &informer.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now, Count: metrics.event}
-	objects := informer.New(informer.Config{Scopes: c.scopes()}, informer.Deps{
-		Reader: reader,
+	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now}
+	objects := informer.New(informer.Config{Namespaces: c.Namespaces, SkipRefused: true}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
+		Read: reader.Read, Now: wall.Now, Count: metrics.event,
 		Notify: func(name types.NamespacedName, live bool) { sessions.Changed(name, live) },
 	})
 	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}

@@ -2,7 +2,6 @@ package keeper
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
@@ -80,12 +79,4 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
 	}
 	return c.Election.Validate()
-}
-
-// scopes returns the namespaces to watch, "" for all.
-func (c *Config) scopes() []string {
-	if len(c.Namespaces) == 0 {
-		return []string{""}
-	}
-	return slices.Compact(slices.Sorted(slices.Values(c.Namespaces)))
 }

@@ -156,8 +156,8 @@ func (r *rig) edit(ctx context.Context, name, patch string) {
 func (r *rig) eventuallyHas(ctx context.Context, name string, generation int64) {
 	GinkgoHelper()
 	Eventually(ctx, func() int64 {
-		if item := r.watchers.Get(types.NamespacedName{Namespace: r.namespace, Name: name}); item != nil {
-			return item.Value.Plan.Generation
+		if w := r.watchers.Get(types.NamespacedName{Namespace: r.namespace, Name: name}); w != nil {
+			return w.Plan.Generation
 		}
 		return 0
 	}).WithTimeout(patience).Should(Equal(generation))
@@ -291,7 +291,7 @@ var _ = Describe("While nothing changes, keeper", func() {
 			r.clock.SetTime(r.clock.Now().Add(time.Second))
 			r.look(ctx, g, names)
 			g.Expect(r.writes.Load()).To(Equal(before))
-			g.Expect(r.watchers.Get(types.NamespacedName{Namespace: r.namespace, Name: "sidecar"}).Value.Status.Pods).
+			g.Expect(r.watchers.Get(types.NamespacedName{Namespace: r.namespace, Name: "sidecar"}).Status.Pods).
 				To(HaveValue(HaveField("Ready", BeEquivalentTo(1))))
 		}).WithTimeout(patience).Should(Succeed())
 

@@ -35,7 +35,6 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
@@ -77,27 +76,21 @@ func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Confi
 	return group.Wait()
 }
 
-// watch fills the stores until ctx is done.
+// watch fills the informers until ctx is done.
 func (k *keeper) watch(ctx context.Context, group *errgroup.Group) {
-	for _, namespace := range k.config.scopes() {
+	fill := func(watch func(context.Context, informer.Source), objects informer.Objects, selector string) {
 		group.Go(func() error {
-			k.watchers.Watch(ctx, k.source(k.clients.watching.objects(), k.config.Selector), namespace)
+			watch(ctx, informer.Source{
+				Objects: objects, Selector: selector, StallAfter: informer.StallAfter, Redial: k.clients.Redial, Log: k.runtime.Log,
+			})
 			return nil
 		})
-		group.Go(func() error {
-			k.targets.Watch(ctx, k.source(informer.ConfigMaps(k.clients.Metadata), watchv1.WatcherLabel), namespace)
-			return nil
-		})
-		if k.config.Sidecars {
-			group.Go(func() error {
-				k.namespaces.Watch(ctx, k.source(namespaces(k.clients.Metadata), ""), namespace)
-				return nil
-			})
-			group.Go(func() error {
-				k.pods.Store.Watch(ctx, k.source(podObjects(k.clients.pods), watchv1.InjectedLabel), namespace)
-				return nil
-			})
-		}
+	}
+	fill(k.watchers.Watch, k.clients.watching.objects(), k.config.Selector)
+	fill(k.targets.Watch, informer.ConfigMaps(k.clients.Metadata), watchv1.WatcherLabel)
+	if k.config.Sidecars {
+		fill(k.namespaces.Watch, namespaces(k.clients.Metadata), "")
+		fill(k.pods.Store.Watch, podObjects(k.clients.pods), watchv1.InjectedLabel)
 	}
 }
 
@@ -107,10 +100,10 @@ type keeper struct {
 	runtime  *service.Runtime
 	clients  *clients
 	metrics  *metrics
-	watchers *store.Store[reconcile.Watcher]
-	targets  *store.Store[target.Target]
+	watchers *informer.Informer[*reconcile.Watcher]
+	targets  *informer.Informer[*target.Target]
 	// namespaces have the labels that decide about sidecars.
-	namespaces *store.Store[map[string]string]
+	namespaces *informer.Informer[*injection.Namespace]
 	claims     *index.Index
 	// pods with sidecars; nil: they are not watched.
 	pods *reconcile.Pods
@@ -131,22 +124,23 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 		config: c, runtime: rt, clients: clients, metrics: metrics, claims: index.New(),
 		cache: rt.Health.Part("watchers"),
 	}
-	k.watchers = store.New(store.Config[reconcile.Watcher]{
-		Scopes: c.scopes(), Now: wall.Now, Notify: k.watcherChanged, Read: reader(compiler),
+	scopes := informer.Config{Namespaces: c.Namespaces}
+	k.watchers = informer.New(scopes, informer.Deps[*watchv1.Watcher, *reconcile.Watcher]{
+		Now: wall.Now, Notify: k.watcherChanged, Read: reader(compiler),
 	})
-	k.targets = store.New(store.Config[target.Target]{
-		Scopes: c.scopes(), Now: wall.Now, Notify: k.targetChanged, Read: readTarget,
+	k.targets = informer.New(scopes, informer.Deps[*metav1.PartialObjectMetadata, *target.Target]{
+		Now: wall.Now, Notify: k.targetChanged, Read: target.Read,
 	})
-	k.namespaces = store.New(store.Config[map[string]string]{
-		Scopes: c.scopes(), Now: wall.Now, Notify: k.namespaceChanged, Read: readNamespace,
+	k.namespaces = informer.New(scopes, informer.Deps[*metav1.PartialObjectMetadata, *injection.Namespace]{
+		Now: wall.Now, Notify: k.namespaceChanged, Read: injection.Read,
 	})
 	checker, err := injection.New(injection.Config{Enabled: c.Sidecars, Protected: c.Protected}, injection.Deps{Labels: k.labels})
 	if err != nil {
 		return nil, err
 	}
 	if c.Sidecars {
-		k.pods = &reconcile.Pods{ByWatcher: index.New(), Store: store.New(store.Config[sidecar.Pod]{
-			Scopes: c.scopes(), Now: wall.Now, Notify: k.podChanged, Read: readPod,
+		k.pods = &reconcile.Pods{ByWatcher: index.New(), Store: informer.New(scopes, informer.Deps[*corev1.Pod, *sidecar.Pod]{
+			Now: wall.Now, Notify: k.podChanged, Read: sidecar.Read,
 		})}
 	}
 	k.work = reconcile.New(reconcile.Config{Protected: c.Protected}, reconcile.Deps{
@@ -160,38 +154,13 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 	return k, metrics.err()
 }
 
-// source is where a store is filled from.
-func (k *keeper) source(objects informer.Objects, selector string) informer.Source {
-	return informer.Source{
-		Objects: objects, Selector: selector, StallAfter: informer.StallAfter, Redial: k.clients.Redial, Log: k.runtime.Log,
-	}
-}
-
 // reader compiles Watchers as they come, so that nothing else of them is kept.
-func reader(compiler *compile.Compiler) func(object any) (reconcile.Watcher, bool) {
-	return func(object any) (reconcile.Watcher, bool) {
-		w, ok := object.(*watchv1.Watcher)
-		if !ok {
-			return reconcile.Watcher{}, false
+func reader(compiler *compile.Compiler) func(*watchv1.Watcher) *reconcile.Watcher {
+	return func(w *watchv1.Watcher) *reconcile.Watcher {
+		return &reconcile.Watcher{
+			Meta: informer.MetaOf(w), Plan: compiler.Compile(w), Status: condition.Kept(w.Status), Digest: compile.DigestOf(w.Status),
 		}
-		return reconcile.Watcher{Plan: compiler.Compile(w), Status: condition.Kept(w.Status), Digest: compile.DigestOf(w.Status)}, true
 	}
-}
-
-func readTarget(object any) (target.Target, bool) {
-	m, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return target.Target{}, false
-	}
-	return target.Read(m), true
-}
-
-func readNamespace(object any) (map[string]string, bool) {
-	m, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return nil, false
-	}
-	return injection.LabelsOf(m), true
 }
 
 // labels returns those of a namespace that decide about sidecars. Nothing else waits
@@ -202,8 +171,8 @@ func (k *keeper) labels(namespace string) (labels map[string]string, known bool)
 	default:
 		return nil, false
 	}
-	if item := k.namespaces.Get(types.NamespacedName{Name: namespace}); item != nil {
-		labels = item.Value
+	if n := k.namespaces.Get(types.NamespacedName{Name: namespace}); n != nil {
+		labels = n.Labels
 	}
 	return labels, true
 }
@@ -211,9 +180,9 @@ func (k *keeper) labels(namespace string) (labels map[string]string, known bool)
 // namespaceChanged looks at the Watchers of a namespace that have a sidecar.
 func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
 	var affected []types.NamespacedName
-	k.watchers.Each(func(item *store.Item[reconcile.Watcher]) {
-		if item.Namespace == namespace.Name && item.Value.Plan.Sidecar != nil {
-			affected = append(affected, item.NamespacedName)
+	k.watchers.Each(func(w *reconcile.Watcher) {
+		if w.Namespace == namespace.Name && w.Plan.Sidecar != nil {
+			affected = append(affected, w.NamespacedName)
 		}
 	})
 	for _, watcher := range affected {
@@ -221,20 +190,12 @@ func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
 	}
 }
 
-func readPod(object any) (sidecar.Pod, bool) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return sidecar.Pod{}, false
-	}
-	return sidecar.Read(pod)
-}
-
 // watcherChanged looks at a Watcher, and at the others that name its ConfigMap or
 // the one that it named before: which of them makes it may have changed.
 func (k *keeper) watcherChanged(name types.NamespacedName, live bool) {
 	var targets []types.NamespacedName
-	if item := k.watchers.Get(name); item != nil {
-		targets = append(targets, item.Value.Plan.Target)
+	if w := k.watchers.Get(name); w != nil {
+		targets = append(targets, w.Plan.Target)
 	}
 	before := k.claims.Set(name, targets...)
 	k.enqueue(name, live)
@@ -258,8 +219,8 @@ func (k *keeper) targetChanged(name types.NamespacedName, live bool) {
 // so that a rollout costs one write of the status each second, not one for each pod.
 func (k *keeper) podChanged(name types.NamespacedName, _ bool) {
 	var watchers []types.NamespacedName
-	if item := k.pods.Store.Get(name); item != nil {
-		watchers = item.Value.Watchers(name.Namespace)
+	if pod := k.pods.Store.Get(name); pod != nil {
+		watchers = pod.Watchers()
 	}
 	before := k.pods.ByWatcher.Set(name, watchers...)
 	if q := k.queue.Load(); q != nil {
@@ -280,9 +241,9 @@ func (k *keeper) awaitPods(ctx context.Context) error {
 		return nil
 	}
 	k.runtime.Log.Info().Int("pods", k.pods.Store.Len()).Msg("listed the pods with sidecars")
-	k.watchers.Each(func(item *store.Item[reconcile.Watcher]) {
-		if item.Value.Plan.Sidecar != nil || item.Value.Status.Pods != nil {
-			k.enqueue(item.NamespacedName, false)
+	k.watchers.Each(func(w *reconcile.Watcher) {
+		if w.Plan.Sidecar != nil || w.Status.Pods != nil {
+			k.enqueue(w.NamespacedName, false)
 		}
 	})
 	return nil
@@ -304,7 +265,7 @@ func (k *keeper) lead(health *service.Part) func(context.Context) error {
 		k.queue.Store(q)
 		defer k.metrics.queue.Reset()
 		defer k.queue.Store(nil)
-		k.watchers.Each(func(item *store.Item[reconcile.Watcher]) { q.Add(item.NamespacedName) })
+		k.watchers.Each(func(w *reconcile.Watcher) { q.Add(w.NamespacedName) })
 		health.Ready()
 		group := errgroup.Group{}
 		for range k.config.Workers {

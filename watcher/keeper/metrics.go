@@ -11,10 +11,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 )
 
 // queueName is the name of the queue in metrics.
@@ -25,7 +25,7 @@ func Metrics() []metric.Definition {
 	var c Config
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName(name)
 	m := newMetrics(prometheus.NewRegistry(), c)
-	m.measure(store.New(store.Config[reconcile.Watcher]{}), time.Now)
+	m.measure(informer.New(informer.Config{}, informer.Deps[*watchv1.Watcher, *reconcile.Watcher]{}), time.Now)
 	return append(m.own.Definitions(), m.standard.Definitions()...)
 }
 
@@ -66,7 +66,7 @@ const (
 func states() []state { return []state{stateReady, stateProgressing, stateStalled, stateSuspended} }
 
 // stateOf returns the state of a Watcher as its status has it.
-func stateOf(w reconcile.Watcher) state {
+func stateOf(w *reconcile.Watcher) state {
 	switch {
 	case w.Plan.Suspended:
 		return stateSuspended
@@ -79,14 +79,14 @@ func stateOf(w reconcile.Watcher) state {
 }
 
 // measure makes the metrics that are read when they are asked for.
-func (m *metrics) measure(watchers *store.Store[reconcile.Watcher], now func() time.Time) {
+func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now func() time.Time) {
 	m.own.GaugesFunc("watchers", "Watchers, by state; suspended ones count as such, whatever else they are.",
 		metric.Of("state", states()...), func() map[string]float64 {
 			counts := map[string]float64{}
 			for _, s := range states() {
 				counts[string(s)] = 0
 			}
-			watchers.Each(func(item *store.Item[reconcile.Watcher]) { counts[string(stateOf(item.Value))]++ })
+			watchers.Each(func(w *reconcile.Watcher) { counts[string(stateOf(w))]++ })
 			return counts
 		})
 	m.own.GaugeFunc("not_ready_seconds", "Time since the Watcher that is longest not Ready and not suspended has not been; 0: all are Ready.",
@@ -95,8 +95,8 @@ func (m *metrics) measure(watchers *store.Store[reconcile.Watcher], now func() t
 		metric.Of("state", sidecar.States()...), func() map[string]float64 { return sidecars(watchers) })
 	m.own.GaugeFunc("sidecars_outdated", "Sidecars of another generation than the newest of their Watcher.", func() float64 {
 		outdated := int64(0)
-		watchers.Each(func(item *store.Item[reconcile.Watcher]) {
-			if p := item.Value.Status.Pods; p != nil {
+		watchers.Each(func(w *reconcile.Watcher) {
+			if p := w.Status.Pods; p != nil {
 				outdated += p.Injected - p.Current
 			}
 		})
@@ -107,13 +107,13 @@ func (m *metrics) measure(watchers *store.Store[reconcile.Watcher], now func() t
 }
 
 // sidecars counts the sidecars of all Watchers by state.
-func sidecars(watchers *store.Store[reconcile.Watcher]) map[string]float64 {
+func sidecars(watchers *informer.Informer[*reconcile.Watcher]) map[string]float64 {
 	counts := map[string]float64{}
 	for _, s := range sidecar.States() {
 		counts[string(s)] = 0
 	}
-	watchers.Each(func(item *store.Item[reconcile.Watcher]) {
-		if p := item.Value.Status.Pods; p != nil {
+	watchers.Each(func(w *reconcile.Watcher) {
+		if p := w.Status.Pods; p != nil {
 			counts[string(sidecar.Starting)] += float64(p.Injected - p.Ready - p.Failing)
 			counts[string(sidecar.Ready)] += float64(p.Ready)
 			counts[string(sidecar.Failing)] += float64(p.Failing)
@@ -123,10 +123,9 @@ func sidecars(watchers *store.Store[reconcile.Watcher]) map[string]float64 {
 }
 
 // notReady returns for how long the Watcher that is worst off has not been Ready.
-func notReady(watchers *store.Store[reconcile.Watcher], now time.Time) time.Duration {
+func notReady(watchers *informer.Informer[*reconcile.Watcher], now time.Time) time.Duration {
 	longest := time.Duration(0)
-	watchers.Each(func(item *store.Item[reconcile.Watcher]) {
-		w := item.Value
+	watchers.Each(func(w *reconcile.Watcher) {
 		ready := meta.FindStatusCondition(w.Status.Conditions, watchv1.ConditionReady)
 		if w.Plan.Suspended || ready != nil && ready.Status == metav1.ConditionTrue {
 			return

@@ -86,3 +86,12 @@ func BridgeKlog(log zerolog.Logger) {
 func Logr(log zerolog.Logger) logr.Logger {
 	return logr.FromSlogHandler(slog.Handler(zerolog.NewSlogHandler(log)))
 }
+
+// DebugLogr returns Logr for what logs every try: nothing is logged above the level of
+// debug.
+func DebugLogr(log zerolog.Logger) logr.Logger {
+	if log.GetLevel() > zerolog.DebugLevel {
+		return logr.Discard()
+	}
+	return Logr(log)
+}

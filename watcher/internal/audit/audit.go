@@ -12,7 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/logfield"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -67,7 +67,7 @@ func (c Config) pause(asks uint8) time.Duration {
 // Objects are the annotated ConfigMaps.
 type Objects interface {
 	// Get returns an object, or nil when it is gone or does not concern us.
-	Get(name types.NamespacedName) *informer.Object
+	Get(name types.NamespacedName) *annotated.Object
 }
 
 // Deps are what an Auditor works with.

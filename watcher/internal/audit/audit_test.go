@@ -22,6 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -43,7 +44,7 @@ type bench struct {
 	index    *wantindex.Index
 	clock    *clocktesting.FakeClock
 	epoch    int64
-	objects  map[types.NamespacedName]*informer.Object
+	objects  map[types.NamespacedName]*annotated.Object
 }
 
 func newBench(tb testing.TB) *bench {
@@ -51,7 +52,7 @@ func newBench(tb testing.TB) *bench {
 	js := pipelinetest.Connect(tb, pipelinetest.Broker(tb, natstest.Options{}))
 	b := &bench{
 		TB: tb, client: pipeline.NewClient(js), index: wantindex.NewIndex(), clock: clocktesting.NewFakeClock(time.Now()),
-		objects: map[types.NamespacedName]*informer.Object{},
+		objects: map[types.NamespacedName]*annotated.Object{},
 	}
 	var err error
 	if b.epoch, err = pipeline.Ensure(tb.Context(), js, pipeline.Topology{}); err != nil {
@@ -67,7 +68,7 @@ func newBench(tb testing.TB) *bench {
 }
 
 // Get returns an object.
-func (b *bench) Get(name types.NamespacedName) *informer.Object { return b.objects[name] }
+func (b *bench) Get(name types.NamespacedName) *annotated.Object { return b.objects[name] }
 
 func (b *bench) check(err error) {
 	b.Helper()
@@ -83,8 +84,8 @@ func (b *bench) asks(namespace, name, key string) pipeline.Key {
 	at := types.NamespacedName{Namespace: namespace, Name: name}
 	o := b.objects[at]
 	if o == nil {
-		o = &informer.Object{
-			NamespacedName: at, UID: "uid", ResourceVersion: "5",
+		o = &annotated.Object{
+			Meta:    informer.Meta{NamespacedName: at, UID: "uid", Version: 5},
 			Request: annotation.Request{Present: true, Refresh: time.Hour},
 			Owners:  map[string]annotation.Ownership{},
 		}
@@ -126,7 +127,7 @@ func (b *bench) entry(k pipeline.Key, e status.Entry) {
 	o := b.objects[types.NamespacedName{Namespace: k.Namespace, Name: k.Name}]
 	s := o.Status.Status()
 	s.Keys[k.Key] = e
-	o.Status = informer.EntriesOf(s, nil)
+	o.Status = annotated.EntriesOf(s, nil)
 }
 
 // fetched acknowledges all that was published for the fetchers. A message waits
@@ -472,7 +473,7 @@ func BenchmarkAudit(b *testing.B) {
 		}
 	})
 	for _, o := range w.objects {
-		o.Status = informer.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {Error: "BodyTooLarge"}}}, nil)
+		o.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {Error: "BodyTooLarge"}}}, nil)
 	}
 	b.Run("not held", func(b *testing.B) {
 		for b.Loop() {

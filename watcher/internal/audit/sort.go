@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -143,15 +143,14 @@ func (a *Auditor) classify(e *evidence, s *sorted, key pipeline.Key, w wantindex
 }
 
 // holding adds to what the object shows by itself what its want shows.
-func holding(o *informer.Object, pair annotation.Pair, c candidate) plan.Holding {
+func holding(o *annotated.Object, pair annotation.Pair, c candidate) plan.Holding {
 	held := plan.HoldingOf(o, pair)
 	if held != plan.Held {
 		return held
 	}
 	fence := c.entry.Fence
-	version, _ := strconv.ParseUint(o.ResourceVersion, 10, 64)
 	switch {
-	case version > 0 && version < c.want.Version:
+	case o.Version > 0 && o.Version < c.want.Version:
 		// The want was read from a later version of the object than there is:
 		// the API server was brought back to a backup.
 		return plan.NotHeld
@@ -165,8 +164,8 @@ func holding(o *informer.Object, pair annotation.Pair, c candidate) plan.Holding
 
 // appearance describes an object as far as others than the writer have changed
 // it, and what became of the key.
-func appearance(o *informer.Object, entry status.Entry) string {
-	version := o.ResourceVersion
+func appearance(o *annotated.Object, entry status.Entry) string {
+	version := strconv.FormatUint(o.Version, 10)
 	if !o.EditedAt.IsZero() {
 		version = o.EditedAt.String()
 	}

@@ -1,11 +1,7 @@
 package informer
 
-import "k8s.io/client-go/tools/cache"
+// Scope is what the reflector of a namespace fills.
+func (s *Informer[T]) Scope(namespace string) reflectorStore { return store[T]{s, namespace} }
 
-// Scope returns what a reflector of a namespace fills.
-func (s *Informer) Scope(namespace string) cache.TransformingStore {
-	return reflectorStore{s, namespace}
-}
-
-// Trimmed returns what a list holds of an object after Transform; nil: nothing.
-func Trimmed(obj any) *Object { return obj.(trimmed).object }
+// Refuse takes note of a namespace that may not be read.
+func (s *Informer[T]) Refuse(namespace string) { s.refuse(namespace) }

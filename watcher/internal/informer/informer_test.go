@@ -1,199 +1,202 @@
 package informer_test
 
 import (
-	"reflect"
-	"slices"
-	"strings"
+	"maps"
 	"testing"
 	"time"
 
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/suitetest"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+func TestInformer(t *testing.T) { suitetest.Run(t, "Informer") }
 
-func reader(t *testing.T) *informer.Reader {
-	t.Helper()
-	grammar, err := annotation.New(annotation.Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &informer.Reader{
-		Grammar:   grammar,
-		Protected: func(namespace, _ string) bool { return namespace == "kube-system" },
-		Now:       func() time.Time { return time.Unix(1000, 0) },
-	}
+// kept is the label "value" of an object.
+type kept struct {
+	informer.Meta
+	value string
 }
 
-// meta is the metadata of a ConfigMap, namespace/name, at a version.
-func meta(name, version string, annotations map[string]string) *metav1.PartialObjectMetadata {
-	namespace, name, _ := strings.Cut(name, "/")
+func read(m *metav1.PartialObjectMetadata) *kept {
+	value, found := m.Labels["value"]
+	if !found {
+		return nil
+	}
+	return &kept{Meta: informer.MetaOf(m), value: value}
+}
+
+// object x of a namespace, of which the value is kept.
+func object(namespace, version, value string) *metav1.PartialObjectMetadata {
+	m := unwanted(namespace, version)
+	m.Labels = map[string]string{"value": value}
+	return m
+}
+
+// unwanted is an object of which nothing is kept.
+func unwanted(namespace, version string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: name, UID: "uid", ResourceVersion: version, Annotations: annotations,
-		Labels: map[string]string{"app": "x"},
-		ManagedFields: []metav1.ManagedFieldsEntry{{
-			Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-			Time:     &metav1.Time{Time: time.Unix(500, 0)},
-			FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:a":{}},"f:metadata":{"f:annotations":{"f:x-kv8s.io/curl-me-that":{}}}}`),
-		}},
+		Namespace: namespace, Name: "x", UID: types.UID(namespace), ResourceVersion: version,
 	}}
 }
 
-func asks(value string) map[string]string { return map[string]string{annotation.DefaultKey: value} }
+var _ = Describe("The informer", func() {
+	var (
+		s        *informer.Informer[*kept]
+		notified map[string]bool
+		counted  map[informer.Event]int
+	)
+	open := func(c informer.Config) {
+		notified, counted = map[string]bool{}, map[informer.Event]int{}
+		s = informer.New(c, informer.Deps[*metav1.PartialObjectMetadata, *kept]{
+			Read: read, Now: time.Now, Count: func(e informer.Event) { counted[e]++ },
+			Notify: func(name types.NamespacedName, live bool) { notified[name.Namespace] = live },
+		})
+	}
+	value := func(namespace string) string {
+		if o := s.Get(types.NamespacedName{Namespace: namespace, Name: "x"}); o != nil {
+			return o.value
+		}
+		return ""
+	}
+	changes := func() map[string]bool {
+		defer func() { notified = map[string]bool{} }()
+		return maps.Clone(notified)
+	}
 
-func TestTransformKeepsWhatConcernsUs(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		object *metav1.PartialObjectMetadata
-		kept   bool
-	}{
-		"asks":              {meta("ns/cm", "1", asks("a=b")), true},
-		"asks in old words": {meta("ns/cm", "1", map[string]string{annotation.LegacyKey: "a=b"}), true},
-		"was written":       {meta("ns/cm", "1", map[string]string{annotation.StatusKey: "{}"}), true},
-		"asks for nothing":  {meta("ns/cm", "1", map[string]string{"other": "x"}), false},
-		"protected":         {meta("kube-system/cm", "1", asks("a=b")), false},
-	} {
-		if c.object.Annotations != nil {
-			c.object.Annotations[lastApplied] = "much"
-		}
-		wanted := reader(t).Read(c.object)
-		trimmed, err := reader(t).Transform()(c.object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// What the cache keeps a list under.
-		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(trimmed); err != nil || !strings.HasSuffix(key, "/cm") {
-			t.Errorf("%s: kept under %q (%v)", name, key, err)
-		}
-		got := informer.Trimmed(trimmed)
-		if kept := got != nil; kept != c.kept || (wanted != nil) != c.kept {
-			t.Errorf("%s: kept is %t, read before %v", name, kept, wanted)
-		}
-		if c.kept && (!reflect.DeepEqual(got.Request, wanted.Request) || got.UID != wanted.UID || got.Owner("a") != wanted.Owner("a")) {
-			t.Errorf("%s: trimmed to %+v, want %+v", name, got, wanted)
-		}
-	}
-	if other, err := reader(t).Transform()(cache.DeletedFinalStateUnknown{}); err != nil || other != (cache.DeletedFinalStateUnknown{}) {
-		t.Errorf("got %v, %v", other, err)
-	}
-}
+	It("notifies of changes only, of those that the watch has delivered as live", func() {
+		open(informer.Config{})
+		watch := s.Scope("")
+		trimmed, err := watch.Transformer()(unwanted("d", "1"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(watch.Replace([]any{object("a", "1", "v"), object("b", "1", "v"), unwanted("c", "1"), trimmed}, "5")).To(Succeed())
+		Expect(changes()).To(Equal(map[string]bool{"a": false, "b": false}))
+		Expect(s.Get(types.NamespacedName{Namespace: "a", Name: "x"}).Listed).To(BeTrue())
+		Expect(s.Watched()).To(Equal(4))
 
-func TestReadTellsWhoOwnsTheKeys(t *testing.T) {
-	t.Parallel()
-	annotations := asks("a=example.com b=example.com")
-	annotations[annotation.StatusKey] = `{"c":{"error":"Timeout"}}`
-	o := reader(t).Read(meta("ns/cm", "1", annotations))
-	for key, want := range map[string]annotation.State{
-		"a": annotation.Foreign, "b": annotation.None, "c": annotation.None, "never asked for": annotation.Unknown,
-	} {
-		if got := o.Owner(key).State; got != want {
-			t.Errorf("%s is %s, want %s", key, got, want)
+		recreated := object("b", "12", "v")
+		recreated.UID = "another"
+		for _, step := range []struct {
+			what string
+			do   func(any) error
+			o    *metav1.PartialObjectMetadata
+			want map[string]bool
+		}{
+			{"edit", watch.Update, object("a", "6", "w"), map[string]bool{"a": true}},
+			{"the same again", watch.Update, object("a", "6", "w"), map[string]bool{}},
+			{"edit of another", watch.Update, unwanted("c", "7"), map[string]bool{}},
+			{"is kept from now on", watch.Update, object("c", "8", "v"), map[string]bool{"c": true}},
+			{"is kept no longer", watch.Update, unwanted("c", "9"), map[string]bool{"c": true}},
+			{"deleted", watch.Delete, object("b", "10", "v"), map[string]bool{"b": true}},
+			{"deleted again", watch.Delete, object("b", "10", "v"), map[string]bool{}},
+			{"made", watch.Add, object("b", "12", "v"), map[string]bool{"b": true}},
+			{"made anew at once", watch.Update, recreated, map[string]bool{"b": true}},
+		} {
+			Expect(step.do(step.o)).To(Succeed(), step.what)
+			Expect(changes()).To(Equal(step.want), step.what)
 		}
-	}
-	if !o.Written.Equal(time.Unix(500, 0)) || !o.SeenAt.Equal(time.Unix(1000, 0)) || o.Status.Of("c").Error != "Timeout" {
-		t.Errorf("got %+v", o)
-	}
-	garbled := meta("ns/cm", "1", map[string]string{annotation.DefaultKey: "not correct", annotation.StatusKey: "{"})
-	garbled.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1("{")
-	o = reader(t).Read(garbled)
-	if o.Invalid == nil || o.Status.Len() != 0 || o.Owner("a").State != annotation.Unknown {
-		t.Errorf("got %+v", o)
-	}
-}
+		Expect(s.Names()).To(ConsistOf(HaveField("Namespace", "a"), HaveField("Namespace", "b")))
+		Expect(s.Get(types.NamespacedName{Namespace: "a", Name: "x"}).Listed).To(BeFalse())
+		Expect(watch.Replace([]any{object("b", "13", "v")}, "14")).To(Succeed())
+		Expect(changes()).To(Equal(map[string]bool{"a": false, "b": false}))
+		Expect(s.Len()).To(Equal(1))
+		Expect(watch.Bookmark("15")).To(Succeed())
+		Expect(counted).To(Equal(map[informer.Event]int{
+			informer.List: 2, informer.Added: 1, informer.Modified: 6, informer.Deleted: 2, informer.Bookmark: 1,
+		}))
+	})
 
-// changes records what a store says.
-type changes map[types.NamespacedName]bool
+	It("trims objects while a list of them piles up, and not twice", func() {
+		open(informer.Config{})
+		trim := s.Scope("").Transformer()
+		for _, o := range []*metav1.PartialObjectMetadata{object("a", "1", "v"), unwanted("b", "1")} {
+			once, err := trim(o)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(trim(once)).To(Equal(once))
+			key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(once)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(key).To(Equal(o.Namespace+"/x"), "what a list is kept under")
+			Expect(s.Scope("").Add(once)).To(Succeed())
+		}
+		Expect(value("a")).To(Equal("v"))
+		Expect(s.Len()).To(Equal(1))
+	})
 
-func (c changes) note(name types.NamespacedName, live bool) { c[name] = live }
+	It("refuses what is not of its type", func() {
+		open(informer.Config{})
+		watch := s.Scope("")
+		for _, do := range []func(any) error{watch.Add, watch.Delete, func(o any) error { return watch.Replace([]any{o}, "") }} {
+			Expect(do("what is this")).To(MatchError(ContainSubstring("unexpected type string")))
+		}
+	})
 
-func (c changes) take() []string {
-	said := []string{}
-	for name, live := range c {
-		text := name.String()
-		if live {
-			text += " live"
-		}
-		said = append(said, text)
-	}
-	clear(c)
-	return slices.Sorted(slices.Values(said))
-}
+	It("goes back to nothing older than one's own write when the watch delivers that later", func() {
+		open(informer.Config{})
+		watch := s.Scope("")
+		Expect(watch.Replace([]any{object("a", "5", "listed")}, "5")).To(Succeed())
+		changes()
+		s.Put(object("a", "8", "written"))
+		Expect(watch.Update(object("a", "7", "before"))).To(Succeed())
+		Expect(value("a")).To(Equal("written"))
+		Expect(watch.Update(object("a", "8", "written"))).To(Succeed())
+		Expect(changes()).To(Equal(map[string]bool{"a": true}), "of the write")
+		Expect(watch.Update(object("a", "9", "after"))).To(Succeed())
+		Expect(value("a")).To(Equal("after"))
+	})
 
-func TestStoreTellsOfChangesOnly(t *testing.T) {
-	t.Parallel()
-	said := changes{}
-	s := informer.New(informer.Config{Scopes: []string{""}}, informer.Deps{Reader: reader(t), Notify: said.note})
-	scope := s.Scope("")
-	trimmed, err := scope.Transformer()(meta("d/cm", "1", nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, step := range []struct {
-		name string
-		do   func() error
-		want []string
-	}{
-		{"first list", func() error {
-			return scope.Replace([]any{meta("a/cm", "1", asks("a=b")), meta("b/cm", "1", asks("a=b")), meta("c/cm", "1", nil), trimmed}, "5")
-		}, []string{"a/cm", "b/cm"}},
-		{"edit", func() error { return scope.Update(meta("a/cm", "6", asks("a=c"))) }, []string{"a/cm live"}},
-		{"the same again", func() error { return scope.Update(meta("a/cm", "6", asks("a=c"))) }, nil},
-		{"edit of another", func() error { return scope.Update(meta("c/cm", "7", nil)) }, nil},
-		{"begins to ask", func() error { return scope.Add(meta("c/cm", "8", asks("a=b"))) }, []string{"c/cm live"}},
-		{"no longer asks", func() error { return scope.Update(meta("c/cm", "9", nil)) }, []string{"c/cm live"}},
-		{"deleted", func() error { return scope.Delete(meta("b/cm", "10", asks("a=b"))) }, []string{"b/cm live"}},
-		{"deleted again", func() error { return scope.Delete(meta("b/cm", "10", asks("a=b"))) }, nil},
-		{"list after a gap", func() error { return scope.Replace([]any{meta("b/cm", "12", asks("a=b"))}, "13") }, []string{"a/cm", "b/cm"}},
-		{"re-created", func() error {
-			m := meta("b/cm", "12", asks("a=b"))
-			m.UID = "another"
-			return scope.Update(m)
-		}, []string{"b/cm live"}},
-	} {
-		if err := step.do(); err != nil {
-			t.Fatal(err)
-		}
-		if got := said.take(); !slices.Equal(got, step.want) {
-			t.Errorf("%s: told of %v, want %v", step.name, got, step.want)
-		}
-	}
-	if s.Len() != 1 || s.Get(types.NamespacedName{Namespace: "b", Name: "cm"}).UID != "another" || len(s.Names()) != 1 {
-		t.Errorf("holds %v", s.Names())
-	}
-	for _, do := range []func(any) error{scope.Add, scope.Delete, func(o any) error { return scope.Replace([]any{o}, "") }} {
-		if do("what is this") == nil {
-			t.Error("took what is no ConfigMap")
-		}
-	}
-}
+	It("does not take the answer to a write when the watch has gone past it, since the object may be gone", func() {
+		open(informer.Config{})
+		watch := s.Scope("")
+		Expect(watch.Replace([]any{object("a", "5", "listed")}, "5")).To(Succeed())
+		Expect(watch.Delete(object("a", "9", ""))).To(Succeed())
+		s.Put(object("a", "8", "written"))
+		Expect(value("a")).To(BeEmpty())
+	})
 
-func TestStoreOfSeveralNamespaces(t *testing.T) {
-	t.Parallel()
-	s := informer.New(informer.Config{Scopes: []string{"a", "b"}}, informer.Deps{Reader: reader(t), Notify: changes{}.note})
-	a, b := s.Scope("a"), s.Scope("b")
-	synced := func() bool {
-		select {
-		case <-s.Synced():
-			return true
-		default:
-			return false
-		}
-	}
-	if err := a.Replace([]any{meta("a/cm", "1", asks("a=b"))}, "1"); err != nil || synced() {
-		t.Fatalf("synced before all were listed (%v)", err)
-	}
-	if err := b.Replace([]any{meta("b/cm", "1", asks("a=b"))}, "1"); err != nil || !synced() {
-		t.Fatalf("not synced (%v)", err)
-	}
-	if err := b.Replace(nil, "2"); err != nil || s.Len() != 1 {
-		t.Errorf("a list of b left %v (%v)", s.Names(), err)
-	}
-	if s.Silence() != 0 {
-		t.Errorf("silent for %s, just listed", s.Silence())
-	}
-}
+	It("takes a list as the truth, also when its versions are lower, as after a restore", func() {
+		open(informer.Config{})
+		watch := s.Scope("")
+		Expect(watch.Replace([]any{object("a", "50", "new"), object("b", "51", "gone")}, "51")).To(Succeed())
+		Expect(watch.Replace([]any{object("a", "5", "restored")}, "5")).To(Succeed())
+		Expect(value("a")).To(Equal("restored"))
+		Expect(s.Len()).To(Equal(1))
+		s.Put(object("a", "6", "written"))
+		Expect(value("a")).To(Equal("written"))
+	})
+
+	It("is synced when each namespace has been listed, and a list is about its namespace only", func() {
+		open(informer.Config{Namespaces: []string{"a", "b"}})
+		Expect(s.Scope("a").Replace([]any{object("a", "1", "one")}, "1")).To(Succeed())
+		Expect(s.Synced()).NotTo(BeClosed())
+		Expect(s.Scope("b").Replace([]any{object("b", "1", "two")}, "1")).To(Succeed())
+		Expect(s.Synced()).To(BeClosed())
+		Expect(s.Scope("b").Replace(nil, "2")).To(Succeed())
+		Expect(value("a")).To(Equal("one"))
+		Expect(value("b")).To(BeEmpty())
+		Expect(s.Silence()).To(BeNumerically("<", time.Minute))
+	})
+
+	It("waits for a namespace that may not be read, unless that holds up others", func() {
+		both := []string{"a", "b"}
+		open(informer.Config{Namespaces: both})
+		s.Refuse("b")
+		Expect(s.Scope("a").Replace(nil, "1")).To(Succeed())
+		Expect(s.Synced()).NotTo(BeClosed())
+
+		open(informer.Config{Namespaces: both, SkipRefused: true})
+		s.Refuse("a")
+		s.Refuse("b")
+		Expect(s.Synced()).NotTo(BeClosed(), "none can be read")
+		Expect(s.Scope("a").Replace(nil, "1")).To(Succeed())
+		Expect(s.Synced()).To(BeClosed())
+		Expect(s.Listed("a")).To(BeTrue())
+		Expect(s.Listed("b")).To(BeFalse())
+		Expect(s.Scope("b").Replace(nil, "2")).To(Succeed())
+		Expect(s.Listed("b")).To(BeTrue())
+	})
+})

@@ -9,16 +9,15 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
@@ -51,25 +50,21 @@ type Objects struct {
 	Watch func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// metadataOf returns objects of which only the metadata is delivered.
-func metadataOf(client metadata.Interface, resource schema.GroupVersionResource, name string) Objects {
+// ConfigMaps returns ConfigMaps, of which only the metadata is delivered.
+func ConfigMaps(client metadata.Interface) Objects {
+	resource := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps"))
 	return Objects{
-		Name: name, Type: &metav1.PartialObjectMetadata{},
+		Name: "ConfigMaps", Type: &metav1.PartialObjectMetadata{},
 		List: func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
-			return client.Resource(resource).Namespace(namespace).List(ctx, o)
+			return resource.Namespace(namespace).List(ctx, o)
 		},
 		Watch: func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Resource(resource).Namespace(namespace).Watch(ctx, o)
+			return resource.Namespace(namespace).Watch(ctx, o)
 		},
 	}
 }
 
-// ConfigMaps returns the metadata of ConfigMaps.
-func ConfigMaps(client metadata.Interface) Objects {
-	return metadataOf(client, corev1.SchemeGroupVersion.WithResource("configmaps"), "ConfigMaps")
-}
-
-// Source is where a store is filled from.
+// Source is where an informer is filled from.
 type Source struct {
 	// Objects are what it delivers.
 	Objects Objects
@@ -87,80 +82,60 @@ type Source struct {
 	Log zerolog.Logger
 }
 
-// Store is what a watch fills. It notes signs of life in the Pulse of the watch.
-type Store interface {
-	cache.ReflectorStore
-	cache.ReflectorBookmarkStore
-	cache.TransformingStore
-}
-
-// Watched is one namespace ("" for all) that is watched, and where what the watch
-// delivers goes.
-type Watched struct {
-	Namespace string
-	Store     Store
-	Pulse     *Pulse
-	// Refused is called when the namespace may not be read.
-	Refused func()
-}
-
-// Watch fills the informer from one namespace ("" for all) until ctx is done.
-func (s *Informer) Watch(ctx context.Context, from Source, namespace string) {
-	from.Watch(ctx, Watched{
-		Namespace: namespace, Store: reflectorStore{s, namespace}, Pulse: s.pulses[namespace],
-		Refused: func() { s.refuse(namespace) },
-	})
-}
-
-// Watch fills a store until ctx is done.
-func (from Source) Watch(ctx context.Context, watched Watched) {
-	w := &namespaceWatch{Source: from, watched: watched}
-	for ctx.Err() == nil {
-		w.untilStall(ctx)
-	}
-}
-
-// namespaceWatch is the watch of one namespace.
-type namespaceWatch struct {
-	Source
-	watched Watched
-
-	mu      sync.Mutex
-	failing bool
-}
-
-// untilStall watches until ctx is done or the watch has fallen silent.
-func (w *namespaceWatch) untilStall(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	var monitor wait.Group
-	defer monitor.Wait()
-	defer cancel()
-	monitor.StartWithContext(ctx, func(ctx context.Context) {
-		w.watched.Pulse.Beat()
-		wait.JitterUntilWithContext(ctx, func(context.Context) {
-			if w.stalled() {
-				cancel()
-				w.Redial()
+// Watch fills the informer until ctx is done.
+func (s *Informer[T]) Watch(ctx context.Context, from Source) {
+	var scopes sync.WaitGroup
+	for scope, pulse := range s.pulses {
+		w := &scopeWatch{
+			Source: from, scope: scope, store: store[T]{s, scope}, pulse: pulse, refused: func() { s.refuse(scope) },
+		}
+		scopes.Go(func() {
+			for ctx.Err() == nil {
+				w.untilStall(ctx)
 			}
-		}, w.StallAfter/20, 0.1, true)
-	})
+		})
+	}
+	scopes.Wait()
+}
 
-	if w.CompareEvery > 0 {
-		monitor.StartWithContext(ctx, func(ctx context.Context) {
+// scopeWatch is the watch of one namespace, or of all.
+type scopeWatch struct {
+	Source
+	// scope is the namespace; empty: all.
+	scope string
+	// store is what it fills, and pulse where its signs of life are.
+	store reflectorStore
+	pulse *pulse
+	// refused is called when it may not read.
+	refused func()
+
+	failing atomic.Bool
+}
+
+// untilStall watches until ctx is done or the watch has to begin anew.
+func (w *scopeWatch) untilStall(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var monitors sync.WaitGroup
+	defer monitors.Wait()
+	defer cancel()
+	endIf := func(useless func(context.Context) bool, every time.Duration) {
+		monitors.Go(func() {
 			wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
-				if w.broughtBack(ctx) {
+				if useless(ctx) {
 					cancel()
 					w.Redial()
 				}
-			}, w.CompareEvery, 0.1, true)
+			}, every, 0.1, true)
 		})
 	}
-
-	log := logr.Discard()
-	if w.Log.GetLevel() <= zerolog.DebugLevel {
-		log = kube.Logr(w.Log) // it logs every try
+	w.pulse.beat()
+	endIf(w.stalled, w.StallAfter/20)
+	if w.CompareEvery > 0 {
+		endIf(w.broughtBack, w.CompareEvery)
 	}
-	cache.NewReflectorWithOptions(w.listWatch(), w.Objects.Type, w.watched.Store, cache.ReflectorOptions{
+
+	log := kube.DebugLogr(w.Log)
+	cache.NewReflectorWithOptions(w.listWatch(), w.Objects.Type, w.store, cache.ReflectorOptions{
 		Logger:          &log,
 		Name:            strings.ToLower(w.Objects.Name),
 		TypeDescription: w.Objects.Name,
@@ -172,14 +147,11 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 }
 
 // stalled reports whether nothing comes through a watch that is believed to work.
-func (w *namespaceWatch) stalled() bool {
-	w.mu.Lock()
-	failing := w.failing
-	w.mu.Unlock()
-	if failing || w.watched.Pulse.Silence() <= w.StallAfter {
+func (w *scopeWatch) stalled(context.Context) bool {
+	if w.failing.Load() || w.pulse.silence() <= w.StallAfter {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.watched.Namespace).Time("since", w.watched.Pulse.last()).Msg("the watch of " + w.Objects.Name + " is silent, starting it anew")
+	w.Log.Warn().Str("namespace", w.scope).Time("since", w.pulse.last()).Msg("the watch of " + w.Objects.Name + " is silent, starting it anew")
 	return true
 }
 
@@ -188,11 +160,11 @@ func (w *namespaceWatch) stalled() bool {
 // version delivers nothing until that is reached again, and what it delivered
 // may no longer be so. Only one object is asked for, of the present and not of
 // a cache.
-func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
+func (w *scopeWatch) broughtBack(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
-	latest := w.watched.Pulse.Version()
-	list, err := w.Objects.List(ctx, w.watched.Namespace, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
+	latest := w.pulse.version()
+	list, err := w.Objects.List(ctx, w.scope, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
 	if err != nil { // the watch fails too, or will fall silent
 		return false
 	}
@@ -200,11 +172,11 @@ func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	now := Number(accessor.GetResourceVersion())
+	now := Version(accessor.GetResourceVersion())
 	if now == 0 || now >= latest {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.watched.Namespace).Uint64("version", now).Uint64("seen", latest).
+	w.Log.Warn().Str("namespace", w.scope).Uint64("version", now).Uint64("seen", latest).
 		Msg("the API server is at an earlier version than the watch, as after a restore; listing the " + w.Objects.Name + " anew")
 	return true
 }
@@ -212,17 +184,17 @@ func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
 // compareTimeout bounds one comparison of versions.
 const compareTimeout = 10 * time.Second
 
-func (w *namespaceWatch) listWatch() *cache.ListWatch {
+func (w *scopeWatch) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = w.Selector
-			list, err := w.Objects.List(ctx, w.watched.Namespace, o)
+			list, err := w.Objects.List(ctx, w.scope, o)
 			w.logTransition(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = w.Selector
-			stream, err := w.Objects.Watch(ctx, w.watched.Namespace, o)
+			stream, err := w.Objects.Watch(ctx, w.scope, o)
 			w.logTransition(ctx, cmp.Or(err, closed(stream)))
 			return stream, err
 		},
@@ -240,23 +212,20 @@ func closed(stream watch.Interface) error {
 
 // logTransition logs a change of state. That a version is gone from the API server's
 // history, or that it cannot stream a list, is none: the reflector lists then.
-func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
+func (w *scopeWatch) logTransition(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) {
 		return
 	}
 	if apierrors.IsForbidden(err) {
-		w.watched.Refused()
+		w.refused()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case err != nil && !w.failing:
+	switch failed := w.failing.Swap(err != nil); {
+	case err != nil && !failed:
 		if request := new(url.Error); errors.As(err, &request) {
 			err = request.Err // without the query
 		}
-		w.Log.Warn().Err(err).Str("namespace", w.watched.Namespace).Msg("the " + w.Objects.Name + " cannot be watched, trying until they can")
-	case err == nil && w.failing:
-		w.Log.Info().Str("namespace", w.watched.Namespace).Msg("watching the " + w.Objects.Name + " again")
+		w.Log.Warn().Err(err).Str("namespace", w.scope).Msg("the " + w.Objects.Name + " cannot be watched, trying until they can")
+	case err == nil && failed:
+		w.Log.Info().Str("namespace", w.scope).Msg("watching the " + w.Objects.Name + " again")
 	}
-	w.failing = err != nil
 }

@@ -5,7 +5,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 )
 
 // Holding is what the metadata of an object shows of a key that it asks for.
@@ -25,7 +25,7 @@ const (
 )
 
 // HoldingOf returns what an object shows of one of its pairs.
-func HoldingOf(o *informer.Object, pair annotation.Pair) Holding {
+func HoldingOf(o *annotated.Object, pair annotation.Pair) Holding {
 	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
 	switch {
 	case !entry.Written() && owner.State == annotation.Foreign:

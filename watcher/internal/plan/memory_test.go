@@ -13,7 +13,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -26,7 +26,7 @@ func TestAKeyTakesLittleMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := &informer.Reader{Grammar: grammar, Now: time.Now}
+	reader := &annotated.Reader{Grammar: grammar, Now: time.Now}
 	heap := func() uint64 {
 		runtime.GC()
 		var stats runtime.MemStats
@@ -34,7 +34,7 @@ func TestAKeyTakesLittleMemory(t *testing.T) {
 		return stats.HeapAlloc
 	}
 	before := heap()
-	seen := map[types.NamespacedName]*informer.Object{}
+	seen := map[types.NamespacedName]*annotated.Object{}
 	index := wantindex.NewIndex()
 	for n := range objects {
 		m := storedObject(n)
@@ -74,9 +74,9 @@ func storedObject(n int) *metav1.PartialObjectMetadata {
 }
 
 // storedWant is the want of that key.
-func storedWant(o *informer.Object) *v1.Want {
+func storedWant(o *annotated.Object) *v1.Want {
 	return &v1.Want{
 		Namespace: o.Namespace, Name: o.Name, Key: "mydata", Uid: string(o.UID), Url: o.Request.Pairs[0].URL,
-		ResourceVersion: o.ResourceVersion, Epoch: epoch,
+		ResourceVersion: fmt.Sprint(o.Version), Epoch: epoch,
 	}
 }

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"slices"
+	"strconv"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -14,7 +15,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -70,7 +71,7 @@ const maxStatusBytes = 32 << 10
 
 // Make compares an object (nil: gone, or it asks for nothing and never did)
 // with the wants in the stream and returns what is to be done.
-func Make(o *informer.Object, wants map[string]wantindex.Want, epoch int64) Plan {
+func Make(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan {
 	m := &maker{object: o, wants: wants, epoch: epoch}
 	switch {
 	case o == nil || o.Request.Suspended:
@@ -99,7 +100,7 @@ func Make(o *informer.Object, wants map[string]wantindex.Want, epoch int64) Plan
 
 // Asks reports whether the plan of an object asks for one of its pairs, of which the
 // stream has a want, without anything having been found lost.
-func Asks(o *informer.Object, pair annotation.Pair, last wantindex.Want, epoch int64) bool {
+func Asks(o *annotated.Object, pair annotation.Pair, last wantindex.Want, epoch int64) bool {
 	last.Finding = wantindex.NothingLost
 	m := &maker{object: o, wants: map[string]wantindex.Want{pair.Key: last}, epoch: epoch}
 	m.key(pair)
@@ -107,7 +108,7 @@ func Asks(o *informer.Object, pair annotation.Pair, last wantindex.Want, epoch i
 }
 
 type maker struct {
-	object *informer.Object
+	object *annotated.Object
 	wants  map[string]wantindex.Want
 	epoch  int64
 	plan   Plan
@@ -154,7 +155,7 @@ func (m *maker) removeUnasked() {
 // Unasked returns the keys that have a status but are no longer named. The key of
 // a pair that is refused keeps its value: a slip of the pen is no reason to
 // remove data.
-func Unasked(o *informer.Object) []string {
+func Unasked(o *annotated.Object) []string {
 	if o.Request.Suspended || o.Invalid != nil {
 		return nil
 	}
@@ -330,7 +331,7 @@ func (m *maker) want(pair annotation.Pair) *v1.Want {
 		Name:            o.Name,
 		Key:             pair.Key,
 		Uid:             string(o.UID),
-		ResourceVersion: o.ResourceVersion,
+		ResourceVersion: strconv.FormatUint(o.Version, 10),
 		Url:             pair.URL,
 		Now:             o.Request.Now,
 		Sha256:          o.Request.SHA256[pair.Key],
@@ -394,7 +395,7 @@ func (m *maker) fence(key string) status.Fence {
 }
 
 // Removed returns the result by which the writer takes a key out.
-func Removed(o *informer.Object, key string, epoch int64, seq uint64) *v1.Result {
+func Removed(o *annotated.Object, key string, epoch int64, seq uint64) *v1.Result {
 	m := &maker{object: o, epoch: epoch}
 	m.epoch = m.fence(key).EpochAfter(epoch, seq)
 	w := m.want(annotation.Pair{Key: key})
@@ -409,10 +410,10 @@ func Removed(o *informer.Object, key string, epoch int64, seq uint64) *v1.Result
 
 // Problems returns the result by which the writer brings the status in line with
 // what is wrong with the annotations. It reads that in the object.
-func Problems(o *informer.Object) *v1.Result {
+func Problems(o *annotated.Object) *v1.Result {
 	return &v1.Result{
 		Want: &v1.Want{
-			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID), ResourceVersion: o.ResourceVersion,
+			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID), ResourceVersion: strconv.FormatUint(o.Version, 10),
 		},
 		ObservedAt: timestamppb.New(o.SeenAt),
 		Outcome:    &v1.Result_Problems{Problems: &v1.Problems{}},

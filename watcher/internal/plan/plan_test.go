@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -70,25 +71,23 @@ func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.
 
 // call is an object with the one key k.
 type call struct {
-	object *informer.Object
+	object *annotated.Object
 	wants  map[string]wantindex.Want
 }
 
 // with returns entries with one more.
-func with(e informer.Entries, key string, entry status.Entry) informer.Entries {
+func with(e annotated.Entries, key string, entry status.Entry) annotated.Entries {
 	s := e.Status()
 	s.Keys[key] = entry
-	return informer.EntriesOf(s, nil)
+	return annotated.EntriesOf(s, nil)
 }
 
 func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want, change ...func(*call)) call {
-	c := call{wants: map[string]wantindex.Want{}, object: &informer.Object{
-		NamespacedName:  types.NamespacedName{Namespace: "ns", Name: "cm"},
-		UID:             "uid",
-		ResourceVersion: "5",
-		Request:         annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: url}}},
-		Owners:          map[string]annotation.Ownership{"k": owner},
-		Written:         time.Unix(1, 0),
+	c := call{wants: map[string]wantindex.Want{}, object: &annotated.Object{
+		Meta:    informer.Meta{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "cm"}, UID: "uid", Version: 5},
+		Request: annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: url}}},
+		Owners:  map[string]annotation.Ownership{"k": owner},
+		Written: time.Unix(1, 0),
 	}}
 	if entry != nil {
 		c.object.Status = with(c.object.Status, "k", *entry)
@@ -279,7 +278,7 @@ func TestWantCarriesTheStatusAsFarAsItCan(t *testing.T) {
 		"too long":             {map[string]status.Entry{"k": {ErrorURL: strings.Repeat("x", 32<<10+1), Error: "Timeout"}}, false, true},
 	} {
 		call := about(none, nil, nil)
-		call.object.Status = informer.EntriesOf(status.Status{Keys: c.entries}, nil)
+		call.object.Status = annotated.EntriesOf(status.Status{Keys: c.entries}, nil)
 		w := plan.Make(call.object, nil, epoch).Publish[0]
 		if got := w.Status != ""; got != c.carried || w.ReadFirst != c.readFirst {
 			t.Errorf("%s: carried %t, read first %t", name, got, w.ReadFirst)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
 
@@ -44,7 +44,7 @@ type brake struct {
 
 // holdBack takes the removals out of a plan when there are too many of them in
 // all. It holds back all of them, as nothing shows which ones are meant.
-func (r *Reconciler) holdBack(name types.NamespacedName, o *informer.Object, p *plan.Plan) {
+func (r *Reconciler) holdBack(name types.NamespacedName, o *annotated.Object, p *plan.Plan) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
@@ -62,7 +62,7 @@ func (r *Reconciler) holdBack(name types.NamespacedName, o *informer.Object, p *
 
 // written returns those of the keys of an object that hold a value of ours. Of the
 // others, such as keys of somebody else, only an entry of the status goes.
-func written(o *informer.Object, keys []string) []string {
+func written(o *annotated.Object, keys []string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !o.Status.Of(key).Written() })
 }
 
@@ -91,7 +91,7 @@ func (r *Reconciler) tooMany(now time.Time, removals int) bool {
 // weigh counts the keys that are to be removed and were not yet published as
 // such, and all keys.
 func (r *Reconciler) weigh() (removals, all int) {
-	r.deps.Objects.Each(func(o *informer.Object) {
+	r.deps.Objects.Each(func(o *annotated.Object) {
 		all += max(len(o.Request.Pairs), o.Status.Len())
 		removals += r.unsent(o, written(o, plan.Unasked(o)))
 	})
@@ -100,7 +100,7 @@ func (r *Reconciler) weigh() (removals, all int) {
 
 // unsent counts the keys of an object whose removal was not yet published, by
 // this watcher or one before.
-func (r *Reconciler) unsent(o *informer.Object, keys []string) (n int) {
+func (r *Reconciler) unsent(o *annotated.Object, keys []string) (n int) {
 	for _, key := range keys {
 		if !r.sentBefore(o, key) {
 			n++
@@ -112,7 +112,7 @@ func (r *Reconciler) unsent(o *informer.Object, keys []string) (n int) {
 // sentBefore reports whether the removal of a key was. That of another watcher is
 // known by its tombstone, which has no uid; then the entry of the key must come
 // from the stream that has it, and be of this object.
-func (r *Reconciler) sentBefore(o *informer.Object, key string) bool {
+func (r *Reconciler) sentBefore(o *annotated.Object, key string) bool {
 	sent, ok := r.removals.of[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]
 	if !ok || sent.uid != "" {
 		return ok && sent.uid == o.UID

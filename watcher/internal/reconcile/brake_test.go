@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -24,11 +25,13 @@ func newCluster(t *testing.T, objects int) *bench {
 	b := newBench(t)
 	b.object = nil
 	for n := range objects {
-		b.others = append(b.others, &informer.Object{
-			NamespacedName: types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("cm-", n)}, UID: types.UID(fmt.Sprint("uid-", n)),
-			ResourceVersion: "1", Written: b.clock.Now(),
+		b.others = append(b.others, &annotated.Object{
+			Meta: informer.Meta{
+				NamespacedName: types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("cm-", n)}, UID: types.UID(fmt.Sprint("uid-", n)), Version: 1,
+			},
+			Written: b.clock.Now(),
 			Request: annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}},
-			Status:  informer.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {URL: "https://example.com", SHA256: sum}}}, nil),
+			Status:  annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {URL: "https://example.com", SHA256: sum}}}, nil),
 			Owned:   annotation.Ownership{State: annotation.Ours},
 		})
 	}
@@ -37,7 +40,7 @@ func newCluster(t *testing.T, objects int) *bench {
 }
 
 // lookAt reconciles objects after enough time that nothing coalesces.
-func (b *bench) lookAt(objects []*informer.Object) {
+func (b *bench) lookAt(objects []*annotated.Object) {
 	b.t.Helper()
 	b.clock.Step(coalesce)
 	for _, o := range objects {
@@ -49,23 +52,23 @@ func (b *bench) lookAt(objects []*informer.Object) {
 
 // unask takes the pair out of objects, as one edit of each or a wrong
 // --annotation-keys does.
-func unask(objects []*informer.Object) {
+func unask(objects []*annotated.Object) {
 	for _, o := range objects {
 		o.Request = annotation.Request{}
 	}
 }
 
 // askAgain takes that back.
-func askAgain(objects []*informer.Object) {
+func askAgain(objects []*annotated.Object) {
 	for _, o := range objects {
 		o.Request = annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}}
 	}
 }
 
 // removed lets the writer make the removals.
-func removed(objects []*informer.Object) {
+func removed(objects []*annotated.Object) {
 	for _, o := range objects {
-		o.Status = informer.Entries{}
+		o.Status = annotated.Entries{}
 	}
 }
 
@@ -108,7 +111,7 @@ func TestWhatHoldsNoValueOfOursIsNotHeldBack(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)
 	for _, o := range b.others[:60] {
-		o.Status = informer.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {Error: "KeyExists", ErrorURL: "https://example.com"}}}, nil)
+		o.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {Error: "KeyExists", ErrorURL: "https://example.com"}}}, nil)
 	}
 	unask(b.others[:60])
 	b.lookAt(b.others[:60])
@@ -193,7 +196,7 @@ func answered(t *testing.T, objects int) *bench {
 	t.Helper()
 	b := newCluster(t, objects)
 	for _, o := range b.others {
-		o.Status = informer.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {
+		o.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {
 			URL: "https://example.com", SHA256: sum, Fence: b.index.Object(o.NamespacedName)["k"].Fence,
 		}}}, nil)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
@@ -21,10 +22,12 @@ func TestANamespaceOverItsBudgetOfEventsGetsThoseOfWhatLastsLater(t *testing.T) 
 	t.Parallel()
 	b, g := newBench(t), gomega.NewWithT(t)
 	const mistakes = maxEvents + 20
-	invalid := func(namespace string, n int) *informer.Object {
-		return &informer.Object{
-			NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("cm-", n)}, UID: types.UID(fmt.Sprint(namespace, n)),
-			ResourceVersion: "1", Written: b.clock.Now(), Request: annotation.Request{Present: true}, Invalid: errors.New("not correct"),
+	invalid := func(namespace string, n int) *annotated.Object {
+		return &annotated.Object{
+			Meta: informer.Meta{
+				NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("cm-", n)}, UID: types.UID(fmt.Sprint(namespace, n)), Version: 1,
+			},
+			Written: b.clock.Now(), Request: annotation.Request{Present: true}, Invalid: errors.New("not correct"),
 		}
 	}
 	for n := range mistakes {

@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/logfield"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
 
@@ -37,7 +37,7 @@ type pendingEvent struct {
 
 // note queues what is new among the conditions of an object, and reports whether
 // anything is.
-func (r *Reconciler) note(name types.NamespacedName, o *informer.Object, list []plan.Condition) (changed bool) {
+func (r *Reconciler) note(name types.NamespacedName, o *annotated.Object, list []plan.Condition) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.conditions[name]
@@ -98,7 +98,7 @@ func isTransient(reason string) bool {
 // event returns the Event for a condition. Its name follows from the occurrence,
 // so that no watcher emits it a second time; unless this one has seen it end,
 // and begin again by another edit.
-func event(o *informer.Object, n plan.Condition, again bool) kube.Event {
+func event(o *annotated.Object, n plan.Condition, again bool) kube.Event {
 	e := kube.Event{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID,
 		Warning: true, Reason: n.Reason, Action: action(n.Reason), Note: n.Note, Occurrence: n.Occurrence,

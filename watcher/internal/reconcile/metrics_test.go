@@ -12,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
@@ -22,8 +23,8 @@ func TestTenThousandObjectsMakeNoSeriesMore(t *testing.T) {
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	for i := range objects {
 		name := types.NamespacedName{Namespace: fmt.Sprint("ns-", i%100), Name: fmt.Sprint("cm-", i)}
-		b.object = &informer.Object{
-			NamespacedName: name, UID: types.UID(fmt.Sprint("uid-", i)), ResourceVersion: "1",
+		b.object = &annotated.Object{
+			Meta:    informer.Meta{NamespacedName: name, UID: types.UID(fmt.Sprint("uid-", i)), Version: 1},
 			Written: b.clock.Now(), SeenAt: b.clock.Now(),
 			Request: annotation.Request{Present: true, Pairs: []annotation.Pair{
 				{Key: "k", URL: fmt.Sprintf("https://host-%d.example.com/%d", i%hosts, i)},

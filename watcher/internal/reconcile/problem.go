@@ -10,7 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
 
@@ -41,7 +41,7 @@ func (s reported) pause(repeat time.Duration) time.Duration {
 
 // dropReported takes the report out of the plan that the writer was asked for a
 // short while ago. It returns when to look whether the status has it.
-func (r *Reconciler) dropReported(name types.NamespacedName, o *informer.Object, p *plan.Plan) (again time.Duration) {
+func (r *Reconciler) dropReported(name types.NamespacedName, o *annotated.Object, p *plan.Plan) (again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sent, ok := r.reports.of[name]
@@ -67,7 +67,7 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *informer.Object,
 
 // reportProblem asks the writer to bring the status in line with what is wrong with
 // the annotations, and with keys that somebody else has written.
-func (r *Reconciler) reportProblem(ctx context.Context, o *informer.Object, p *plan.Plan) error {
+func (r *Reconciler) reportProblem(ctx context.Context, o *annotated.Object, p *plan.Plan) error {
 	key := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey}
 	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindRemoved, key)
 	defer span.End()

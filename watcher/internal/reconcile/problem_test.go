@@ -9,7 +9,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 )
 
 // reports returns how often the writer was asked to bring the status in line.
@@ -32,7 +32,7 @@ func (b *bench) explain(sentence string) {
 	if sentence != "" {
 		s.Problem = &status.Problem{Error: "InvalidAnnotation", Message: sentence}
 	}
-	b.object.Status = informer.EntriesOf(s, nil)
+	b.object.Status = annotated.EntriesOf(s, nil)
 }
 
 func TestReportsSlowDownBesideSomebodyWhoTakesThemOut(t *testing.T) {

@@ -24,8 +24,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -33,12 +33,12 @@ import (
 // Objects is where the reconciler finds the annotated ConfigMaps.
 type Objects interface {
 	// Get returns an object, or nil when it is gone or does not concern us.
-	Get(name types.NamespacedName) *informer.Object
+	Get(name types.NamespacedName) *annotated.Object
 	// Listed reports whether a namespace has been listed, so that an object which
 	// is not there is gone.
 	Listed(namespace string) bool
 	// Each calls visit for all objects, which must be quick.
-	Each(visit func(*informer.Object))
+	Each(visit func(*annotated.Object))
 }
 
 // Recorder writes Events.
@@ -156,7 +156,7 @@ func (r *Reconciler) learn(name types.NamespacedName, p plan.Plan) {
 
 // carryOut publishes what is planned, and reports whether it published
 // anything. One key that fails does not hold up the others.
-func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o *informer.Object, p plan.Plan) (done bool, err error) {
+func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o *annotated.Object, p plan.Plan) (done bool, err error) {
 	var errs []error
 	note := func(err error) {
 		done = done || err == nil

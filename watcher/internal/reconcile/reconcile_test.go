@@ -11,7 +11,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -116,7 +116,7 @@ func TestASequenceThatTheObjectHasFromALostStreamIsNoResult(t *testing.T) {
 	b.ask("https://example.com", "k")
 	s := b.object.Status.Status()
 	s.Keys["k"] = status.Entry{URL: "https://example.com/other", SHA256: sum, Fence: status.Fence{Epoch: b.index.Epoch(), Seq: 1}}
-	b.object.Status = informer.EntriesOf(s, nil)
+	b.object.Status = annotated.EntriesOf(s, nil)
 	b.object.Owners["k"] = annotation.Ownership{State: annotation.Ours}
 	if b.look(); b.published() != 2 || b.want("k").GetEpoch() != b.index.Epoch()+1 {
 		t.Errorf("published %d, the last one in epoch %d of %d", b.published(), b.want("k").GetEpoch(), b.index.Epoch())
@@ -187,7 +187,7 @@ func TestARemovalIsSaidOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
 	if b.lookFresh(); results() != 3 {
 		t.Fatalf("%d results", results())
 	}
-	b.object.Status = informer.Entries{}
+	b.object.Status = annotated.Entries{}
 	if again := b.lookFresh(); again != 0 || results() != 3 {
 		t.Errorf("%d results, waits %s", results(), again)
 	}
@@ -206,7 +206,7 @@ func TestAnAnswerIsRemembered(t *testing.T) {
 	if b.lookFresh(); b.index.Object(cm)["k"].Drift != "" {
 		t.Error("the next drift would be taken for this one")
 	}
-	b.object.Status = informer.Entries{} // replaced by an object without our status
+	b.object.Status = annotated.Entries{} // replaced by an object without our status
 	b.lose("k")
 	if b.lookFresh(); b.cause("k") != v1.Cause_CAUSE_HEALED || !slices.Equal(b.reasons(), []string{"Drifted"}) {
 		t.Errorf("%s, emitted %v", b.cause("k"), b.reasons())

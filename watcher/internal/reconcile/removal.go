@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
 
@@ -21,7 +21,7 @@ type removal struct {
 
 // remove publishes that a pair was taken out. The sequence of the
 // tombstone orders that among the results of the key.
-func (r *Reconciler) remove(ctx context.Context, o *informer.Object, key string, seq uint64) error {
+func (r *Reconciler) remove(ctx context.Context, o *annotated.Object, key string, seq uint64) error {
 	k := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}
 	if seq == 0 {
 		var err error
@@ -61,7 +61,7 @@ func (r *Reconciler) NoteRemoval(key pipeline.Key, epoch int64) {
 
 // dropSent takes removals out of the plan that the writer was asked for a short
 // while ago. It returns when to look whether the writer has made them.
-func (r *Reconciler) dropSent(o *informer.Object, p *plan.Plan) (again time.Duration) {
+func (r *Reconciler) dropSent(o *annotated.Object, p *plan.Plan) (again time.Duration) {
 	if len(p.Remove) == 0 {
 		return 0
 	}

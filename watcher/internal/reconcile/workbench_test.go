@@ -24,6 +24,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -56,8 +57,8 @@ type bench struct {
 	index    *wantindex.Index
 	clock    *clocktesting.FakeClock
 	stamps   *clocktesting.FakeClock // of the broker
-	object   *informer.Object
-	others   []*informer.Object
+	object   *annotated.Object
+	others   []*annotated.Object
 	log      *bytes.Buffer
 	events   *budget.Budget
 	emitted  []kube.Event
@@ -77,8 +78,8 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: &bytes.Buffer{}, clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0))}
 	b.stamps = clocktesting.NewFakeClock(b.clock.Now().Add(time.Hour))
 	b.index.Reset(epoch, nil)
-	b.object = &informer.Object{
-		NamespacedName: cm, UID: "uid", ResourceVersion: "1", Written: b.clock.Now(),
+	b.object = &annotated.Object{
+		Meta: informer.Meta{NamespacedName: cm, UID: "uid", Version: 1}, Written: b.clock.Now(),
 		Request: annotation.Request{Present: true},
 		Owners:  map[string]annotation.Ownership{},
 	}
@@ -105,7 +106,7 @@ func newBench(t *testing.T) *bench {
 }
 
 // Get returns the object, or the other one of that name.
-func (b *bench) Get(name types.NamespacedName) *informer.Object {
+func (b *bench) Get(name types.NamespacedName) *annotated.Object {
 	for _, o := range b.others {
 		if o.NamespacedName == name {
 			return o
@@ -115,7 +116,7 @@ func (b *bench) Get(name types.NamespacedName) *informer.Object {
 }
 
 // Each visits the objects.
-func (b *bench) Each(visit func(*informer.Object)) {
+func (b *bench) Each(visit func(*annotated.Object)) {
 	if b.object != nil {
 		visit(b.object)
 	}
@@ -158,7 +159,7 @@ func (b *bench) answer(k string) {
 	s.Keys[k] = status.Entry{
 		URL: want.GetUrl(), SHA256: sum, Fence: status.Fence{Epoch: want.GetEpoch(), Seq: seq},
 	}
-	b.object.Status = informer.EntriesOf(s, nil)
+	b.object.Status = annotated.EntriesOf(s, nil)
 	b.object.Owners[k] = annotation.Ownership{State: annotation.Ours}
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 	"unique"
@@ -17,6 +16,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
 // Want is the want of one key as the stream has it.
@@ -73,7 +73,7 @@ func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 		Drift:     w.GetDrift(),
 		Refreshes: w.GetRefresh().AsDuration() > 0,
 		Requested: w.GetCause() == v1.Cause_CAUSE_NOW,
-		Version:   version(w.GetResourceVersion()),
+		Version:   informer.Version(w.GetResourceVersion()),
 		At:        at,
 	}
 }
@@ -82,15 +82,6 @@ func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 // there, and different from anything wanted.
 func Unreadable(epoch int64, seq uint64, at time.Time) Want {
 	return Want{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
-}
-
-// version returns a resource version as a number; 0: it is none.
-func version(text string) uint64 {
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // Sum returns a digest of what a want asks for, curl-now and drift left out.

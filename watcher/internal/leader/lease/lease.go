@@ -10,8 +10,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/go-logr/logr"
-	"github.com/rs/zerolog"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/leaderelection"
@@ -43,11 +41,7 @@ func Elect(ctx context.Context, c leader.Config, d leader.Deps) error {
 
 // run holds one election after the other.
 func (e *elector) run(ctx context.Context) error {
-	log := logr.Discard()
-	if e.deps.Log.GetLevel() <= zerolog.DebugLevel {
-		log = kube.Logr(e.deps.Log) // it logs every try
-	}
-	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, log))
+	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, kube.DebugLogr(e.deps.Log)))
 	defer cancel(nil)
 	for ctx.Err() == nil {
 		e.deps.Health.Ready()

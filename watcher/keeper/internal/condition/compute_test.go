@@ -13,6 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
@@ -46,7 +47,7 @@ func input(entries map[string]status.Entry, change ...func(*condition.Input)) co
 
 // holding is a ConfigMap with these entries.
 func holding(entries map[string]status.Entry) *target.Target {
-	return &target.Target{UID: "uid", Entries: informer.EntriesOf(status.Status{Keys: entries}, nil)}
+	return &target.Target{Meta: informer.Meta{UID: "uid"}, Entries: annotated.EntriesOf(status.Status{Keys: entries}, nil)}
 }
 
 func written() status.Entry {

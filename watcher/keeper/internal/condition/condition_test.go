@@ -29,7 +29,7 @@ var _ = DescribeTable("A status whose ConfigMap has a reason that somebody has e
 		}}})
 		s := condition.Compute(condition.Input{
 			Plan:   &compile.Plan{Sources: []compile.Source{{Key: "k", URL: url}}},
-			Target: &t, Applied: true, Now: time.Now(),
+			Target: t, Applied: true, Now: time.Now(),
 		})
 		Expect(validation.ValidateConditions(s.Conditions, field.NewPath("status"))).To(BeEmpty())
 		Expect(s.Sources).To(ConsistOf(HaveField("Reason", reason)))

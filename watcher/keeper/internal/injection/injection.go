@@ -12,6 +12,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
@@ -25,7 +26,7 @@ type Config struct {
 
 // Deps is what a Checker works with.
 type Deps struct {
-	// Labels returns those of a namespace that LabelsOf keeps; not known: the
+	// Labels returns those of a namespace that Read keeps; not known: the
 	// namespaces have not been listed yet.
 	Labels func(namespace string) (labels map[string]string, known bool)
 }
@@ -46,15 +47,22 @@ func New(c Config, d Deps) (*Checker, error) {
 	return &Checker{config: c, deps: d, security: security}, nil
 }
 
-// LabelsOf returns the labels of a namespace that decide.
-func LabelsOf(namespace *metav1.PartialObjectMetadata) map[string]string {
-	labels := map[string]string{}
+// Namespace is what is kept of a namespace.
+type Namespace struct {
+	informer.Meta
+	// Labels that decide about sidecars.
+	Labels map[string]string
+}
+
+// Read returns what is kept of a namespace.
+func Read(m *metav1.PartialObjectMetadata) *Namespace {
+	n := &Namespace{Meta: informer.MetaOf(m), Labels: map[string]string{}}
 	for _, name := range []string{watchv1.InjectLabel, api.EnforceLevelLabel, api.EnforceVersionLabel} {
-		if value, found := namespace.Labels[name]; found {
-			labels[name] = value
+		if value, found := m.Labels[name]; found {
+			n.Labels[name] = value
 		}
 	}
-	return labels
+	return n
 }
 
 // Obstacle returns why pods would not get the sidecar of a plan; nil: they would.

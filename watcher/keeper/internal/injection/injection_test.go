@@ -38,7 +38,7 @@ func obstacle(enabled bool, p *compile.Plan, labels map[string]string) *compile.
 			if name != namespace.Name {
 				return nil, true
 			}
-			return injection.LabelsOf(namespace), true
+			return injection.Read(namespace).Labels, true
 		},
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -5,11 +5,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 )
 
 // PodsPause is how far apart the pods of a Watcher are counted.
@@ -17,7 +17,7 @@ const PodsPause = time.Second
 
 // Pods are those with sidecars of Watchers.
 type Pods struct {
-	Store *store.Store[sidecar.Pod]
+	Store *informer.Informer[*sidecar.Pod]
 	// ByWatcher finds them by the Watchers that they have sidecars of.
 	ByWatcher *index.Index
 }
@@ -31,16 +31,16 @@ type counted struct {
 
 // of returns the pods with a sidecar of a Watcher, sorted; false: they are not
 // listed yet.
-func (p *Pods) of(watcher types.NamespacedName) ([]sidecar.Named, bool) {
+func (p *Pods) of(watcher types.NamespacedName) ([]*sidecar.Pod, bool) {
 	select {
 	case <-p.Store.Synced():
 	default:
 		return nil, false
 	}
-	var pods []sidecar.Named
+	var pods []*sidecar.Pod
 	for _, name := range p.ByWatcher.Of(watcher) {
-		if item := p.Store.Get(name); item != nil {
-			pods = append(pods, sidecar.Named{NamespacedName: name, Pod: &item.Value})
+		if pod := p.Store.Get(name); pod != nil {
+			pods = append(pods, pod)
 		}
 	}
 	return pods, true

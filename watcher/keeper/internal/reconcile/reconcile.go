@@ -19,10 +19,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/store"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
@@ -36,6 +36,8 @@ var errOutdated = errors.New("the Watcher has changed since")
 
 // Watcher is what is kept of one.
 type Watcher struct {
+	informer.Meta
+
 	Plan *compile.Plan
 	// Status is what the next one is computed from, and Digest that of the whole.
 	Status watchv1.WatcherStatus
@@ -70,8 +72,8 @@ type Config struct {
 // Deps are what a Reconciler works with.
 type Deps struct {
 	API      API
-	Watchers *store.Store[Watcher]
-	Targets  *store.Store[target.Target]
+	Watchers *informer.Informer[*Watcher]
+	Targets  *informer.Informer[*target.Target]
 	// Claims are the Watchers by their ConfigMap.
 	Claims *index.Index
 	// Compiler of the plans.
@@ -119,13 +121,13 @@ func New(c Config, d Deps) *Reconciler {
 // Reconcile brings one Watcher in line, and returns after what time to look at it
 // again; 0: when something changes.
 func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
-	item := r.deps.Watchers.Get(name)
-	if item == nil {
+	w := r.deps.Watchers.Get(name)
+	if w == nil {
 		r.forget(name)
 		return 0, nil
 	}
-	p, memory := item.Value.Plan, r.remember(name)
-	in := condition.Input{Plan: p, Previous: item.Value.Status, Version: item.Version, Now: r.deps.Clock.Now()}
+	p, memory := w.Plan, r.remember(name)
+	in := condition.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: r.deps.Clock.Now()}
 	if in.Obstacle = protects(r.config.Protected, p); in.Obstacle == nil && p.Problem == nil {
 		again, err = r.bring(ctx, &in, memory)
 	}
@@ -139,7 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 		return 0, err // and so it does here, a moment later
 	}
 	again = backoff.Soonest(again, r.observe(&in, memory))
-	return again, errors.Join(err, r.report(ctx, in, item.Value.Digest))
+	return again, errors.Join(err, r.report(ctx, in, w.Digest))
 }
 
 // bring applies the ConfigMap where that is needed, and sets what the status is
@@ -194,12 +196,9 @@ func isRepair(p *compile.Plan, t *target.Target) bool { return t != nil && t.Dig
 // find returns the ConfigMap of a Watcher; nil: there is none. What is in the way
 // is left in the memory.
 func (r *Reconciler) find(ctx context.Context, p *compile.Plan, m *memory) (*target.Target, error) {
-	if item := r.deps.Targets.Get(p.Target); item != nil {
+	if t := r.deps.Targets.Get(p.Target); t != nil {
 		m.looked = time.Time{}
-		if m.found = owns(p, &item.Value); m.found != nil {
-			return nil, nil //nolint:nilnil // it is another one's
-		}
-		return &item.Value, nil
+		return m.unlessFound(t, owns(p, t)), nil
 	}
 	if first := winner(r.plans(p.Target)); first != nil && first.UID != p.UID {
 		m.found = owned(p, first.Watcher.Name)
@@ -215,18 +214,24 @@ func (r *Reconciler) find(ctx context.Context, p *compile.Plan, m *memory) (*tar
 		return nil, err
 	}
 	t := target.Read(object)
-	if m.found = owns(p, &t); m.found != nil {
-		return nil, nil //nolint:nilnil // it is another one's
+	return m.unlessFound(t, owns(p, t)), nil
+}
+
+// unlessFound returns the ConfigMap of a Watcher unless it is another one's, which is
+// left in the memory.
+func (m *memory) unlessFound(t *target.Target, problem *compile.Problem) *target.Target {
+	if m.found = problem; problem != nil {
+		return nil
 	}
-	return &t, nil
+	return t
 }
 
 // plans returns those of all Watchers with one ConfigMap.
 func (r *Reconciler) plans(name types.NamespacedName) []*compile.Plan {
 	var plans []*compile.Plan
 	for _, watcher := range r.deps.Claims.Of(name) {
-		if item := r.deps.Watchers.Get(watcher); item != nil {
-			plans = append(plans, item.Value.Plan)
+		if w := r.deps.Watchers.Get(watcher); w != nil {
+			plans = append(plans, w.Plan)
 		}
 	}
 	return plans
@@ -258,8 +263,8 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 		err = r.drifted(ctx, in)
 	}
 	r.deps.Targets.Put(object)
-	t := target.Read(object)
-	in.Target, in.Applied = &t, isApplied(p, &t)
+	in.Target = target.Read(object)
+	in.Applied = isApplied(p, in.Target)
 	return err
 }
 

@@ -8,12 +8,6 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Named is a pod with its name.
-type Named struct {
-	types.NamespacedName
-	Pod *Pod
-}
-
 // Wanted is the sidecar that a Watcher asks for now.
 type Wanted struct {
 	// Watcher is its name, and Generation its newest one.
@@ -44,15 +38,15 @@ type Count struct {
 }
 
 // Of counts the pods with a sidecar of a Watcher.
-func Of(w Wanted, pods []Named, now time.Time) Count {
+func Of(w Wanted, pods []*Pod, now time.Time) Count {
 	count := Count{Seen: make(map[types.NamespacedName]Seen, len(pods))}
 	for _, pod := range pods {
-		for _, injection := range pod.Pod.Injected {
+		for _, injection := range pod.Injected {
 			if injection.Watcher != w.Watcher {
 				continue
 			}
 			seen := Seen{State: Starting, Generation: injection.Generation}
-			if c, found := pod.Pod.Of(w.Container); found {
+			if c, found := pod.Of(w.Container); found {
 				if seen.State = c.At(now); seen.State == Failing {
 					seen.Reason = c.Reason
 				}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
 const (
@@ -43,6 +44,7 @@ func States() []State { return []State{Starting, Ready, Failing} }
 
 // Pod is what is kept of one pod.
 type Pod struct {
+	informer.Meta
 	// Injected are the Watchers whose sidecars it has.
 	Injected []Injection
 	// Containers are its sidecars, as far as the kubelet has reported them.
@@ -86,23 +88,23 @@ func (p *Pod) Of(container string) (Container, bool) {
 	return Container{}, false
 }
 
-// Watchers returns those whose sidecars a pod of a namespace has.
-func (p *Pod) Watchers(namespace string) []types.NamespacedName {
+// Watchers returns those whose sidecars a pod has.
+func (p *Pod) Watchers() []types.NamespacedName {
 	names := make([]types.NamespacedName, len(p.Injected))
 	for i, injection := range p.Injected {
-		names[i] = types.NamespacedName{Namespace: namespace, Name: injection.Watcher}
+		names[i] = types.NamespacedName{Namespace: p.Namespace, Name: injection.Watcher}
 	}
 	return names
 }
 
-// Read returns what is kept of a pod; false: nothing, since it is over or has no
+// Read returns what is kept of a pod; nil: nothing, since it is over or has no
 // sidecar of a Watcher.
-func Read(pod *corev1.Pod) (Pod, bool) {
+func Read(pod *corev1.Pod) *Pod {
 	injected := injections(pod.Annotations[watchv1.InjectedAnnotation])
 	if len(injected) == 0 || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return Pod{}, false
+		return nil
 	}
-	p := Pod{Injected: injected}
+	p := &Pod{Meta: informer.MetaOf(pod), Injected: injected}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		if c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways {
@@ -114,7 +116,7 @@ func Read(pod *corev1.Pod) (Pod, bool) {
 			}
 		}
 	}
-	return p, true
+	return p
 }
 
 // injections reads the annotation. What is not of its form is left out.

@@ -76,12 +76,11 @@ func deleted(p *corev1.Pod, _ *corev1.ContainerStatus) {
 
 // count is what one pod comes to for Watcher errors of generation 4.
 func count(p *corev1.Pod) sidecar.Count {
-	read, kept := sidecar.Read(p)
-	if !kept {
+	read := sidecar.Read(p)
+	if read == nil {
 		return sidecar.Count{}
 	}
-	name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
-	return sidecar.Of(sidecar.Wanted{Watcher: "errors", Generation: 4, Container: "watch"}, []sidecar.Named{{NamespacedName: name, Pod: &read}}, now)
+	return sidecar.Of(sidecar.Wanted{Watcher: "errors", Generation: 4, Container: "watch"}, []*sidecar.Pod{read}, now)
 }
 
 var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
@@ -125,8 +124,7 @@ var _ = Describe("A pod", func() {
 	})
 
 	DescribeTable("is not kept", func(p *corev1.Pod) {
-		_, kept := sidecar.Read(p)
-		Expect(kept).To(BeFalse())
+		Expect(sidecar.Read(p)).To(BeNil())
 	},
 		Entry("when it has succeeded", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodSucceeded })),
 		Entry("when it has failed", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodFailed })),
@@ -141,9 +139,8 @@ var _ = Describe("A pod", func() {
 		for i := range 100 {
 			text += fmt.Sprintf("w%d=1,", i)
 		}
-		read, kept := sidecar.Read(pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Annotations[watchv1.InjectedAnnotation] = text }))
-		Expect(kept).To(BeTrue())
-		Expect(read.Watchers("team-a")).To(HaveLen(16))
-		Expect(read.Watchers("team-a")).To(ContainElement(types.NamespacedName{Namespace: "team-a", Name: "w14"}))
+		read := sidecar.Read(pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Annotations[watchv1.InjectedAnnotation] = text }))
+		Expect(read.Watchers()).To(HaveLen(16))
+		Expect(read.Watchers()).To(ContainElement(types.NamespacedName{Namespace: "team-a", Name: "w14"}))
 	})
 })

@@ -10,20 +10,18 @@ import (
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 // Target is what is kept of one ConfigMap.
 type Target struct {
-	UID types.UID
-	// Version of the object.
-	Version uint64
+	informer.Meta
 	// Label is the value of watchv1.WatcherLabel; empty: it has none.
 	Label string
 	// Controller is the owner that controls it; the zero value: none does.
@@ -35,13 +33,13 @@ type Target struct {
 	// Other is the newest field manager but keeper and the writer.
 	Other string
 	// Entries of the status annotation.
-	Entries informer.Entries
+	Entries annotated.Entries
 }
 
 // Read returns what is kept of a ConfigMap.
-func Read(m *metav1.PartialObjectMetadata) Target {
-	t := Target{
-		UID: m.UID, Version: informer.Number(m.ResourceVersion), Label: m.Labels[watchv1.WatcherLabel],
+func Read(m *metav1.PartialObjectMetadata) *Target {
+	t := &Target{
+		Meta: informer.MetaOf(m), Label: m.Labels[watchv1.WatcherLabel],
 		Digest: compile.ParseDigest(m.Annotations[watchv1.AppliedAnnotation]),
 	}
 	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
@@ -51,7 +49,7 @@ func Read(m *metav1.PartialObjectMetadata) Target {
 	}
 	if text := m.Annotations[annotation.StatusKey]; text != "" {
 		parsed, _ := status.Parse(text) // one that cannot be read counts as none
-		t.Entries = informer.EntriesOf(parsed, nil)
+		t.Entries = annotated.EntriesOf(parsed, nil)
 	}
 	var newest time.Time
 	for _, entry := range m.ManagedFields {

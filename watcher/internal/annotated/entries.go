@@ -1,4 +1,4 @@
-package informer
+package annotated
 
 import (
 	"encoding/hex"

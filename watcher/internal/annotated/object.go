@@ -1,6 +1,6 @@
-// Package informer keeps the metadata of annotated ConfigMaps, filled by one
-// reflector for each namespace that is watched.
-package informer
+// Package annotated reads what the watcher keeps of an annotated ConfigMap out of its
+// metadata.
+package annotated
 
 import (
 	"iter"
@@ -9,19 +9,16 @@ import (
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
 // Object is what is kept of one annotated ConfigMap. It is not changed after
 // it was stored.
 type Object struct {
-	types.NamespacedName
-	UID             types.UID
-	ResourceVersion string
+	informer.Meta
 	// Request is what the annotations ask for; Invalid why they cannot be read.
 	Request annotation.Request
 	Invalid error
@@ -40,10 +37,8 @@ type Object struct {
 	// EditedAt is when another manager than the writer last changed the object,
 	// to the second, as far as the API server has a record.
 	EditedAt time.Time
-	// SeenAt is when the watcher saw this version, and Listed reports that it was
-	// found in a list, so that it may be older than that.
+	// SeenAt is when the watcher saw this version.
 	SeenAt time.Time
-	Listed bool
 }
 
 // AskedAt is when what the object asks for was changed, as well as that is
@@ -75,8 +70,6 @@ type Reader struct {
 	Protected func(namespace, name string) bool
 	// Now is the clock.
 	Now func() time.Time
-	// Count, if set, is called for all that a watch delivers.
-	Count func(Event)
 }
 
 // relevant reports whether an object concerns us: it asks for something or seems
@@ -92,45 +85,12 @@ func (r *Reader) relevant(m *metav1.PartialObjectMetadata) bool {
 	return found
 }
 
-// trimmed is what is left of an object while a list of them piles up: what is
-// kept of it at the end, or nothing, as of most.
-type trimmed struct {
-	metav1.Object // empty, shared by all
-
-	namespace, name string
-	object          *Object
-}
-
-// GetNamespace is half of what the cache keeps a list under.
-func (t trimmed) GetNamespace() string { return t.namespace }
-
-// GetName is the other half.
-func (t trimmed) GetName() string { return t.name }
-
-// Transform returns a function that reads an object before a list of them piles
-// up in memory: the record of its owners alone takes more than what is kept.
-func (r *Reader) Transform() cache.TransformFunc {
-	nothing := &metav1.ObjectMeta{}
-	return func(obj any) (any, error) {
-		m, ok := obj.(*metav1.PartialObjectMetadata)
-		if !ok {
-			return obj, nil
-		}
-		return trimmed{nothing, m.Namespace, m.Name, r.Read(m)}, nil
-	}
-}
-
 // Read returns the object that m describes, or nil when it does not concern us.
 func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	if !r.relevant(m) {
 		return nil
 	}
-	o := &Object{
-		NamespacedName:  types.NamespacedName{Namespace: m.Namespace, Name: m.Name},
-		UID:             m.UID,
-		ResourceVersion: m.ResourceVersion,
-		SeenAt:          r.Now(),
-	}
+	o := &Object{Meta: informer.MetaOf(m), SeenAt: r.Now()}
 	o.Request, o.Invalid = r.Grammar.Parse(m.Annotations)
 	// A status that cannot be read counts as none: ownership of the
 	// keys is read from managedFields, and the writer writes a new one.
@@ -186,11 +146,10 @@ func (o *Object) keys() iter.Seq[string] {
 	}
 }
 
-// share lets equal text be stored once for all objects: namespaces, keys and the
-// name of the annotation. A key that is cut out of the annotation would also
+// share lets equal text be stored once for all objects: keys and the name of the
+// annotation. A key that is cut out of the annotation would also
 // hold all of its value in memory.
 func (o *Object) share() {
-	o.Namespace = unique.Make(o.Namespace).Value()
 	o.Request.Annotation = unique.Make(o.Request.Annotation).Value()
 	for i, pair := range o.Request.Pairs {
 		o.Request.Pairs[i].Key = unique.Make(pair.Key).Value()

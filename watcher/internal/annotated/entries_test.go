@@ -1,4 +1,4 @@
-package informer_test
+package annotated_test
 
 import (
 	"maps"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 )
 
 func TestEntriesAreThoseOfTheAnnotation(t *testing.T) {
@@ -31,7 +31,7 @@ func TestEntriesAreThoseOfTheAnnotation(t *testing.T) {
 		"explained":         {Error: "BadStatus", GaveUp: true, Explanation: &status.Explanation{HTTPStatus: 404, Message: "a.example answered 404", NextTry: at}},
 		"in 1970":           {SHA256: digest, FetchedAt: time.Unix(0, 0).UTC()},
 	}
-	packed := informer.EntriesOf(status.Status{Keys: entries}, nil)
+	packed := annotated.EntriesOf(status.Status{Keys: entries}, nil)
 	if got := packed.Status().Keys; !maps.Equal(got, entries) {
 		t.Errorf("got %+v", got)
 	}

@@ -1,0 +1,128 @@
+package informer
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+)
+
+// store is the part of an informer that one reflector fills.
+type store[T Kept] struct {
+	*Informer[T]
+	scope string
+}
+
+// reflectorStore is all that a reflector may call.
+type reflectorStore interface {
+	cache.ReflectorStore
+	cache.ReflectorBookmarkStore
+	cache.TransformingStore
+}
+
+// Transformer trims objects before a list of them piles up. Each is a sign of
+// life: a long list may take its time.
+func (s store[T]) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) {
+		s.pulses[s.scope].beat()
+		return s.trim(object)
+	}
+}
+
+// Add takes an object that is new to the watch.
+func (s store[T]) Add(object any) error { return s.take(object, Added, 1) }
+
+// Update takes an object that the watch knows.
+func (s store[T]) Update(object any) error { return s.take(object, Modified, 0) }
+
+// Delete takes an object that is gone, or that the selector no longer matches.
+func (s store[T]) Delete(object any) error { return s.take(object, Deleted, -1) }
+
+// take takes an event that brings so many more objects into sight.
+func (s store[T]) take(object any, e Event, more int) error {
+	o, err := s.trim(object)
+	if err != nil {
+		return err
+	}
+	if e == Deleted {
+		o.kept = *new(T)
+	}
+	s.noteEvent(e)
+	s.mu.Lock()
+	s.watched[s.scope] = max(0, s.watched[s.scope]+more)
+	changed := s.put(o)
+	s.pulses[s.scope].note(o.version)
+	s.mu.Unlock()
+	if changed {
+		s.notify(o.name, true)
+	}
+	return nil
+}
+
+// Replace takes a whole list; what is missing from it is gone.
+func (s store[T]) Replace(list []any, version string) error {
+	listed := map[types.NamespacedName]T{}
+	for _, object := range list {
+		o, err := s.trim(object)
+		if err != nil {
+			return err
+		}
+		if !o.isNothing() {
+			o.kept.meta().Listed = true
+			listed[o.name] = o.kept
+		}
+	}
+	s.noteEvent(List)
+	s.mu.Lock()
+	s.watched[s.scope] = len(list)
+	changed := s.replace(listed)
+	s.pulses[s.scope].reset(Version(version))
+	delete(s.waiting, s.scope)
+	s.checkSynced()
+	s.mu.Unlock()
+	for _, name := range changed {
+		s.notify(name, false)
+	}
+	return nil
+}
+
+// replace returns the names of what has changed. A list is the truth, also when
+// its versions are lower than before, as after a restore. A namespace is in its own
+// scope. The caller holds the lock.
+func (s store[T]) replace(listed map[types.NamespacedName]T) []types.NamespacedName {
+	var changed []types.NamespacedName
+	for name := range s.objects {
+		if _, still := listed[name]; !still && (s.scope == "" || s.scope == cmp.Or(name.Namespace, name.Name)) {
+			s.drop(name)
+			changed = append(changed, name)
+		}
+	}
+	for name, o := range listed {
+		old, found := s.objects[name]
+		if !found || old.meta().UID != o.meta().UID || old.meta().Version != o.meta().Version {
+			s.objects[name] = o
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+// Bookmark is a sign of life.
+func (s store[T]) Bookmark(version string) error {
+	s.noteEvent(Bookmark)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pulses[s.scope].note(Version(version))
+	return nil
+}
+
+// Resync does nothing: there is no resync period.
+func (s store[T]) Resync() error { return nil }
+
+// noteEvent notes a sign of life of the watch.
+func (s store[T]) noteEvent(e Event) {
+	s.pulses[s.scope].beat()
+	if s.count != nil {
+		s.count(e)
+	}
+}
