@@ -24,8 +24,6 @@ import (
 //go:embed policies.yaml
 var policies []byte
 
-var errNoSidecars = errors.New("--sidecars: this API server has no MutatingAdmissionPolicy in admissionregistration.k8s.io/v1; use Kubernetes 1.36 or later")
-
 // injectSidecars installs the policies where they are wanted, and reports whether
 // they are there.
 func (c *Config) injectSidecars(ctx context.Context, cluster *rest.Config) (bool, error) {
@@ -49,7 +47,7 @@ func (c *Config) injectSidecars(ctx context.Context, cluster *rest.Config) (bool
 		}
 		switch err := install(ctx, client, &policy); {
 		case apierrors.IsNotFound(err) && c.Sidecars:
-			return false, errNoSidecars
+			return false, errors.New("--sidecars: this API server has no MutatingAdmissionPolicy in admissionregistration.k8s.io/v1; use Kubernetes 1.36 or later")
 		case apierrors.IsNotFound(err):
 			return false, nil
 		case err != nil:

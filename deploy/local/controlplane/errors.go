@@ -9,8 +9,6 @@ var (
 	ErrPortTaken = errors.New("port taken")
 	// ErrExited means that etcd or kube-apiserver ended without being asked to.
 	ErrExited = errors.New("exited")
-	// errNotReady means that a process runs but did not come up in time.
-	errNotReady = errors.New("not ready")
 	// ErrRunning means that an API server cannot be started beside a running one.
 	ErrRunning = errors.New("already running")
 	// ErrStopped means that the control plane is over.

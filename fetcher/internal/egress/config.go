@@ -88,25 +88,18 @@ func each[S, T any](flag string, in []S, parse func(S) (T, error)) ([]T, error) 
 	return out, nil
 }
 
-var (
-	errPrefix = errors.New("not an address range such as 10.0.0.0/8 or ::1/128")
-	errMapped = errors.New("write an IPv4 range as IPv4")
-	errNAT64  = errors.New("not a NAT64 prefix of 32, 40, 48, 56, 64 or 96 bits such as 2001:db8:64::/96")
-	errPort   = errors.New("not a port from 1 to 65535")
-)
-
 func parsePrefix(s string) (netip.Prefix, error) {
 	s = strings.TrimSpace(s)
 	prefix, err := netip.ParsePrefix(s)
 	if err != nil {
 		addr, err := netip.ParseAddr(s)
 		if err != nil || addr.Zone() != "" {
-			return netip.Prefix{}, errPrefix
+			return netip.Prefix{}, errors.New("not an address range such as 10.0.0.0/8 or ::1/128")
 		}
 		prefix = netip.PrefixFrom(addr, addr.BitLen())
 	}
 	if prefix.Addr().Is4In6() {
-		return netip.Prefix{}, errMapped
+		return netip.Prefix{}, errors.New("write an IPv4 range as IPv4")
 	}
 	return prefix.Masked(), nil
 }
@@ -115,14 +108,14 @@ func parsePrefix(s string) (netip.Prefix, error) {
 func parseNAT64(s string) (netip.Prefix, error) {
 	prefix, err := parsePrefix(s)
 	if err != nil || !prefix.Addr().Is6() || !slices.Contains([]int{32, 40, 48, 56, 64, 96}, prefix.Bits()) {
-		return netip.Prefix{}, errNAT64
+		return netip.Prefix{}, errors.New("not a NAT64 prefix of 32, 40, 48, 56, 64 or 96 bits such as 2001:db8:64::/96")
 	}
 	return prefix, nil
 }
 
 func parsePort(n int) (uint16, error) {
 	if n < 1 || n > 65535 {
-		return 0, errPort
+		return 0, errors.New("not a port from 1 to 65535")
 	}
 	return uint16(n), nil
 }

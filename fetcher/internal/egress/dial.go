@@ -99,7 +99,7 @@ func (w *watch) control(network, address string, raw syscall.RawConn) error {
 		w.denied = err
 		return err
 	case w.permitted == maxAttempts:
-		return errTooMany
+		return errors.New("host has too many addresses")
 	}
 	w.permitted++
 	if w.policy.dialling.refuse != nil {

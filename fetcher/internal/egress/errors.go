@@ -9,9 +9,6 @@ var ErrDenied = errors.New("denied by the egress policy")
 // refused by the policy and none of the others could be connected to.
 var ErrUnreachable = errors.New("connect to the permitted addresses of the host")
 
-// errTooMany ends a dial that has tried maxAttempts addresses.
-var errTooMany = errors.New("host has too many addresses")
-
 // Class is the rule by which something is denied, from a closed set.
 type Class string
 

@@ -13,8 +13,6 @@ import (
 // DefaultDialTimeout bounds one dial, lookup and all addresses included.
 const DefaultDialTimeout = 3 * time.Second
 
-var errDialTimeout = errors.New("dial timeout must be positive")
-
 // Deps are what a Gate works with. The zero value is complete.
 type Deps struct {
 	// File is the path of the file with the policies of namespaces; empty: none.
@@ -47,7 +45,7 @@ func New(cfg Config, deps Deps) (*Gate, error) {
 		deps.DialTimeout = DefaultDialTimeout
 	}
 	if deps.DialTimeout < 0 {
-		return nil, fmt.Errorf("set up egress policy: %w", errDialTimeout)
+		return nil, errors.New("set up egress policy: dial timeout must be positive")
 	}
 	deps.Resolver = abortingResolver(deps.Resolver)
 	g := &Gate{deps: deps, base: cfg}

@@ -5,8 +5,6 @@ import (
 	"strings"
 )
 
-var errPattern = errors.New("not a host pattern such as *.example.com")
-
 // Pattern is a host pattern in lower case, in which * stands for any
 // characters, dots included: *.example.com is every name below example.com at
 // any depth, and not example.com.
@@ -16,7 +14,7 @@ type Pattern string
 func ParsePattern(s string) (Pattern, error) {
 	s = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), ".")
 	if s == "" || strings.ContainsFunc(s, notInPattern) {
-		return "", errPattern
+		return "", errors.New("not a host pattern such as *.example.com")
 	}
 	return Pattern(s), nil
 }

@@ -25,12 +25,6 @@ type entry struct {
 	Config     `yaml:",inline"`
 }
 
-var (
-	errNoPolicies = errors.New("the file has no list \"policies\"")
-	errSecond     = errors.New("the file has more than one document")
-	errNamespaces = errors.New("names no namespaces; write namespaces: [\"*\"] for all")
-)
-
 // parse reads the file; an unknown field is an error, since a misspelt
 // deny-cidr would leave more open than meant.
 func (g *Gate) parse(content []byte) (*policies, error) {
@@ -42,10 +36,10 @@ func (g *Gate) parse(content []byte) (*policies, error) {
 	}
 	// An empty file is more likely half written than meant.
 	if doc.Policies == nil {
-		return nil, errNoPolicies
+		return nil, errors.New("the file has no list \"policies\"")
 	}
 	if err := decoder.Decode(new(document)); !errors.Is(err, io.EOF) {
-		return nil, errSecond
+		return nil, errors.New("the file has more than one document")
 	}
 	return newPolicies(g.base, doc.Policies, g.dialling())
 }
@@ -68,7 +62,7 @@ func newPolicies(base Config, entries []entry, d dialling) (*policies, error) {
 	p := &policies{base: base, entries: entries, dialling: d, made: map[string]*Policy{}}
 	for i, e := range entries {
 		if len(e.Namespaces) == 0 {
-			return nil, fmt.Errorf("policies[%d] %w", i, errNamespaces)
+			return nil, fmt.Errorf("policies[%d] names no namespaces; write namespaces: [\"*\"] for all", i)
 		}
 		names, err := each("namespaces", e.Namespaces, ParsePattern)
 		if err := cmp.Or(err, e.Validate()); err != nil {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 )
 
-var errBundle = errors.New("no PEM certificate in it")
-
 // parseBundle returns the roots of the system and those of a bundle.
 func parseBundle(pem []byte) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
@@ -15,7 +13,7 @@ func parseBundle(pem []byte) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("load the certificates of the system: %w", err)
 	}
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, errBundle
+		return nil, errors.New("no PEM certificate in it")
 	}
 	return pool, nil
 }

@@ -68,7 +68,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		return nil, fmt.Errorf("set up GET: %w", err)
 	}
 	if cfg.Netrc != "" && cfg.HeaderFile == "" {
-		return nil, errNetrcGate
+		return nil, errors.New("--netrc needs a --header-file with an entry for the URLs that get its logins, such as " +
+			"{host: data.example.com, namespaces: [team-a], netrc: true}")
 	}
 	return c, nil
 }

@@ -88,15 +88,11 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.MaxRedirects < 0 {
-		return errRedirectLimit
+		return errors.New("number of redirects must not be negative")
 	}
 	_, err := c.proxy()
 	return err
 }
-
-var errRedirectLimit = errors.New("number of redirects must not be negative")
-
-var errProxy = errors.New("proxy must be a URL such as http://proxy.example.com:3128")
 
 // proxy parses Proxy; its credentials appear in no error.
 func (c Config) proxy() (*url.URL, error) {
@@ -105,7 +101,7 @@ func (c Config) proxy() (*url.URL, error) {
 	}
 	u, err := url.Parse(c.Proxy)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
-		return nil, errProxy
+		return nil, errors.New("proxy must be a URL such as http://proxy.example.com:3128")
 	}
 	return u, nil
 }

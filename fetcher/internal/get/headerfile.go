@@ -83,24 +83,13 @@ func isBelow(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// Errors of a header file name an entry or a line, never a value.
-var (
-	errHeaderFile   = errors.New("not a YAML list of entries with host, namespaces and headers")
-	errNoHeaders    = errors.New("no headers, and not netrc: true")
-	errNoNamespaces = errors.New("add namespaces, such as namespaces: [team-a], or namespaces: [\"*\"] for all")
-	errScheme       = errors.New("schemes are http and https")
-	errPort         = errors.New("ports are from 1 to 65535")
-	errPathPrefix   = errors.New("pathPrefix begins with a slash and has no dot segments")
-	errNetrcGate    = errors.New("--netrc needs a --header-file with an entry for the URLs that get its logins, such as " +
-		"{host: data.example.com, namespaces: [team-a], netrc: true}")
-	errHeaderName   = errors.New("not a header that may be set")
-	errHeaderValue  = errors.New("value is empty or has a control character")
-	errHeaderSecond = errors.New("more than one YAML document")
-)
+// errHeaderFile means that the file, or an entry of it, has another form.
+var errHeaderFile = errors.New("not a YAML list of entries with host, namespaces and headers")
 
 // lineNumber finds the only part of a YAML error that quotes nothing.
 var lineNumber = regexp.MustCompile(`line \d+`)
 
+// parseHeaderFile reads one. Errors name an entry or a line, never a value.
 func parseHeaderFile(content []byte) (headerFile, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
@@ -112,7 +101,7 @@ func parseHeaderFile(content []byte) (headerFile, error) {
 		return nil, errHeaderFile
 	}
 	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
-		return nil, errHeaderSecond
+		return nil, errors.New("more than one YAML document")
 	}
 	for i, e := range file {
 		if e == nil {
@@ -131,7 +120,7 @@ func (e *headerEntry) compile() error {
 		return fmt.Errorf("host: %w", err)
 	}
 	if len(e.Namespaces) == 0 {
-		return errNoNamespaces
+		return errors.New("add namespaces, such as namespaces: [team-a], or namespaces: [\"*\"] for all")
 	}
 	for _, n := range e.Namespaces {
 		namespace, err := egress.ParsePattern(n)
@@ -144,14 +133,14 @@ func (e *headerEntry) compile() error {
 		return err
 	}
 	if len(e.Headers) == 0 && !e.Netrc {
-		return errNoHeaders
+		return errors.New("no headers, and not netrc: true")
 	}
 	for name, value := range e.Headers {
 		if !isSettable(name) {
-			return errHeaderName
+			return errors.New("not a header that may be set")
 		}
 		if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return errHeaderValue
+			return errors.New("value is empty or has a control character")
 		}
 	}
 	return nil
@@ -164,16 +153,16 @@ func (e *headerEntry) compileURL() error {
 	}
 	for _, s := range e.Schemes {
 		if s != "http" && s != "https" {
-			return errScheme
+			return errors.New("schemes are http and https")
 		}
 	}
 	for _, p := range e.Ports {
 		if p < 1 || p > 65535 {
-			return errPort
+			return errors.New("ports are from 1 to 65535")
 		}
 	}
 	if e.PathPrefix != "" && (e.PathPrefix[0] != '/' || !isBelow(e.PathPrefix, e.PathPrefix)) {
-		return errPathPrefix
+		return errors.New("pathPrefix begins with a slash and has no dot segments")
 	}
 	return nil
 }

@@ -32,19 +32,13 @@ func (n netrc) find(host string) *login {
 	return nil
 }
 
-// Errors of a netrc file name a line, never what is in it.
-var (
-	errNetrcWord  = errors.New("unknown word; expected machine, default, login, password, account or macdef")
-	errNetrcEntry = errors.New("word stands before the first machine or default")
-	errNetrcValue = errors.New("value is missing")
-	errNetrcQuote = errors.New("quoted value has no end")
-	errNetrcLogin = errors.New("machine has no login")
-	errNetrcByte  = errors.New("value has a control character")
-)
+// errNetrcValue means that a word stands alone.
+var errNetrcValue = errors.New("value is missing")
 
 // parseNetrc reads the format as curl does: words between white space, values
 // in double quotes with \", \\, \n, \r and \t if need be, a word that starts
-// with # begins a comment, a macdef lasts to the next empty line.
+// with # begins a comment, a macdef lasts to the next empty line. Errors name
+// a line, never what is in it.
 func parseNetrc(content []byte) (netrc, error) {
 	p := netrcParser{}
 	for i, line := range strings.Split(string(content), "\n") {
@@ -57,7 +51,7 @@ func parseNetrc(content []byte) (netrc, error) {
 	}
 	for _, l := range p.logins {
 		if l.user == "" {
-			return nil, errNetrcLogin
+			return nil, errors.New("machine has no login")
 		}
 	}
 	return p.logins, nil
@@ -101,7 +95,7 @@ func (p *netrcParser) word(word string) error {
 	case "macdef":
 		p.macro = true
 	default:
-		return errNetrcWord
+		return errors.New("unknown word; expected machine, default, login, password, account or macdef")
 	}
 	return nil
 }
@@ -110,7 +104,7 @@ func (p *netrcParser) value(value string) error {
 	word := p.pending
 	p.pending = ""
 	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return errNetrcByte
+		return errors.New("value has a control character")
 	}
 	if word == "machine" {
 		if value == "" {
@@ -120,7 +114,7 @@ func (p *netrcParser) value(value string) error {
 		return nil
 	}
 	if len(p.logins) == 0 {
-		return errNetrcEntry
+		return errors.New("word stands before the first machine or default")
 	}
 	last := p.logins[len(p.logins)-1]
 	switch word {
@@ -163,7 +157,7 @@ func cutQuoted(line string) (*string, string, error) {
 			b.WriteByte(c)
 		}
 	}
-	return nil, "", errNetrcQuote
+	return nil, "", errors.New("quoted value has no end")
 }
 
 func unescape(c byte) string {
