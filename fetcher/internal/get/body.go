@@ -2,7 +2,10 @@ package get
 
 import (
 	"errors"
+	"fmt"
 	"io"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // firstRead is the buffer in bytes for a body of unknown length.
@@ -22,7 +25,7 @@ func readBody(body io.Reader, length, limit int64) ([]byte, error) {
 		read = read[:len(read)+n]
 		switch {
 		case int64(len(read)) > limit:
-			return nil, errTooLarge
+			return nil, tooLarge(limit)
 		case errors.Is(err, io.EOF):
 			return read, nil
 		case err != nil:
@@ -33,5 +36,12 @@ func readBody(body io.Reader, length, limit int64) ([]byte, error) {
 			copy(larger, read)
 			read = larger
 		}
+	}
+}
+
+func tooLarge(limit int64) *Error {
+	return &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Limit: limit,
+		phrase: fmt.Sprintf("answered with a body of more than %d bytes", limit),
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	curlmethatv1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -16,9 +16,9 @@ const MaxSnippet = 1 << 10
 // address, no text of a server, no query and no credentials.
 type Error struct {
 	// Class of the failure.
-	Class curlmethatv1.FailureClass
+	Class v1.FailureClass
 	// Detail is what more is known of it.
-	Detail curlmethatv1.FailureDetail
+	Detail v1.FailureDetail
 	// Limit in bytes that a body exceeded; zero for other failures.
 	Limit int64
 	// Redirects that had been followed.
@@ -40,6 +40,14 @@ type Error struct {
 	phrase string
 	cause  error
 }
+
+var (
+	errDeadline    = &Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, phrase: "did not finish in time"}
+	errProxyFailed = &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PROXY,
+		phrase: "did not get through the egress proxy",
+	}
+)
 
 // Error describes what failed.
 func (e *Error) Error() string {

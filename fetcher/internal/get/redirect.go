@@ -1,11 +1,13 @@
 package get
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // isRedirect reports whether a status asks for the same GET elsewhere (RFC 9110
@@ -24,18 +26,23 @@ func isRedirect(status int) bool {
 func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, error) {
 	x.status = answer.StatusCode
 	location := answer.Header.Get("Location")
-	if location == "" {
-		return nil, errLocation
-	}
 	next, err := from.Parse(location)
-	if err != nil {
-		return nil, errLocation
-	}
-	if x.hops == x.client.cfg.MaxRedirects {
-		return nil, errRedirects
-	}
-	if from.Scheme == "https" && next.Scheme == "http" {
-		return nil, errDowngrade
+	switch {
+	case location == "" || err != nil:
+		return nil, &Error{
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION,
+			phrase: fmt.Sprintf("answered %d without a usable Location", answer.StatusCode),
+		}
+	case x.hops == x.client.cfg.MaxRedirects:
+		return nil, &Error{
+			Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT,
+			phrase: fmt.Sprintf("was redirected more than %d times", x.hops),
+		}
+	case from.Scheme == "https" && next.Scheme == "http":
+		return nil, &Error{
+			Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE,
+			phrase: "was redirected from https to http",
+		}
 	}
 	x.hops++
 	x.status = 0
