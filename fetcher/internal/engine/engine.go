@@ -18,16 +18,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// Getter makes GETs.
-type Getter interface {
-	// Do makes one GET; the error is a *get.Error, or that of ctx.
-	Do(context.Context, get.Request) (get.Response, error)
-	// Key returns which requests may share one.
-	Key(get.Request) get.Key
-	// MayCarry reports whether one may carry credentials.
-	MayCarry(get.Request) bool
-}
-
 // Clock is the time of the broker.
 type Clock interface {
 	// Now returns the time.
@@ -41,7 +31,7 @@ type Deps struct {
 	// Client publishes and reads the messages of the pipeline.
 	Client *pipeline.Client
 	// Getter makes GETs.
-	Getter Getter
+	Getter *get.Client
 	// Throttle decides when a GET may be made.
 	Throttle *throttle.Throttle
 	// Signatures knows by what key the watcher signs wants; nil: all are believed.

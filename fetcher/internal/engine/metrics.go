@@ -97,7 +97,7 @@ func (m *Metrics) observeGet(r get.Response, err error) {
 		return
 	}
 	m.gets.WithLabelValues("ok").Inc()
-	if r.Status == get.NotModified {
+	if r.NotModified {
 		m.notModified.Inc()
 		return
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -88,17 +87,13 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, max
 	return e.setTimer(newTrace(ctx), due, at)
 }
 
-// cachedBodyAfter returns the body that the key holds after an answer. A 304 may
-// bring new validators (RFC 9110 section 15.4.5).
+// cachedBodyAfter returns the body that the key holds after an answer.
 func cachedBodyAfter(r get.Response, cached *v1.Settled) *v1.Settled {
-	if r.Status != get.NotModified {
-		return &v1.Settled{Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified}
+	body := &v1.Settled{Sha256: r.SHA256, Etag: r.ETag, LastModified: r.LastModified}
+	if r.NotModified {
+		body.Sha256 = cached.GetSha256()
 	}
-	return &v1.Settled{
-		Sha256:       cached.GetSha256(),
-		Etag:         cmp.Or(r.ETag, cached.GetEtag()),
-		LastModified: cmp.Or(r.LastModified, cached.GetLastModified()),
-	}
+	return body
 }
 
 func (e *Engine) content(t *trigger, r get.Response) *v1.Result {

@@ -113,7 +113,7 @@ func setSpanResponse(span trace.Span, r get.Response) {
 		return
 	}
 	code := http.StatusOK
-	if r.Status == get.NotModified {
+	if r.NotModified {
 		code = http.StatusNotModified
 	}
 	span.SetAttributes(semconv.HTTPResponseStatusCode(code), semconv.HTTPResponseBodySize(len(r.Body)))

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ type Client struct {
 	headers *reload.File[headerFile]
 
 	mu         sync.Mutex
-	transports map[ground]*transport
+	transports map[ground]*http.Transport
 }
 
 // New checks the configuration and reads the files that it names.
@@ -58,7 +59,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	if deps.Observer == nil {
 		deps.Observer = discard{}
 	}
-	c := &Client{cfg: cfg, deps: deps, transports: map[ground]*transport{}}
+	c := &Client{cfg: cfg, deps: deps, transports: map[ground]*http.Transport{}}
 	var errs [4]error
 	c.proxy, errs[0] = cfg.proxy()
 	c.roots, errs[1] = open(cfg.CABundle, parseBundle)
@@ -84,12 +85,12 @@ func open[T any](path string, parse func([]byte) (T, error)) (*reload.File[T], e
 // Run follows the files until ctx is done, and closes connections that no
 // policy in force has permitted.
 func (c *Client) Run(ctx context.Context) error {
-	defer c.close()
+	defer c.sweep(func(ground) bool { return true })
 	reload.Run(ctx, c.deps.Ticks, func() {
 		c.roots.Look(c.deps.OnReload)
 		c.netrc.Look(c.deps.OnReload)
 		c.headers.Look(c.deps.OnReload)
-		c.sweep()
+		c.sweep(c.isGone)
 	})
 	return nil
 }
@@ -99,18 +100,18 @@ func (c *Client) Run(ctx context.Context) error {
 type Key struct {
 	url         string
 	policy      *egress.Policy
-	credentials any
+	credentials credentials
 	untrusted   bool
 }
 
 // Key returns the key of a request as policies and credentials are now.
 func (c *Client) Key(r Request) Key {
-	key := Key{url: r.URL, policy: c.deps.Gate.For(r.Namespace), untrusted: r.Untrusted, credentials: credentials{}.identity()}
+	key := Key{url: r.URL, policy: c.deps.Gate.For(r.Namespace), untrusted: r.Untrusted}
 	if c.headers == nil { // nothing is looked up by the host
 		return key
 	}
 	if u, err := egress.ParseURL(r.URL); err == nil {
-		key.credentials = c.credentials(r.Namespace, u).identity()
+		key.credentials = c.credentials(r.Namespace, u)
 	}
 	return key
 }

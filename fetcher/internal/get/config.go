@@ -7,18 +7,6 @@ import (
 	"time"
 )
 
-// Defaults of Config.
-const (
-	defaultMaxBody        = 1_000_000
-	defaultMaxHeaderBytes = 64 << 10
-	defaultMaxRedirects   = 5
-	defaultTimeout        = 10 * time.Second
-	defaultTLSTimeout     = 3 * time.Second
-	defaultHeaderTimeout  = 5 * time.Second
-	defaultIdleTimeout    = 30 * time.Second
-	defaultMaxIdle        = 64
-)
-
 // Config bounds a GET. Start from Defaults. The time for a dial is a matter of
 // egress.Deps.
 type Config struct {
@@ -58,14 +46,14 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Version:        "devel",
-		MaxBody:        defaultMaxBody,
-		MaxHeaderBytes: defaultMaxHeaderBytes,
-		MaxRedirects:   defaultMaxRedirects,
-		Timeout:        defaultTimeout,
-		TLSTimeout:     defaultTLSTimeout,
-		HeaderTimeout:  defaultHeaderTimeout,
-		IdleTimeout:    defaultIdleTimeout,
-		MaxIdle:        defaultMaxIdle,
+		MaxBody:        1_000_000,
+		MaxHeaderBytes: 64 << 10,
+		MaxRedirects:   5,
+		Timeout:        10 * time.Second,
+		TLSTimeout:     3 * time.Second,
+		HeaderTimeout:  5 * time.Second,
+		IdleTimeout:    30 * time.Second,
+		MaxIdle:        64,
 	}
 }
 

@@ -8,15 +8,12 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
-// credentials are the headers for one host and namespace. They have no String
-// and appear in no error.
+// credentials are the headers for one host and namespace; equal ones are the same. They
+// have no String and appear in no error.
 type credentials struct {
 	login   *login
 	headers *headerEntry
 }
-
-// identity is equal for requests that carry the same credentials.
-func (c credentials) identity() any { return c }
 
 func (c credentials) apply(h http.Header) {
 	if c.login != nil {

@@ -94,7 +94,7 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 	if err := x.policy.CheckURL(u); err != nil {
 		return Response{}, nil, err
 	}
-	x.watch = &stopwatch{observer: x.client.deps.Observer}
+	x.watch = newStopwatch(x.client.deps.Observer)
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, x.watch.trace()))
 	defer cancel()
 	request := (&http.Request{Method: http.MethodGet, URL: u, Header: x.headers(secrets)}).WithContext(ctx)

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
@@ -139,7 +140,7 @@ func (e *headerEntry) compile() error {
 		if !isSettable(name) {
 			return errors.New("not a header that may be set")
 		}
-		if value == "" || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+		if value == "" || !httpguts.ValidHeaderFieldValue(value) {
 			return errors.New("value is empty or has a control character")
 		}
 	}
@@ -170,7 +171,7 @@ func (e *headerEntry) compileURL() error {
 // isSettable refuses names that are not tokens (RFC 9110 section 5.1), and
 // those by which a request is framed, routed, made conditional or partial.
 func isSettable(name string) bool {
-	if name == "" || strings.ContainsFunc(name, notToken) {
+	if !httpguts.ValidHeaderFieldName(name) {
 		return false
 	}
 	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
@@ -179,11 +180,6 @@ func isSettable(name string) bool {
 		return false
 	}
 	return !strings.HasPrefix(name, "If-") && !strings.HasPrefix(name, "Proxy-")
-}
-
-func notToken(r rune) bool {
-	return !strings.ContainsRune("!#$%&'*+-.^_`|~", r) &&
-		(r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
 func (e *headerEntry) apply(h http.Header) {

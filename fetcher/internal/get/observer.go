@@ -44,35 +44,36 @@ type stopwatch struct {
 	observer Observer
 
 	mu        sync.Mutex
-	dns       time.Time
-	connects  map[string]time.Time
-	written   time.Time
+	begun     map[moment]time.Time
 	responded bool
 	conn      *deferredConn
 }
 
+// moment is the begin of a phase; connections are opened to several addresses at a time.
+type moment struct {
+	phase Phase
+	addr  string
+}
+
+func newStopwatch(observer Observer) *stopwatch {
+	return &stopwatch{observer: observer, begun: map[moment]time.Time{}}
+}
+
 func (s *stopwatch) trace() *httptrace.ClientTrace {
+	dns, request := moment{phase: DNS}, moment{phase: FirstByte}
 	return &httptrace.ClientTrace{
-		DNSStart: func(httptrace.DNSStartInfo) { s.set(&s.dns) },
-		DNSDone: func(info httptrace.DNSDoneInfo) {
-			if info.Err == nil {
-				s.observe(DNS, s.get(&s.dns))
-			}
-		},
-		ConnectStart: func(_, addr string) { s.connecting(addr) },
-		ConnectDone: func(_, addr string, err error) {
-			if err == nil {
-				s.observe(Connect, s.connected(addr))
-			}
-		},
+		DNSStart:     func(httptrace.DNSStartInfo) { s.begin(dns) },
+		DNSDone:      func(info httptrace.DNSDoneInfo) { s.end(dns, info.Err) },
+		ConnectStart: func(_, addr string) { s.begin(moment{Connect, addr}) },
+		ConnectDone:  func(_, addr string, err error) { s.end(moment{Connect, addr}, err) },
 		GotConn: func(info httptrace.GotConnInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.conn, _ = info.Conn.(*deferredConn)
 		},
-		WroteRequest: func(httptrace.WroteRequestInfo) { s.set(&s.written) },
+		WroteRequest: func(httptrace.WroteRequestInfo) { s.begin(request) },
 		GotFirstResponseByte: func() {
-			s.observe(FirstByte, s.get(&s.written))
+			s.end(request, nil)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.responded = true
@@ -94,35 +95,18 @@ func (s *stopwatch) connectionEnded() bool {
 	return s.conn != nil && s.conn.ended.Load()
 }
 
-func (s *stopwatch) observe(phase Phase, start time.Time) {
-	if !start.IsZero() {
-		s.observer.ObservePhase(phase, time.Since(start))
+func (s *stopwatch) begin(m moment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun[m] = time.Now()
+}
+
+// end observes a phase that has begun, unless it failed.
+func (s *stopwatch) end(m moment, err error) {
+	s.mu.Lock()
+	start, ok := s.begun[m]
+	s.mu.Unlock()
+	if ok && err == nil {
+		s.observer.ObservePhase(m.phase, time.Since(start))
 	}
-}
-
-func (s *stopwatch) set(at *time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	*at = time.Now()
-}
-
-func (s *stopwatch) get(at *time.Time) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return *at
-}
-
-func (s *stopwatch) connecting(addr string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.connects == nil {
-		s.connects = map[string]time.Time{}
-	}
-	s.connects[addr] = time.Now()
-}
-
-func (s *stopwatch) connected(addr string) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.connects[addr]
 }

@@ -20,28 +20,18 @@ type Request struct {
 
 func (r Request) conditional() bool { return r.ETag != "" || r.LastModified != "" }
 
-// Status is the kind of a good answer.
-type Status int
-
-// Kinds of good answers.
-const (
-	// Content: a 200 with a body, which may be empty.
-	Content Status = iota + 1
-	// NotModified: a 304 to a conditional request.
-	NotModified
-)
-
-// Response is a good answer.
+// Response is a good answer: a 200, or a 304 to a conditional request.
 type Response struct {
-	// Status is Content or NotModified.
-	Status Status
-	// Body as received; nil unless Status is Content.
+	// NotModified: the answer is a 304, without a body.
+	NotModified bool
+	// Body as received, which may be empty.
 	Body []byte
 	// SHA256 of Body, 64 lower-case hexadecimal digits.
 	SHA256 string
-	// ETag of the answer (RFC 9110 section 8.8.3); empty if absent or malformed.
+	// ETag of the body (RFC 9110 section 8.8.3); empty if absent or malformed. That of
+	// the request, where a 304 has no other.
 	ETag string
-	// LastModified of the answer (RFC 9110 section 8.8.2); likewise.
+	// LastModified of the body (RFC 9110 section 8.8.2); likewise.
 	LastModified string
 	// MaxAge is for how long the answer stays fresh (RFC 9111 section 4.2);
 	// zero if the server sends nothing of it.

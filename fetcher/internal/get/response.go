@@ -1,6 +1,7 @@
 package get
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,7 +36,6 @@ func (x *exchange) content(answer *http.Response) (Response, error) {
 	x.client.deps.Observer.ObservePhase(Transfer, time.Since(start))
 	digest := sha256.Sum256(body)
 	return Response{
-		Status:       Content,
 		Body:         body,
 		SHA256:       hex.EncodeToString(digest[:]),
 		ETag:         validETag(answer.Header.Get("ETag")),
@@ -46,19 +46,12 @@ func (x *exchange) content(answer *http.Response) (Response, error) {
 
 // notModified takes a 304, which may renew the validators (RFC 9111 section 4.3.4).
 func (x *exchange) notModified(answer *http.Response) Response {
-	r := Response{
-		Status:       NotModified,
-		ETag:         validETag(answer.Header.Get("ETag")),
-		LastModified: validDate(answer.Header.Get("Last-Modified")),
+	return Response{
+		NotModified:  true,
+		ETag:         cmp.Or(validETag(answer.Header.Get("ETag")), x.request.ETag),
+		LastModified: cmp.Or(validDate(answer.Header.Get("Last-Modified")), x.request.LastModified),
 		MaxAge:       maxAge(answer.Header),
 	}
-	if r.ETag == "" {
-		r.ETag = x.request.ETag
-	}
-	if r.LastModified == "" {
-		r.LastModified = x.request.LastModified
-	}
-	return r
 }
 
 // refused records what a response with a bad status holds.

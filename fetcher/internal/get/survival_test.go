@@ -29,7 +29,7 @@ func (h hostile) check(response get.Response, err error) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s: %w (%w)", h.name, err, errors.Unwrap(err))
-		case response.Status != get.Content || string(response.Body) != h.body:
+		case response.NotModified || string(response.Body) != h.body:
 			return fmt.Errorf("%s: gave %d bytes", h.name, len(response.Body))
 		case response.SHA256 != hex.EncodeToString(digest[:]):
 			return fmt.Errorf("%s: has digest %s", h.name, response.SHA256)

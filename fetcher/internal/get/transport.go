@@ -21,13 +21,8 @@ type ground struct {
 	roots  *x509.CertPool
 }
 
-// transport makes and keeps the connections of one ground.
-type transport struct {
-	*http.Transport
-	ground
-}
-
-func (c *Client) transport(policy *egress.Policy) *transport {
+// transport returns what makes and keeps the connections of one ground.
+func (c *Client) transport(policy *egress.Policy) *http.Transport {
 	g := ground{policy: policy}
 	if c.roots != nil {
 		g.roots = c.roots.Value()
@@ -42,34 +37,28 @@ func (c *Client) transport(policy *egress.Policy) *transport {
 	return t
 }
 
+// isGone reports whether no request will be made on a ground any more.
+func (c *Client) isGone(g ground) bool {
+	return !c.deps.Gate.InForce(g.policy) || c.roots != nil && c.roots.Value() != g.roots
+}
+
 // sweep closes what stands on a ground that is gone.
-func (c *Client) sweep() {
+func (c *Client) sweep(isGone func(ground) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for g, t := range c.transports {
-		if c.deps.Gate.InForce(g.policy) && (c.roots == nil || c.roots.Value() == g.roots) {
-			continue
+		if isGone(g) {
+			t.CloseIdleConnections()
+			delete(c.transports, g)
 		}
-		t.CloseIdleConnections()
-		delete(c.transports, g)
 	}
 }
 
-func (c *Client) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for g, t := range c.transports {
-		t.CloseIdleConnections()
-		delete(c.transports, g)
-	}
-}
-
-func (c *Client) newTransport(g ground) *transport {
-	t := &transport{ground: g}
+func (c *Client) newTransport(g ground) *http.Transport {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: g.roots}
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
-	t.Transport = &http.Transport{
+	t := &http.Transport{
 		// Over h2 one GET made a server that answers GOAWAY be dialled
 		// thousands of times.
 		Protocols:              &http1,
@@ -86,7 +75,7 @@ func (c *Client) newTransport(g ground) *transport {
 		ReadBufferSize:         4 << 10,
 	}
 	if c.proxy != nil {
-		c.useProxy(t)
+		c.useProxy(t, g.policy)
 		return t
 	}
 	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -141,9 +130,9 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg 
 
 // useProxy sends requests to the operator's proxy, after the policy has
 // permitted every address that the proxy may choose. Nothing else is dialled.
-func (c *Client) useProxy(t *transport) {
+func (c *Client) useProxy(t *http.Transport, policy *egress.Policy) {
 	t.Proxy = func(r *http.Request) (*url.URL, error) {
-		if err := t.policy.Admit(r.Context(), r.URL); err != nil {
+		if err := policy.Admit(r.Context(), r.URL); err != nil {
 			return nil, err
 		}
 		return c.proxy, nil
