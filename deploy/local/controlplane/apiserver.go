@@ -5,9 +5,16 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// StartAPIServer starts an API server that was stopped or killed, on the same
+// requestTimeout is for one look whether the API server is ready.
+const requestTimeout = 5 * time.Second
+
+// StartAPIServer starts an API server that was killed, on the same
 // port and with the same certificates, and returns when it is ready.
 func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
@@ -18,21 +25,22 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	if c.apiServer != nil {
 		return fmt.Errorf("start kube-apiserver: %w", ErrRunning)
 	}
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig of the control plane: %w", err)
+	}
+	config.Timeout = requestTimeout
 	server, err := program{
 		name: "kube-apiserver",
 		path: c.options.Assets.APIServer(),
-		args: append(c.apiServerFlags(), c.options.APIServerFlags...),
+		args: c.apiServerFlags(),
 		dir:  c.home.dir,
 		log:  c.home.log("kube-apiserver"),
 	}.start()
 	if err != nil {
 		return err
 	}
-	check, err := c.newReadiness()
-	if err == nil {
-		err = server.await(ctx, 50*time.Millisecond, check.ready)
-		check.close()
-	}
+	err = server.await(ctx, 50*time.Millisecond, func(ctx context.Context) error { return access.Ready(ctx, config) })
 	if err != nil {
 		server.kill()
 		return err
@@ -40,24 +48,6 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	c.apiServer = server
 	go c.watch(server)
 	return nil
-}
-
-// StopAPIServer ends the API server as an upgrade would (about 2 s); etcd goes on.
-// When ctx ends first, the API server is killed, which is the error. It does
-// nothing when the API server does not run.
-func (c *ControlPlane) StopAPIServer(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stopAPIServerLocked(ctx)
-}
-
-func (c *ControlPlane) stopAPIServerLocked(ctx context.Context) error {
-	if c.apiServer == nil {
-		return nil
-	}
-	err := c.apiServer.stop(ctx)
-	c.apiServer = nil
-	return err
 }
 
 // KillAPIServer ends the API server as a crash would; etcd goes on. It does

@@ -89,10 +89,3 @@ func (a *authority) issue(template *x509.Certificate) (certificate, key []byte, 
 	key, err = keyutil.MarshalPrivateKeyToPEM(private)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key, err
 }
-
-// pool trusts this authority only.
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.certificate)
-	return pool
-}

@@ -22,11 +22,6 @@ type Options struct {
 	Assets assets.Binaries
 	// Progress receives a line per step, meant for a person. Nil means silence.
 	Progress io.Writer
-	// APIServerPort is the port on 127.0.0.1. Zero means the one that Dir had
-	// before, or any free one.
-	APIServerPort int
-	// APIServerFlags follow the flags that Start sets, and overrule them.
-	APIServerFlags []string
 }
 
 // ControlPlane is a running etcd with a kube-apiserver in front of it. Its
@@ -94,7 +89,7 @@ func prepare(options Options) (*ControlPlane, error) {
 }
 
 func (c *ControlPlane) prepareFiles() (err error) {
-	if c.port, err = choosePort(c.home, c.options.APIServerPort); err != nil {
+	if c.port, err = choosePort(c.home); err != nil {
 		return err
 	}
 	if c.authority, err = openAuthority(c.home); err != nil {
@@ -121,10 +116,6 @@ func (c *ControlPlane) watch(p *process) {
 		c.fail(p.failure())
 	}
 }
-
-// Dir is the folder of the control plane; its sub-folder logs has the logs of
-// etcd and kube-apiserver.
-func (c *ControlPlane) Dir() string { return c.home.dir }
 
 // Failed is closed when etcd or kube-apiserver ended without being asked to. Err
 // is which and why.
@@ -153,20 +144,17 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 	c.over = true
 	if c.home.temporary {
 		// A graceful exit, of 2 s each, is for data that somebody will read again.
-		return c.discardLocked()
+		return c.discard()
 	}
-	return errors.Join(c.stopAPIServerLocked(ctx), c.etcd.stop(ctx), c.home.close())
+	var err error
+	if c.apiServer != nil {
+		err = c.apiServer.stop(ctx)
+	}
+	return errors.Join(err, c.etcd.stop(ctx), c.home.close())
 }
 
 // discard kills whatever runs.
 func (c *ControlPlane) discard() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.over = true
-	return c.discardLocked()
-}
-
-func (c *ControlPlane) discardLocked() error {
 	for _, p := range []*process{c.apiServer, c.etcd} {
 		if p != nil {
 			p.kill()

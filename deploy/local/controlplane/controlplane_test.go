@@ -78,33 +78,18 @@ var _ = Describe("A control plane", Ordered, func() {
 		Expect(review.Status.User.Username).To(Equal("system:serviceaccount:default:robot"))
 	})
 
-	DescribeTable("comes back on the same port with its data after the API server was",
-		func(ctx SpecContext, name string, down func(SpecContext) error) {
-			maps := client.CoreV1().ConfigMaps(core.NamespaceDefault)
-			_, err := maps.Create(ctx, configMap(name), meta.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			Expect(down(ctx)).To(Succeed())
-			Expect(processes(plane.Dir())).To(And(HaveKey("etcd"), Not(HaveKey("kube-apiserver"))))
-			_, err = maps.Get(ctx, name, meta.GetOptions{})
-			Expect(err).To(MatchError(ContainSubstring("connection refused")))
-
-			Expect(plane.StartAPIServer(ctx)).To(Succeed())
-			Expect(maps.Get(ctx, name, meta.GetOptions{})).To(HaveField("Data", HaveKeyWithValue("key", "first")))
-			Expect(plane.Err()).NotTo(HaveOccurred())
-		},
-		Entry("stopped", "stopped", func(ctx SpecContext) error { return plane.StopAPIServer(ctx) }),
-		Entry("killed", "killed", func(SpecContext) error { plane.KillAPIServer(); return nil }),
-	)
-
-	It("stops in good time although clients watch", func(ctx SpecContext) {
-		watch, err := client.CoreV1().ConfigMaps(core.NamespaceDefault).Watch(ctx, meta.ListOptions{})
+	It("comes back on the same port with its data after the API server was killed", func(ctx SpecContext) {
+		maps := client.CoreV1().ConfigMaps(core.NamespaceDefault)
+		_, err := maps.Create(ctx, configMap("killed"), meta.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		defer watch.Stop()
-		patient, cancel := context.WithTimeout(ctx, 40*time.Second)
-		defer cancel()
-		Expect(plane.StopAPIServer(patient)).To(Succeed())
-		Eventually(watch.ResultChan()).Should(BeClosed())
+		plane.KillAPIServer()
+		Expect(processes(dirOf(plane))).To(And(HaveKey("etcd"), Not(HaveKey("kube-apiserver"))))
+		_, err = maps.Get(ctx, "killed", meta.GetOptions{})
+		Expect(err).To(MatchError(ContainSubstring("connection refused")))
+
 		Expect(plane.StartAPIServer(ctx)).To(Succeed())
+		Expect(maps.Get(ctx, "killed", meta.GetOptions{})).To(HaveField("Data", HaveKeyWithValue("key", "first")))
+		Expect(plane.Err()).NotTo(HaveOccurred())
 	})
 
 	It("runs one API server only", func(ctx SpecContext) {
@@ -112,10 +97,10 @@ var _ = Describe("A control plane", Ordered, func() {
 	})
 
 	It("leaves no process and no file behind", func(ctx SpecContext) {
-		Expect(processes(plane.Dir())).To(HaveLen(2))
+		Expect(processes(dirOf(plane))).To(HaveLen(2))
 		Expect(plane.Stop(ctx)).To(Succeed())
-		Expect(processes(plane.Dir())).To(BeEmpty())
-		Expect(plane.Dir()).NotTo(BeADirectory())
+		Expect(processes(dirOf(plane))).To(BeEmpty())
+		Expect(dirOf(plane)).NotTo(BeADirectory())
 		Expect(plane.Err()).NotTo(HaveOccurred())
 		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrStopped))
 	})
@@ -137,6 +122,17 @@ var _ = Describe("A control plane in a named folder", func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(core.NamespaceDefault).Get(ctx, "kept", meta.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("stops in good time although clients watch", func(ctx SpecContext) {
+		plane := start(ctx, controlplane.Options{Dir: GinkgoT().TempDir()})
+		watch, err := clientOf(plane.Kubeconfig()).CoreV1().ConfigMaps(core.NamespaceDefault).Watch(ctx, meta.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		defer watch.Stop()
+		patient, cancel := context.WithTimeout(ctx, 40*time.Second)
+		defer cancel()
+		Expect(plane.Stop(patient)).To(Succeed())
+		Eventually(watch.ResultChan()).Should(BeClosed())
 	})
 
 	It("keeps a second one out", func(ctx SpecContext) {

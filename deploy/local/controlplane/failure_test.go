@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,17 +21,19 @@ var _ = Describe("A control plane that fails", func() {
 	It("reports the unexpected end of a process, with the end of its log", func(ctx SpecContext) {
 		plane := start(ctx, controlplane.Options{})
 		Consistently(plane.Failed(), "100ms").ShouldNot(BeClosed())
-		Expect(syscall.Kill(processes(plane.Dir())["etcd"], syscall.SIGKILL)).To(Succeed())
+		Expect(syscall.Kill(processes(dirOf(plane))["etcd"], syscall.SIGKILL)).To(Succeed())
 		Eventually(plane.Failed()).Should(BeClosed())
 		Expect(plane.Err()).To(MatchError(controlplane.ErrExited))
 		Expect(plane.Err()).To(MatchError(MatchRegexp(`^etcd exited \(signal: killed\): \S+`)))
 	})
 
-	It("quotes the API server when it refuses a flag, and leaves nothing behind", func(ctx SpecContext) {
+	It("quotes the API server when it does not start, and leaves nothing behind", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries, APIServerFlags: []string{"--no-such-flag"}})
+		Expect(controlplane.Elsewhere{Dir: dir, Host: "localhost", Port: "6443"}.Prepare()).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(dir, "pki", "service-account.key"), nil, 0o600)).To(Succeed())
+		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
 		Expect(err).To(MatchError(controlplane.ErrExited))
-		Expect(err).To(MatchError(MatchRegexp(`^kube-apiserver exited \(exit status 1\): .*unknown flag: --no-such-flag`)))
+		Expect(err).To(MatchError(MatchRegexp(`^kube-apiserver exited \(exit status 1\): .*service-account`)))
 		Expect(processes(dir)).To(BeEmpty())
 	})
 
@@ -38,8 +41,10 @@ var _ = Describe("A control plane that fails", func() {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		defer listener.Close()
-		port := listener.Addr().(*net.TCPAddr).Port
-		_, err = controlplane.Start(ctx, controlplane.Options{Dir: GinkgoT().TempDir(), Assets: binaries, APIServerPort: port})
+		dir := GinkgoT().TempDir()
+		port := fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
+		Expect(os.WriteFile(filepath.Join(dir, "port"), []byte(port), 0o600)).To(Succeed())
+		_, err = controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
 		Expect(err).To(MatchError(controlplane.ErrPortTaken))
 		Expect(err).To(MatchError(ContainSubstring(listener.Addr().String())))
 	})

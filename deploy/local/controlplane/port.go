@@ -20,26 +20,20 @@ const (
 	lastPort  = 32000
 )
 
-// choosePort returns the wanted port, or the one of the last run, or any free
-// one, and keeps it for the next run.
-func choosePort(h home, wanted int) (int, error) {
-	port := wanted
-	if port == 0 {
-		last, err := readPort(h.path("port"))
-		if err != nil {
-			return 0, err
-		}
-		port = last
+// choosePort returns the port of the last run, or any free one, and keeps it for the
+// next run.
+func choosePort(h home) (int, error) {
+	port, err := readPort(h.path("port"))
+	if err != nil {
+		return 0, err
 	}
 	if port == 0 {
-		free, err := freePort()
-		if err != nil {
+		if port, err = freePort(); err != nil {
 			return 0, err
 		}
-		port = free
 	} else if err := tryPort(port); err != nil {
-		return 0, fmt.Errorf("%w: the API server cannot listen on %s: %w; stop what does or choose another port",
-			ErrPortTaken, loopback(port), err)
+		return 0, fmt.Errorf("%w: the API server cannot listen on %s: %w; stop what does, or remove %s to have another port chosen",
+			ErrPortTaken, loopback(port), err, h.path("port"))
 	}
 	if err := os.WriteFile(h.path("port"), []byte(strconv.Itoa(port)+"\n"), 0o600); err != nil {
 		return 0, fmt.Errorf("store the port of the API server: %w", err)

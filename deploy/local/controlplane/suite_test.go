@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"context"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,6 +47,8 @@ func clientOf(kubeconfig string) *kubernetes.Clientset {
 	Expect(err).NotTo(HaveOccurred())
 	return client
 }
+
+func dirOf(plane *controlplane.ControlPlane) string { return filepath.Dir(plane.Kubeconfig()) }
 
 // processes are the process ids of what runs with the folder in its command line,
 // by the name of the program.

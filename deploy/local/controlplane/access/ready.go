@@ -16,11 +16,11 @@ func Ready(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
-	if err := client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
-		return fmt.Errorf("ask the API server whether it is ready: %w", err)
-	}
-	if _, err := client.Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{}); err != nil {
-		return fmt.Errorf("look for the namespace default: %w", err)
+	for _, path := range []string{"/readyz", "/api/v1/namespaces/" + metav1.NamespaceDefault} {
+		// It may ask for a pause of a second before each retry while it starts.
+		if err := client.RESTClient().Get().AbsPath(path).MaxRetries(0).Do(ctx).Error(); err != nil {
+			return fmt.Errorf("ask the API server for %s: %w", path, err)
+		}
 	}
 	return nil
 }
