@@ -1,22 +1,14 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	_ "embed" // the policies
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
 // policies of the chart by which pods get the sidecars of Watchers.
@@ -30,40 +22,27 @@ func (c *Config) injectSidecars(ctx context.Context, cluster *rest.Config) (bool
 	if !c.Sidecars && !c.ours {
 		return false, nil
 	}
-	client, err := dynamic.NewForConfig(cluster)
-	if err != nil {
-		return false, fmt.Errorf("use the cluster: %w", err)
+	err := apply(ctx, cluster, policies)
+	switch {
+	case access.IsUnserved(err) && c.Sidecars:
+		return false, errors.New("--sidecars: this API server has no MutatingAdmissionPolicy in admissionregistration.k8s.io/v1; use Kubernetes 1.36 or later")
+	case access.IsUnserved(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("install the policies of sidecars: %w", err)
 	}
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(policies), 4096)
-	for {
-		var policy unstructured.Unstructured
-		switch err := decoder.Decode(&policy.Object); {
-		case errors.Is(err, io.EOF):
-			return true, nil
-		case err != nil:
-			return false, fmt.Errorf("read the policies of sidecars: %w", err)
-		case len(policy.Object) == 0:
-			continue // comments alone
-		}
-		switch err := install(ctx, client, &policy); {
-		case apierrors.IsNotFound(err) && c.Sidecars:
-			return false, errors.New("--sidecars: this API server has no MutatingAdmissionPolicy in admissionregistration.k8s.io/v1; use Kubernetes 1.36 or later")
-		case apierrors.IsNotFound(err):
-			return false, nil
-		case err != nil:
-			return false, fmt.Errorf("install the policies of sidecars: %w", err)
-		}
-	}
+	return true, nil
 }
 
-// install applies an object of the cluster.
-func install(ctx context.Context, client dynamic.Interface, o *unstructured.Unstructured) error {
-	body, err := json.Marshal(o)
+// apply installs the objects of a manifest.
+func apply(ctx context.Context, cluster *rest.Config, manifest []byte) error {
+	objects, err := access.Decode(manifest)
 	if err != nil {
-		return fmt.Errorf("encode %s %s: %w", o.GetKind(), o.GetName(), err)
+		return err
 	}
-	resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
-	_, err = client.Resource(resource).Patch(ctx, o.GetName(), types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: "curl-me-that", Force: new(true)})
-	return err
+	applier, err := access.NewApplier(cluster, "curl-me-that")
+	if err != nil {
+		return err
+	}
+	return applier.Apply(ctx, "", objects...)
 }

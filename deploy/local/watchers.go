@@ -6,12 +6,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/proto/watch/crd"
@@ -27,19 +24,12 @@ const definitionTimeout = 30 * time.Second
 
 // serveWatchers lets the API server serve Watchers.
 func serveWatchers(ctx context.Context, cluster *rest.Config) error {
+	if err := apply(ctx, cluster, crd.Watchers); err != nil {
+		return fmt.Errorf("--watchers: install the definition: %w", err)
+	}
 	client, err := dynamic.NewForConfig(cluster)
 	if err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
-	}
-	body, err := yaml.YAMLToJSON(crd.Watchers)
-	if err != nil {
-		return fmt.Errorf("read the definition of Watchers: %w", err)
-	}
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	_, err = definitions.Patch(ctx, watchv1.Resource().GroupResource().String(), types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: "curl-me-that", Force: new(true)})
-	if err != nil {
-		return fmt.Errorf("--watchers: install the definition: %w", err)
 	}
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, definitionTimeout, true, func(ctx context.Context) (bool, error) {
 		_, err := client.Resource(watchv1.Resource()).List(ctx, metav1.ListOptions{Limit: 1})

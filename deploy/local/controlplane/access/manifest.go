@@ -119,10 +119,10 @@ func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 func (a *Applier) Apply(ctx context.Context, namespace string, objects ...*unstructured.Unstructured) error {
 	for _, object := range objects {
 		err := a.apply(ctx, namespace, object)
-		if a.defines && isUnserved(err) {
+		if a.defines && IsUnserved(err) {
 			_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, definitionTimeout, false, func(ctx context.Context) (bool, error) {
 				err = a.apply(ctx, namespace, object)
-				return !isUnserved(err), nil
+				return !IsUnserved(err), nil
 			})
 		}
 		if err != nil {
@@ -133,8 +133,8 @@ func (a *Applier) Apply(ctx context.Context, namespace string, objects ...*unstr
 	return nil
 }
 
-// isUnserved reports whether the API server does not know a kind.
-func isUnserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+// IsUnserved reports whether an error is that the API server does not know a kind.
+func IsUnserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 func (a *Applier) apply(ctx context.Context, namespace string, object *unstructured.Unstructured) error {
 	resource, err := a.Resource(namespace, object)
