@@ -2,10 +2,7 @@ package get
 
 import (
 	"errors"
-	"fmt"
 	"io"
-
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // firstRead is the buffer in bytes for a body of unknown length.
@@ -25,7 +22,7 @@ func readBody(body io.Reader, length, limit int64) ([]byte, error) {
 		read = read[:len(read)+n]
 		switch {
 		case int64(len(read)) > limit:
-			return nil, tooLarge(limit)
+			return nil, errTooLarge(limit)
 		case errors.Is(err, io.EOF):
 			return read, nil
 		case err != nil:
@@ -36,12 +33,5 @@ func readBody(body io.Reader, length, limit int64) ([]byte, error) {
 			copy(larger, read)
 			read = larger
 		}
-	}
-}
-
-func tooLarge(limit int64) *Error {
-	return &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Limit: limit,
-		phrase: fmt.Sprintf("answered with a body of more than %d bytes", limit),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"syscall"
@@ -12,6 +13,52 @@ import (
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
+
+// What this package finds wrong by itself.
+var (
+	errDeadline  = &Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, phrase: "did not finish in time"}
+	errDowngrade = &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE,
+		phrase: "was redirected from https to http",
+	}
+	errCoding = &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING,
+		phrase: "answered with a Content-Encoding that was not asked for",
+	}
+	errProxyFailed = &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PROXY,
+		phrase: "did not get through the egress proxy",
+	}
+	errUntrusted = &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS,
+		phrase: "would carry credentials, and is not known to be asked for by the watcher",
+	}
+)
+
+func errRedirects(limit int) *Error {
+	return &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT,
+		phrase: fmt.Sprintf("was redirected more than %d times", limit),
+	}
+}
+
+func errLocation(status int) *Error {
+	return &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION,
+		phrase: fmt.Sprintf("answered %d without a usable Location", status),
+	}
+}
+
+func errStatus(status int) *Error {
+	return &Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, phrase: fmt.Sprintf("answered %d", status)}
+}
+
+func errTooLarge(limit int64) *Error {
+	return &Error{
+		Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Limit: limit,
+		phrase: fmt.Sprintf("answered with a body of more than %d bytes", limit),
+	}
+}
 
 // handshakeError marks what went wrong in a TLS handshake.
 type handshakeError struct{ error }

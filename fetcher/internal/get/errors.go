@@ -41,14 +41,6 @@ type Error struct {
 	cause  error
 }
 
-var (
-	errDeadline    = &Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, phrase: "did not finish in time"}
-	errProxyFailed = &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PROXY,
-		phrase: "did not get through the egress proxy",
-	}
-)
-
 // Error describes what failed.
 func (e *Error) Error() string {
 	host := e.Host

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // Do makes one GET. The error is an *Error, or that of ctx if ctx is done,
@@ -73,10 +72,7 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 			secrets = x.client.credentials(x.request.Namespace, u)
 		}
 		if x.request.Untrusted && secrets != (credentials{}) {
-			return Response{}, &Error{
-				Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS,
-				phrase: "would carry credentials, and is not known to be asked for by the watcher",
-			}
+			return Response{}, errUntrusted
 		}
 		response, next, err := x.hop(ctx, u, secrets)
 		if err != nil || next == nil {
@@ -114,7 +110,7 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 		return Response{}, next, err
 	}
 	x.refused(answer, cancel)
-	return Response{}, nil, &Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, phrase: fmt.Sprintf("answered %d", answer.StatusCode)}
+	return Response{}, nil, errStatus(answer.StatusCode)
 }
 
 func (x *exchange) headers(secrets credentials) http.Header {

@@ -1,13 +1,11 @@
 package get
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // isRedirect reports whether a status asks for the same GET elsewhere (RFC 9110
@@ -29,20 +27,11 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 	next, err := from.Parse(location)
 	switch {
 	case location == "" || err != nil:
-		return nil, &Error{
-			Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION,
-			phrase: fmt.Sprintf("answered %d without a usable Location", answer.StatusCode),
-		}
+		return nil, errLocation(answer.StatusCode)
 	case x.hops == x.client.cfg.MaxRedirects:
-		return nil, &Error{
-			Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT,
-			phrase: fmt.Sprintf("was redirected more than %d times", x.hops),
-		}
+		return nil, errRedirects(x.hops)
 	case from.Scheme == "https" && next.Scheme == "http":
-		return nil, &Error{
-			Class: v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS, Detail: v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE,
-			phrase: "was redirected from https to http",
-		}
+		return nil, errDowngrade
 	}
 	x.hops++
 	x.status = 0

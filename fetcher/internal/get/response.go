@@ -9,8 +9,6 @@ import (
 	"io"
 	"net/http"
 	"time"
-
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // snippetTimeout bounds the wait for the body of an answer that is refused
@@ -20,13 +18,10 @@ const snippetTimeout = time.Second
 // content takes the body of a 200.
 func (x *exchange) content(answer *http.Response) (Response, error) {
 	if !isUncoded(answer.Header) {
-		return Response{}, &Error{
-			Class: v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, Detail: v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING,
-			phrase: "answered with a Content-Encoding that was not asked for",
-		}
+		return Response{}, errCoding
 	}
 	if answer.ContentLength > x.limit {
-		return Response{}, tooLarge(x.limit)
+		return Response{}, errTooLarge(x.limit)
 	}
 	start := time.Now()
 	body, err := readBody(answer.Body, answer.ContentLength, x.limit)
