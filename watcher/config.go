@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -103,15 +102,13 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 
 // Validate returns the first thing that is wrong, as a sentence.
 func (c *Config) Validate() error {
-	for _, ns := range c.Protected {
-		if len(validation.IsDNS1123Label(ns)) > 0 {
-			return fmt.Errorf("--protected-namespaces: %q is not the name of a namespace", ns)
-		}
+	if err := kube.ValidateNamespaces("protected-namespaces", c.Protected...); err != nil {
+		return err
+	}
+	if err := kube.ValidateNamespaces("namespaces", c.Namespaces...); err != nil {
+		return err
 	}
 	for _, ns := range c.Namespaces {
-		if len(validation.IsDNS1123Label(ns)) > 0 {
-			return fmt.Errorf("--namespaces: %q is not the name of a namespace", ns)
-		}
 		if slices.Contains(c.Protected, ns) {
 			return fmt.Errorf("--namespaces: %q is protected; take it out of --protected-namespaces to watch it", ns)
 		}

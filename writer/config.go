@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -99,10 +98,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("--%s: %d is negative", b.flag, b.Burst)
 		}
 	}
-	for _, namespace := range c.Protected {
-		if len(validation.IsDNS1123Label(namespace)) > 0 {
-			return fmt.Errorf("--protected-namespaces: %q is not the name of a namespace", namespace)
-		}
+	if err := kube.ValidateNamespaces("protected-namespaces", c.Protected...); err != nil {
+		return err
 	}
 	if _, err := labels.Parse(c.Selector); err != nil {
 		return fmt.Errorf("--selector: %q is not a label selector such as %s", c.Selector, annotation.Selector)

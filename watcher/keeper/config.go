@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/service"
@@ -63,10 +62,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 // Validate returns the first thing that is wrong, as a sentence.
 func (c *Config) Validate() error {
 	for flag, names := range map[string][]string{"protected-namespaces": c.Protected, "namespaces": c.Namespaces} {
-		for _, ns := range names {
-			if len(validation.IsDNS1123Label(ns)) > 0 {
-				return fmt.Errorf("--%s: %q is not the name of a namespace", flag, ns)
-			}
+		if err := kube.ValidateNamespaces(flag, names...); err != nil {
+			return err
 		}
 	}
 	if _, err := labels.Parse(c.Selector); err != nil {

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
 // What a URL may look like, beyond the table of vectors: classes rather than
@@ -119,7 +120,7 @@ var _ = Describe("a URL that is hostile by its text", func() {
 		Entry(nil, "http://data.example.com\\@127.0.0.1/", egress.ClassSyntax),
 		Entry(nil, "http://data.example.com/\x7f", egress.ClassSyntax),
 		Entry(nil, "http://data.example.com/\u00a0", egress.ClassSyntax),
-		Entry(nil, "http://data.example.com/"+strings.Repeat("a", egress.MaxURLLength-23), egress.ClassLength),
+		Entry(nil, "http://data.example.com/"+strings.Repeat("a", weburl.MaxBytes-23), egress.ClassLength),
 
 		// Userinfo.
 		Entry(nil, "http://@data.example.com/", egress.ClassUserinfo),
@@ -176,7 +177,7 @@ var _ = Describe("a URL that is hostile by its text", func() {
 		Entry("a URL in the query", "http://data.example.com/?u=http://127.0.0.1/", "tcp4 93.184.216.34:80"),
 		Entry("a fragment", "http://data.example.com/#@127.0.0.1", "tcp4 93.184.216.34:80"),
 		Entry("dots at the end of a path", "http://data.example.com/...", "tcp4 93.184.216.34:80"),
-		Entry("the longest URL", "http://data.example.com/"+strings.Repeat("a", egress.MaxURLLength-24), "tcp4 93.184.216.34:80"),
+		Entry("the longest URL", "http://data.example.com/"+strings.Repeat("a", weburl.MaxBytes-24), "tcp4 93.184.216.34:80"),
 	)
 })
 

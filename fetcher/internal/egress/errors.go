@@ -1,6 +1,11 @@
 package egress
 
-import "errors"
+import (
+	"errors"
+	"strconv"
+
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+)
 
 // ErrDenied matches every *DeniedError in errors.Is.
 var ErrDenied = errors.New("denied by the egress policy")
@@ -16,7 +21,7 @@ type Class string
 const (
 	// ClassSyntax: not an absolute URL of printable ASCII.
 	ClassSyntax Class = "syntax"
-	// ClassLength: longer than MaxURLLength.
+	// ClassLength: longer than weburl.MaxBytes.
 	ClassLength Class = "length"
 	// ClassScheme: neither http nor https.
 	ClassScheme Class = "scheme"
@@ -59,7 +64,7 @@ func (d *DeniedError) Error() string {
 	case ClassSyntax:
 		return "the URL is not an absolute URL of printable ASCII characters"
 	case ClassLength:
-		return "the URL is longer than 2048 characters"
+		return "the URL is longer than " + strconv.Itoa(weburl.MaxBytes) + " characters"
 	case ClassScheme:
 		return "the scheme is neither http nor https"
 	case ClassUserinfo:

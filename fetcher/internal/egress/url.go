@@ -5,16 +5,15 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-)
 
-// MaxURLLength is the largest length of a URL, in characters.
-const MaxURLLength = 2048
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+)
 
 // ParseURL applies the rules 1 to 4, which need no policy, to the text of a
 // URL. The host of the returned URL is in lower case and without a trailing
 // dot, an address in its shortest form. The error is a *DeniedError.
 func ParseURL(raw string) (*url.URL, error) {
-	if len(raw) > MaxURLLength {
+	if len(raw) > weburl.MaxBytes {
 		return nil, &DeniedError{Class: ClassLength}
 	}
 	for i := range len(raw) {

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
 //go:embed testdata/urls.json
@@ -38,7 +39,7 @@ func (v vector) full() string {
 	}
 	letter := head[len(head)-1:]
 	if strings.Count(head, "/") > 2 {
-		return head + strings.Repeat(letter, egress.MaxURLLength)
+		return head + strings.Repeat(letter, weburl.MaxBytes)
 	}
 	return head + strings.Repeat(letter, 64) + ".example.com/"
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -42,6 +43,17 @@ func (o *Options) Config(name string) (*rest.Config, error) {
 	config.QPS, config.Burst = -1, 0
 	config.UserAgent = "curl-me-that-" + name + "/" + service.BuildVersion()
 	return config, nil
+}
+
+// ValidateNamespaces returns the first name in the value of a flag that no namespace
+// can have, as a sentence.
+func ValidateNamespaces(flag string, names ...string) error {
+	for _, name := range names {
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return fmt.Errorf("--%s: %q is not the name of a namespace", flag, name)
+		}
+	}
+	return nil
 }
 
 // Run runs a service that works on the cluster.

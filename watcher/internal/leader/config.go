@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
 )
 
 // DefaultName returns the name of the Lease of a service unless another one is
@@ -53,11 +54,13 @@ func (c *Config) BindFlags(fs *pflag.FlagSet, service string) {
 
 // Validate returns the first thing that is wrong, as a sentence.
 func (c *Config) Validate() error {
-	switch {
-	case !c.Enabled:
+	if !c.Enabled {
 		return nil
-	case len(validation.IsDNS1123Label(c.Namespace)) > 0:
-		return fmt.Errorf("--leader-elect-namespace: %q is not the name of a namespace", c.Namespace)
+	}
+	if err := kube.ValidateNamespaces("leader-elect-namespace", c.Namespace); err != nil {
+		return err
+	}
+	switch {
 	case len(validation.IsDNS1123Subdomain(c.Name)) > 0:
 		return fmt.Errorf("--leader-elect-name: %q is not the name of a Lease", c.Name)
 	case c.Lease < time.Second:
