@@ -177,10 +177,8 @@ func (s *session) nowOf(ctx context.Context, f operate.DeadLetter, handled uint6
 		if !errors.Is(err, pipeline.ErrNoMessage) {
 			return "", err
 		}
-		// What the watcher has not signed leaves no timer: another want is what it waits for.
-		unsigned := f.Message.GetFailure().GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
 		due, err := s.Client.LastDue(ctx, f.Key)
-		if err == nil && due > handled || sequence > handled || unsigned && sequence <= f.Message.GetSequence() {
+		if err == nil && due > handled || sequence > handled {
 			return nowWanted, nil
 		}
 		return nowRecovered, nil

@@ -118,7 +118,7 @@ var _ = Describe("failing", func() {
 		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("PAUSED HOST"))
 	})
 
-	It("is wanted for as long as the watcher has not signed it, and no timer is set for it", func(ctx SpecContext) {
+	It("is listed, and wanted, for as long as the watcher has not signed it", func(ctx SpecContext) {
 		site := newOrigin()
 		site.up.Store(true)
 		_, keys, err := signature.WriteFiles(GinkgoT().TempDir())
@@ -134,6 +134,7 @@ var _ = Describe("failing", func() {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(fetchers.CachedInfo().AckFloor.Stream).To(BeNumerically(">=", sequence), "the fetcher has handled it")
 		}).Should(Succeed())
+		Expect(w.ok(ctx, "failing", "--no-headers")).To(MatchRegexp(`failing +AddressDenied .* default +cm-001 `))
 		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* wanted `))
 		w.forget(ctx, cm(1))
 		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* gone `))

@@ -73,8 +73,10 @@ var _ = Describe("Credentials", func() {
 		failure := w.result().GetFailure()
 		Expect(failure.GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED))
 		Expect(failure.GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS))
-		Expect(failure.GetNextAt()).To(BeNil(), "the watcher has to ask again")
-		Expect(w.timer()).To(BeNil(), "so that its audit sees that nothing is under way")
+		Expect(failure.GetNextAt()).To(BeNil(), "the watcher asks before the next look")
+		Expect(w.timer().Due).To(And(
+			HaveField("Reported", v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED),
+			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)), "so that it is listed, and the audit sees that a look is in vain")
 		Expect(w.deadLetters()).To(HaveLen(1))
 		Eventually(w.pending).Should(BeZero())
 	}
@@ -103,6 +105,29 @@ var _ = Describe("Credentials", func() {
 		w.publish(want)
 		refused()
 		Expect(sent()).To(BeEmpty())
+	})
+
+	It("are looked at again once in an interval while the want is not signed, without a request", func() {
+		want := w.want(o.URL+"/private/a", every(10*time.Minute))
+		sequence := w.publish(want)
+		refused()
+		reports := len(w.results())
+		for range 3 {
+			timer := w.timer()
+			Expect(timer.at).To(BeTemporally(">", w.clock.Now().Add(4*time.Minute)))
+			w.clock.Advance(timer.at.Sub(w.clock.Now()))
+			w.fire(timer.Due)
+			f.step()
+			Eventually(w.pending).Should(BeZero())
+			Expect(w.timer().Due).To(And(HaveField("WantSequence", sequence), HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)))
+		}
+		Expect(w.results()).To(HaveLen(reports+1), "one more when it has lasted for its interval")
+		Expect(sent()).To(BeEmpty())
+		By("and go with it once it is")
+		w.publish(signed("/private/a", every(10*time.Minute)))
+		f.step()
+		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
+		Expect(w.timer().Due).To(And(HaveField("Reported", v1.FailureClass_FAILURE_CLASS_UNSPECIFIED), HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED)))
 	})
 
 	It("go with none at a redirect either", func() {

@@ -48,8 +48,7 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
 // aftermath is what follows from an attempt that failed.
 type aftermath struct {
 	failure
-	// at is when it failed, next when the key is looked at again; zero: when the
-	// watcher asks again.
+	// at is when it failed, next when the key is looked at again.
 	at, next time.Time
 	// waitsFor is what the next look waits for, besides its time.
 	waitsFor v1.WaitsFor
@@ -84,13 +83,8 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	return result{outcome: gaveUp, failure: f, wait: a.next.Sub(a.at), dropped: short != nil}
 }
 
-// lookAgain sets the timer of the next refresh, or of a slow recheck. There is none for
-// what only another want can change: the audit of the watcher asks for what nothing is
-// under way for.
+// lookAgain sets the timer of the next refresh, or of a slow recheck.
 func (e *Engine) lookAgain(ctx context.Context, t *trigger, a aftermath) error {
-	if a.next.IsZero() {
-		return e.current(ctx, t)
-	}
 	cause := v1.Cause_CAUSE_RECHECK
 	if t.want.GetRefresh().AsDuration() > 0 {
 		cause = v1.Cause_CAUSE_REFRESH
@@ -113,9 +107,6 @@ func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) aftermath {
 	}
 	if asked := now.Add(f.RetryAfter); asked.After(a.next) {
 		a.next, a.waitsFor = asked, v1.WaitsFor_WAITS_FOR_PAUSE
-	}
-	if f.Detail == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {
-		a.next, a.interval = time.Time{}, 0
 	}
 	// A round that begins with the class it ends with follows one that was
 	// given up for the same: nothing has changed.
@@ -144,6 +135,7 @@ func (t *trigger) isRepeated(f failure, now time.Time) bool {
 func (e *Engine) dueAfter(t *trigger, a aftermath, cause v1.Cause) *v1.Due {
 	due := t.due(cause)
 	due.FirstFailedAt = timestamppb.New(t.failingSince(a.at))
+	due.Detail = a.Detail
 	if !t.overtaken(a.at) {
 		due.Reported, due.StatusCode = a.Class, int32(a.StatusCode)
 		if a.publish {
@@ -184,7 +176,7 @@ func (t *trigger) describe(a aftermath) *v1.Failure {
 		Again:         a.again,
 		WaitsFor:      a.waitsFor,
 	}
-	if !a.next.IsZero() {
+	if a.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS { // else the watcher asks before that
 		f.NextAt = timestamppb.New(a.next)
 	}
 	if a.gaveUp {

@@ -732,7 +732,9 @@ type Due struct {
 	WaitsFor WaitsFor `protobuf:"varint,12,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
 	// HTTP status of the last attempt that failed; 0: there was no answer, or all is
 	// well.
-	StatusCode    int32 `protobuf:"varint,13,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
+	StatusCode int32 `protobuf:"varint,13,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
+	// What is known of the attempt that set the timer beyond its class, if that failed.
+	Detail        FailureDetail `protobuf:"varint,14,opt,name=detail,proto3,enum=curlmethat.v1.FailureDetail" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +858,13 @@ func (x *Due) GetStatusCode() int32 {
 		return x.StatusCode
 	}
 	return 0
+}
+
+func (x *Due) GetDetail() FailureDetail {
+	if x != nil {
+		return x.Detail
+	}
+	return FailureDetail_FAILURE_DETAIL_UNSPECIFIED
 }
 
 // Result is the outcome of a trigger: the payload of curl.result.….
@@ -1727,7 +1736,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\aSettled\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xd2\x04\n" +
+	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\x88\x05\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1745,7 +1754,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"reportedAt\x124\n" +
 	"\twaits_for\x18\f \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\x12\x1f\n" +
 	"\vstatus_code\x18\r \x01(\x05R\n" +
-	"statusCode\"\xed\x03\n" +
+	"statusCode\x124\n" +
+	"\x06detail\x18\x0e \x01(\x0e2\x1c.curlmethat.v1.FailureDetailR\x06detail\"\xed\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +
@@ -1928,30 +1938,31 @@ var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
 	17, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
 	17, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
 	3,  // 12: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
-	4,  // 13: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
-	0,  // 14: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	17, // 15: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
-	8,  // 16: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
-	9,  // 17: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
-	10, // 18: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
-	11, // 19: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
-	12, // 20: curlmethat.v1.Result.problems:type_name -> curlmethat.v1.Problems
-	1,  // 21: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	17, // 22: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
-	2,  // 23: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
-	17, // 24: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
-	16, // 25: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
-	3,  // 26: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
-	4,  // 27: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
-	10, // 28: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	17, // 29: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	17, // 30: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
-	17, // 31: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	2,  // 13: curlmethat.v1.Due.detail:type_name -> curlmethat.v1.FailureDetail
+	4,  // 14: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
+	0,  // 15: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
+	17, // 16: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	8,  // 17: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
+	9,  // 18: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
+	10, // 19: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
+	11, // 20: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
+	12, // 21: curlmethat.v1.Result.problems:type_name -> curlmethat.v1.Problems
+	1,  // 22: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
+	17, // 23: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	2,  // 24: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
+	17, // 25: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
+	16, // 26: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
+	3,  // 27: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
+	4,  // 28: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
+	10, // 29: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
+	17, // 30: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 31: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
+	17, // 32: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }

@@ -172,6 +172,17 @@ func (b *bench) timer(k pipeline.Key, in time.Duration, change func(*v1.Due)) {
 	b.check(b.client.PublishTimer(b.Context(), due, b.clock.Now().Add(in)))
 }
 
+// due publishes the due of a refresh, and returns when it waits for the fetchers.
+func (b *bench) due(k pipeline.Key) {
+	b.Helper()
+	_, err := b.client.PublishDue(b.Context(), &v1.Due{
+		Want:         &v1.Want{Namespace: k.Namespace, Name: k.Name, Key: k.Key, Uid: "uid", Url: url},
+		WantSequence: b.want(k).Fence.Seq, Cause: v1.Cause_CAUSE_REFRESH,
+	}, k.String())
+	b.check(err)
+	b.waits(1)
+}
+
 func (b *bench) result(k pipeline.Key) {
 	b.Helper()
 	b.check(b.client.PublishResult(b.Context(), &v1.Result{
@@ -221,6 +232,10 @@ func TestAudit(t *testing.T) {
 	t.Parallel()
 	cause := func(c v1.Cause) func(*v1.Due) { return func(d *v1.Due) { d.Cause = c } }
 	failing := func(d *v1.Due) { d.Cause, d.Reported = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_TIMEOUT }
+	denied := func(detail v1.FailureDetail) func(*v1.Due) {
+		return func(d *v1.Due) { d.Reported, d.Detail = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, detail }
+	}
+	unsigned := denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)
 	for name, c := range map[string]struct {
 		prepare func(*bench, pipeline.Key)
 		want    wantindex.Finding
@@ -260,6 +275,33 @@ func TestAudit(t *testing.T) {
 			b.fetched()
 			b.timer(k, time.Hour, failing)
 		}, wantindex.BodyLost},
+		"asks again for a key whose want no trusted key has signed": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.timer(k, time.Hour, unsigned)
+			b.entry(k, status.Entry{Error: "AddressDenied"})
+		}, wantindex.BodyLost},
+		"asks again for such a key while a look at it waits": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.due(k)
+			b.timer(k, time.Hour, unsigned)
+			b.entry(k, status.Entry{Error: "AddressDenied"})
+		}, wantindex.BodyLost},
+		"waits for the recheck of another denial": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.timer(k, time.Hour, denied(v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS))
+			b.entry(k, status.Entry{Error: "AddressDenied"})
+		}, wantindex.NothingLost},
+		"has the want of a held key signed anew that no trusted key has signed": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.holds(k)
+			b.timer(k, time.Hour, unsigned)
+		}, wantindex.TimerLost},
+		"has it signed anew although fetchers never have nothing of it in hand": {func(b *bench, k pipeline.Key) {
+			b.fetched()
+			b.holds(k)
+			b.due(k)
+			b.timer(k, time.Hour, unsigned)
+		}, wantindex.TimerLost},
 		"asks again for a body that the writer has refused": {func(b *bench, k pipeline.Key) {
 			b.fetched()
 			b.timer(k, time.Hour, cached(other))

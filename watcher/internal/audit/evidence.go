@@ -94,6 +94,12 @@ type timer struct {
 	due       *v1.Due
 }
 
+// inVain reports whether each look that the timer leads to fails until the want is published
+// anew: the fetchers trust no key that has signed it. A nil timer leads to none.
+func (t *timer) inVain() bool {
+	return t != nil && t.due.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
+}
+
 // read reads a timer out of a message; nil: it is none, and will not fire.
 func read(key pipeline.Key, m pipeline.Message) *timer {
 	at, err := pipeline.FiresAt(m)
@@ -186,6 +192,9 @@ func (a *Auditor) underWay(e *evidence, c candidate, t *timer, due *pipeline.Mes
 	if _, queued := e.queued[c.key]; queued {
 		return true
 	}
+	if t.inVain() { // and so was the due that it followed
+		return false
+	}
 	if due != nil && due.Sequence > c.want.Fence.Seq &&
 		(!e.handled(due.Sequence, due.Time, a.config.inWork()) || e.age(due.Time) < a.config.young()) {
 		return !isRefresh(c.key, due) || a.waitOnce(c.key)
@@ -242,10 +251,10 @@ func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidat
 		if _, queued := e.queued[c.key]; queued {
 			return true
 		}
-		if due != nil && due.Sequence > c.want.Fence.Seq && !e.handled(due.Sequence, due.Time, a.config.inWork()) {
-			return true
-		}
 		switch {
+		case t.inVain():
+			findings[c.key] = found{wantindex.TimerLost, timerLost}
+		case due != nil && due.Sequence > c.want.Fence.Seq && !e.handled(due.Sequence, due.Time, a.config.inWork()):
 		case t == nil && e.age(c.want.At) > a.config.young() &&
 			(due == nil || e.age(due.Time) > a.config.young()):
 			findings[c.key] = found{wantindex.TimerLost, timerLost}
