@@ -104,8 +104,7 @@ func checkKey(key string) error {
 	if !prefixed {
 		return fmt.Errorf("%w: annotation key %q has no prefix, write prefix/name", ErrConfig, key)
 	}
-	switch name {
-	case RefreshName, NowName, SuspendName, SHA256Name, "curl-status":
+	if slices.Contains(OptionNames(), name) || name == shortName(StatusKey) {
 		return fmt.Errorf("%w: annotation key %q is the name of an option", ErrConfig, key)
 	}
 	return nil

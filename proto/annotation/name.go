@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// optionNames are the names under which options are looked up.
-var optionNames = []string{RefreshName, NowName, SuspendName, SHA256Name}
+// OptionNames returns the names under which options are looked up, each below the
+// prefix of an accepted annotation key. The chart's admission policy lists them, too.
+func OptionNames() []string { return []string{RefreshName, NowName, SuspendName, SHA256Name} }
 
 // Concerns reports whether annotations ask for something, or have a name that
 // looks as if they were meant to.
@@ -28,7 +29,7 @@ func (g *Grammar) Concerns(annotations map[string]string) bool {
 func (g *Grammar) unknown(annotation string) bool {
 	prefix, name, found := strings.Cut(annotation, "/")
 	return found && strings.HasPrefix(name, "curl-") && annotation != StatusKey &&
-		slices.Contains(g.prefixes, prefix) && !slices.Contains(optionNames, name) && !slices.Contains(g.keys, annotation)
+		slices.Contains(g.prefixes, prefix) && !slices.Contains(OptionNames(), name) && !slices.Contains(g.keys, annotation)
 }
 
 // unknownNames mentions annotations that nothing reads.
@@ -57,14 +58,14 @@ func (g *Grammar) names() []string {
 			names = append(names, name)
 		}
 	}
-	return append(names, optionNames...)
+	return append(names, OptionNames()...)
 }
 
 // nearest returns the name that an unknown annotation may be a slip of; empty:
 // none is near.
 func (g *Grammar) nearest(annotation string) string {
 	prefix, wrong, _ := strings.Cut(annotation, "/")
-	known := slices.Clone(optionNames)
+	known := OptionNames()
 	for _, key := range g.keys {
 		if under, name, _ := strings.Cut(key, "/"); under == prefix {
 			known = append(known, name)

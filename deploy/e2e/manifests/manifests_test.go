@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/valuestable"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
 // custom resources are not in the scheme of client-go.
@@ -61,6 +63,21 @@ var _ = Describe("What the chart renders", func() {
 			Expect(string(text)).NotTo(MatchRegexp(`-----BEGIN|\bS[UAONC][A-Z2-7]{56}\b`), "%s %s", o.GetKind(), o.GetName())
 		}
 	}, values(beside()...))
+
+	It("knows each annotation in the policy that warns of slips", func() {
+		for _, o := range rendered["default"] {
+			if o.GetKind() != "ValidatingAdmissionPolicy" || !strings.HasSuffix(o.GetName(), "-annotations") {
+				continue
+			}
+			text, err := o.MarshalJSON()
+			Expect(err).NotTo(HaveOccurred())
+			for _, name := range annotation.OptionNames() {
+				Expect(string(text)).To(ContainSubstring("'x-kv8s.io/"+name+"'"), "deploy/chart/templates/admission-annotations.yaml")
+			}
+			return
+		}
+		Fail("there is no such policy")
+	})
 
 	It("is taken twice, and is the same the second time", func(ctx SpecContext) {
 		versions := func() map[string]string {

@@ -108,7 +108,7 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 		o.Written = owners.AnnotationChanged(key)
 		o.Asked = o.Written
 		prefix, _, _ := strings.Cut(key, "/")
-		for _, name := range []string{annotation.RefreshName, annotation.NowName, annotation.SHA256Name, annotation.SuspendName} {
+		for _, name := range annotation.OptionNames() {
 			if at := owners.AnnotationChanged(prefix + "/" + name); at.After(o.Asked) {
 				o.Asked = at
 			}

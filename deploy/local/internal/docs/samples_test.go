@@ -55,11 +55,10 @@ var _ = Describe("The samples", func() {
 			Expect(err).NotTo(HaveOccurred(), file)
 			Expect(request.Pairs).NotTo(BeEmpty(), file)
 		}
-		Expect(used).To(And(
-			HaveKey(annotation.DefaultKey), HaveKey(annotation.LegacyKey),
-			HaveKey("x-kv8s.io/"+annotation.RefreshName), HaveKey("x-kv8s.io/"+annotation.NowName),
-			HaveKey("x-kv8s.io/"+annotation.SuspendName), HaveKey("x-kv8s.io/"+annotation.SHA256Name),
-		))
+		Expect(used).To(And(HaveKey(annotation.DefaultKey), HaveKey(annotation.LegacyKey)))
+		for _, name := range annotation.OptionNames() {
+			Expect(used).To(HaveKey("x-kv8s.io/" + name))
+		}
 	})
 
 	It("each begin with a comment, and are listed in the README", func() {
