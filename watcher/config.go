@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -102,7 +101,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 
 // Validate returns the first thing that is wrong, as a sentence.
 func (c *Config) Validate() error {
-	if err := kube.ValidateNamespaces("protected-namespaces", c.Protected...); err != nil {
+	if err := kube.ValidateSelection(c.Protected, c.Selector); err != nil {
 		return err
 	}
 	if err := kube.ValidateNamespaces("namespaces", c.Namespaces...); err != nil {
@@ -112,9 +111,6 @@ func (c *Config) Validate() error {
 		if slices.Contains(c.Protected, ns) {
 			return fmt.Errorf("--namespaces: %q is protected; take it out of --protected-namespaces to watch it", ns)
 		}
-	}
-	if _, err := labels.Parse(c.Selector); err != nil {
-		return fmt.Errorf("--selector: %q is not a label selector such as %s", c.Selector, annotation.Selector)
 	}
 	if err := validateGrammar(c.Grammar); err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -98,11 +97,8 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("--%s: %d is negative", b.flag, b.Burst)
 		}
 	}
-	if err := kube.ValidateNamespaces("protected-namespaces", c.Protected...); err != nil {
+	if err := kube.ValidateSelection(c.Protected, c.Selector); err != nil {
 		return err
-	}
-	if _, err := labels.Parse(c.Selector); err != nil {
-		return fmt.Errorf("--selector: %q is not a label selector such as %s", c.Selector, annotation.Selector)
 	}
 	if _, err := signature.LoadVerifier(c.TrustedKeys); err != nil {
 		return fmt.Errorf("--trusted-keys: %w", err)

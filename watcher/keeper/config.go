@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/service"
@@ -61,13 +60,11 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 
 // Validate returns the first thing that is wrong, as a sentence.
 func (c *Config) Validate() error {
-	for flag, names := range map[string][]string{"protected-namespaces": c.Protected, "namespaces": c.Namespaces} {
-		if err := kube.ValidateNamespaces(flag, names...); err != nil {
-			return err
-		}
+	if err := kube.ValidateSelection(c.Protected, c.Selector); err != nil {
+		return err
 	}
-	if _, err := labels.Parse(c.Selector); err != nil {
-		return fmt.Errorf("--selector: %q is not a label selector such as %s", c.Selector, annotation.Selector)
+	if err := kube.ValidateNamespaces("namespaces", c.Namespaces...); err != nil {
+		return err
 	}
 	if _, err := annotation.New(c.Grammar); err != nil {
 		return fmt.Errorf("--annotation-keys or --default-scheme: %w", err)

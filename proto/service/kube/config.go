@@ -10,11 +10,13 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
@@ -52,6 +54,18 @@ func ValidateNamespaces(flag string, names ...string) error {
 		if len(validation.IsDNS1123Label(name)) > 0 {
 			return fmt.Errorf("--%s: %q is not the name of a namespace", flag, name)
 		}
+	}
+	return nil
+}
+
+// ValidateSelection returns what is wrong with --protected-namespaces and --selector, as
+// a sentence.
+func ValidateSelection(protected []string, selector string) error {
+	if err := ValidateNamespaces("protected-namespaces", protected...); err != nil {
+		return err
+	}
+	if _, err := labels.Parse(selector); err != nil {
+		return fmt.Errorf("--selector: %q is not a label selector such as %s", selector, annotation.Selector)
 	}
 	return nil
 }

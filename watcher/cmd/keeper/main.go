@@ -3,7 +3,6 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
@@ -15,8 +14,6 @@ import (
 const gcPercent = 25
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	service.LimitGarbage(gcPercent)
 	os.Exit(service.Execute(keeper.Command(lease.Elect)))
 }

@@ -3,7 +3,6 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	"github.com/kv8s/curl-me-that/proto/service"
 	"github.com/kv8s/curl-me-that/watcher"
@@ -16,8 +15,6 @@ import (
 const gcPercent = 50
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	service.LimitGarbage(gcPercent)
 	os.Exit(service.Execute(watcher.Command(lease.Elect)))
 }
