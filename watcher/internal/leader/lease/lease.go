@@ -24,6 +24,8 @@ import (
 type elector struct {
 	config leader.Config
 	deps   leader.Deps
+	// leading is held while it leads.
+	leading sync.Mutex
 }
 
 // Elect is a leader.Elect.
@@ -45,13 +47,12 @@ func (e *elector) run(ctx context.Context) error {
 	defer cancel(nil)
 	for ctx.Err() == nil {
 		e.deps.Health.Ready()
-		term := &term{}
-		round, err := leaderelection.NewLeaderElector(e.election(term, cancel))
+		round, err := leaderelection.NewLeaderElector(e.election(cancel))
 		if err != nil {
 			return fmt.Errorf("set up leader election: %w", err)
 		}
 		round.Run(ctx)
-		term.end()
+		e.awaitEnd()
 	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
@@ -59,7 +60,14 @@ func (e *elector) run(ctx context.Context) error {
 	return nil
 }
 
-func (e *elector) election(term *term, fail context.CancelCauseFunc) leaderelection.LeaderElectionConfig {
+// awaitEnd waits until the term is over: client-go does not. One that begins after that
+// finds its context done.
+func (e *elector) awaitEnd() {
+	e.leading.Lock()
+	defer e.leading.Unlock()
+}
+
+func (e *elector) election(fail context.CancelCauseFunc) leaderelection.LeaderElectionConfig {
 	return leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: e.config.Namespace, Name: e.config.Name},
@@ -71,19 +79,20 @@ func (e *elector) election(term *term, fail context.CancelCauseFunc) leaderelect
 		RetryPeriod:     e.config.Retry,
 		ReleaseOnCancel: true,
 		Name:            e.config.Name,
-		Callbacks:       e.callbacks(term, fail),
+		Callbacks:       e.callbacks(fail),
 	}
 }
 
 // callbacks of one term.
-func (e *elector) callbacks(term *term, fail context.CancelCauseFunc) leaderelection.LeaderCallbacks {
+func (e *elector) callbacks(fail context.CancelCauseFunc) leaderelection.LeaderCallbacks {
 	log := e.deps.Log.With().Str("lease", e.config.Namespace+"/"+e.config.Name).Logger()
 	return leaderelection.LeaderCallbacks{
 		OnStartedLeading: func(ctx context.Context) {
-			if !term.begin() {
+			e.leading.Lock()
+			defer e.leading.Unlock()
+			if ctx.Err() != nil {
 				return
 			}
-			defer term.running.Done()
 			log.Info().Msg("leading")
 			e.deps.Holding.Set(1)
 			defer e.deps.Holding.Set(0)
@@ -99,28 +108,4 @@ func (e *elector) callbacks(term *term, fail context.CancelCauseFunc) leaderelec
 			}
 		},
 	}
-}
-
-// term is one time of leading. The elector starts it in a goroutine of its own
-// and does not wait for it; the next term must not begin before it is over.
-type term struct {
-	mu      sync.Mutex
-	over    bool
-	running sync.WaitGroup
-}
-
-func (t *term) begin() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.over {
-		t.running.Add(1)
-	}
-	return !t.over
-}
-
-func (t *term) end() {
-	t.mu.Lock()
-	t.over = true
-	t.mu.Unlock()
-	t.running.Wait()
 }
