@@ -48,6 +48,10 @@ func TestSentences(t *testing.T) {
 		"example.com may not be visited: at redirect 2, the host is on the operator's list of denied hosts": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST, Redirects: 2,
 		},
+		"example.com may not be visited": {Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2},
+		"example.com offered no connection by TLS that can be trusted: the TLS handshake did not succeed": {
+			Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE, Redirects: 2,
+		},
 		"the request to example.com failed": {Class: 99, Detail: 99},
 	} {
 		if got := condition.Sentence("https://example.com/a?token=secret", f); got != want {
@@ -92,6 +96,7 @@ func TestWhatComesNext(t *testing.T) {
 	for want, f := range map[string]*v1.Failure{
 		"":                  {},
 		"tried again in 4s": {NextAt: timestamppb.New(observed.Add(4100 * time.Millisecond))},
+		"tried again in 1s": {NextAt: timestamppb.New(observed.Add(100 * time.Millisecond))},
 		"tried again in 20m, as the host asks": {
 			NextAt: timestamppb.New(observed.Add(20*time.Minute + 3*time.Second)), WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
 		},
