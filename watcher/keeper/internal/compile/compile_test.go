@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
@@ -77,6 +79,35 @@ var _ = Describe("A Watcher is compiled", func() {
 		}))
 	})
 
+	It("with what it is of", func() {
+		created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		p := compiled(func(w *watchv1.Watcher) {
+			w.CreationTimestamp = metav1.NewTime(created)
+			w.Annotations = map[string]string{"x-kv8s.io/curl-now": "1"}
+			w.Spec.Suspend, w.Spec.Target.Name = true, "other"
+			w.Spec.ConfigBinaryData = map[string][]byte{"logo": {1, 2}}
+			w.Spec.Container = &corev1.Container{Name: "reloader"}
+			w.Spec.Volume = &corev1.Volume{Name: "cache"}
+		})
+		Expect(*p).To(And(
+			HaveField("Watcher", types.NamespacedName{Namespace: "team-a", Name: "rules"}), HaveField("UID", types.UID("uid")),
+			HaveField("Generation", int64(2)), HaveField("Created", created),
+			HaveField("Target", types.NamespacedName{Namespace: "team-a", Name: "other"}),
+			HaveField("Suspended", true), HaveField("Now", "1"), HaveField("Static", 2),
+			HaveField("Sidecar", HaveValue(Equal(compile.Sidecar{Container: &corev1.Container{Name: "reloader"}, Volume: &corev1.Volume{Name: "cache"}}))),
+		))
+		Expect(p.StaticSHA256).NotTo(Equal(compiled().StaticSHA256))
+		Expect(compiled()).To(HaveValue(HaveField("Sidecar", BeNil())))
+		cm := applied(0)
+		Expect(cm.Namespace + "/" + cm.Name).To(Equal("team-a/rules-config"))
+	})
+
+	It("with a source that is followed though it is odd", func() {
+		p := compiled(func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "https://b.example.com/x,c=https://c.example.com" })
+		Expect(p.Problem).To(BeNil())
+		Expect(p.Sources).To(HaveLen(2))
+	})
+
 	It("into the same object, in whatever order its sources are", func() {
 		Expect(applied(0, func(w *watchv1.Watcher) { slices.Reverse(w.Spec.Sources) })).To(Equal(applied(0)))
 	})
@@ -114,6 +145,7 @@ var _ = DescribeTable("A change of a Watcher changes what is applied", func(chan
 },
 	Entry("a value, of the same fields", func(w *watchv1.Watcher) { w.Spec.ConfigData["LEVEL"] = "info" }, false),
 	Entry("another static key", func(w *watchv1.Watcher) { w.Spec.ConfigData["MORE"] = "" }, true),
+	Entry("another binary key", func(w *watchv1.Watcher) { w.Spec.ConfigBinaryData = map[string][]byte{"logo": {1}} }, true),
 	Entry("a static key that becomes binary", func(w *watchv1.Watcher) {
 		w.Spec.ConfigData, w.Spec.ConfigBinaryData = nil, map[string][]byte{"LEVEL": []byte("warn")}
 	}, true),
@@ -130,8 +162,20 @@ var _ = DescribeTable("A Watcher that cannot be applied has a reason and a sente
 	Entry("more static data than a ConfigMap takes", func(w *watchv1.Watcher) {
 		w.Spec.ConfigData = map[string]string{"a": strings.Repeat("x", 1<<20), "b": "y"}
 	}, watchv1.ReasonTooLarge, "the static data has 1048577 bytes, and a ConfigMap takes 1048576"),
+	Entry("more than that with what is binary", func(w *watchv1.Watcher) {
+		w.Spec.ConfigData, w.Spec.ConfigBinaryData = map[string]string{"a": strings.Repeat("x", 1<<20)}, map[string][]byte{"b": {1}}
+	}, watchv1.ReasonTooLarge, "the static data has 1048577 bytes"),
+	Entry("an interval that the grammar refuses", func(w *watchv1.Watcher) { w.Spec.Interval = "soon" }, watchv1.ReasonInvalidSource, "curl-refresh"),
 	Entry("a URL that the grammar refuses", func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "https://" }, watchv1.ReasonInvalidSource, "b"),
 )
+
+var _ = It("A digest is read from its own text alone", func() {
+	digest := compiled().Digest
+	Expect(compile.ParseDigest(digest.String())).To(Equal(digest))
+	for _, text := range []string{"", "none", digest.String() + "00", digest.String() + "0", digest.String()[2:]} {
+		Expect(compile.ParseDigest(text)).To(BeZero(), text)
+	}
+})
 
 var _ = It("A Watcher with as much static data as a ConfigMap takes is applied", func() {
 	Expect(compiled(func(w *watchv1.Watcher) {
