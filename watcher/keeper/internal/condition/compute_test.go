@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
@@ -93,6 +94,8 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 	},
 	Entry("while the ConfigMap is applied", input(nil, func(in *condition.Input) { in.Applied, in.Target = false, nil }),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	Entry("with the body, while an edit is applied", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) { in.Applied = false }),
+		"Ready=Unknown/Progressing Fresh=True/Fresh Reconciling=True/Progressing", "1/1"),
 	Entry("before the first fetch", input(nil),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("with the body", input(map[string]status.Entry{"a": written()}),
@@ -102,6 +105,9 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 	Entry("with a body of another digest than is asked for", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
 		in.Plan.Sources[0].SHA256 = strings.Repeat("cd", 32)
 	}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	Entry("with a body of the digest that is asked for", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
+		in.Plan.Sources[0].SHA256 = sum
+	}), "Ready=True/Ready Fresh=True/Fresh", "1/1"),
 	Entry("with an entry that came with a copy of another object", input(map[string]status.Entry{"a": func() status.Entry {
 		e := written()
 		e.Object = status.Mark("other")
@@ -117,6 +123,16 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "0/1"),
 	Entry("when policy forbids the URL of which there is a body", input(map[string]status.Entry{"a": terminal(failing(written(), "AddressDenied"))}),
 		"Ready=True/Ready Fresh=False/AddressDenied", "1/1"),
+	Entry("when policy forbids a URL of which there is a body, and another fetch fails", input(map[string]status.Entry{
+		"a": terminal(failing(written(), "AddressDenied")), "b": failing(status.Entry{}, "Timeout"),
+	}, func(in *condition.Input) {
+		in.Plan.Sources = append(in.Plan.Sources, compile.Source{Key: "b", URL: url})
+	}),
+		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "1/2"),
+	Entry("when policy forbids the URL, and the Watcher cannot be compiled", input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))},
+		func(in *condition.Input) {
+			in.Applied, in.Plan.Problem = false, &compile.Problem{Reason: "TooLarge", Message: "it is too large"}
+		}), "Ready=False/TooLarge Fresh=False/AddressDenied Stalled=True/TooLarge", "0/1"),
 	Entry("when the failure is that of an earlier URL", input(map[string]status.Entry{"a": {Error: "Timeout", ErrorURL: "https://example.com/old"}}),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("when the ConfigMap is immutable", input(map[string]status.Entry{"a": failing(status.Entry{}, "Immutable")}),
@@ -139,6 +155,8 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 	Entry("with a sidecar, before the namespaces are listed", input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
 		in.InjectionKnown = false
 	}), "Ready=True/Ready Fresh=True/Fresh Injectable=Unknown/Progressing", "1/1"),
+	Entry("suspended, without sources", input(nil, suspended, func(in *condition.Input) { in.Plan.Sources = nil }),
+		"Ready=True/Ready Fresh=True/Fresh", "0/0"),
 	Entry("without sources", input(nil, func(in *condition.Input) { in.Plan.Sources = nil }),
 		"Ready=True/Ready Fresh=True/Fresh", "0/0"),
 )
@@ -201,8 +219,62 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(s.ChangedAt.Time).To(Equal(began.Add(2 * time.Hour)))
 	})
 
+	It("has another digest of the content with other static data, and none of what is not applied yet", func() {
+		in := input(map[string]status.Entry{"a": written()})
+		before := condition.Compute(in)
+		in.Previous, in.Now = condition.Kept(before), in.Now.Add(time.Hour)
+		in.Plan.StaticSHA256, in.Applied = compile.DigestOf("other"), false
+		Expect(condition.Compute(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256), HaveField("ChangedAt", before.ChangedAt)))
+		in.Applied = true
+		Expect(condition.Compute(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
+	})
+
+	It("counts pods once there are some, or may be", func() {
+		none, one := &sidecar.Count{}, &sidecar.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
+		pods := func(count *sidecar.Count, change ...func(*condition.Input)) *watchv1.PodsStatus {
+			in := input(nil, change...)
+			in.Pods = count
+			return condition.Compute(in).Pods
+		}
+		Expect(pods(nil, withSidecar)).To(BeNil())
+		Expect(pods(none)).To(BeNil())
+		Expect(pods(none, withSidecar)).To(Equal(&none.PodsStatus))
+		Expect(pods(one)).To(Equal(&one.PodsStatus))
+	})
+
+	It("keeps for the next one what its Events are made of", func() {
+		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")}, withSidecar)
+		in.Pods = &sidecar.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
+		s := condition.Compute(in)
+		kept := condition.Kept(s)
+		Expect(kept.Pods).To(Equal(s.Pods))
+		for i, c := range s.Conditions {
+			Expect(c.ObservedGeneration).To(Equal(int64(3)))
+			if c.Type != watchv1.ConditionFresh && c.Type != watchv1.ConditionInjectable {
+				c.Message = ""
+			}
+			Expect(kept.Conditions[i]).To(Equal(c))
+		}
+		in.Target = holding(map[string]status.Entry{"a": written()})
+		Expect(condition.Kept(condition.Compute(in)).Conditions).To(ContainElement(And(HaveField("Type", watchv1.ConditionFresh), HaveField("Message", ""))))
+	})
+
+	It("names no key that is well among those that fail", func() {
+		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout"), "b": written()})
+		in.Plan.Sources = append(in.Plan.Sources, compile.Source{Key: "b", URL: url})
+		Expect(condition.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout since 2026-11-22T12:00:00Z"))
+	})
+
+	It("has a message without parts cut where it is too long", func() {
+		in := input(nil, func(in *condition.Input) {
+			in.Obstacle = &compile.Problem{Reason: "TargetExists", Message: strings.Repeat("x", 2000)}
+		})
+		Expect(condition.Compute(in).Conditions[0].Message).To(Equal(strings.Repeat("x", 1024-len(" …")) + " …"))
+	})
+
 	It("has the value of curl-now once that is applied, and not before", func() {
 		in := input(nil, func(in *condition.Input) { in.Applied, in.Previous.LastHandledReconcileAt = false, "yesterday" })
+		in.Previous = condition.Kept(in.Previous)
 		Expect(condition.Compute(in).LastHandledReconcileAt).To(Equal("yesterday"))
 		in.Applied = true
 		Expect(condition.Compute(in).LastHandledReconcileAt).To(Equal("today"))
@@ -229,5 +301,11 @@ var _ = Describe("The status of a Watcher", func() {
 			Key: "a", State: watchv1.Failing, SHA256: sum, Size: 5, FetchedAt: &metav1.Time{Time: began},
 			Reason: "BadStatus", Since: &metav1.Time{Time: began}, Attempts: 6,
 		}}))
+		undated := written()
+		undated.FetchedAt = time.Time{}
+		s = condition.Compute(input(map[string]status.Entry{"a": undated}))
+		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Good, SHA256: sum, Size: 5}}))
+		s = condition.Compute(input(map[string]status.Entry{"a": {URL: url}}))
+		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Pending}}))
 	})
 })
