@@ -21,9 +21,6 @@ func providerPrefixes() []netip.Prefix {
 // isISATAP reports whether an IPv6 address has an ISATAP interface identifier,
 // which carries an IPv4 address to tunnel to (RFC 5214 section 6.1).
 func isISATAP(addr netip.Addr) bool {
-	if !addr.Is6() {
-		return false
-	}
 	b := addr.As16()
 	return (b[8] == 0 || b[8] == 2) && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe
 }

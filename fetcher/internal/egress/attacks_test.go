@@ -122,6 +122,8 @@ var _ = Describe("a URL that is hostile by its text", func() {
 		Entry(nil, "http://data.example.com/\u00a0", egress.ClassSyntax),
 		Entry(nil, "http://data.example.com/"+strings.Repeat("a", weburl.MaxBytes-23), egress.ClassLength),
 
+		Entry(nil, "http://data.example.com/a\\b", egress.ClassSyntax),
+
 		// Userinfo.
 		Entry(nil, "http://@data.example.com/", egress.ClassUserinfo),
 		Entry(nil, "http://:@data.example.com/", egress.ClassUserinfo),
@@ -170,6 +172,14 @@ var _ = Describe("a URL that is hostile by its text", func() {
 		Entry("the other ports", "https://data.example.com:8443/", "tcp4 93.184.216.34:8443"),
 		Entry("an IPv4 address inside an IPv6 one", "http://[::ffff:93.184.216.34]/", "tcp4 93.184.216.34:80"),
 		Entry("a long spelling of IPv6", "https://[2606:4700:4700:0:0:0:0:1111]:8443/", "tcp6 [2606:4700:4700::1111]:8443"),
+		Entry("an interface of 00-01-5E-FE, which is not ISATAP", "http://[2606:4700::1:5efe:101:101]/", "tcp6 [2606:4700::1:5efe:101:101]:80"),
+		Entry("an interface of 01-00-5E-FE", "http://[2606:4700::100:5efe:101:101]/", "tcp6 [2606:4700::100:5efe:101:101]:80"),
+		Entry("an interface of 00-00-5F-FE", "http://[2606:4700::5ffe:101:101]/", "tcp6 [2606:4700::5ffe:101:101]:80"),
+		Entry("an interface of 00-00-5E-FF", "http://[2606:4700::5eff:101:101]/", "tcp6 [2606:4700::5eff:101:101]:80"),
+		Entry("the longest name", "http://"+strings.Repeat(strings.Repeat("a0z9-", 13)[:63]+".", 4)[:252]+"z/", "tcp4 93.184.216.34:80"),
+		Entry("a name that ends in letters of hexadecimal digits", "http://data.example.de/", "tcp4 93.184.216.34:80"),
+		Entry("a name that ends in 0x and more", "http://data.example.0xyz/", "tcp4 93.184.216.34:80"),
+		Entry("the last character of ASCII", "http://data.example.com/~user", "tcp4 93.184.216.34:80"),
 		Entry("an upper-case scheme", "HTTP://data.example.com/", "tcp4 93.184.216.34:80"),
 		Entry("a name that begins with digits", "http://10.0.0.1.nip.example/", "tcp4 93.184.216.34:80"),
 		Entry("a name that only contains a reserved word", "http://internal.local.example/", "tcp4 93.184.216.34:80"),

@@ -90,8 +90,8 @@ type watch struct {
 
 // control is net.Dialer.Control: it runs after the socket is made and before
 // it connects.
-func (w *watch) control(network, address string, raw syscall.RawConn) error {
-	err := w.decide(network, address, raw)
+func (w *watch) control(network, address string, _ syscall.RawConn) error {
+	err := w.decide(address)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -108,21 +108,12 @@ func (w *watch) control(network, address string, raw syscall.RawConn) error {
 	return nil
 }
 
-func (w *watch) decide(network, address string, raw syscall.RawConn) error {
+func (w *watch) decide(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || at.Port() != w.target.port {
 		return &DeniedError{Class: ClassAddress}
 	}
-	if err := w.policy.address(w.target, at.Addr()); err != nil {
-		return err
-	}
-	if _, isTranslated := translated(w.policy.nat64, at.Addr()); isTranslated || covers(w.policy.allow, at.Addr().Unmap()) {
-		return nil
-	}
-	if err := w.policy.guardian.Safe(network, address, raw); err != nil {
-		return &DeniedError{Class: ClassAddress}
-	}
-	return nil
+	return w.policy.address(w.target, at.Addr())
 }
 
 // explain chooses the error of a failed dial: net.Dialer returns that of the

@@ -1,9 +1,12 @@
 package egress_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http/httptrace"
+	"net/netip"
+	"net/url"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,6 +15,18 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress/dnstest"
 )
+
+// deadlined passes on to what its deadlines are set.
+type deadlined struct {
+	net.Conn
+
+	set chan<- time.Time
+}
+
+func (d deadlined) SetDeadline(t time.Time) error {
+	d.set <- t
+	return d.Conn.SetDeadline(t)
+}
 
 var _ = Describe("a name that is hostile by its addresses", func() {
 	var (
@@ -86,7 +101,54 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		verdict := gate.Verdict(ctx, "team-a", raw)
 		Expect(verdict.Allowed).To(BeTrue())
 		Expect(verdict.Reason).To(Equal("1 of 4 addresses of data.example.com may be reached, the others are skipped"))
-		Expect(verdict.Addresses).To(HaveLen(4))
+		denied := &egress.DeniedError{Class: egress.ClassAddress}
+		Expect(verdict.Addresses).To(ConsistOf(
+			egress.AddressVerdict{Addr: netip.MustParseAddr("127.0.0.1"), Err: denied}, egress.AddressVerdict{Addr: netip.MustParseAddr(public)},
+			egress.AddressVerdict{Addr: netip.MustParseAddr("::1"), Err: denied}, egress.AddressVerdict{Addr: netip.MustParseAddr("10.1.2.3"), Err: denied},
+		))
+	})
+
+	It("is left to a proxy only with all of its addresses", func(ctx SpecContext) {
+		names.Set("data.example.com", public, "127.0.0.1")
+		names.Set("www.example.com", public, "93.184.216.35")
+		gate, _ := newGate(egress.Config{}, names)
+		admit := func(raw string) error {
+			u, err := url.Parse(raw)
+			Expect(err).NotTo(HaveOccurred())
+			return gate.For("team-a").Admit(ctx, u)
+		}
+
+		Expect(admit("http://www.example.com/")).To(Succeed())
+		Expect(gate.Verdict(ctx, "team-a", "http://www.example.com/").Reason).To(Equal("all addresses of www.example.com may be reached"))
+		Expect(admit("http://" + public + "/")).To(Succeed())
+		Expect(gate.Verdict(ctx, "team-a", "http://"+public+"/").Addresses).To(ConsistOf(egress.AddressVerdict{Addr: netip.MustParseAddr(public)}))
+		Expect(admit("http://data.example.com/")).To(Equal(&egress.DeniedError{Class: egress.ClassAddress}))
+		Expect(admit("http://10.0.0.1/")).To(Equal(&egress.DeniedError{Class: egress.ClassAddress}))
+		Expect(admit("http://nobody.example.com/")).To(BeAssignableToTypeOf(&net.DNSError{}))
+	})
+
+	DescribeTable("is decided about by the dial alone, whoever has parsed it",
+		func(ctx SpecContext, addr string, class egress.Class) {
+			names.SetOther(public)
+			gate, held := newGate(egress.Config{DenyHosts: []string{"*.bad.example"}}, names)
+
+			_, err := gate.For("team-a").DialContext(ctx, "tcp", addr)
+
+			Expect(err).To(Equal(&egress.DeniedError{Class: class}))
+			Expect(held.attempts()).To(BeEmpty())
+		},
+		Entry("without a port", "data.example.com", egress.ClassHost),
+		Entry("with port 0", "data.example.com:0", egress.ClassPort),
+		Entry("with a port that is not allowed", "data.example.com:22", egress.ClassPort),
+		Entry("with an address in an odd form", "127.1:80", egress.ClassHost),
+		Entry("with a private address", "10.0.0.1:80", egress.ClassAddress),
+		Entry("with a single label", "wiki:80", egress.ClassName),
+		Entry("with a denied host", "data.bad.example:80", egress.ClassDenyHost),
+	)
+
+	It("is decided about by its URL, whoever has parsed that", func() {
+		gate, _ := newGate(egress.Config{}, names)
+		Expect(gate.For("team-a").CheckURL(&url.URL{Scheme: "ftp", Host: "data.example.com"})).To(Equal(&egress.DeniedError{Class: egress.ClassScheme}))
 	})
 
 	It("is knocked at no more than 16 times", func(ctx SpecContext) {
@@ -128,7 +190,11 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		silent, err := new(net.ListenConfig).ListenPacket(ctx, "udp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(silent.Close)
-		resolver := &net.Resolver{PreferGo: true, Dial: dialTo(silent.LocalAddr())}
+		deadlines := make(chan time.Time, 64)
+		resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, "udp", silent.LocalAddr().String())
+			return deadlined{conn, deadlines}, err
+		}}
 		gate, err := egress.New(egress.Config{}, egress.Deps{Resolver: resolver, DialTimeout: 50 * time.Millisecond})
 		Expect(err).NotTo(HaveOccurred())
 
@@ -136,18 +202,18 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Expect(attempt(ctx, gate, "http://data.example.com/")).NotTo(Succeed())
 		Expect(gate.Verdict(ctx, "team-a", "http://data.example.com/").Allowed).To(BeFalse())
 		Expect(time.Since(start)).To(BeNumerically("<", 10*time.Second))
+		Eventually(deadlines).Should(Receive(BeTemporally("==", time.Unix(1, 0))), "the query goes on though no caller waits")
 	})
 })
 
 var _ = Describe("text of a denial", func() {
 	It("names the rule and neither address, port nor host", func() {
-		for _, class := range []egress.Class{
-			egress.ClassSyntax, egress.ClassLength, egress.ClassScheme, egress.ClassUserinfo, egress.ClassHost,
-			egress.ClassDenyHost, egress.ClassOnlyHost, egress.ClassName, egress.ClassPort, egress.ClassAddress,
-			egress.ClassDenyCIDR,
-		} {
+		texts := map[string]egress.Class{}
+		for _, class := range egress.Classes() {
 			text := (&egress.DeniedError{Class: class}).Error()
 			Expect(text).To(MatchRegexp(`^the [^\d]+(2048 characters)?$`))
+			Expect(texts).NotTo(HaveKey(text), "it does not tell %s from others", class)
+			texts[text] = class
 		}
 	})
 })

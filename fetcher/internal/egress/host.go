@@ -38,7 +38,7 @@ func parseHost(s string) (host, error) {
 		return host{name: addr.String(), addr: addr}, nil
 	}
 	name := strings.ToLower(strings.TrimSuffix(s, "."))
-	if name == "" || len(name) > maxName {
+	if len(name) > maxName {
 		return host{}, &DeniedError{Class: ClassHost}
 	}
 	labels := strings.Split(name, ".")

@@ -23,6 +23,8 @@ policies:
 - namespaces: [locked]
   only-host: [data.example.com]
   allow-port: [9000]
+- namespaces: [named]
+  allow-host: [wiki]
 `
 
 var _ = Describe("policies of namespaces", func() {
@@ -79,8 +81,10 @@ var _ = Describe("policies of namespaces", func() {
 	})
 
 	It("add to the policy of the flags", func() {
-		gate := start(egress.Config{DenyHosts: []string{"data.bad.example"}, AllowPorts: []int{9001}})
+		gate := start(egress.Config{DenyHosts: []string{"data.bad.example"}, AllowPorts: []int{9001}, NAT64: []string{"2a00:1:1::/48"}})
 
+		Expect(allows(gate, "named", "http://wiki/")).To(BeTrue())
+		Expect(allows(gate, "other", "http://wiki/")).To(BeFalse())
 		Expect(allows(gate, "other", "http://10.20.1.1/")).To(BeFalse())
 		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeTrue())
 		Expect(allows(gate, "build-7", "http://10.20.1.1/")).To(BeTrue())
@@ -93,6 +97,7 @@ var _ = Describe("policies of namespaces", func() {
 		Expect(allows(gate, "locked", "http://www.example.com/")).To(BeFalse())
 		for _, namespace := range []string{"team-a", "build-7", "locked", "other"} {
 			Expect(allows(gate, namespace, "http://data.bad.example/")).To(BeFalse())
+			Expect(allows(gate, namespace, "http://[2a00:1:1:a0b:0:100::]/")).To(BeFalse(), "10.11.0.1 behind NAT64")
 		}
 	})
 

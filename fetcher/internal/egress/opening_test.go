@@ -27,6 +27,8 @@ var _ = Describe("what operators open and close", func() {
 			names.Set("own64loop.example.com", "2001:db8:64::7f00:1")
 			names.Set("own64short.example.com", "2001:67c:5db8:d822::")
 			names.Set("own64private.example.com", "2a00:1:1:a0a:0:100::")
+			names.Set("own64skip.example.com", "2a00:1:1:1:5d:b8d8:2200:0")
+			names.Set("mapped.example.com", "::ffff:93.184.216.34")
 			names.Set("nat64loop.example.com", "64:ff9b::7f00:1")
 			gate, held := newGate(cfg, names)
 
@@ -50,6 +52,8 @@ var _ = Describe("what operators open and close", func() {
 		Entry("no other port of public addresses beside it", egress.Config{AllowCIDRs: loopback}, "http://data.example.com:34567/", "port"),
 		Entry("no other single label beside it", egress.Config{AllowCIDRs: loopback}, "http://wiki/", "name"),
 		Entry("no odd spelling of it", egress.Config{AllowCIDRs: loopback}, "http://127.1:34567/", "host"),
+		Entry("no odd port of it", egress.Config{AllowCIDRs: loopback}, "http://localhost:080/", "port"),
+		Entry("no port 0 of it", egress.Config{AllowCIDRs: loopback}, "http://localhost:0/", "port"),
 		Entry("no zone", egress.Config{AllowCIDRs: []string{"::/0"}}, "http://[fe80::1%25lo]/", "host"),
 		Entry("a single address", egress.Config{AllowCIDRs: []string{"10.1.2.3"}}, "http://intranet.example.com:9999/", "allow"),
 		Entry("services of the cluster", egress.Config{AllowCIDRs: []string{"10.96.0.0/12"}}, "http://db.team.svc:5432/", "allow"),
@@ -58,6 +62,7 @@ var _ = Describe("what operators open and close", func() {
 		Entry("deny wins over allow", egress.Config{AllowCIDRs: []string{"10.0.0.0/8"}, DenyCIDRs: []string{"10.1.0.0/16"}}, "http://intranet.example.com/", "deny-cidr"),
 		Entry("a public range closed", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}}, "http://data.example.com/", "deny-cidr"),
 		Entry("a public range closed, inside IPv6", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}}, "http://[::ffff:93.184.216.34]/", "deny-cidr"),
+		Entry("a public range closed, inside IPv6, by name", egress.Config{DenyCIDRs: []string{"93.184.216.0/24"}}, "http://mapped.example.com/", "deny-cidr"),
 		Entry("a host freed from the name rule", egress.Config{AllowHosts: []string{"wiki"}}, "http://wiki/", "allow"),
 		Entry("a host freed from the name rule is not freed from the address rule", egress.Config{AllowHosts: []string{"*"}}, "http://localhost/", "address"),
 		Entry("nor from the port rule", egress.Config{AllowHosts: []string{"*"}}, "http://wiki:22/", "port"),
@@ -65,12 +70,14 @@ var _ = Describe("what operators open and close", func() {
 		Entry("the network's own NAT64, to a private address", egress.Config{NAT64: []string{"2001:db8:64::/96"}}, "http://own64loop.example.com/", "address"),
 		Entry("the network's own NAT64 of 32 bits", egress.Config{NAT64: []string{"2001:67c::/32"}}, "http://own64short.example.com/", "allow"),
 		Entry("the network's own NAT64 of 48 bits, to a private address", egress.Config{NAT64: []string{"2a00:1:1::/48"}}, "http://own64private.example.com/", "address"),
+		Entry("the network's own NAT64 of 64 bits, which skips a byte", egress.Config{NAT64: []string{"2a00:1:1:1::/64"}}, "http://own64skip.example.com/", "allow"),
 		Entry("a private range opened behind NAT64", egress.Config{NAT64: []string{"2a00:1:1::/48"}, AllowCIDRs: []string{"10.0.0.0/8"}}, "http://own64private.example.com/", "allow"),
 		Entry("a provider's range opened", egress.Config{AllowCIDRs: []string{"161.26.0.0/16"}}, "http://161.26.0.10/", "allow"),
 		Entry("a host closed", egress.Config{DenyHosts: []string{"*.example.com"}}, "http://data.example.com/", "deny-host"),
 		Entry("a host closed, whatever case and dots", egress.Config{DenyHosts: []string{"Data.Example.com."}}, "http://DATA.example.COM./", "deny-host"),
 		Entry("a host closed and opened", egress.Config{DenyHosts: []string{"wiki"}, AllowHosts: []string{"wiki"}}, "http://wiki/", "deny-host"),
 		Entry("an address closed as a host", egress.Config{DenyHosts: []string{"93.184.*"}}, "http://93.184.216.34/", "deny-host"),
+		Entry("an address closed as a host, inside IPv6", egress.Config{DenyHosts: []string{"93.184.*"}}, "http://[::ffff:93.184.216.34]/", "deny-host"),
 		Entry("a pattern does not match its own domain", egress.Config{DenyHosts: []string{"*.data.example.com"}}, "http://data.example.com/", "allow"),
 		Entry("a host on the list", egress.Config{OnlyHosts: []string{"data.example.com"}}, "http://data.example.com/", "allow"),
 		Entry("a host not on the list", egress.Config{OnlyHosts: []string{"data.example.com"}}, "http://evil.example.com/", "only-host"),
@@ -98,20 +105,24 @@ var _ = Describe("what operators open and close", func() {
 	Describe("the search list of resolv.conf", func() {
 		// How often an unknown name is asked for tells who had a try: the name
 		// as it stands gives two questions, one for each family.
-		questions := func(ctx context.Context, cfg egress.Config) int {
+		questions := func(ctx context.Context, cfg egress.Config) (dial, verdict int) {
 			GinkgoHelper()
 			names := startDNS()
 			gate, _ := newGate(cfg, names)
 			Expect(attempt(ctx, gate, "http://nobody.example.com/")).NotTo(Succeed())
-			return names.Questions()
+			dial = names.Questions()
+			Expect(gate.Verdict(ctx, "team-a", "http://nobody.example.com/").Reason).To(Equal("nobody.example.com does not resolve"))
+			return dial, names.Questions() - dial
 		}
 
 		It("is not applied under the default policy", func(ctx SpecContext) {
-			Expect(questions(ctx, egress.Config{})).To(Equal(2))
+			dial, verdict := questions(ctx, egress.Config{})
+			Expect([]int{dial, verdict}).To(HaveEach(2))
 		})
 
 		It("is applied after the name itself where a range is allowed", func(ctx SpecContext) {
-			Expect(questions(ctx, egress.Config{AllowCIDRs: loopback})).To(BeNumerically(">=", 4))
+			dial, verdict := questions(ctx, egress.Config{AllowCIDRs: loopback})
+			Expect([]int{dial, verdict}).To(HaveEach(BeNumerically(">=", 4)))
 		})
 	})
 
@@ -128,8 +139,32 @@ var _ = Describe("what operators open and close", func() {
 		Entry(nil, egress.Config{AllowHosts: []string{"https://data.example.com"}}, `allow-host "https://data.example.com": not a host pattern such as *.example.com`),
 		Entry(nil, egress.Config{DenyHosts: []string{""}}, `deny-host "": not a host pattern such as *.example.com`),
 		Entry(nil, egress.Config{OnlyHosts: []string{"a b"}}, `only-host "a b": not a host pattern such as *.example.com`),
+		Entry(nil, egress.Config{NAT64: []string{"2a00:1:1::"}}, `nat64-prefix "2a00:1:1::": not a NAT64 prefix of 32, 40, 48, 56, 64 or 96 bits such as 2001:db8:64::/96`),
+		Entry(nil, egress.Config{NAT64: []string{"10.0.0.1/32"}}, `nat64-prefix "10.0.0.1/32": not a NAT64 prefix of 32, 40, 48, 56, 64 or 96 bits such as 2001:db8:64::/96`),
 		Entry(nil, egress.Config{AllowPorts: []int{0}}, `allow-port "0": not a port from 1 to 65535`),
 		Entry(nil, egress.Config{AllowPorts: []int{65536}}, `allow-port "65536": not a port from 1 to 65535`),
+	)
+
+	It("accepts the first and the last port", func() {
+		Expect(egress.Config{AllowPorts: []int{1, 65535}}.Validate()).To(Succeed())
+	})
+
+	DescribeTable("matches hosts with patterns",
+		func(pattern egress.Pattern, host string, matches bool) {
+			Expect(pattern.Match(host)).To(Equal(matches))
+		},
+		func(pattern egress.Pattern, host string, matches bool) string {
+			return fmt.Sprintf("%s and %s: %t", pattern, host, matches)
+		},
+		Entry(nil, egress.Pattern("data.*"), "data.example.com", true),
+		Entry(nil, egress.Pattern("data.*"), "x.data.com", false),
+		Entry(nil, egress.Pattern("*.com"), "data.com.example", false),
+		Entry(nil, egress.Pattern("a*a"), "aa", true),
+		Entry(nil, egress.Pattern("a*a"), "a", false),
+		Entry(nil, egress.Pattern("a*b*c"), "a.b.c", true),
+		Entry(nil, egress.Pattern("a*b*c"), "a.c", false),
+		Entry(nil, egress.Pattern("a*b*b*c"), "a.b.c", false),
+		Entry(nil, egress.Pattern("ab*b*c"), "ab.c", false),
 	)
 
 	It("accepts ranges with host bits and single addresses", func() {

@@ -131,10 +131,3 @@ func (c *canary) expectNobody(ctx context.Context) {
 	Eventually(c.visits).Should(Receive(&first))
 	Expect(first.String()).To(Equal(self), "somebody was at the canary")
 }
-
-// dialTo is a dial for resolvers that goes to one place, whatever is asked.
-func dialTo(addr net.Addr) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, addr.Network(), addr.String())
-	}
-}

@@ -39,7 +39,7 @@ func parts(u *url.URL) (host, uint16, error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return host{}, 0, &DeniedError{Class: ClassScheme}
-	case u.Opaque != "" || u.Host == "":
+	case u.Host == "":
 		return host{}, 0, &DeniedError{Class: ClassSyntax}
 	case u.User != nil:
 		return host{}, 0, &DeniedError{Class: ClassUserinfo}
