@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/fetcher"
@@ -23,19 +22,18 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // checking holds the flags of check.
 type checking struct {
 	*options
-	kube      cluster.Options
+	cluster   kube.Options
 	fetcher   fetcher.Config
 	file      string
 	fetch     bool
 	protected []string
-
-	out *printer.Printer
 }
 
 func checkCommand(o *options) *cobra.Command {
@@ -50,19 +48,15 @@ func checkCommand(o *options) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.completeObjects,
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.print.Validate(); err != nil {
-			return usagef("%w", err)
-		}
-		c.out = printer.New(cmd.OutOrStdout(), o.print)
+	cmd.RunE = o.offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
 		objects, err := c.objects(cmd.Context(), cmd.InOrStdin(), args)
-		if err == nil {
-			err = c.run(cmd.Context(), objects)
+		if err != nil {
+			return err
 		}
-		return coded(cmd.Context(), err)
-	}
+		return c.run(cmd.Context(), out, objects)
+	})
 	fs := cmd.Flags()
-	c.kube.BindFlags(fs)
+	c.cluster.BindUserFlags(fs)
 	c.fetcher.BindPolicyFlags(fs)
 	fs.StringVarP(&c.file, "filename", "f", "", "file with ConfigMaps and Watchers; -: standard input")
 	fs.BoolVar(&c.fetch, "fetch", false, "make one GET of each URL that is allowed, from this machine")
@@ -82,14 +76,14 @@ func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]
 	if err != nil {
 		return nil, err
 	}
-	object, w, err := ofWatcher(ctx, c.kube, namespace, name)
+	object, w, err := ofWatcher(ctx, c.cluster, namespace, name)
 	switch {
 	case err != nil:
 		return nil, err
 	case w != nil && w.ConfigMapName() != name:
 		return []corev1.ConfigMap{compiled(w)}, nil
 	case object == nil:
-		return nil, wrapNotFound("ConfigMap or Watcher %s/%s", namespace, name)
+		return nil, exitf(exitNotFound, "ConfigMap or Watcher %s/%s: not found", namespace, name)
 	}
 	return []corev1.ConfigMap{{ObjectMeta: object.ObjectMeta}}, nil
 }
@@ -118,7 +112,7 @@ func (c *checking) manifest(in io.Reader) ([]corev1.ConfigMap, error) {
 		}
 	}
 	if len(objects) == 0 {
-		return nil, wrapNotFound("ConfigMap or Watcher in %s", c.file)
+		return nil, exitf(exitNotFound, "ConfigMap or Watcher in %s: not found", c.file)
 	}
 	return objects, nil
 }
@@ -161,7 +155,7 @@ type checked struct {
 	Detail    string `json:"detail,omitempty"`
 }
 
-func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap) error {
+func (c *checking) run(ctx context.Context, out *printer.Printer, objects []corev1.ConfigMap) error {
 	grammar, err := annotation.New(annotation.Defaults())
 	if err != nil {
 		return err
@@ -174,7 +168,7 @@ func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap) error {
 		}
 		found = append(found, all...)
 	}
-	_, err = c.out.List(printer.Wrapping(printer.Columns("CONFIGMAP", "KEY", "VERDICT", "DETAIL", "", "URL"), "DETAIL"), printer.Rows(found, func(f checked) printer.Row {
+	_, err = out.List(printer.Wrapping(printer.Columns("CONFIGMAP", "KEY", "VERDICT", "DETAIL", "", "URL"), "DETAIL"), printer.Rows(found, func(f checked) printer.Row {
 		colour := printer.Green
 		if !f.OK {
 			colour = printer.Red

@@ -2,47 +2,38 @@ package curlctl
 
 import (
 	"context"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // configMap reads the metadata of a ConfigMap; nil if there is none.
-func configMap(ctx context.Context, o cluster.Options, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-	object, err := o.ConfigMap(ctx, namespace, name)
-	switch {
-	case apierrors.IsNotFound(err):
+func configMap(ctx context.Context, o kube.Options, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	object, err := cluster.ConfigMap(ctx, o, namespace, name)
+	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // that it is gone is an answer
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return nil, service.ExitError{Err: fmt.Errorf("this Kubernetes user may not get ConfigMap %s/%s", namespace, name), Code: exitPermission}
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
 	}
-	return object, nil
+	return object, fromKubernetes(err, "get ConfigMap "+namespace+"/"+name)
 }
 
 // watcher reads a Watcher; nil if there is none, none is served, or this user may
 // not get it: who may get the ConfigMap gets all about that.
-func watcher(ctx context.Context, o cluster.Options, namespace, name string) (*watchv1.Watcher, error) {
-	w, err := o.Watcher(ctx, namespace, name)
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+func watcher(ctx context.Context, o kube.Options, namespace, name string) (*watchv1.Watcher, error) {
+	w, err := cluster.Watcher(ctx, o, namespace, name)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 		return nil, nil //nolint:nilnil // that there is none is an answer
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
 	}
-	return w, nil
+	return w, fromKubernetes(err, "get Watcher "+namespace+"/"+name)
 }
 
 // ofWatcher returns the ConfigMap of that name and the Watcher that it belongs to;
 // or, where there is no such ConfigMap, the Watcher of that name and its ConfigMap.
 // Each may be nil.
-func ofWatcher(ctx context.Context, o cluster.Options, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
+func ofWatcher(ctx context.Context, o kube.Options, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
 	object, err := configMap(ctx, o, namespace, name)
 	if err != nil {
 		return nil, nil, err

@@ -11,7 +11,7 @@ import (
 // confirm asks a question. Without a terminal to ask at, the answer is no.
 func (s *session) confirm(question string, args ...any) error {
 	if !printer.Terminal(s.in) {
-		return fmt.Errorf("%w: there is no terminal to confirm at; give --yes", errRefused)
+		return exitf(exitRefused, "nothing was done: there is no terminal to confirm at; give --yes")
 	}
 	fmt.Fprintf(s.aside, question+" [y/N] ", args...)
 	answer, err := bufio.NewReader(s.in).ReadString('\n')
@@ -21,5 +21,5 @@ func (s *session) confirm(question string, args ...any) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: not confirmed", errRefused)
+	return exitf(exitRefused, "nothing was done: not confirmed")
 }

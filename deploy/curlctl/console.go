@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -33,7 +34,7 @@ const kubeTimeout = 3 * time.Second
 type consoling struct {
 	*options
 	auth, listen, traceURL, cert, key string
-	kube                              cluster.Options
+	cluster                           kube.Options
 }
 
 func consoleCommand(o *options) *cobra.Command {
@@ -63,7 +64,7 @@ func consoleCommand(o *options) *cobra.Command {
 	fs.StringVar(&c.traceURL, "trace-url", "", "where a trace is seen, with {trace} in the place of its ID")
 	fs.StringVar(&c.cert, "tls-cert", "", "file with the certificate to serve with; without it plain HTTP")
 	fs.StringVar(&c.key, "tls-key", "", "file with the key of --tls-cert")
-	c.kube.BindFlags(fs)
+	c.cluster.BindUserFlags(fs)
 	complete(cmd, "auth", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{authLocal, authKubernetes, authNone}, silently
 	})
@@ -121,7 +122,7 @@ func (c *consoling) serve(ctx context.Context, s *session, refusals *console.Ref
 		}
 	}
 	if c.auth != authKubernetes && c.reachable() {
-		deps.Kubernetes = kube{c.kube, c.options}
+		deps.Kubernetes = forPages{c.cluster, c.options}
 	}
 	server, err := console.New(ctx, console.Config{TraceURL: c.traceURL}, deps)
 	if err != nil {
@@ -147,9 +148,9 @@ func (c *consoling) open() (net.Listener, error) {
 }
 
 func (c *consoling) reviewed(ctx context.Context, s *session) (console.Access, error) {
-	config, err := c.kube.Config()
+	config, err := cluster.Config(c.cluster)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
+		return nil, noCluster(err)
 	}
 	return console.NewKubernetes(ctx, config, s.Connection, s.now)
 }
@@ -157,34 +158,33 @@ func (c *consoling) reviewed(ctx context.Context, s *session) (console.Access, e
 // reachable reports whether there is a kubeconfig; without one pages show what
 // NATS holds.
 func (c *consoling) reachable() bool {
-	_, err := c.kube.Config()
-	return err == nil || c.kube.Kubeconfig != "" || os.Getenv("KUBECONFIG") != ""
+	_, err := cluster.Config(c.cluster)
+	return err == nil || c.cluster.Kubeconfig != "" || os.Getenv("KUBECONFIG") != ""
 }
 
-// kube is what pages read of Kubernetes, as the user of the kubeconfig.
-type kube struct {
-	cluster.Options
-
+// forPages is what pages read of Kubernetes, as the user of the kubeconfig.
+type forPages struct {
+	cluster kube.Options
 	options *options
 }
 
 // Object implements console.Cluster.
-func (k kube) Object(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
+func (k forPages) Object(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
-	return ofWatcher(ctx, k.Options, namespace, name)
+	return ofWatcher(ctx, k.cluster, namespace, name)
 }
 
 // Watchers implements console.Cluster.
-func (k kube) Watchers(ctx context.Context, namespace, from string, limit int64) ([]watchv1.Watcher, string, error) {
+func (k forPages) Watchers(ctx context.Context, namespace, from string, limit int64) ([]watchv1.Watcher, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
-	return k.Options.Watchers(ctx, namespace, from, limit)
+	return cluster.Watchers(ctx, k.cluster, namespace, from, limit)
 }
 
 // Consumers implements console.Cluster.
-func (k kube) Consumers(ctx context.Context, namespace string, cm consumer.ConfigMap) ([]consumer.Consumer, error) {
+func (k forPages) Consumers(ctx context.Context, namespace string, cm consumer.ConfigMap) ([]consumer.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
-	return (&podList{options: k.options, kube: k.Options}).consumers(ctx, namespace, cm)
+	return (&podList{options: k.options, cluster: k.cluster}).consumers(ctx, namespace, cm)
 }

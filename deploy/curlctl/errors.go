@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
@@ -34,23 +35,32 @@ const (
 	exitRefused = 8
 )
 
-var (
-	errUsage    = errors.New("wrong usage")
-	errNotFound = errors.New("not found")
-	errRefused  = errors.New("nothing was done")
-	// errInterrupted: a signal ended a replay.
-	errInterrupted = errors.New("interrupted")
-	// errNoCluster: Kubernetes cannot be reached.
-	errNoCluster = errors.New("cannot reach Kubernetes")
-)
+// exitf returns an error with the exit code of its kind.
+func exitf(code int, format string, args ...any) error {
+	return service.ExitError{Err: fmt.Errorf(format, args...), Code: code}
+}
 
 // usagef returns an error for a command line that cannot be understood.
-func usagef(format string, args ...any) error {
-	return service.ExitError{Err: fmt.Errorf(format, args...), Code: exitUsage}
-}
+func usagef(format string, args ...any) error { return exitf(exitUsage, format, args...) }
 
 // silent returns an exit code for a command that has printed everything.
 func silent(code int) error { return service.ExitError{Code: code, Silent: true} }
+
+// fromKubernetes gives an error of the API server, or of its absence, its exit code;
+// right is what the user may not do if that was refused.
+func fromKubernetes(err error, right string) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return exitf(exitPermission, "this Kubernetes user may not %s", right)
+	}
+	return noCluster(err)
+}
+
+func noCluster(err error) error {
+	return exitf(exitNoConnection, "cannot reach Kubernetes: %w", err)
+}
 
 // coded gives an error its exit code, and its sentence where the one that it
 // has is too short.
@@ -61,26 +71,17 @@ func coded(ctx context.Context, err error) error {
 	case err == nil, errors.As(err, &exit):
 		return err
 	case errors.As(context.Cause(ctx), &refused), errors.As(err, &refused):
-		return service.ExitError{Err: refused, Code: exitPermission}
-	case errors.Is(err, natsconn.ErrNoConnection), errors.Is(err, errNoCluster):
-		return service.ExitError{Err: err, Code: exitNoConnection}
-	case errors.Is(err, errUsage):
-		return service.ExitError{Err: err, Code: exitUsage}
+		return exitf(exitPermission, "%w", refused)
+	case errors.Is(err, natsconn.ErrNoConnection):
+		return exitf(exitNoConnection, "%w", err)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return service.ExitError{Err: fmt.Errorf("%w; `curlctl setup` creates what is missing", err), Code: exitNotFound}
+		return exitf(exitNotFound, "%w; `curlctl setup` creates what is missing", err)
 	case errors.Is(err, pipeline.ErrFull):
-		return service.ExitError{Err: fmt.Errorf("nothing was done, since it cannot be recorded: %w; `curlctl setup --max-audit-bytes` makes room", err), Code: exitFailed}
-	case errors.Is(err, errNotFound), errors.Is(err, overview.ErrNoConsumer), errors.Is(err, pipeline.ErrNoMessage):
-		return service.ExitError{Err: err, Code: exitNotFound}
-	case errors.Is(err, errRefused):
-		return service.ExitError{Err: err, Code: exitRefused}
+		return exitf(exitFailed, "nothing was done, since it cannot be recorded: %w; `curlctl setup --max-audit-bytes` makes room", err)
+	case errors.Is(err, overview.ErrNoConsumer), errors.Is(err, pipeline.ErrNoMessage):
+		return exitf(exitNotFound, "%w", err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrNoStreamResponse):
-		return service.ExitError{Err: fmt.Errorf("NATS does not answer: %w", err), Code: exitNoConnection}
+		return exitf(exitNoConnection, "NATS does not answer: %w", err)
 	}
-	return service.ExitError{Err: err, Code: exitFailed}
-}
-
-// wrapNotFound returns the error for what does not exist.
-func wrapNotFound(format string, args ...any) error {
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), errNotFound)
+	return exitf(exitFailed, "%w", err)
 }

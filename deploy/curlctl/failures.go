@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -164,7 +163,7 @@ func only(f operate.DeadLetter) iter.Seq2[operate.DeadLetter, error] {
 func (s *session) failure(ctx context.Context, id uint64) (operate.DeadLetter, error) {
 	f, err := s.Client.DeadLetter(ctx, id)
 	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
-		return f, fmt.Errorf("failure %d %w: it never was one, or has been removed; `curlctl failures` lists what is there", id, errNotFound)
+		return f, exitf(exitNotFound, "failure %d not found: it never was one, or has been removed; `curlctl failures` lists what is there", id)
 	}
 	return f, err
 }

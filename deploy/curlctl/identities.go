@@ -18,12 +18,12 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/identity"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
 )
 
 // identities holds the flags of the command.
 type identities struct {
-	kube      cluster.Options
+	cluster   kube.Options
 	dir, mode string
 	namespace string
 	prefix    string
@@ -45,32 +45,11 @@ func identitiesCommand(o *options) *cobra.Command {
 			"it as often as you like; remove a key and call it to have a new one. It needs no NATS.",
 		Args: noArgs,
 	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := o.print.Validate(); err != nil {
-			return usagef("%w", err)
-		}
-		if err := identity.ValidateHosts(c.hosts); err != nil {
-			return usagef("--tls-host: %w", err)
-		}
-		if err := c.validateShares(); err != nil {
-			return err
-		}
-		store, closeStore, err := c.store()
-		if err != nil {
-			return coded(cmd.Context(), err)
-		}
-		defer closeStore()
-		items, err := identity.Ensure(cmd.Context(), store, identity.Wanted{Hosts: c.hosts, Now: o.now(), RevokeSigning: c.revoke})
-		if err != nil {
-			return coded(cmd.Context(), c.explained(err))
-		}
-		if err := c.handOut(cmd.Context(), store); err != nil {
-			return coded(cmd.Context(), err)
-		}
-		return printIdentities(printer.New(cmd.OutOrStdout(), o.print), items)
-	}
+	cmd.RunE = o.offline(func(cmd *cobra.Command, out *printer.Printer, _ []string) error {
+		return c.run(cmd.Context(), out, o.now())
+	})
 	fs := cmd.Flags()
-	c.kube.BindFlags(fs)
+	c.cluster.BindUserFlags(fs)
 	fs.StringVar(&c.dir, "out", "", "directory for <identity>.nk, identities.conf, ca.crt, ca.key, tls.crt and tls.key")
 	fs.StringVar(&c.mode, "mode", "0600", "mode of the files with secrets, in octal; 0640 for another user of the group")
 	fs.StringVar(&c.namespace, "secrets", "", "namespace for the Secrets <prefix>-nats-<identity>, <prefix>-nats-server and <prefix>-nats-ca")
@@ -80,6 +59,28 @@ func identitiesCommand(o *options) *cobra.Command {
 	fs.StringToStringVar(&c.shares, "for", nil, "directories that get what one identity needs and nothing else, such as watcher=DIR,server=DIR; needs --out")
 	_ = cmd.MarkFlagDirname("out")
 	return cmd
+}
+
+func (c *identities) run(ctx context.Context, out *printer.Printer, now time.Time) error {
+	if err := identity.ValidateHosts(c.hosts); err != nil {
+		return usagef("--tls-host: %w", err)
+	}
+	if err := c.validateShares(); err != nil {
+		return err
+	}
+	store, closeStore, err := c.store()
+	if err != nil {
+		return err
+	}
+	defer closeStore()
+	items, err := identity.Ensure(ctx, store, identity.Wanted{Hosts: c.hosts, Now: now, RevokeSigning: c.revoke})
+	if err != nil {
+		return c.explained(err)
+	}
+	if err := c.handOut(ctx, store); err != nil {
+		return err
+	}
+	return printIdentities(out, items)
 }
 
 func (c *identities) validateShares() error {
@@ -124,7 +125,7 @@ func (c *identities) store() (identity.Store, func(), error) {
 		store, err := c.in(c.dir)
 		return store, func() {}, err
 	}
-	config, err := c.kube.Config()
+	config, err := cluster.Config(c.cluster)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -146,11 +147,11 @@ func (c *identities) explained(err error) error {
 	_, gotResponse := errors.AsType[*apierrors.StatusError](err)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return service.ExitError{Err: err, Code: exitPermission}
+		return exitf(exitPermission, "%w", err)
 	case apierrors.IsNotFound(err):
-		return service.ExitError{Err: err, Code: exitNotFound}
+		return exitf(exitNotFound, "%w", err)
 	case c.namespace != "" && !gotResponse && !errors.Is(err, identity.ErrUnusable):
-		return fmt.Errorf("%w: %w", errNoCluster, err)
+		return noCluster(err)
 	}
 	return err
 }

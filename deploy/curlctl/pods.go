@@ -3,24 +3,21 @@ package curlctl
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
 )
 
 func podsCommand(o *options) *cobra.Command {
-	var kube cluster.Options
-	var all bool
+	p := &podList{options: o}
 	cmd := &cobra.Command{
 		Use:   "pods NAMESPACE/NAME",
 		Short: "List the containers that use a ConfigMap, and which cannot have its newest content (reads Kubernetes)",
@@ -35,37 +32,34 @@ func podsCommand(o *options) *cobra.Command {
 		Args:              exactly(1, "NAMESPACE/NAME"),
 		ValidArgsFunction: o.completeObjects,
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.print.Validate(); err != nil {
-			return usagef("%w", err)
-		}
+	cmd.RunE = o.offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
 		namespace, name, err := o.object(args[0])
 		if err != nil {
 			return err
 		}
-		p := &podList{options: o, kube: kube, all: all, out: printer.New(cmd.OutOrStdout(), o.print)}
-		return coded(cmd.Context(), p.list(cmd.Context(), namespace, name))
-	}
-	kube.BindFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&all, "all", false, "containers that have ended, too")
+		p.out = out
+		return p.list(cmd.Context(), namespace, name)
+	})
+	p.cluster.BindUserFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&p.all, "all", false, "containers that have ended, too")
 	return cmd
 }
 
 // podList is one run of the command.
 type podList struct {
 	*options
-	kube cluster.Options
-	all  bool
-	out  *printer.Printer
+	cluster kube.Options
+	all     bool
+	out     *printer.Printer
 }
 
 func (p *podList) list(ctx context.Context, namespace, name string) error {
-	object, watcher, err := ofWatcher(ctx, p.kube, namespace, name)
+	object, watcher, err := ofWatcher(ctx, p.cluster, namespace, name)
 	if err != nil {
 		return err
 	}
 	if object == nil {
-		return wrapNotFound("ConfigMap %s/%s", namespace, name)
+		return exitf(exitNotFound, "ConfigMap %s/%s: not found", namespace, name)
 	}
 	cm := consumer.ConfigMap{Name: object.Name, Watcher: watcher, Changes: consumer.ChangesOf(object, watcher)}
 	found, err := p.consumers(ctx, namespace, cm)
@@ -89,18 +83,15 @@ func (p *podList) list(ctx context.Context, namespace, name string) error {
 // consumers returns the containers that use a ConfigMap, by pod.
 func (p *podList) consumers(ctx context.Context, namespace string, cm consumer.ConfigMap) ([]consumer.Consumer, error) {
 	var found []consumer.Consumer
-	err := p.kube.Pods(ctx, namespace, func(pod *corev1.Pod) {
+	err := fromKubernetes(cluster.Pods(ctx, p.cluster, namespace, func(pod *corev1.Pod) {
 		for _, c := range consumer.In(pod, cm, p.now()) {
 			if p.all || c.Newest != consumer.Ended {
 				found = append(found, c)
 			}
 		}
-	})
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return nil, service.ExitError{Err: fmt.Errorf("this Kubernetes user may not list pods of namespace %s", namespace), Code: exitPermission}
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errNoCluster, err)
+	}), "list pods of namespace "+namespace)
+	if err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(found, func(a, b consumer.Consumer) int { return cmp.Compare(a.Pod, b.Pod) })
 	return found, nil

@@ -76,7 +76,7 @@ func (s *session) refetch(ctx context.Context, r refetch) error {
 		wants = append(wants, w)
 	}
 	if len(wants) == 0 && r.name != "" {
-		return coded(ctx, wrapNotFound("nothing is wanted for %s/%s", r.namespace, r.name))
+		return exitf(exitNotFound, "nothing is wanted for %s/%s: not found", r.namespace, r.name)
 	}
 	if !r.yes && len(wants) > askAbove {
 		if err := s.confirm("Fetch %s now?", plural(len(wants), "key")); err != nil {

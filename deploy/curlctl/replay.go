@@ -12,7 +12,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
-	"github.com/kv8s/curl-me-that/proto/service"
 )
 
 // askAbove is how many fetches are asked for without asking back.
@@ -150,7 +149,7 @@ func (r *replaying) ask(ctx context.Context, s *session, items []*replay.Item, r
 			s.hint("Broken off after %s; running it again is safe.", plural(done, "replay"))
 		}
 		if errors.Is(asked, context.Canceled) {
-			return service.ExitError{Err: errInterrupted, Code: exitFailedAgain}
+			return exitf(exitFailedAgain, "interrupted")
 		}
 		return asked
 	}

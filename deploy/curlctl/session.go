@@ -41,27 +41,31 @@ type session struct {
 	unread readable.Unread
 }
 
-// run returns what runs a command in a session.
-func (o *options) run(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+// offline returns what runs a command without NATS.
+func (o *options) offline(do func(cmd *cobra.Command, out *printer.Printer, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := o.print.Validate(); err != nil {
 			return usagef("%w", err)
 		}
+		return coded(cmd.Context(), do(cmd, printer.New(cmd.OutOrStdout(), o.print), args))
+	}
+}
+
+// run returns what runs a command in a session.
+func (o *options) run(do func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
+	return o.offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
 		if o.namespace != "" && o.all {
 			return usagef("give either --namespace or --all-namespaces")
 		}
 		conn, ctx, err := o.nats.Open(cmd.Context())
 		if err != nil {
-			return coded(cmd.Context(), err)
+			return err
 		}
 		defer conn.Close()
-		s := &session{
-			Connection: conn, options: o, out: printer.New(cmd.OutOrStdout(), o.print),
-			aside: cmd.ErrOrStderr(), in: cmd.InOrStdin(),
-		}
+		s := &session{Connection: conn, options: o, out: out, aside: cmd.ErrOrStderr(), in: cmd.InOrStdin()}
 		defer s.hintUnread()
 		return coded(ctx, do(ctx, s, args))
-	}
+	})
 }
 
 // hintLoss reports when the connection is lost while something is asked for

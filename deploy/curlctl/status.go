@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
 )
 
 func statusCommand(o *options) *cobra.Command {
-	var kube cluster.Options
+	var cluster kube.Options
 	cmd := &cobra.Command{
 		Use:   "status [NAMESPACE/NAME]",
 		Short: "Show the pipeline at a glance, or all about one ConfigMap or Watcher (reads Kubernetes)",
@@ -34,10 +34,10 @@ func statusCommand(o *options) *cobra.Command {
 			return err
 		}
 		return o.run(func(ctx context.Context, s *session, _ []string) error {
-			return s.objectStatus(ctx, kube, namespace, name)
+			return s.objectStatus(ctx, cluster, namespace, name)
 		})(c, args)
 	}
-	kube.BindFlags(cmd.Flags())
+	cluster.BindUserFlags(cmd.Flags())
 	return cmd
 }
 

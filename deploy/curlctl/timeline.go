@@ -6,16 +6,16 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // objectStatus shows all about one ConfigMap as one timeline, below the conditions of
 // its Watcher.
-func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namespace, name string) error {
-	found, owner, err := ofWatcher(ctx, kube, namespace, name)
+func (s *session) objectStatus(ctx context.Context, cluster kube.Options, namespace, name string) error {
+	found, owner, err := ofWatcher(ctx, cluster, namespace, name)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *session) objectStatus(ctx context.Context, kube cluster.Options, namesp
 		return err
 	}
 	if found == nil && owner == nil && len(view.Timeline) == 0 {
-		return wrapNotFound("ConfigMap %s/%s", namespace, name)
+		return exitf(exitNotFound, "ConfigMap %s/%s: not found", namespace, name)
 	}
 	if s.out.ForPrograms() {
 		return s.out.Object("configmap/"+name, view)

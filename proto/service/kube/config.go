@@ -22,16 +22,21 @@ import (
 
 // Options select the cluster.
 type Options struct {
-	// Kubeconfig is a file; empty: $KUBECONFIG, else the service account of
-	// the pod.
+	// Kubeconfig is a file; empty: $KUBECONFIG, else the service account of the pod
+	// for a service, and ~/.kube/config for a user.
 	Kubeconfig string
 	// Context in the kubeconfig; empty: its current one.
 	Context string
 }
 
-// BindFlags adds the flags of the options.
-func (o *Options) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; without it $KUBECONFIG, else the service account of the pod")
+// BindFlags adds the flags of the options for a service.
+func (o *Options) BindFlags(fs *pflag.FlagSet) { o.bindFlags(fs, "the service account of the pod") }
+
+// BindUserFlags adds the flags of the options for a program that a user runs.
+func (o *Options) BindUserFlags(fs *pflag.FlagSet) { o.bindFlags(fs, "~/.kube/config") }
+
+func (o *Options) bindFlags(fs *pflag.FlagSet, otherwise string) {
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; without it $KUBECONFIG, else "+otherwise)
 	fs.StringVar(&o.Context, "kube-context", "", "context in the kubeconfig; without it the current one")
 }
 
@@ -90,9 +95,7 @@ func (o *Options) load() (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	config, err := o.UserConfig()
 	if err != nil {
 		where := o.Kubeconfig
 		if where == "" {
@@ -101,6 +104,14 @@ func (o *Options) load() (*rest.Config, error) {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", where, err)
 	}
 	return config, nil
+}
+
+// UserConfig returns the client configuration that kubectl has: that of a kubeconfig,
+// or, in a pod without one, that of the service account.
+func (o *Options) UserConfig() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
 }
 
 // BridgeKlog sends what Kubernetes' libraries log to the logger.

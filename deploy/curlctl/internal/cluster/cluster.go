@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,32 +14,14 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Options select the cluster to read.
-type Options struct {
-	// Kubeconfig is a file; empty: $KUBECONFIG, else ~/.kube/config.
-	Kubeconfig string
-	// Context in the kubeconfig; empty: its current one.
-	Context string
-}
-
-// BindFlags adds the flags of the options.
-func (o *Options) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "kubeconfig file; without it $KUBECONFIG, else ~/.kube/config")
-	fs.StringVar(&o.Context, "kube-context", "", "context in the kubeconfig; without it the current one")
-}
-
-// Config returns how to reach the cluster: by the options, or, in a pod that has
-// no kubeconfig, by its service account.
-func (o *Options) Config() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.Kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
-		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+// Config returns how to reach the cluster.
+func Config(o kube.Options) (*rest.Config, error) {
+	config, err := o.UserConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
@@ -49,9 +30,9 @@ func (o *Options) Config() (*rest.Config, error) {
 
 // ConfigMap reads the metadata of a ConfigMap: it needs the right to get it, and
 // its data is not sent.
-func (o *Options) ConfigMap(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+func ConfigMap(ctx context.Context, o kube.Options, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	var object *metav1.PartialObjectMetadata
-	err := o.using(func(config *rest.Config, web *http.Client) error {
+	err := using(o, func(config *rest.Config, web *http.Client) error {
 		client, err := metadata.NewForConfigAndClient(config, web)
 		if err != nil {
 			return fmt.Errorf("use kubeconfig: %w", err)
@@ -66,9 +47,9 @@ func (o *Options) ConfigMap(ctx context.Context, namespace, name string) (*metav
 }
 
 // Watcher reads a Watcher: it needs the right to get it.
-func (o *Options) Watcher(ctx context.Context, namespace, name string) (*watchv1.Watcher, error) {
+func Watcher(ctx context.Context, o kube.Options, namespace, name string) (*watchv1.Watcher, error) {
 	w := &watchv1.Watcher{}
-	err := o.using(func(config *rest.Config, web *http.Client) error {
+	err := using(o, func(config *rest.Config, web *http.Client) error {
 		client, err := dynamic.NewForConfigAndClient(config, web)
 		if err != nil {
 			return fmt.Errorf("use kubeconfig: %w", err)
@@ -88,9 +69,9 @@ func (o *Options) Watcher(ctx context.Context, namespace, name string) (*watchv1
 // Watchers reads at most limit Watchers of a namespace, empty meaning all, from
 // next of the call before: it needs the right to list them. With an empty next
 // there are no more.
-func (o *Options) Watchers(ctx context.Context, namespace, from string, limit int64) (list []watchv1.Watcher, next string, err error) {
+func Watchers(ctx context.Context, o kube.Options, namespace, from string, limit int64) (list []watchv1.Watcher, next string, err error) {
 	all := &watchv1.WatcherList{}
-	err = o.using(func(config *rest.Config, web *http.Client) error {
+	err = using(o, func(config *rest.Config, web *http.Client) error {
 		client, err := dynamic.NewForConfigAndClient(config, web)
 		if err != nil {
 			return fmt.Errorf("use kubeconfig: %w", err)
@@ -111,8 +92,8 @@ func (o *Options) Watchers(ctx context.Context, namespace, from string, limit in
 const podsPage = 500
 
 // Pods calls visit for all pods of a namespace: it needs the right to list them.
-func (o *Options) Pods(ctx context.Context, namespace string, visit func(*corev1.Pod)) error {
-	err := o.using(func(config *rest.Config, web *http.Client) error {
+func Pods(ctx context.Context, o kube.Options, namespace string, visit func(*corev1.Pod)) error {
+	err := using(o, func(config *rest.Config, web *http.Client) error {
 		client, err := corev1client.NewForConfigAndClient(config, web)
 		if err != nil {
 			return fmt.Errorf("use kubeconfig: %w", err)
@@ -137,8 +118,8 @@ func (o *Options) Pods(ctx context.Context, namespace string, visit func(*corev1
 }
 
 // using calls read with a client, whose connections end with it.
-func (o *Options) using(read func(*rest.Config, *http.Client) error) error {
-	config, err := o.Config()
+func using(o kube.Options, read func(*rest.Config, *http.Client) error) error {
+	config, err := Config(o)
 	if err != nil {
 		return err
 	}
