@@ -176,7 +176,8 @@ func (t *trigger) describe(a aftermath) *v1.Failure {
 		Again:         a.again,
 		WaitsFor:      a.waitsFor,
 	}
-	if a.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS { // else the watcher asks before that
+	// What no trusted key has signed is published anew by the watcher before that.
+	if a.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {
 		f.NextAt = timestamppb.New(a.next)
 	}
 	if a.gaveUp {

@@ -43,7 +43,7 @@ type File[T any] struct {
 // too large or refused by parse.
 func Open[T any](path string, parse func([]byte) (T, error)) (*File[T], error) {
 	f := &File[T]{path: path, parse: parse}
-	if _, err := f.Poll(); err != nil {
+	if _, err := f.poll(); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -52,10 +52,9 @@ func Open[T any](path string, parse func([]byte) (T, error)) (*File[T], error) {
 // Value returns the last good value.
 func (f *File[T]) Value() T { return *f.value.Load() }
 
-// Poll looks at the file and reports whether a new value was taken. A file that
-// is missing or broken keeps the last good value and gives an error, once for
-// each state it is found in, not once for each look.
-func (f *File[T]) Poll() (changed bool, err error) {
+// poll reports whether a new value was taken. The error is given once for each state in
+// which the file is found, not once for each look.
+func (f *File[T]) poll() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	content, err := read(f.path)
@@ -78,13 +77,14 @@ func (f *File[T]) Poll() (changed bool, err error) {
 	return true, nil
 }
 
-// Look polls, and calls report, unless that is nil, with the path of the file: when a new
-// value was taken, and with an error of Poll. A File that is nil has nothing to look at.
+// Look reads the file again, and calls report, unless that is nil, with its path: with nil
+// once for each new value that is taken, and with an error once for each state in which the
+// file is missing or broken, while the last good value stays. A nil File does nothing.
 func (f *File[T]) Look(report func(path string, err error)) {
 	if f == nil {
 		return
 	}
-	if changed, err := f.Poll(); (changed || err != nil) && report != nil {
+	if changed, err := f.poll(); (changed || err != nil) && report != nil {
 		report(f.path, err)
 	}
 }

@@ -30,7 +30,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-func TestPoll(t *testing.T) {
+func TestLook(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	write(t, path, "one")
 	file, err := reload.Open(path, parse)
@@ -61,8 +61,11 @@ func TestPoll(t *testing.T) {
 		{func() { write(t, path, string(make([]byte, reload.MaxSize))) }, true, nil, string(make([]byte, reload.MaxSize))},
 	} {
 		step.change()
-		changed, err := file.Poll()
-		if changed != step.changed || !errors.Is(err, step.err) || file.Value() != step.value {
+		var reports []error
+		file.Look(func(_ string, err error) { reports = append(reports, err) })
+		err := errors.Join(reports...)
+		changed := len(reports) == 1 && err == nil
+		if len(reports) > 1 || changed != step.changed || !errors.Is(err, step.err) || file.Value() != step.value {
 			t.Errorf("step %d: changed %t, %v, value of %d bytes", i, changed, err, len(file.Value()))
 		}
 	}
