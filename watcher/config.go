@@ -90,10 +90,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000, "Events for one namespace at once, which come back in 500 s; 0: no bound")
 	fs.IntVar(&c.Workers, "workers", 8, "objects that are worked on at a time")
 	fs.StringVar(&c.ManageStreams, "manage-streams", manageUpdate, "what is done to streams and consumers: update (create or update), create (what is missing, when a setup job updates), or off")
-	fs.IntVar(&c.Streams.Replicas, "stream-replicas", 0, "replicas of each stream: 1, 3 or 5; 0 leaves existing streams as they are")
-	fs.Int64Var(&c.Streams.MaxResultBytes, "max-results-bytes", 4<<30, "bytes of results that may wait for the writer")
-	fs.Int64Var(&c.Streams.MaxFailureBytes, "max-failures-bytes", 1<<30, "bytes of failures that are kept")
-	duration.Var(fs, &c.Streams.FailureAge, "failures-max-age", 14*24*time.Hour, "how long failures are kept")
+	c.Streams.BindFlags(fs, "stream-replicas")
 	fs.StringVar(&c.SigningKey, "signing-key", "", "file with the NKey seed to sign wants with, so that the writer need not read objects first; curlctl identities makes it")
 	fs.StringSliceVar(&c.Monitors, "nats-monitor", nil, "addresses of the monitoring ports of all NATS servers, such as http://nats:8222, for the metric of how soon they write to disk")
 	c.Election.BindFlags(fs, "watcher")
@@ -140,7 +137,7 @@ func (c *Config) Validate() error {
 	if !slices.Contains([]string{manageUpdate, manageCreate, manageOff}, c.ManageStreams) {
 		return fmt.Errorf("--manage-streams: %q is not update, create or off", c.ManageStreams)
 	}
-	if err := validateStreams(c.Streams); err != nil {
+	if err := c.Streams.Validate(); err != nil {
 		return err
 	}
 	return c.Election.Validate()
@@ -161,22 +158,6 @@ func validateGrammar(o annotation.Options) error {
 		if _, err := annotation.New(one); err != nil {
 			return fmt.Errorf("--%s: %w", flag, err)
 		}
-	}
-	return nil
-}
-
-// validateStreams refuses what the broker would refuse, or what would leave no
-// room to work. Zero means the default of package pipeline.
-func validateStreams(t pipeline.Topology) error {
-	switch {
-	case !slices.Contains([]int{0, 1, 3, 5}, t.Replicas):
-		return fmt.Errorf("--stream-replicas: %d is not 0, 1, 3 or 5", t.Replicas)
-	case t.MaxResultBytes != 0 && t.MaxResultBytes < 16<<20:
-		return fmt.Errorf("--max-results-bytes: %d is less than 16 MiB", t.MaxResultBytes)
-	case t.MaxFailureBytes != 0 && t.MaxFailureBytes < 1<<20:
-		return fmt.Errorf("--max-failures-bytes: %d is less than 1 MiB", t.MaxFailureBytes)
-	case t.FailureAge != 0 && t.FailureAge < time.Hour:
-		return fmt.Errorf("--failures-max-age: %s is shorter than an hour", t.FailureAge)
 	}
 	return nil
 }

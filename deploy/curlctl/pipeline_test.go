@@ -199,6 +199,26 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "setup")).To(ContainSubstring("as they must be now"))
 		golden("doctor", w.run(ctx, "doctor").out)
 	})
+
+	It("has limits that setup raises, and that neither it nor doctor complains of from then on", func(ctx SpecContext) {
+		w.ok(ctx, "setup", "--max-results-bytes=5368709120", "--max-failures-bytes=2147483648", "--failures-max-age=30d")
+		Expect(w.ok(ctx, "setup", "--dry-run")).To(ContainSubstring("as they must be."))
+		Expect(flat(w.run(ctx, "doctor").out)).To(MatchRegexp("streams +ok"))
+		Expect(w.ok(ctx, "setup")).To(ContainSubstring("as they must be."))
+		results, err := w.js.Stream(ctx, pipeline.Results)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(results.CachedInfo().Config.MaxBytes).To(BeEquivalentTo(5 << 30))
+	})
+
+	DescribeTable("refuses limits that make no sense", func(ctx SpecContext, flag, sentence string) {
+		r := w.run(ctx, "setup", flag)
+		Expect(r.code).To(Equal(2))
+		Expect(r.err).To(ContainSubstring(sentence))
+	},
+		Entry(nil, "--replicas=2", "--replicas: 2 is not 0, 1, 3 or 5"),
+		Entry(nil, "--max-results-bytes=1000", "--max-results-bytes: 1000 is less than 16 MiB"),
+		Entry(nil, "--max-audit-bytes=-1", "--max-audit-bytes: -1 is less than 16 KiB"),
+	)
 })
 
 // watching runs `curlctl watch`, and returns when it watches.

@@ -20,6 +20,12 @@ func setupCommand(o *options) *cobra.Command {
 			"until interrupted and creates what is missing, whenever that is, so that a NATS that\n" +
 			"has lost everything heals without a person; what exists it leaves as it is.",
 		Args: noArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if err := topology.Validate(); err != nil {
+				return usagef("%w", err)
+			}
+			return nil
+		},
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
 			if watch {
 				return s.heal(ctx, topology)
@@ -49,8 +55,7 @@ func setupCommand(o *options) *cobra.Command {
 	fs.BoolVar(&dryRun, "dry-run", false, "only compare; exit with 7 if something differs")
 	fs.BoolVar(&watch, "watch", false, "stay, and create what is missing whenever it is")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "watch")
-	fs.IntVar(&topology.Replicas, "replicas", 0, "replicas of each stream: 1, 3 or 5; 0: as they are")
-	fs.Int64Var(&topology.MaxAuditBytes, "max-audit-bytes", 0, "bytes that the record of what operators did may take; 0: as it is, 256 MiB at first")
+	topology.BindFlags(fs, "replicas")
 	return cmd
 }
 

@@ -12,8 +12,7 @@ import (
 // Compare returns what Ensure would create or change, one sentence each, and
 // changes nothing. It needs the right to look streams and consumers up only.
 func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string, error) {
-	t = t.withDefaults()
-	consumers := t.consumers()
+	consumers := consumers()
 	var differ []string
 	for _, want := range t.streams() {
 		stream, err := js.Stream(ctx, want.Name)

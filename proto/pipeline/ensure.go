@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,9 @@ var ErrNoAudit = errors.New("no stream for the audit")
 // ErrIncompatible and holds how to mend it. With an error that wraps ErrNoAudit
 // the epoch is valid.
 func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int64, err error) {
-	t = t.withDefaults()
-	consumers := t.consumers()
-	for _, want := range t.streams() {
-		stream, err := ensureStream(ctx, js, want, t.KeepExisting)
+	consumers, atFirst := consumers(), t.atFirst().streams()
+	for i, want := range t.streams() {
+		stream, err := ensureStream(ctx, js, want, atFirst[i], t.KeepExisting)
 		if err != nil && want.Name == Audit { // the last one
 			return epoch, fmt.Errorf("%w: %w", ErrNoAudit, err)
 		}
@@ -52,14 +52,10 @@ func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int6
 	return epoch, nil
 }
 
-func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig, onlyCreate bool) (jetstream.Stream, error) {
+func ensureStream(ctx context.Context, js jetstream.JetStream, want, atFirst jetstream.StreamConfig, onlyCreate bool) (jetstream.Stream, error) {
 	stream, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		want.Replicas = max(want.Replicas, 1)
-		if want.Name == Audit && want.MaxBytes == 0 {
-			want.MaxBytes = maxAuditBytes
-		}
-		stream, err = js.CreateStream(ctx, want)
+		stream, err = js.CreateStream(ctx, atFirst)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
 			stream, err = js.Stream(ctx, want.Name)
 		}
@@ -110,12 +106,12 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.MaxMsgsPerSubject = want.MaxMsgsPerSubject
 	next.Discard = want.Discard
 	next.DiscardNewPerSubject = want.DiscardNewPerSubject
-	next.MaxAge = want.MaxAge
-	next.MaxMsgs = -1
-	if want.Name != Audit || want.MaxBytes > 0 {
-		next.MaxBytes = limit(want.MaxBytes)
+	if want.Name != Failures || want.MaxAge != 0 { // a choice there, elsewhere 0 is no limit
+		next.MaxAge = want.MaxAge
 	}
-	next.MaxMsgSize = int32(limit(int64(want.MaxMsgSize)))
+	next.MaxMsgs = -1
+	next.MaxBytes = cmp.Or(want.MaxBytes, have.MaxBytes)
+	next.MaxMsgSize = cmp.Or(want.MaxMsgSize, -1)
 	next.Duplicates = want.Duplicates
 	next.NoAck = false
 	next.AllowDirect = want.AllowDirect
@@ -125,18 +121,8 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.DenyPurge = want.DenyPurge || have.DenyPurge
 	next.AllowMsgTTL = want.AllowMsgTTL || have.AllowMsgTTL
 	next.AllowMsgSchedules = want.AllowMsgSchedules || have.AllowMsgSchedules
-	if want.Replicas > 0 {
-		next.Replicas = want.Replicas
-	}
+	next.Replicas = cmp.Or(want.Replicas, have.Replicas)
 	return next
-}
-
-// limit writes "no limit" as the server does.
-func limit(n int64) int64 {
-	if n == 0 {
-		return -1
-	}
-	return n
 }
 
 func ensureConsumer(ctx context.Context, js jetstream.JetStream, stream string, want jetstream.ConsumerConfig, onlyCreate bool) error {

@@ -63,15 +63,17 @@ var _ = Describe("Ensure", func() {
 
 	It("writes nothing after it brought a stream up to date", func(ctx SpecContext) {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
-		other := pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 2 << 20, FailureAge: time.Hour, MaxPending: 7}
-		_, err := pipeline.Ensure(ctx, js, other)
+		fetchers := consumer(ctx, js)
+		fetchers.MaxAckPending = 7
+		_, err := js.UpdateConsumer(ctx, pipeline.Requests, fetchers)
+		Expect(err).NotTo(HaveOccurred())
+		other := pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 2 << 20, FailureAge: time.Hour}
+		_, err = pipeline.Ensure(ctx, js, other)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(stream(ctx, js, pipeline.Results).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(1 << 20))
 		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxBytes).To(BeEquivalentTo(2 << 20))
 		Expect(stream(ctx, js, pipeline.Failures).CachedInfo().Config.MaxAge).To(Equal(time.Hour))
-		fetcher, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(fetcher.CachedInfo().Config.MaxAckPending).To(Equal(7))
+		Expect(consumer(ctx, js).MaxAckPending).To(Equal(64 << 10))
 
 		seen := apiCalls(s, js)
 		_, err = pipeline.Ensure(ctx, js, other)
@@ -79,11 +81,33 @@ var _ = Describe("Ensure", func() {
 		Expect(seen()).To(HaveEach(ContainSubstring(".INFO.")))
 	})
 
+	It("leaves limits as they were raised where none is named, and makes a new stream with those at first", func(ctx SpecContext) {
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		limits := func() []int64 {
+			GinkgoHelper()
+			results, failures := stream(ctx, js, pipeline.Results).CachedInfo().Config, stream(ctx, js, pipeline.Failures).CachedInfo().Config
+			return []int64{results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge), stream(ctx, js, pipeline.Audit).CachedInfo().Config.MaxBytes}
+		}
+		const day = int64(24 * time.Hour)
+		Expect(limits()).To(Equal([]int64{4 << 30, 1 << 30, 14 * day, 256 << 20}))
+		raised := pipeline.Topology{MaxResultBytes: 5 << 30, MaxFailureBytes: 2 << 30, FailureAge: 30 * 24 * time.Hour, MaxAuditBytes: 512 << 20}
+		for _, topology := range []pipeline.Topology{raised, {}} {
+			_, err := pipeline.Ensure(ctx, js, topology)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(limits()).To(Equal([]int64{5 << 30, 2 << 30, 30 * day, 512 << 20}))
+			Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
+		}
+		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(limits()).To(Equal([]int64{4 << 30, 2 << 30, 30 * day, 512 << 20}))
+	})
+
 	It("leaves what exists as it is when asked to, and creates what is missing", func(ctx SpecContext) {
 		s, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
 		seen := apiCalls(s, js)
-		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, FailureAge: time.Hour, MaxPending: 7}
+		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, FailureAge: time.Hour}
 		_, err := pipeline.Ensure(ctx, js, other)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(seen()).To(ContainElements("$JS.API.STREAM.CREATE.CURL_RESULTS", "$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer"))
@@ -121,9 +145,7 @@ var _ = Describe("Ensure", func() {
 		Expect(have.Metadata).To(HaveKeyWithValue("team", "platform"))
 		Expect(have.Placement).To(HaveField("Tags", []string{"ssd"}))
 
-		fetcher, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-		Expect(err).NotTo(HaveOccurred())
-		c := fetcher.CachedInfo().Config
+		c := consumer(ctx, js)
 		Expect(c.FilterSubjects).To(ConsistOf("curl.want.>", "curl.due.>"))
 		Expect(c.FilterSubject).To(BeEmpty())
 		Expect(c.AckWait).To(Equal(pipeline.AckWait))
@@ -269,6 +291,14 @@ func stream(ctx context.Context, js jetstream.JetStream, name string) jetstream.
 	s, err := js.Stream(ctx, name)
 	Expect(err).NotTo(HaveOccurred())
 	return s
+}
+
+// consumer returns how the consumer of the fetchers is configured.
+func consumer(ctx context.Context, js jetstream.JetStream) jetstream.ConsumerConfig {
+	GinkgoHelper()
+	c, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+	Expect(err).NotTo(HaveOccurred())
+	return c.CachedInfo().Config
 }
 
 // apiCalls watches the JetStream API from here on; the function it returns

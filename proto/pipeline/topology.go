@@ -2,9 +2,14 @@ package pipeline
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/pflag"
+
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
 // Names of the streams.
@@ -42,41 +47,66 @@ const DueTTL = 24 * time.Hour
 // MaxRequestBytes bounds a message in Requests, headers included.
 const MaxRequestBytes = 64 << 10
 
-// Topology is what may be chosen about the streams.
+// Topology is what may be chosen about the streams. Zero leaves an existing stream
+// as it is, so that a limit that was raised, by whatever way, outlives all later
+// calls that name none.
 type Topology struct {
-	// Replicas of each stream: 1, 3 or 5; 0 leaves existing streams as they
-	// are and creates new ones with 1.
+	// Replicas of each stream: 1, 3 or 5; a new one has 1.
 	Replicas int
 	// MaxResultBytes bounds the stream of results; when it is full, fetchers
-	// wait for the writer. 0: 4 GiB.
+	// wait for the writer. A new one has 4 GiB.
 	MaxResultBytes int64
-	// MaxFailureBytes bounds the history of failures; the oldest go first.
-	// 0: 1 GiB.
+	// MaxFailureBytes bounds the history of failures; the oldest go first. A new
+	// one has 1 GiB.
 	MaxFailureBytes int64
 	// MaxAuditBytes bounds the record of what operators did; when it is full, they
-	// can do nothing. 0 leaves an existing stream as it is and creates a new one
-	// with 256 MiB.
+	// can do nothing. A new one has 256 MiB.
 	MaxAuditBytes int64
-	// FailureAge is how long failures are kept. 0: 14 days.
+	// FailureAge is how long failures are kept; in a new stream 14 days.
 	FailureAge time.Duration
-	// MaxPending bounds the messages that all replicas of one service hold
-	// together. 0: 65,536 for the fetchers, 4,096 for the writers.
-	MaxPending int
 	// KeepExisting creates what is missing and leaves what exists as it is,
 	// for an identity that may not change streams.
 	KeepExisting bool
+
+	// replicasFlag is the name of the flag that sets Replicas.
+	replicasFlag string
 }
 
-func (t Topology) withDefaults() Topology {
-	if t.MaxResultBytes == 0 {
-		t.MaxResultBytes = 4 << 30
+// BindFlags adds the flags about the streams; replicasFlag names that of Replicas.
+func (t *Topology) BindFlags(fs *pflag.FlagSet, replicasFlag string) {
+	t.replicasFlag = replicasFlag
+	fs.IntVar(&t.Replicas, replicasFlag, 0, "replicas of each stream: 1, 3 or 5; 0: as they are, 1 at first")
+	fs.Int64Var(&t.MaxResultBytes, "max-results-bytes", 0, "bytes of results that may wait for the writer; 0: as it is, 4 GiB at first")
+	fs.Int64Var(&t.MaxFailureBytes, "max-failures-bytes", 0, "bytes of failures that are kept; 0: as it is, 1 GiB at first")
+	duration.Var(fs, &t.FailureAge, "failures-max-age", 0, "how long failures are kept; 0: as it is, 14d at first")
+	fs.Int64Var(&t.MaxAuditBytes, "max-audit-bytes", 0, "bytes that the record of what operators did may take; 0: as it is, 256 MiB at first")
+}
+
+// Validate refuses, in one sentence, what the broker would refuse, or what would
+// leave no room to work.
+func (t *Topology) Validate() error {
+	switch {
+	case !slices.Contains([]int{0, 1, 3, 5}, t.Replicas):
+		return fmt.Errorf("--%s: %d is not 0, 1, 3 or 5", t.replicasFlag, t.Replicas)
+	case t.MaxResultBytes != 0 && t.MaxResultBytes < 16<<20:
+		return fmt.Errorf("--max-results-bytes: %d is less than 16 MiB", t.MaxResultBytes)
+	case t.MaxFailureBytes != 0 && t.MaxFailureBytes < 1<<20:
+		return fmt.Errorf("--max-failures-bytes: %d is less than 1 MiB", t.MaxFailureBytes)
+	case t.FailureAge != 0 && t.FailureAge < time.Hour:
+		return fmt.Errorf("--failures-max-age: %s is shorter than an hour", t.FailureAge)
+	case t.MaxAuditBytes != 0 && t.MaxAuditBytes < maxRecordBytes:
+		return fmt.Errorf("--max-audit-bytes: %d is less than 16 KiB", t.MaxAuditBytes)
 	}
-	if t.MaxFailureBytes == 0 {
-		t.MaxFailureBytes = 1 << 30
-	}
-	if t.FailureAge == 0 {
-		t.FailureAge = 14 * 24 * time.Hour
-	}
+	return nil
+}
+
+// atFirst is how streams are created that do not exist.
+func (t Topology) atFirst() Topology {
+	t.Replicas = cmp.Or(t.Replicas, 1)
+	t.MaxResultBytes = cmp.Or(t.MaxResultBytes, 4<<30)
+	t.MaxFailureBytes = cmp.Or(t.MaxFailureBytes, 1<<30)
+	t.MaxAuditBytes = cmp.Or(t.MaxAuditBytes, maxAuditBytes)
+	t.FailureAge = cmp.Or(t.FailureAge, 14*24*time.Hour)
 	return t
 }
 
@@ -113,6 +143,7 @@ func (t Topology) requests() jetstream.StreamConfig {
 		// One message per subject, and no limit by age, bytes or count:
 		// such a limit would delete pending timers silently (ADR-51).
 		MaxMsgsPerSubject: 1,
+		MaxBytes:          -1,
 		Discard:           jetstream.DiscardOld,
 		MaxMsgSize:        MaxRequestBytes,
 		Duplicates:        2 * time.Minute,
@@ -192,7 +223,7 @@ const (
 )
 
 // consumers returns the consumer that each stream needs.
-func (t Topology) consumers() map[string]jetstream.ConsumerConfig {
+func consumers() map[string]jetstream.ConsumerConfig {
 	return map[string]jetstream.ConsumerConfig{
 		Requests: {
 			Durable:        FetcherConsumer,
@@ -203,7 +234,7 @@ func (t Topology) consumers() map[string]jetstream.ConsumerConfig {
 			// Without a limit: the fetcher itself puts a message aside that
 			// comes again and again; the server would only stop delivering.
 			MaxDeliver:    -1,
-			MaxAckPending: cmp.Or(t.MaxPending, maxFetching),
+			MaxAckPending: maxFetching,
 		},
 		Results: {
 			Durable:       WriterConsumer,
@@ -211,7 +242,7 @@ func (t Topology) consumers() map[string]jetstream.ConsumerConfig {
 			AckPolicy:     jetstream.AckExplicitPolicy,
 			AckWait:       AckWait,
 			MaxDeliver:    -1,
-			MaxAckPending: cmp.Or(t.MaxPending, maxWriting),
+			MaxAckPending: maxWriting,
 		},
 	}
 }

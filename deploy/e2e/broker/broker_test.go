@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,6 +136,40 @@ var _ = Describe("The broker", func() {
 		for i, cm := range cms {
 			cm.EventuallyHasBinary(ctx, "mydata", bodies[i])
 		}
+	})
+
+	It("has the limits that an operator chose last, by the watcher or by curlctl setup", func(ctx SpecContext) {
+		raised := []string{"--max-results-bytes=5368709120", "--max-failures-bytes=2147483648", "--failures-max-age=30d"}
+		w := env.World(ctx, world.Options{Without: []string{world.Fetcher, world.Writer}, Flags: map[string][]string{world.Watcher: raised}})
+		curlctl := func(args ...string) string {
+			GinkgoHelper()
+			out, _ := exec.CommandContext(ctx, w.Program("curlctl"), append(args, "--nats-url", w.NATS.URL())...).CombinedOutput()
+			return string(out)
+		}
+		limits := func(g Gomega) []int64 {
+			results, err := w.JetStream.Stream(ctx, pipeline.Results)
+			g.Expect(err).NotTo(HaveOccurred())
+			failures, err := w.JetStream.Stream(ctx, pipeline.Failures)
+			g.Expect(err).NotTo(HaveOccurred())
+			have := failures.CachedInfo().Config
+			return []int64{results.CachedInfo().Config.MaxBytes, have.MaxBytes, int64(have.MaxAge / time.Hour)}
+		}
+		shouldBe := func(want ...int64) {
+			GinkgoHelper()
+			Eventually(ctx, func(g Gomega) { g.Expect(limits(g)).To(Equal(want)) }).Should(Succeed())
+		}
+		shouldBe(5<<30, 2<<30, 30*24)
+		Expect(curlctl("doctor")).To(MatchRegexp("streams +ok"))
+		Expect(curlctl("setup")).To(ContainSubstring("as they must be."))
+		shouldBe(5<<30, 2<<30, 30*24)
+
+		_, err := w.Watcher().Stop(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(curlctl("setup", "--max-results-bytes=6442450944", "--failures-max-age=60d")).To(ContainSubstring("as they must be now."))
+		w.Watcher().Args = slices.DeleteFunc(w.Watcher().Args, func(arg string) bool { return slices.Contains(raised, arg) })
+		w.Watcher().Restart(ctx)
+		shouldBe(6<<30, 2<<30, 60*24)
+		Expect(curlctl("doctor")).To(MatchRegexp("streams +ok"))
 	})
 
 	It("may deliver every result ten times, in any order, and late", func(ctx SpecContext) {
