@@ -5,6 +5,7 @@
 .DELETE_ON_ERROR:
 # Go uses all cores by itself.
 .NOTPARALLEL:
+# Recipes print what runs in few words, and long commands not: `make -n TARGET` does.
 
 include deploy/tools/tools.mk
 
@@ -70,7 +71,8 @@ help: ## Show this list
 
 .PHONY: build
 build: ## Build watcher, fetcher, writer, keeper, curl-me-that and curlctl into bin/
-	$(GO_BUILD) -o bin/ $(COMMANDS)
+	@echo 'go build -o bin/ $(notdir $(COMMANDS)), version $(VERSION)'
+	@$(GO_BUILD) -o bin/ $(COMMANDS)
 
 PLUGIN_DIR ?= $(HOME)/.local/bin
 
@@ -115,18 +117,20 @@ test: test-rules test-chart test-suites ## Run all tests
 
 test-suites: build $(HELM)
 	@echo 'All suites beside each other, the longest first: go prints nothing until that one is over, some minutes.'
-	$(RUN_ACCEPTANCE) $(LONGEST) $(ACCEPTANCE) $(UNIT)
+	@$(RUN_ACCEPTANCE) $(LONGEST) $(ACCEPTANCE) $(UNIT)
 	@$(SLOWEST)
 
 # The control plane stays the same one from run to run, so that Go knows which results
 # still hold.
 .PHONY: test-fast
 test-fast: control-plane ## Test each module by itself as far as it has changed since, without the race detector
-	bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(ONE_WAY) go test $(TEST_BUILD) $(UNIT)
+	@echo 'go test of all modules, as far as they have changed'
+	@bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(ONE_WAY) go test $(TEST_BUILD) $(UNIT)
 
 .PHONY: test-unit
 test-unit: control-plane ## Test each module by itself
-	$(WITH_CLUSTER) $(GO_TEST) $(UNIT)
+	@echo 'go test of all modules'
+	@$(WITH_CLUSTER) $(GO_TEST) $(UNIT)
 
 .PHONY: test-rules
 test-rules: $(PROMTOOL) ## Test the alerts
@@ -149,28 +153,34 @@ SLOWEST = echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | 
 
 .PHONY: test-acceptance
 test-acceptance: build $(HELM) ## Test the built binaries as processes (uses KUBECONFIG if it is set)
-	$(RUN_ACCEPTANCE) $(ACCEPTANCE)
+	@echo 'go test of the suites in deploy/e2e, $(SUITES) at a time'
+	@$(RUN_ACCEPTANCE) $(ACCEPTANCE)
 	@$(SLOWEST)
 
 .PHONY: transcript
 transcript: build ## Write deploy/docs/half-hour.md, what a user reads in half an hour, from a real run
-	TRANSCRIPT='$(CURDIR)/deploy/docs/half-hour.md' $(WITH_CLUSTER) go test -count=1 ./deploy/e2e/acceptance -ginkgo.focus 'half hour'
+	@echo 'Half an hour of a user, as deploy/docs/half-hour.md'
+	@TRANSCRIPT='$(CURDIR)/deploy/docs/half-hour.md' $(WITH_CLUSTER) go test -count=1 ./deploy/e2e/acceptance -ginkgo.focus 'half hour'
 
 .PHONY: test-random
 test-random: build ## Soak: edit, break and mend at random for ROUNDS (1000) from SEED (a new one), in one installation; for a night
-	ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(ONE_WAY) $(WITH_CLUSTER) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/random
+	@echo 'go test ./deploy/e2e/random, $(or $(ROUNDS),1000) rounds'
+	@ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(ONE_WAY) $(WITH_CLUSTER) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/random
 
 .PHONY: test-manifests
 test-manifests: build $(HELM) ## Test only what the chart renders (and the manifests in MANIFESTS), on a real API server
-	HELM='$(CURDIR)/$(HELM)' MANIFESTS='$(abspath $(MANIFESTS))' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
+	@echo 'go test ./deploy/e2e/manifests'
+	@HELM='$(CURDIR)/$(HELM)' MANIFESTS='$(abspath $(MANIFESTS))' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
 
 .PHONY: test-compose
 test-compose: ## Test docker compose: up, all promises, faults under load, each profile, down (some ten minutes)
-	$(ONE_WAY) VERSION=$(IMAGE_VERSION) deploy/docker/test
+	@echo 'deploy/docker/test, with images of version $(IMAGE_VERSION)'
+	@$(ONE_WAY) VERSION=$(IMAGE_VERSION) deploy/docker/test
 
 .PHONY: test-cluster
 test-cluster: build $(HELM) ## Test the chart (or CHART, a package; and MANIFESTS, a folder) in the cluster of KUBECONFIG; IMAGE_LOAD takes a docker archive of the images (10 minutes)
-	$(ONE_WAY) HELM='$(CURDIR)/$(HELM)' CHART='$(abspath $(CHART))' MANIFESTS='$(abspath $(MANIFESTS))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
+	@echo 'deploy/tools/test-cluster, with images of version $(IMAGE_VERSION)'
+	@$(ONE_WAY) HELM='$(CURDIR)/$(HELM)' CHART='$(abspath $(CHART))' MANIFESTS='$(abspath $(MANIFESTS))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)
@@ -179,8 +189,8 @@ fuzz: ## Fuzz each target for FUZZTIME (10s)
 .PHONY: release
 release: $(HELM) $(VALIDATE_KREW) ## Make the files of release VERSION=v1.2.3 in dist/, and try them
 	rm -rf dist
-	$(ONE_WAY) go run ./deploy/local/cmd/release --version '$(VERSION)' --helm '$(HELM)' --out dist $(RELEASEFLAGS)
-	HELM='$(HELM)' VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
+	@$(ONE_WAY) go run ./deploy/local/cmd/release --version '$(VERSION)' --helm '$(HELM)' --out dist $(RELEASEFLAGS)
+	@HELM='$(HELM)' VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
 
 .PHONY: try-release
 try-release: ## Try release VERSION in dist/: its manifests on an API server, images in containers, chart and install.yaml in the cluster of KUBECONFIG
@@ -190,30 +200,35 @@ try-release: ## Try release VERSION in dist/: its manifests on an API server, im
 
 .PHONY: release-again
 release-again: $(HELM) ## Make the files of dist/ again, from a clone elsewhere, and compare
-	HELM='$(CURDIR)/$(HELM)' deploy/tools/release-again dist '$(VERSION)' $(RELEASEFLAGS)
+	@HELM='$(CURDIR)/$(HELM)' deploy/tools/release-again dist '$(VERSION)' $(RELEASEFLAGS)
 
 .PHONY: nightly
 nightly: test-random ## Run what is too long for each change: the soak (test-random), and each fuzz target for 10 minutes
 	$(MAKE) fuzz FUZZTIME=10m
 
+define bench
+	@echo 'bench $(strip $(1) $(BENCHFLAGS))'
+	@$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench $(1) $(BENCHFLAGS)
+endef
+
 .PHONY: bench
 bench: build ## Measure the pipeline over N ConfigMaps (2000) against the API server's own ceiling
-	$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench -n $(N) $(BENCHFLAGS)
+	$(call bench,-n $(N))
 
 # What the goals of deploy/README.md are about.
 BENCH_GOALS := -apart -refresh=10000 -fanout -tools=50000 -peers=100 -scale=2000,10000,50000 -restart
 
 .PHONY: bench-goals
 bench-goals: build ## Measure all that deploy/README.md has goals for (some 12 minutes on a quiet machine)
-	$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench $(BENCH_GOALS) -timeout=30m $(BENCHFLAGS)
+	$(call bench,$(BENCH_GOALS) -timeout=30m)
 
 .PHONY: bench-short
 bench-short: build ## Measure the same with a fiftieth of everything, to see that it works: it decides nothing about speed
-	$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench $(BENCH_GOALS) -short $(BENCHFLAGS)
+	$(call bench,$(BENCH_GOALS) -short)
 
 .PHONY: bench-peers
 bench-peers: build ## Fill ConfigMaps by a plain controller and by this one, each with its defaults
-	$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench -peers=100 $(BENCHFLAGS)
+	$(call bench,-peers=100)
 
 .PHONY: control-plane
 control-plane:
@@ -223,8 +238,9 @@ control-plane:
 
 .PHONY: generate
 generate: generate-watchers generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from proto/**/*.proto, the resource Watcher, deploy/METRICS.md, and what is made from the chart
-	$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
-	$(METRICS_PAGE) > deploy/METRICS.md
+	@echo 'proto/**/*.pb.go, deploy/METRICS.md'
+	@$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
+	@$(METRICS_PAGE) > deploy/METRICS.md
 
 .PHONY: generate-watchers
 generate-watchers: $(CONTROLLER_GEN)
@@ -233,7 +249,7 @@ generate-watchers: $(CONTROLLER_GEN)
 .PHONY: generate-chart
 generate-chart: $(HELM)
 	deploy/tools/generate-chart $(HELM)
-	$(ONE_WAY) go run ./deploy/e2e/cmd/values-table deploy/chart
+	@$(ONE_WAY) go run ./deploy/e2e/cmd/values-table deploy/chart
 
 .PHONY: fmt
 fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
@@ -243,11 +259,12 @@ fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
 .PHONY: tidy
 tidy: ## Bring all go.mod files in line with the code and with each other
 	go work sync
-	for module in $(MODULES); do (cd $$module && go mod tidy) || exit 1; done
+	@for module in $(MODULES); do (cd $$module && go mod tidy) || exit 1; done
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
-	$(ONE_WAY) $(GOLANGCI_LINT) run $(PACKAGES)
+	@echo 'golangci-lint run'
+	@$(ONE_WAY) $(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
 verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-functions verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
@@ -255,7 +272,7 @@ verify: verify-proto verify-watchers verify-metrics verify-docs verify-words ver
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
 	$(BUF) lint proto
-	$(WITH_PROTOC_GEN_GO) deploy/tools/verify-generated $(BUF)
+	@$(WITH_PROTOC_GEN_GO) deploy/tools/verify-generated $(BUF)
 	deploy/tools/verify-breaking $(BUF)
 
 .PHONY: verify-watchers
@@ -264,10 +281,12 @@ verify-watchers: $(CONTROLLER_GEN)
 
 .PHONY: verify-metrics
 verify-metrics:
+	@echo 'deploy/METRICS.md'
 	@$(METRICS_PAGE) | diff -u deploy/METRICS.md - || { echo 'deploy/METRICS.md is stale: make generate' >&2; exit 1; }
 
 .PHONY: verify-docs
 verify-docs: ## Check that the files, headings, symbols and specs exist that any page names
+	@echo 'verify-docs'
 	@$(ONE_WAY) go run ./deploy/local/cmd/verify-docs
 
 .PHONY: verify-workflows
@@ -277,6 +296,7 @@ verify-workflows: $(ACTIONLINT)
 
 .PHONY: verify-words
 verify-words: ## Check that Go files use no word of deploy/tools/retired-words
+	@echo 'verify-docs --words deploy/tools/retired-words'
 	@$(ONE_WAY) go run ./deploy/local/cmd/verify-docs --words deploy/tools/retired-words
 
 .PHONY: verify-functions
@@ -300,7 +320,7 @@ verify-console:
 .PHONY: verify-chart
 verify-chart: $(HELM)
 	deploy/tools/generate-chart $(HELM) --check
-	for values in deploy/chart/ci/*.yaml; do $(HELM) lint --strict --quiet deploy/chart --values $$values --set 'networkPolicy.apiServer.cidrs={10.96.0.1/32}' || exit 1; done
+	@for values in deploy/chart/ci/*.yaml; do $(HELM) lint --strict --quiet deploy/chart --values $$values --set 'networkPolicy.apiServer.cidrs={10.96.0.1/32}' || exit 1; done
 
 .PHONY: verify-format
 verify-format: $(BUF) $(GOLANGCI_LINT)
@@ -309,7 +329,8 @@ verify-format: $(BUF) $(GOLANGCI_LINT)
 
 .PHONY: verify-vet
 verify-vet:
-	$(ONE_WAY) go vet $(PACKAGES)
+	@echo 'go vet'
+	@$(ONE_WAY) go vet $(PACKAGES)
 
 .PHONY: verify-vulnerabilities
 verify-vulnerabilities: $(GOVULNCHECK)
