@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+
+	"github.com/kv8s/curl-me-that/proto/service"
 )
 
 const (
@@ -16,6 +18,22 @@ const (
 	// moment later.
 	sharedBodies = 4
 )
+
+// limitBodies lowers the limit of bodies to what the broker and the memory take.
+func (c *Config) limitBodies(rt *service.Runtime) error {
+	maxPayload := rt.NATS.MaxPayload()
+	body, err := bodyLimit(c.Get.MaxBody, maxPayload)
+	if err != nil {
+		return err
+	}
+	if err := checkMemory(c.Throttle.Slots, body, memoryLimit()); err != nil {
+		return err
+	}
+	rt.Log.Info().Int64("max_body", body).Int64("max_payload", maxPayload).Int("concurrency", c.Throttle.Slots).
+		Msg("bodies up to max_body bytes are taken")
+	c.Get.MaxBody, c.Engine.Sharing.Bytes = body, sharedBodies*body
+	return nil
+}
 
 // bodyLimit returns the largest body that is taken, given the largest message
 // that the broker takes.

@@ -2,6 +2,7 @@ package fetcher
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -142,40 +143,10 @@ func (c *Config) verifier() (*signature.Verifier, error) {
 	return v, nil
 }
 
-// maxTimeout is what a GET may take so that a drain ends within 30 s.
-const maxTimeout = 20 * time.Second
-
 // Validate names the first flag that cannot be used.
 func (c *Config) Validate() error {
-	for _, check := range []struct {
-		flag string
-		bad  bool
-		must string
-	}{
-		{"concurrency", c.Throttle.Slots < 1 || c.Throttle.Slots > 4096, "be from 1 to 4096"},
-		{"per-host", c.Throttle.PerHost < 1, "be at least 1"},
-		{"namespace-share", c.Throttle.Share <= 0 || c.Throttle.Share > 1, "be above 0 and at most 1"},
-		{"max-body", c.Get.MaxBody < 1, "be positive"},
-		{"max-redirects", c.Get.MaxRedirects < 0, "not be negative"},
-		{"dial-timeout", c.DialTimeout <= 0, "be positive"},
-		{"timeout", c.Get.Timeout <= 0 || c.Get.Timeout > maxTimeout, "be positive and at most " + maxTimeout.String()},
-		{"tls-timeout", c.Get.TLSTimeout <= 0, "be positive"},
-		{"header-timeout", c.Get.HeaderTimeout <= 0, "be positive"},
-		{"max-attempts", c.Engine.MaxAttempts < 1, "be at least 1"},
-		{"max-deliver", c.Engine.MaxUnended < 1, "be at least 1"},
-		{"retry-base", c.Engine.Retry.Base <= 0, "be positive"},
-		{"retry-max", c.Engine.Retry.Max < c.Engine.Retry.Base, "not be below --retry-base"},
-		{"max-retry-after", c.Engine.MaxRetryAfter <= 0, "be positive"},
-		{"recheck", c.Engine.Recheck <= 0, "be positive"},
-		{"min-refresh", c.Engine.Refresh.Min <= 0, "be positive"},
-		{"max-refresh", c.Engine.Refresh.Max < c.Engine.Refresh.Min, "not be below --min-refresh"},
-		{"namespace-result-bytes", c.Engine.ResultBytes.Burst < 0, "not be negative"},
-		{"namespace-dead-letters", c.Engine.DeadLetters.Burst < 0, "not be negative"},
-		{"refresh-jitter", c.Engine.Refresh.Jitter < 0 || c.Engine.Refresh.Jitter > 0.25, "be from 0 to 0.25"},
-	} {
-		if check.bad {
-			return fmt.Errorf("--%s must %s", check.flag, check.must)
-		}
+	if c.DialTimeout <= 0 {
+		return errors.New("--dial-timeout must be positive")
 	}
 	if err := c.Egress.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)
@@ -183,5 +154,5 @@ func (c *Config) Validate() error {
 	if _, err := c.verifier(); err != nil {
 		return err
 	}
-	return cmp.Or(c.Get.Validate(), c.Throttle.Validate(), c.Engine.Validate())
+	return cmp.Or(c.Throttle.Validate(), c.Get.Validate(), c.Engine.Validate())
 }

@@ -25,19 +25,9 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	maxPayload := rt.NATS.MaxPayload()
-	body, err := bodyLimit(cfg.Get.MaxBody, maxPayload)
-	if err != nil {
+	if err := cfg.limitBodies(rt); err != nil {
 		return err
 	}
-	if err := checkMemory(cfg.Throttle.Slots, body, memoryLimit()); err != nil {
-		return err
-	}
-	rt.Log.Info().Int64("max_body", body).Int64("max_payload", maxPayload).Int("concurrency", cfg.Throttle.Slots).
-		Msg("bodies up to max_body bytes are taken")
-	cfg.Get.MaxBody = body
-	cfg.Engine.Sharing.Bytes = sharedBodies * body
-
 	slots, err := throttle.New(cfg.Throttle, throttle.Deps{Now: time.Now})
 	if err != nil {
 		return err

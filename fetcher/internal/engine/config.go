@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
@@ -38,24 +38,23 @@ type Config struct {
 	Heartbeat time.Duration
 }
 
-// Validate checks the configuration.
+// Validate checks the configuration, and names the flag of what is out of range.
 func (c Config) Validate() error {
 	switch {
 	case c.MaxAttempts < 1:
-		return errors.New("number of attempts must be at least 1")
+		return errors.New("--max-attempts must be at least 1")
 	case c.MaxUnended < 1:
-		return errors.New("number of deliveries must be at least 1")
+		return errors.New("--max-deliver must be at least 1")
 	case c.MaxRetryAfter <= 0:
-		return errors.New("longest Retry-After must be positive")
+		return errors.New("--max-retry-after must be positive")
 	case c.Recheck <= 0:
-		return errors.New("recheck must be positive")
+		return errors.New("--recheck must be positive")
+	case c.ResultBytes.Burst < 0:
+		return errors.New("--namespace-result-bytes must not be negative")
+	case c.DeadLetters.Burst < 0:
+		return errors.New("--namespace-dead-letters must not be negative")
 	case c.Heartbeat <= 0:
 		return errors.New("heartbeat must be positive")
 	}
-	for _, err := range []error{c.Retry.Validate(), c.Refresh.Validate(), c.Sharing.Validate(), c.ResultBytes.Validate(), c.DeadLetters.Validate()} {
-		if err != nil {
-			return fmt.Errorf("set up engine: %w", err)
-		}
-	}
-	return nil
+	return cmp.Or(c.Retry.Validate(), c.Refresh.Validate(), c.Sharing.Validate(), c.ResultBytes.Validate(), c.DeadLetters.Validate())
 }

@@ -57,17 +57,19 @@ func Defaults() Config {
 	}
 }
 
-// Validate names the first limit that is out of range.
+// maxTimeout is what a GET may take so that a drain ends within 30 s.
+const maxTimeout = 20 * time.Second
+
+// Validate names the first limit that is out of range, by its flag if it has one.
 func (c Config) Validate() error {
 	for _, limit := range []struct {
 		name string
 		ok   bool
 	}{
-		{"body limit", c.MaxBody > 0},
+		{"--max-body", c.MaxBody > 0},
 		{"header limit", c.MaxHeaderBytes > 0},
-		{"timeout", c.Timeout > 0},
-		{"TLS timeout", c.TLSTimeout > 0},
-		{"header timeout", c.HeaderTimeout > 0},
+		{"--tls-timeout", c.TLSTimeout > 0},
+		{"--header-timeout", c.HeaderTimeout > 0},
 		{"idle timeout", c.IdleTimeout > 0},
 		{"number of idle connections", c.MaxIdle > 0},
 	} {
@@ -75,8 +77,11 @@ func (c Config) Validate() error {
 			return fmt.Errorf("%s must be positive", limit.name)
 		}
 	}
+	if c.Timeout <= 0 || c.Timeout > maxTimeout {
+		return fmt.Errorf("--timeout must be positive and at most %s", maxTimeout)
+	}
 	if c.MaxRedirects < 0 {
-		return errors.New("number of redirects must not be negative")
+		return errors.New("--max-redirects must not be negative")
 	}
 	_, err := c.proxy()
 	return err

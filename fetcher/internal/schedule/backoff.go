@@ -17,10 +17,13 @@ type Backoff struct {
 	Max time.Duration
 }
 
-// Validate checks the bounds.
+// Validate checks the bounds, and names the flag of one that is out of range.
 func (b Backoff) Validate() error {
-	if b.Base <= 0 || b.Max < b.Base {
-		return errors.New("back-off needs a positive base and a maximum that is not below it")
+	switch {
+	case b.Base <= 0:
+		return errors.New("--retry-base must be positive")
+	case b.Max < b.Base:
+		return errors.New("--retry-max must not be below --retry-base")
 	}
 	return nil
 }

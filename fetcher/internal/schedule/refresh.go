@@ -19,13 +19,15 @@ type Refresh struct {
 	Jitter float64
 }
 
-// Validate checks the bounds.
+// Validate checks the bounds, and names the flag of one that is out of range.
 func (r Refresh) Validate() error {
 	switch {
-	case r.Min <= 0 || r.Max < r.Min:
-		return errors.New("refresh needs a positive minimum and a maximum that is not below it")
+	case r.Min <= 0:
+		return errors.New("--min-refresh must be positive")
+	case r.Max < r.Min:
+		return errors.New("--max-refresh must not be below --min-refresh")
 	case r.Jitter < 0 || r.Jitter > 0.25:
-		return errors.New("jitter of the refresh must be from 0 to 0.25")
+		return errors.New("--refresh-jitter must be from 0 to 0.25")
 	}
 	return nil
 }

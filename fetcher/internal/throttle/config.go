@@ -43,15 +43,15 @@ func Defaults() Config {
 	}
 }
 
-// Validate checks the bounds.
+// Validate checks the bounds, and names the flag of one that is out of range.
 func (c Config) Validate() error {
 	switch {
-	case c.Slots < 1:
-		return errors.New("number of slots must be at least 1")
+	case c.Slots < 1 || c.Slots > 4096:
+		return errors.New("--concurrency must be from 1 to 4096")
 	case c.PerHost < 1:
-		return errors.New("number of slots per host must be at least 1")
+		return errors.New("--per-host must be at least 1")
 	case c.Share <= 0 || c.Share > 1:
-		return errors.New("share of a namespace must be above 0 and at most 1")
+		return errors.New("--namespace-share must be above 0 and at most 1")
 	case c.MaxWait < 0 || c.MinPark <= 0:
 		return errors.New("wait in memory must not be negative, shortest time until a return must be positive")
 	case c.MaxPauseOthers <= 0 || c.MaxPause < c.MaxPauseOthers:
