@@ -54,26 +54,26 @@ func (c Config) with(more Config) Config {
 	}
 }
 
-// rules are the compiled lists of a Config.
-type rules struct {
+// lists are those of a Config, compiled.
+type lists struct {
 	allow, deny                      []netip.Prefix
 	allowHosts, denyHosts, onlyHosts []Pattern
 	ports                            []uint16
 	nat64                            []netip.Prefix
 }
 
-func (c Config) compile() (rules, error) {
-	var r rules
+func (c Config) compile() (lists, error) {
+	var l lists
 	var errs [7]error
-	r.allow, errs[0] = each("allow-cidr", c.AllowCIDRs, parsePrefix)
-	r.deny, errs[1] = each("deny-cidr", c.DenyCIDRs, parsePrefix)
-	r.allowHosts, errs[2] = each("allow-host", c.AllowHosts, ParsePattern)
-	r.denyHosts, errs[3] = each("deny-host", c.DenyHosts, ParsePattern)
-	r.onlyHosts, errs[4] = each("only-host", c.OnlyHosts, ParsePattern)
-	r.ports, errs[5] = each("allow-port", c.AllowPorts, parsePort)
-	r.nat64, errs[6] = each("nat64-prefix", c.NAT64, parseNAT64)
-	r.ports = append(defaultPorts(), r.ports...)
-	return r, cmp.Or(errs[:]...)
+	l.allow, errs[0] = each("allow-cidr", c.AllowCIDRs, parsePrefix)
+	l.deny, errs[1] = each("deny-cidr", c.DenyCIDRs, parsePrefix)
+	l.allowHosts, errs[2] = each("allow-host", c.AllowHosts, ParsePattern)
+	l.denyHosts, errs[3] = each("deny-host", c.DenyHosts, ParsePattern)
+	l.onlyHosts, errs[4] = each("only-host", c.OnlyHosts, ParsePattern)
+	l.ports, errs[5] = each("allow-port", c.AllowPorts, parsePort)
+	l.nat64, errs[6] = each("nat64-prefix", c.NAT64, parseNAT64)
+	l.ports = append(defaultPorts(), l.ports...)
+	return l, cmp.Or(errs[:]...)
 }
 
 func each[S, T any](flag string, in []S, parse func(S) (T, error)) ([]T, error) {

@@ -43,7 +43,7 @@ func (p *Policy) DialContext(ctx context.Context, network, addr string) (net.Con
 func (p *Policy) parseAddr(addr string) (target, error) {
 	name, service, err := net.SplitHostPort(addr)
 	if err != nil {
-		return target{}, &DeniedError{Class: ClassHost}
+		return target{}, &DeniedError{Rule: RuleHost}
 	}
 	port, err := portNumber(service)
 	if err != nil {
@@ -111,7 +111,7 @@ func (w *watch) control(network, address string, _ syscall.RawConn) error {
 func (w *watch) decide(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || at.Port() != w.target.port {
-		return &DeniedError{Class: ClassAddress}
+		return &DeniedError{Rule: RuleAddress}
 	}
 	return w.policy.address(w.target, at.Addr())
 }

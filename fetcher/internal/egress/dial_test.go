@@ -52,7 +52,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 
 			err = attempt(ctx, gate, raw)
 
-			Expect(err).To(Equal(&egress.DeniedError{Class: egress.ClassAddress}))
+			Expect(err).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
 			trap.expectNobody(ctx)
 		},
 		Entry("on loopback", "127.0.0.1"),
@@ -101,7 +101,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		verdict := gate.Verdict(ctx, "team-a", raw)
 		Expect(verdict.Allowed).To(BeTrue())
 		Expect(verdict.Reason).To(Equal("1 of 4 addresses of data.example.com may be reached, the others are skipped"))
-		denied := &egress.DeniedError{Class: egress.ClassAddress}
+		denied := &egress.DeniedError{Rule: egress.RuleAddress}
 		Expect(verdict.Addresses).To(ConsistOf(
 			egress.AddressVerdict{Addr: netip.MustParseAddr("127.0.0.1"), Err: denied}, egress.AddressVerdict{Addr: netip.MustParseAddr(public)},
 			egress.AddressVerdict{Addr: netip.MustParseAddr("::1"), Err: denied}, egress.AddressVerdict{Addr: netip.MustParseAddr("10.1.2.3"), Err: denied},
@@ -122,33 +122,33 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Expect(gate.Verdict(ctx, "team-a", "http://www.example.com/").Reason).To(Equal("all addresses of www.example.com may be reached"))
 		Expect(admit("http://" + public + "/")).To(Succeed())
 		Expect(gate.Verdict(ctx, "team-a", "http://"+public+"/").Addresses).To(ConsistOf(egress.AddressVerdict{Addr: netip.MustParseAddr(public)}))
-		Expect(admit("http://data.example.com/")).To(Equal(&egress.DeniedError{Class: egress.ClassAddress}))
-		Expect(admit("http://10.0.0.1/")).To(Equal(&egress.DeniedError{Class: egress.ClassAddress}))
+		Expect(admit("http://data.example.com/")).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
+		Expect(admit("http://10.0.0.1/")).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
 		Expect(admit("http://nobody.example.com/")).To(BeAssignableToTypeOf(&net.DNSError{}))
 	})
 
 	DescribeTable("is decided about by the dial alone, whoever has parsed it",
-		func(ctx SpecContext, addr string, class egress.Class) {
+		func(ctx SpecContext, addr string, class egress.Rule) {
 			names.SetOther(public)
 			gate, held := newGate(egress.Config{DenyHosts: []string{"*.bad.example"}}, names)
 
 			_, err := gate.For("team-a").DialContext(ctx, "tcp", addr)
 
-			Expect(err).To(Equal(&egress.DeniedError{Class: class}))
+			Expect(err).To(Equal(&egress.DeniedError{Rule: rule}))
 			Expect(held.attempts()).To(BeEmpty())
 		},
-		Entry("without a port", "data.example.com", egress.ClassHost),
-		Entry("with port 0", "data.example.com:0", egress.ClassPort),
-		Entry("with a port that is not allowed", "data.example.com:22", egress.ClassPort),
-		Entry("with an address in an odd form", "127.1:80", egress.ClassHost),
-		Entry("with a private address", "10.0.0.1:80", egress.ClassAddress),
-		Entry("with a single label", "wiki:80", egress.ClassName),
-		Entry("with a denied host", "data.bad.example:80", egress.ClassDenyHost),
+		Entry("without a port", "data.example.com", egress.RuleHost),
+		Entry("with port 0", "data.example.com:0", egress.RulePort),
+		Entry("with a port that is not allowed", "data.example.com:22", egress.RulePort),
+		Entry("with an address in an odd form", "127.1:80", egress.RuleHost),
+		Entry("with a private address", "10.0.0.1:80", egress.RuleAddress),
+		Entry("with a single label", "wiki:80", egress.RuleName),
+		Entry("with a denied host", "data.bad.example:80", egress.RuleDenyHost),
 	)
 
 	It("is decided about by its URL, whoever has parsed that", func() {
 		gate, _ := newGate(egress.Config{}, names)
-		Expect(gate.For("team-a").CheckURL(&url.URL{Scheme: "ftp", Host: "data.example.com"})).To(Equal(&egress.DeniedError{Class: egress.ClassScheme}))
+		Expect(gate.For("team-a").CheckURL(&url.URL{Scheme: "ftp", Host: "data.example.com"})).To(Equal(&egress.DeniedError{Rule: egress.RuleScheme}))
 	})
 
 	It("is knocked at no more than 16 times", func(ctx SpecContext) {
@@ -208,12 +208,12 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 
 var _ = Describe("text of a denial", func() {
 	It("names the rule and neither address, port nor host", func() {
-		texts := map[string]egress.Class{}
-		for _, class := range egress.Classes() {
-			text := (&egress.DeniedError{Class: class}).Error()
+		texts := map[string]egress.Rule{}
+		for _, rule := range egress.Rules() {
+			text := (&egress.DeniedError{Rule: rule}).Error()
 			Expect(text).To(MatchRegexp(`^the [^\d]+(2048 characters)?$`))
-			Expect(texts).NotTo(HaveKey(text), "it does not tell %s from others", class)
-			texts[text] = class
+			Expect(texts).NotTo(HaveKey(text), "it does not tell %s from others", rule)
+			texts[text] = rule
 		}
 	})
 })

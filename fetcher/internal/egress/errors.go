@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+	"github.com/kv8s/curl-me-that/proto/condition"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // ErrDenied matches every *DeniedError in errors.Is.
@@ -14,76 +16,86 @@ var ErrDenied = errors.New("denied by the egress policy")
 // refused by the policy and none of the others could be connected to.
 var ErrUnreachable = errors.New("connect to the permitted addresses of the host")
 
-// Class is the rule by which something is denied, from a closed set.
-type Class string
+// Rule is one of the policy, by which something is denied, from a closed set.
+type Rule string
 
-// Classes of denial.
+// Rules that deny.
 const (
-	// ClassSyntax: not an absolute URL of printable ASCII.
-	ClassSyntax Class = "syntax"
-	// ClassLength: longer than weburl.MaxBytes.
-	ClassLength Class = "length"
-	// ClassScheme: neither http nor https.
-	ClassScheme Class = "scheme"
-	// ClassUserinfo: credentials in the URL.
-	ClassUserinfo Class = "userinfo"
-	// ClassHost: neither a DNS name nor a canonical address.
-	ClassHost Class = "host"
-	// ClassDenyHost: the host matches a deny-host pattern.
-	ClassDenyHost Class = "deny-host"
-	// ClassOnlyHost: the host matches none of the only-host patterns.
-	ClassOnlyHost Class = "only-host"
-	// ClassName: a single label or a reserved suffix.
-	ClassName Class = "name"
-	// ClassPort: the port is not allowed.
-	ClassPort Class = "port"
-	// ClassAddress: no address of the host is public or allowed.
-	ClassAddress Class = "address"
-	// ClassDenyCIDR: the address lies in a deny-cidr.
-	ClassDenyCIDR Class = "deny-cidr"
+	// RuleSyntax: not an absolute URL of printable ASCII.
+	RuleSyntax Rule = "syntax"
+	// RuleLength: longer than weburl.MaxBytes.
+	RuleLength Rule = "length"
+	// RuleScheme: neither http nor https.
+	RuleScheme Rule = "scheme"
+	// RuleUserinfo: credentials in the URL.
+	RuleUserinfo Rule = "userinfo"
+	// RuleHost: neither a DNS name nor a canonical address.
+	RuleHost Rule = "host"
+	// RuleDenyHost: the host matches a deny-host pattern.
+	RuleDenyHost Rule = "deny-host"
+	// RuleOnlyHost: the host matches none of the only-host patterns.
+	RuleOnlyHost Rule = "only-host"
+	// RuleName: a single label or a reserved suffix.
+	RuleName Rule = "name"
+	// RulePort: the port is not allowed.
+	RulePort Rule = "port"
+	// RuleAddress: no address of the host is public or allowed.
+	RuleAddress Rule = "address"
+	// RuleDenyCIDR: the address lies in a deny-cidr.
+	RuleDenyCIDR Rule = "deny-cidr"
 )
 
-// Classes returns all classes.
-func Classes() []Class {
-	return []Class{
-		ClassSyntax, ClassLength, ClassScheme, ClassUserinfo, ClassHost, ClassDenyHost,
-		ClassOnlyHost, ClassName, ClassPort, ClassAddress, ClassDenyCIDR,
+// Rules returns all rules.
+func Rules() []Rule {
+	return []Rule{
+		RuleSyntax, RuleLength, RuleScheme, RuleUserinfo, RuleHost, RuleDenyHost,
+		RuleOnlyHost, RuleName, RulePort, RuleAddress, RuleDenyCIDR,
 	}
 }
 
 // DeniedError is the error of everything that the policy refuses. Its text names
 // the rule, never an address, a port or a host.
 type DeniedError struct {
-	// Class is the rule that refused.
-	Class Class
+	// Rule that refused.
+	Rule Rule
 }
 
 // Error names in one sentence the rule that refused.
 func (d *DeniedError) Error() string {
-	switch d.Class {
-	case ClassSyntax:
+	switch d.Rule {
+	case RuleSyntax:
 		return "the URL is not an absolute URL of printable ASCII characters"
-	case ClassLength:
+	case RuleLength:
 		return "the URL is longer than " + strconv.Itoa(weburl.MaxBytes) + " characters"
-	case ClassScheme:
-		return "the scheme is neither http nor https"
-	case ClassUserinfo:
+	case RuleUserinfo:
 		return "the URL carries credentials"
-	case ClassHost:
+	case RuleHost:
 		return "the host is neither a DNS name nor an address in its usual form"
-	case ClassDenyHost:
-		return "the host is on the operator's list of denied hosts"
-	case ClassOnlyHost:
-		return "the host is not on the operator's list of hosts"
-	case ClassName:
-		return "the host has a single label or a reserved suffix"
-	case ClassPort:
-		return "the port is not allowed"
-	case ClassDenyCIDR:
-		return "the host has an address that the operator denies"
 	default:
-		return "the host has no public address"
+		return condition.Detail(&v1.Failure{Detail: d.Detail()})
 	}
+}
+
+// Detail returns the rule as failures have it.
+func (d *DeniedError) Detail() v1.FailureDetail {
+	switch d.Rule {
+	case RuleScheme:
+		return v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME
+	case RuleDenyHost:
+		return v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
+	case RuleOnlyHost:
+		return v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED
+	case RuleName:
+		return v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME
+	case RulePort:
+		return v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT
+	case RuleAddress:
+		return v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS
+	case RuleDenyCIDR:
+		return v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE
+	case RuleSyntax, RuleLength, RuleUserinfo, RuleHost:
+	}
+	return v1.FailureDetail_FAILURE_DETAIL_DENIED_URL
 }
 
 // Is reports whether target is ErrDenied.

@@ -32,23 +32,23 @@ type host struct {
 func parseHost(s string) (host, error) {
 	if addr, err := netip.ParseAddr(s); err == nil {
 		if addr.Zone() != "" {
-			return host{}, &DeniedError{Class: ClassHost}
+			return host{}, &DeniedError{Rule: RuleHost}
 		}
 		addr = addr.Unmap()
 		return host{name: addr.String(), addr: addr}, nil
 	}
 	name := strings.ToLower(strings.TrimSuffix(s, "."))
 	if len(name) > maxName {
-		return host{}, &DeniedError{Class: ClassHost}
+		return host{}, &DeniedError{Rule: RuleHost}
 	}
 	labels := strings.Split(name, ".")
 	for _, label := range labels {
 		if !isLabel(label) {
-			return host{}, &DeniedError{Class: ClassHost}
+			return host{}, &DeniedError{Rule: RuleHost}
 		}
 	}
 	if isNumber(labels[len(labels)-1]) {
-		return host{}, &DeniedError{Class: ClassHost}
+		return host{}, &DeniedError{Rule: RuleHost}
 	}
 	return host{name: name}, nil
 }

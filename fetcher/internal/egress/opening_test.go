@@ -40,7 +40,7 @@ var _ = Describe("what operators open and close", func() {
 				Expect(verdict.Allowed).To(BeTrue(), verdict.Reason)
 				return
 			}
-			Expect(err).To(Equal(&egress.DeniedError{Class: egress.Class(expect)}))
+			Expect(err).To(Equal(&egress.DeniedError{Rule: egress.Rule(expect)}))
 			Expect(verdict.Err).To(Equal(err))
 			Expect(held.attempts()).To(BeEmpty())
 		},

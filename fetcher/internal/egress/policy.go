@@ -12,20 +12,20 @@ import (
 // It never changes; a changed file gives new policies, so two equal pointers
 // are the same policy. It is safe for concurrent use.
 type Policy struct {
-	rules
+	lists
 	guardian *ssrf.Guardian
 	dialling dialling
 }
 
 func newPolicy(cfg Config, d dialling) (*Policy, error) {
-	r, err := cfg.compile()
+	l, err := cfg.compile()
 	if err != nil {
 		return nil, err
 	}
 	return &Policy{
-		rules: r,
+		lists: l,
 		guardian: ssrf.New(
-			ssrf.WithPorts(r.ports...),
+			ssrf.WithPorts(l.ports...),
 			ssrf.WithDeniedV4Prefixes(providerPrefixes()...),
 		),
 		dialling: d,
@@ -60,16 +60,16 @@ func (p *Policy) target(u *url.URL) (target, error) {
 func (p *Policy) admit(h host, port uint16) (target, error) {
 	t := target{host: h, port: port}
 	if matchesAny(p.denyHosts, h.name) {
-		return t, &DeniedError{Class: ClassDenyHost}
+		return t, &DeniedError{Rule: RuleDenyHost}
 	}
 	if len(p.onlyHosts) > 0 && !matchesAny(p.onlyHosts, h.name) {
-		return t, &DeniedError{Class: ClassOnlyHost}
+		return t, &DeniedError{Rule: RuleOnlyHost}
 	}
 	switch {
 	case !h.addr.IsValid() && isPrivateName(h.name) && !matchesAny(p.allowHosts, h.name):
-		t.unless = &DeniedError{Class: ClassName}
+		t.unless = &DeniedError{Rule: RuleName}
 	case !slices.Contains(p.ports, port):
-		t.unless = &DeniedError{Class: ClassPort}
+		t.unless = &DeniedError{Rule: RulePort}
 	}
 	if h.addr.IsValid() {
 		return t, p.address(t, h.addr)
@@ -83,13 +83,13 @@ func (p *Policy) admit(h host, port uint16) (target, error) {
 // address applies the rules 8 to 10 to one address of a target.
 func (p *Policy) address(t target, addr netip.Addr) error {
 	if !addr.IsValid() || addr.Zone() != "" {
-		return &DeniedError{Class: ClassAddress}
+		return &DeniedError{Rule: RuleAddress}
 	}
 	addr = addr.Unmap()
 	v4, isTranslated := translated(p.nat64, addr)
 	switch {
 	case covers(p.deny, addr):
-		return &DeniedError{Class: ClassDenyCIDR}
+		return &DeniedError{Rule: RuleDenyCIDR}
 	case isTranslated:
 		return p.address(t, v4)
 	case covers(p.allow, addr):
@@ -100,10 +100,10 @@ func (p *Policy) address(t target, addr netip.Addr) error {
 	case t.unless != nil:
 		return t.unless
 	case isISATAP(addr):
-		return &DeniedError{Class: ClassAddress}
+		return &DeniedError{Rule: RuleAddress}
 	}
 	if err := p.guardian.SafeAddrPort(netip.AddrPortFrom(addr, t.port)); err != nil {
-		return &DeniedError{Class: ClassAddress}
+		return &DeniedError{Rule: RuleAddress}
 	}
 	return nil
 }

@@ -14,16 +14,16 @@ import (
 // dot, an address in its shortest form. The error is a *DeniedError.
 func ParseURL(raw string) (*url.URL, error) {
 	if len(raw) > weburl.MaxBytes {
-		return nil, &DeniedError{Class: ClassLength}
+		return nil, &DeniedError{Rule: RuleLength}
 	}
 	for i := range len(raw) {
 		if c := raw[i]; c <= ' ' || c > '~' || c == '\\' {
-			return nil, &DeniedError{Class: ClassSyntax}
+			return nil, &DeniedError{Rule: RuleSyntax}
 		}
 	}
 	u, err := url.Parse(raw)
 	if err != nil || !u.IsAbs() {
-		return nil, &DeniedError{Class: ClassSyntax}
+		return nil, &DeniedError{Rule: RuleSyntax}
 	}
 	h, _, err := parts(u)
 	if err != nil {
@@ -38,11 +38,11 @@ func ParseURL(raw string) (*url.URL, error) {
 func parts(u *url.URL) (host, uint16, error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return host{}, 0, &DeniedError{Class: ClassScheme}
+		return host{}, 0, &DeniedError{Rule: RuleScheme}
 	case u.Host == "":
-		return host{}, 0, &DeniedError{Class: ClassSyntax}
+		return host{}, 0, &DeniedError{Rule: RuleSyntax}
 	case u.User != nil:
-		return host{}, 0, &DeniedError{Class: ClassUserinfo}
+		return host{}, 0, &DeniedError{Rule: RuleUserinfo}
 	}
 	h, err := parseHost(u.Hostname())
 	if err != nil {
@@ -58,7 +58,7 @@ func portOf(u *url.URL) (uint16, error) {
 	case text != "":
 		return portNumber(text)
 	case strings.HasSuffix(u.Host, ":"):
-		return 0, &DeniedError{Class: ClassPort}
+		return 0, &DeniedError{Rule: RulePort}
 	case u.Scheme == "https":
 		return 443, nil
 	}
@@ -69,7 +69,7 @@ func portOf(u *url.URL) (uint16, error) {
 func portNumber(text string) (uint16, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 || strconv.FormatUint(n, 10) != text {
-		return 0, &DeniedError{Class: ClassPort}
+		return 0, &DeniedError{Rule: RulePort}
 	}
 	return uint16(n), nil
 }

@@ -57,7 +57,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		deadLettersDropped: set.Counter("dead_letters_dropped_total",
 			"Dead letters not kept, since the namespace is over its budget of them; the failure was published."),
 		denials: set.Counters("denials_total", "GETs that the egress policy denied, by the rule that did.",
-			metric.Of("rule", egress.Classes()...)),
+			metric.Of("rule", egress.Rules()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in work."),
 		pushbacks: set.Counters("pushbacks_total", "Tries to reach the broker that failed, by cause: full or broker.",
 			metric.Of("cause", "full", "broker")),
@@ -90,7 +90,7 @@ func (m *Metrics) ObservePhase(p get.Phase, d time.Duration) {
 // observeGet counts a GET.
 func (m *Metrics) observeGet(r get.Response, err error) {
 	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {
-		m.denials.WithLabelValues(string(denied.Class)).Inc()
+		m.denials.WithLabelValues(string(denied.Rule)).Inc()
 	}
 	if err != nil {
 		m.gets.WithLabelValues(pipeline.Reason(failureOf(err).Class)).Inc()

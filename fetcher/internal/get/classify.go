@@ -84,7 +84,7 @@ func (x *exchange) classify(cause error) Error {
 	var timeout net.Error
 	switch {
 	case errors.As(cause, &denied):
-		e := Error{Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: deniedDetail(denied.Class)}
+		e := Error{Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: denied.Detail()}
 		e.phrase = "is denied by the egress policy: " + denied.Error()
 		if x.hops > 0 {
 			e.phrase = "was redirected to a URL that the egress policy denies: " + denied.Error()
@@ -117,28 +117,6 @@ func isTLS(err error) bool {
 	var alert tls.AlertError
 	return errors.As(err, &handshake) || errors.As(err, &certificate) ||
 		errors.As(err, &record) || errors.As(err, &alert)
-}
-
-// deniedDetail names the rule of the egress policy that refused.
-func deniedDetail(class egress.Class) v1.FailureDetail {
-	switch class {
-	case egress.ClassScheme:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME
-	case egress.ClassDenyHost:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
-	case egress.ClassOnlyHost:
-		return v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED
-	case egress.ClassName:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME
-	case egress.ClassPort:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT
-	case egress.ClassAddress:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS
-	case egress.ClassDenyCIDR:
-		return v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE
-	case egress.ClassSyntax, egress.ClassLength, egress.ClassUserinfo, egress.ClassHost:
-	}
-	return v1.FailureDetail_FAILURE_DETAIL_DENIED_URL
 }
 
 // tlsDetail names what is wrong with a certificate.
