@@ -28,13 +28,6 @@ func newMetrics(set *metric.Set, cfg Config, slots *throttle.Throttle) *engine.M
 	set.GaugesFunc("hosts",
 		"Hosts, by state: paused (asked by Retry-After to be left alone), queued (requests were refused and are to come back), "+
 			"active (GETs are under way); each in the first that fits.",
-		metric.Of("state", throttle.States()...), func() map[string]float64 {
-			counts := slots.Hosts()
-			values := make(map[string]float64, len(counts))
-			for _, s := range throttle.States() {
-				values[string(s)] = float64(counts[s])
-			}
-			return values
-		})
+		metric.Of("state", throttle.States()...), slots.Hosts)
 	return m
 }

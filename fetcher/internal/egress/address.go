@@ -1,6 +1,9 @@
 package egress
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // providerPrefixes are public by number and internal by use: they are reached
 // from within a cloud alone, and there by everything that runs in it.
@@ -53,10 +56,5 @@ func translated(prefixes []netip.Prefix, addr netip.Addr) (netip.Addr, bool) {
 }
 
 func covers(prefixes []netip.Prefix, addr netip.Addr) bool {
-	for _, prefix := range prefixes {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

@@ -128,7 +128,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 	})
 
 	DescribeTable("is decided about by the dial alone, whoever has parsed it",
-		func(ctx SpecContext, addr string, class egress.Rule) {
+		func(ctx SpecContext, addr string, rule egress.Rule) {
 			names.SetOther(public)
 			gate, held := newGate(egress.Config{DenyHosts: []string{"*.bad.example"}}, names)
 

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -79,13 +80,6 @@ func isNumber(label string) bool {
 // isPrivateName reports whether a name cannot be public: a single label, or a
 // reserved suffix.
 func isPrivateName(name string) bool {
-	if !strings.Contains(name, ".") {
-		return true
-	}
-	for _, suffix := range reserved() {
-		if strings.HasSuffix(name, "."+suffix) {
-			return true
-		}
-	}
-	return false
+	return !strings.Contains(name, ".") ||
+		slices.ContainsFunc(reserved(), func(suffix string) bool { return strings.HasSuffix(name, "."+suffix) })
 }

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -23,7 +24,7 @@ func notInPattern(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.:-*", r)
 }
 
-// Match compares with a host in lower case and without a trailing dot.
+// Match reports whether a host in lower case and without a trailing dot fits.
 func (p Pattern) Match(host string) bool {
 	parts := strings.Split(string(p), "*")
 	if len(parts) == 1 {
@@ -45,10 +46,5 @@ func (p Pattern) Match(host string) bool {
 }
 
 func matchesAny(patterns []Pattern, host string) bool {
-	for _, p := range patterns {
-		if p.Match(host) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(patterns, func(p Pattern) bool { return p.Match(host) })
 }

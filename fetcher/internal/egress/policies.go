@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -98,10 +100,5 @@ func (p *policies) of(namespace string) *Policy {
 func (p *policies) has(policy *Policy) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, made := range p.made {
-		if made == policy {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(slices.Collect(maps.Values(p.made)), policy)
 }

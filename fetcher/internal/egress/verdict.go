@@ -16,8 +16,8 @@ type Verdict struct {
 	Reason string
 	// Err is nil if allowed, a *DeniedError, or the error of the resolver.
 	Err error
-	// Addresses are those of the host, each with its own verdict; for the
-	// operator's eyes only.
+	// Addresses are those of the host, each with its own verdict, for the
+	// operator alone.
 	Addresses []AddressVerdict
 }
 
@@ -51,7 +51,7 @@ func (p *Policy) verdict(ctx context.Context, u *url.URL) Verdict {
 	if err != nil {
 		return Verdict{Err: err, Reason: fmt.Sprintf("%s does not resolve", t.name)}
 	}
-	return p.weigh(t, addrs)
+	return p.decide(t, addrs)
 }
 
 // Admit decides about a URL with all its addresses for a party that connects in our
@@ -67,7 +67,8 @@ func (p *Policy) Admit(ctx context.Context, u *url.URL) error {
 	return v.Err
 }
 
-func (p *Policy) weigh(t target, addrs []netip.Addr) Verdict {
+// decide returns the verdict over a target with these addresses.
+func (p *Policy) decide(t target, addrs []netip.Addr) Verdict {
 	var v Verdict
 	var refused error
 	permitted := 0

@@ -33,7 +33,7 @@ var _ = Describe("The budget of a namespace", func() {
 		}
 		Expect(w.contents()).To(Equal(3), "what is over is not looked for")
 		Expect(f.parked("namespace_bytes")).To(Equal(2))
-		Expect(strings.Count(string(log.Contents()), `"budget":"result_bytes"`)).To(Equal(1))
+		Expect(strings.Count(string(log.Contents()), `"budget":"namespace_bytes"`)).To(Equal(1))
 		Expect(log).To(gbytes.Say(`"namespace":"greedy".*its budget of bodies`))
 
 		w.publish(w.want(o.URL, in("modest"), named("cm", 9)))

@@ -12,7 +12,7 @@ import (
 )
 
 // publishDeadLetter publishes the dead letter of a trigger.
-func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a aftermath) error {
+func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a followUp) error {
 	deadLetter := &v1.DeadLetter{
 		Want:         slim(t.want),
 		Failure:      t.describe(a),

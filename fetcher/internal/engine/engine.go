@@ -141,7 +141,7 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) result {
 		return e.keepInSync(ctx, t)
 	}
 	if short := e.resultBytes.Check(t.key.Namespace); short != nil {
-		e.logShortage(t, short, "result_bytes", "the namespace has published its budget of bodies; its GETs are put off until some of it has come back")
+		e.logShortage(t, short, string(namespaceBytes), "the namespace has published its budget of bodies; its GETs are put off until some of it has come back")
 		return e.park(ctx, t, namespaceBytes, short.Wait)
 	}
 	got, err := e.fetch(ctx, t)
@@ -149,7 +149,7 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) result {
 	case errors.Is(err, sharedcall.ErrSlow):
 		return e.park(ctx, t, sharedCallSlow, 0)
 	case got.busy != nil:
-		return e.park(ctx, t, parkCause(got.busy.Cause), got.busy.Wait)
+		return e.park(ctx, t, got.busy.Cause, got.busy.Wait)
 	case got.err != nil:
 		e.deps.Metrics.observeStaleness(t, e.deps.Clock.Now())
 		return e.failed(ctx, t, failureOf(got.err))

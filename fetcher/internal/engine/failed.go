@@ -24,7 +24,7 @@ func (e *Engine) failed(ctx context.Context, t *trigger, f failure) result {
 // retry sets the timer of the next attempt, and publishes the failure if its
 // class has changed.
 func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
-	a := aftermath{failure: f, at: e.deps.Clock.Now(), publish: f.Class != t.reported}
+	a := followUp{failure: f, at: e.deps.Clock.Now(), publish: f.Class != t.reported}
 	a.again = t.isRepeated(f, a.at)
 	due := e.dueAfter(t, a, v1.Cause_CAUSE_RETRY)
 	due.Attempts = t.attempts + 1
@@ -45,8 +45,8 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
 	return result{outcome: retry, failure: f, wait: wait}
 }
 
-// aftermath is what follows from an attempt that failed.
-type aftermath struct {
+// followUp is what follows from an attempt that failed.
+type followUp struct {
 	failure
 	// at is when it failed, next when the key is looked at again.
 	at, next time.Time
@@ -84,7 +84,7 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 }
 
 // lookAgain sets the timer of the next refresh, or of a slow recheck.
-func (e *Engine) lookAgain(ctx context.Context, t *trigger, a aftermath) error {
+func (e *Engine) lookAgain(ctx context.Context, t *trigger, a followUp) error {
 	cause := v1.Cause_CAUSE_RECHECK
 	if t.want.GetRefresh().AsDuration() > 0 {
 		cause = v1.Cause_CAUSE_REFRESH
@@ -99,8 +99,8 @@ func (e *Engine) lookAgain(ctx context.Context, t *trigger, a aftermath) error {
 const repeatAfter = 30 * time.Minute
 
 // lastOfRound returns what follows from the last attempt of a round.
-func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) aftermath {
-	a := aftermath{failure: f, at: now, gaveUp: true, interval: e.cfg.Recheck}
+func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) followUp {
+	a := followUp{failure: f, at: now, gaveUp: true, interval: e.cfg.Recheck}
 	a.next = now.Add(schedule.Around(e.cfg.Recheck, e.deps.Random()))
 	if interval := t.want.GetRefresh().AsDuration(); interval > 0 {
 		a.interval, a.next = interval, e.cfg.Refresh.Next(now, t.want.GetUrl(), interval, 0)
@@ -132,7 +132,7 @@ func (t *trigger) isRepeated(f failure, now time.Time) bool {
 }
 
 // dueAfter returns a timer's payload after a failure.
-func (e *Engine) dueAfter(t *trigger, a aftermath, cause v1.Cause) *v1.Due {
+func (e *Engine) dueAfter(t *trigger, a followUp, cause v1.Cause) *v1.Due {
 	due := t.due(cause)
 	due.FirstFailedAt = timestamppb.New(t.failingSince(a.at))
 	due.Detail = a.Detail
@@ -154,7 +154,7 @@ func (t *trigger) failingSince(now time.Time) time.Time {
 }
 
 // publishFailure hands a change of the failure state to the writer.
-func (e *Engine) publishFailure(ctx context.Context, t *trigger, a aftermath) error {
+func (e *Engine) publishFailure(ctx context.Context, t *trigger, a followUp) error {
 	result := e.result(t, &v1.Result{Outcome: &v1.Result_Failure{Failure: t.describe(a)}})
 	if !e.fit(result) {
 		return errRefused
@@ -162,7 +162,7 @@ func (e *Engine) publishFailure(ctx context.Context, t *trigger, a aftermath) er
 	return e.publishResult(ctx, result)
 }
 
-func (t *trigger) describe(a aftermath) *v1.Failure {
+func (t *trigger) describe(a followUp) *v1.Failure {
 	f := &v1.Failure{
 		Class:         a.Class,
 		Host:          pipeline.HostOf(t.want.GetUrl()),

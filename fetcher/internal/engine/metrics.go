@@ -13,6 +13,15 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 )
 
+const (
+	// ok is the result of a GET that did not fail.
+	ok = "ok"
+	// full and broker are why a try to reach the broker failed: a stream is full, or
+	// anything else.
+	full   = "full"
+	broker = "broker"
+)
+
 // Metrics counts what an engine does. It also observes the phases of GETs.
 type Metrics struct {
 	requests    *prometheus.CounterVec
@@ -42,7 +51,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		requests: set.Counters("requests_total", "Messages handled, by outcome.", metric.Of("outcome", outcomes()...)),
 		gets: set.Counters("gets_total", "GETs made, by result: ok, or the reason of the failure.",
-			metric.Of("result", append([]string{"ok"}, failures...)...)),
+			metric.Of("result", append([]string{ok}, failures...)...)),
 		phases: set.Histograms("get_duration_seconds", "Duration of GETs, by phase; total is the whole, good or bad.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, metric.Of("phase", get.Phases()...)),
 		bodies:      set.Histogram("body_bytes", "Size of received bodies.", prometheus.ExponentialBuckets(64, 4, 8)),
@@ -60,7 +69,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 			metric.Of("rule", egress.Rules()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in work."),
 		pushbacks: set.Counters("pushbacks_total", "Tries to reach the broker that failed, by cause: full or broker.",
-			metric.Of("cause", "full", "broker")),
+			metric.Of("cause", full, broker)),
 		staleness: set.Histogram("staleness_seconds",
 			"Time since a key should have been found up to date again, at each regular fetch of it, good or failed.",
 			[]float64{1, 2, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}),
@@ -89,14 +98,14 @@ func (m *Metrics) ObservePhase(p get.Phase, d time.Duration) {
 
 // observeGet counts a GET.
 func (m *Metrics) observeGet(r get.Response, err error) {
-	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {
+	if denied, is := errors.AsType[*egress.DeniedError](err); is {
 		m.denials.WithLabelValues(string(denied.Rule)).Inc()
 	}
 	if err != nil {
 		m.gets.WithLabelValues(pipeline.Reason(failureOf(err).Class)).Inc()
 		return
 	}
-	m.gets.WithLabelValues("ok").Inc()
+	m.gets.WithLabelValues(ok).Inc()
 	if r.NotModified {
 		m.notModified.Inc()
 		return
@@ -114,9 +123,9 @@ func (m *Metrics) observeStaleness(t *trigger, now time.Time) {
 
 // observePushback counts a try to reach the broker that failed.
 func (m *Metrics) observePushback(err error) {
-	cause := "broker"
+	cause := broker
 	if errors.Is(err, pipeline.ErrFull) {
-		cause = "full"
+		cause = full
 	}
 	m.pushbacks.WithLabelValues(cause).Inc()
 }

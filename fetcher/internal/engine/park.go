@@ -11,50 +11,47 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// parkCause is why an attempt was put off, from a closed set.
-type parkCause string
-
-// sharedCallSlow: a GET of the same is under way and takes long. The causes that
-// are not here are those of package throttle.
-const sharedCallSlow parkCause = "shared_call_slow"
-
-// namespaceBytes: the namespace has published all the bytes of its budget.
-const namespaceBytes parkCause = "namespace_bytes"
+// Causes why an attempt is put off, besides those of package throttle.
+const (
+	// sharedCallSlow: a GET of the same is under way and takes long.
+	sharedCallSlow throttle.Cause = "shared_call_slow"
+	// namespaceBytes: the namespace has published all the bytes of its budget.
+	namespaceBytes throttle.Cause = "namespace_bytes"
+)
 
 // parkPause is after what time a message comes back that could not wait for a GET of
 // the same. They come at about the same time, to find its outcome.
 const parkPause = time.Second
 
 // parkCauses are the values of the metric's label.
-func parkCauses() []parkCause {
-	return []parkCause{
-		sharedCallSlow, namespaceBytes, parkCause(throttle.HostBusy), parkCause(throttle.HostSlowed), parkCause(throttle.NamespaceShare),
-	}
+func parkCauses() []throttle.Cause {
+	return []throttle.Cause{sharedCallSlow, namespaceBytes, throttle.HostBusy, throttle.HostSlowed, throttle.NamespaceShare}
 }
 
-// waitsFor is the cause as a timer carries it.
-func (c parkCause) waitsFor() v1.WaitsFor {
+// waitsFor is a cause as a timer carries it.
+func waitsFor(c throttle.Cause) v1.WaitsFor {
 	switch c {
 	case sharedCallSlow:
 		return v1.WaitsFor_WAITS_FOR_SHARED_GET
 	case namespaceBytes:
 		return v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES
-	case parkCause(throttle.HostSlowed):
+	case throttle.HostSlowed:
 		return v1.WaitsFor_WAITS_FOR_PAUSE
-	case parkCause(throttle.NamespaceShare):
+	case throttle.NamespaceShare:
 		return v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE
+	default:
+		return v1.WaitsFor_WAITS_FOR_HOST
 	}
-	return v1.WaitsFor_WAITS_FOR_HOST
 }
 
 // park puts an attempt off without having made it; a wait of zero is about
 // parkPause.
-func (e *Engine) park(ctx context.Context, t *trigger, cause parkCause, wait time.Duration) result {
+func (e *Engine) park(ctx context.Context, t *trigger, cause throttle.Cause, wait time.Duration) result {
 	if wait == 0 {
 		wait = schedule.Around(parkPause, e.deps.Random())
 	}
 	due := t.due(v1.Cause_CAUSE_PARKED)
-	due.WaitsFor = cause.waitsFor()
+	due.WaitsFor = waitsFor(cause)
 	at := e.deps.Clock.Now().Add(wait)
 	err := e.untilTaken(t.sameTrace(ctx), pipeline.Requests, func(ctx context.Context) error {
 		timer, err := e.deps.Client.SetTimer(ctx, due, at)

@@ -41,7 +41,7 @@ func (e *Engine) report(t *trigger, ended result) {
 	if ended.dropped {
 		line = line.Bool("dead_letter_dropped", true)
 	}
-	line.Msg(message(ended.outcome))
+	line.Msg("message handled")
 }
 
 // logShortage logs that a namespace is over its budget of something, when that
@@ -55,32 +55,4 @@ func (e *Engine) logShortage(t *trigger, short *budget.Shortage, kind, text stri
 		return
 	}
 	logfield.Duration(line.Str("namespace", t.key.Namespace).Str("budget", kind), "next", short.Wait).Msg(text)
-}
-
-func message(o outcome) string {
-	switch o {
-	case content:
-		return "fetched"
-	case recovered:
-		return "recovered"
-	case unmodified:
-		return "unmodified"
-	case inSync:
-		return "nothing to fetch yet"
-	case retry:
-		return "failed, will try again"
-	case gaveUp:
-		return "failed, gave up"
-	case parked:
-		return "put off"
-	case superseded:
-		return "superseded"
-	case tombstone:
-		return "no longer wanted"
-	case malformed:
-		return "message cannot be handled and became a dead letter"
-	case postponed:
-		return "given back"
-	}
-	return string(o)
 }

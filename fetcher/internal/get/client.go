@@ -42,7 +42,7 @@ type Client struct {
 	headers *reload.File[headerFile]
 
 	mu         sync.Mutex
-	transports map[ground]*http.Transport
+	transports map[transportKey]*http.Transport
 }
 
 // New checks the configuration and reads the files that it names.
@@ -59,7 +59,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	if deps.Observer == nil {
 		deps.Observer = discard{}
 	}
-	c := &Client{cfg: cfg, deps: deps, transports: map[ground]*http.Transport{}}
+	c := &Client{cfg: cfg, deps: deps, transports: map[transportKey]*http.Transport{}}
 	var errs [4]error
 	c.proxy, errs[0] = cfg.proxy()
 	c.roots, errs[1] = open(cfg.CABundle, parseBundle)
@@ -85,7 +85,7 @@ func open[T any](path string, parse func([]byte) (T, error)) (*reload.File[T], e
 // Run follows the files until ctx is done, and closes connections that no
 // policy in force has permitted.
 func (c *Client) Run(ctx context.Context) error {
-	defer c.sweep(func(ground) bool { return true })
+	defer c.sweep(func(transportKey) bool { return true })
 	reload.Run(ctx, c.deps.Ticks, func() {
 		c.roots.Look(c.deps.OnReload)
 		c.netrc.Look(c.deps.OnReload)

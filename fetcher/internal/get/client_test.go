@@ -52,7 +52,7 @@ var _ = Describe("a client", func() {
 		_, err := client.Do(ctx, get.Request{URL: httpsURL(port)})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(heard.counts()).To(Equal(map[get.Phase]int{
-			get.DNS: 1, get.Connect: 1, get.TLS: 1, get.FirstByte: 1, get.Transfer: 1, get.Total: 1,
+			get.Phase("dns"): 1, get.Phase("connect"): 1, get.Phase("tls"): 1, get.Phase("first_byte"): 1, get.Phase("transfer"): 1, get.Phase("total"): 1,
 		}))
 
 		_, err = client.Do(ctx, get.Request{URL: "http://10.0.0.1/"})
@@ -60,7 +60,7 @@ var _ = Describe("a client", func() {
 		_, err = client.Do(ctx, get.Request{URL: httpsURL(port)})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(heard.counts()).To(Equal(map[get.Phase]int{
-			get.DNS: 1, get.Connect: 1, get.TLS: 1, get.FirstByte: 2, get.Transfer: 2, get.Total: 3,
+			get.Phase("dns"): 1, get.Phase("connect"): 1, get.Phase("tls"): 1, get.Phase("first_byte"): 2, get.Phase("transfer"): 2, get.Phase("total"): 3,
 		}), "the second GET reuses the connection")
 	})
 

@@ -14,17 +14,17 @@ import (
 // to the parser like one that was never right.
 type deferredConn struct {
 	net.Conn
-	once  sync.Once
-	asked chan struct{}
-	ended atomic.Bool
+	once    sync.Once
+	written chan struct{}
+	ended   atomic.Bool
 }
 
 func newDeferredConn(conn net.Conn) *deferredConn {
-	return &deferredConn{Conn: conn, asked: make(chan struct{})}
+	return &deferredConn{Conn: conn, written: make(chan struct{})}
 }
 
 func (p *deferredConn) Read(b []byte) (int, error) {
-	<-p.asked
+	<-p.written
 	n, err := p.Conn.Read(b)
 	if err != nil {
 		p.ended.Store(true)
@@ -33,14 +33,15 @@ func (p *deferredConn) Read(b []byte) (int, error) {
 }
 
 func (p *deferredConn) Write(b []byte) (int, error) {
-	p.ask()
+	p.release()
 	return p.Conn.Write(b)
 }
 
 func (p *deferredConn) Close() error {
 	err := p.Conn.Close()
-	p.ask()
+	p.release()
 	return err
 }
 
-func (p *deferredConn) ask() { p.once.Do(func() { close(p.asked) }) }
+// release lets reads begin.
+func (p *deferredConn) release() { p.once.Do(func() { close(p.written) }) }

@@ -15,7 +15,7 @@ import (
 // which is no sign of a fault of the server.
 func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	start := time.Now()
-	defer func() { c.deps.Observer.ObservePhase(Total, time.Since(start)) }()
+	defer func() { c.deps.Observer.ObservePhase(phaseTotal, time.Since(start)) }()
 	// A condition that is not sent must not make a 304 welcome.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
 	x := &exchange{client: c, request: r, policy: c.deps.Gate.For(r.Namespace), limit: c.cfg.MaxBody}

@@ -168,8 +168,8 @@ func (e *headerEntry) compileURL() error {
 	return nil
 }
 
-// isSettable refuses names that are not tokens (RFC 9110 section 5.1), and
-// those by which a request is framed, routed, made conditional or partial.
+// isSettable reports whether a header may be set: its name is a token (RFC 9110 section
+// 5.1), and none of those by which a request is framed, routed, made conditional or partial.
 func isSettable(name string) bool {
 	if !httpguts.ValidHeaderFieldName(name) {
 		return false

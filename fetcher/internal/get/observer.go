@@ -11,25 +11,27 @@ type Phase string
 
 // Phases of a GET.
 const (
-	// DNS: the lookup of a name.
-	DNS Phase = "dns"
-	// Connect: the opening of one TCP connection.
-	Connect Phase = "connect"
-	// TLS: one handshake.
-	TLS Phase = "tls"
-	// FirstByte: from the request to the first byte of the answer.
-	FirstByte Phase = "first_byte"
-	// Transfer: from the headers to the end of the body.
-	Transfer Phase = "transfer"
-	// Total: the whole GET with all redirects, good or bad.
-	Total Phase = "total"
+	// phaseDNS: the lookup of a name.
+	phaseDNS Phase = "dns"
+	// phaseConnect: the opening of one TCP connection.
+	phaseConnect Phase = "connect"
+	// phaseTLS: one handshake.
+	phaseTLS Phase = "tls"
+	// phaseFirstByte: from the request to the first byte of the answer.
+	phaseFirstByte Phase = "first_byte"
+	// phaseTransfer: from the headers to the end of the body.
+	phaseTransfer Phase = "transfer"
+	// phaseTotal: the whole GET with all redirects, good or bad.
+	phaseTotal Phase = "total"
 )
 
 // Phases returns all phases.
-func Phases() []Phase { return []Phase{DNS, Connect, TLS, FirstByte, Transfer, Total} }
+func Phases() []Phase {
+	return []Phase{phaseDNS, phaseConnect, phaseTLS, phaseFirstByte, phaseTransfer, phaseTotal}
+}
 
 // Observer gets the durations of the phases of GETs. It is called from several
-// goroutines. A phase that failed is not observed, except in Total.
+// goroutines. A phase that failed is not observed, except in the total.
 type Observer interface {
 	ObservePhase(Phase, time.Duration)
 }
@@ -60,12 +62,12 @@ func newStopwatch(observer Observer) *stopwatch {
 }
 
 func (s *stopwatch) trace() *httptrace.ClientTrace {
-	dns, request := moment{phase: DNS}, moment{phase: FirstByte}
+	dns, request := moment{phase: phaseDNS}, moment{phase: phaseFirstByte}
 	return &httptrace.ClientTrace{
 		DNSStart:     func(httptrace.DNSStartInfo) { s.begin(dns) },
 		DNSDone:      func(info httptrace.DNSDoneInfo) { s.end(dns, info.Err) },
-		ConnectStart: func(_, addr string) { s.begin(moment{Connect, addr}) },
-		ConnectDone:  func(_, addr string, err error) { s.end(moment{Connect, addr}, err) },
+		ConnectStart: func(_, addr string) { s.begin(moment{phaseConnect, addr}) },
+		ConnectDone:  func(_, addr string, err error) { s.end(moment{phaseConnect, addr}, err) },
 		GotConn: func(info httptrace.GotConnInfo) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -14,48 +14,48 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
-// ground is what a connection stands on; a connection made on one ground is
-// never used on another.
-type ground struct {
+// transportKey is what connections are made under; one that was made under a policy and
+// roots is never used under others.
+type transportKey struct {
 	policy *egress.Policy
 	roots  *x509.CertPool
 }
 
-// transport returns what makes and keeps the connections of one ground.
+// transport returns what makes and keeps the connections under a policy.
 func (c *Client) transport(policy *egress.Policy) *http.Transport {
-	g := ground{policy: policy}
+	k := transportKey{policy: policy}
 	if c.roots != nil {
-		g.roots = c.roots.Value()
+		k.roots = c.roots.Value()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t, ok := c.transports[g]
+	t, ok := c.transports[k]
 	if !ok {
-		t = c.newTransport(g)
-		c.transports[g] = t
+		t = c.newTransport(k)
+		c.transports[k] = t
 	}
 	return t
 }
 
-// isGone reports whether no request will be made on a ground any more.
-func (c *Client) isGone(g ground) bool {
-	return !c.deps.Gate.InForce(g.policy) || c.roots != nil && c.roots.Value() != g.roots
+// isGone reports whether no request will be made under a key any more.
+func (c *Client) isGone(k transportKey) bool {
+	return !c.deps.Gate.InForce(k.policy) || c.roots != nil && c.roots.Value() != k.roots
 }
 
-// sweep closes what stands on a ground that is gone.
-func (c *Client) sweep(isGone func(ground) bool) {
+// sweep closes the connections of keys that are gone.
+func (c *Client) sweep(isGone func(transportKey) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for g, t := range c.transports {
-		if isGone(g) {
+	for k, t := range c.transports {
+		if isGone(k) {
 			t.CloseIdleConnections()
-			delete(c.transports, g)
+			delete(c.transports, k)
 		}
 	}
 }
 
-func (c *Client) newTransport(g ground) *http.Transport {
-	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: g.roots}
+func (c *Client) newTransport(k transportKey) *http.Transport {
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: k.roots}
 	var http1 http.Protocols
 	http1.SetHTTP1(true)
 	t := &http.Transport{
@@ -75,18 +75,18 @@ func (c *Client) newTransport(g ground) *http.Transport {
 		ReadBufferSize:         4 << 10,
 	}
 	if c.proxy != nil {
-		c.useProxy(t, g.policy)
+		c.useProxy(t, k.policy)
 		return t
 	}
 	t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := g.policy.DialContext(ctx, network, addr)
+		conn, err := k.policy.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
 		return newDeferredConn(conn), nil
 	}
 	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := g.policy.DialContext(ctx, network, addr)
+		conn, err := k.policy.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (c *Client) newTransport(g ground) *http.Transport {
 	return t
 }
 
-// handshake speaks TLS; its failures are marked, since crypto/tls has no type
+// handshake makes a TLS connection; its failures are marked, since crypto/tls has no type
 // for most of them.
 func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.TLSTimeout, errDeadline)
@@ -124,7 +124,7 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn, addr string, cfg 
 		}
 		return nil, &handshakeError{err}
 	}
-	c.deps.Observer.ObservePhase(TLS, time.Since(start))
+	c.deps.Observer.ObservePhase(phaseTLS, time.Since(start))
 	return newDeferredConn(secured), nil
 }
 

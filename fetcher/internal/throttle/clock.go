@@ -128,5 +128,5 @@ func (c *clock) advance(now, earliest time.Time, p pace) (w *Waiter, at time.Tim
 	return last.waiter, c.reserve(now, earliest, p), true
 }
 
-// booked reports whether there are reservations to come.
-func (c *clock) booked(now time.Time) bool { return c.next.After(now) }
+// queued reports whether there are reservations to come.
+func (c *clock) queued(now time.Time) bool { return c.next.After(now) }

@@ -12,9 +12,9 @@ type hostState struct {
 	tenants map[string]*tenant
 	// waiting are the requests that wait in memory, in the order of asking.
 	waiting []*pending
-	// slow reports whether requests have waited in vain for the first slot ever
+	// waitedInVain reports whether requests have waited in vain for the first slot ever
 	// given back.
-	slow bool
+	waitedInVain bool
 	// pause of the host for all namespaces.
 	pause pause
 	// guesses counts those that are remembered of all hosts.
@@ -48,7 +48,7 @@ type namespaceState struct {
 }
 
 func (n *namespaceState) idle(now time.Time) bool {
-	return n.held == 0 && n.waiting == 0 && !n.booked(now)
+	return n.held == 0 && n.waiting == 0 && !n.queued(now)
 }
 
 func newHostState(guesses *int) *hostState {
@@ -71,7 +71,7 @@ func (h *hostState) forget(namespace string) {
 }
 
 func (t *tenant) idle(now time.Time) bool {
-	return t.held == 0 && t.waiting == 0 && !t.booked(now) && !t.pausedUntil.After(now)
+	return t.held == 0 && t.waiting == 0 && !t.queued(now) && !t.pausedUntil.After(now)
 }
 
 // limit is how many slots of the host a namespace may hold: all but what the
@@ -84,7 +84,7 @@ func (h *hostState) limit(namespace string, perHost int, now time.Time) int {
 		case name == namespace:
 		case other.idle(now):
 			h.forget(name)
-		case other.booked(now):
+		case other.queued(now):
 			kept += share
 		default:
 			kept += min(share, other.held+other.waiting)
@@ -96,10 +96,10 @@ func (h *hostState) limit(namespace string, perHost int, now time.Time) int {
 	return max(1, perHost-max(1, kept))
 }
 
-// dequeue takes the request out of the queue that gets the slot that comes free:
+// takeWaiting takes the request out of the queue that gets the slot that comes free:
 // the most urgent, of those one of the namespace that holds the fewest, of
 // those the oldest. There may be none.
-func (h *hostState) dequeue(perHost int, now time.Time) *pending {
+func (h *hostState) takeWaiting(perHost int, now time.Time) *pending {
 	best := -1
 	for i, p := range h.waiting {
 		if p.tenant.held >= h.limit(p.name, perHost, now) {
@@ -134,28 +134,28 @@ type State string
 
 // States of hosts. A host is in the first that fits, or in none.
 const (
-	// Paused: it has asked for a pause.
-	Paused State = "paused"
-	// Queued: there are reservations to come.
-	Queued State = "queued"
-	// Active: GETs are under way.
-	Active State = "active"
+	// paused: it has asked for a pause.
+	paused State = "paused"
+	// queued: there are reservations to come.
+	queued State = "queued"
+	// active: GETs are under way.
+	active State = "active"
 )
 
 // States returns all states.
-func States() []State { return []State{Paused, Queued, Active} }
+func States() []State { return []State{paused, queued, active} }
 
 func (h *hostState) state(now time.Time) State {
 	if h.pause.until.After(now) {
-		return Paused
+		return paused
 	}
 	for _, t := range h.tenants {
-		if t.booked(now) {
-			return Queued
+		if t.queued(now) {
+			return queued
 		}
 	}
 	if h.held > 0 {
-		return Active
+		return active
 	}
 	return ""
 }

@@ -67,7 +67,7 @@ func New(cfg Config, deps Deps) (*Throttle, error) {
 // may wait for a moment.
 func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 	t.mu.Lock()
-	a := t.ask(r)
+	a := t.attempt(r)
 	if busy := t.refuse(a); busy != nil {
 		t.mu.Unlock()
 		return nil, busy
@@ -81,7 +81,7 @@ func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 		defer t.mu.Unlock()
 		return nil, t.hostBusy(a)
 	}
-	p := t.enqueue(a)
+	p := t.addWaiting(a)
 	t.mu.Unlock()
 	if place {
 		defer t.waiters.Release(1)
@@ -100,7 +100,7 @@ type attempt struct {
 	limit int
 }
 
-func (t *Throttle) ask(r Request) *attempt {
+func (t *Throttle) attempt(r Request) *attempt {
 	a := &attempt{Request: r, now: t.now()}
 	t.sweep(a.now)
 	host, ok := t.hosts[r.Host]
@@ -162,7 +162,7 @@ func (t *Throttle) maxWait(a *attempt) (wait time.Duration, place bool) {
 		wait /= fresh
 	}
 	if a.host.returns == 0 {
-		if a.host.slow {
+		if a.host.waitedInVain {
 			return 0, false
 		}
 		return min(wait, learn), false
@@ -187,8 +187,8 @@ func (t *Throttle) maxWait(a *attempt) (wait time.Duration, place bool) {
 	return wait, true
 }
 
-// enqueue lets a request wait for a slot of its host.
-func (t *Throttle) enqueue(a *attempt) *pending {
+// addWaiting lets a request wait for a slot of its host.
+func (t *Throttle) addWaiting(a *attempt) *pending {
 	p := &pending{granted: make(chan struct{}), rank: 2, tenant: a.tenant, name: a.Namespace, namespace: a.namespace}
 	switch {
 	case a.Urgent:
@@ -220,7 +220,7 @@ func (t *Throttle) await(a *attempt, p *pending, wait time.Duration) (*Slot, *Bu
 	a.host.waiting = slices.Delete(a.host.waiting, i, i+1)
 	a.tenant.waiting--
 	a.namespace.waiting--
-	a.host.slow = a.host.returns == 0
+	a.host.waitedInVain = a.host.returns == 0
 	return nil, t.hostBusy(a)
 }
 
@@ -243,7 +243,7 @@ func (t *Throttle) release(s *Slot) {
 	s.namespace.giveBack(now.Sub(s.began))
 	s.tenant.held--
 	for s.host.held < t.cfg.PerHost {
-		next := s.host.dequeue(t.cfg.PerHost, now)
+		next := s.host.takeWaiting(t.cfg.PerHost, now)
 		if next == nil {
 			return
 		}
@@ -256,15 +256,18 @@ func (t *Throttle) release(s *Slot) {
 	}
 }
 
-// Hosts counts the hosts in each state.
-func (t *Throttle) Hosts() map[State]int {
+// Hosts counts the hosts in each state, by the name of that.
+func (t *Throttle) Hosts() map[string]float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	counts := make(map[State]int, len(States()))
+	counts := map[string]float64{}
+	for _, s := range States() {
+		counts[string(s)] = 0
+	}
 	for _, h := range t.hosts {
 		if s := h.state(now); s != "" {
-			counts[s]++
+			counts[string(s)]++
 		}
 	}
 	return counts
