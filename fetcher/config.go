@@ -143,10 +143,16 @@ func (c *Config) verifier() (*signature.Verifier, error) {
 	return v, nil
 }
 
+// maxTimeout is what a GET may take so that a drain ends within 30 s.
+const maxTimeout = 20 * time.Second
+
 // Validate names the first flag that cannot be used.
 func (c *Config) Validate() error {
-	if c.DialTimeout <= 0 {
+	switch {
+	case c.DialTimeout <= 0:
 		return errors.New("--dial-timeout must be positive")
+	case c.Get.Timeout <= 0 || c.Get.Timeout > maxTimeout:
+		return fmt.Errorf("--timeout must be positive and at most %s", maxTimeout)
 	}
 	if err := c.Egress.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)

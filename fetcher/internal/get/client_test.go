@@ -118,7 +118,7 @@ var _ = Describe("a client", func() {
 		},
 		Entry(nil, func(c *get.Config) { c.MaxBody = 0 }, "--max-body must be positive"),
 		Entry(nil, func(c *get.Config) { c.MaxHeaderBytes = -1 }, "header limit must be positive"),
-		Entry(nil, func(c *get.Config) { c.Timeout = 0 }, "--timeout must be positive and at most 20s"),
+		Entry(nil, func(c *get.Config) { c.Timeout = 0 }, "--timeout must be positive"),
 		Entry(nil, func(c *get.Config) { c.TLSTimeout = 0 }, "--tls-timeout must be positive"),
 		Entry(nil, func(c *get.Config) { c.HeaderTimeout = 0 }, "--header-timeout must be positive"),
 		Entry(nil, func(c *get.Config) { c.IdleTimeout = 0 }, "idle timeout must be positive"),

@@ -57,9 +57,6 @@ func Defaults() Config {
 	}
 }
 
-// maxTimeout is what a GET may take so that a drain ends within 30 s.
-const maxTimeout = 20 * time.Second
-
 // Validate names the first limit that is out of range, by its flag if it has one.
 func (c Config) Validate() error {
 	for _, limit := range []struct {
@@ -68,6 +65,7 @@ func (c Config) Validate() error {
 	}{
 		{"--max-body", c.MaxBody > 0},
 		{"header limit", c.MaxHeaderBytes > 0},
+		{"--timeout", c.Timeout > 0},
 		{"--tls-timeout", c.TLSTimeout > 0},
 		{"--header-timeout", c.HeaderTimeout > 0},
 		{"idle timeout", c.IdleTimeout > 0},
@@ -76,9 +74,6 @@ func (c Config) Validate() error {
 		if !limit.ok {
 			return fmt.Errorf("%s must be positive", limit.name)
 		}
-	}
-	if c.Timeout <= 0 || c.Timeout > maxTimeout {
-		return fmt.Errorf("--timeout must be positive and at most %s", maxTimeout)
 	}
 	if c.MaxRedirects < 0 {
 		return errors.New("--max-redirects must not be negative")
