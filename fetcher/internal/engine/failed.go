@@ -60,6 +60,9 @@ type followUp struct {
 	publish, again bool
 }
 
+// deadLetters is the name of their budget.
+const deadLetters = "dead_letters"
+
 // giveUp publishes a dead letter, if the namespace is within its budget of them,
 // publishes the failure, and sets the timer of the next refresh, or of a slow
 // recheck.
@@ -71,7 +74,7 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	short := e.deadLetters.Take(t.key.Namespace, 1)
 	if short != nil {
 		e.deps.Metrics.deadLettersDropped.Inc()
-		e.logShortage(t, short, "dead_letters", "the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
+		e.logShortage(t, short, deadLetters, "the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
 	} else if err := e.publishDeadLetter(ctx, t, a); err != nil {
 		return afterPublishError(err)
 	}

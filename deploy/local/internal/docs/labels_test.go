@@ -325,11 +325,6 @@ func elsewhere() []string {
 // tolerated are problems that are to be mended. One that is mended is to be taken out.
 func tolerated() []string {
 	return []string{
-		`fetcher/internal/engine/engine.go: "result_bytes" is a literal`,
-		`fetcher/internal/engine/failed.go: "dead_letters" is a literal`,
-		`fetcher/internal/engine/metrics.go: "broker" is a literal`,
-		`fetcher/internal/engine/metrics.go: "full" is a literal`,
-		`fetcher/internal/engine/metrics.go: "ok" is a literal`,
 		`proto/service/tracing/tracer.go: ToAttempt has the value "earlier_attempt"`,
 		`proto/service/tracing/tracer.go: ToDelivery has the value "earlier_delivery"`,
 		`proto/service/tracing/tracer.go: ToGET has the value "shared_get"`,
