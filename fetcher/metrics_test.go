@@ -267,7 +267,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		Expect(metrictest.Unnamed(definitions(), series)).To(BeEmpty())
 	})
 
-	It("keep to the conventions and to their definitions", func() {
+	It("follows the conventions and its definitions in every metric", func() {
 		l := newLab()
 		for i, path := range []string{"/ok", "/missing", "/busy", "http://10.1.2.3/"} {
 			l.want(fmt.Sprint("cm-", i), path)

@@ -246,7 +246,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		Expect(metrictest.Unnamed(definitions, series)).To(BeEmpty())
 	})
 
-	It("keep to the conventions and to their definitions", func(ctx SpecContext) {
+	It("follows the conventions and its definitions in every metric", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		i := w.watch(func(o *options) { o.config.Election.Enabled = true }).awaitReady()
 		w.satisfied(ctx, "cm", "example.com")

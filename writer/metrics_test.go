@@ -196,7 +196,7 @@ var _ = Describe("The metrics of a writer", func() {
 		Expect(metrictest.Unnamed(definitions(), series)).To(BeEmpty())
 	})
 
-	It("keep to the conventions and to their definitions", func(ctx SpecContext) {
+	It("follows the conventions and its definitions in every metric", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))

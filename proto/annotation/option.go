@@ -65,7 +65,7 @@ func (g *Grammar) now(annotations map[string]string) string {
 }
 
 // digests reads curl-sha256. A digest for a key that is not asked for is
-// refused: it would protect nothing while its author believes it does.
+// refused: it would protect nothing while its author relies on it.
 func (g *Grammar) digests(annotations map[string]string, request Request) (map[string]string, error) {
 	annotation, value := g.option(annotations, SHA256Name)
 	if strings.TrimSpace(value) == "" {

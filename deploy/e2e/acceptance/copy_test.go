@@ -79,7 +79,7 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 })
 
 var _ = Describe("A stream of requests that is younger than what an object holds", func() {
-	It("does not keep results from landing", func(ctx SpecContext) {
+	It("writes results into an object whose fence is ahead of the stream", func(ctx SpecContext) {
 		// As after NATS was restored from a backup, or made anew under a clock
 		// that is behind.
 		w := env.World(ctx, world.Options{})

@@ -50,7 +50,7 @@ var _ = Describe("The chart", Ordered, func() {
 		}
 	})
 
-	It("installs where pods must keep to the restricted standard", func(ctx SpecContext) {
+	It("installs where pods must meet the restricted standard", func(ctx SpecContext) {
 		chart.Install(ctx)
 		for component, n := range map[string]int{release.NATS: 1, release.Watcher: 2, release.Fetcher: 2, release.Writer: 2, console: 1} {
 			chart.EventuallyRuns(ctx, component, n)

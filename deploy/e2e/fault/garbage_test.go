@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("Garbage", func() {
-	It("on every subject is put aside, and the others go on", func(ctx SpecContext) {
+	It("stores garbage on every subject as dead letters, and goes on with the rest", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		load := w.Begin(ctx, 20)
 		load.EventuallyEnds(ctx, 30*time.Second)

@@ -99,7 +99,7 @@ var _ = Describe("The permissions", func() {
 		}
 	}, Entry("by the configuration", plain), Entry("by JWT", byJWT))
 
-	It("keep the accounts apart", func(ctx SpecContext) {
+	It("separates the accounts", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())

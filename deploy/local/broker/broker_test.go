@@ -80,7 +80,7 @@ var _ = Describe("the embedded broker", func() {
 		}
 	})
 
-	It("reports where it cannot keep its data", func() {
+	It("reports where it cannot store its data", func() {
 		_, err := broker.Start(broker.Options{Dir: "/dev/null/nats", Log: zerolog.New(GinkgoWriter)})
 		Expect(err).To(MatchError(ContainSubstring("/dev/null/nats")))
 	})

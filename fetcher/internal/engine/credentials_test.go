@@ -136,14 +136,14 @@ var _ = Describe("Credentials", func() {
 		Expect(sent()).To(Equal([]string{"/moved "}))
 	})
 
-	It("are not asked about by a want for what nobody gets them for", func() {
+	It("fetches what gets no credentials for a want that is not signed", func() {
 		w.publish(w.want(o.URL + "/public"))
 		f.step()
 		Expect(w.result().GetContent()).NotTo(BeNil())
 		Expect(sent()).To(Equal([]string{"/public "}))
 	})
 
-	It("of one that is believed are not shared with one that is not", func() {
+	It("shares no GET with credentials between a signed want and an unsigned one", func() {
 		w.publish(signed("/moved"))
 		f.step()
 		forged := w.want(o.URL+"/moved", func(w *v1.Want) { w.Name = "another" })

@@ -95,7 +95,7 @@ var _ = Describe("A host without a free slot", func() {
 		Expect(t.GetAttempts()).To(BeZero())
 	})
 
-	It("does not keep others waiting", func() {
+	It("lets others go on while some are parked", func() {
 		const each = 500
 		hanging, instant := w.hangs(), serve(says("hello there"))
 		f := w.fetcher(func(o *fetcherOptions) {

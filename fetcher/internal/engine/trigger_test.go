@@ -61,7 +61,7 @@ var _ = Describe("A message", func() {
 		Expect(w.deadLetters()).To(HaveLen(1))
 	})
 
-	It("whose handling never ends is put aside without another try, and looked at later", func() {
+	It("makes a poison message a dead letter without another try, and looks at its key later", func() {
 		w.publish(w.want(o.URL))
 		w.beginWithoutEnd(5)
 		f.step()

@@ -170,7 +170,7 @@ var _ = Describe("TLS", func() {
 		Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout))
 	})
 
-	DescribeTable("opens one connection to a server that floods it with HTTP/2",
+	DescribeTable("opens one connection to a server that sends HTTP/2 frames without end",
 		func(ctx SpecContext, frames string) {
 			var connections atomic.Int32
 			_, failure := do(ctx, secured(server, func(_ context.Context, conn net.Conn) {

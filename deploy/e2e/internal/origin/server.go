@@ -18,13 +18,13 @@ type Server struct {
 	server *httptest.Server
 }
 
-// Start runs a server that speaks plain HTTP, behind handlers that are put
+// Start runs a server of plain HTTP, behind handlers that are put
 // before its site.
 func Start(before ...func(http.Handler) http.Handler) *Server {
 	return start("http://", (*httptest.Server).Start, before...)
 }
 
-// StartTLS runs a server that speaks HTTPS with a certificate of its own.
+// StartTLS runs a server of HTTPS with a certificate of its own.
 func StartTLS() *Server { return start("https://", (*httptest.Server).StartTLS) }
 
 func start(scheme string, run func(*httptest.Server), before ...func(http.Handler) http.Handler) *Server {

@@ -16,7 +16,7 @@ var (
 	// filePath is code such as `writer/run.go`. It counts when its first folder
 	// exists: others are paths somewhere else. What has no folder may be anything.
 	filePath = regexp.MustCompile(`^([\w.-]+)(?:/[\w.-]+)+/?$`)
-	// record is a decision record. It speaks of what was, so only its links must
+	// record is a decision record. It describes what was, so only its links must
 	// lead somewhere.
 	record = regexp.MustCompile(`(?:^|/)decisions/\d{4}-[^/]+\.md$`)
 	// packageAndSymbol is code such as `pipeline.Key.Want` or `apply.New()`.

@@ -17,6 +17,9 @@ letters? -> dead letter
 notice -> condition
   in watcher/old.go
   in third
+third -> fourth
+  source
+  in third
 tell|told -> reports whether
   identifiers
 `
@@ -58,8 +61,23 @@ tell|told -> reports whether
 		})).To(BeEmpty())
 	})
 
-	It("leaves out specs, generated code and everything that is not Go", func() {
-		Expect(words(map[string]string{"a_test.go": "// letter", "a.pb.go": "// letter", "a.md": "letter"})).To(BeEmpty())
+	It("finds it in the title of a spec, in the comment of a schema and in the prose of a page", func() {
+		Expect(words(map[string]string{
+			"a_test.go": "package a\n\nvar _ = It(\"buries a letter\", func() {",
+			"b.proto":   "string a = 1; // the letter",
+			"c.md":      "```\nletter\n```\nThe letter.",
+		})).To(ConsistOf(
+			`a_test.go:3: the word "letter" is retired: dead letter`,
+			`b.proto:1: the word "letter" is retired: dead letter`,
+			`c.md:4: the word "letter" is retired: dead letter`,
+		))
+	})
+
+	It("leaves out the rest of specs and schemas, what pages quote, generated code and the past", func() {
+		Expect(words(map[string]string{
+			"a_test.go": "// letter", "a.pb.go": "// letter", "a.txt": "letter", "a.proto": "string letter = 1;",
+			"a.md": "`letter` and [a letter](b_test.go) and [a](letter.md); third", "decisions/0001-a.md": "a letter", "CHANGELOG.md": "a letter",
+		})).To(BeEmpty())
 	})
 
 	DescribeTable("refuses a list that cannot be read",
@@ -70,7 +88,7 @@ tell|told -> reports whether
 		},
 		Entry("a line without arrow", "letter", `line 1 of the list of words: "letter" has no arrow`),
 		Entry("an exception of nothing", "# a\n  in b.go", `line 2 of the list of words: "in b.go" belongs to no word`),
-		Entry("an exception of another kind", "a -> b\n  on c", `line 2 of the list of words: "on" is neither identifiers, except nor in`),
+		Entry("an exception of another kind", "a -> b\n  on c", `line 2 of the list of words: "on" is neither identifiers, source, except nor in`),
 	)
 
 	DescribeTable("finds by the repository's own list",
@@ -86,8 +104,8 @@ tell|told -> reports whether
 		Entry("a verb for it that means much else", "func (c *Consumer) keep() {}"),
 		Entry("an acknowledgement by another name", "// The message is settled."),
 		Entry("a response by another name", "// The server has answered."),
-		Entry("a comment that lets a function speak", "// ok tells whether it is so."),
-		Entry("a log that lets an error speak", `var text = "which says nothing"`),
+		Entry("a comment that lets a function talk", "// ok tells whether it is so."),
+		Entry("a log that lets an error talk", `var text = "which says nothing"`),
 		Entry("a repair as a fight", "// We fight another controller."),
 		Entry("a condition by another name", "// A notice is written once."),
 		Entry("a decision as a verdict of a person", "// A policy judges addresses."),

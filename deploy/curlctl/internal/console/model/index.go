@@ -36,7 +36,7 @@ type record struct {
 	// state and reason are what it was counted as.
 	state  condition.State
 	reason string
-	// wantSeen and timerSeen are when each was last heard of.
+	// wantSeen and timerSeen are when each was last seen.
 	wantSeen, timerSeen seen
 }
 

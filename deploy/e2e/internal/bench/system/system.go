@@ -34,7 +34,7 @@ type Options struct {
 	// Allocations lets the programs serve what Allocated reads.
 	Allocations bool
 	// Unsigned leaves wants without signatures, so that the writer reads each
-	// object before it writes, or believes all wants if it is older than them.
+	// object before it writes, or takes all wants if it is older than them.
 	Unsigned bool
 	// Accounts gives NATS the shipped accounts, and each service its identity; else
 	// all are users of one account that may do everything.

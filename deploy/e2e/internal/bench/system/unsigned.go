@@ -20,7 +20,7 @@ var unsigned []byte
 const signed = "proto/signature/want.go"
 
 // BuildUnsigned builds watcher and writer as they are, but for signatures: the
-// watcher makes none, the writer believes all wants. They go to dir, and the other
+// watcher makes none, the writer takes all wants. They go to dir, and the other
 // programs of bin beside them, so that dir can be Options.Bin.
 func BuildUnsigned(ctx context.Context, bin, dir string) error {
 	source, err := filepath.Abs(signed)
