@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -56,23 +57,6 @@ func encode(o *plan.Object, p plan.Plan) ([]byte, error) {
 	return marshal(patch)
 }
 
-// applyPatch is a server-side apply (KEP-555). It names all that we want to
-// own; with uid and resourceVersion it neither creates nor overwrites.
-type applyPatch struct {
-	metav1.TypeMeta `json:",inline"`
-	Metadata        applyMetadata     `json:"metadata"`
-	Data            map[string]string `json:"data,omitempty"`
-	BinaryData      map[string][]byte `json:"binaryData,omitempty"`
-}
-
-type applyMetadata struct {
-	Name            string            `json:"name"`
-	Namespace       string            `json:"namespace"`
-	UID             types.UID         `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion"`
-	Annotations     map[string]string `json:"annotations,omitempty"`
-}
-
 // beginsRecord reports whether a plan is to be carried out by an apply, so that
 // the API server begins a record of owners and a later change of the keys can
 // be seen in metadata. It must only add keys: an apply takes nothing out.
@@ -88,11 +72,13 @@ func beginsRecord(o *plan.Object, p plan.Plan) bool {
 	return true
 }
 
-// encodeApply returns the same as encode in the form of an apply.
+// encodeApply returns the same as encode in the form of a server-side apply
+// (KEP-555). It names all that we want to own; with uid and resourceVersion it
+// neither creates nor overwrites.
 func encodeApply(ref types.NamespacedName, o *plan.Object, p plan.Plan) ([]byte, error) {
-	patch := applyPatch{
+	patch := corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		Metadata: applyMetadata{
+		ObjectMeta: metav1.ObjectMeta{
 			Name: ref.Name, Namespace: ref.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion,
 			Annotations: map[string]string{annotation.StatusKey: p.Status},
 		},
