@@ -122,7 +122,12 @@ func tokenOrAny(value string) string {
 
 // Template returns the subjects of a kind with their variable tokens named,
 // such as curl.want.{namespace}.{name}.{key}.
-func (k Kind) Template() string { return string(k) + "{namespace}.{name}.{key}" }
+func (k Kind) Template() string {
+	if k == "" {
+		return ""
+	}
+	return string(k) + "{namespace}.{name}.{key}"
+}
 
 // Subjects is the filter for all keys of a namespace and name; empty: of all.
 func (k Kind) Subjects(namespace, name string) string {
@@ -146,7 +151,7 @@ func ParseSubject(subject string) (Kind, Key, error) {
 		if strings.HasPrefix(subject, string(kind)) {
 			parts, err := untokens(subject, string(kind), 3)
 			if err != nil {
-				return "", Key{}, err
+				return kind, Key{}, err
 			}
 			return kind, Key{Namespace: parts[0], Name: parts[1], Key: parts[2]}, nil
 		}
