@@ -106,7 +106,7 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 	}
 	applier, err := apply.New(apply.Config{
 		Planner: plan.Planner{Prune: c.Prune},
-		Viewer:  plan.Viewer{Grammar: grammar, Selector: selector},
+		Decoder: plan.Decoder{Grammar: grammar, Selector: selector},
 		Writes:  c.Writes, WriteBytes: c.WriteBytes,
 	}, apply.Deps{
 		Client:     client,

@@ -49,7 +49,7 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 	}
 	if coalesced && err == nil && got.busy == nil {
 		e.deps.Metrics.coalesced.Inc()
-		tracing.LinkTo(t.span, got.by, tracing.ToGET)
+		tracing.LinkTo(t.span, got.by, tracing.SharedGET)
 	}
 	return got, err
 }

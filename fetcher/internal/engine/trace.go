@@ -33,9 +33,9 @@ func (e *Engine) begin(ctx context.Context, t *trigger) context.Context {
 	if !t.origin.IsValid() {
 		t.origin = t.span.SpanContext()
 	}
-	what := tracing.ToAttempt
+	what := tracing.EarlierAttempt
 	if t.cause == v1.Cause_CAUSE_REPLAY {
-		what = tracing.ToReplayed
+		what = tracing.ReplayedFailure
 	}
 	tracing.LinkTo(t.span, t.earlier, what)
 	return ctx

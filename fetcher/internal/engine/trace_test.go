@@ -88,7 +88,7 @@ var _ = Describe("A trace", func() {
 		Expect(first.Status.Description).To(Equal("BadStatus"))
 		Expect(second.Links).To(HaveLen(1))
 		Expect(second.Links[0].SpanContext.SpanID()).To(Equal(first.SpanContext.SpanID()))
-		Expect(second.Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ToAttempt)))
+		Expect(second.Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.EarlierAttempt)))
 		Expect(second.Attributes).To(ContainElements(
 			tracing.Outcome.String("content"), tracing.Attempt.Int64(2), attribute.Int("http.response.status_code", 200),
 			attribute.String("url.path", "/page"), attribute.String("server.address", "(address)"),
@@ -137,7 +137,7 @@ var _ = Describe("A trace", func() {
 		Expect(all).To(HaveLen(2))
 		Expect(all[1].Links).To(HaveLen(1))
 		Expect(all[1].Links[0].SpanContext.SpanID()).To(Equal(all[0].SpanContext.SpanID()))
-		Expect(all[1].Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ToDelivery)))
+		Expect(all[1].Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.EarlierDelivery)))
 	})
 
 	It("is named by the dead letter, and the span of its replay links to it", func() {
@@ -156,7 +156,7 @@ var _ = Describe("A trace", func() {
 		Expect(replay.Parent.IsValid()).To(BeFalse())
 		Expect(replay.Links).To(HaveLen(1))
 		Expect(pipeline.Traceparent(replay.Links[0].SpanContext)).To(Equal(deadLetter.GetTraceparent()))
-		Expect(replay.Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ToReplayed)))
+		Expect(replay.Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.ReplayedFailure)))
 	})
 
 	It("links those who share a GET to the one that made it", func() {

@@ -22,6 +22,13 @@ const (
 	sweepAt = 1024
 )
 
+// Names of budgets, in logs and metric labels.
+const (
+	Writes     = "writes"
+	WriteBytes = "write_bytes"
+	Events     = "events"
+)
+
 // Config is how much a namespace may use up.
 type Config struct {
 	// Burst is what may be used up at once; zero: there is no bound.

@@ -24,6 +24,10 @@ const (
 	Attempt attribute.Key = "curlmethat.attempt"
 	// Outcome is how the handling of a message ended.
 	Outcome attribute.Key = "curlmethat.outcome"
+	// Disposition is what becomes of a message, and Verdict what became of the result
+	// in it.
+	Disposition attribute.Key = "curlmethat.disposition"
+	Verdict     attribute.Key = "curlmethat.verdict"
 	// Delivery counts the deliveries of a message, from 1.
 	Delivery attribute.Key = "curlmethat.delivery"
 	// Link is what a link leads to.
@@ -32,14 +36,14 @@ const (
 
 // What links lead to.
 const (
-	// ToDelivery: the delivery before of the same message.
-	ToDelivery = "earlier_delivery"
-	// ToAttempt: the attempt that set the timer which has fired.
-	ToAttempt = "earlier_attempt"
-	// ToReplayed: the attempt that ended in the failure which is replayed.
-	ToReplayed = "replayed_failure"
-	// ToGET: the fetch whose GET this one shares.
-	ToGET = "shared_get"
+	// EarlierDelivery: the delivery before of the same message.
+	EarlierDelivery = "earlier_delivery"
+	// EarlierAttempt: the attempt that set the timer which has fired.
+	EarlierAttempt = "earlier_attempt"
+	// ReplayedFailure: the attempt that ended in the failure which is replayed.
+	ReplayedFailure = "replayed_failure"
+	// SharedGET: the fetch whose GET this one shares.
+	SharedGET = "shared_get"
 )
 
 // Tracer makes the spans of one service. A nil Tracer makes none.
@@ -78,7 +82,7 @@ func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m Mess
 		options = append(options, trace.WithAttributes(
 			semconv.MessagingMessageID(strconv.FormatUint(d.sequence, 10)), Delivery.Int64(int64(d.number))))
 		if d.number > 1 {
-			options = append(options, trace.WithLinks(linkTo(d.earlier(trace.SpanContextFromContext(ctx)), ToDelivery)))
+			options = append(options, trace.WithLinks(linkTo(d.earlier(trace.SpanContextFromContext(ctx)), EarlierDelivery)))
 		}
 		ctx = context.WithValue(ctx, markKey{}, &mark{delivery: &d})
 	}

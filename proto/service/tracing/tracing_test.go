@@ -276,7 +276,7 @@ func TestNilTracerPassesTraceContextOn(t *testing.T) {
 func handle(ctx context.Context, tracer *tracing.Tracer, m jetstream.Msg) {
 	ctx, span := tracer.Consume(ctx, "fetch", "fetcher", m)
 	_, sent := tracer.Publish(ctx, pipeline.KindContent, key)
-	tracing.LinkTo(span, trace.SpanContext{}, tracing.ToGET)
+	tracing.LinkTo(span, trace.SpanContext{}, tracing.SharedGET)
 	tracing.Fail(span, "Timeout")
 	_ = pipeline.Traceparent(span.SpanContext())
 	sent.End()

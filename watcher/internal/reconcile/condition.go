@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
@@ -153,7 +154,7 @@ func (r *Reconciler) overBudget(namespace string) time.Duration {
 	}
 	r.deps.Metrics.overBudget.Inc()
 	if short.First {
-		r.deps.Log.Warn().Str("namespace", namespace).Str("budget", "events").
+		r.deps.Log.Warn().Str("namespace", namespace).Str("budget", budget.Events).
 			Msg("the namespace is over its budget of Events; those of what lasts are written when some of it has come back")
 	}
 	return max(short.Wait, r.config.Coalesce)

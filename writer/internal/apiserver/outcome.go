@@ -17,7 +17,8 @@ import (
 // metric labels and logs, which is its name in snake case.
 type Outcome string
 
-// The outcomes.
+// Outcomes of a request that was looked at: done, or to be made again for what the
+// object is now.
 const (
 	// OK: the request was done.
 	OK Outcome = "ok"
@@ -25,6 +26,10 @@ const (
 	Conflict Outcome = "conflict"
 	// Gone: the object does not exist, or not for long.
 	Gone Outcome = "gone"
+)
+
+// Outcomes that are about the change, and about no other one.
+const (
 	// Immutable: its values cannot be changed.
 	Immutable Outcome = "immutable"
 	// TooLarge: the values exceed a limit.
@@ -33,6 +38,10 @@ const (
 	StatusTooLarge Outcome = "status_too_large"
 	// Rejected: this change is refused, such as by an admission webhook.
 	Rejected Outcome = "rejected"
+)
+
+// Outcomes that are about all changes: in a namespace, or anywhere.
+const (
 	// Forbidden: the writer lacks a permission.
 	Forbidden Outcome = "forbidden"
 	// Unavailable: the API server cannot serve any request now.

@@ -40,8 +40,8 @@ const (
 type Config struct {
 	// Planner decides.
 	Planner plan.Planner
-	// Viewer reads objects.
-	Viewer plan.Viewer
+	// Decoder reads objects.
+	Decoder plan.Decoder
 	// Writes and WriteBytes are how often, and how much, may be written in one
 	// namespace.
 	Writes, WriteBytes budget.Config
@@ -67,13 +67,8 @@ type Deps struct {
 
 // Applier applies results to ConfigMaps.
 type Applier struct {
-	executor *executor
-}
-
-// executor carries out plans.
-type executor struct {
-	Config
-	Deps
+	config Config
+	deps   Deps
 	// objects and confirmed are what is known from earlier batches.
 	objects   *cache.Objects
 	confirmed cache.Confirmed
@@ -89,8 +84,8 @@ type executor struct {
 
 // New returns an applier.
 func New(c Config, d Deps) (*Applier, error) {
-	if c.Viewer.Grammar == nil || c.Viewer.Selector == nil {
-		return nil, errors.New("make applier: the viewer is incomplete")
+	if c.Decoder.Grammar == nil || c.Decoder.Selector == nil {
+		return nil, errors.New("make applier: the decoder is incomplete")
 	}
 	if d.Client == nil || d.Breaker == nil || d.Emitter == nil || d.Signatures == nil || d.Metrics == nil || d.Clock == nil {
 		return nil, errors.New("make applier: a dependency is missing")
@@ -99,42 +94,37 @@ func New(c Config, d Deps) (*Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make applier: %w", err)
 	}
-	return &Applier{executor: &executor{
-		Config: c, Deps: d, budgets: b, lines: logsample.New(d.Log),
+	return &Applier{
+		config: c, deps: d, budgets: b, lines: logsample.New(d.Log),
 		objects: cache.NewObjects(d.Clock), confirmed: cache.NewConfirmed(d.Clock),
 		unwritable: cache.NewRefused(d.Clock), faults: cache.NewFaults(d.Clock),
-	}}, nil
+	}, nil
 }
 
 // Apply applies results, all of one ConfigMap, and returns what became of
 // each. Only one call at a time may work on an object.
 func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
-	return a.executor.run(ctx, ref, items)
-}
-
-// run applies a batch and measures it.
-func (e *executor) run(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	e.Metrics.batch.Observe(float64(len(items)))
-	if !e.Breaker.Allows() {
+	a.deps.Metrics.batch.Observe(float64(len(items)))
+	if !a.deps.Breaker.Allows() {
 		return all(len(items), Outcome{Unavailable: true})
 	}
-	began := e.Clock.Now()
-	outcomes := e.apply(ctx, ref, items)
-	e.Metrics.seconds.Observe(e.Clock.Since(began).Seconds())
+	began := a.deps.Clock.Now()
+	outcomes := a.apply(ctx, ref, items)
+	a.deps.Metrics.seconds.Observe(a.deps.Clock.Since(began).Seconds())
 	for i, o := range outcomes {
 		outcomes[i].Together = len(items)
 		if !o.Unavailable {
-			e.observe(o.Verdict, items[i].Result)
+			a.observe(o.Verdict, items[i].Result)
 		}
 	}
 	return outcomes
 }
 
 // apply applies items together.
-func (e *executor) apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
-	t := &task{executor: e, ref: ref, items: items}
+func (a *Applier) apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
+	t := &task{Applier: a, ref: ref, items: items}
 	t.start()
 	return t.carryOut(ctx)
 }
@@ -151,20 +141,20 @@ func (t *task) carryOut(ctx context.Context) []Outcome {
 		}
 		select { // there is another writer of this object
 		case <-ctx.Done():
-			return t.deferred("contention", "object changes faster than it can be patched; later")
-		case <-t.Clock.After(rand.N(conflictPause)):
+			return t.deferred("object changes faster than it can be patched; later")
+		case <-t.deps.Clock.After(rand.N(conflictPause)):
 		}
 	}
-	t.Metrics.exhausted.Inc()
-	return t.deferred("contention", "object changes faster than it can be patched; later")
+	t.deps.Metrics.exhausted.Inc()
+	return t.deferred("object changes faster than it can be patched; later")
 }
 
 // apart applies items one by one, the oldest trigger first, so that one which is
 // refused does not hold up the others.
-func (e *executor) apart(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
+func (a *Applier) apart(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Outcome {
 	outcomes := make([]Outcome, len(items))
 	for _, i := range plan.Order(items) {
-		outcomes[i] = e.apply(ctx, ref, []plan.Item{items[i]})[0]
+		outcomes[i] = a.apply(ctx, ref, []plan.Item{items[i]})[0]
 	}
 	return outcomes
 }

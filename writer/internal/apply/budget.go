@@ -12,12 +12,6 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Budgets of a namespace, as they stand in logs and metric labels.
-const (
-	budgetWrites     = "writes"
-	budgetWriteBytes = "write_bytes"
-)
-
 // budgets are what may be written in each namespace.
 type budgets struct {
 	writes, writeBytes *budget.Budget
@@ -34,9 +28,9 @@ func newBudgets(c Config, now func() time.Time) (b budgets, err error) {
 // take uses up what a plan writes, or returns which budget is short of it.
 func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget.Shortage) {
 	if short = b.writes.Take(namespace, 1); short != nil {
-		return budgetWrites, short
+		return budget.Writes, short
 	}
-	return budgetWriteBytes, b.writeBytes.Take(namespace, p.Bytes())
+	return budget.WriteBytes, b.writeBytes.Take(namespace, p.Bytes())
 }
 
 // overBudget gives results up for now, as their namespace is over its budget.
@@ -44,18 +38,18 @@ func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget
 // owner of each key learns it by one Event, and by another one when it is over.
 func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Outcome {
 	if short.First {
-		line := t.lines.Line(zerolog.WarnLevel, "over_budget")
+		line := t.lines.Line(zerolog.WarnLevel, kindOverBudget).Str("verdict", string(plan.Deferred))
 		logfield.Duration(line.Str("namespace", t.ref.Namespace).Str("budget", kind), "next", short.Wait).
 			Msg("the namespace is over its budget; its results are put off until some of it has come back")
 	}
-	t.Metrics.overBudget.WithLabelValues(kind).Inc()
+	t.deps.Metrics.overBudget.WithLabelValues(kind).Inc()
 	for _, item := range t.items {
 		if item.OfObject() {
 			continue
 		}
 		uid := types.UID(item.Result.GetWant().GetUid())
 		t.unwritable.Put(uid, item.Key.Key)
-		t.emitEvents(ctx, item, uid, []plan.Event{plan.OverBudget(t.object, item)})
+		_, _ = t.emitEvents(ctx, item, uid, []plan.Event{plan.OverBudget(t.object, item)})
 	}
 	return all(len(t.items), Outcome{Verdict: plan.Deferred})
 }

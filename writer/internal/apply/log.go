@@ -10,6 +10,13 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
+// Kinds of lines that are about no verdict.
+const (
+	kindEventFailed  = "event_failed"
+	kindEventRefused = "event_refused"
+	kindOverBudget   = "over_budget"
+)
+
 // line begins a line about an item; nil if there are too many of its kind. It
 // has neither the query of the URL nor anything of the body.
 func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Event {
@@ -24,22 +31,23 @@ func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Even
 	return line.Str("host", condition.Host(i.Result.GetWant().GetUrl()))
 }
 
+// resultLine is line for what became of an item.
+func (t *task) resultLine(i plan.Item, level zerolog.Level, v plan.Verdict) *zerolog.Event {
+	return t.line(i, level, string(v)).Str("verdict", string(v))
+}
+
 // logResult logs what became of an item: on level info what changes something.
 func (t *task) logResult(i plan.Item, d plan.Decision) {
 	level := zerolog.DebugLevel
 	if d.Verdict == plan.Written || d.Verdict == plan.Refused || d.Verdict == plan.NotOurs {
 		level = zerolog.InfoLevel
 	}
-	line := t.line(i, level, string(d.Verdict))
-	if line == nil {
-		return
-	}
-	line = line.Str("verdict", string(d.Verdict))
+	line := t.resultLine(i, level, d.Verdict)
 	if f := i.Result.GetFailure(); f != nil {
 		line = line.Str("reason", pipeline.Reason(f.GetClass())).Uint32("attempt", f.GetAttempts())
 	}
 	if c := i.Result.GetContent(); c != nil {
 		line = line.Int("bytes", len(c.GetBody()))
 	}
-	line.Msg("result applied")
+	line.Msg("result handled")
 }

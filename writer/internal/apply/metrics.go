@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
@@ -29,12 +30,12 @@ func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		results: set.Counters("results_total", "Results acknowledged, by what became of them.", metric.Of("verdict", plan.Verdicts()...)),
 		patches: set.Counters("patches_total", "Patches sent, by their outcome.", metric.Of("outcome", apiserver.Outcomes()...)),
-		reads:   set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.", metric.Of("kind", readMetadata, readObject)),
+		reads:   set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.", metric.Of("kind", kindMetadata, kindObject)),
 		exhausted: set.Counter("conflicts_exhausted_total",
 			"Batches put back because their object changed faster than it could be patched."),
 		overBudget: set.Counters("over_budget_total",
 			"Patches put off since their namespace is over its budget, by which: of writes, or of bytes written.",
-			metric.Of("budget", budgetWrites, budgetWriteBytes)),
+			metric.Of("budget", budget.Writes, budget.WriteBytes)),
 		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
 		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, requests to the API server included.",
 			latency),
@@ -47,18 +48,18 @@ func NewMetrics(set *metric.Set) *Metrics {
 
 // Kinds of reads.
 const (
-	readMetadata = "metadata"
-	readObject   = "object"
+	kindMetadata = "metadata"
+	kindObject   = "object"
 )
 
 // observe counts a result that will not come back.
-func (e *executor) observe(v plan.Verdict, r *v1.Result) {
-	e.Metrics.results.WithLabelValues(string(v)).Inc()
+func (a *Applier) observe(v plan.Verdict, r *v1.Result) {
+	a.deps.Metrics.results.WithLabelValues(string(v)).Inc()
 	if at := r.GetObservedAt(); at != nil {
-		e.Metrics.age.Observe(max(0, e.Clock.Since(at.AsTime()).Seconds()))
+		a.deps.Metrics.age.Observe(max(0, a.deps.Clock.Since(at.AsTime()).Seconds()))
 	}
 	asked := r.GetWant().GetAskedAt()
 	if v == plan.Written && r.GetContent() != nil && !r.GetAnswered() && asked != nil {
-		e.Metrics.delivery.Observe(max(0, e.Clock.Since(asked.AsTime()).Seconds()))
+		a.deps.Metrics.delivery.Observe(max(0, a.deps.Clock.Since(asked.AsTime()).Seconds()))
 	}
 }

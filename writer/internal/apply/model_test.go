@@ -133,7 +133,7 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.App
 	must(t, err)
 	applier, err := apply.New(apply.Config{
 		Planner: plan.Planner{Prune: true},
-		Viewer:  plan.Viewer{Grammar: grammar, Selector: labels.Everything()},
+		Decoder: plan.Decoder{Grammar: grammar, Selector: labels.Everything()},
 	}, apply.Deps{
 		Client:     client,
 		Breaker:    b,

@@ -29,23 +29,23 @@ func (t *task) forget() {
 
 // readMetadata learns the object from its metadata.
 func (t *task) readMetadata(ctx context.Context) error {
-	t.Metrics.reads.WithLabelValues(readMetadata).Inc()
-	read, err := t.Client.Metadata(ctx, t.ref)
+	t.deps.Metrics.reads.WithLabelValues(kindMetadata).Inc()
+	read, err := t.deps.Client.Metadata(ctx, t.ref)
 	if err != nil {
 		return t.missing(err)
 	}
-	t.learn(t.Viewer.Of(&read.ObjectMeta, plan.Live))
+	t.learn(t.config.Decoder.Decode(&read.ObjectMeta, plan.Live))
 	return nil
 }
 
 // readObject learns the object with its values.
 func (t *task) readObject(ctx context.Context) error {
-	t.Metrics.reads.WithLabelValues(readObject).Inc()
-	read, err := t.Client.ConfigMap(ctx, t.ref)
+	t.deps.Metrics.reads.WithLabelValues(kindObject).Inc()
+	read, err := t.deps.Client.ConfigMap(ctx, t.ref)
 	if err != nil {
 		return t.missing(err)
 	}
-	o := t.Viewer.Of(&read.ObjectMeta, plan.Live)
+	o := t.config.Decoder.Decode(&read.ObjectMeta, plan.Live)
 	o.Values = apiserver.Digests(read)
 	if read.Immutable != nil && *read.Immutable {
 		o.Obstacle = plan.Immutable
@@ -66,7 +66,7 @@ func (t *task) missing(err error) error {
 // patch sends a plan and caches what the object is like then.
 func (t *task) patch(ctx context.Context, p plan.Plan) error {
 	written, err := t.send(ctx, p)
-	t.Metrics.patches.WithLabelValues(string(apiserver.Classify(err))).Inc()
+	t.deps.Metrics.patches.WithLabelValues(string(apiserver.Classify(err))).Inc()
 	if err != nil {
 		return err
 	}
@@ -81,11 +81,11 @@ func (t *task) send(ctx context.Context, p plan.Plan) (*metav1.PartialObjectMeta
 		if err != nil {
 			return nil, err
 		}
-		return t.Client.Apply(ctx, t.ref, body)
+		return t.deps.Client.Apply(ctx, t.ref, body)
 	}
 	body, err := encode(t.object, p)
 	if err != nil {
 		return nil, err
 	}
-	return t.Client.Patch(ctx, t.ref, body)
+	return t.deps.Client.Patch(ctx, t.ref, body)
 }

@@ -9,13 +9,12 @@ import (
 
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/cache"
-	"github.com/kv8s/curl-me-that/writer/internal/event"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 // task is one batch on its way into its object.
 type task struct {
-	*executor
+	*Applier
 	ref   types.NamespacedName
 	items []plan.Item
 
@@ -31,7 +30,7 @@ type task struct {
 func (t *task) start() {
 	cached, found := t.objects.Get(t.ref)
 	if found && t.covers(cached.ResourceVersion) {
-		t.object, t.known = t.Viewer.Of(cached, plan.Remembered), true
+		t.object, t.known = t.config.Decoder.Decode(cached, plan.Remembered), true
 		return
 	}
 	t.objects.Drop(t.ref)
@@ -41,15 +40,15 @@ func (t *task) start() {
 }
 
 // signed reports whether the watcher has signed all wants. Others may be forged by
-// whoever publishes results, so that only the live object is believed.
+// whoever publishes results, so that only the live object counts.
 func (t *task) signed() bool {
 	for _, item := range t.items {
-		err := t.Signatures.Verify(item.Result.GetWant())
+		err := t.deps.Signatures.Verify(item.Result.GetWant())
 		if err == nil {
 			continue
 		}
 		if _, logged := t.doubted.LoadOrStore(err, true); !logged {
-			t.Log.Warn().Err(err).Msg("reading objects before they are written, which is slower; see --trusted-keys here and --signing-key of the watcher")
+			t.deps.Log.Warn().Err(err).Msg("reading objects before they are written, which is slower; see --trusted-keys here and --signing-key of the watcher")
 		}
 		return false
 	}
@@ -97,7 +96,7 @@ func (t *task) try(ctx context.Context) (outcomes []Outcome, done bool) {
 		t.learn(nil)
 		return nil, false
 	case apiserver.StatusTooLarge:
-		if t.object.Source != plan.Live {
+		if t.object.Freshness != plan.Live {
 			t.forget() // how much room is left shows in the object
 			return nil, false
 		}
@@ -121,7 +120,7 @@ func (t *task) each(ctx context.Context) []Outcome {
 	outcomes := make([]Outcome, len(t.items))
 	for _, i := range plan.Order(t.items) {
 		object := *t.object
-		one := &task{executor: t.executor, ref: t.ref, items: t.items[i : i+1], object: &object, known: true}
+		one := &task{Applier: t.Applier, ref: t.ref, items: t.items[i : i+1], object: &object, known: true}
 		outcomes[i] = one.carryOut(ctx)[0]
 	}
 	return outcomes
@@ -164,7 +163,7 @@ func (t *task) decide() plan.Plan {
 			t.object.Confirmed[item.Key.Key] = newest
 		}
 	}
-	return t.Planner.Plan(t.object, t.items)
+	return t.config.Planner.Plan(t.object, t.items)
 }
 
 // refused deals with a patch that the API server refuses for what it would do.
@@ -178,7 +177,7 @@ func (t *task) refused(ctx context.Context, p plan.Plan, obstacle plan.Obstacle,
 		t.obstacle, t.object.Obstacle = obstacle, obstacle
 		return nil, false
 	}
-	t.Breaker.Success(t.ref.Namespace)
+	t.deps.Breaker.Success(t.ref.Namespace)
 	return t.refuse(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, obstacle) }), true
 }
 
@@ -193,8 +192,8 @@ func (t *task) refuse(ctx context.Context, err error, eventFor func(plan.Item) p
 		uid := types.UID(item.Result.GetWant().GetUid())
 		t.unwritable.Put(uid, item.Key.Key)
 		// Where even Events are forbidden, the log has to do.
-		if t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}) == event.Emitted {
-			t.line(item, zerolog.WarnLevel, string(plan.Refused)).Err(err).Msg("API server refuses the change")
+		if written, _ := t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}); written {
+			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("API server refuses the change")
 		}
 	}
 	return all(len(t.items), Outcome{Verdict: plan.Refused})
@@ -202,8 +201,8 @@ func (t *task) refuse(ctx context.Context, err error, eventFor func(plan.Item) p
 
 // deferred gives results up for now, for a reason that has nothing to do with
 // them. The watcher wants again what the object does not hold.
-func (t *task) deferred(kind, why string) []Outcome {
-	t.line(t.items[0], zerolog.WarnLevel, kind).Int("results", len(t.items)).Msg(why)
+func (t *task) deferred(why string) []Outcome {
+	t.resultLine(t.items[0], zerolog.WarnLevel, plan.Deferred).Int("results", len(t.items)).Msg(why)
 	return all(len(t.items), Outcome{Verdict: plan.Deferred})
 }
 
@@ -211,24 +210,24 @@ func (t *task) deferred(kind, why string) []Outcome {
 func (t *task) failed(ctx context.Context, err error) []Outcome {
 	switch apiserver.Classify(err) {
 	case apiserver.Forbidden:
-		t.Breaker.Deny(t.ref.Namespace, err)
+		t.deps.Breaker.Deny(t.ref.Namespace, err)
 		return t.refuse(ctx, err, plan.Denial)
 	case apiserver.Unavailable:
 		after := apiserver.RetryAfter(err)
-		t.Breaker.Failure(err, after)
-		if t.Breaker.Allows() && t.faults.Add(t.ref) > maxFaults {
-			return t.deferred("unavailable", "requests for this object fail again and again, and others do not; later")
+		t.deps.Breaker.Failure(err, after)
+		if t.deps.Breaker.Allows() && t.faults.Add(t.ref) > maxFaults {
+			return t.deferred("requests for this object fail again and again, and others do not; later")
 		}
 		return all(len(t.items), Outcome{Unavailable: true, After: after})
 	default:
-		t.line(t.items[0], zerolog.WarnLevel, "unreadable").Err(err).Msg("object cannot be read")
+		t.resultLine(t.items[0], zerolog.WarnLevel, plan.Refused).Err(err).Msg("object cannot be read")
 		return all(len(t.items), Outcome{Verdict: plan.Refused})
 	}
 }
 
 // finish emits the Events of a plan that has been carried out, and logs it.
 func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
-	t.Breaker.Success(t.ref.Namespace)
+	t.deps.Breaker.Success(t.ref.Namespace)
 	t.faults.Drop(t.ref)
 	outcomes := make([]Outcome, len(t.items))
 	for i, d := range p.Decisions {
@@ -237,9 +236,11 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Outcome {
 		if t.restored(t.items[i], d) {
 			events = []plan.Event{plan.Restoration(t.items[i])}
 		}
-		if len(events) > 0 && t.emitEvents(ctx, t.items[i], t.object.UID, events) == event.Failed {
-			outcomes[i] = Outcome{Unavailable: true}
-			continue
+		if len(events) > 0 {
+			if _, err := t.emitEvents(ctx, t.items[i], t.object.UID, events); err != nil {
+				outcomes[i] = Outcome{Unavailable: true}
+				continue
+			}
 		}
 		if d.Confirmed {
 			t.confirmed.Put(t.object.UID, t.items[i].Key.Key, t.items[i].Confirmation())
@@ -256,21 +257,22 @@ func (t *task) restored(item plan.Item, d plan.Decision) bool {
 	return good && d.Verdict == plan.Written && t.unwritable.Take(t.object.UID, item.Key.Key) && len(d.Events) == 0
 }
 
-// emitEvents emits events about an item. An Event that is refused is given up:
-// the value is more important, and the log has the news.
-func (t *task) emitEvents(ctx context.Context, item plan.Item, uid types.UID, events []plan.Event) event.Result {
-	result, err := t.Emitter.Emit(ctx, t.ref, uid, events)
+// emitEvents emits events about an item, and reports whether it wrote any. An error
+// is worth another try. An Event that is refused is given up, and counts as written:
+// the value is more important, and the log has it.
+func (t *task) emitEvents(ctx context.Context, item plan.Item, uid types.UID, events []plan.Event) (written bool, err error) {
+	written, err = t.deps.Emitter.Emit(ctx, t.ref, uid, events)
 	switch apiserver.Classify(err) {
 	case apiserver.OK:
-		return result
+		return written, nil
 	case apiserver.Unavailable:
-		t.Breaker.Failure(err, apiserver.RetryAfter(err))
-		t.line(item, zerolog.DebugLevel, "event_failed").Err(err).Msg("Event was not written; trying again")
-		return event.Failed
+		t.deps.Breaker.Failure(err, apiserver.RetryAfter(err))
+		t.line(item, zerolog.DebugLevel, kindEventFailed).Err(err).Msg("Event was not written; trying again")
+		return false, err
 	default:
-		if t.Emitter.Refused() {
-			t.line(item, zerolog.ErrorLevel, "event_refused").Err(err).Msg("Events are refused; grant create, get and patch of events to the writer's service account")
+		if t.deps.Emitter.Refused() {
+			t.line(item, zerolog.ErrorLevel, kindEventRefused).Err(err).Msg("Events are refused; grant create, get and patch of events to the writer's service account")
 		}
-		return event.Emitted
+		return true, nil
 	}
 }

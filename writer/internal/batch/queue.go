@@ -11,9 +11,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrConfig means that a queue cannot be made from its config.
-var ErrConfig = errors.New("invalid config")
-
 // Config of a Queue.
 type Config struct {
 	// Linger is how long the first piece of work for an object waits for more.
@@ -52,13 +49,13 @@ type Deps[K comparable, W, O any] struct {
 // New returns an empty queue.
 func New[K comparable, W, O any](c Config, d Deps[K, W, O]) (*Queue[K, W, O], error) {
 	if c.Linger < 0 {
-		return nil, fmt.Errorf("%w: linger %v is negative", ErrConfig, c.Linger)
+		return nil, fmt.Errorf("make queue: linger %v is negative", c.Linger)
 	}
 	if c.Concurrency < 1 {
-		return nil, fmt.Errorf("%w: concurrency %d is less than 1", ErrConfig, c.Concurrency)
+		return nil, fmt.Errorf("make queue: concurrency %d is less than 1", c.Concurrency)
 	}
 	if d.Clock == nil {
-		return nil, fmt.Errorf("%w: no clock", ErrConfig)
+		return nil, errors.New("make queue: no clock")
 	}
 	return &Queue[K, W, O]{
 		config: c,

@@ -16,13 +16,6 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Recorder writes an Event unless the same has been written before.
-type Recorder interface {
-	Record(ctx context.Context, e kube.Event) error
-	// Recorded reports whether this process has lately written the Event.
-	Recorded(e kube.Event) bool
-}
-
 // Metrics count Events.
 type Metrics struct {
 	emitted *prometheus.CounterVec
@@ -40,7 +33,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 // Deps is what an Emitter works with.
 type Deps struct {
 	// Recorder writes the Events.
-	Recorder Recorder
+	Recorder *kube.Recorder
 	// Budget is how many are written for each namespace.
 	Budget *budget.Budget
 	// Metrics count them.
@@ -48,20 +41,6 @@ type Deps struct {
 	// Log has a line when a namespace gets over its budget.
 	Log zerolog.Logger
 }
-
-// Result is what became of Events.
-type Result int
-
-// The results.
-const (
-	// Emitted: at least one was written now.
-	Emitted Result = iota + 1
-	// Known: this process has written them before, or their namespace is over
-	// its budget.
-	Known
-	// Failed: one could not be written.
-	Failed
-)
 
 // Emitter emits Events and counts them.
 type Emitter struct {
@@ -72,23 +51,23 @@ type Emitter struct {
 // New returns an emitter that counts what it emits.
 func New(d Deps) *Emitter { return &Emitter{deps: d} }
 
-// Emit emits events until one fails. What is above the budget of the namespace
-// is counted in place of being written.
-func (e *Emitter) Emit(ctx context.Context, ref types.NamespacedName, uid types.UID, events []plan.Event) (Result, error) {
-	result := Known
+// Emit emits events until one fails, and reports whether it wrote any: this process
+// may have written them before. What is above the budget of the namespace is counted
+// in place of being written.
+func (e *Emitter) Emit(ctx context.Context, ref types.NamespacedName, uid types.UID, events []plan.Event) (written bool, err error) {
 	for _, event := range events {
 		full := of(ref, uid, event)
 		if full.Again.IsZero() && e.deps.Recorder.Recorded(full) || !e.affords(ref.Namespace) {
 			continue
 		}
 		if err := e.record(ctx, full); err != nil {
-			return Failed, err
+			return written, err
 		}
 		e.refused.Store(false)
 		e.deps.Metrics.emitted.WithLabelValues(event.Reason).Inc()
-		result = Emitted
+		written = true
 	}
-	return result, nil
+	return written, nil
 }
 
 // Refused notes that Events are refused, and reports whether that is a change.
@@ -103,7 +82,7 @@ func (e *Emitter) affords(namespace string) bool {
 	}
 	e.deps.Metrics.dropped.Inc()
 	if short.First {
-		e.deps.Log.Warn().Str("namespace", namespace).Str("budget", "events").
+		e.deps.Log.Warn().Str("namespace", namespace).Str("budget", budget.Events).
 			Msg("the namespace is over its budget of Events; no more are written until some of it has come back")
 	}
 	return false

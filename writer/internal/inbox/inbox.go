@@ -11,24 +11,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
+	"github.com/kv8s/curl-me-that/writer/internal/batch"
+	"github.com/kv8s/curl-me-that/writer/internal/breaker"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 // maxBackoff bounds the delay before a message comes back that met an API server
 // that is unavailable.
 const maxBackoff = 8 * time.Second
-
-// Queue takes items for a ConfigMap and returns where their outcome will come.
-type Queue interface {
-	Add(ctx context.Context, ref types.NamespacedName, item plan.Item) <-chan apply.Outcome
-}
-
-// Breaker reports whether work may begin.
-type Breaker interface {
-	// Allows reports it at once, Pass after a while in which it may come to be so.
-	Allows() bool
-	Pass(ctx context.Context) bool
-}
 
 // Config of an Inbox.
 type Config struct {
@@ -39,9 +29,9 @@ type Config struct {
 // Deps is what an Inbox works with.
 type Deps struct {
 	// Breaker holds work back while the API server is unavailable.
-	Breaker Breaker
+	Breaker *breaker.Breaker
 	// Queue applies what was read.
-	Queue Queue
+	Queue *batch.Queue[types.NamespacedName, plan.Item, apply.Outcome]
 	// Metrics are moved by what is taken.
 	Metrics *Metrics
 	// Tracer makes a span for each message; nil: none.
@@ -52,33 +42,27 @@ type Deps struct {
 
 // Inbox handles messages.
 type Inbox struct {
-	reader  Reader
-	breaker Breaker
-	queue   Queue
-	metrics *Metrics
-	tracer  *tracing.Tracer
-	lines   *logsample.Log
+	config Config
+	deps   Deps
+	lines  *logsample.Log
 }
 
 // New returns an inbox that hands what it reads to a queue while the breaker
 // lets work pass.
 func New(c Config, d Deps) *Inbox {
-	return &Inbox{
-		reader: Reader(c), breaker: d.Breaker, queue: d.Queue, metrics: d.Metrics, tracer: d.Tracer,
-		lines: logsample.New(d.Log),
-	}
+	return &Inbox{config: c, deps: d, lines: logsample.New(d.Log)}
 }
 
 // Handle reads a message and returns what becomes of it once it is applied. Each
 // message has a span of its own, also when several are applied together: each
 // belongs to another trace.
 func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
-	b.metrics.inFlight.Inc()
-	defer b.metrics.inFlight.Dec()
-	ctx, span := b.tracer.Consume(ctx, "apply", pipeline.WriterConsumer, d)
+	b.deps.Metrics.inFlight.Inc()
+	defer b.deps.Metrics.inFlight.Dec()
+	ctx, span := b.deps.Tracer.Consume(ctx, "apply", pipeline.WriterConsumer, d)
 	defer span.End()
 	d.SetTrace(span.SpanContext())
-	item, err := b.reader.Read(d.Subject(), d.Data())
+	item, err := b.config.read(d.Subject(), d.Data())
 	item.Trace = span.SpanContext()
 	if err != nil {
 		err = &pipeline.ClassError{Class: classOf(err), Err: err}
@@ -87,7 +71,7 @@ func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 	}
 	outcome := apply.Outcome{Unavailable: true}
 	if b.pass(ctx, d) {
-		outcome = <-b.queue.Add(ctx, types.NamespacedName{Namespace: item.Key.Namespace, Name: item.Key.Name}, item)
+		outcome = <-b.deps.Queue.Add(ctx, types.NamespacedName{Namespace: item.Key.Namespace, Name: item.Key.Name}, item)
 	}
 	disposition := dispose(d, outcome)
 	setSpanOutcome(span, outcome, disposition)
@@ -96,7 +80,7 @@ func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 
 // pass reports whether work may begin. The end of the process ends the wait.
 func (b *Inbox) pass(ctx context.Context, d *pipeline.Delivery) bool {
-	if b.breaker.Allows() {
+	if b.deps.Breaker.Allows() {
 		return true
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -110,7 +94,7 @@ func (b *Inbox) pass(ctx context.Context, d *pipeline.Delivery) bool {
 		case <-stop:
 		}
 	}()
-	return b.breaker.Pass(ctx)
+	return b.deps.Breaker.Pass(ctx)
 }
 
 // dispose returns what becomes of a message. Only one that met an API server
@@ -132,7 +116,7 @@ func dispose(d *pipeline.Delivery, o apply.Outcome) pipeline.Disposition {
 
 // Observe counts what became of a message, and logs dead letters and panics.
 func (b *Inbox) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
-	b.metrics.messages.WithLabelValues(with.String()).Inc()
+	b.deps.Metrics.messages.WithLabelValues(with.String()).Inc()
 	if with.Err() == nil {
 		return
 	}

@@ -16,17 +16,11 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Reader turns messages into items.
-type Reader struct {
-	// Protected namespaces are never written to.
-	Protected []string
-}
-
-// Read returns what a message asks for. Its subject and payload must agree,
+// read returns what a message asks for. Its subject and payload must agree,
 // and name what may exist in Kubernetes: the names go into the path of a
 // request and the key into a patch. Errors wrap one of this package; the item
 // then holds what could be read.
-func (r Reader) Read(subject string, data []byte) (plan.Item, error) {
+func (c Config) read(subject string, data []byte) (plan.Item, error) {
 	kind, key, err := pipeline.ParseSubject(subject)
 	if err != nil {
 		return plan.Item{}, fmt.Errorf("%w: %w", errMalformed, err)
@@ -45,7 +39,7 @@ func (r Reader) Read(subject string, data []byte) (plan.Item, error) {
 	if err := check(key, result); err != nil {
 		return item, err
 	}
-	if annotation.Protects(r.Protected, key.Namespace, key.Name) {
+	if annotation.Protects(c.Protected, key.Namespace, key.Name) {
 		return item, fmt.Errorf("%w: ConfigMap %s/%s", errProtected, key.Namespace, key.Name)
 	}
 	return item, nil

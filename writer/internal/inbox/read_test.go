@@ -83,7 +83,7 @@ func TestRead(t *testing.T) {
 			if r.GetProblems() != nil || r.GetRemoved() != nil {
 				subject = pipeline.KeyOf(r.GetWant()).Removed()
 			}
-			item, err := Reader{Protected: []string{"kube-system"}}.Read(subject, data)
+			item, err := Config{Protected: []string{"kube-system"}}.read(subject, data)
 			if !errors.Is(err, tt.want) {
 				t.Fatalf("%v, want %v", err, tt.want)
 			}
@@ -108,7 +108,7 @@ func TestReadRefusesAnotherObject(t *testing.T) {
 		{Namespace: "ns", Name: "other", Key: "my_data.txt"},
 		{Namespace: "ns", Name: "cm.with.dots", Key: "other"},
 	} {
-		if _, err := (Reader{}).Read(key.Content(), data); !errors.Is(err, errMalformed) {
+		if _, err := (Config{}).read(key.Content(), data); !errors.Is(err, errMalformed) {
 			t.Errorf("%v: %v", key, err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestReadRefusesAnnotationsFromAFetcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, subject := range []string{pipeline.KeyOf(r.GetWant()).Content(), pipeline.KeyOf(r.GetWant()).Failure()} {
-		if _, err := (Reader{}).Read(subject, data); !errors.Is(err, errMalformed) {
+		if _, err := (Config{}).read(subject, data); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
@@ -139,11 +139,11 @@ func TestReadRefusesRemovalsFromAFetcher(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, subject := range []string{pipeline.KeyOf(r.GetWant()).Content(), pipeline.KeyOf(r.GetWant()).Failure()} {
-		if _, err := (Reader{}).Read(subject, data); !errors.Is(err, errMalformed) {
+		if _, err := (Config{}).read(subject, data); !errors.Is(err, errMalformed) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
-	if _, err := (Reader{}).Read(pipeline.KeyOf(r.GetWant()).Removed(), data); err != nil {
+	if _, err := (Config{}).read(pipeline.KeyOf(r.GetWant()).Removed(), data); err != nil {
 		t.Error(err)
 	}
 }
@@ -157,7 +157,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("curl.result.removed.a.b.c", []byte{})
 	f.Add("curl.result.content.a.%2E%2E%2Fb.c", []byte("\xff"))
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {
-		item, err := Reader{Protected: []string{"kube-system"}}.Read(subject, data)
+		item, err := Config{Protected: []string{"kube-system"}}.read(subject, data)
 		if err != nil {
 			return
 		}

@@ -18,17 +18,17 @@ func setSpanOutcome(span trace.Span, o apply.Outcome, d pipeline.Disposition) {
 		span.SetAttributes(semconv.MessagingBatchMessageCount(o.Together))
 	}
 	if o.Unavailable {
-		span.SetAttributes(tracing.Outcome.String(d.String()))
+		span.SetAttributes(tracing.Disposition.String(d.String()))
 		tracing.Fail(span, d.String())
 		return
 	}
-	span.SetAttributes(tracing.Outcome.String(string(o.Verdict)))
+	span.SetAttributes(tracing.Verdict.String(string(o.Verdict)))
 }
 
 // setSpanDeadLetter records in a span that a message becomes a dead letter.
 func setSpanDeadLetter(span trace.Span, why error) {
 	if span.IsRecording() {
-		span.SetAttributes(tracing.Outcome.String(pipeline.DeadLetter(why).String()))
+		span.SetAttributes(tracing.Disposition.String(pipeline.DeadLetter(why).String()))
 		tracing.Fail(span, pipeline.Reason(pipeline.FailureClass(why)))
 	}
 }

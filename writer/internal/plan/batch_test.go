@@ -120,7 +120,7 @@ func TestAssume(t *testing.T) {
 			if ok != tt.want {
 				t.Fatalf("assumed %v, want %v", ok, tt.want)
 			}
-			if ok && (o.UID != "uid-1" || o.ResourceVersion != "7" || o.Source != plan.Assumed) {
+			if ok && (o.UID != "uid-1" || o.ResourceVersion != "7" || o.Freshness != plan.Assumed) {
 				t.Errorf("object %+v", o)
 			}
 		})

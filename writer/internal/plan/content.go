@@ -10,37 +10,37 @@ import (
 )
 
 // content decides on a body.
-func (d *draft) content(i Item, c *v1.Content) Decision {
+func (b *builder) content(i Item, c *v1.Content) Decision {
 	key := i.Key.Key
-	if !d.object.asks(key, i.url(), c.GetSha256()) {
+	if !b.object.asks(key, i.url(), c.GetSha256()) {
 		return Decision{Verdict: Stale}
 	}
-	entry := d.status.Keys[key]
-	owner := d.owner(key)
-	holds, foreign := d.holds(key, c.GetSha256(), owner, entry)
-	if d.needValues {
+	entry := b.status.Keys[key]
+	owner := b.owner(key)
+	holds, foreign := b.holds(key, c.GetSha256(), owner, entry)
+	if b.needValues {
 		return Decision{}
 	}
 	if foreign {
-		return d.keyExists(i)
+		return b.keyExists(i)
 	}
 	// A value that we write is ours, if there is a record of owners. Where there
 	// is none, one can be begun with a key that does not exist yet.
 	drift := ""
-	if _, exists := d.object.Values[key]; holds || owner.Fingerprint == unrecorded && exists {
+	if _, exists := b.object.Values[key]; holds || owner.Fingerprint == fingerprintUnknown && exists {
 		drift = owner.Fingerprint
 	}
 	recorded := entry.Drift == drift || owner.State == annotation.Ours // a mark from before does no harm
 	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && recorded && !entry.Failing() {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
-	if !holds && d.object.Obstacle != NoObstacle {
-		return d.refuseBody(i)
+	if !holds && b.object.Obstacle != NoObstacle {
+		return b.refuseBody(i)
 	}
 	body := c.GetBody()
 	binary := !utf8.Valid(body)
 	if !holds {
-		d.values[key] = &Value{Body: body, Binary: binary}
+		b.values[key] = &Value{Body: body, Binary: binary}
 	}
 	next := status.Entry{
 		URL: i.url(), SHA256: c.GetSha256(), Size: int64(len(body)), FetchedAt: i.observed(),
@@ -50,16 +50,16 @@ func (d *draft) content(i Item, c *v1.Content) Decision {
 	if entry.SHA256 == next.SHA256 && !entry.FetchedAt.IsZero() {
 		next.FetchedAt = entry.FetchedAt
 	}
-	return d.healthy(i, entry, next)
+	return b.healthy(i, entry, next)
 }
 
 // holds reports whether key already has the body with that digest, and whether
 // it belongs to another field manager without our ever having written it.
-func (d *draft) holds(key, digest string, owner annotation.Ownership, entry status.Entry) (holds, foreign bool) {
-	if value, planned := d.values[key]; planned {
+func (b *builder) holds(key, digest string, owner annotation.Ownership, entry status.Entry) (holds, foreign bool) {
+	if value, planned := b.values[key]; planned {
 		return value != nil && entry.SHA256 == digest, false
 	}
-	if !entry.Written() && d.isForeign(key, owner) {
+	if !entry.Written() && b.isForeign(key, owner) {
 		return false, true
 	}
 	switch owner.State {
@@ -68,16 +68,16 @@ func (d *draft) holds(key, digest string, owner annotation.Ownership, entry stat
 	case annotation.None:
 		return false, false
 	default:
-		live, exists := d.digest(key)
+		live, exists := b.digest(key)
 		return exists && live == digest, false
 	}
 }
 
 // unmodified decides on the recovery of a key that keeps its body.
-func (d *draft) unmodified(i Item, u *v1.Unmodified) Decision {
+func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	key := i.Key.Key
-	entry := d.status.Keys[key]
-	if !d.object.asks(key, i.url(), u.GetSha256()) || entry.SHA256 != u.GetSha256() {
+	entry := b.status.Keys[key]
+	if !b.object.asks(key, i.url(), u.GetSha256()) || entry.SHA256 != u.GetSha256() {
 		return Decision{Verdict: Stale}
 	}
 	if !entry.Failing() && entry.URL == i.url() {
@@ -86,17 +86,17 @@ func (d *draft) unmodified(i Item, u *v1.Unmodified) Decision {
 	next := entry
 	next.URL, next.Fence = i.url(), i.Fence
 	next.Error, next.ErrorURL, next.Attempts, next.GaveUp, next.Explanation = "", "", 0, false, nil
-	return d.healthy(i, entry, next)
+	return b.healthy(i, entry, next)
 }
 
 // healthy records that the key is as it should be.
-func (d *draft) healthy(i Item, was, next status.Entry) Decision {
+func (b *builder) healthy(i Item, was, next status.Entry) Decision {
 	decision := Decision{Verdict: Written}
 	next.Since = time.Time{}
 	if was.Failing() {
 		next.Since = i.observed() // by this eventsOf knows that there was a recovery
 		decision.Events = []Event{recovered(i)}
 	}
-	d.set(i.Key.Key, next)
+	b.set(i.Key.Key, next)
 	return decision
 }

@@ -11,16 +11,16 @@ import (
 )
 
 // failure decides on a fetch that failed. It never touches a value.
-func (d *draft) failure(i Item, f *v1.Failure) Decision {
+func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	key := i.Key.Key
-	if !d.object.asks(key, i.url(), "") {
+	if !b.object.asks(key, i.url(), "") {
 		return Decision{Verdict: Stale}
 	}
-	entry := d.status.Keys[key]
-	if owner := d.owner(key); !entry.Written() && d.isForeign(key, owner) {
-		return d.keyExists(i)
+	entry := b.status.Keys[key]
+	if owner := b.owner(key); !entry.Written() && b.isForeign(key, owner) {
+		return b.keyExists(i)
 	}
-	if d.needValues {
+	if b.needValues {
 		return Decision{}
 	}
 	since := i.observed()
@@ -33,17 +33,17 @@ func (d *draft) failure(i Item, f *v1.Failure) Decision {
 	// A later row of failures means that all was well in between, unless it
 	// only began because the watcher asked again.
 	another := since.After(entry.Since) && i.Result.GetCause() != v1.Cause_CAUSE_AUDIT
-	changed := !sameState(entry, next) || d.unexplained(key, entry, next)
+	changed := !sameState(entry, next) || b.unexplained(key, entry, next)
 	event := failed(i, next, actionFetch, failureNote(i, f, next))
 	event.Again = i.Result.GetObservedAt().AsTime()
 	switch {
 	case changed:
-		d.set(key, next)
+		b.set(key, next)
 		return Decision{Verdict: Written, Events: []Event{event}}
 	case f.GetAgain(): // nothing has changed but when it was last seen
 		return Decision{Verdict: Unchanged, Events: []Event{event}}
 	case another:
-		d.set(key, next)
+		b.set(key, next)
 		return Decision{Verdict: Written}
 	}
 	return Decision{Verdict: Unchanged}
@@ -51,13 +51,13 @@ func (d *draft) failure(i Item, f *v1.Failure) Decision {
 
 // unexplained reports whether an older writer has written the entry of a key that
 // fails, without the explanation that next has, and there is room for that.
-func (d *draft) unexplained(key string, entry, next status.Entry) bool {
+func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 	if entry.Explanation != nil || !next.GaveUp {
 		return false
 	}
-	with := d.status.Clone()
+	with := b.status.Clone()
 	with.Keys[key] = next
-	return len(with.String()) <= d.object.Room
+	return len(with.String()) <= b.object.Room
 }
 
 // minStale is how long a key fails at least before it is stale: to its owner the
@@ -80,12 +80,12 @@ func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 
 // isForeign reports whether a key that we never wrote holds a value of another
 // field manager.
-func (d *draft) isForeign(key string, owner annotation.Ownership) bool {
+func (b *builder) isForeign(key string, owner annotation.Ownership) bool {
 	switch owner.State {
 	case annotation.Foreign:
 		return true
 	case annotation.Unknown:
-		_, exists := d.digest(key)
+		_, exists := b.digest(key)
 		return exists
 	default:
 		return false
@@ -94,8 +94,8 @@ func (d *draft) isForeign(key string, owner annotation.Ownership) bool {
 
 // keyExists decides on a key that belongs to another field manager and that we
 // never wrote.
-func (d *draft) keyExists(i Item) Decision {
-	decision := d.obstacle(i, NotOurs, keyExists)
+func (b *builder) keyExists(i Item) Decision {
+	decision := b.obstacle(i, NotOurs, keyExists)
 	for n := range decision.Events {
 		decision.Events[n].Occurrence = keyExistsOccurrence(i)
 	}
@@ -103,14 +103,14 @@ func (d *draft) keyExists(i Item) Decision {
 }
 
 // refuseBody decides on a body that the object cannot take.
-func (d *draft) refuseBody(i Item) Decision {
-	switch d.object.Obstacle {
+func (b *builder) refuseBody(i Item) Decision {
+	switch b.object.Obstacle {
 	case Immutable:
-		return d.obstacle(i, Refused, immutable)
+		return b.obstacle(i, Refused, immutable)
 	case TooLarge:
-		return d.obstacle(i, Refused, bodyTooLarge)
+		return b.obstacle(i, Refused, bodyTooLarge)
 	default:
-		return d.obstacle(i, Refused, writeFailed)
+		return b.obstacle(i, Refused, writeFailed)
 	}
 }
 
@@ -118,13 +118,13 @@ func (d *draft) refuseBody(i Item) Decision {
 // rejects the fence is not recorded, so that the same result may be applied once
 // the server takes it. Its Event is emitted with each result: the recorder writes
 // it again only when the one before has expired.
-func (d *draft) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decision {
-	entry := d.status.Keys[i.Key.Key]
+func (b *builder) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decision {
+	entry := b.status.Keys[i.Key.Key]
 	next := failing(entry, i.url(), pipeline.Reason(class), i.observed())
 	if class != writeFailed {
 		next.GaveUp, next.Fence = true, i.Fence
 	}
-	note := obstacleNote(i, next, d.object.Obstacle)
+	note := obstacleNote(i, next, b.object.Obstacle)
 	next.Explanation = &status.Explanation{Message: note}
 	decision := Decision{Verdict: verdict}
 	changed := !sameFailure(entry, next)
@@ -132,7 +132,7 @@ func (d *draft) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decisio
 		decision.Events = []Event{failed(i, next, actionWrite, note)}
 	}
 	if changed {
-		d.set(i.Key.Key, next)
+		b.set(i.Key.Key, next)
 	}
 	return decision
 }

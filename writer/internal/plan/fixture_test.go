@@ -34,9 +34,9 @@ type fixture struct {
 	// owners of the key by manager; nil: no record at all.
 	owners map[string]bool
 	// values, when the whole object was read.
-	values map[string]string
-	status map[string]status.Entry
-	source plan.Source
+	values    map[string]string
+	status    map[string]status.Entry
+	freshness plan.Freshness
 	// obstacle that the API server has named.
 	obstacle plan.Obstacle
 }
@@ -45,7 +45,7 @@ type fixture struct {
 func asking() fixture {
 	return fixture{
 		annotations: map[string]string{annotation.DefaultKey: theKey + "=" + theURL},
-		owners:      map[string]bool{}, source: plan.Live,
+		owners:      map[string]bool{}, freshness: plan.Live,
 	}
 }
 
@@ -96,8 +96,8 @@ func (f fixture) labelled(name, value string) fixture {
 	return f
 }
 
-func (f fixture) seen(source plan.Source) fixture {
-	f.source = source
+func (f fixture) seen(freshness plan.Freshness) fixture {
+	f.freshness = freshness
 	return f
 }
 
@@ -116,7 +116,7 @@ func (f fixture) object(t *testing.T) *plan.Object {
 		UID: "uid-1", ResourceVersion: "7", Annotations: f.annotations, Labels: f.labels,
 		ManagedFields: records(t, f.owners),
 	}
-	o := viewer(t).Of(meta, f.source)
+	o := decoder(t).Decode(meta, f.freshness)
 	o.Values, o.Obstacle = f.values, f.obstacle
 	return o
 }
@@ -148,7 +148,7 @@ func records(t *testing.T, owners map[string]bool) []metav1.ManagedFieldsEntry {
 	return list
 }
 
-func viewer(t *testing.T) plan.Viewer {
+func decoder(t *testing.T) plan.Decoder {
 	t.Helper()
 	grammar, err := annotation.New(annotation.Defaults())
 	if err != nil {
@@ -158,7 +158,7 @@ func viewer(t *testing.T) plan.Viewer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plan.Viewer{Grammar: grammar, Selector: selector}
+	return plan.Decoder{Grammar: grammar, Selector: selector}
 }
 
 // fence returns the fence of a trigger.

@@ -19,19 +19,19 @@ import (
 // object, names and values together, in bytes.
 const maxAnnotations = 256 << 10
 
-// missing is the fingerprint of a key that does not exist and has no owner.
-const missing = "none"
+// fingerprintNone is the fingerprint of a key that does not exist and has no owner.
+const fingerprintNone = "none"
 
-// unrecorded is the fingerprint of a key in an object without a record of owners,
+// fingerprintUnknown is the fingerprint of a key in an object without a record of owners,
 // which stays without one when it is written.
-const unrecorded = "unknown"
+const fingerprintUnknown = "unknown"
 
-// Source is how well an object is known.
-type Source int
+// Freshness is how well an object is known.
+type Freshness int
 
 const (
 	// Assumed: as the watcher saw it when it published the want.
-	Assumed Source = iota + 1
+	Assumed Freshness = iota + 1
 	// Remembered: as it was after a patch of our own.
 	Remembered
 	// Live: just read.
@@ -42,8 +42,8 @@ const (
 // write from, since the patch is bound to its version, but not to give up a
 // result for.
 type Object struct {
-	// Source of what follows.
-	Source Source
+	// Freshness of what follows.
+	Freshness Freshness
 	// UID and ResourceVersion that a patch is bound to.
 	UID             types.UID
 	ResourceVersion string
@@ -117,23 +117,23 @@ const (
 	NoRoom
 )
 
-// Viewer reads objects.
-type Viewer struct {
+// Decoder reads objects.
+type Decoder struct {
 	// Grammar reads annotations.
 	Grammar *annotation.Grammar
 	// Selector selects the objects that may be written.
 	Selector labels.Selector
 }
 
-// Of returns what is known from the metadata of a ConfigMap.
-func (v Viewer) Of(m *metav1.ObjectMeta, source Source) *Object {
+// Decode returns what is known from the metadata of a ConfigMap.
+func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	o := &Object{
-		Source: source, UID: m.UID, ResourceVersion: m.ResourceVersion,
-		Ignored: !v.Selector.Matches(labels.Set(m.Labels)),
+		Freshness: freshness, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		Ignored: !d.Selector.Matches(labels.Set(m.Labels)),
 		Room:    maxAnnotations - len(annotation.StatusKey),
 	}
 	var err error
-	o.Request, err = v.Grammar.Parse(m.Annotations)
+	o.Request, err = d.Grammar.Parse(m.Annotations)
 	o.Unreadable, o.Problem = err != nil, o.Request.Problem(err)
 	text, has := m.Annotations[annotation.StatusKey]
 	o.HasStatus = has
@@ -193,7 +193,7 @@ func applied(text string, concerns func(key string) bool) map[string]bool {
 func Assume(items []Item) (*Object, bool) {
 	first := items[0].Result.GetWant()
 	o := &Object{
-		Source:          Assumed,
+		Freshness:       Assumed,
 		UID:             types.UID(first.GetUid()),
 		ResourceVersion: first.GetResourceVersion(),
 		Request:         annotation.Request{Present: true},
@@ -208,7 +208,7 @@ func Assume(items []Item) (*Object, bool) {
 		want := item.Result.GetWant()
 		drift := want.GetDrift()
 		if want.GetReadFirst() || want.GetUid() != first.GetUid() || want.GetResourceVersion() != o.ResourceVersion ||
-			want.GetStatus() != first.GetStatus() || drift != "" && drift != missing || item.Result.GetRemoved() != nil || item.OfObject() {
+			want.GetStatus() != first.GetStatus() || drift != "" && drift != fingerprintNone || item.Result.GetRemoved() != nil || item.OfObject() {
 			return nil, false
 		}
 		if url, known := o.Request.URL(item.Key.Key); known {
@@ -230,21 +230,21 @@ func Assume(items []Item) (*Object, bool) {
 // and would not begin one at a patch: it never had a field to record, or
 // the record was emptied.
 func (o *Object) Unrecorded() bool {
-	return o.Source == Live && o.Owners.Of("").State == annotation.Unknown
+	return o.Freshness == Live && o.Owners.Of("").State == annotation.Unknown
 }
 
 // owner returns the owner of key. An assumed object has no record of owners: the
 // watcher, which has one, asserts that the key is ours or does not exist.
 func (o *Object) owner(key string) annotation.Ownership {
-	if o.Source != Assumed {
+	if o.Freshness != Assumed {
 		owner := o.Owners.Of(key)
 		if owner.State == annotation.None && o.untraced {
 			owner.State = annotation.Unknown
 		}
 		return owner
 	}
-	if o.drift[key] == missing {
-		return annotation.Ownership{State: annotation.None, Fingerprint: missing}
+	if o.drift[key] == fingerprintNone {
+		return annotation.Ownership{State: annotation.None, Fingerprint: fingerprintNone}
 	}
 	return annotation.Ownership{State: annotation.Ours}
 }

@@ -67,7 +67,7 @@ func (p Plan) Empty() bool { return len(p.Values) == 0 && !p.SetStatus }
 // TooLargeFor reports whether there is no room for the status among the
 // annotations of an object that was just read.
 func (p Plan) TooLargeFor(o *Object) bool {
-	return p.SetStatus && o.Source == Live && len(p.Status) > o.Room
+	return p.SetStatus && o.Freshness == Live && len(p.Status) > o.Room
 }
 
 // Bytes is the size of what is written.

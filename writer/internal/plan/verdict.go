@@ -4,12 +4,16 @@ package plan
 // its name in snake case.
 type Verdict string
 
-// The verdicts.
+// Verdicts on a result that the object is in line with.
 const (
 	// Written: the object was changed: a value, or the status.
 	Written Verdict = "written"
 	// Unchanged: the object is already as planned.
 	Unchanged Verdict = "unchanged"
+)
+
+// Verdicts on a result that is given up.
+const (
 	// Stale: the object no longer asks for it, or holds something newer.
 	Stale Verdict = "stale"
 	// Gone: the object does not exist any more.

@@ -325,22 +325,8 @@ func elsewhere() []string {
 // tolerated are problems that are to be mended. One that is mended is to be taken out.
 func tolerated() []string {
 	return []string{
-		`proto/service/tracing/tracer.go: ToAttempt has the value "earlier_attempt"`,
-		`proto/service/tracing/tracer.go: ToDelivery has the value "earlier_delivery"`,
-		`proto/service/tracing/tracer.go: ToGET has the value "shared_get"`,
-		`proto/service/tracing/tracer.go: ToReplayed has the value "replayed_failure"`,
-		`watcher/internal/reconcile/condition.go: "events" is a literal`,
 		`watcher/internal/reconcile/report.go: "superseded" is a literal`,
 		`watcher/internal/reconcile/report.go: "unpublished" is a literal`,
-		`writer/internal/apply/applier.go: "contention" is a literal`,
-		`writer/internal/apply/budget.go: "over_budget" is a literal`,
-		`writer/internal/apply/metrics.go: readMetadata has the value "metadata"`,
-		`writer/internal/apply/metrics.go: readObject has the value "object"`,
-		`writer/internal/apply/task.go: "event_failed" is a literal`,
-		`writer/internal/apply/task.go: "event_refused" is a literal`,
-		`writer/internal/apply/task.go: "unavailable" is a literal`,
-		`writer/internal/apply/task.go: "unreadable" is a literal`,
-		`writer/internal/event/emitter.go: "events" is a literal`,
 	}
 }
 
