@@ -17,6 +17,7 @@ letters? -> dead letter
 notice -> condition
   in watcher/old.go
   in third
+# of the source alone
 third -> fourth
   source
   in third
