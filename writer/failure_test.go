@@ -23,7 +23,7 @@ var _ = Describe("A failed fetch", func() {
 		w.start()
 	})
 
-	It("of a key without a value gives one Event, in a sentence without secrets", func() {
+	It("reports the failure of a key without a value by one Event, in a sentence without secrets", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.failure(w.want(cm, "mydata", url), 503))
 		got := w.get("cm")
@@ -99,7 +99,7 @@ var _ = Describe("A failed fetch", func() {
 		))
 	})
 
-	It("that is observed again at a later look counts up its Event, and writes nothing else", func() {
+	It("counts up the Event of a failure that is observed again, and writes nothing else", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		first := w.failure(w.want(cm, "mydata", url), 404)
 		first.GetFailure().GaveUp = true
@@ -116,7 +116,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.eventObjects()).To(ConsistOf(HaveField("Series", HaveField("Count", int32(2)))), "it was only delivered again")
 	})
 
-	It("that changes nothing writes nothing", func() {
+	It("writes nothing for a failure that changes nothing", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		first := w.failure(w.want(cm, "mydata", url), 503)
 		w.apply(first)
@@ -145,7 +145,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.events(cm)).To(HaveLen(2))
 	})
 
-	It("of a URL that is an address does not contain the address", func() {
+	It("leaves the address out of the failure of a URL that has one", func() {
 		const secret = "https://[2001:db8::1]:8443/x"
 		cm := w.create(asking("cm", "mydata="+secret))
 		r := w.failure(w.want(cm, "mydata", secret), 0)
@@ -156,7 +156,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.log).NotTo(gbytesSay("2001:db8"))
 	})
 
-	It("of every class has a sentence of its own", func() {
+	It("has a sentence of its own for every failure class", func() {
 		notFetched := []v1.FailureClass{
 			v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION,
 			v1.FailureClass_FAILURE_CLASS_KEY_EXISTS, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,

@@ -17,7 +17,7 @@ var _ = Describe("A result with a forged want", func() {
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	DescribeTable("changes nothing", func(body string, forge func(want *v1.Want)) {
+	DescribeTable("changes nothing for a forged want", func(body string, forge func(want *v1.Want)) {
 		w.start()
 		cm := asking("cm", "mydata="+url)
 		cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum("demanded")
@@ -76,7 +76,7 @@ var _ = Describe("A result with a forged want", func() {
 		}
 	})
 
-	It("is any, where no key is trusted", func() {
+	It("takes any want where no key is trusted", func() {
 		w.config.TrustedKeys = ""
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))

@@ -51,7 +51,7 @@ var _ = Describe("A message that cannot be meant", func() {
 		Expect(deadLetters).To(ContainElement(And(HaveField("Subject", "curl.result.content.ns.name"), HaveField("Payload", []byte("too few tokens")))))
 	})
 
-	DescribeTable("because of", func(spoil func(r *v1.Result), class v1.FailureClass) {
+	DescribeTable("makes a dead letter of a result that cannot be meant", func(spoil func(r *v1.Result), class v1.FailureClass) {
 		cm := w.create(asking("cm", "mydata="+url))
 		r := w.content(w.want(cm, "mydata", url), "body")
 		spoil(r)

@@ -29,7 +29,7 @@ var _ = Describe("An API server in trouble", func() {
 		return found
 	}
 
-	It("that loses the answer to a patch sees no second one", func() {
+	It("sends no second patch when the response to the first is lost", func() {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		w.calls.losing(http.MethodPatch, 1)
@@ -44,7 +44,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(version))
 	})
 
-	It("that is unavailable is waited for, logged once, and used within seconds when it is back", func() {
+	It("waits for an API server that is unavailable, logs that once, and uses it within seconds when it is back", func() {
 		w.start()
 		names := []string{"a", "b", "c", "d", "e", "f"}
 		for _, name := range names {
@@ -73,7 +73,7 @@ var _ = Describe("An API server in trouble", func() {
 		Eventually(w.health.Ready).Should(BeTrue())
 	})
 
-	It("that asks to be left alone is left alone for so long", func() {
+	It("waits for as long as the API server asks for", func() {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		w.calls.answering(http.MethodPatch, http.StatusTooManyRequests, http.Header{"Retry-After": {"3"}}, "Too many requests, please try again later.\n")
@@ -87,7 +87,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
 	})
 
-	DescribeTable("is tried again after", func(code int, body string) {
+	DescribeTable("tries again after a response that does not decide", func(code int, body string) {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		w.calls.answering(http.MethodPatch, code, nil, body)
@@ -107,7 +107,7 @@ var _ = Describe("An API server in trouble", func() {
 		Entry("200 with nonsense", 200, "<html>Welcome to the portal</html>"),
 	)
 
-	It("whose webhook is broken holds up only the objects that it is for", func() {
+	It("holds up only the objects that a broken webhook is for", func() {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		w.calls.answering(http.MethodPatch, 500, nil, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,`+
@@ -122,7 +122,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Normal Recovered: ")))
 	})
 
-	It("that takes the permission away is logged once, with one Event, and holds no message", func() {
+	It("logs once that the permission was taken away, with one Event, and holds no message", func() {
 		w.cluster.Impersonate.UserName = "writer-" + w.namespace
 		w.grant("events", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
 		w.start()

@@ -33,7 +33,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		return cm
 	}
 
-	It("and that we never wrote is never overwritten, with one Event", func() {
+	It("never overwrites a key that the writer never wrote, and reports it by one Event", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Data = map[string]string{"mydata": "theirs"}
 		cm = w.create(cm)
@@ -65,7 +65,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists"), HavePrefix("Normal Recovered")))
 	})
 
-	It("but that we wrote before is repaired", func() {
+	It("repairs a key of another owner that the writer wrote before", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
 		got := w.edit("cm", hold("edited"))
@@ -79,7 +79,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.events(cm)).To(BeEmpty(), "the watcher tells of drift")
 	})
 
-	It("and that we wrote before is repaired without a read when it is gone", func() {
+	It("repairs without a read a key that the writer wrote before and that is gone", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "ours"))
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = nil })
@@ -93,7 +93,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps"}))
 	})
 
-	It("and that holds what was fetched is only noted in the status, once", func() {
+	It("notes once in the status that a key of another owner holds what was fetched", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "old"))
 		got := w.edit("cm", hold("new"))
@@ -151,7 +151,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		})
 	})
 
-	It("because entries were taken out of the record is looked at first", func() {
+	It("reads the object first when entries were taken out of the record of owners", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Data = map[string]string{"mydata": "theirs"}
 		w.create(cm)

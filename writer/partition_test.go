@@ -88,8 +88,8 @@ func (s *swallowed) Close() error {
 	return s.Conn.Close()
 }
 
-var _ = Describe("A network that swallows everything", func() {
-	It("is used again within seconds after it has healed, over new connections", func(ctx SpecContext) {
+var _ = Describe("A network that drops all packets", func() {
+	It("uses the API server within seconds after the network has healed, over new connections", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		network := &hole{current: &sync.Map{}}
 		w.cluster.Dial = network.dial

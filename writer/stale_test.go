@@ -21,7 +21,7 @@ var _ = Describe("A result that came too late", func() {
 		w.start()
 	})
 
-	DescribeTable("changes nothing once the object", func(change func(*corev1.ConfigMap)) {
+	DescribeTable("changes nothing once the object has changed", func(change func(*corev1.ConfigMap)) {
 		cm := w.create(asking("cm", "mydata="+url))
 		want := w.want(cm, "mydata", url)
 		got := w.edit("cm", change)
@@ -93,7 +93,7 @@ var _ = Describe("A result that came too late", func() {
 		Expect(w.log).NotTo(gbytesSay(`"error"`))
 	})
 
-	It("from before the streams were made anew yields to one from after", func() {
+	It("prefers a result from after the streams were made anew to one from before", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		old := w.content(w.want(cm, "mydata", url), "old stream")
 		old.Sequence = 1_000_000

@@ -26,7 +26,7 @@ var _ = Describe("A tenant whose results are all refused", func() {
 		}
 	}
 
-	DescribeTable("holds no slot of the consumer from others", func(ctx SpecContext, status string) {
+	DescribeTable("holds no slot of the consumer for a tenant whose results are all refused", func(ctx SpecContext, status string) {
 		w := newWorld(ctx)
 		w.calls.with(refusing("refused", status))
 		stuck := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "refused", UID: "uid", ResourceVersion: "1"}}

@@ -111,14 +111,14 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "GET configmaps", "PATCH configmaps"}))
 	})
 
-	It("of a refresh is written after a read of the metadata", func() {
+	It("reads the metadata before it writes the body of a refresh", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "hello there"))
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "hello there"}))
 		Expect(w.calls.all()).To(Equal([]string{"GET configmaps", "PATCH configmaps"}))
 	})
 
-	It("that the key already holds writes nothing", func() {
+	It("writes nothing for a body that the key already holds", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
 		got := w.get("cm")
@@ -129,7 +129,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
 	})
 
-	It("delivered ten times is written once", func() {
+	It("writes once a body that is delivered ten times", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		r := w.content(w.want(cm, "mydata", url), "hello there")
 		w.apply(r)
@@ -141,7 +141,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(version))
 	})
 
-	It("that is older than what the key holds is dropped", func() {
+	It("drops a body that is older than what the key holds", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		older := w.content(w.want(cm, "mydata", url), "older")
 		w.apply(w.content(w.want(cm, "mydata", url), "newer"))

@@ -24,7 +24,7 @@ func nextSecond(last time.Time) {
 }
 
 var _ = Describe("An annotation", func() {
-	It("that cannot be read gives within 5 s one Event with exactly these words, and data once it is corrected", func(ctx SpecContext) {
+	It("reports an unreadable annotation within 5 s, by one Event in exactly these words, and brings data once it is corrected", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/right").Says("corrected")
 		cm := w.Create(ctx, "wrong", world.Asking("not correct"))
@@ -45,7 +45,7 @@ var _ = Describe("An annotation", func() {
 		Expect(w.Events(ctx)).To(HaveLen(1))
 	})
 
-	It("that is not followed has its reason in the status, in the words of its Events, until it is mended", func(ctx SpecContext) {
+	It("has in the status why an annotation is not followed, in the words of its Events, until it is corrected", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/page").Says("there")
 		cm := w.Create(ctx, "explained", world.Asking("page="+page.URL()))
@@ -90,7 +90,7 @@ var _ = Describe("An annotation", func() {
 		Expect(cm.Writes(ctx)).To(Equal(writes + 1))
 	})
 
-	It("that cannot be read gives one Event, whatever else is edited", func(ctx SpecContext) {
+	It("reports an unreadable annotation by one Event, whatever else is edited", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "told", world.Asking("not correct"))
 		cm.EventuallyTells(ctx, "InvalidAnnotation")
@@ -99,7 +99,7 @@ var _ = Describe("An annotation", func() {
 		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(aWhile).Should(ConsistOf("InvalidAnnotation"))
 	})
 
-	It("that becomes unreadable removes nothing", func(ctx SpecContext) {
+	It("removes nothing when an annotation becomes unreadable", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "slip", "kept")
 		cm.Ask(ctx, "mydata="+page.URL()+" oops")
@@ -123,7 +123,7 @@ var _ = Describe("An annotation", func() {
 				"take it out, and ask the operator for credentials of that host"),
 	)
 
-	It("on an object labelled reconciler=ignore does nothing until the label is gone", func(ctx SpecContext) {
+	It("ignores an object labelled reconciler=ignore until the label is gone", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/ignored").Says("at last")
 		cm := w.Create(ctx, "ignored", world.Asking("mydata="+page.URL()), world.Labelled("reconciler", "ignore"))

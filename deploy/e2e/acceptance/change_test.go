@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("A change", func() {
-	It("of the URL is fetched", func(ctx SpecContext) {
+	It("fetches the new URL when the annotation changes", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		first, second := w.Origin.Page("/first").Says("first"), w.Origin.Page("/second").Says("second")
 		cm := w.Create(ctx, "moved", world.Asking("mydata="+first.URL()))
@@ -24,7 +24,7 @@ var _ = Describe("A change", func() {
 		Expect(first.Hits()).To(Equal(1))
 	})
 
-	It("of something else fetches and writes nothing", func(ctx SpecContext) {
+	It("fetches and writes nothing when something else of the object changes", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "still", "still")
 		w.EventuallyQuiet(ctx)
@@ -37,11 +37,11 @@ var _ = Describe("A change", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
-	It("that is followed by nine more ends with the last", func(ctx SpecContext) {
+	It("ends with the last of ten changes in a row", func(ctx SpecContext) {
 		env.World(ctx, world.Options{}).EndsWithLastOf(ctx, 10)
 	})
 
-	It("during the fetch leaves the body of the old URL out", func(ctx SpecContext) {
+	It("drops the body of the old URL when the URL changes during the fetch", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		quick := w.Origin.Page("/quick").Says("current")
 		_, cm, release := w.Fetching(ctx, "overtaken", "outdated")
@@ -53,7 +53,7 @@ var _ = Describe("A change", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
-	It("that takes the annotation away during the fetch leaves nothing behind", func(ctx SpecContext) {
+	It("leaves nothing behind when the annotation is removed during the fetch", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm, release := w.Fetching(ctx, "unasked", "unwanted")
 		cm.Unannotate(ctx, "x-kv8s.io/curl-me-that")
@@ -65,7 +65,7 @@ var _ = Describe("A change", func() {
 })
 
 var _ = Describe("A ConfigMap", func() {
-	It("that is deleted during the fetch is not created", func(ctx SpecContext) {
+	It("does not create a ConfigMap that is deleted during the fetch", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm, release := w.Fetching(ctx, "deleted", "too late")
 		cm.Delete(ctx)
@@ -75,7 +75,7 @@ var _ = Describe("A ConfigMap", func() {
 		cm.Tells(ctx)
 	})
 
-	It("that is re-created during the fetch without asking is not written", func(ctx SpecContext) {
+	It("does not write to a ConfigMap that is re-created during the fetch without the annotation", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm, release := w.Fetching(ctx, "again", "for another one")
 		cm.Delete(ctx)
@@ -86,7 +86,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(cm.Writes(ctx)).To(BeZero())
 	})
 
-	It("that is re-created during the fetch gets only what it asks for itself", func(ctx SpecContext) {
+	It("writes into a ConfigMap that is re-created during the fetch only what it asks for itself", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		quick := w.Origin.Page("/quick").Says("its own")
 		_, cm, release := w.Fetching(ctx, "anew", "for another one")
@@ -99,7 +99,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
-	It("that is re-created asking for the same gets it, too", func(ctx SpecContext) {
+	It("fills a ConfigMap that is re-created with the same annotation", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/same").Says("the same")
 		for n := range 3 {

@@ -65,7 +65,7 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		cm.EventuallyHasData(ctx, "mydata", "ours")
 	})
 
-	It("that was made here, under another name, is looked after by itself", func(ctx SpecContext) {
+	It("looks after a copy of another name by itself", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, first := w.Fill(ctx, "first", "one", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		was := first.Get(ctx)

@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("A failure", func() {
-	It("that lasts gives one Event, leaves the last good value, and gives one Event when it is over", func(ctx SpecContext) {
+	It("leaves the last good value while a failure lasts, with one Event at its begin and one at its end", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "moody", "good", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 
@@ -57,7 +57,7 @@ var _ = Describe("A failure", func() {
 		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
 	})
 
-	It("that may pass is tried again soon, with one Event for all attempts", func(ctx SpecContext) {
+	It("tries again soon after a failure that may pass, with one Event for all attempts", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/busy").Fails(http.StatusServiceUnavailable)
 		cm := w.Create(ctx, "busy", world.Asking("mydata="+page.URL()))
@@ -71,7 +71,7 @@ var _ = Describe("A failure", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("to find the host, or to be let to an address, is reported without the address", func(ctx SpecContext) {
+	It("reports an unknown host and a denied address without the address", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		denied := w.Create(ctx, "denied", world.Asking("mydata=http://169.254.169.254/latest/meta-data"))
 		denied.EventuallyTells(ctx, "AddressDenied")
@@ -82,7 +82,7 @@ var _ = Describe("A failure", func() {
 		Expect(denied.Get(ctx).Data).To(BeEmpty())
 	})
 
-	It("to respond within the limits is reported", func(ctx SpecContext) {
+	It("reports a response beyond the limits", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-body=1000", "--timeout=4s"}}})
 		large := w.Create(ctx, "large", world.Asking("mydata="+w.Origin.Page("/large").Serves(make([]byte, 1001)).URL()))
 		large.EventuallyTells(ctx, "BodyTooLarge")

@@ -88,7 +88,7 @@ var _ = Describe("All services in one process", func() {
 })
 
 var _ = Describe("The rights", func() {
-	It("that each service needs are few, and the fetcher needs none", func(ctx SpecContext) {
+	It("needs few rights for each service, and none for the fetcher", func(ctx SpecContext) {
 		o := world.Options{Kubeconfigs: world.LeastRights(env.Cluster), Flags: map[string][]string{}}
 		w := env.World(ctx, o)
 		page := w.Origin.Page("/modest").Says("modest")

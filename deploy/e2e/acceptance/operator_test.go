@@ -73,7 +73,7 @@ var _ = Describe("An operator's mistake", func() {
 		Entry("an address that is none", world.Watcher, []string{"--listen=somewhere"}, "--listen"),
 	)
 
-	DescribeTable("in a file of the fetcher ends it with one sentence when the file is read", func(ctx SpecContext, flag string) {
+	DescribeTable("ends the fetcher with one sentence about a mistake in one of its files", func(ctx SpecContext, flag string) {
 		w := env.World(ctx, world.Options{Without: world.Services()})
 		w.Unfinished()
 		for _, path := range []string{"/no/such/file", garbage()} {
@@ -86,7 +86,7 @@ var _ = Describe("An operator's mistake", func() {
 		Entry("policies", "--policy="),
 	)
 
-	It("with a port that is taken ends the program with one sentence", func(ctx SpecContext) {
+	It("ends the program with one sentence when its port is taken", func(ctx SpecContext) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(listener.Close)
@@ -99,18 +99,18 @@ var _ = Describe("An operator's mistake", func() {
 		}
 	})
 
-	It("in the environment ends the program with the name of the variable", func(ctx SpecContext) {
+	It("names the variable of the environment that has a mistake, and ends the program", func(ctx SpecContext) {
 		shouldSay(ctx, run(world.Fetcher, []string{"CURLMETHAT_TIMEOUT=soon"}), "CURLMETHAT_TIMEOUT")
 		shouldSay(ctx, run(world.Watcher, []string{"CURLMETHAT_KUBECONFIG=/no/such/file"}), "/no/such/file")
 	})
 
-	It("to name no cluster ends the program with what to do", func(ctx SpecContext) {
+	It("ends the program with what to do when no cluster is named", func(ctx SpecContext) {
 		for _, name := range []string{world.Watcher, world.Writer} {
 			shouldSay(ctx, run(name, nil, "--listen=", "--nats-url="+nowhere()), "KUBECONFIG")
 		}
 	})
 
-	It("to run it twice on the same data ends the second with one sentence", func(ctx SpecContext) {
+	It("ends a second program on the same data with one sentence", func(ctx SpecContext) {
 		data := GinkgoT().TempDir()
 		environment := []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}
 		first := run(allInOne, environment, "--data-dir="+data, "--namespaces=curl-me-that-e2e-none")

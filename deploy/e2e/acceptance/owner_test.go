@@ -9,7 +9,7 @@ import (
 )
 
 var _ = Describe("A key", func() {
-	It("of somebody else is left as it is, until they remove it", func(ctx SpecContext) {
+	It("leaves a key of somebody else as it is, until they remove it", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/ours").Says("ours")
 		cm := w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+page.URL()))
@@ -29,7 +29,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("that was changed by hand is repaired, with an Event", func(ctx SpecContext) {
+	It("repairs a key that was changed by hand, with an Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "drift", "as asked")
 
@@ -40,7 +40,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("that was removed by hand is repaired, with an Event", func(ctx SpecContext) {
+	It("repairs a key that was removed by hand, with an Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "gone", "as asked", world.Holding("other", "theirs"))
 
@@ -51,7 +51,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("that was changed twice in a row is repaired twice", func(ctx SpecContext) {
+	It("repairs twice a key that was changed twice in a row", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "twice", "as asked")
 		for _, text := range []string{"once", "twice"} {
@@ -62,7 +62,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Writes(ctx)).To(Equal(3))
 	})
 
-	It("that was changed to what would be fetched anyway is not written again", func(ctx SpecContext) {
+	It("writes nothing when a key was changed to what is fetched anyway", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "same", "old")
 		pastSharing(page)
@@ -106,7 +106,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
 	})
 
-	It("that somebody has taken over stays when its pair is removed", func(ctx SpecContext) {
+	It("leaves a key that somebody has taken over when its pair is removed", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "taken", "ours")
 		cm.Patch(ctx, map[string]any{
@@ -117,7 +117,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs now"))
 	})
 
-	It("of an immutable ConfigMap gives one Event and no retry storm", func(ctx SpecContext) {
+	It("reports an immutable ConfigMap by one Event, without a storm of retries", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/fixed").Says("too late")
 		cm := w.Create(ctx, "fixed", world.Holding("other", "theirs"), world.Immutable(), world.Asking("mydata="+page.URL()))
@@ -128,7 +128,7 @@ var _ = Describe("A key", func() {
 		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total")).To(BeNumerically("<=", 2))
 	})
 
-	It("that would make the ConfigMap larger than the API allows gives one Event", func(ctx SpecContext) {
+	It("reports by one Event a body that would make the ConfigMap larger than the API allows", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/large").Serves(make([]byte, 600<<10))
 		small := w.Origin.Page("/small").Says("small")

@@ -65,7 +65,7 @@ var _ = Describe("A refresh", func() {
 		Expect(page.Hits()).To(Equal(2))
 	})
 
-	It("by curl-now does not share a GET that was made before", func(ctx SpecContext) {
+	It("shares no GET that was made before curl-now changed", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "impatient", "before")
 		page.Says("after")

@@ -80,7 +80,7 @@ var _ = Describe("A value", func() {
 		cm.EventuallyHasData(ctx, "mydata", "well kept")
 	})
 
-	It("that is not text arrives in binaryData, and moves when it becomes text", func(ctx SpecContext) {
+	It("stores in binaryData what is not text, and moves it when it becomes text", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		body := bytes.Repeat([]byte{0, 1, 0xff, '\n', 0x80}, 4000)
 		blob, text := w.Origin.Page("/blob").Serves(body), w.Origin.Page("/text").Says("this is text")

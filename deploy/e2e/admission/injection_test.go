@@ -190,7 +190,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(pod.Spec.Containers).To(HaveLen(1))
 	})
 
-	It("that has it already gets nothing more", func(ctx SpecContext) {
+	It("adds nothing to a pod that has the sidecar already", func(ctx SpecContext) {
 		once, err := in.try(ctx, naming("errors,other"))
 		Expect(err).NotTo(HaveOccurred())
 		again := once.DeepCopy()
@@ -202,7 +202,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(twice.Annotations).To(Equal(once.Annotations))
 	})
 
-	It("that names two Watchers gets both sidecars, once each", func(ctx SpecContext) {
+	It("adds both sidecars once each to a pod that names two Watchers", func(ctx SpecContext) {
 		pod, err := in.try(ctx, naming(" other ,errors,, errors"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(inits(pod)).To(ConsistOf("watch-errors", "simple"))
@@ -222,7 +222,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(pod.Spec.ImagePullSecrets).To(HaveLen(2))
 	})
 
-	It("that only claims to have a sidecar gets it", func(ctx SpecContext) {
+	It("adds the sidecar to a pod that only claims to have it", func(ctx SpecContext) {
 		pod, err := in.try(ctx, naming("errors", func(p *corev1.Pod) {
 			p.Annotations[watchv1.InjectedAnnotation] = "errors=77,gone=3"
 		}))
@@ -299,14 +299,14 @@ var _ = Describe("A pod", Ordered, func() {
 		Entry("in a namespace where the label has another value", "nosuch", "x-kv8s.io/inject=disabled"),
 	)
 
-	It("that names nothing is left as it is", func(ctx SpecContext) {
+	It("leaves a pod that names no Watcher as it is", func(ctx SpecContext) {
 		pod, err := in.try(ctx, naming("", func(p *corev1.Pod) { p.Annotations = nil }))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pod.Spec.InitContainers).To(BeEmpty())
 		Expect(pod.Labels).To(BeEmpty())
 	})
 
-	It("of kube-system is left as it is, though the namespace is labelled by mistake", func(ctx SpecContext) {
+	It("leaves a pod of kube-system as it is, though the namespace is labelled by mistake", func(ctx SpecContext) {
 		label(ctx, "kube-system", "x-kv8s.io/inject=enabled")
 		DeferCleanup(func(ctx SpecContext) { label(ctx, "kube-system", "x-kv8s.io/inject=disabled") })
 		account(ctx, "kube-system")
@@ -337,7 +337,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(inits(there.eventually(ctx, naming("plain", restricted)))).To(Equal([]string{"plain"}))
 	})
 
-	It("of the samples gets the sidecar of the sample", func(ctx SpecContext) {
+	It("adds the sidecar of the sample to the pod of the samples", func(ctx SpecContext) {
 		sample := func(name string, into any) {
 			GinkgoHelper()
 			text, err := os.ReadFile("../../samples/sidecars/" + name)

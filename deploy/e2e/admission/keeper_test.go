@@ -64,7 +64,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		return err
 	}
 
-	DescribeTable("may", func(ctx SpecContext, body string) {
+	DescribeTable("lets keeper change static keys and the annotation", func(ctx SpecContext, body string) {
 		Expect(apply(ctx, "errors", body)).To(Succeed())
 	},
 		Entry("change a static key", `{"data":{"static":"new"}}`),
@@ -77,7 +77,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		Entry("add its Watcher as the owner", `{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"errors","uid":"a","controller":true}]}}`),
 	)
 
-	DescribeTable("may not", func(ctx SpecContext, label, body, text string) {
+	DescribeTable("refuses what keeper does not need", func(ctx SpecContext, label, body, text string) {
 		err := apply(ctx, label, body)
 		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 		Expect(err).To(MatchError(ContainSubstring(text)))

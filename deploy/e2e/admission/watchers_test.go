@@ -46,7 +46,7 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 		return err
 	}
 
-	DescribeTable("may", func(ctx SpecContext, body string) {
+	DescribeTable("lets through edits that add nothing to pods", func(ctx SpecContext, body string) {
 		Expect(patch(ctx, body)).To(Succeed())
 	},
 		Entry("change static data", `{"spec":{"configData":{"LEVEL":"info"}}}`),
@@ -57,7 +57,7 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 		Entry("annotate", `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`),
 	)
 
-	DescribeTable("may not", func(ctx SpecContext, body string) {
+	DescribeTable("refuses edits that become part of pods", func(ctx SpecContext, body string) {
 		err := patch(ctx, body)
 		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 		Expect(err).To(MatchError(ContainSubstring("denied request: container, volume, imagePullSecrets and new variables of configData become part of pods, " +

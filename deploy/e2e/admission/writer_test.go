@@ -63,7 +63,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 
 	bare := []trait{without(annotation.DefaultKey), without(annotation.LegacyKey), without(annotation.StatusKey)}
 
-	DescribeTable("may", func(ctx SpecContext, cm *corev1.ConfigMap, body string) {
+	DescribeTable("lets the writer set and remove what is asked for", func(ctx SpecContext, cm *corev1.ConfigMap, body string) {
 		Expect(patch(ctx, account, create(ctx, namespace, cm), body)).To(Succeed())
 	},
 		Entry("change nothing", asking(), `{}`),
@@ -90,7 +90,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Entry("set a key whose pair breaks a rule", asking(with(annotation.DefaultKey, "mine=ftp://x.example.com")), `{"data":{"mine":"new"}}`),
 	)
 
-	DescribeTable("may not", func(ctx SpecContext, cm *corev1.ConfigMap, body, said string) {
+	DescribeTable("refuses what the writer does not need", func(ctx SpecContext, cm *corev1.ConfigMap, body, said string) {
 		created := create(ctx, namespace, cm)
 		err := patch(ctx, account, created, body)
 		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))

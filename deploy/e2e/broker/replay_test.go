@@ -151,7 +151,7 @@ var _ = Describe("A replay", func() {
 		f.shouldBeRight(ctx)
 	})
 
-	DescribeTable("on three servers goes on", func(ctx SpecContext, disturb func(context.Context, *failedFetches, []*natstest.Server)) {
+	DescribeTable("continues a replay on three servers", func(ctx SpecContext, disturb func(context.Context, *failedFetches, []*natstest.Server)) {
 		servers, addresses := replicated(ctx)
 		f := letFail(ctx, 120, addresses)
 		p := f.replay("--rate=100")

@@ -31,7 +31,7 @@ const (
 )
 
 var _ = Describe("install.yaml", func() {
-	It("and the two samples work in a fresh cluster", func(ctx SpecContext) {
+	It("installs in a fresh cluster, where the two samples are filled", func(ctx SpecContext) {
 		install := filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), fromRoot("deploy/kubernetes")), "install.yaml")
 		for _, other := range tagsIn(install) {
 			if other != version {

@@ -281,7 +281,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.eventuallyCounts(ctx, "late", watchv1.PodsStatus{Injected: 2, Current: 2, Ready: 2})
 	})
 
-	It("of two Watchers come with what belongs to them, after the init containers of the pod", func(ctx SpecContext) {
+	It("adds the sidecars of two Watchers with what belongs to them, after the init containers of the pod", func(ctx SpecContext) {
 		t.apply(ctx, "first", `configData: {LEVEL: warn}, container: `+sidecar("watch-first", `volumeMounts: [{name: logs, mountPath: /logs}]`)+`,
 			volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`)
 		t.apply(ctx, "second", `container: {name: watch-second, image: "`+registry+`origin:`+version+`", args: ["--pages=:9180", "--listen=:9184"], `+secure+`}, imagePullSecrets: {name: registry}`)
@@ -316,7 +316,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.eventuallyCounts(ctx, "first", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
 	})
 
-	It("that crash are counted and give one Event, and another when the pod has one that runs", func(ctx SpecContext) {
+	It("counts sidecars that crash, with one Event, and another when the pod has one that runs", func(ctx SpecContext) {
 		t.apply(ctx, "crashes", `container: `+strings.Replace(sidecar("watch-crashes"), `--pages=:9080`, `--no-such-flag`, 1))
 		t.deployment(ctx, "crashes", 1)
 		t.eventuallyCounts(ctx, "crashes", watchv1.PodsStatus{Injected: 1, Current: 1, Failing: 1})
@@ -367,7 +367,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		}
 	})
 
-	It("with an environment older than the ConfigMap cannot have its newest content, and curlctl lists which", func(ctx SpecContext) {
+	It("lists by curlctl which sidecars have an environment older than the ConfigMap", func(ctx SpecContext) {
 		page := installation.Open(ctx).Page("/news").Says(ctx, "old")
 		t.apply(ctx, "news", `sources: [{key: NEWS, url: "`+page.URL()+`"}]`)
 		t.eventually(ctx, "news", watchv1.ConditionReady, "True/Ready")

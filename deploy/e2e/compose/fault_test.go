@@ -59,7 +59,7 @@ var _ = Describe("Under load", Ordered, func() {
 		Entry(nil, "kube-apiserver"),
 	)
 
-	It("no identity was refused anything, and no service panicked", func(ctx SpecContext) {
+	It("refuses no identity anything, and no service panics", func(ctx SpecContext) {
 		for _, service := range []string{"nats", "watcher", "fetcher", "writer", "keeper"} {
 			logs := compose(ctx, "logs", "--no-color", "--no-log-prefix", service)
 			for _, word := range []string{"Violation", "violation", "panic:", "fatal error:"} {

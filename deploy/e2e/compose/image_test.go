@@ -27,7 +27,7 @@ func reference(program string) string {
 
 var _ = Describe("An image", func() {
 	for _, program := range programs {
-		It("of "+program+" is small, static and not root's, and says what it is", func(ctx SpecContext) {
+		It("has a small, static image of "+program+" that is not root's and describes itself", func(ctx SpecContext) {
 			var images []struct {
 				Size   int64
 				Config struct {
@@ -86,7 +86,7 @@ var _ = Describe("An image", func() {
 })
 
 var _ = Describe("A container", func() {
-	It("of ours is not root, writes nowhere and may do nothing special", func(ctx SpecContext) {
+	It("runs without root, writes nowhere and may do nothing special", func(ctx SpecContext) {
 		for _, c := range containers(ctx, "watcher", "fetcher", "writer", "keeper", "origin", "identities", "setup", "certificates") {
 			Expect(c.HostConfig.ReadonlyRootfs).To(BeTrue(), c.service())
 			Expect(c.HostConfig.Privileged).To(BeFalse(), c.service())
@@ -131,14 +131,14 @@ var _ = Describe("A container", func() {
 		}
 	})
 
-	It("of keeper has a token of the cluster, and nothing of NATS", func(ctx SpecContext) {
+	It("gives keeper a token of the cluster, and nothing of NATS", func(ctx SpecContext) {
 		keepers := containers(ctx, "keeper")
 		Expect(keepers).To(HaveLen(1))
 		mounts := docker(ctx, "inspect", "--format", "{{range .Mounts}}{{.Destination}} {{end}}", keepers[0].ID)
 		Expect(strings.Fields(mounts)).To(Equal([]string{"/data/keeper"}))
 	})
 
-	It("without access to the cluster has no token of it either", func(ctx SpecContext) {
+	It("gives no token of the cluster to what has no access to it", func(ctx SpecContext) {
 		for _, c := range containers(ctx, "fetcher") {
 			mounts := docker(ctx, "inspect", "--format", "{{range .Mounts}}{{.Destination}} {{end}}", c.ID)
 			Expect(strings.Fields(mounts)).To(Equal([]string{"/identities"}))

@@ -33,7 +33,7 @@ var _ = Describe("A Watcher", func() {
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn", "rules": "the rules"}))
 	})
 
-	It("of the manifests is Ready from the start", func(ctx SpecContext) {
+	It("has the Watcher of the manifests Ready from the start", func(ctx SpecContext) {
 		Eventually(ctx, func() (string, error) {
 			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "jokes", "--no-headers")
 		}).WithTimeout(installation.Patience).Should(MatchRegexp(`^jokes +True +True +1/1 +jokes-config `))

@@ -20,7 +20,7 @@ import (
 const maxLines = 60
 
 var _ = Describe("The API server", func() {
-	It("may be killed and stay away for half a minute", func(ctx SpecContext) {
+	It("goes on after the API server was killed and away for half a minute", func(ctx SpecContext) {
 		plane, err := controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(plane.Stop)
@@ -48,7 +48,7 @@ var _ = Describe("The API server", func() {
 		}
 	})
 
-	DescribeTable("may refuse everything for some seconds", func(ctx SpecContext, fault gateway.Fault) {
+	DescribeTable("goes on after the API server refused everything for some seconds", func(ctx SpecContext, fault gateway.Fault) {
 		g, o := behindGateway(world.Watcher, world.Writer)
 		w := env.World(ctx, o)
 		load := w.Begin(ctx, 60)
@@ -69,7 +69,7 @@ var _ = Describe("The API server", func() {
 		Entry("with silence", gateway.Fault(gateway.Silence)),
 	)
 
-	It("may carry out patches and lose the answers", func(ctx SpecContext) {
+	It("patches once when the API server carries out patches and its responses are lost", func(ctx SpecContext) {
 		g, o := behindGateway(world.Writer)
 		w := env.World(ctx, o)
 		g.Break(once(http.MethodPatch, gateway.LoseAnswer))
@@ -78,7 +78,7 @@ var _ = Describe("The API server", func() {
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 	})
 
-	It("may end a watch since its version is too old, after objects were deleted", func(ctx SpecContext) {
+	It("retracts objects that were deleted before a watch ended for its old version", func(ctx SpecContext) {
 		g, o := behindGateway(world.Watcher)
 		w := env.World(ctx, o)
 		page := w.Origin.Page("/new").Says("new")
@@ -129,7 +129,7 @@ func lines(w *world.World) int {
 }
 
 var _ = Describe("The rights", func() {
-	It("may be taken away and given back", func(ctx SpecContext) {
+	It("writes again after rights were taken away and given back", func(ctx SpecContext) {
 		var writer *world.Account
 		w := env.World(ctx, world.Audited(world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
 			world.Writer: func(ctx context.Context, namespace string) string {
@@ -152,7 +152,7 @@ var _ = Describe("The rights", func() {
 		}
 	})
 
-	It("may be missing for a namespace: all that was refused comes within an audit once they are there", func(ctx SpecContext) {
+	It("writes within an audit all that was refused in a namespace, once its rights are there", func(ctx SpecContext) {
 		const (
 			keys     = 100
 			interval = 8 * time.Second
@@ -187,7 +187,7 @@ var _ = Describe("The rights", func() {
 		}
 	})
 
-	It("may be denied by admission: one Event, and it goes through once it may", func(ctx SpecContext) {
+	It("writes what admission denied once it is allowed, with one Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{}))
 		lift := w.Deny(ctx, "mydata")
 		page := w.Origin.Page("/denied").Says("at last")

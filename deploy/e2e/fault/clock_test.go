@@ -18,7 +18,7 @@ var _ = Describe("A wall clock that is off", func() {
 		gaps    = 2
 	)
 
-	DescribeTable("of a fetcher makes it neither hurry nor delay", func(ctx SpecContext, by time.Duration) {
+	DescribeTable("makes no fetch sooner or later when the clock of a fetcher is off", func(ctx SpecContext, by time.Duration) {
 		w := env.World(ctx, world.Options{
 			ClocksOff: map[string]time.Duration{world.Fetcher: by},
 			Flags:     map[string][]string{world.Fetcher: {"--retry-base=" + retry.String(), "--refresh-jitter=0"}},

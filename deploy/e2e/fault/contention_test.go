@@ -12,11 +12,11 @@ import (
 )
 
 var _ = Describe("A ConfigMap", func() {
-	It("whose annotation flips a hundred times in a second ends with the last, after few fetches", func(ctx SpecContext) {
+	It("ends with the last of a hundred annotations in a second, after few fetches", func(ctx SpecContext) {
 		env.World(ctx, world.Options{}).EndsWithLastOf(ctx, 100)
 	})
 
-	It("that somebody edits all the time still gets its data, and keeps all of theirs", func(ctx SpecContext) {
+	It("fills a ConfigMap that somebody edits all the time, and changes nothing of theirs", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/busy").Says("between the edits")
 		cm := w.Create(ctx, "busy", world.Holding("counter", "0"))
@@ -35,7 +35,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("that another controller changes back is repaired at growing intervals, with an Event for its owner", func(ctx SpecContext) {
+	It("repairs at growing intervals what another controller changes back, with an Event for its owner", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "contested", "ours")
 		stop := world.Meanwhile(ctx, func() {
@@ -51,7 +51,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 6))
 	})
 
-	It("in a namespace that is going away is left alone", func(ctx SpecContext) {
+	It("leaves a ConfigMap alone whose namespace is going away", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		slow := w.Origin.Page("/slow").Says("too late")
 		release := slow.Hold()

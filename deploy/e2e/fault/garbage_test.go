@@ -44,7 +44,7 @@ var _ = Describe("Garbage", func() {
 		load.EventuallyEnds(ctx, time.Second)
 	})
 
-	It("that a compromised fetcher could publish changes nothing that is not asked for", func(ctx SpecContext) {
+	It("changes nothing that is not asked for, whatever a compromised fetcher publishes", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "target", "asked for", world.Holding("other", "theirs"))
 		w.EventuallyQuiet(ctx)

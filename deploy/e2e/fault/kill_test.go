@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("kill -9", func() {
-	DescribeTable("during a run of 200 ConfigMaps loses nothing and writes nothing twice", func(ctx SpecContext, name string) {
+	DescribeTable("loses nothing and writes nothing twice over kills during a run of 200 ConfigMaps", func(ctx SpecContext, name string) {
 		w := env.World(ctx, world.Options{AckWait: shortAckWait})
 		load := w.Begin(ctx, 200)
 		const kills = 3
@@ -29,7 +29,7 @@ var _ = Describe("kill -9", func() {
 		Entry("of the writer", world.Writer),
 	)
 
-	It("of a fetcher in the GET costs one more GET", func(ctx SpecContext) {
+	It("makes one more GET when a fetcher is killed in the GET", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{AckWait: shortAckWait})
 		page, cm, release := w.Fetching(ctx, "slow", "patience")
 		Expect(w.Fetcher().Kill()).To(Succeed())
@@ -41,7 +41,7 @@ var _ = Describe("kill -9", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
-	It("of a writer before the patch leaves the patch to the next one", func(ctx SpecContext) {
+	It("leaves the patch to the next writer when one is killed before it", func(ctx SpecContext) {
 		g, o := behindGateway(world.Writer)
 		o.AckWait = shortAckWait
 		w := env.World(ctx, o)
@@ -58,7 +58,7 @@ var _ = Describe("kill -9", func() {
 		Expect(page.Hits()).To(Equal(1))
 	})
 
-	It("of a writer after the patch and before the acknowledgement leads to no second one", func(ctx SpecContext) {
+	It("makes no second patch when a writer is killed between patch and acknowledgement", func(ctx SpecContext) {
 		g, o := behindGateway(world.Writer)
 		o.AckWait = shortAckWait
 		w := env.World(ctx, o)
@@ -76,7 +76,7 @@ var _ = Describe("kill -9", func() {
 })
 
 var _ = Describe("SIGTERM", func() {
-	DescribeTable("under load drains within 30 s, and nothing waits until it is given to another", func(ctx SpecContext, name string) {
+	DescribeTable("drains under load within 30 s, and nothing waits until it is given to another", func(ctx SpecContext, name string) {
 		w := env.World(ctx, world.Options{})
 		load := w.Begin(ctx, 200)
 		for n := range 3 {
@@ -92,7 +92,7 @@ var _ = Describe("SIGTERM", func() {
 		Entry("of the writer", world.Writer),
 	)
 
-	It("of a fetcher in a slow GET waits for the answer", func(ctx SpecContext) {
+	It("waits for the response when a fetcher is ended in a slow GET", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm, release := w.Fetching(ctx, "slow", "waited for")
 		stopped := make(chan struct{})

@@ -28,7 +28,7 @@ const (
 )
 
 var _ = Describe("A key that is fetched regularly comes right after", func() {
-	It("results that were purged before the writer had them", func(ctx SpecContext) {
+	It("fills a key whose results were purged before the writer had them", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
 		page := w.Origin.Page("/lost").Tagged().Says("lost once")
 		cm := w.Create(ctx, "lost", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
@@ -38,7 +38,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "lost once")
 	})
 
-	It("a restored backup of etcd, with an older body, while no watcher ran", func(ctx SpecContext) {
+	It("fills a key that a backup of etcd has with an older body, restored while no watcher ran", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{}))
 		page := w.Origin.Page("/restored").Tagged().Says("older")
 		cm := w.Create(ctx, "restored", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
@@ -53,7 +53,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "newer")
 	})
 
-	It("kubectl replace without our status, while no watcher ran", func(ctx SpecContext) {
+	It("fills a key after kubectl replace without our status, while no watcher ran", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{}))
 		page := w.Origin.Page("/replaced").Tagged().Says("ours")
 		cm := w.Create(ctx, "replaced", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
@@ -67,7 +67,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "ours")
 	})
 
-	It("a timer that fired while the disk of the broker was full", func(ctx SpecContext) {
+	It("fetches a key again whose timer fired while the disk of the broker was full", func(ctx SpecContext) {
 		o := world.Audited(world.Options{Broker: runSmallBroker()})
 		o.Flags[world.Watcher] = append(o.Flags[world.Watcher], "--max-results-bytes=16777216", "--max-failures-bytes=1048576")
 		w := env.World(ctx, o)
@@ -82,7 +82,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 		Eventually(page.Hits).WithTimeout(overdueLimit).Should(BeNumerically(">", hits))
 	})
 
-	It("more failures and recoveries than results of one key are kept, while no writer ran", func(ctx SpecContext) {
+	It("fills a key after more failures and recoveries than the stream holds results of it, while no writer ran", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
 		page := w.Origin.Page("/flapping").Tagged().Says("the one body")
 		cm := w.Create(ctx, "flapping", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))

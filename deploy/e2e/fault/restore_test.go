@@ -21,7 +21,7 @@ import (
 const restoreLimit = time.Minute
 
 var _ = Describe("A restored backup", func() {
-	It("of the broker, that new messages have overtaken before a watcher looks, loses no body", func(ctx SpecContext) {
+	It("loses no body when new messages overtake a restored backup of the broker before a watcher looks", func(ctx SpecContext) {
 		const keys = 6
 		broker := world.RunBroker()
 		w := env.World(ctx, world.Audited(world.Options{Broker: broker.URL()}))
@@ -63,7 +63,7 @@ var _ = Describe("A restored backup", func() {
 		w.Unfinished()
 	})
 
-	It("of etcd brings back what it holds, and forgets what came after it", func(ctx SpecContext) {
+	It("follows a restored backup of etcd: fills what it holds, and drops what came after it", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		home, saved := filepath.Join(dir, "home"), filepath.Join(dir, "saved")
 		plane := startPlane(ctx, home)

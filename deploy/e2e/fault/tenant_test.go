@@ -19,7 +19,7 @@ import (
 const apartLimit = 40 * time.Second
 
 var _ = Describe("An ordinary key of another tenant is filled", func() {
-	It("while a namespace without the writer's rights has more results than the writer may have in hand", func(ctx SpecContext) {
+	It("fills a key of another tenant while a namespace without the writer's rights has more results than the writer may have in hand", func(ctx SpecContext) {
 		const inHand = 16
 		var rights *world.Account
 		w := env.World(ctx, world.Options{
@@ -50,7 +50,7 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 		w.Unfinished()
 	})
 
-	It("from a host that hangs for the many keys of a namespace", func(ctx SpecContext) {
+	It("fills a key of another tenant from a host that hangs for the many keys of a namespace", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Tenants: 1, Flags: hanging()})
 		const keys = 100
 		for i, page := range w.Origin.Pages(keys) {
@@ -63,7 +63,7 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 		w.Unfinished()
 	})
 
-	It("from a host that redirected many to another host that asks for an hour of rest", func(ctx SpecContext) {
+	It("fills a key of another tenant from a host that redirected many to one that asks for an hour of rest", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Tenants: 1})
 		other := origin.Start()
 		DeferCleanup(other.Close)
@@ -80,7 +80,7 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 		Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_parked_total", `cause="host_slowed"`)).To(BeZero(), "keys that waited for a host which asked for nothing")
 	})
 
-	It("from a host of which one URL asks for an hour of rest", func(ctx SpecContext) {
+	It("fills a key of another tenant from a host of which one URL asks for an hour of rest", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Tenants: 1})
 		busy := w.Origin.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "3600")
 		w.Create(ctx, "busy", world.Asking("mydata="+busy.URL()))

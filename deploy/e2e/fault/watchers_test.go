@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("Two watchers", func() {
-	It("that are both active publish each want once, and either of them is enough", func(ctx SpecContext) {
+	It("publishes each want once when two watchers are active, and either of them is enough", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: neverParking()})
 		second := w.Launch(ctx, world.Watcher)
 		second.EventuallyReady(ctx)
@@ -29,7 +29,7 @@ var _ = Describe("Two watchers", func() {
 		load.ConfigMaps[1].EventuallyHasData(ctx, "mydata", "body 1")
 	})
 
-	It("that both audit ask for what is lost, and for nothing else", func(ctx SpecContext) {
+	It("asks for what is lost and for nothing else when two watchers audit", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
 		w.Launch(ctx, world.Watcher).EventuallyReady(ctx)
 		const keys = 20
@@ -53,7 +53,7 @@ var _ = Describe("Two watchers", func() {
 		}).WithTimeout(time.Minute).Should(BeNumerically(">", 3*aWhile), "several audits without a message or a GET")
 	})
 
-	It("that elect a leader hand over when it is killed, and when it stops", func(ctx SpecContext) {
+	It("hands over to the other watcher when the leader is killed, and when it stops", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Without: []string{world.Watcher}, Flags: neverParking()})
 		election := []string{
 			"--leader-elect", "--leader-elect-namespace=" + w.Namespace, "--leader-elect-lease-duration=3s",

@@ -35,7 +35,7 @@ var _ = Describe("A value", func() {
 		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 2))
 	})
 
-	It("that is not text arrives in binaryData", func(ctx SpecContext) {
+	It("stores in binaryData what is not text", func(ctx SpecContext) {
 		body := bytes.Repeat([]byte{0, 1, 0xff, '\n', 0x80}, 4000)
 		page := i.Page("/binary").Serves(ctx, body)
 		cm := i.Create(ctx, "binary", world.Asking("bytes="+page.URL()))
@@ -64,7 +64,7 @@ var _ = Describe("A value", func() {
 		Expect(page.Hits(ctx)).To(Equal(2))
 	})
 
-	It("that is the same at a refresh is not written again", func(ctx SpecContext) {
+	It("does not write again what is the same at a refresh", func(ctx SpecContext) {
 		page := i.Page("/refresh").Tagged().Says(ctx, "the same")
 		cm := i.Create(ctx, "refresh", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
 		shouldHold(ctx, cm, "mydata", "the same")
@@ -106,7 +106,7 @@ var _ = Describe("A value", func() {
 })
 
 var _ = Describe("A key", func() {
-	It("of somebody else is never overwritten", func(ctx SpecContext) {
+	It("never overwrites a key of somebody else", func(ctx SpecContext) {
 		page := i.Page("/foreign").Says(ctx, "ours")
 		cm := i.Create(ctx, "foreign", world.Holding("mydata", "theirs"), world.Asking("mydata="+page.URL()))
 		shouldTell(ctx, cm, "KeyExists")
@@ -114,7 +114,7 @@ var _ = Describe("A key", func() {
 		Expect(page.Hits(ctx)).To(BeZero())
 	})
 
-	It("that is changed or removed by hand is repaired, with an Event", func(ctx SpecContext) {
+	It("repairs a key that is changed or removed by hand, with an Event", func(ctx SpecContext) {
 		page := i.Page("/drift").Says(ctx, "as asked")
 		cm := i.Create(ctx, "drift", world.Asking("mydata="+page.URL()))
 		shouldHold(ctx, cm, "mydata", "as asked")

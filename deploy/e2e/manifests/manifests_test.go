@@ -97,7 +97,7 @@ var _ = Describe("What the chart renders", func() {
 })
 
 var _ = Describe("Values", func() {
-	DescribeTable("that are wrong are refused with a text that names where and why", func(ctx SpecContext, set, said string) {
+	DescribeTable("refuses wrong values with a text that names where and why", func(ctx SpecContext, set, said string) {
 		_, complaint := helm(ctx, append(templating(), "--set-json", set)...)
 		Expect(complaint).To(MatchRegexp(said))
 		Expect(complaint).NotTo(ContainSubstring("nil pointer"))

@@ -37,7 +37,7 @@ var _ = Describe("The bundled NATS", func() {
 		}
 	})
 
-	It("of three servers writes to the disk at once, and they know each other by names that are in the certificate", func(ctx SpecContext) {
+	It("writes to the disk at once with three servers, which know each other by names that are in the certificate", func(ctx SpecContext) {
 		_, options := configured(ctx, rendered["ha"], "curl-me-that-nats-0")
 		Expect(options.SyncAlways).To(BeTrue())
 		Expect(options.Cluster.Name).To(Equal("curl-me-that-nats"))
@@ -52,7 +52,7 @@ var _ = Describe("The bundled NATS", func() {
 		}
 	})
 
-	It("of three servers has room for three replicas of each stream on the smallest disks", func(ctx SpecContext) {
+	It("has room on the smallest disks of three servers for three replicas of each stream", func(ctx SpecContext) {
 		objects := template(ctx, filepath.Join(chart, "ci", "ha-values.yaml"), "--set", "nats.bundled.storage.size=6Gi")
 		dir, brokers := clustered(ctx, objects)
 		args := []string{

@@ -34,7 +34,7 @@ func targets(inbox, victim string) []target {
 		{subject: "curl.record.purge.SOMEBODY.1"},
 		{"$JS.API.STREAM.CREATE.EVIL", `{"name":"EVIL","subjects":["evil.>"]}`},
 		{"$JS.API.STREAM.UPDATE.CURL_FAILURES", `{"name":"CURL_FAILURES","subjects":["curl.failure.>"],"max_msgs":1}`},
-		{"$JS.API.CONSUMER.CREATE.CURL_FAILURES.thief", `{"stream_name":"CURL_FAILURES","action":"create","config":{"name":"thief",` +
+		{"$JS.API.CONSUMER.CREATE.CURL_FAILURES.intruder", `{"stream_name":"CURL_FAILURES","action":"create","config":{"name":"intruder",` +
 			`"deliver_subject":"` + inbox + `","deliver_policy":"all","ack_policy":"none","replay_policy":"instant"}}`},
 		{"$JS.API.CONSUMER.PAUSE.CURL_RESULTS.writer", `{"pause_until":"2100-01-01T00:00:00Z"}`},
 		{"$JS.API.CONSUMER.RESET.CURL_REQUESTS.fetcher", `{"seq":1}`},
@@ -57,8 +57,8 @@ var secrets = map[string]string{
 	"SECRET-BODY": "bodies", "SECRET-LETTER": "dead letters", "SECRET-AUDIT": "the audit", "SECRET-TIMER": "timers",
 }
 
-// siege is one identity in wrong hands, and what there is to protect from it.
-type siege struct {
+// attacker is one identity in wrong hands, and what there is to protect from it.
+type attacker struct {
 	b        *broker
 	js       jetstream.JetStream
 	identity string
@@ -72,10 +72,10 @@ type siege struct {
 	forged int
 }
 
-// besiege fills the streams, and connects as an identity.
-func besiege(ctx context.Context, b *broker, identity string) *siege {
+// newAttacker fills the streams, and connects as an identity.
+func newAttacker(ctx context.Context, b *broker, identity string) *attacker {
 	GinkgoHelper()
-	s := &siege{b: b, js: b.jetStream(), identity: identity, read: map[string]bool{}}
+	s := &attacker{b: b, js: b.jetStream(), identity: identity, read: map[string]bool{}}
 	for _, c := range cells() {
 		if c.identity == identity && c.operation == "publish" && c.may {
 			s.may = append(s.may, c.subject)
@@ -99,14 +99,14 @@ func besiege(ctx context.Context, b *broker, identity string) *siege {
 }
 
 // victim is an identity that is not the one in wrong hands.
-func (s *siege) victim() string {
+func (s *attacker) victim() string {
 	if s.identity == "writer" {
 		return "fetcher"
 	}
 	return "writer"
 }
 
-func (s *siege) take(m *nats.Msg) {
+func (s *attacker) take(m *nats.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for secret, what := range secrets {
@@ -117,7 +117,7 @@ func (s *siege) take(m *nats.Msg) {
 }
 
 // restore makes everything as it was before the first attack.
-func (s *siege) restore(ctx context.Context) {
+func (s *attacker) restore(ctx context.Context) {
 	GinkgoHelper()
 	// Until the server has removed what it stored, and done all that it was asked for.
 	Eventually(ctx, s.fill).WithTimeout(recreated).Should(Succeed())
@@ -128,7 +128,7 @@ func (s *siege) restore(ctx context.Context) {
 }
 
 // fill makes the streams anew, with what there is to protect.
-func (s *siege) fill(ctx context.Context) error {
+func (s *attacker) fill(ctx context.Context) error {
 	for name := range s.js.StreamNames(ctx).Name() {
 		if err := s.js.DeleteStream(ctx, name); err != nil {
 			return err
@@ -160,7 +160,7 @@ func planted(kind string, i int) string { return kind + "default.planted-" + str
 
 // plant stores the payloads of the targets by every subject that the identity
 // may publish to, and by a timer as a want.
-func (s *siege) plant(ctx context.Context) {
+func (s *attacker) plant(ctx context.Context) {
 	GinkgoHelper()
 	forges := false
 	for i, t := range targets(s.inbox, s.victimInbox()) {
@@ -192,11 +192,11 @@ func (s *siege) plant(ctx context.Context) {
 	}).WithTimeout(recreated).Should(Succeed(), "the last planted want")
 }
 
-func (s *siege) victimInbox() string { return "_INBOX_" + s.victim() + ".victim" }
+func (s *attacker) victimInbox() string { return "_INBOX_" + s.victim() + ".victim" }
 
 // asked are the payloads to try on a subject so that the answer has the i-th
 // planted payload, is empty, is an error, or is a message.
-func (s *siege) asked(subject, reply string, i int) []string {
+func (s *attacker) asked(subject, reply string, i int) []string {
 	filter := planted("curl.want.", i)
 	switch {
 	case strings.HasPrefix(subject, "$JS.API.DIRECT.GET.") && strings.Count(subject, ".") == 4:
@@ -233,7 +233,7 @@ func literal(subject string, i int) []string {
 }
 
 // attack sends everything that the identity may send with a reply.
-func (s *siege) attack(i int, t target) {
+func (s *attacker) attack(i int, t target) {
 	GinkgoHelper()
 	for _, row := range s.may {
 		for _, subject := range literal(row, i) {
@@ -253,7 +253,7 @@ func (s *siege) attack(i int, t target) {
 
 // see returns what must be as it was. It asks the leaders: another replica may be
 // behind.
-func (s *siege) see(ctx context.Context) map[string]string {
+func (s *attacker) see(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	seen := map[string]string{}
 	for name := range s.js.StreamNames(ctx).Name() {
@@ -288,7 +288,7 @@ func (s *siege) see(ctx context.Context) map[string]string {
 
 // last returns sequence and payload of the last message of a subject; empty: there
 // is none.
-func (s *siege) last(ctx context.Context, stream, subject string) string {
+func (s *attacker) last(ctx context.Context, stream, subject string) string {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, answered)
 	defer cancel()
@@ -309,7 +309,7 @@ func (s *siege) last(ctx context.Context, stream, subject string) string {
 	return fmt.Sprintf("%d %q", answer.Message.Seq, answer.Message.Data)
 }
 
-func (s *siege) seeConsumers(ctx context.Context, stream jetstream.Stream, seen map[string]string) {
+func (s *attacker) seeConsumers(ctx context.Context, stream jetstream.Stream, seen map[string]string) {
 	GinkgoHelper()
 	for info := range stream.ListConsumers(ctx).Info() {
 		config, err := json.Marshal(info.Config)
@@ -333,7 +333,7 @@ var rows = map[string][]string{
 }
 
 // broken names what is other than it was and beyond the row of the identity.
-func (s *siege) broken(before, after map[string]string) []string {
+func (s *attacker) broken(before, after map[string]string) []string {
 	return slices.DeleteFunc(changed(before, after), func(what string) bool {
 		return slices.ContainsFunc(rows[s.identity], func(own string) bool { return strings.HasPrefix(what, own) })
 	})
@@ -356,9 +356,9 @@ func changed(before, after map[string]string) []string {
 	return found
 }
 
-// assault tries all targets, and returns what could be done. What happens late is
+// tryAll tries all targets, and returns what could be done. What happens late is
 // put down to a later target, and never missed.
-func (s *siege) assault(ctx context.Context) []string {
+func (s *attacker) tryAll(ctx context.Context) []string {
 	GinkgoHelper()
 	var done []string
 	before := s.see(ctx)
@@ -380,7 +380,7 @@ func (s *siege) assault(ctx context.Context) []string {
 }
 
 // settle waits until nothing changes between two looks.
-func (s *siege) settle(ctx context.Context) {
+func (s *attacker) settle(ctx context.Context) {
 	GinkgoHelper()
 	last := s.see(ctx)
 	Eventually(ctx, func() []string {
@@ -392,7 +392,7 @@ func (s *siege) settle(ctx context.Context) {
 
 // reach asks for everything that the identity may ask for as it should be asked:
 // what nothing answers could do no harm either.
-func (s *siege) reach(ctx context.Context) {
+func (s *attacker) reach(ctx context.Context) {
 	GinkgoHelper()
 	for _, subject := range s.may {
 		if strings.HasPrefix(subject, "$JS.ACK.") {
@@ -427,30 +427,30 @@ func identities() []TableEntry {
 	return all
 }
 
-var _ = Describe("In wrong hands", func() {
+var _ = Describe("An identity in wrong hands", func() {
 	for where, f := range map[string]form{"on one server": plain, "on three": three, "on three of the chart": threeOfChart, "by JWT": byJWT} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
 
-			DescribeTable("no reply subject does more than its row", func(ctx SpecContext, identity string) {
-				s := besiege(ctx, b, identity)
+			DescribeTable("opens to no identity, by any reply subject, more than its row", func(ctx SpecContext, identity string) {
+				s := newAttacker(ctx, b, identity)
 				s.reach(ctx)
-				Expect(s.assault(ctx)).To(BeEmpty())
+				Expect(s.tryAll(ctx)).To(BeEmpty())
 			}, identities())
 		})
 	}
 })
 
 // The suite finds nothing only where there is nothing to find.
-var _ = Describe("In wrong hands, when all identities were in one account,", func() {
+var _ = Describe("An identity in wrong hands, when all were in one account,", func() {
 	for where, f := range map[string]form{"on one server": former, "by JWT": formerByJWT} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
 
-			DescribeTable("a reply subject did more than its row", func(ctx SpecContext, identity string, done ...string) {
-				found := besiege(ctx, b, identity).assault(ctx)
+			DescribeTable("finds the reply subjects that were open while all identities were in one account", func(ctx SpecContext, identity string, done ...string) {
+				found := newAttacker(ctx, b, identity).tryAll(ctx)
 				for _, harm := range done {
 					Expect(found).To(ContainElement(ContainSubstring(harm)))
 				}
@@ -458,7 +458,7 @@ var _ = Describe("In wrong hands, when all identities were in one account,", fun
 				Entry("viewer", "viewer", "stream CURL_REQUESTS"),
 				Entry("writer", "writer", "stream CURL_REQUESTS"),
 				Entry("watcher", "watcher", "stream CURL_REQUESTS"),
-				Entry("fetcher", "fetcher", "consumer CURL_RESULTS/writer", "consumer CURL_FAILURES/thief"),
+				Entry("fetcher", "fetcher", "consumer CURL_RESULTS/writer", "consumer CURL_FAILURES/intruder"),
 			)
 		})
 	}

@@ -117,7 +117,7 @@ var _ = Describe("A fetcher in wrong hands", func() {
 
 	// With the key by which the watcher signs it can write any key of an annotated
 	// object, until that key is revoked.
-	It("that has the signing key writes what it likes, and nothing once that is revoked", func(ctx SpecContext) {
+	It("lets a fetcher with the signing key write what it likes, and nothing once the key is revoked", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx, world.Fetcher)
@@ -321,7 +321,7 @@ var _ = Describe("A replayer in wrong hands", func() {
 	})
 })
 
-var _ = Describe("In wrong hands, by work that it takes and does not do,", func() {
+var _ = Describe("A fetcher in wrong hands, by work that it takes and does not do,", func() {
 	DescribeTable("keeps a key empty until it is gone, and no longer", func(ctx SpecContext, identity, stream, consumer string) {
 		b := start(ctx, plain)
 		b.watcher = []string{"--audit-interval=1s"}

@@ -59,7 +59,7 @@ var inRequests = []string{
 }
 
 // forge sends a message with forged headers wherever the identity may publish.
-func (s *siege) forge(ctx context.Context, f forged) {
+func (s *attacker) forge(ctx context.Context, f forged) {
 	GinkgoHelper()
 	for _, row := range s.may {
 		if f.stored() && !strings.HasPrefix(row, "curl.") {
@@ -84,7 +84,7 @@ func (s *siege) forge(ctx context.Context, f forged) {
 }
 
 // fired waits until a timer of the spec has fired, behind all that came before.
-func (s *siege) fired(ctx context.Context) {
+func (s *attacker) fired(ctx context.Context) {
 	GinkgoHelper()
 	m := nats.NewMsg("curl.timer.default.last.key")
 	m.Header.Set("Nats-Schedule", "@at "+time.Now().Add(300*time.Millisecond).UTC().Format(time.RFC3339Nano))
@@ -104,14 +104,14 @@ func (s *siege) fired(ctx context.Context) {
 	}).WithTimeout(recreated).Should(BeNumerically(">", before.Sequence))
 }
 
-var _ = Describe("In wrong hands, by headers,", func() {
+var _ = Describe("An identity in wrong hands, by headers,", func() {
 	for where, f := range map[string]form{"on one server": plain, "on three": three, "on three of the chart": threeOfChart, "by JWT": byJWT} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
 
-			DescribeTable("no header does what the tables do not allow", func(ctx SpecContext, identity string) {
-				s := besiege(ctx, b, identity)
+			DescribeTable("opens to no identity, by any header, what the tables do not allow", func(ctx SpecContext, identity string) {
+				s := newAttacker(ctx, b, identity)
 				var done []string
 				before := s.see(ctx)
 				for _, f := range headers() {

@@ -165,7 +165,7 @@ var _ = Describe("The servers", func() {
 			})
 
 			It("show by monitoring no message and no seed", func(ctx SpecContext) {
-				besiege(ctx, b, "viewer")
+				newAttacker(ctx, b, "viewer")
 				for _, server := range b.servers {
 					for _, path := range []string{
 						"/", "/varz", "/connz?subs=detail&auth=1&state=all", "/routez?subs=detail", "/gatewayz?accs=1", "/leafz?subs=1",
@@ -204,7 +204,7 @@ var _ = Describe("The servers", func() {
 			})
 
 			It("let sys remove all streams, and show it no message", func(ctx SpecContext) {
-				s := besiege(ctx, b, "viewer")
+				s := newAttacker(ctx, b, "viewer")
 				system := b.connect("sys")
 				messages := make(chan *nats.Msg, 1<<10)
 				_, err := system.ChanSubscribe(">", messages)

@@ -51,7 +51,7 @@ func number(variable string, usual uint64) uint64 {
 func chance(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
 var _ = Describe("Whatever happens in an order that chance decides", func() {
-	It("each annotated key comes right once its cause is gone, and another tenant's at once", func(ctx SpecContext) {
+	It("brings each annotated key right once its cause is gone, and another tenant's at once, after faults in random order", func(ctx SpecContext) {
 		seed := number("SEED", usualSeed)
 		rounds := number("ROUNDS", usualRounds)
 		GinkgoWriter.Printf("SEED=%d ROUNDS=%d\n", seed, rounds)

@@ -119,7 +119,7 @@ var _ = Describe("Pods with the sidecar of a Watcher", func() {
 		Expect(pod.logged()).To(HaveEach(And(ContainSubstring(`"watcher":"`+h.Namespace+`/errors"`), ContainSubstring(`"generation":1`))))
 	})
 
-	It("that fail give one Event, and so does their recovery", func(ctx SpecContext) {
+	It("reports failing sidecars by one Event, and their recovery by one", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
 		w := h.apply(ctx, "errors", withSidecar)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)

@@ -70,7 +70,7 @@ var _ = Describe("The schema of Watchers", Ordered, func() {
 		return err
 	}
 
-	DescribeTable("takes", func(ctx SpecContext, spec string) {
+	DescribeTable("accepts Watchers that follow it", func(ctx SpecContext, spec string) {
 		Expect(try(ctx, "w", spec)).To(Succeed())
 	},
 		Entry("static data", `configData: {LEVEL: warn, .a-b_c: ""}`),
@@ -110,7 +110,7 @@ var _ = Describe("The schema of Watchers", Ordered, func() {
 		Expect(try(ctx, strings.Repeat("n", 64), `container: {name: c}`)).To(MatchError(ContainSubstring("the name of a Watcher with a container has at most 63 characters")))
 	})
 
-	DescribeTable("lets target.name be as it was", func(ctx SpecContext, name, before, after string) {
+	DescribeTable("accepts updates that leave target.name as it was", func(ctx SpecContext, name, before, after string) {
 		watchers := api.Resource(watchv1.Resource()).Namespace(namespace)
 		_, err := watchers.Create(ctx, manifest("metadata: {name: "+name+"}\nspec: {configData: {a: b}, target: {"+before+"}}"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())

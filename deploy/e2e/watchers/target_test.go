@@ -122,7 +122,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Eventually(ctx, func() map[string]string { return h.data(ctx, "drift-config") }).WithPolling(polling).Should(HaveKeyWithValue("a", "as asked"), "after its deletion")
 	})
 
-	It("of somebody else is left alone byte for byte, until it is labelled", func(ctx SpecContext) {
+	It("leaves a ConfigMap of somebody else alone byte for byte, until it is labelled", func(ctx SpecContext) {
 		h := open(ctx)
 		theirs := h.Create(ctx, "taken-config", world.Holding("theirs", "kept"))
 		before, err := json.Marshal(theirs.Get(ctx))
@@ -162,7 +162,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		second.eventuallyReady(ctx)
 	})
 
-	It("of somebody else that appears between the look and the apply is left alone, also without a policy", func(ctx SpecContext) {
+	It("leaves a ConfigMap of somebody else alone that appears between the look and the apply, also without a policy", func(ctx SpecContext) {
 		h, g := openThrough(ctx)
 		var before []byte
 		beforeApply(g, "raced-config", func() {
@@ -176,7 +176,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(json.Marshal(h.configMap(ctx, "raced-config"))).To(Equal(before))
 	})
 
-	It("that a person takes back between the look and the apply is left alone", func(ctx SpecContext) {
+	It("leaves a ConfigMap alone that a person takes back between the look and the apply", func(ctx SpecContext) {
 		h, g := openThrough(ctx)
 		w := h.apply(ctx, "back", `configData: {a: one}, target: {deletionPolicy: Retain}`)
 		w.eventuallyReady(ctx)
@@ -216,7 +216,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Entry("after it, before the status", "/watchers/killed/status", gateway.Fault(gateway.Silence), 0.0),
 	)
 
-	It("that somebody else keeps changing is repaired at growing intervals, and one Event reports that", func(ctx SpecContext) {
+	It("repairs at growing intervals what somebody else changes again and again, and reports that by one Event", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "fight", `configData: {a: as asked}`)
 		w.eventuallyReady(ctx)
@@ -235,7 +235,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(w.events(ctx, "Drifted")).To(HaveLen(3))
 	})
 
-	It("that two Watchers name is looked at by the other one when the first can no longer make it", func(ctx SpecContext) {
+	It("hands a ConfigMap that two Watchers name to the other one when the first can no longer make it", func(ctx SpecContext) {
 		h := open(ctx)
 		h.Create(ctx, "shared", world.Holding("theirs", "kept"))
 		first := h.apply(ctx, "first", `configData: {whose: first}, target: {name: shared}`)
@@ -343,7 +343,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "elected-config")).To(Equal(map[string]string{"a": "three"}))
 	})
 
-	It("of a Watcher with the longest name has a label that stands for it, and is repaired as any other", func(ctx SpecContext) {
+	It("labels the ConfigMap of a Watcher with the longest name by a stand-in, and repairs it as any other", func(ctx SpecContext) {
 		h := open(ctx)
 		for _, last := range []string{"a", "b"} {
 			name := strings.Repeat("n", 245) + last

@@ -100,7 +100,7 @@ func TestACallThatIsNotToBeKeptIsMadeAgain(t *testing.T) {
 	})
 }
 
-func TestNobodyWaitsLongForAnother(t *testing.T) {
+func TestCallersWaitForAnotherForABoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, fn := group(t), counter(10*time.Second, 1, true)
 		var wg sync.WaitGroup
@@ -138,7 +138,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-func TestAPanicLeavesNobodyWaiting(t *testing.T) {
+func TestAPanicLeavesNoCallerWaiting(t *testing.T) {
 	g := group(t)
 	func() {
 		defer func() { _ = recover() }()

@@ -91,7 +91,7 @@ var _ = Describe("Dead letters", func() {
 		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(5))
 	})
 
-	It("that cannot be read are an error", func(ctx SpecContext) {
+	It("returns an error for dead letters that cannot be read", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
 		for _, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
 			Expect(err).To(MatchError(jetstream.ErrStreamNotFound))

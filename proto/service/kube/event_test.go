@@ -47,7 +47,7 @@ var _ = Describe("Events", func() {
 		Expect(notes(ctx, cluster, namespace)).To(ConsistOf(strings.Repeat("ü", 512), "short"))
 	})
 
-	It("that are observed again count up their series, once for each observation, and never that of somebody else", func(ctx SpecContext) {
+	It("counts up the series of an Event once for each observation, and never that of somebody else", func(ctx SpecContext) {
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
 		cluster := kubernetes.NewForConfigOrDie(config)
@@ -111,7 +111,7 @@ func notes(ctx context.Context, cluster kubernetes.Interface, namespace string) 
 }
 
 var _ = Describe("a kubeconfig", func() {
-	It("that cannot be read gives one sentence that names it", func() {
+	It("names in one sentence a kubeconfig that cannot be read", func() {
 		_, err := (&kube.Options{Kubeconfig: "/nowhere"}).Config("spec")
 		Expect(err).To(MatchError("read kubeconfig /nowhere: stat /nowhere: no such file or directory"))
 		file := GinkgoT().TempDir() + "/config"

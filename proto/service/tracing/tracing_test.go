@@ -143,7 +143,7 @@ func TestFromEnvIsOff(t *testing.T) {
 	}
 }
 
-func TestFromEnvSaysInOneSentenceWhatIsWrong(t *testing.T) {
+func TestFromEnvLogsOneSentenceForEachMistake(t *testing.T) {
 	for _, wrong := range []struct {
 		name, value, sentence string
 		off                   bool
@@ -169,7 +169,7 @@ func TestFromEnvSaysInOneSentenceWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestCollectorThatFailsIsToldOnceAndDelaysNothing(t *testing.T) {
+func TestAFailingCollectorIsLoggedOnceAndDelaysNothing(t *testing.T) {
 	unset(t)
 	c := newCollector(t)
 	c.setRefuse(true)

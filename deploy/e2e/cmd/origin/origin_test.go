@@ -37,7 +37,7 @@ var _ = Describe("The front of the origin", func() {
 		Entry(nil, "/nothing", 404, "not found"),
 	)
 
-	It("has a page with moods, one of three good", func() {
+	It("serves a page that fails two times out of three", func() {
 		front := front(origin.NewSite(""))
 		codes := []int{}
 		for range 6 {
@@ -47,7 +47,7 @@ var _ = Describe("The front of the origin", func() {
 		Expect(codes).To(Equal([]int{503, 503, 200, 503, 503, 200}))
 	})
 
-	It("answers 304 to who knows the minute", func() {
+	It("responds with 304 to a request with the ETag of this minute", func() {
 		front := front(origin.NewSite(""))
 		Eventually(func() int { // unless the minute ends in between
 			first := httptest.NewRecorder()

@@ -181,7 +181,7 @@ var _ = Describe("The runbooks", func() {
 		}
 	})
 
-	It("each have symptoms, steps and an end, and name panels and alerts that exist", func() {
+	It("have symptoms, steps and an end each, and name panels and alerts that exist", func() {
 		d, err := monitor.ReadDashboard(dashboards)
 		Expect(err).NotTo(HaveOccurred())
 		pages, err := filepath.Glob(runbooks + "CurlMeThat*.md")

@@ -31,7 +31,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		return n
 	}
 
-	It("because the object is immutable gives one Event, and is not tried for ever", func() {
+	It("reports an immutable object by one Event, and does not try for ever", func() {
 		immutable := true
 		cm := asking("cm", "mydata="+url)
 		cm.Immutable = &immutable
@@ -46,7 +46,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(patches()).To(Equal(3), "refused, noted, refused")
 	})
 
-	It("because the object would be too large gives one Event, while its other keys are filled", func() {
+	It("reports by one Event that the object would be too large, and fills its other keys", func() {
 		big := strings.Repeat("x", 700_000)
 		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
 		w.stop()
@@ -78,7 +78,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		return r
 	}
 
-	It("because the annotations are full is written with a shorter status", func() {
+	It("writes a shorter status when the annotations are full", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Annotations["other"] = strings.Repeat("x", 256<<10-1200)
 		cm = w.create(cm)
@@ -94,7 +94,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(entry(got, "mydata")).To(And(HaveField("ETag", ""), HaveField("SHA256", sum("body"))))
 	})
 
-	It("because there is no room even for a status is acknowledged, and written when it is wanted again", func() {
+	It("acknowledges a body when there is no room even for a status, and writes it when it is wanted again", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100)
 		cm = w.create(cm)
@@ -113,7 +113,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(ConsistOf(full, HavePrefix("Normal Recovered: ")))
 	})
 
-	It("because there is no room for a status asks the API server once for many keys of the object", func() {
+	It("sends one request for many keys of an object that has no room for a status", func() {
 		const keys = 40
 		var pairs strings.Builder
 		for i := range keys {
@@ -136,7 +136,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(HaveLen(keys))
 	})
 
-	It("because a policy forbids it gives one Event, is acknowledged, and written when it is wanted again", func() {
+	It("reports by one Event what a policy forbids, acknowledges it, and writes it when it is wanted again", func() {
 		forbid(w, "!has(object.data) || !('mydata' in object.data)")
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))
 		want := w.want(cm, "mydata", url)
@@ -155,7 +155,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed"), HavePrefix("Normal Recovered")))
 	})
 
-	It("because a policy forbids any change gives one Event", func() {
+	It("reports by one Event that a policy forbids any change", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		forbid(w, "false")
 		w.publish(w.failure(w.want(cm, "mydata", url), 500))
@@ -167,7 +167,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Warning BadStatus: ")))
 	})
 
-	It("because its own messages contradict themselves becomes a dead letter", func() {
+	It("makes a dead letter of messages that contradict each other", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		bad := w.content(w.want(cm, "mydata", url), "body")
 		bad.GetContent().Sha256 = sum("another body")
