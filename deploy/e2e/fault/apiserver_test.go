@@ -187,7 +187,7 @@ var _ = Describe("The rights", func() {
 		}
 	})
 
-	It("writes what admission denied once it is allowed, with one Event", func(ctx SpecContext) {
+	It("writes what is denied by admission once it is allowed, with one Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{}))
 		lift := w.Deny(ctx, "mydata")
 		page := w.Origin.Page("/denied").Says("at last")
