@@ -40,6 +40,9 @@ type Config struct {
 	TrustedKeys string
 	// Engine configures how messages are handled.
 	Engine engine.Config
+	// MaxUnended is how many handlings of a message may begin without an end before it
+	// becomes a dead letter.
+	MaxUnended uint64
 }
 
 // DefaultConfig returns what a fetcher does without any flag.
@@ -48,9 +51,9 @@ func DefaultConfig() Config {
 		DialTimeout: egress.DefaultDialTimeout,
 		Get:         get.Defaults(),
 		Throttle:    throttle.Defaults(),
+		MaxUnended:  pipeline.DefaultMaxUnended,
 		Engine: engine.Config{
 			MaxAttempts:   6,
-			MaxUnended:    5,
 			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter: time.Hour,
 			Refresh:       schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
@@ -58,7 +61,6 @@ func DefaultConfig() Config {
 			Sharing:       sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
 			DeadLetters:   budget.Config{Burst: 20_000, Refill: 6 * time.Hour},
 			ResultBytes:   budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
-			Heartbeat:     pipeline.AckWait / 3,
 		},
 	}
 	c.Get.Version = service.BuildVersion()
@@ -113,7 +115,7 @@ func (c *Config) bindThrottle(fs *pflag.FlagSet) {
 func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "attempts in a row before a failure becomes a dead letter")
-	fs.Uint64Var(&e.MaxUnended, "max-deliver", e.MaxUnended, "handlings of one message that may begin without an end, as by a crash, before it becomes a dead letter")
+	fs.Uint64Var(&c.MaxUnended, "max-deliver", c.MaxUnended, "handlings of one message that may begin without an end, as by a crash, before it becomes a dead letter")
 	duration.Var(fs, &e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt; doubles with each further one")
 	duration.Var(fs, &e.Retry.Max, "retry-max", e.Retry.Max, "longest pause between attempts")
 	duration.Var(fs, &e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "longest pause that a server may ask for by Retry-After")
@@ -151,6 +153,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.DialTimeout <= 0:
 		return errors.New("--dial-timeout must be positive")
+	case c.MaxUnended < 1:
+		return errors.New("--max-deliver must be at least 1")
 	case c.Get.Timeout <= 0 || c.Get.Timeout > maxTimeout:
 		return fmt.Errorf("--timeout must be positive and at most %s", maxTimeout)
 	}

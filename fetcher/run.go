@@ -111,13 +111,12 @@ func brokerTime(ctx context.Context, rt *service.Runtime) (time.Time, error) {
 // consumption returns how messages are taken.
 func consumption(rt *service.Runtime, cfg Config, handler *engine.Engine) pipeline.ConsumeOptions {
 	return pipeline.ConsumeOptions{
-		Stream:          pipeline.Requests,
-		Consumer:        pipeline.FetcherConsumer,
-		Concurrency:     cfg.Throttle.Slots,
-		State:           rt.ConsumerHealth("requests"),
-		InProgressEvery: cfg.Engine.Heartbeat,
-		MaxUnended:      cfg.Engine.MaxUnended,
-		Poison:          handler.Poison,
-		Observe:         handler.Observe,
+		Stream:      pipeline.Requests,
+		Consumer:    pipeline.FetcherConsumer,
+		Concurrency: cfg.Throttle.Slots,
+		State:       rt.ConsumerHealth("requests"),
+		MaxUnended:  cfg.MaxUnended,
+		Poison:      handler.Poison,
+		Observe:     handler.Observe,
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// defaultMaxUnended is how many handlings of a message may begin without an
-// end.
-const defaultMaxUnended = 5
+// DefaultMaxUnended is how many handlings of a message may begin without an end.
+const DefaultMaxUnended = 5
 
 // errPoison means that a message was handled again and again, and no
 // handling came to an end.
@@ -50,7 +49,7 @@ func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Cons
 		o.InProgressEvery = AckWait / 3
 	}
 	if o.MaxUnended == 0 {
-		o.MaxUnended = defaultMaxUnended
+		o.MaxUnended = DefaultMaxUnended
 	}
 	if o.Poison == nil {
 		o.Poison = func(context.Context, *Delivery) Disposition { return DeadLetter(errPoison) }

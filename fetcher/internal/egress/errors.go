@@ -21,28 +21,17 @@ type Rule string
 
 // Rules that deny.
 const (
-	// RuleSyntax: not an absolute URL of printable ASCII.
-	RuleSyntax Rule = "syntax"
-	// RuleLength: longer than weburl.MaxBytes.
-	RuleLength Rule = "length"
-	// RuleScheme: neither http nor https.
-	RuleScheme Rule = "scheme"
-	// RuleUserinfo: credentials in the URL.
-	RuleUserinfo Rule = "userinfo"
-	// RuleHost: neither a DNS name nor a canonical address.
-	RuleHost Rule = "host"
-	// RuleDenyHost: the host matches a deny-host pattern.
-	RuleDenyHost Rule = "deny-host"
-	// RuleOnlyHost: the host matches none of the only-host patterns.
-	RuleOnlyHost Rule = "only-host"
-	// RuleName: a single label or a reserved suffix.
-	RuleName Rule = "name"
-	// RulePort: the port is not allowed.
-	RulePort Rule = "port"
-	// RuleAddress: no address of the host is public or allowed.
-	RuleAddress Rule = "address"
-	// RuleDenyCIDR: the address lies in a deny-cidr.
-	RuleDenyCIDR Rule = "deny-cidr"
+	RuleSyntax   Rule = "syntax"    // not an absolute URL of printable ASCII
+	RuleLength   Rule = "length"    // longer than weburl.MaxBytes
+	RuleScheme   Rule = "scheme"    // neither http nor https
+	RuleUserinfo Rule = "userinfo"  // credentials in the URL
+	RuleHost     Rule = "host"      // neither a DNS name nor a canonical address
+	RuleDenyHost Rule = "deny-host" // the host matches a deny-host pattern
+	RuleOnlyHost Rule = "only-host" // the host matches none of the only-host patterns
+	RuleName     Rule = "name"      // a single label or a reserved suffix
+	RulePort     Rule = "port"      // the port is not allowed
+	RuleAddress  Rule = "address"   // no address of the host is public or allowed
+	RuleDenyCIDR Rule = "deny-cidr" // the address lies in a deny-cidr
 )
 
 // Rules returns all rules.

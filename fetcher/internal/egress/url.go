@@ -53,16 +53,21 @@ func parts(u *url.URL) (host, uint16, error) {
 }
 
 func portOf(u *url.URL) (uint16, error) {
-	text := u.Port()
-	switch {
-	case text != "":
-		return portNumber(text)
-	case strings.HasSuffix(u.Host, ":"):
+	if strings.HasSuffix(u.Host, ":") {
 		return 0, &DeniedError{Rule: RulePort}
-	case u.Scheme == "https":
-		return 443, nil
 	}
-	return 80, nil
+	return portNumber(Port(u))
+}
+
+// Port returns the port of a URL, or the default one of its scheme.
+func Port(u *url.URL) string {
+	if p := u.Port(); p != "" {
+		return p
+	}
+	if u.Scheme == "https" {
+		return "443"
+	}
+	return "80"
 }
 
 // portNumber refuses zero, signs, leading zeros and names.

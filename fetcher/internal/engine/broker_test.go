@@ -43,7 +43,7 @@ var _ = Describe("A broker in trouble", func() {
 		BeforeEach(func() {
 			w = newWorld(natstest.Options{}, pipeline.Topology{MaxResultBytes: 20_000})
 			o = serve(says(strings.Repeat("x", 15_000)))
-			f = w.fetcher(logged, func(o *fetcherOptions) { o.config.Heartbeat = 50 * time.Millisecond })
+			f = w.fetcher(logged, func(o *fetcherOptions) { o.inProgressEvery = 50 * time.Millisecond })
 			w.publish(w.want(o.URL, named("first", 0)))
 			f.step()
 			w.publish(w.want(o.URL + "/another"))
@@ -123,7 +123,7 @@ var _ = Describe("A long GET", func() {
 	It("keeps its message from being delivered to others", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		beats := w.beats()
-		f := w.fetcher(func(o *fetcherOptions) { o.config.Heartbeat = 20 * time.Millisecond })
+		f := w.fetcher(func(o *fetcherOptions) { o.inProgressEvery = 20 * time.Millisecond })
 		w.publish(w.want(w.hangs().URL))
 		f.run()
 		Eventually(beats).Should(BeNumerically(">", 3))

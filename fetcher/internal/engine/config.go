@@ -14,9 +14,6 @@ import (
 type Config struct {
 	// MaxAttempts in a row before a key waits for its next refresh or recheck.
 	MaxAttempts uint32
-	// MaxUnended is how many handlings of a message may begin without an end
-	// before it becomes a dead letter.
-	MaxUnended uint64
 	// Retry spaces the attempts.
 	Retry schedule.Backoff
 	// MaxRetryAfter bounds what a server may ask for by Retry-After.
@@ -33,9 +30,6 @@ type Config struct {
 	ResultBytes budget.Config
 	// DeadLetters is how many are kept for one namespace.
 	DeadLetters budget.Config
-	// Heartbeat is how often a message is marked as in progress; less
-	// than half of pipeline.AckWait.
-	Heartbeat time.Duration
 }
 
 // Validate checks the configuration, and names the flag of what is out of range.
@@ -43,8 +37,6 @@ func (c Config) Validate() error {
 	switch {
 	case c.MaxAttempts < 1:
 		return errors.New("--max-attempts must be at least 1")
-	case c.MaxUnended < 1:
-		return errors.New("--max-deliver must be at least 1")
 	case c.MaxRetryAfter <= 0:
 		return errors.New("--max-retry-after must be positive")
 	case c.Recheck <= 0:
@@ -53,8 +45,6 @@ func (c Config) Validate() error {
 		return errors.New("--namespace-result-bytes must not be negative")
 	case c.DeadLetters.Burst < 0:
 		return errors.New("--namespace-dead-letters must not be negative")
-	case c.Heartbeat <= 0:
-		return errors.New("heartbeat must be positive")
 	}
 	return cmp.Or(c.Retry.Validate(), c.Refresh.Validate(), c.Sharing.Validate(), c.ResultBytes.Validate(), c.DeadLetters.Validate())
 }

@@ -29,6 +29,9 @@ import (
 // fetcherOptions are what a spec may change about a fetcher.
 type fetcherOptions struct {
 	config engine.Config
+	// inProgressEvery, if set, is how often the server is notified of what is in work.
+	inProgressEvery time.Duration
+
 	limits throttle.Config
 	get    get.Config
 	now    func() time.Time
@@ -56,13 +59,12 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	GinkgoHelper()
 	o := fetcherOptions{
 		config: engine.Config{
-			MaxAttempts: 3, MaxUnended: 5,
+			MaxAttempts:   3,
 			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter: time.Hour,
 			Refresh:       schedule.Refresh{Min: time.Second, Max: 24 * time.Hour},
 			Recheck:       time.Hour,
 			Sharing:       sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 100, Bytes: 1 << 20},
-			Heartbeat:     10 * time.Second,
 		},
 		limits:   throttle.Defaults(),
 		get:      get.Defaults(),
@@ -199,7 +201,7 @@ func (f *fetcher) handle(m jetstream.Msg) {
 func (f *fetcher) options() pipeline.ConsumeOptions {
 	return pipeline.ConsumeOptions{
 		Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: f.limits.Slots,
-		InProgressEvery: f.config.Heartbeat, MaxUnended: f.config.MaxUnended, Poison: f.Poison, Observe: f.Observe,
+		InProgressEvery: f.inProgressEvery, Poison: f.Poison, Observe: f.Observe,
 	}
 }
 

@@ -13,10 +13,8 @@ import (
 
 // Causes why an attempt is put off, besides those of package throttle.
 const (
-	// sharedCallSlow: a GET of the same is under way and takes long.
-	sharedCallSlow throttle.Cause = "shared_call_slow"
-	// namespaceBytes: the namespace has published all the bytes of its budget.
-	namespaceBytes throttle.Cause = "namespace_bytes"
+	sharedCallSlow throttle.Cause = "shared_call_slow" // a GET of the same is under way and takes long
+	namespaceBytes throttle.Cause = "namespace_bytes"  // the namespace has published all the bytes of its budget
 )
 
 // parkPause is after what time a message comes back that could not wait for a GET of

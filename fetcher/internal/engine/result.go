@@ -10,30 +10,17 @@ import (
 type outcome string
 
 const (
-	// content: a new body was handed to the writer.
-	content outcome = "content"
-	// recovered: the key was failing and is well again with its old body.
-	recovered outcome = "recovered"
-	// unmodified: the key has this body already.
-	unmodified outcome = "unmodified"
-	// inSync: there was nothing to fetch before the next refresh.
-	inSync outcome = "in_sync"
-	// retry: the attempt failed, and another one is scheduled.
-	retry outcome = "retry"
-	// gaveUp: the attempt failed, and a dead letter holds it unless the namespace
-	// is over its budget.
-	gaveUp outcome = "gave_up"
-	// parked: no attempt could be made now.
-	parked outcome = "parked"
-	// superseded: the key wants something else by now, or nothing.
-	superseded outcome = "superseded"
-	// tombstone: the message was a tombstone.
-	tombstone outcome = "tombstone"
-	// malformed: the message could not be handled; a dead letter has it.
-	malformed outcome = "malformed"
-	// postponed: the broker did not take what came out before the process had
-	// to end, or does not know yet what it is asked for.
-	postponed outcome = "postponed"
+	content    outcome = "content"    // a new body was handed to the writer
+	recovered  outcome = "recovered"  // the key was failing and is well again with its old body
+	unmodified outcome = "unmodified" // the key has this body already
+	inSync     outcome = "in_sync"    // there was nothing to fetch before the next refresh
+	retry      outcome = "retry"      // the attempt failed, and another one is scheduled
+	gaveUp     outcome = "gave_up"    // the attempt failed, and a dead letter holds it unless the namespace is over its budget
+	parked     outcome = "parked"     // no attempt could be made now
+	superseded outcome = "superseded" // the key wants something else by now, or nothing
+	tombstone  outcome = "tombstone"  // the message was a tombstone
+	malformed  outcome = "malformed"  // the message could not be handled; a dead letter has it
+	postponed  outcome = "postponed"  // the broker did not take what came out before the process had to end, or does not know yet what it is asked for
 )
 
 func outcomes() []outcome {

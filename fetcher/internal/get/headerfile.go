@@ -63,9 +63,9 @@ func (e *headerEntry) fits(u *url.URL) bool {
 		return false
 	}
 	if len(e.Ports) == 0 {
-		return u.Port() == "" || port(u) == port(&url.URL{Scheme: u.Scheme})
+		return u.Port() == "" || egress.Port(u) == egress.Port(&url.URL{Scheme: u.Scheme})
 	}
-	return slices.ContainsFunc(e.Ports, func(p int) bool { return strconv.Itoa(p) == port(u) })
+	return slices.ContainsFunc(e.Ports, func(p int) bool { return strconv.Itoa(p) == egress.Port(u) })
 }
 
 // isBelow reports whether an escaped path is a prefix or below it. A path that

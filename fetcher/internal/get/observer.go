@@ -11,18 +11,12 @@ type Phase string
 
 // Phases of a GET.
 const (
-	// phaseDNS: the lookup of a name.
-	phaseDNS Phase = "dns"
-	// phaseConnect: the opening of one TCP connection.
-	phaseConnect Phase = "connect"
-	// phaseTLS: one handshake.
-	phaseTLS Phase = "tls"
-	// phaseFirstByte: from the request to the first byte of the answer.
-	phaseFirstByte Phase = "first_byte"
-	// phaseTransfer: from the headers to the end of the body.
-	phaseTransfer Phase = "transfer"
-	// phaseTotal: the whole GET with all redirects, good or bad.
-	phaseTotal Phase = "total"
+	phaseDNS       Phase = "dns"        // the lookup of a name
+	phaseConnect   Phase = "connect"    // the opening of one TCP connection
+	phaseTLS       Phase = "tls"        // one handshake
+	phaseFirstByte Phase = "first_byte" // from the request to the first byte of the answer
+	phaseTransfer  Phase = "transfer"   // from the headers to the end of the body
+	phaseTotal     Phase = "total"      // the whole GET with all redirects, good or bad
 )
 
 // Phases returns all phases.

@@ -46,19 +46,9 @@ func sameOrigin(from, to *url.URL) bool {
 		return false
 	}
 	if from.Scheme == to.Scheme {
-		return port(from) == port(to)
+		return egress.Port(from) == egress.Port(to)
 	}
-	return port(from) == "80" && port(to) == "443"
-}
-
-func port(u *url.URL) string {
-	if p := u.Port(); p != "" {
-		return p
-	}
-	if u.Scheme == "https" {
-		return "443"
-	}
-	return "80"
+	return egress.Port(from) == "80" && egress.Port(to) == "443"
 }
 
 // hostOf returns the host of a URL that is denied by its text, if it has one

@@ -99,12 +99,9 @@ type Cause string
 
 // Causes.
 const (
-	// HostBusy: the host has no free slot for the namespace.
-	HostBusy Cause = "host_busy"
-	// HostSlowed: the host has asked for a pause.
-	HostSlowed Cause = "host_slowed"
-	// NamespaceShare: the namespace holds its share of the slots.
-	NamespaceShare Cause = "namespace_share"
+	HostBusy       Cause = "host_busy"       // the host has no free slot for the namespace
+	HostSlowed     Cause = "host_slowed"     // the host has asked for a pause
+	NamespaceShare Cause = "namespace_share" // the namespace holds its share of the slots
 )
 
 // Busy is why a GET may not be made now, and when to come back.

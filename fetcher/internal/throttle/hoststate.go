@@ -134,12 +134,9 @@ type State string
 
 // States of hosts. A host is in the first that fits, or in none.
 const (
-	// paused: it has asked for a pause.
-	paused State = "paused"
-	// queued: there are reservations to come.
-	queued State = "queued"
-	// active: GETs are under way.
-	active State = "active"
+	paused State = "paused" // it has asked for a pause
+	queued State = "queued" // there are reservations to come
+	active State = "active" // GETs are under way
 )
 
 // States returns all states.

@@ -20,7 +20,6 @@ import (
 
 const (
 	repository = "github.com/kv8s/curl-me-that"
-	registry   = "ghcr.io/kv8s/curl-me-that"
 	plugin     = "kubectl-curl_me_that"
 	chart      = "deploy/chart"
 	manifests  = "deploy/kubernetes"
