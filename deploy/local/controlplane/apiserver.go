@@ -34,8 +34,8 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 		name: "kube-apiserver",
 		path: c.options.Assets.APIServer(),
 		args: c.apiServerFlags(),
-		dir:  c.home.dir,
-		log:  c.home.log("kube-apiserver"),
+		dir:  c.data.dir,
+		log:  c.data.log("kube-apiserver"),
 	}.start()
 	if err != nil {
 		return err
@@ -70,14 +70,14 @@ func (c *ControlPlane) apiServerFlags() []string {
 		// A loopback address is refused as the endpoint of the service kubernetes.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + serviceRange,
-		"--tls-cert-file=" + c.home.path(pkiDir, servingCert),
-		"--tls-private-key-file=" + c.home.path(pkiDir, servingKey),
-		"--client-ca-file=" + c.home.path(pkiDir, authorityCert),
+		"--tls-cert-file=" + c.data.path(pkiDir, servingCert),
+		"--tls-private-key-file=" + c.data.path(pkiDir, servingKey),
+		"--client-ca-file=" + c.data.path(pkiDir, authorityCert),
 		// Without it, an open watch holds up the end for a minute.
 		"--shutdown-watch-termination-grace-period=1s",
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + c.home.path(pkiDir, serviceAccountKey),
-		"--service-account-signing-key-file=" + c.home.path(pkiDir, serviceAccountKey),
+		"--service-account-key-file=" + c.data.path(pkiDir, serviceAccountKey),
+		"--service-account-signing-key-file=" + c.data.path(pkiDir, serviceAccountKey),
 	}
 }

@@ -35,25 +35,25 @@ type authority struct {
 
 // openAuthority loads the certificates of an earlier run, so that what it signed
 // stays valid, or makes new ones for an API server that is known by the hosts, too.
-func openAuthority(h home, hosts ...string) (*authority, error) {
-	if _, err := os.Stat(h.path(pkiDir)); err != nil {
-		if err := createPKI(h, hosts...); err != nil {
+func openAuthority(d dataDir, hosts ...string) (*authority, error) {
+	if _, err := os.Stat(d.path(pkiDir)); err != nil {
+		if err := createPKI(d, hosts...); err != nil {
 			return nil, fmt.Errorf("create certificates: %w", err)
 		}
 	}
-	loaded, err := loadAuthority(h)
+	loaded, err := loadAuthority(d)
 	if err != nil {
-		return nil, fmt.Errorf("load certificates: %w; remove %s to have new ones made", err, h.path(pkiDir))
+		return nil, fmt.Errorf("load certificates: %w; remove %s to have new ones made", err, d.path(pkiDir))
 	}
 	return loaded, nil
 }
 
-func loadAuthority(h home) (*authority, error) {
-	certificate, err := os.ReadFile(h.path(pkiDir, authorityCert))
+func loadAuthority(d dataDir) (*authority, error) {
+	certificate, err := os.ReadFile(d.path(pkiDir, authorityCert))
 	if err != nil {
 		return nil, err
 	}
-	key, err := os.ReadFile(h.path(pkiDir, authorityKey))
+	key, err := os.ReadFile(d.path(pkiDir, authorityKey))
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ type Options struct {
 // methods may be called from several goroutines.
 type ControlPlane struct {
 	options   Options
-	home      home
+	data      dataDir
 	authority *authority
 	port      int
 
@@ -70,11 +70,11 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 
 // prepare does all that needs no process.
 func prepare(options Options) (*ControlPlane, error) {
-	home, err := openHome(options.Dir)
+	data, err := openDataDir(options.Dir)
 	if err != nil {
 		return nil, err
 	}
-	plane := &ControlPlane{options: options, home: home, failed: make(chan struct{})}
+	plane := &ControlPlane{options: options, data: data, failed: make(chan struct{})}
 	var once sync.Once
 	plane.fail = func(err error) {
 		once.Do(func() {
@@ -83,24 +83,24 @@ func prepare(options Options) (*ControlPlane, error) {
 		})
 	}
 	if err := plane.prepareFiles(); err != nil {
-		return nil, errors.Join(err, home.close())
+		return nil, errors.Join(err, data.close())
 	}
 	return plane, nil
 }
 
 func (c *ControlPlane) prepareFiles() (err error) {
-	if c.port, err = choosePort(c.home); err != nil {
+	if c.port, err = choosePort(c.data); err != nil {
 		return err
 	}
-	if c.authority, err = openAuthority(c.home); err != nil {
+	if c.authority, err = openAuthority(c.data); err != nil {
 		return err
 	}
 	return c.authority.writeKubeconfig(c.Kubeconfig(), c.server())
 }
 
 func (c *ControlPlane) startAll(ctx context.Context) error {
-	fmt.Fprintf(c.options.Progress, "starting etcd and kube-apiserver in %s\n", c.home.dir)
-	etcd, err := startEtcd(ctx, c.options.Assets.Etcd(), c.home)
+	fmt.Fprintf(c.options.Progress, "starting etcd and kube-apiserver in %s\n", c.data.dir)
+	etcd, err := startEtcd(ctx, c.options.Assets.Etcd(), c.data)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 		return nil
 	}
 	c.over = true
-	if c.home.temporary {
+	if c.data.temporary {
 		// A graceful exit, of 2 s each, is for data that somebody will read again.
 		return c.discard()
 	}
@@ -150,7 +150,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 	if c.apiServer != nil {
 		err = c.apiServer.stop(ctx)
 	}
-	return errors.Join(err, c.etcd.stop(ctx), c.home.close())
+	return errors.Join(err, c.etcd.stop(ctx), c.data.close())
 }
 
 // discard kills whatever runs.
@@ -160,5 +160,5 @@ func (c *ControlPlane) discard() error {
 			p.kill()
 		}
 	}
-	return c.home.close()
+	return c.data.close()
 }

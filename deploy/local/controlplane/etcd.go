@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// EtcdSocket is relative to the home folder, in which both processes run: the
+// EtcdSocket is relative to the folder of data, in which both processes run: the
 // path of a Unix socket is limited to about a hundred bytes. A socket is closed to
 // other users and to anything that can only reach ports.
 const EtcdSocket = "etcd.sock"
 
-func startEtcd(ctx context.Context, path string, h home) (*process, error) {
-	socket := h.path(EtcdSocket)
+func startEtcd(ctx context.Context, path string, d dataDir) (*process, error) {
+	socket := d.path(EtcdSocket)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the socket of an earlier etcd: %w", err)
 	}
-	etcd, err := program{name: "etcd", path: path, args: etcdFlags(h), dir: h.dir, log: h.log("etcd")}.start()
+	etcd, err := program{name: "etcd", path: path, args: etcdFlags(d), dir: d.dir, log: d.log("etcd")}.start()
 	if err != nil {
 		return nil, err
 	}
@@ -34,12 +34,12 @@ func startEtcd(ctx context.Context, path string, h home) (*process, error) {
 	return etcd, nil
 }
 
-func etcdFlags(h home) []string {
+func etcdFlags(d dataDir) []string {
 	// There is one member, so the addresses that it advertises are not read, and
 	// port 0 keeps the one for peers, which cannot be switched off, out of the way.
 	const nowhere = "http://127.0.0.1:0"
 	return []string{
-		"--data-dir=" + h.path("etcd"),
+		"--data-dir=" + d.path("etcd"),
 		"--listen-client-urls=unix://" + EtcdSocket,
 		"--advertise-client-urls=" + nowhere,
 		"--listen-peer-urls=" + nowhere,

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Elsewhere is a kube-apiserver that somebody else starts, such as a container.
-type Elsewhere struct {
+// External is a kube-apiserver that somebody else starts, such as a container.
+type External struct {
 	// Dir keeps what it needs: pki/ with its certificates and keys, and kubeconfig
 	// of the administrator. What is there is kept.
 	Dir string
@@ -17,13 +17,13 @@ type Elsewhere struct {
 }
 
 // Prepare writes what is missing in Dir.
-func (e Elsewhere) Prepare() error {
-	home, err := openHome(e.Dir)
+func (e External) Prepare() error {
+	data, err := openDataDir(e.Dir)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = home.close() }()
-	authority, err := openAuthority(home, e.Host)
+	defer func() { _ = data.close() }()
+	authority, err := openAuthority(data, e.Host)
 	if err != nil {
 		return err
 	}
@@ -32,4 +32,4 @@ func (e Elsewhere) Prepare() error {
 }
 
 // Kubeconfig is the path of the administrator's kubeconfig.
-func (e Elsewhere) Kubeconfig() string { return filepath.Join(e.Dir, "kubeconfig") }
+func (e External) Kubeconfig() string { return filepath.Join(e.Dir, "kubeconfig") }

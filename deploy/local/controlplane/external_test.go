@@ -14,23 +14,23 @@ import (
 
 var _ = Describe("An API server that runs elsewhere", func() {
 	It("is known by its host and by loopback, and keeps its keys", func() {
-		elsewhere := controlplane.Elsewhere{Dir: GinkgoT().TempDir(), Host: "kube-apiserver", Port: "6443"}
-		Expect(elsewhere.Prepare()).To(Succeed())
-		serving := filepath.Join(elsewhere.Dir, "pki", "apiserver.crt")
+		external := controlplane.External{Dir: GinkgoT().TempDir(), Host: "kube-apiserver", Port: "6443"}
+		Expect(external.Prepare()).To(Succeed())
+		serving := filepath.Join(external.Dir, "pki", "apiserver.crt")
 		first, err := os.ReadFile(serving)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(elsewhere.Prepare()).To(Succeed())
+		Expect(external.Prepare()).To(Succeed())
 		Expect(os.ReadFile(serving)).To(Equal(first))
 
-		pair, err := tls.LoadX509KeyPair(serving, filepath.Join(elsewhere.Dir, "pki", "apiserver.key"))
+		pair, err := tls.LoadX509KeyPair(serving, filepath.Join(external.Dir, "pki", "apiserver.key"))
 		Expect(err).NotTo(HaveOccurred())
 		for _, host := range []string{"kube-apiserver", "localhost", "127.0.0.1"} {
 			Expect(pair.Leaf.VerifyHostname(host)).To(Succeed(), host)
 		}
-		config, err := clientcmd.BuildConfigFromFlags("", elsewhere.Kubeconfig())
+		config, err := clientcmd.BuildConfigFromFlags("", external.Kubeconfig())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(config.Host).To(Equal("https://kube-apiserver:6443"))
-		for _, path := range []string{elsewhere.Kubeconfig(), filepath.Join(elsewhere.Dir, "pki", "apiserver.key")} {
+		for _, path := range []string{external.Kubeconfig(), filepath.Join(external.Dir, "pki", "apiserver.key")} {
 			info, err := os.Stat(path)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)), path)

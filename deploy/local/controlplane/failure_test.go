@@ -29,7 +29,7 @@ var _ = Describe("A control plane that fails", func() {
 
 	It("quotes the API server when it does not start, and leaves nothing behind", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		Expect(controlplane.Elsewhere{Dir: dir, Host: "localhost", Port: "6443"}.Prepare()).To(Succeed())
+		Expect(controlplane.External{Dir: dir, Host: "localhost", Port: "6443"}.Prepare()).To(Succeed())
 		Expect(os.WriteFile(filepath.Join(dir, "pki", "service-account.key"), nil, 0o600)).To(Succeed())
 		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
 		Expect(err).To(MatchError(controlplane.ErrExited))

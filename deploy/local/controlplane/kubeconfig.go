@@ -15,7 +15,7 @@ const (
 
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (c *ControlPlane) Kubeconfig() string {
-	return c.home.path("kubeconfig")
+	return c.data.path("kubeconfig")
 }
 
 // writeKubeconfig writes the kubeconfig of the administrator, with the certificates

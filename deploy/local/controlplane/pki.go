@@ -9,8 +9,8 @@ import (
 
 // createPKI writes all certificates and keys of a control plane, or none: it
 // fills a folder beside the final one and renames that.
-func createPKI(h home, hosts ...string) error {
-	scratch := h.path(pkiDir + ".new")
+func createPKI(d dataDir, hosts ...string) error {
+	scratch := d.path(pkiDir + ".new")
 	if err := os.RemoveAll(scratch); err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func createPKI(h home, hosts ...string) error {
 			return err
 		}
 	}
-	return os.Rename(scratch, h.path(pkiDir))
+	return os.Rename(scratch, d.path(pkiDir))
 }
 
 // newPKI returns the content of each file by its name. The API server is known

@@ -22,8 +22,8 @@ const (
 
 // choosePort returns the port of the last run, or any free one, and keeps it for the
 // next run.
-func choosePort(h home) (int, error) {
-	port, err := readPort(h.path("port"))
+func choosePort(d dataDir) (int, error) {
+	port, err := readPort(d.path("port"))
 	if err != nil {
 		return 0, err
 	}
@@ -33,9 +33,9 @@ func choosePort(h home) (int, error) {
 		}
 	} else if err := tryPort(port); err != nil {
 		return 0, fmt.Errorf("%w: the API server cannot listen on %s: %w; stop what does, or remove %s to have another port chosen",
-			ErrPortTaken, loopback(port), err, h.path("port"))
+			ErrPortTaken, loopback(port), err, d.path("port"))
 	}
-	if err := os.WriteFile(h.path("port"), []byte(strconv.Itoa(port)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(d.path("port"), []byte(strconv.Itoa(port)+"\n"), 0o600); err != nil {
 		return 0, fmt.Errorf("store the port of the API server: %w", err)
 	}
 	return port, nil

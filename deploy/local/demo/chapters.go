@@ -19,82 +19,82 @@ import (
 const natsVariable = "CURLMETHAT_NATS_URL"
 
 // filled is the valid sample.
-func filled(ctx context.Context, s *story) error {
-	if err := s.create(ctx, s.samples.valid); err != nil {
+func filled(ctx context.Context, d *demo) error {
+	if err := d.create(ctx, d.samples.valid); err != nil {
 		return err
 	}
-	return s.printData(ctx, s.samples.valid.Name)
+	return d.printData(ctx, d.samples.valid.Name)
 }
 
 // explained is the invalid sample.
-func explained(ctx context.Context, s *story) error {
-	name := s.samples.invalid.Name
-	if err := s.create(ctx, s.samples.invalid); err != nil {
+func explained(ctx context.Context, d *demo) error {
+	name := d.samples.invalid.Name
+	if err := d.create(ctx, d.samples.invalid); err != nil {
 		return err
 	}
-	if err := s.waitFor(ctx, writeTimeout, "What `kubectl describe configmap "+name+"` prints", func(ctx context.Context) (bool, error) {
-		events, err := s.events(ctx, name)
+	if err := d.waitFor(ctx, writeTimeout, "What `kubectl describe configmap "+name+"` prints", func(ctx context.Context) (bool, error) {
+		events, err := d.events(ctx, name)
 		return len(events) > 0, err
 	}); err != nil {
 		return err
 	}
-	return s.describe(ctx, name)
+	return d.describe(ctx, name)
 }
 
 // hostDown asks for a page of a server that is not started yet.
-func hostDown(ctx context.Context, s *story) error {
-	if err := s.create(ctx, s.samples.down); err != nil {
+func hostDown(ctx context.Context, d *demo) error {
+	if err := d.create(ctx, d.samples.down); err != nil {
 		return err
 	}
-	if s.Installed {
-		fmt.Fprint(s.Out, "The fetcher tries it six times within a minute or two, and then gives up.\n")
+	if d.Installed {
+		fmt.Fprint(d.Out, "The fetcher tries it six times within a minute or two, and then gives up.\n")
 	} else {
-		fmt.Fprintf(s.Out, "The fetcher of the demo tries it %d times, and then gives up; by default, one\ntries 6 times within a minute.\n", attempts)
+		fmt.Fprintf(d.Out, "The fetcher of the demo tries it %d times, and then gives up; by default, one\ntries 6 times within a minute.\n", attempts)
 	}
-	if err := s.waitFor(ctx, giveUpTimeout, "It is in the list of what was given up", func(ctx context.Context) (bool, error) {
+	if err := d.waitFor(ctx, giveUpTimeout, "It is in the list of what was given up", func(ctx context.Context) (bool, error) {
 		var listed bytes.Buffer
-		err := s.operate(ctx, &listed, "failures", "--name="+downName, "--output=name")
+		err := d.operate(ctx, &listed, "failures", "--name="+downName, "--output=name")
 		return listed.Len() > 0, err
 	}); err != nil {
 		return err
 	}
-	if s.system.NATS != "" {
-		fmt.Fprintf(s.Out, "$ export %s=%s\n", natsVariable, s.system.NATS)
+	if d.system.NATS != "" {
+		fmt.Fprintf(d.Out, "$ export %s=%s\n", natsVariable, d.system.NATS)
 	}
-	return s.typed(ctx, "failures", "--name="+downName)
+	return d.typed(ctx, "failures", "--name="+downName)
 }
 
 // replayed starts that server.
-func replayed(ctx context.Context, s *story) error {
-	if err := s.hosts.serve(ctx, downPort); err != nil {
+func replayed(ctx context.Context, d *demo) error {
+	if err := d.hosts.serve(ctx, downPort); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Out, "%s responds from now on.\n\n", s.hosts.url(downPort, ""))
-	if err := s.typed(ctx, "replay", "--name="+downName, "--wait"); err != nil {
+	fmt.Fprintf(d.Out, "%s responds from now on.\n\n", d.hosts.url(downPort, ""))
+	if err := d.typed(ctx, "replay", "--name="+downName, "--wait"); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.Out)
-	return s.printData(ctx, s.samples.down.Name)
+	fmt.Fprintln(d.Out)
+	return d.printData(ctx, d.samples.down.Name)
 }
 
 // create creates a ConfigMap and prints what it asks for.
-func (s *story) create(ctx context.Context, cm *corev1.ConfigMap) error {
-	if _, err := s.client.ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
+func (d *demo) create(ctx context.Context, cm *corev1.ConfigMap) error {
+	if _, err := d.client.ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create ConfigMap %s: %w", cm.Name, err)
 	}
-	fmt.Fprintf(s.Out, "  kind: ConfigMap\n  metadata:\n    name: %s\n    annotations:\n", cm.Name)
+	fmt.Fprintf(d.Out, "  kind: ConfigMap\n  metadata:\n    name: %s\n    annotations:\n", cm.Name)
 	for name, value := range cm.Annotations {
-		fmt.Fprintf(s.Out, "      %s: %s\n", name, value)
+		fmt.Fprintf(d.Out, "      %s: %s\n", name, value)
 	}
-	fmt.Fprintln(s.Out)
+	fmt.Fprintln(d.Out)
 	return nil
 }
 
 // printData waits for data and prints it.
-func (s *story) printData(ctx context.Context, name string) error {
+func (d *demo) printData(ctx context.Context, name string) error {
 	var data map[string]string
-	if err := s.waitFor(ctx, writeTimeout, "Its data", func(ctx context.Context) (bool, error) {
-		cm, err := s.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err := d.waitFor(ctx, writeTimeout, "Its data", func(ctx context.Context) (bool, error) {
+		cm, err := d.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -104,48 +104,48 @@ func (s *story) printData(ctx context.Context, name string) error {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
-		fmt.Fprintf(s.Out, "  %s: |\n%s", key, wrap(data[key], "    "))
+		fmt.Fprintf(d.Out, "  %s: |\n%s", key, wrap(data[key], "    "))
 	}
 	return nil
 }
 
 // removeEarlier removes what an earlier demo has left in this cluster.
-func (s *story) removeEarlier(ctx context.Context) error {
-	for _, cm := range []*corev1.ConfigMap{s.samples.valid, s.samples.invalid, s.samples.down} {
-		if err := s.client.ConfigMaps(namespace).Delete(ctx, cm.Name, metav1.DeleteOptions{}); err == nil {
-			fmt.Fprintf(s.Out, "Removed ConfigMap %s of an earlier demo.\n", cm.Name)
+func (d *demo) removeEarlier(ctx context.Context) error {
+	for _, cm := range []*corev1.ConfigMap{d.samples.valid, d.samples.invalid, d.samples.down} {
+		if err := d.client.ConfigMaps(namespace).Delete(ctx, cm.Name, metav1.DeleteOptions{}); err == nil {
+			fmt.Fprintf(d.Out, "Removed ConfigMap %s of an earlier demo.\n", cm.Name)
 		}
 	}
-	if err := s.request("DELETE").Name(watcherName).Do(ctx).Error(); err == nil {
-		fmt.Fprintf(s.Out, "Removed Watcher %s of an earlier demo.\n", watcherName)
+	if err := d.request("DELETE").Name(watcherName).Do(ctx).Error(); err == nil {
+		fmt.Fprintf(d.Out, "Removed Watcher %s of an earlier demo.\n", watcherName)
 	}
 	return ctx.Err()
 }
 
 // typed prints a command of the operator's tool and what it prints.
-func (s *story) typed(ctx context.Context, args ...string) error {
-	fmt.Fprintf(s.Out, "$ %s ctl %s\n", s.Program, strings.Join(args, " "))
-	return s.operate(ctx, s.Out, args...)
+func (d *demo) typed(ctx context.Context, args ...string) error {
+	fmt.Fprintf(d.Out, "$ %s ctl %s\n", d.Program, strings.Join(args, " "))
+	return d.operate(ctx, d.Out, args...)
 }
 
 // operate runs the operator's tool, which is part of this program, as a person would.
-func (s *story) operate(ctx context.Context, out io.Writer, args ...string) error {
+func (d *demo) operate(ctx context.Context, out io.Writer, args ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, append([]string{"ctl"}, args...)...)
 	cmd.Env = os.Environ()
-	if s.system.Kubeconfig != "" { // the console, too, looks at the cluster of the demo
-		cmd.Env = append(cmd.Env, "KUBECONFIG="+s.system.Kubeconfig)
+	if d.system.Kubeconfig != "" { // the console, too, looks at the cluster of the demo
+		cmd.Env = append(cmd.Env, "KUBECONFIG="+d.system.Kubeconfig)
 	}
-	if s.system.NATS != "" {
-		cmd.Env = append(cmd.Env, natsVariable+"="+s.system.NATS)
+	if d.system.NATS != "" {
+		cmd.Env = append(cmd.Env, natsVariable+"="+d.system.NATS)
 	}
 	var problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = out, &problem
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("run %s %s: %w: %s", s.Program, args[0], err, strings.TrimSpace(problem.String()))
+		return fmt.Errorf("run %s %s: %w: %s", d.Program, args[0], err, strings.TrimSpace(problem.String()))
 	}
 	return nil
 }

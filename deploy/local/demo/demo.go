@@ -59,23 +59,23 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &story{Config: c, samples: samples, hosts: &hosts{host: c.Host, failed: make(chan error, 1)}}
-	if err := s.hosts.serve(ctx, jokePort); err != nil {
+	d := &demo{Config: c, samples: samples, hosts: &hosts{host: c.Host, failed: make(chan error, 1)}}
+	if err := d.hosts.serve(ctx, jokePort); err != nil {
 		return err
 	}
 	through := func(ctx context.Context, running local.System) error {
-		if err := s.run(ctx, running); err != nil {
+		if err := d.run(ctx, running); err != nil {
 			return err
 		}
 		if c.Once {
 			cancel()
 			return nil
 		}
-		defer s.openConsole(ctx)()
+		defer d.openConsole(ctx)()
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-s.hosts.failed:
+		case err := <-d.hosts.failed:
 			return err
 		}
 	}
@@ -86,8 +86,8 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 	return local.Run(ctx, system, c.Out, through)
 }
 
-// story is one run of the demo.
-type story struct {
+// demo is one run of the demo.
+type demo struct {
 	Config
 	samples samples
 	hosts   *hosts
@@ -98,7 +98,7 @@ type story struct {
 // chapter is one part of the story.
 type chapter struct {
 	title string
-	run   func(ctx context.Context, s *story) error
+	run   func(ctx context.Context, d *demo) error
 }
 
 // chapters in their order. Each leaves behind what the next one begins with.
@@ -112,40 +112,40 @@ func chapters() []chapter {
 	}
 }
 
-func (s *story) run(ctx context.Context, running local.System) error {
-	s.system = running
+func (d *demo) run(ctx context.Context, running local.System) error {
+	d.system = running
 	config, err := clientcmd.BuildConfigFromFlags("", running.Kubeconfig)
 	if err != nil {
 		return fmt.Errorf("read kubeconfig %s: %w", running.Kubeconfig, err)
 	}
-	if s.client, err = corev1client.NewForConfig(config); err != nil {
+	if d.client, err = corev1client.NewForConfig(config); err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
-	if err := s.removeEarlier(ctx); err != nil {
+	if err := d.removeEarlier(ctx); err != nil {
 		return err
 	}
 	for i, c := range chapters() {
-		fmt.Fprintf(s.Out, "\n%d. %s\n\n", i+1, c.title)
-		if err := c.run(ctx, s); err != nil {
+		fmt.Fprintf(d.Out, "\n%d. %s\n\n", i+1, c.title)
+		if err := c.run(ctx, d); err != nil {
 			return err
 		}
 	}
-	s.goodbye()
+	d.goodbye()
 	return nil
 }
 
-func (s *story) goodbye() {
-	if s.Once {
-		fmt.Fprintf(s.Out, "\nThe same as web pages:\n\n$ %s\n", s.consoleCommand())
+func (d *demo) goodbye() {
+	if d.Once {
+		fmt.Fprintf(d.Out, "\nThe same as web pages:\n\n$ %s\n", d.consoleCommand())
 		return
 	}
 	kubectl := "kubectl"
 	if path, ok := assets.Kubectl(); ok {
 		kubectl = path
 	} else {
-		fmt.Fprint(s.Out, "\nThere is no kubectl on this machine; with one of any version:\n")
+		fmt.Fprint(d.Out, "\nThere is no kubectl on this machine; with one of any version:\n")
 	}
-	fmt.Fprintf(s.Out, `
+	fmt.Fprintf(d.Out, `
 All of it keeps running. In another terminal:
 
   export KUBECONFIG=%s
@@ -156,26 +156,26 @@ All of it keeps running. In another terminal:
 
 Ctrl-C ends it, and the console, which is for a browser.
 
-`, s.system.Kubeconfig, kubectl, s.hosts.url(jokePort, jokePath))
+`, d.system.Kubeconfig, kubectl, d.hosts.url(jokePort, jokePath))
 }
 
 // consoleCommand opens the console when this demo has ended: where nothing is
 // installed, another one that stays.
-func (s *story) consoleCommand() string {
-	if s.Installed {
-		return cmp.Or(s.Console, s.Program+" ctl console")
+func (d *demo) consoleCommand() string {
+	if d.Installed {
+		return cmp.Or(d.Console, d.Program+" ctl console")
 	}
-	return s.Program + " demo"
+	return d.Program + " demo"
 }
 
 // openConsole serves the console until stop is called; it prints where.
-func (s *story) openConsole(ctx context.Context) (stop func()) {
+func (d *demo) openConsole(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := s.operate(ctx, s.Out, "console"); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(s.Out, err)
+		if err := d.operate(ctx, d.Out, "console"); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(d.Out, err)
 		}
 	}()
 	return func() { cancel(); <-ended }
@@ -183,7 +183,7 @@ func (s *story) openConsole(ctx context.Context) (stop func()) {
 
 // waitFor asks again and again until what is true, and names it when that takes
 // too long.
-func (s *story) waitFor(ctx context.Context, timeout time.Duration, what string, isThere func(context.Context) (bool, error)) error {
+func (d *demo) waitFor(ctx context.Context, timeout time.Duration, what string, isThere func(context.Context) (bool, error)) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -192,7 +192,7 @@ func (s *story) waitFor(ctx context.Context, timeout time.Duration, what string,
 	for {
 		there, err := isThere(ctx)
 		if there {
-			fmt.Fprintf(s.Out, "%s after %s:\n\n", what, time.Since(began).Round(time.Millisecond))
+			fmt.Fprintf(d.Out, "%s after %s:\n\n", what, time.Since(began).Round(time.Millisecond))
 			return nil
 		}
 		select {

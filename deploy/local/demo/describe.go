@@ -17,37 +17,37 @@ const columns = 80
 
 // describe prints a ConfigMap and its Events with all that `kubectl describe`
 // prints, in lines that fit.
-func (s *story) describe(ctx context.Context, name string) error {
-	cm, err := s.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+func (d *demo) describe(ctx context.Context, name string) error {
+	cm, err := d.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
-	events, err := s.events(ctx, name)
+	events, err := d.events(ctx, name)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.Out, "  Name:         %s\n  Namespace:    %s\n  Annotations:\n", cm.Name, cm.Namespace)
+	fmt.Fprintf(d.Out, "  Name:         %s\n  Namespace:    %s\n  Annotations:\n", cm.Name, cm.Namespace)
 	for key, value := range cm.Annotations {
-		fmt.Fprint(s.Out, wrap(key+": "+value, "    "))
+		fmt.Fprint(d.Out, wrap(key+": "+value, "    "))
 	}
-	fmt.Fprint(s.Out, "  Data:\n")
+	fmt.Fprint(d.Out, "  Data:\n")
 	for key, value := range cm.Data {
-		fmt.Fprint(s.Out, wrap(key+": "+value, "    "))
+		fmt.Fprint(d.Out, wrap(key+": "+value, "    "))
 	}
-	fmt.Fprint(s.Out, "  Events:\n")
+	fmt.Fprint(d.Out, "  Events:\n")
 	for _, e := range events {
-		fmt.Fprintf(s.Out, "    %s  %s  %s\n%s", e.Type, e.Reason, e.ReportingController, wrap(e.Message, "      "))
+		fmt.Fprintf(d.Out, "    %s  %s  %s\n%s", e.Type, e.Reason, e.ReportingController, wrap(e.Message, "      "))
 	}
 	return nil
 }
 
 // events returns those of a ConfigMap as it is now, not of one that had its name.
-func (s *story) events(ctx context.Context, name string) ([]corev1.Event, error) {
-	cm, err := s.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+func (d *demo) events(ctx context.Context, name string) ([]corev1.Event, error) {
+	cm, err := d.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
-	list, err := s.client.Events(namespace).List(ctx, metav1.ListOptions{
+	list, err := d.client.Events(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.uid", string(cm.UID)).String(),
 	})
 	if err != nil {

@@ -24,9 +24,9 @@ const (
 )
 
 // watched creates a Watcher and prints how it fares, where Watchers are served.
-func watched(ctx context.Context, s *story) error {
-	if _, err := s.watchers(ctx); apierrors.IsNotFound(err) {
-		fmt.Fprint(s.Out, "This cluster serves no Watchers; deploy/kubernetes/watchers.yaml adds them.\n")
+func watched(ctx context.Context, d *demo) error {
+	if _, err := d.watchers(ctx); apierrors.IsNotFound(err) {
+		fmt.Fprint(d.Out, "This cluster serves no Watchers; deploy/kubernetes/watchers.yaml adds them.\n")
 		return nil
 	}
 	w := &watchv1.Watcher{
@@ -34,38 +34,38 @@ func watched(ctx context.Context, s *story) error {
 		ObjectMeta: metav1.ObjectMeta{Name: watcherName},
 		Spec: watchv1.WatcherSpec{
 			ConfigData: map[string]string{"LEVEL": "warn"},
-			Sources:    []watchv1.Source{{Key: "joke", URL: s.hosts.url(jokePort, jokePath)}},
+			Sources:    []watchv1.Source{{Key: "joke", URL: d.hosts.url(jokePort, jokePath)}},
 		},
 	}
-	if err := s.createWatcher(ctx, w); err != nil {
+	if err := d.createWatcher(ctx, w); err != nil {
 		return err
 	}
 	var table *metav1.Table
-	if err := s.waitFor(ctx, writeTimeout, "It is Ready, as `kubectl get watcher "+watcherName+"` prints", func(ctx context.Context) (ready bool, err error) {
-		table, err = s.watchers(ctx)
+	if err := d.waitFor(ctx, writeTimeout, "It is Ready, as `kubectl get watcher "+watcherName+"` prints", func(ctx context.Context) (ready bool, err error) {
+		table, err = d.watchers(ctx)
 		return err == nil && isReady(table), err
 	}); err != nil {
 		return err
 	}
-	if err := s.printTable(table); err != nil {
+	if err := d.printTable(table); err != nil {
 		return err
 	}
-	fmt.Fprintln(s.Out)
-	return s.printData(ctx, w.ConfigMapName())
+	fmt.Fprintln(d.Out)
+	return d.printData(ctx, w.ConfigMapName())
 }
 
 // request is one about Watchers.
-func (s *story) request(verb string) *rest.Request {
-	return s.client.RESTClient().Verb(verb).
+func (d *demo) request(verb string) *rest.Request {
+	return d.client.RESTClient().Verb(verb).
 		AbsPath("/apis", watchv1.GroupVersion().String(), "namespaces", namespace, watchv1.Resource().Resource)
 }
 
-func (s *story) createWatcher(ctx context.Context, w *watchv1.Watcher) error {
+func (d *demo) createWatcher(ctx context.Context, w *watchv1.Watcher) error {
 	body, err := json.Marshal(w)
 	if err != nil {
 		return fmt.Errorf("encode Watcher %s: %w", w.Name, err)
 	}
-	if err := s.request("POST").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error(); err != nil {
+	if err := d.request("POST").SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error(); err != nil {
 		return fmt.Errorf("create Watcher %s: %w", w.Name, err)
 	}
 	text, err := yaml.JSONToYAML(body)
@@ -73,15 +73,15 @@ func (s *story) createWatcher(ctx context.Context, w *watchv1.Watcher) error {
 		return fmt.Errorf("print Watcher %s: %w", w.Name, err)
 	}
 	for line := range strings.Lines(string(text)) {
-		fmt.Fprint(s.Out, "  "+line)
+		fmt.Fprint(d.Out, "  "+line)
 	}
-	fmt.Fprintln(s.Out)
+	fmt.Fprintln(d.Out)
 	return nil
 }
 
 // watchers returns that of the demo as kubectl prints it.
-func (s *story) watchers(ctx context.Context) (*metav1.Table, error) {
-	text, err := s.request("GET").SetHeader("Accept", asTable).
+func (d *demo) watchers(ctx context.Context) (*metav1.Table, error) {
+	text, err := d.request("GET").SetHeader("Accept", asTable).
 		Param("fieldSelector", fields.OneTermEqualSelector("metadata.name", watcherName).String()).Do(ctx).Raw()
 	if err != nil {
 		return nil, fmt.Errorf("list Watchers: %w", err)
@@ -102,8 +102,8 @@ func isReady(t *metav1.Table) bool {
 }
 
 // printTable prints the columns that kubectl prints without -o wide.
-func (s *story) printTable(t *metav1.Table) error {
-	out := tabwriter.NewWriter(s.Out, 0, 0, 3, ' ', 0)
+func (d *demo) printTable(t *metav1.Table) error {
+	out := tabwriter.NewWriter(d.Out, 0, 0, 3, ' ', 0)
 	for _, row := range append([]metav1.TableRow{{}}, t.Rows...) {
 		var cells []string
 		for i, column := range t.ColumnDefinitions {

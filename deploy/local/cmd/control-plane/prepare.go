@@ -13,7 +13,7 @@ import (
 )
 
 func newPrepare() *cobra.Command {
-	var plane controlplane.Elsewhere
+	var plane controlplane.External
 	var probe string
 	command := &cobra.Command{
 		Use:   "prepare --dir DIR --host NAME",
