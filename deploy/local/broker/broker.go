@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -33,9 +32,6 @@ type Options struct {
 	Log zerolog.Logger
 }
 
-// ErrInUse means that another broker runs in the same folder.
-var ErrInUse = errors.New("already in use")
-
 // Broker is a running server.
 type Broker struct {
 	server *server.Server
@@ -45,10 +41,13 @@ type Broker struct {
 const readyTimeout = 10 * time.Second
 
 // Start runs a server and returns when it takes connections. The error wraps
-// ErrInUse when another one runs in the same folder: two would write over each
+// filelock.ErrInUse when another one runs in the same folder: two would write over each
 // other's streams.
 func Start(o Options) (*Broker, error) {
-	lock, err := own(o.Dir)
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start NATS in %s: %w", o.Dir, err)
+	}
+	lock, err := filelock.Own(o.Dir, "NATS")
 	if err != nil {
 		return nil, err
 	}
@@ -57,21 +56,6 @@ func Start(o Options) (*Broker, error) {
 		return nil, errors.Join(err, lock.Unlock())
 	}
 	return &Broker{server: s, lock: lock}, nil
-}
-
-// own creates the folder and keeps other brokers out of it.
-func own(dir string) (*filelock.Lock, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("start NATS in %s: %w", dir, err)
-	}
-	lock, err := filelock.Try(filepath.Join(dir, "lock"))
-	if errors.Is(err, filelock.ErrLocked) {
-		return nil, fmt.Errorf("%w: another NATS runs in %s; stop it or choose another folder", ErrInUse, dir)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("start NATS in %s: %w", dir, err)
-	}
-	return lock, nil
 }
 
 func run(o Options) (*server.Server, error) {

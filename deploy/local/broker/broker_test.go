@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/deploy/local/broker"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 )
 
@@ -54,7 +55,7 @@ var _ = Describe("the embedded broker", func() {
 		dir := GinkgoT().TempDir()
 		first := start(broker.Options{Dir: dir})
 		_, err := broker.Start(broker.Options{Dir: dir, Log: zerolog.New(GinkgoWriter)})
-		Expect(err).To(And(MatchError(broker.ErrInUse), MatchError(ContainSubstring(dir))))
+		Expect(err).To(And(MatchError(filelock.ErrInUse), MatchError(ContainSubstring(dir))))
 		Expect(first.Stop(ctx)).To(Succeed())
 		start(broker.Options{Dir: dir})
 	})

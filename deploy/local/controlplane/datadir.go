@@ -28,11 +28,7 @@ func openDataDir(dir string) (dataDir, error) {
 	if err != nil {
 		return dataDir{}, fmt.Errorf("create the folder of the control plane: %w", err)
 	}
-	opened.lock, err = filelock.Try(opened.path("lock"))
-	if errors.Is(err, filelock.ErrLocked) {
-		return dataDir{}, fmt.Errorf("%w: another control plane runs in %s; stop it or choose another folder", ErrInUse, opened.dir)
-	}
-	if err != nil {
+	if opened.lock, err = filelock.Own(opened.dir, "control plane"); err != nil {
 		return dataDir{}, err
 	}
 	// Logs of earlier runs would grow without limit and mislead.

@@ -3,8 +3,6 @@ package controlplane
 import "errors"
 
 var (
-	// ErrInUse means that another control plane, maybe of another process, uses the folder.
-	ErrInUse = errors.New("folder in use")
 	// ErrPortTaken means that the port of the API server is not free.
 	ErrPortTaken = errors.New("port taken")
 	// ErrExited means that etcd or kube-apiserver ended without being asked to.

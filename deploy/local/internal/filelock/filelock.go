@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
 // ErrLocked means that another process, or another Lock of this one, holds the file.
 var ErrLocked = errors.New("locked by another process")
+
+// ErrInUse means that a folder has an owner already.
+var ErrInUse = errors.New("folder in use")
 
 // Lock is an exclusive flock(2). The kernel releases it when the process dies,
 // so that a crash leaves nothing to clean up.
@@ -32,6 +36,16 @@ func Try(path string) (*Lock, error) {
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
 	return &Lock{file: file}, nil
+}
+
+// Own takes the lock of a folder for a program, named as in a sentence. The error wraps
+// ErrInUse when another one has it.
+func Own(dir, program string) (*Lock, error) {
+	lock, err := Try(filepath.Join(dir, "lock"))
+	if errors.Is(err, ErrLocked) {
+		return nil, fmt.Errorf("%w: another %s runs in %s; stop it or choose another folder", ErrInUse, program, dir)
+	}
+	return lock, err
 }
 
 // Unlock lets the next one in. The file stays, since removing it would let two
