@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -196,7 +196,7 @@ func (c *checking) check(ctx context.Context, grammar *annotation.Grammar, objec
 	case request.Suspended:
 		whole.OK, whole.Verdict, whole.Detail = true, "left alone", "it is suspended"
 	case object.Labels[annotation.IgnoreLabel] == annotation.IgnoreValue:
-		whole.OK, whole.Verdict, whole.Detail = true, "left alone", "it is labelled reconciler=ignore"
+		whole.OK, whole.Verdict, whole.Detail = true, "left alone", "it is labelled "+annotation.IgnoreLabel+"="+annotation.IgnoreValue
 	case annotation.Protects(c.protected, object.Namespace, object.Name):
 		whole.Verdict, whole.Detail = "left alone", "it is protected"
 	case immutable:
@@ -217,7 +217,7 @@ func (c *checking) pairs(ctx context.Context, whole checked, request annotation.
 	}
 	for _, pair := range request.Pairs {
 		f := whole
-		f.Key, f.URL = pair.Key, failure.WithoutQuery(pair.URL)
+		f.Key, f.URL = pair.Key, deadletter.WithoutQuery(pair.URL)
 		preview, err := c.fetcher.Preview(ctx, object.Namespace, pair.URL, c.fetch)
 		if err != nil {
 			return nil, err

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -32,7 +32,7 @@ func (*options) completeFormats(*cobra.Command, []string, string) ([]string, cob
 }
 
 func completeReasons(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return failure.Reasons(), silently
+	return deadletter.Reasons(), silently
 }
 
 // completeContexts lists the contexts of the nats command.

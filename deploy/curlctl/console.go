@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -93,7 +92,7 @@ func (c *consoling) validate() error {
 	if err != nil {
 		return usagef("--listen: %q is not an address such as 127.0.0.1:8090", c.listen)
 	}
-	if address, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !address.IsLoopback()) {
+	if !console.IsLoopback(host) {
 		return usagef("--listen: with --auth=%s only a loopback address may be served at, not %q", c.auth, c.listen)
 	}
 	return nil
@@ -115,7 +114,7 @@ func (c *consoling) serve(ctx context.Context, s *session, refusals *console.Ref
 		local := console.NewLocal(ctx, s.Connection, base)
 		deps.Access, address = local, local.URL()
 	case authNone:
-		deps.Access = console.Anyone{}
+		deps.Access = console.Anonymous{}
 	default:
 		if deps.Access, err = c.reviewed(ctx, s); err != nil {
 			return err
@@ -183,7 +182,7 @@ func (k forPages) Watchers(ctx context.Context, namespace, from string, limit in
 }
 
 // Consumers implements console.Cluster.
-func (k forPages) Consumers(ctx context.Context, namespace string, cm consumer.ConfigMap) ([]consumer.Consumer, error) {
+func (k forPages) Consumers(ctx context.Context, namespace string, cm podusage.ConfigMap) ([]podusage.Usage, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
 	return (&podList{options: k.options, cluster: k.cluster}).consumers(ctx, namespace, cm)

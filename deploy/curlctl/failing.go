@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/condition"
@@ -19,8 +19,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-// unwell is a key that fails, waits or is stale, as programs read it.
-type unwell struct {
+// failingKey is a key that fails, waits or is stale, as programs read it.
+type failingKey struct {
 	Namespace string     `json:"namespace"`
 	ConfigMap string     `json:"configMap"`
 	Key       string     `json:"key"`
@@ -48,12 +48,12 @@ func failingCommand(o *options) *cobra.Command {
 			"intervals. `curlctl failures` lists what was given up, also what has recovered.",
 		Args: noArgs,
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
-			all, err := s.readUnwell(ctx, name, host)
+			all, err := s.readFailing(ctx, name, host)
 			if err != nil {
 				return err
 			}
 			s.warnPaused(ctx)
-			return s.printUnwell(all)
+			return s.printFailing(all)
 		}),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
@@ -63,13 +63,13 @@ func failingCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-func (s *session) printUnwell(all []unwell) error {
+func (s *session) printFailing(all []failingKey) error {
 	columns := printer.Dropping(printer.Columns("STATE", "REASON", "SINCE", "NEXT TRY", "HOST", "NAMESPACE", "CONFIGMAP", "KEY", "", "CHECKED", "WAITS FOR", "ATTEMPTS", "URL"),
 		"HOST", "STATE", "SINCE")
-	return s.list(columns, printer.Rows(all, s.unwellRow), "Nothing fails, waits or is stale.")
+	return s.list(columns, printer.Rows(all, s.failingRow), "Nothing fails, waits or is stale.")
 }
 
-func (s *session) unwellRow(u unwell) printer.Row {
+func (s *session) failingRow(u failingKey) printer.Row {
 	colour := printer.Yellow
 	if u.condition.State == condition.Failing {
 		colour = printer.Red
@@ -79,19 +79,19 @@ func (s *session) unwellRow(u unwell) printer.Row {
 		next = printer.Until(s.now(), *u.NextTry)
 	}
 	return printer.Row{Name: "key/" + u.Namespace + "/" + u.ConfigMap + "/" + u.Key, Object: u, Cells: []printer.Cell{
-		printer.In(colour, u.State), printer.In(colour, failure.Reason(u.Reason, u.Status)), printer.Text(printer.Age(s.now(), u.condition.Since)),
+		printer.In(colour, u.State), printer.In(colour, deadletter.Reason(u.Reason, u.Status)), printer.Text(printer.Age(s.now(), u.condition.Since)),
 		printer.Text(next), printer.Text(u.Host), printer.Text(u.Namespace), printer.Text(u.ConfigMap), printer.Text(u.Key),
 		printer.Text(printer.Age(s.now(), u.condition.Checked)), printer.Text(u.WaitsFor), printer.Number(u.Attempts), printer.Text(u.URL),
 	}}
 }
 
-// readUnwell reads the wants and timers and returns the keys that are not well.
-func (s *session) readUnwell(ctx context.Context, name, host string) ([]unwell, error) {
+// readFailing reads the wants and timers and returns the keys that are not well.
+func (s *session) readFailing(ctx context.Context, name, host string) ([]failingKey, error) {
 	timers, handled, err := s.timers(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	var all []unwell
+	var all []failingKey
 	for w, err := range readableOf(s, s.Client.Wants(ctx, s.namespace, name)) {
 		if err != nil {
 			return nil, err
@@ -100,9 +100,9 @@ func (s *session) readUnwell(ctx context.Context, name, host string) ([]unwell, 
 		if c.State == condition.Well || host != "" && !pipeline.HostIs(w.Want.GetUrl(), host) {
 			continue
 		}
-		all = append(all, newUnwell(w, c))
+		all = append(all, newFailingKey(w, c))
 	}
-	slices.SortFunc(all, func(a, b unwell) int {
+	slices.SortFunc(all, func(a, b failingKey) int {
 		return cmp.Or(condition.Compare(a.condition, b.condition), cmp.Compare(a.Namespace+"/"+a.ConfigMap+"/"+a.Key, b.Namespace+"/"+b.ConfigMap+"/"+b.Key))
 	})
 	return all, nil
@@ -125,10 +125,10 @@ func (s *session) timers(ctx context.Context, name string) (timers map[pipeline.
 	return timers, handled, nil
 }
 
-func newUnwell(w operate.Want, c condition.Condition) unwell {
-	u := unwell{
+func newFailingKey(w operate.Want, c condition.Condition) failingKey {
+	u := failingKey{
 		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, State: string(c.State), Reason: c.Reason, Status: c.Status, Attempts: c.Attempts, WaitsFor: c.WaitsFor,
-		Host: pipeline.HostOf(w.Want.GetUrl()), URL: failure.WithoutQuery(w.Want.GetUrl()), condition: c,
+		Host: pipeline.HostOf(w.Want.GetUrl()), URL: deadletter.WithoutQuery(w.Want.GetUrl()), condition: c,
 	}
 	if !c.Since.IsZero() {
 		u.Since = &c.Since

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -85,7 +85,7 @@ func (s *session) listFailures(ctx context.Context, filter operate.DeadLetterFil
 				more = true
 				return
 			}
-			row := failure.NewRecord(f)
+			row := deadletter.NewRecord(f)
 			if limit > 0 { // asked for by key, which is not for a whole history
 				if row.Now, err = s.nowOf(ctx, f, handled); err != nil {
 					yield(printer.Row{}, err)
@@ -97,7 +97,7 @@ func (s *session) listFailures(ctx context.Context, filter operate.DeadLetterFil
 			}
 		}
 	}
-	n, err := s.out.List(failure.Columns(), rows)
+	n, err := s.out.List(deadletter.Columns(), rows)
 	switch {
 	case err != nil:
 		return err
@@ -169,11 +169,11 @@ func (s *session) failure(ctx context.Context, id uint64) (operate.DeadLetter, e
 }
 
 func (s *session) showFailure(f operate.DeadLetter, verdict replay.Verdict) error {
-	r := failure.NewRecord(f)
-	snippet := failure.Snippet(f.Message.GetSnippet())
+	r := deadletter.NewRecord(f)
+	snippet := deadletter.Snippet(f.Message.GetSnippet())
 	if s.out.ForPrograms() {
 		return s.out.Object(r.Name(), struct {
-			failure.Record
+			deadletter.Record
 			Snippet string `json:"snippet,omitempty"`
 			Wanted  string `json:"wanted"`
 		}{r, snippet, string(verdict)})

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
@@ -39,7 +39,7 @@ func (f *deadLetterFilter) any() bool {
 
 // filter reads the flags.
 func (f *deadLetterFilter) filter(now time.Time) (operate.DeadLetterFilter, error) {
-	filter, err := failure.Selection{
+	filter, err := deadletter.Selection{
 		Reason: f.reason, Host: f.host, Namespace: f.namespace, Name: f.name, Key: f.key, Since: f.since, Until: f.until,
 	}.Filter(now)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
@@ -25,7 +25,7 @@ func podsCommand(o *options) *cobra.Command {
 			"with the way: volume, projected, subPath, env, envFrom; and sidecar, if the Watcher\n" +
 			"put the container there. Any ConfigMap will do. Environment and subPath are read when\n" +
 			"a container starts, and never again. Files of a volume are updated by the kubelet\n" +
-			"within " + duration.Format(consumer.KubeletDelay) + " as nodes are by default; whether a program reads them again is up to it.\n" +
+			"within " + duration.Format(podusage.KubeletDelay) + " as nodes are by default; whether a program reads them again is up to it.\n" +
 			"Times have seconds, and of keys that were not fetched the time is that of the last\n" +
 			"write of their manager. It needs the rights to get the ConfigMap and to list pods,\n" +
 			"and no NATS.",
@@ -61,7 +61,7 @@ func (p *podList) list(ctx context.Context, namespace, name string) error {
 	if object == nil {
 		return exitf(exitNotFound, "ConfigMap %s/%s: not found", namespace, name)
 	}
-	cm := consumer.ConfigMap{Name: object.Name, Watcher: watcher, Changes: consumer.ChangesOf(object, watcher)}
+	cm := podusage.ConfigMap{Name: object.Name, Watcher: watcher, Changes: podusage.ChangesOf(object, watcher)}
 	found, err := p.consumers(ctx, namespace, cm)
 	if err != nil {
 		return err
@@ -81,11 +81,11 @@ func (p *podList) list(ctx context.Context, namespace, name string) error {
 }
 
 // consumers returns the containers that use a ConfigMap, by pod.
-func (p *podList) consumers(ctx context.Context, namespace string, cm consumer.ConfigMap) ([]consumer.Consumer, error) {
-	var found []consumer.Consumer
+func (p *podList) consumers(ctx context.Context, namespace string, cm podusage.ConfigMap) ([]podusage.Usage, error) {
+	var found []podusage.Usage
 	err := fromKubernetes(cluster.Pods(ctx, p.cluster, namespace, func(pod *corev1.Pod) {
-		for _, c := range consumer.In(pod, cm, p.now()) {
-			if p.all || c.Newest != consumer.Ended {
+		for _, c := range podusage.In(pod, cm, p.now()) {
+			if p.all || c.Newest != podusage.Ended {
 				found = append(found, c)
 			}
 		}
@@ -93,14 +93,14 @@ func (p *podList) consumers(ctx context.Context, namespace string, cm consumer.C
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(found, func(a, b consumer.Consumer) int { return cmp.Compare(a.Pod, b.Pod) })
+	slices.SortStableFunc(found, func(a, b podusage.Usage) int { return cmp.Compare(a.Pod, b.Pod) })
 	return found, nil
 }
 
-func (p *podList) print(found []consumer.Consumer) error {
+func (p *podList) print(found []podusage.Usage) error {
 	stale := 0
-	n, err := p.out.List(printer.Dropping(printer.Columns("POD", "CONTAINER", "WAY", "STARTED", "NEWEST", "", "KEYS"), "STARTED"), printer.Rows(found, func(c consumer.Consumer) printer.Row {
-		if c.Newest == consumer.No {
+	n, err := p.out.List(printer.Dropping(printer.Columns("POD", "CONTAINER", "WAY", "STARTED", "NEWEST", "", "KEYS"), "STARTED"), printer.Rows(found, func(c podusage.Usage) printer.Row {
+		if c.Newest == podusage.No {
 			stale++
 		}
 		return p.row(c)
@@ -119,7 +119,7 @@ func (p *podList) print(found []consumer.Consumer) error {
 	return nil
 }
 
-func (p *podList) row(c consumer.Consumer) printer.Row {
+func (p *podList) row(c podusage.Usage) printer.Row {
 	var ways []string
 	for _, way := range c.Ways {
 		ways = append(ways, string(way))
@@ -128,13 +128,13 @@ func (p *podList) row(c consumer.Consumer) printer.Row {
 	if c.Started != nil {
 		started = printer.Age(p.now(), *c.Started)
 	}
-	newest := map[consumer.Newest]printer.Cell{
-		consumer.No:      printer.In(printer.Red, "no"),
-		consumer.Unknown: printer.In(printer.Yellow, "unknown"),
-		consumer.Soon:    printer.In(printer.Yellow, "within "+duration.Format(consumer.KubeletDelay)),
-		consumer.AtStart: printer.In(printer.Grey, "at its start"),
-		consumer.Yes:     printer.In(printer.Green, "yes"),
-		consumer.Ended:   printer.In(printer.Grey, "ended"),
+	newest := map[podusage.Newest]printer.Cell{
+		podusage.No:      printer.In(printer.Red, "no"),
+		podusage.Unknown: printer.In(printer.Yellow, "unknown"),
+		podusage.Soon:    printer.In(printer.Yellow, "within "+duration.Format(podusage.KubeletDelay)),
+		podusage.AtStart: printer.In(printer.Grey, "at its start"),
+		podusage.Yes:     printer.In(printer.Green, "yes"),
+		podusage.Ended:   printer.In(printer.Grey, "ended"),
 	}[c.Newest]
 	return printer.Row{Name: "pod/" + c.Pod, Object: c, Cells: []printer.Cell{
 		printer.Text(c.Pod), printer.Text(c.Container), printer.Text(strings.Join(ways, ", ")), printer.Text(started), newest, printer.Text(strings.Join(c.Keys, ", ")),

@@ -101,7 +101,7 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) error {
 			return err
 		}
 	}
-	return r.ask(ctx, s, items, report)
+	return r.request(ctx, s, items, report)
 }
 
 func (r *replaying) plan(ctx context.Context, s *session, filter operate.DeadLetterFilter) ([]*replay.Item, error) {
@@ -120,9 +120,9 @@ func (r *replaying) plan(ctx context.Context, s *session, filter operate.DeadLet
 	return replay.Plan(ctx, s.Client, failures, nil)
 }
 
-// ask publishes, follows if that is wanted, and reports. The audit records what
+// request publishes, follows if that is wanted, and reports. The audit records what
 // was done even when that is broken off.
-func (r *replaying) ask(ctx context.Context, s *session, items []*replay.Item, report *report) (err error) {
+func (r *replaying) request(ctx context.Context, s *session, items []*replay.Item, report *report) (err error) {
 	s.hintLoss()
 	var follower *replay.Follower
 	if r.wait {

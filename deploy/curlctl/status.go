@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
@@ -94,7 +94,7 @@ func (s *session) printPausedHosts(hosts []overview.PausedHost) error {
 	s.out.Linef("")
 	_, err := s.out.List(printer.Dropping(printer.Columns("PAUSED HOST", "REASON", "KEYS", "NEXT TRY"), "KEYS"), printer.Rows(hosts[:min(len(hosts), pausedShown)], func(h overview.PausedHost) printer.Row {
 		return printer.Row{Cells: []printer.Cell{
-			printer.Text(h.Host), printer.In(printer.Yellow, failure.Reason(h.Reason, h.Status)), printer.Number(h.Keys), printer.Text(printer.Until(s.now(), h.NextTry)),
+			printer.Text(h.Host), printer.In(printer.Yellow, deadletter.Reason(h.Reason, h.Status)), printer.Number(h.Keys), printer.Text(printer.Until(s.now(), h.NextTry)),
 		}}
 	}))
 	if more := len(hosts) - pausedShown; more > 0 {
@@ -112,6 +112,6 @@ func consumerCells(c overview.Consumer, now time.Time) []printer.Cell {
 		readers.Colour = printer.Red
 	}
 	return []printer.Cell{
-		printer.Text(c.Name), printer.Text(c.Stream), printer.Number(c.Backlog), printer.Number(c.InFlight), printer.Number(c.Again), oldest, readers, printer.Number(c.Lag),
+		printer.Text(c.Name), printer.Text(c.Stream), printer.Number(c.Backlog), printer.Number(c.InFlight), printer.Number(c.Redelivered), oldest, readers, printer.Number(c.Lag),
 	}
 }

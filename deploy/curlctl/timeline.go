@@ -22,7 +22,7 @@ func (s *session) objectStatus(ctx context.Context, cluster kube.Options, namesp
 	if owner != nil {
 		name = owner.ConfigMapName()
 	}
-	view := object.View{Namespace: namespace, ConfigMap: name, Timeline: []object.Occasion{}}
+	view := object.View{Namespace: namespace, ConfigMap: name, Timeline: []object.TimelineEntry{}}
 	if owner != nil {
 		view.ReadWatcher(owner)
 	}
@@ -41,7 +41,7 @@ func (s *session) objectStatus(ctx context.Context, cluster kube.Options, namesp
 		return s.out.Object("configmap/"+name, view)
 	}
 	s.printObject(view)
-	_, err = s.out.List(timelineColumns(), printer.Rows(view.Timeline, func(o object.Occasion) printer.Row {
+	_, err = s.out.List(timelineColumns(), printer.Rows(view.Timeline, func(o object.TimelineEntry) printer.Row {
 		return printer.Row{Cells: []printer.Cell{
 			printer.Text(printer.Clock(o.At)), printer.Text(s.relative(o.At)), printer.In(o.Colour, o.What), printer.Text(o.Key), printer.Text(o.Detail),
 		}}

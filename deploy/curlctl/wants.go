@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -82,7 +82,7 @@ func (s *session) printWants(ctx context.Context, name string, stale bool) error
 func (s *session) wantRow(w operate.Want, c condition.Condition) printer.Row {
 	r := wanted{
 		Namespace: w.Key.Namespace, ConfigMap: w.Key.Name, Key: w.Key.Key, UID: w.Want.GetUid(),
-		URL: failure.WithoutQuery(w.Want.GetUrl()), Refresh: interval(w.Want), Cause: pipeline.CauseName(w.Want.GetCause()),
+		URL: deadletter.WithoutQuery(w.Want.GetUrl()), Refresh: interval(w.Want), Cause: pipeline.CauseName(w.Want.GetCause()),
 		Sequence: w.Sequence, Since: w.At, State: string(c.State), Reason: c.Reason,
 	}
 	if !c.Checked.IsZero() {
@@ -148,7 +148,7 @@ func (s *session) scheduled(ctx context.Context, name string) ([]scheduled, erro
 		next := scheduled{
 			Namespace: t.Key.Namespace, ConfigMap: t.Key.Name, Key: t.Key.Key, Cause: pipeline.CauseName(t.Due.GetCause()),
 			FiresAt: t.At, SetAt: t.SetAt, Attempts: t.Due.GetAttempts(), ReplayOf: t.Due.GetReplayOf(),
-			WaitsFor: condition.WaitsFor(t.Due.GetWaitsFor(), t.Due.GetWant().GetUrl()), URL: failure.WithoutQuery(t.Due.GetWant().GetUrl()),
+			WaitsFor: condition.WaitsFor(t.Due.GetWaitsFor(), t.Due.GetWant().GetUrl()), URL: deadletter.WithoutQuery(t.Due.GetWant().GetUrl()),
 		}
 		if class := t.Due.GetReported(); class != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
 			next.Reason, next.Status = pipeline.Reason(class), t.Due.GetStatusCode()
@@ -168,6 +168,6 @@ func (s *session) timerRow(t scheduled) printer.Row {
 	}
 	return printer.Row{Name: "timer/" + t.Namespace + "/" + t.ConfigMap + "/" + t.Key, Object: t, Cells: []printer.Cell{
 		in, printer.Text(t.Cause), printer.Text(t.Namespace), printer.Text(t.ConfigMap), printer.Text(t.Key), printer.Number(t.Attempts),
-		printer.Text(t.WaitsFor), printer.Text(failure.Reason(t.Reason, t.Status)), printer.Text(printer.Clock(t.FiresAt)), failureLink(t.ReplayOf), printer.Text(t.URL),
+		printer.Text(t.WaitsFor), printer.Text(deadletter.Reason(t.Reason, t.Status)), printer.Text(printer.Clock(t.FiresAt)), failureLink(t.ReplayOf), printer.Text(t.URL),
 	}}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/passing"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/traffic"
 )
 
 func watchCommand(o *options) *cobra.Command {
@@ -26,12 +26,12 @@ func watchCommand(o *options) *cobra.Command {
 	}
 	cmd.RunE = func(c *cobra.Command, args []string) error {
 		for _, w := range what {
-			if !slices.Contains(passing.Kinds(), w) {
-				return usagef("--only: %q is not one of %s", w, strings.Join(passing.Kinds(), ", "))
+			if !slices.Contains(traffic.Kinds(), w) {
+				return usagef("--only: %q is not one of %s", w, strings.Join(traffic.Kinds(), ", "))
 			}
 		}
 		return o.run(func(ctx context.Context, s *session, _ []string) error {
-			return s.watch(ctx, func(p passing.Passing) bool {
+			return s.watch(ctx, func(p traffic.Message) bool {
 				return (o.namespace == "" || p.Namespace == o.namespace) && (name == "" || p.ConfigMap == name) &&
 					(host == "" || p.HostIs(host)) && (len(what) == 0 || slices.Contains(what, p.What))
 			})
@@ -39,9 +39,9 @@ func watchCommand(o *options) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
 	cmd.Flags().StringVar(&host, "host", "", "only this host")
-	cmd.Flags().StringSliceVar(&what, "only", nil, "only these: "+strings.Join(passing.Kinds(), ", "))
+	cmd.Flags().StringSliceVar(&what, "only", nil, "only these: "+strings.Join(traffic.Kinds(), ", "))
 	complete(cmd, "only", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return passing.Kinds(), silently
+		return traffic.Kinds(), silently
 	})
 	complete(cmd, "name", o.completeNames)
 	complete(cmd, "host", o.completeHosts)
@@ -51,9 +51,9 @@ func watchCommand(o *options) *cobra.Command {
 // flushTimeout bounds the wait until the server knows the subscriptions.
 const flushTimeout = 5 * time.Second
 
-func (s *session) watch(ctx context.Context, selected func(passing.Passing) bool) error {
+func (s *session) watch(ctx context.Context, selected func(traffic.Message) bool) error {
 	messages := make(chan *nats.Msg, 4096)
-	for _, subject := range passing.Subjects() {
+	for _, subject := range traffic.Subjects() {
 		sub, err := s.Conn.ChanSubscribe(subject, messages)
 		if err != nil {
 			return err
@@ -69,7 +69,7 @@ func (s *session) watch(ctx context.Context, selected func(passing.Passing) bool
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case m := <-messages:
-			p, ok := passing.Describe(m, time.Now())
+			p, ok := traffic.Describe(m, time.Now())
 			if !ok || !selected(p) {
 				continue
 			}
@@ -80,7 +80,7 @@ func (s *session) watch(ctx context.Context, selected func(passing.Passing) bool
 	}
 }
 
-func (s *session) printPassing(p passing.Passing) error {
+func (s *session) printPassing(p traffic.Message) error {
 	if s.out.ForPrograms() {
 		line, err := printer.JSON(p)
 		if err == nil {
@@ -96,13 +96,13 @@ func (s *session) printPassing(p passing.Passing) error {
 // colourOf returns the colour of a kind of what passes.
 func colourOf(what string) printer.Colour {
 	switch what {
-	case passing.Wanted:
+	case traffic.Wanted:
 		return printer.Cyan
-	case passing.Scheduled, passing.Due:
+	case traffic.Scheduled, traffic.Due:
 		return printer.Grey
-	case passing.Fetched, passing.Recovered:
+	case traffic.Fetched, traffic.Recovered:
 		return printer.Green
-	case passing.Retracted, passing.Removed, passing.Annotated:
+	case traffic.Retracted, traffic.Removed, traffic.Annotated:
 		return printer.Yellow
 	}
 	return printer.Red

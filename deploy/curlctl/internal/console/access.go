@@ -23,7 +23,7 @@ const (
 	auditsRight Right = "get audits"
 )
 
-// Person is who looks.
+// Person is a user of the console.
 type Person struct {
 	// Name of the person, or of the NATS user.
 	Name string
@@ -37,7 +37,7 @@ type Person struct {
 	extra  map[string][]string
 }
 
-// Access decides who may do what: Local, Kubernetes or Anyone.
+// Access decides who may do what: Local, Kubernetes or Anonymous.
 type Access interface {
 	// person returns who asks; nil: it has written the response.
 	person(w http.ResponseWriter, r *http.Request) *Person
@@ -84,10 +84,10 @@ func (r *Refusals) Add(e *natsconn.PermissionError) {
 	}
 }
 
-// unless returns a context that ends, with a *natsconn.PermissionError as its
+// cancelOnDenied returns a context that ends, with a *natsconn.PermissionError as its
 // cause, when NATS refuses something of a stream or subject; empty: of any. There is
 // no response to what is refused.
-func (r *Refusals) unless(ctx context.Context, subject string) (context.Context, context.CancelFunc) {
+func (r *Refusals) cancelOnDenied(ctx context.Context, subject string) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	one := &waiting{subject, end}
 	r.mu.Lock()

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -53,7 +53,7 @@ type Cluster interface {
 	// that serves none has an error of apierrors.IsNotFound.
 	Watchers(ctx context.Context, namespace, from string, limit int64) (list []watchv1.Watcher, next string, err error)
 	// Consumers reads which containers of running pods use a ConfigMap, by pod.
-	Consumers(ctx context.Context, namespace string, cm consumer.ConfigMap) ([]consumer.Consumer, error)
+	Consumers(ctx context.Context, namespace string, cm podusage.ConfigMap) ([]podusage.Usage, error)
 }
 
 // Server of the console.
@@ -99,7 +99,7 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		config: c, deps: d, model: model.New(d.Conn, d.Refusals.unless, d.Now), jobs: newJobs(ctx), pages: p,
+		config: c, deps: d, model: model.New(d.Conn, d.Refusals.cancelOnDenied, d.Now), jobs: newJobs(ctx), pages: p,
 		plans:   &plans{ctx: ctx, now: d.Now},
 		viewers: map[string]int{}, ended: ctx,
 	}, nil

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
@@ -35,7 +35,7 @@ func filterFields() []string {
 
 // filter is what selects failures, as it stands in the address.
 type filter struct {
-	failure.Selection
+	deadletter.Selection
 
 	// Values are the fields that are set, the cursor left out.
 	Values url.Values
@@ -56,7 +56,7 @@ func (v *visit) readFilter() (filter, error) {
 		f.Values.Set("namespace", v.namespace)
 	}
 	get := f.Values.Get
-	f.Selection = failure.Selection{
+	f.Selection = deadletter.Selection{
 		Reason: get("reason"), Host: get("host"), Namespace: get("namespace"), Name: get("name"), Key: get("key"),
 		Since: get("since"), Until: get("until"),
 	}
@@ -123,7 +123,7 @@ type facet struct {
 
 // failureRow is a failure in the list.
 type failureRow struct {
-	failure.Record
+	deadletter.Record
 
 	// Now is what has become of its key.
 	Now string
@@ -156,7 +156,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		return nil, err // to what is refused there is no response
 	}
 	data := failuresData{
-		Filter: f, Below: f.Dead.Below, AllReasons: failure.Reasons(), Namespaces: s.model.Namespaces(),
+		Filter: f, Below: f.Dead.Below, AllReasons: deadletter.Reasons(), Namespaces: s.model.Namespaces(),
 		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...), Replay: v.can(replayRight), Purge: v.can(purgeRight),
 	}
 	failed := s.model.Failed()
@@ -241,7 +241,7 @@ const (
 
 // failureRow derives from the model what has become of a key.
 func (s *Server) failureRow(d operate.DeadLetter) failureRow {
-	row := failureRow{Record: failure.NewRecord(d)}
+	row := failureRow{Record: deadletter.NewRecord(d)}
 	if s.model.Brief().AsOf.IsZero() {
 		return row
 	}
@@ -267,7 +267,7 @@ func (s *Server) failuresJSON(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	items := []failure.Record{}
+	items := []deadletter.Record{}
 	for d, err := range readable.Only(&v.unread, s.deps.Conn.Client.DeadLetters(v.Context(), f.Dead)) {
 		if err != nil {
 			return nil, err
@@ -275,7 +275,7 @@ func (s *Server) failuresJSON(v *visit) (*page, error) {
 		if len(items) == jsonRows {
 			break
 		}
-		items = append(items, failure.NewRecord(d))
+		items = append(items, deadletter.NewRecord(d))
 	}
 	v.w.Header().Set("Content-Type", "application/json")
 	return &page{done: true}, json.NewEncoder(v.w).Encode(map[string]any{"items": items})

@@ -76,9 +76,8 @@ type jobs struct {
 
 func newJobs(ctx context.Context) *jobs { return &jobs{ctx: ctx} }
 
-// start runs a job, unless one with its id was started before, which is not
-// started again; false: it is not run, since a person has one running at a time,
-// and the server four.
+// start runs a job, unless one with its id was started before, and reports whether
+// one with its id is there: a person has one running at a time, and the server four.
 func (s *jobs) start(j *job, now func() time.Time, do func(context.Context, *job) error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// tick is what a page that is open hears each second; at most maxTick bytes.
+// tick is what is sent to an open page each second; at most maxTick bytes.
 type tick struct {
 	AsOf    string            `json:"asOf"`
 	Lost    bool              `json:"lost"`

@@ -56,9 +56,9 @@ func natsRights(ctx context.Context, conn *natsconn.Connection) (name string, ri
 // which a page of another site could read this one (DNS rebinding).
 const misdirected = "This console is reached at a loopback address and localhost only."
 
-// isLoopback reports whether a host is this machine under no name that another
+// IsLoopback reports whether a host is this machine under no name that another
 // could resolve.
-func isLoopback(host string) bool {
+func IsLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
@@ -69,7 +69,7 @@ func (l *Local) URL() string { return l.base + "/?token=" + l.token }
 func (l *Local) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, port, err := net.SplitHostPort(r.Host)
-		if err != nil || port != l.port || !isLoopback(name) {
+		if err != nil || port != l.port || !IsLoopback(name) {
 			http.Error(w, misdirected, http.StatusMisdirectedRequest)
 			return
 		}
@@ -116,17 +116,16 @@ func (l *Local) may(_ context.Context, _ *Person, right Right, _ string) (bool, 
 	return l.rights[right], nil
 }
 
-// Anyone lets everybody look who reaches the loopback address, and change
-// nothing.
-type Anyone struct{}
+// Anonymous lets whatever reaches the loopback address read, and change nothing.
+type Anonymous struct{}
 
-func (Anyone) guard(next http.Handler) http.Handler {
+func (Anonymous) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
 		}
-		if !isLoopback(host) {
+		if !IsLoopback(host) {
 			http.Error(w, misdirected, http.StatusMisdirectedRequest)
 			return
 		}
@@ -134,13 +133,13 @@ func (Anyone) guard(next http.Handler) http.Handler {
 	})
 }
 
-func (Anyone) routes(*http.ServeMux, *Server) {}
+func (Anonymous) routes(*http.ServeMux, *Server) {}
 
-func (Anyone) person(http.ResponseWriter, *http.Request) *Person {
+func (Anonymous) person(http.ResponseWriter, *http.Request) *Person {
 	return &Person{Name: "not signed in"}
 }
 
 //nolint:unparam // Access has the error for others
-func (Anyone) may(_ context.Context, _ *Person, right Right, _ string) (bool, error) {
+func (Anonymous) may(_ context.Context, _ *Person, right Right, _ string) (bool, error) {
 	return right == seeRight || right == auditsRight, nil
 }

@@ -9,15 +9,15 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 func (s *Server) objectPage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
-	view := object.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"), Timeline: []object.Occasion{}}
+	view := object.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"), Timeline: []object.TimelineEntry{}}
 	pods, unseen, err := s.readObject(v.Context(), &view)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, 
 		return pods, "", nil
 	}
 	pods.Read = true
-	if pods.All, err = s.deps.Kubernetes.Consumers(ctx, view.Namespace, consumer.ConfigMap{Name: found.Name, Watcher: owner, Changes: consumer.ChangesOf(found, owner)}); err != nil {
+	if pods.All, err = s.deps.Kubernetes.Consumers(ctx, view.Namespace, podusage.ConfigMap{Name: found.Name, Watcher: owner, Changes: podusage.ChangesOf(found, owner)}); err != nil {
 		pods.Unseen = err.Error()
 	}
 	pods.More = max(0, len(pods.All)-podRows)
@@ -69,25 +69,25 @@ type pods struct {
 	// Read: it was tried; Unseen is why it failed.
 	Read   bool
 	Unseen string
-	All    []consumer.Consumer
+	All    []podusage.Usage
 	More   int
 }
 
 // newest is how a page has whether a container can have seen the newest content: a
 // state and its text.
-func newest(n consumer.Newest) [2]string {
+func newest(n podusage.Newest) [2]string {
 	switch n {
-	case consumer.No:
+	case podusage.No:
 		return [2]string{"failing", "no, not before a new start"}
-	case consumer.Soon:
-		return [2]string{"waiting", "within " + duration.Format(consumer.KubeletDelay)}
-	case consumer.AtStart:
+	case podusage.Soon:
+		return [2]string{"waiting", "within " + duration.Format(podusage.KubeletDelay)}
+	case podusage.AtStart:
 		return [2]string{"gone", "at its start"}
-	case consumer.Yes:
+	case podusage.Yes:
 		return [2]string{"well", "yes"}
-	case consumer.Ended:
+	case podusage.Ended:
 		return [2]string{"gone", "ended"}
-	case consumer.Unknown:
+	case podusage.Unknown:
 	}
 	return [2]string{"warning", "unknown"}
 }
@@ -101,8 +101,8 @@ func (s *Server) findWatchers(ctx context.Context) {
 	s.served(err)
 }
 
-// served learns from the error of a list whether Watchers are served: who may not
-// list them still hears that there are such.
+// served notes whether the error of a list shows that Watchers are served; that they
+// may not be listed shows it, too.
 func (s *Server) served(err error) {
 	s.watched.Store(err == nil || apierrors.IsForbidden(err))
 }

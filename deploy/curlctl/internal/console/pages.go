@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -246,10 +246,10 @@ func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64)
 		}
 		row := queued{Sequence: m.Sequence, At: m.Time, Key: key, Kind: name}
 		if want, err := pipeline.DecodeWant(key, m.Data); kind == pipeline.KindWant && err == nil {
-			row.URL, row.Cause = failure.WithoutQuery(want.GetUrl()), pipeline.CauseName(want.GetCause())
+			row.URL, row.Cause = deadletter.WithoutQuery(want.GetUrl()), pipeline.CauseName(want.GetCause())
 		}
 		if due, err := pipeline.DecodeDue(key, m.Data); kind == pipeline.KindDue && err == nil {
-			row.URL, row.Cause = failure.WithoutQuery(due.GetWant().GetUrl()), pipeline.CauseName(due.GetCause())
+			row.URL, row.Cause = deadletter.WithoutQuery(due.GetWant().GetUrl()), pipeline.CauseName(due.GetCause())
 		}
 		rows = append(rows, row)
 	}
@@ -279,7 +279,7 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 	if v.namespace != "" {
 		return nil, forbidden("The Doctor looks at all of the pipeline.")
 	}
-	ctx, stop := s.deps.Refusals.unless(v.Context(), "")
+	ctx, stop := s.deps.Refusals.cancelOnDenied(v.Context(), "")
 	findings, err := doctor.Examine(ctx, s.deps.Conn, doctor.Options{Now: s.deps.Now})
 	stop()
 	switch {

@@ -80,7 +80,8 @@ func (p *plan) run(ctx context.Context, client *operate.Client, sel selection) {
 	}, p.checked)
 }
 
-// ended waits until the plan is made; false: it is long, or ctx has ended.
+// ended waits for the plan, and reports whether it is made; it is not when it is long,
+// or ctx has ended.
 func (p *plan) ended(ctx context.Context) bool {
 	patience := time.NewTimer(planPatience)
 	defer patience.Stop()

@@ -21,7 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -122,8 +122,8 @@ func (p *pages) functions() template.FuncMap {
 		"in":        func(now time.Time, at any) stamp { return newStamp(now, at, true) },
 		"clock":     clockOf,
 		"oldest":    oldest,
-		"reason":    failure.Reason,
-		"url":       failure.WithoutQuery,
+		"reason":    deadletter.Reason,
+		"url":       deadletter.WithoutQuery,
 		"cause":     pipeline.CauseName,
 		"newest":    newest,
 		"interval":  duration.Format,

@@ -108,7 +108,7 @@ func (d *diagnosis) server(ctx context.Context) {
 	d.add("clock", OK, "", "the server's clock agrees with this one")
 }
 
-// older compares the first two numbers of a version.
+// older reports whether the first two numbers of a version are less than two others.
 func older(version string, major, minor int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {

@@ -13,7 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -25,8 +25,8 @@ import (
 	keys "github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Occasion is a moment of an object.
-type Occasion struct {
+// TimelineEntry is a moment of an object.
+type TimelineEntry struct {
 	At     time.Time `json:"at"`
 	What   string    `json:"what"`
 	Key    string    `json:"key,omitempty"`
@@ -55,16 +55,16 @@ func (a Asked) String() string {
 
 // View is an object as programs read it.
 type View struct {
-	Namespace  string     `json:"namespace"`
-	ConfigMap  string     `json:"configMap"`
-	Exists     bool       `json:"exists"`
-	UID        string     `json:"uid,omitempty"`
-	Annotation string     `json:"annotation,omitempty"`
-	Asks       []Asked    `json:"asks,omitempty"`
-	Problem    string     `json:"problem,omitempty"`
-	Suspended  bool       `json:"suspended,omitempty"`
-	Watcher    *Watcher   `json:"watcher,omitempty"`
-	Timeline   []Occasion `json:"timeline"`
+	Namespace  string          `json:"namespace"`
+	ConfigMap  string          `json:"configMap"`
+	Exists     bool            `json:"exists"`
+	UID        string          `json:"uid,omitempty"`
+	Annotation string          `json:"annotation,omitempty"`
+	Asks       []Asked         `json:"asks,omitempty"`
+	Problem    string          `json:"problem,omitempty"`
+	Suspended  bool            `json:"suspended,omitempty"`
+	Watcher    *Watcher        `json:"watcher,omitempty"`
+	Timeline   []TimelineEntry `json:"timeline"`
 }
 
 // ReadMetadata adds what Kubernetes holds.
@@ -84,7 +84,7 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 		v.Problem = strings.TrimPrefix(v.Problem+"; "+problem.Text, "; ")
 	}
 	for _, pair := range request.Pairs {
-		ask := Asked{Key: pair.Key, URL: failure.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
+		ask := Asked{Key: pair.Key, URL: deadletter.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
 		if request.Refresh > 0 {
 			ask.Refresh = duration.Format(request.Refresh)
 		}
@@ -97,7 +97,7 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
 		if e.Written() {
-			v.add(e.FetchedAt, "written", key, fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], failure.WithoutQuery(e.URL)), printer.Green)
+			v.add(e.FetchedAt, "written", key, fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], deadletter.WithoutQuery(e.URL)), printer.Green)
 		}
 		if e.Failing() {
 			detail := e.Error
@@ -130,7 +130,7 @@ func (v *View) addChecked(t operate.Timer) {
 }
 
 func (v *View) add(at time.Time, what, key, detail string, colour printer.Colour) {
-	v.Timeline = append(v.Timeline, Occasion{At: at.UTC(), What: what, Key: key, Detail: detail, Colour: colour})
+	v.Timeline = append(v.Timeline, TimelineEntry{At: at.UTC(), What: what, Key: key, Detail: detail, Colour: colour})
 }
 
 // ReadStreams adds what NATS holds, and puts all in the order of time. Messages
@@ -140,7 +140,7 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, unread *
 		if err != nil {
 			return err
 		}
-		v.add(w.At, "wanted", w.Key.Key, pipeline.CauseName(w.Want.GetCause())+": "+failure.WithoutQuery(w.Want.GetUrl()), printer.Cyan)
+		v.add(w.At, "wanted", w.Key.Key, pipeline.CauseName(w.Want.GetCause())+": "+deadletter.WithoutQuery(w.Want.GetUrl()), printer.Cyan)
 	}
 	for t, err := range readable.Only(unread, client.Timers(ctx, v.Namespace, v.ConfigMap)) {
 		if err != nil {
@@ -163,6 +163,6 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, unread *
 		}
 		v.add(f.At, "gave up", f.Key.Key, detail, printer.Red)
 	}
-	slices.SortStableFunc(v.Timeline, func(a, b Occasion) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(v.Timeline, func(a, b TimelineEntry) int { return a.At.Compare(b.At) })
 	return nil
 }

@@ -61,14 +61,14 @@ type Timers struct {
 
 // Consumer is a durable consumer and how far it is.
 type Consumer struct {
-	Name     string     `json:"name"`
-	Stream   string     `json:"stream"`
-	Backlog  uint64     `json:"backlog"`
-	InFlight int        `json:"inFlight"`
-	Again    int        `json:"redelivered"`
-	Readers  int        `json:"waitingPulls"`
-	Lag      uint64     `json:"lag"`
-	Oldest   *time.Time `json:"oldest,omitempty"`
+	Name        string     `json:"name"`
+	Stream      string     `json:"stream"`
+	Backlog     uint64     `json:"backlog"`
+	InFlight    int        `json:"inFlight"`
+	Redelivered int        `json:"redelivered"`
+	Readers     int        `json:"waitingPulls"`
+	Lag         uint64     `json:"lag"`
+	Oldest      *time.Time `json:"oldest,omitempty"`
 
 	// Handled is the sequence up to which all has been dealt with, and Last that
 	// of the newest message of the stream.
@@ -182,7 +182,7 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *natsconn.Connection)
 			return err
 		}
 		state := Consumer{
-			Name: c.name, Stream: c.stream, Backlog: info.NumPending, InFlight: info.NumAckPending, Again: info.NumRedelivered,
+			Name: c.name, Stream: c.stream, Backlog: info.NumPending, InFlight: info.NumAckPending, Redelivered: info.NumRedelivered,
 			Readers: info.NumWaiting, Lag: stream.CachedInfo().State.LastSeq - min(info.AckFloor.Stream, stream.CachedInfo().State.LastSeq),
 			Handled: info.AckFloor.Stream, Last: stream.CachedInfo().State.LastSeq,
 		}

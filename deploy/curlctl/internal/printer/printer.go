@@ -1,4 +1,4 @@
-// Package printer prints for people and for programs, in the habits of kubectl.
+// Package printer prints for people and for programs, as kubectl does.
 package printer
 
 import (

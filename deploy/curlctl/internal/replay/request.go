@@ -49,7 +49,7 @@ func Request(ctx context.Context, client *operate.Client, items []*Item, pace Pa
 		}
 		verdict, tried := Wanted, 0
 		err := Retry(ctx, func(ctx context.Context) (err error) {
-			verdict, err = ask(ctx, client, item, slots[item])
+			verdict, err = publish(ctx, client, item, slots[item])
 			tried++
 			return err
 		})
@@ -65,8 +65,8 @@ func Request(ctx context.Context, client *operate.Client, items []*Item, pace Pa
 	})
 }
 
-// ask publishes one due, or one timer if there is a time for it.
-func ask(ctx context.Context, client *operate.Client, item *Item, at time.Time) (Verdict, error) {
+// publish asks by one due, or one timer if there is a time for it.
+func publish(ctx context.Context, client *operate.Client, item *Item, at time.Time) (Verdict, error) {
 	for range 3 {
 		want, sequence, verdict, err := current(ctx, client, item)
 		if err != nil || verdict != Wanted {

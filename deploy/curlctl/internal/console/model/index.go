@@ -19,8 +19,8 @@ import (
 // record is what is known of a key: its want, its timer, or both. There is one for
 // each key, so it holds no message.
 type record struct {
-	key   pipeline.Key
-	space *space
+	key    pipeline.Key
+	counts *namespaceCounts
 
 	// wanted: what follows is of its want.
 	wanted   bool
@@ -37,12 +37,12 @@ type record struct {
 	state  condition.State
 	reason string
 	// wantSeen and timerSeen are when each was last seen.
-	wantSeen, timerSeen seen
+	wantSeen, timerSeen generation
 }
 
-// seen is the number of a load, and whether what passed is newer than what that
+// generation is the number of a load, and whether what passed is newer than what that
 // reads.
-type seen struct {
+type generation struct {
 	load uint32
 	live bool
 }
@@ -120,8 +120,8 @@ func (r *record) isOf(host string) bool {
 	return r.host == host
 }
 
-// space is what is counted of a namespace, or of all.
-type space struct {
+// namespaceCounts are what is counted of a namespace, or of all.
+type namespaceCounts struct {
 	wants, timers int
 	hosts         map[string]*tally
 	failed        hour
@@ -135,10 +135,10 @@ type tally struct {
 	reasons map[string]int
 }
 
-func newSpace() *space { return &space{hosts: map[string]*tally{}} }
+func newNamespaceCounts() *namespaceCounts { return &namespaceCounts{hosts: map[string]*tally{}} }
 
 // count adds a record, or takes it out.
-func (s *space) count(r *record, by int) {
+func (s *namespaceCounts) count(r *record, by int) {
 	if r.timer != nil {
 		s.timers += by
 	}
@@ -178,9 +178,9 @@ func (t *tally) count(r *record, by int) {
 type index struct {
 	byKey, byTime *btree.BTree[*record]
 	// probe is what is looked up.
-	probe  record
-	all    *space
-	spaces map[string]*space
+	probe       record
+	all         *namespaceCounts
+	byNamespace map[string]*namespaceCounts
 	// backlog are the keys that no fetcher has taken, which is up to handled.
 	backlog map[*record]bool
 	handled uint64
@@ -194,7 +194,7 @@ func newIndex() *index {
 		byTime: btree.New(degree, func(a, b *record) bool {
 			return cmp.Or(cmp.Compare(a.timer.at, b.timer.at), compareKeys(a.key, b.key)) < 0
 		}),
-		all: newSpace(), spaces: map[string]*space{}, backlog: map[*record]bool{},
+		all: newNamespaceCounts(), byNamespace: map[string]*namespaceCounts{}, backlog: map[*record]bool{},
 	}
 }
 
@@ -202,23 +202,23 @@ func compareKeys(a, b pipeline.Key) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Key, b.Key))
 }
 
-// space returns that of a namespace; empty: that of all.
-func (x *index) space(namespace string) *space {
+// counts returns those of a namespace; empty: those of all.
+func (x *index) counts(namespace string) *namespaceCounts {
 	if namespace == "" {
 		return x.all
 	}
-	if s := x.spaces[namespace]; s != nil {
+	if s := x.byNamespace[namespace]; s != nil {
 		return s
 	}
-	return newSpace()
+	return newNamespaceCounts()
 }
 
-// namespace returns its space, which is made where there is none.
-func (x *index) namespace(name string) *space {
-	s := x.spaces[name]
+// namespace returns its counts, which are made where there are none.
+func (x *index) namespace(name string) *namespaceCounts {
+	s := x.byNamespace[name]
 	if s == nil {
-		s = newSpace()
-		x.spaces[strings.Clone(name)] = s
+		s = newNamespaceCounts()
+		x.byNamespace[strings.Clone(name)] = s
 	}
 	return s
 }
@@ -234,7 +234,7 @@ func (x *index) find(key pipeline.Key) *record {
 func (x *index) change(key pipeline.Key, now time.Time, do func(*record)) {
 	r := x.find(key)
 	if r == nil {
-		r = &record{key: key, space: x.namespace(key.Namespace)}
+		r = &record{key: key, counts: x.namespace(key.Namespace)}
 		x.byKey.ReplaceOrInsert(r)
 	}
 	x.recount(r, now, do)
@@ -257,7 +257,7 @@ func (x *index) recount(r *record, now time.Time, do func(*record)) {
 
 func (x *index) count(r *record, by int) {
 	x.all.count(r, by)
-	r.space.count(r, by)
+	r.counts.count(r, by)
 	if r.timer != nil {
 		if by > 0 {
 			x.byTime.ReplaceOrInsert(r)
@@ -322,9 +322,9 @@ func (x *index) sweep(load uint32, now time.Time) {
 			x.byKey.Delete(r)
 		}
 	}
-	for name, s := range x.spaces {
+	for name, s := range x.byNamespace {
 		if s.wants+s.timers == 0 && s.failed.before(now) {
-			delete(x.spaces, name)
+			delete(x.byNamespace, name)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/passing"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/traffic"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
@@ -59,7 +59,7 @@ func (m *Model) read(ctx context.Context, unread *readable.Unread) (missing map[
 	missing = map[Part]error{}
 	parts := map[Part]part{Wants: {pipeline.Requests, m.readWants}, Timers: {pipeline.Requests, m.readTimers}, Failures: {pipeline.Failures, m.readFailures}}
 	for name, one := range parts {
-		limited, end := m.unless(ctx, one.stream)
+		limited, end := m.cancelOnDenied(ctx, one.stream)
 		err := one.read(limited, unread)
 		if refused := (*natsconn.PermissionError)(nil); err != nil && errors.As(context.Cause(limited), &refused) {
 			err = refused
@@ -91,10 +91,10 @@ func (m *Model) readWants(ctx context.Context, unread *readable.Unread) error {
 			return err
 		}
 		m.found(w.Key, func(r *record) {
-			switch newer := r.wantSeen == (seen{m.loads, true}); {
+			switch newer := r.wantSeen == (generation{m.loads, true}); {
 			case !newer:
 				r.want(w.Want, w.Sequence, w.At)
-				r.wantSeen = seen{load: m.loads}
+				r.wantSeen = generation{load: m.loads}
 			case r.url == w.Want.GetUrl() && r.uid == w.Want.GetUid(): // the one that has passed
 				r.sequence = w.Sequence
 			}
@@ -109,8 +109,8 @@ func (m *Model) readTimers(ctx context.Context, unread *readable.Unread) error {
 			return err
 		}
 		m.found(t.Key, func(r *record) {
-			if r.timerSeen != (seen{m.loads, true}) {
-				r.timer, r.timerSeen = newTimer(t, overview.Overdue(m.now(), t.At)), seen{load: m.loads}
+			if r.timerSeen != (generation{m.loads, true}) {
+				r.timer, r.timerSeen = newTimer(t, overview.Overdue(m.now(), t.At)), generation{load: m.loads}
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func (m *Model) readFailures(ctx context.Context, unread *readable.Unread) error
 // forget begins to count failures anew.
 func (m *Model) forget() {
 	m.failures, m.stored, m.all.failed = map[operate.ReasonHost]uint64{}, 0, hour{}
-	for _, s := range m.spaces {
+	for _, s := range m.byNamespace {
 		s.failed = hour{}
 	}
 }
@@ -242,7 +242,7 @@ func (m *Model) take(msg *nats.Msg) {
 	now := m.now()
 	m.apply(msg, now)
 	if m.passed.room(now) {
-		if p, ok := passing.Describe(msg, now); ok {
+		if p, ok := traffic.Describe(msg, now); ok {
 			m.passed.add(p)
 		}
 	}
@@ -260,7 +260,7 @@ func (m *Model) apply(msg *nats.Msg, now time.Time) {
 	if err != nil {
 		return
 	}
-	live := seen{m.loads, true}
+	live := generation{m.loads, true}
 	switch kind {
 	case pipeline.KindWant:
 		w, err := pipeline.DecodeWant(key, msg.Data)

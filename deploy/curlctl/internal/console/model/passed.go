@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/passing"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/traffic"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -92,7 +92,7 @@ const (
 type passed struct {
 	second   int64
 	taken    int
-	entries  []passing.Passing
+	entries  []traffic.Message
 	numbers  uint64 // of all entries ever
 	failures []Failure
 	failed   uint64 // of all failures ever
@@ -107,10 +107,10 @@ func (p *passed) room(now time.Time) bool {
 	return p.taken <= passedEach
 }
 
-func (p *passed) add(entry passing.Passing) {
+func (p *passed) add(entry traffic.Message) {
 	p.numbers++
 	if p.entries = append(p.entries, entry); len(p.entries) > 2*passedMost {
-		p.entries = append([]passing.Passing(nil), p.entries[passedMost:]...)
+		p.entries = append([]traffic.Message(nil), p.entries[passedMost:]...)
 	}
 }
 

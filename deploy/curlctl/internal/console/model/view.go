@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/passing"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/traffic"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -41,7 +41,7 @@ func (m *Model) Numbers(namespace string) Numbers {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.fresh()
-	s := m.space(namespace)
+	s := m.counts(namespace)
 	n := Numbers{
 		Overview: m.overview, AsOf: m.asOf, Err: m.err, Unread: m.unread, Missing: m.missing, Unfollowed: m.unfollowed, Minutes: s.failed.of(now),
 		Samples: slices.Clone(m.samples),
@@ -102,11 +102,11 @@ func (m *Model) Missing(part Part) error {
 
 // Passing returns what has been described after the first n ever, of one
 // namespace or of all, and the new n.
-func (m *Model) Passing(namespace string, n uint64) ([]passing.Passing, uint64) {
+func (m *Model) Passing(namespace string, n uint64) ([]traffic.Message, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := &m.passed
-	var entries []passing.Passing
+	var entries []traffic.Message
 	for _, e := range last(p.entries, p.numbers, n) {
 		if namespace == "" || e.Namespace == namespace {
 			entries = append(entries, e)
@@ -212,7 +212,7 @@ func (m *Model) Wants(namespace, name, host string, after pipeline.Key, n int) (
 		}
 		return !known || len(rows) < n
 	})
-	switch s := m.space(namespace); {
+	switch s := m.counts(namespace); {
 	case !known:
 	case host == "":
 		all = s.wants
@@ -243,7 +243,7 @@ func (m *Model) Schedule(namespace string, at time.Time, key pipeline.Key, n int
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.fresh()
-	s, from := m.space(namespace), at.UnixMilli()
+	s, from := m.counts(namespace), at.UnixMilli()
 	m.timers(s, from, func(r *record) bool {
 		if r.timer.at > from || compareKeys(r.key, key) > 0 {
 			rows = append(rows, Scheduled{At: time.UnixMilli(r.timer.at), Key: r.key, Cause: r.timer.cause, Attempts: r.timer.attempts})
@@ -261,11 +261,11 @@ func (m *Model) Schedule(namespace string, at time.Time, key pipeline.Key, n int
 	return rows, counts
 }
 
-// timers calls each with the timers of a space from a time on, in order, until it
+// timers calls each with the timers of a namespace from a time on, in order, until it
 // returns false.
-func (m *Model) timers(s *space, from int64, each func(*record) bool) {
+func (m *Model) timers(s *namespaceCounts, from int64, each func(*record) bool) {
 	m.byTime.AscendGreaterOrEqual(&record{timer: &timer{at: from}}, func(r *record) bool {
-		return s != m.all && s != r.space || each(r)
+		return s != m.all && s != r.counts || each(r)
 	})
 }
 
@@ -298,7 +298,7 @@ func (m *Model) hosts(namespace string) []Host {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fresh()
-	s := m.space(namespace)
+	s := m.counts(namespace)
 	all, at, failing := make([]Host, 0, len(s.hosts)), map[string]int{}, 0
 	for name, t := range s.hosts {
 		at[name] = len(all)
@@ -332,7 +332,7 @@ func (m *Model) hosts(namespace string) []Host {
 func (m *Model) Namespaces() (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, s := range m.spaces {
+	for name, s := range m.byNamespace {
 		if s.wants > 0 {
 			all = append(all, name)
 		}

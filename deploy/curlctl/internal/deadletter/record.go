@@ -1,5 +1,5 @@
-// Package failure presents the dead letters of the pipeline.
-package failure
+// Package deadletter presents the dead letters of the pipeline.
+package deadletter
 
 import (
 	"net/url"
@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-// Record is a failure as programs read it.
+// Record is a dead letter as programs read it.
 type Record struct {
 	// ID is the sequence in CURL_FAILURES.
 	ID uint64 `json:"id"`
@@ -54,7 +54,7 @@ type Record struct {
 	Subject string `json:"subject,omitempty"`
 }
 
-// NewRecord returns what programs read of a failure.
+// NewRecord returns what programs read of a dead letter.
 func NewRecord(f operate.DeadLetter) Record {
 	want, detail := f.Message.GetWant(), f.Message.GetFailure()
 	r := Record{

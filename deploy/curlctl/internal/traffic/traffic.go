@@ -1,5 +1,5 @@
-// Package passing describes the messages of the pipeline as they pass.
-package passing
+// Package traffic describes the messages of the pipeline as they pass.
+package traffic
 
 import (
 	"fmt"
@@ -8,22 +8,22 @@ import (
 	"github.com/nats-io/nats.go"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/failure"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // The kinds of what passes.
 const (
-	Wanted    = "wanted"
-	Retracted = "retracted"
-	Scheduled = "scheduled"
-	Due       = "due"
-	Fetched   = "fetched"
-	Recovered = "recovered"
-	Failing   = "failing"
-	Removed   = "removed"
-	Failed    = "failed"
+	Wanted       = "wanted"
+	Retracted    = "retracted"
+	Scheduled    = "scheduled"
+	Due          = "due"
+	Fetched      = "fetched"
+	Recovered    = "recovered"
+	Failing      = "failing"
+	Removed      = "removed"
+	DeadLettered = "failed"
 	// Annotated: what is wrong with the annotations has changed.
 	Annotated = "annotated"
 	// Unreadable: a result that cannot be read.
@@ -32,7 +32,7 @@ const (
 
 // Kinds of what passes.
 func Kinds() []string {
-	return []string{Wanted, Retracted, Scheduled, Due, Fetched, Recovered, Failing, Removed, Failed, Annotated, Unreadable}
+	return []string{Wanted, Retracted, Scheduled, Due, Fetched, Recovered, Failing, Removed, DeadLettered, Annotated, Unreadable}
 }
 
 // Subjects of all that passes.
@@ -40,8 +40,8 @@ func Subjects() []string {
 	return []string{"curl.want.>", "curl.timer.>", "curl.due.>", "curl.result.>", "curl.failure.>"}
 }
 
-// Passing is a message that passes, as programs read it.
-type Passing struct {
+// Message is a message that passes, as programs read it.
+type Message struct {
 	At        time.Time `json:"at"`
 	What      string    `json:"what"`
 	Namespace string    `json:"namespace"`
@@ -54,17 +54,17 @@ type Passing struct {
 }
 
 // HostIs reports whether host names the host of the URL; see pipeline.HostIs.
-func (p *Passing) HostIs(host string) bool { return pipeline.HostIs(p.url, host) }
+func (p *Message) HostIs(host string) bool { return pipeline.HostIs(p.url, host) }
 
 // Describe reads a message as it passes; false: it is none of the pipeline.
-func Describe(m *nats.Msg, now time.Time) (Passing, bool) {
-	p := Passing{At: now.UTC()}
+func Describe(m *nats.Msg, now time.Time) (Message, bool) {
+	p := Message{At: now.UTC()}
 	if reason, _, key, err := pipeline.ParseDeadLetter(m.Subject); err == nil {
 		dead := new(v1.DeadLetter)
 		if proto.Unmarshal(m.Data, dead) == nil && dead.GetReplayOf() > 0 {
 			reason += fmt.Sprintf(", replay of %d", dead.GetReplayOf())
 		}
-		p.set(Failed, key, reason, dead.GetWant().GetUrl())
+		p.set(DeadLettered, key, reason, dead.GetWant().GetUrl())
 		return p, true
 	}
 	kind, key, err := pipeline.ParseSubject(m.Subject)
@@ -78,7 +78,7 @@ func Describe(m *nats.Msg, now time.Time) (Passing, bool) {
 			p.set(Retracted, key, "", "")
 			return p, true
 		}
-		p.set(Wanted, key, pipeline.CauseName(w.GetCause())+" "+failure.WithoutQuery(w.GetUrl()), w.GetUrl())
+		p.set(Wanted, key, pipeline.CauseName(w.GetCause())+" "+deadletter.WithoutQuery(w.GetUrl()), w.GetUrl())
 	case pipeline.KindTimer, pipeline.KindDue:
 		due, _ := pipeline.DecodeDue(key, m.Data) // what cannot be read is shown without detail
 		what, detail := Due, pipeline.CauseName(due.GetCause())
@@ -92,11 +92,11 @@ func Describe(m *nats.Msg, now time.Time) (Passing, bool) {
 	return p, true
 }
 
-func (p *Passing) set(what string, key pipeline.Key, detail, url string) {
+func (p *Message) set(what string, key pipeline.Key, detail, url string) {
 	p.What, p.Namespace, p.ConfigMap, p.Key, p.Detail, p.Host, p.url = what, key.Namespace, key.Name, key.Key, detail, pipeline.HostOf(url), url
 }
 
-func (p *Passing) result(key pipeline.Key, data []byte) {
+func (p *Message) result(key pipeline.Key, data []byte) {
 	r, err := pipeline.DecodeResult(key, data)
 	url := r.GetWant().GetUrl()
 	switch out := r.GetOutcome().(type) {

@@ -1,4 +1,4 @@
-package consumer_test
+package podusage_test
 
 import (
 	"testing"
@@ -9,19 +9,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/consumer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-func TestConsumer(t *testing.T) { suitetest.Run(t, "Consumer") }
+func TestConsumer(t *testing.T) { suitetest.Run(t, "Usage") }
 
 var (
 	now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	// changed is when key a did; b did ten hours before now.
 	changed = now.Add(-time.Hour)
-	cm      = func() consumer.ConfigMap {
-		return consumer.ConfigMap{Name: "rules", Changes: consumer.ChangesOf(written(
+	cm      = func() podusage.ConfigMap {
+		return podusage.ConfigMap{Name: "rules", Changes: podusage.ChangesOf(written(
 			entry("kubectl", "a", changed), entry("helm", "b", now.Add(-10*time.Hour)), entry("helm", "", now),
 		), nil)}
 	}
@@ -95,12 +95,12 @@ func state(s corev1.ContainerState) func(*corev1.Pod, *corev1.Container) {
 
 var (
 	before = changed.Add(-time.Second)
-	after  = changed.Add(consumer.KubeletDelay)
+	after  = changed.Add(podusage.KubeletDelay)
 	during = after.Add(-time.Second)
 )
 
 var _ = DescribeTable("A container uses a ConfigMap", func(pod *corev1.Pod, at time.Time, want ...any) {
-	found := consumer.In(pod, cm(), at)
+	found := podusage.In(pod, cm(), at)
 	Expect(found).To(HaveLen(1))
 	got := []any{found[0].Newest}
 	for _, way := range found[0].Ways {
@@ -108,20 +108,20 @@ var _ = DescribeTable("A container uses a ConfigMap", func(pod *corev1.Pod, at t
 	}
 	Expect(got).To(Equal(want))
 },
-	Entry("by a variable that it read before the change", running(before, env("a")), now, consumer.No, consumer.Env),
-	Entry("by one that it read after it", running(after, env("a")), now, consumer.Yes, consumer.Env),
-	Entry("by one that it read when the kubelet may have been behind", running(during, env("a")), now, consumer.Unknown, consumer.Env),
-	Entry("by a variable of a key that has not changed since", running(before, env("b")), now, consumer.Yes, consumer.Env),
-	Entry("by all keys as variables", running(before, envFrom), now, consumer.No, consumer.EnvFrom),
-	Entry("by a volume", running(before, mounted(volume(), "")), now, consumer.Yes, consumer.Volume),
-	Entry("by a volume that the kubelet may not have updated yet", running(before, mounted(volume(), "")), during, consumer.Soon, consumer.Volume),
-	Entry("by a volume without the key that has changed", running(before, mounted(volume("b"), "")), during, consumer.Yes, consumer.Volume),
-	Entry("by a projected volume", running(before, mounted(projected(), "")), now, consumer.Yes, consumer.Projected),
-	Entry("by one file of a volume, which is never updated", running(before, mounted(volume(), "a")), now, consumer.No, consumer.SubPath),
-	Entry("by one file that it got after the change", running(after, mounted(projected(), "a")), now, consumer.Yes, consumer.SubPath),
-	Entry("by several ways, of which the worst counts", running(before, mounted(volume(), ""), env("a")), now, consumer.No, consumer.Env, consumer.Volume),
-	Entry("when it starts", running(before, env("a"), state(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}})), now, consumer.AtStart, consumer.Env),
-	Entry("and has ended", running(before, env("a"), state(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})), now, consumer.Ended, consumer.Env),
+	Entry("by a variable that it read before the change", running(before, env("a")), now, podusage.No, podusage.Env),
+	Entry("by one that it read after it", running(after, env("a")), now, podusage.Yes, podusage.Env),
+	Entry("by one that it read when the kubelet may have been behind", running(during, env("a")), now, podusage.Unknown, podusage.Env),
+	Entry("by a variable of a key that has not changed since", running(before, env("b")), now, podusage.Yes, podusage.Env),
+	Entry("by all keys as variables", running(before, envFrom), now, podusage.No, podusage.EnvFrom),
+	Entry("by a volume", running(before, mounted(volume(), "")), now, podusage.Yes, podusage.Volume),
+	Entry("by a volume that the kubelet may not have updated yet", running(before, mounted(volume(), "")), during, podusage.Soon, podusage.Volume),
+	Entry("by a volume without the key that has changed", running(before, mounted(volume("b"), "")), during, podusage.Yes, podusage.Volume),
+	Entry("by a projected volume", running(before, mounted(projected(), "")), now, podusage.Yes, podusage.Projected),
+	Entry("by one file of a volume, which is never updated", running(before, mounted(volume(), "a")), now, podusage.No, podusage.SubPath),
+	Entry("by one file that it got after the change", running(after, mounted(projected(), "a")), now, podusage.Yes, podusage.SubPath),
+	Entry("by several ways, of which the worst counts", running(before, mounted(volume(), ""), env("a")), now, podusage.No, podusage.Env, podusage.Volume),
+	Entry("when it starts", running(before, env("a"), state(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}})), now, podusage.AtStart, podusage.Env),
+	Entry("and has ended", running(before, env("a"), state(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}})), now, podusage.Ended, podusage.Env),
 )
 
 var _ = Describe("Of a pod", func() {
@@ -129,8 +129,8 @@ var _ = Describe("Of a pod", func() {
 		pod := running(before, func(p *corev1.Pod, _ *corev1.Container) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: volume()}}
 		})
-		Expect(consumer.In(pod, cm(), now)).To(BeEmpty())
-		Expect(consumer.In(running(before, env("a")), consumer.ConfigMap{Name: "other"}, now)).To(BeEmpty())
+		Expect(podusage.In(pod, cm(), now)).To(BeEmpty())
+		Expect(podusage.In(running(before, env("a")), podusage.ConfigMap{Name: "other"}, now)).To(BeEmpty())
 	})
 
 	It("the sidecar of the Watcher is known as such, whatever it reads", func() {
@@ -140,15 +140,15 @@ var _ = Describe("Of a pod", func() {
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "watch", State: p.Status.ContainerStatuses[0].State}}
 		})
 		of := cm()
-		Expect(consumer.In(pod, of, now)).To(BeEmpty())
+		Expect(podusage.In(pod, of, now)).To(BeEmpty())
 		of.Watcher = &watchv1.Watcher{ObjectMeta: metav1.ObjectMeta{Name: "errors"}, Spec: watchv1.WatcherSpec{Container: &corev1.Container{Name: "watch"}}}
-		Expect(consumer.In(pod, of, now)).To(ConsistOf(And(
-			HaveField("Ways", []consumer.Way{consumer.Sidecar}), HaveField("Newest", consumer.Unknown))))
+		Expect(podusage.In(pod, of, now)).To(ConsistOf(And(
+			HaveField("Ways", []podusage.Way{podusage.Sidecar}), HaveField("Newest", podusage.Unknown))))
 		env("a")(pod, &pod.Spec.InitContainers[0])
-		Expect(consumer.In(pod, of, now)).To(ConsistOf(And(
-			HaveField("Ways", []consumer.Way{consumer.Sidecar, consumer.Env}), HaveField("Keys", []string{"a"}), HaveField("Newest", consumer.No))))
+		Expect(podusage.In(pod, of, now)).To(ConsistOf(And(
+			HaveField("Ways", []podusage.Way{podusage.Sidecar, podusage.Env}), HaveField("Keys", []string{"a"}), HaveField("Newest", podusage.No))))
 		of.Watcher.Name = "another"
-		Expect(consumer.In(pod, of, now)).To(ConsistOf(HaveField("Ways", []consumer.Way{consumer.Env})))
+		Expect(podusage.In(pod, of, now)).To(ConsistOf(HaveField("Ways", []podusage.Way{podusage.Env})))
 	})
 })
 
@@ -157,25 +157,25 @@ var _ = Describe("When a key changed", func() {
 		m := written(entry("curl-me-that", "a", now), entry("curl-me-that", "b", now))
 		m.Annotations = map[string]string{"x-kv8s.io/curl-status": `{"a":{"sha256":"` + digest + `","fetchedAt":"2026-11-22T01:00:00Z","object":"01234567"},` +
 			`"b":{"sha256":"` + digest + `","fetchedAt":"2026-11-22T01:00:00Z","object":"another0"}}`}
-		c := consumer.ChangesOf(m, nil)
+		c := podusage.ChangesOf(m, nil)
 		Expect(c.Of([]string{"a"})).To(BeTemporally("==", time.Date(2026, 11, 22, 1, 0, 0, 0, time.UTC)))
 		Expect(c.Of([]string{"b"})).To(BeTemporally("==", now), "the entry came with a copy of another object")
 		m.ManagedFields = append(m.ManagedFields, entry("kubectl", "a", now.Add(-time.Minute)))
-		Expect(consumer.ChangesOf(m, nil).Of([]string{"a"})).To(BeTemporally("==", now.Add(-time.Minute)))
+		Expect(podusage.ChangesOf(m, nil).Of([]string{"a"})).To(BeTemporally("==", now.Add(-time.Minute)))
 	})
 
 	It("is bounded by the status of the Watcher for what keeper wrote", func() {
 		m := written(entry(watchv1.FieldManager, "a", now))
 		w := &watchv1.Watcher{Status: watchv1.WatcherStatus{ChangedAt: new(metav1.NewTime(changed))}}
-		Expect(consumer.ChangesOf(m, w).Of([]string{"a"})).To(BeTemporally("==", changed))
-		Expect(consumer.ChangesOf(m, nil).Of(nil)).To(BeTemporally("==", now))
-		Expect(consumer.ChangesOf(written(), w).Of(nil)).To(BeTemporally("==", changed), "a key has left it")
+		Expect(podusage.ChangesOf(m, w).Of([]string{"a"})).To(BeTemporally("==", changed))
+		Expect(podusage.ChangesOf(m, nil).Of(nil)).To(BeTemporally("==", now))
+		Expect(podusage.ChangesOf(written(), w).Of(nil)).To(BeTemporally("==", changed), "a key has left it")
 	})
 
 	It("is not known without a record", func() {
-		Expect(consumer.ChangesOf(written(), nil).Of(nil).IsZero()).To(BeTrue())
-		unknown := consumer.In(running(before, env("a")), consumer.ConfigMap{Name: "rules"}, now)
-		Expect(unknown).To(ConsistOf(HaveField("Newest", consumer.Unknown)))
+		Expect(podusage.ChangesOf(written(), nil).Of(nil).IsZero()).To(BeTrue())
+		unknown := podusage.In(running(before, env("a")), podusage.ConfigMap{Name: "rules"}, now)
+		Expect(unknown).To(ConsistOf(HaveField("Newest", podusage.Unknown)))
 	})
 })
 

@@ -1,6 +1,6 @@
-// Package consumer finds the containers that use a ConfigMap, by which way, and
+// Package podusage finds the containers that use a ConfigMap, by which way, and
 // whether they can have seen its newest content. It is pure.
-package consumer
+package podusage
 
 import (
 	"slices"
@@ -62,8 +62,8 @@ const (
 // order of the answers: a container is as its worst way is.
 var order = []Newest{Ended, Yes, AtStart, Soon, Unknown, No}
 
-// Consumer is a container that uses a ConfigMap.
-type Consumer struct {
+// Usage is a container that uses a ConfigMap.
+type Usage struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container"`
 	// Ways that it uses, and the keys, if it uses some only.
@@ -92,9 +92,9 @@ type use struct {
 }
 
 // In returns the containers of a pod that use a ConfigMap.
-func In(pod *corev1.Pod, cm ConfigMap, now time.Time) []Consumer {
+func In(pod *corev1.Pod, cm ConfigMap, now time.Time) []Usage {
 	volumes := volumesOf(pod, cm.Name)
-	var found []Consumer
+	var found []Usage
 	for _, c := range containers(pod) {
 		uses := append(fromEnv(c.Container, cm.Name), fromVolumes(c.VolumeMounts, volumes)...)
 		if cm.isSidecar(pod, c.Container) {
@@ -215,8 +215,8 @@ func fromEnv(c *corev1.Container, name string) []use {
 }
 
 // consumer sums the uses of a container up.
-func consumer(pod string, c container, uses []use, changes Changes, now time.Time) Consumer {
-	one := Consumer{Pod: pod, Container: c.Name, Newest: Ended}
+func consumer(pod string, c container, uses []use, changes Changes, now time.Time) Usage {
+	one := Usage{Pod: pod, Container: c.Name, Newest: Ended}
 	all := false
 	var changed time.Time
 	for _, u := range uses {

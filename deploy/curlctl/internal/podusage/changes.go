@@ -1,4 +1,4 @@
-package consumer
+package podusage
 
 import (
 	"encoding/json"
