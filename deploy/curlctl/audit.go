@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
@@ -35,7 +36,7 @@ func auditCommand(o *options) *cobra.Command {
 		RunE: o.run(func(ctx context.Context, s *session, _ []string) error {
 			return s.list(printer.Dropping(printer.Columns("AGE", "ACTION", "USER", "SELECTED", "DONE", "SKIPPED", "FILTER", "", "BEGAN", "FOR", "VIA"), "SKIPPED", "SELECTED", "FILTER"),
 				func(yield func(printer.Row, error) bool) {
-					for a, err := range readableOf(s, s.Client.Audits(ctx)) {
+					for a, err := range readable.Only(&s.unread, s.Client.Audits(ctx)) {
 						if !yield(s.auditRow(a), err) {
 							return
 						}

@@ -44,7 +44,7 @@ func (b *bar) set(n int, note string) {
 	}
 	b.shown = now
 	full := barWidth * n / b.all
-	line := fmt.Sprintf("[%s%s] %s of %s %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), grouped(n), grouped(b.all), b.verb)
+	line := fmt.Sprintf("[%s%s] %s of %s %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), printer.Grouped(n), printer.Grouped(b.all), b.verb)
 	if note != "" {
 		line += ", " + note
 	}

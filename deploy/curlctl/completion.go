@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
@@ -73,10 +74,7 @@ func (o *options) completeFailures(cmd *cobra.Command, args []string, _ string) 
 		return nil, silently
 	}
 	return o.live(cmd, func(ctx context.Context, conn *natsconn.Connection) (ids []string) {
-		for f, err := range conn.Client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: o.namespace}) {
-			if err != nil && pipeline.Unreadable(err) {
-				continue
-			}
+		for f, err := range readable.Only(new(readable.Unread), conn.Client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: o.namespace})) {
 			if err != nil || len(ids) == completeMost {
 				return ids
 			}
@@ -120,10 +118,7 @@ func (o *options) completeObjects(cmd *cobra.Command, args []string, _ string) (
 func (o *options) wanted(cmd *cobra.Command, name func(pipeline.Key) string) ([]string, cobra.ShellCompDirective) {
 	return o.live(cmd, func(ctx context.Context, conn *natsconn.Connection) []string {
 		names := map[string]bool{}
-		for w, err := range conn.Client.Wants(ctx, o.namespace, "") {
-			if err != nil && pipeline.Unreadable(err) {
-				continue
-			}
+		for w, err := range readable.Only(new(readable.Unread), conn.Client.Wants(ctx, o.namespace, "")) {
 			if err != nil || len(names) == completeMost {
 				break
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -92,7 +93,7 @@ func (s *session) readFailing(ctx context.Context, name, host string) ([]failing
 		return nil, err
 	}
 	var all []failingKey
-	for w, err := range readableOf(s, s.Client.Wants(ctx, s.namespace, name)) {
+	for w, err := range readable.Only(&s.unread, s.Client.Wants(ctx, s.namespace, name)) {
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +116,7 @@ func (s *session) timers(ctx context.Context, name string) (timers map[pipeline.
 		return nil, 0, err
 	}
 	timers = map[pipeline.Key]*operate.Timer{}
-	for t, err := range readableOf(s, s.Client.Timers(ctx, s.namespace, name)) {
+	for t, err := range readable.Only(&s.unread, s.Client.Timers(ctx, s.namespace, name)) {
 		if err != nil {
 			return nil, 0, err
 		}

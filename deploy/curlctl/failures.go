@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
@@ -76,7 +77,7 @@ func (s *session) listFailures(ctx context.Context, filter operate.DeadLetterFil
 	}
 	rows := func(yield func(printer.Row, error) bool) {
 		n := 0
-		for f, err := range readableOf(s, s.Client.DeadLetters(ctx, filter)) {
+		for f, err := range readable.Only(&s.unread, s.Client.DeadLetters(ctx, filter)) {
 			if err != nil {
 				yield(printer.Row{}, err)
 				return
@@ -146,17 +147,13 @@ func failuresShowCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			items, err := replay.Plan(ctx, s.Client, only(f), nil)
+			verdict, err := replay.Check(ctx, s.Client, f)
 			if err != nil {
 				return err
 			}
-			return s.showFailure(f, items[0].Verdict)
+			return s.showFailure(f, verdict)
 		}),
 	}
-}
-
-func only(f operate.DeadLetter) iter.Seq2[operate.DeadLetter, error] {
-	return func(yield func(operate.DeadLetter, error) bool) { yield(f, nil) }
 }
 
 // failure reads one failure; the error names what to do when there is none.
@@ -172,7 +169,7 @@ func (s *session) showFailure(f operate.DeadLetter, verdict replay.Verdict) erro
 	r := deadletter.NewRecord(f)
 	snippet := deadletter.Snippet(f.Message.GetSnippet())
 	if s.out.ForPrograms() {
-		return s.out.Object(r.Name(), struct {
+		return s.out.Object(deadletter.Name(r.ID), struct {
 			deadletter.Record
 			Snippet string `json:"snippet,omitempty"`
 			Wanted  string `json:"wanted"`
@@ -204,7 +201,7 @@ func (s *session) showFailure(f operate.DeadLetter, verdict replay.Verdict) erro
 		{Name: "Still wanted", Value: wanted},
 	})
 	if snippet != "" {
-		s.out.Linef("Answer:\n%s", s.out.Paint(printer.Grey, "  ")+indent(snippet))
+		s.out.Linef("Answer:\n%s", s.out.Paint(printer.Grey, "  ")+strings.ReplaceAll(snippet, "\n", "\n  "))
 	}
 	return nil
 }

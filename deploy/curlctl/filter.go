@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
@@ -74,10 +75,5 @@ func words(fs *pflag.FlagSet, args []string) string {
 			all = append(all, word)
 		}
 	})
-	text := strings.Join(append(all, args...), " ")
-	const most = 1 << 10
-	if len(text) > most {
-		text = text[:most] + "…"
-	}
-	return strings.ToValidUTF8(text, "")
+	return operator.Filter(append(all, args...))
 }

@@ -71,7 +71,7 @@ func resumeCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s.out.Linef("Fetching goes %s; %s.", s.out.Paint(printer.Green, "on"), plural(int(consumer.CachedInfo().NumPending), "request")+" waiting")
+			s.out.Linef("Fetching goes %s; %s.", s.out.Paint(printer.Green, "on"), printer.Plural(int(consumer.CachedInfo().NumPending), "request")+" waiting")
 			return end(ctx, 1, 0)
 		}),
 	}

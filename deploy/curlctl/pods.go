@@ -113,7 +113,7 @@ func (p *podList) print(found []podusage.Usage) error {
 		p.out.Linef("No running pod uses it; of pods that are not there nothing is known.")
 	case stale > 0:
 		p.out.Linef("")
-		p.out.Linef("%s cannot have the newest content before a new start,", plural(stale, "container"))
+		p.out.Linef("%s cannot have the newest content before a new start,", printer.Plural(stale, "container"))
 		p.out.Linef("such as by `kubectl rollout restart`.")
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
@@ -50,7 +51,7 @@ func (s *session) purge(ctx context.Context, filter operate.DeadLetterFilter, li
 		return nil
 	}
 	if !yes {
-		if err := s.confirm("Remove %s from the record?", plural(n, "failure")); err != nil {
+		if err := s.confirm("Remove %s from the record?", printer.Plural(n, "failure")); err != nil {
 			return err
 		}
 	}
@@ -63,7 +64,7 @@ func (s *session) purge(ctx context.Context, filter operate.DeadLetterFilter, li
 		err = ended
 	}
 	if err == nil {
-		s.out.Linef("Removed %s.", plural(removed, "failure"))
+		s.out.Linef("Removed %s.", printer.Plural(removed, "failure"))
 	}
 	return err
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
@@ -68,7 +70,7 @@ type refetch struct {
 
 func (s *session) refetch(ctx context.Context, r refetch) error {
 	var wants []operate.Want
-	for w, err := range readableOf(s, s.Client.Wants(ctx, r.namespace, r.name)) {
+	for w, err := range readable.Only(&s.unread, s.Client.Wants(ctx, r.namespace, r.name)) {
 		if err != nil {
 			return err
 		}
@@ -79,7 +81,7 @@ func (s *session) refetch(ctx context.Context, r refetch) error {
 		return exitf(exitNotFound, "nothing is wanted for %s/%s: not found", r.namespace, r.name)
 	}
 	if !r.yes && len(wants) > askAbove {
-		if err := s.confirm("Fetch %s now?", plural(len(wants), "key")); err != nil {
+		if err := s.confirm("Fetch %s now?", printer.Plural(len(wants), "key")); err != nil {
 			return err
 		}
 	}
@@ -95,7 +97,7 @@ func (s *session) refetch(ctx context.Context, r refetch) error {
 		err = ended
 	}
 	if err == nil {
-		s.out.Linef("Asked for %s.", plural(done, "fetch"))
+		s.out.Linef("Asked for %s.", printer.Plural(done, "fetch"))
 		s.warnPaused(ctx)
 	}
 	return err

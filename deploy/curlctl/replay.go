@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
@@ -97,7 +99,7 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) error {
 		return report.print(nil, false)
 	}
 	if !r.yes && n > askAbove {
-		if err := s.confirm("Replay %s?", plural(n, "failure")); err != nil {
+		if err := s.confirm("Replay %s?", printer.Plural(n, "failure")); err != nil {
 			return err
 		}
 	}
@@ -115,7 +117,7 @@ func (r *replaying) plan(ctx context.Context, s *session, filter operate.DeadLet
 			}
 		}
 	} else {
-		failures = readableOf(s, s.Client.DeadLetters(ctx, filter))
+		failures = readable.Only(&s.unread, s.Client.DeadLetters(ctx, filter))
 	}
 	return replay.Plan(ctx, s.Client, failures, nil)
 }
@@ -146,7 +148,7 @@ func (r *replaying) request(ctx context.Context, s *session, items []*replay.Ite
 	}
 	if asked != nil {
 		if done > 0 {
-			s.hint("Broken off after %s; running it again is safe.", plural(done, "replay"))
+			s.hint("Broken off after %s; running it again is safe.", printer.Plural(done, "replay"))
 		}
 		if errors.Is(asked, context.Canceled) {
 			return exitf(exitFailedAgain, "interrupted")
@@ -171,7 +173,7 @@ func (r *replaying) follow(ctx context.Context, s *session, items []*replay.Item
 	err := follower.Wait(waiting, items, func(counts map[replay.Outcome]int) {
 		note := ""
 		if failed := counts[replay.FailedAgain]; failed > 0 {
-			note = grouped(failed) + " failed again"
+			note = printer.Grouped(failed) + " failed again"
 		}
 		bar.set(n-counts[replay.Pending], note)
 	})

@@ -3,6 +3,7 @@ package curlctl
 import (
 	"strings"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -50,7 +51,7 @@ func (p *report) print(follower *replay.Follower, written bool) error {
 	case p.r.dryRun:
 		p.s.out.Linef("Would replay %s%s.", of(counts[replay.Wanted], len(p.items), "failure"), p.how())
 	case counts[replay.Replayed] == 0:
-		p.s.out.Linef("Replayed nothing of %s.", plural(len(p.items), "failure"))
+		p.s.out.Linef("Replayed nothing of %s.", printer.Plural(len(p.items), "failure"))
 	default:
 		p.s.out.Linef("Replayed %s%s.", of(counts[replay.Replayed], len(p.items), "failure"), p.how())
 	}
@@ -64,9 +65,9 @@ func (p *report) print(follower *replay.Follower, written bool) error {
 // of returns "97 of 100 failures", or "100 failures" when it is all.
 func of(n, all int, noun string) string {
 	if n == all {
-		return plural(n, noun)
+		return printer.Plural(n, noun)
 	}
-	return grouped(n) + " of " + plural(all, noun)
+	return printer.Grouped(n) + " of " + printer.Plural(all, noun)
 }
 
 func (p *report) how() string {
@@ -86,13 +87,13 @@ func (p *report) skipped() {
 	}
 	for i, item := range t {
 		if i == shownItems {
-			p.s.out.Linef("… and %s more are skipped; -o json names all.", grouped(len(t)-i))
+			p.s.out.Linef("… and %s more are skipped; -o json names all.", printer.Grouped(len(t)-i))
 			break
 		}
 		p.s.out.Linef("Skipped %d (%s): %s.", item.ID, item.Key, p.s.out.Paint(printer.Yellow, string(item.Verdict)))
 	}
 	if older := replay.Count(p.items)[replay.Older]; older > 0 {
-		p.s.out.Linef("Left out %s: a newer one of the same key counts.", plural(older, "older failure"))
+		p.s.out.Linef("Left out %s: a newer one of the same key counts.", printer.Plural(older, "older failure"))
 	}
 }
 
@@ -110,7 +111,7 @@ func (p *report) outcomes(follower *replay.Follower, written bool) {
 		{replay.Pending, printer.Yellow, "not known yet"},
 	} {
 		if n := counts[o.outcome]; n > 0 {
-			parts = append(parts, p.s.out.Paint(o.colour, grouped(n)+" "+o.text))
+			parts = append(parts, p.s.out.Paint(o.colour, printer.Grouped(n)+" "+o.text))
 		}
 	}
 	if len(parts) > 0 {
@@ -160,7 +161,7 @@ func (p *report) rows(follower *replay.Follower) error {
 				r.Reason = end.Failure.Reason
 			}
 		}
-		return printer.Row{Name: failureName(item.ID), Object: r}
+		return printer.Row{Name: deadletter.Name(item.ID), Object: r}
 	}))
 	return err
 }

@@ -94,6 +94,13 @@ func (s *session) hint(format string, args ...any) {
 	fmt.Fprintf(s.aside, format+"\n", args...)
 }
 
+// hintUnread reports what was left out.
+func (s *session) hintUnread() {
+	if n, first := s.unread.Count(); n > 0 {
+		s.hint("Left out what cannot be read: %s, the first: %s.", printer.Plural(n, "message"), first)
+	}
+}
+
 // audit begins the record of what is about to be done; see operator.Begin.
 func (s *session) audit(ctx context.Context, action, filter string, selected int) (end func(context.Context, int, int) error, err error) {
 	return operator.Begin(ctx, s.Connection, operator.Action{Name: action, Filter: filter, Selected: selected, Via: operator.CLI}, s.now)

@@ -56,23 +56,23 @@ func (s *session) overview(ctx context.Context) error {
 			fetching.Text = "paused, goes on in " + printer.Until(s.now(), *view.Resumes)
 		}
 	}
-	timers := plural(view.Timers.Pending, "timer")
+	timers := printer.Plural(view.Timers.Pending, "timer")
 	if view.Timers.Next != nil {
-		timers += ", the next in " + printer.Until(s.now(), *view.Timers.Next) + ", " + grouped(view.Timers.Minute) + " within a minute"
+		timers += ", the next in " + printer.Until(s.now(), *view.Timers.Next) + ", " + printer.Grouped(view.Timers.Minute) + " within a minute"
 	}
-	failures := printer.Text(grouped(view.LastHour) + " in the last hour, " + grouped(view.Failures) + " kept")
+	failures := printer.Text(printer.Grouped(view.LastHour) + " in the last hour, " + printer.Grouped(view.Failures) + " kept")
 	if view.LastHour > 0 {
 		failures.Colour = printer.Red
 	}
 	fields := []printer.Field{
 		{Name: "NATS", Value: printer.Text(view.Server)},
 		{Name: "Fetching", Value: fetching},
-		{Name: "Wanted", Value: printer.Text(plural(view.Wants, "key"))},
+		{Name: "Wanted", Value: printer.Text(printer.Plural(view.Wants, "key"))},
 		{Name: "Scheduled", Value: printer.Text(timers)},
 		{Name: "Failures", Value: failures},
 	}
 	if view.Timers.Overdue > 0 {
-		fields = append(fields, printer.Field{Name: "Overdue", Value: printer.In(printer.Red, plural(view.Timers.Overdue, "timer")+"; see `curlctl doctor`")})
+		fields = append(fields, printer.Field{Name: "Overdue", Value: printer.In(printer.Red, printer.Plural(view.Timers.Overdue, "timer")+"; see `curlctl doctor`")})
 	}
 	s.out.Fields(fields)
 	if err := s.printPausedHosts(view.PausedHosts); err != nil {
@@ -98,7 +98,7 @@ func (s *session) printPausedHosts(hosts []overview.PausedHost) error {
 		}}
 	}))
 	if more := len(hosts) - pausedShown; more > 0 {
-		s.out.Linef("and %s more; `curlctl timers` lists what waits", grouped(more))
+		s.out.Linef("and %s more; `curlctl timers` lists what waits", printer.Grouped(more))
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package curlctl
 
 import (
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,14 +24,6 @@ func failureLink(id uint64) printer.Cell {
 	return printer.Text("failure " + strconv.FormatUint(id, 10))
 }
 
-func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
-
-// plural returns a number and a noun.
-func plural(n int, noun string) string { return printer.Plural(n, noun) }
-
-// grouped writes a number with a comma behind thousands.
-func grouped(n int) string { return printer.Grouped(n) }
-
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -41,6 +32,3 @@ func exactly(n int, what string) cobra.PositionalArgs {
 		return nil
 	}
 }
-
-// failureName is the name of a failure for -o name.
-func failureName(id uint64) string { return "failure/" + strconv.FormatUint(id, 10) }

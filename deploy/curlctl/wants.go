@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -63,7 +64,7 @@ func (s *session) printWants(ctx context.Context, name string, stale bool) error
 		none = "Nothing is stale."
 	}
 	return s.list(columns, func(yield func(printer.Row, error) bool) {
-		for w, err := range readableOf(s, s.Client.Wants(ctx, s.namespace, name)) {
+		for w, err := range readable.Only(&s.unread, s.Client.Wants(ctx, s.namespace, name)) {
 			if err != nil {
 				yield(printer.Row{}, err)
 				return
@@ -141,7 +142,7 @@ func timersCommand(o *options) *cobra.Command {
 // scheduled reads timers, the next to fire first.
 func (s *session) scheduled(ctx context.Context, name string) ([]scheduled, error) {
 	var all []scheduled
-	for t, err := range readableOf(s, s.Client.Timers(ctx, s.namespace, name)) {
+	for t, err := range readable.Only(&s.unread, s.Client.Timers(ctx, s.namespace, name)) {
 		if err != nil {
 			return nil, err
 		}

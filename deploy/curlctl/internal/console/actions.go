@@ -60,7 +60,12 @@ func (s *Server) actionRoutes(mux *http.ServeMux) {
 		"/failures/replay": s.replay, "/failures/purge": s.purge, "/refetch": s.refetch, "/pause": s.pause, "/resume": s.resume,
 	} {
 		mux.HandleFunc("GET "+path, s.visited(func(v *visit) (*page, error) { return act(v, false) }))
-		mux.HandleFunc("POST "+path, s.visited(func(v *visit) (*page, error) { return act(v, true) }))
+		mux.HandleFunc("POST "+path, s.visited(func(v *visit) (*page, error) {
+			if j := s.jobs.find(v.FormValue("job")); j != nil { // a second click
+				return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
+			}
+			return act(v, true)
+		}))
 	}
 	mux.HandleFunc("GET /jobs/{id}", s.visited(s.jobPage))
 	mux.HandleFunc("POST /jobs/{id}/stop", s.visited(s.stop))
@@ -79,8 +84,11 @@ func (d *dialog) refuse(status int, why string) *page {
 func (d *dialog) hide(name, value string) { d.Hidden = append(d.Hidden, hidden{name, value}) }
 
 // begin starts a job for a dialog that was confirmed.
-func (s *Server) begin(v *visit, d *dialog, j *job, do func(context.Context, *job) error) (*page, error) {
-	j.id, j.person, j.command, j.namespace = v.FormValue("job"), v.person.Name, d.Command, v.namespace
+func (s *Server) begin(v *visit, d *dialog, record operator.Action, do func(context.Context, *job) error) (*page, error) {
+	j := &job{
+		id: v.FormValue("job"), action: record.Name, person: v.person.Name, filter: record.Filter, command: d.Command, namespace: v.namespace,
+		selected: record.Selected,
+	}
 	if len(j.id) < 16 || len(j.id) > 64 {
 		return nil, badRequest(errors.New("job: this form is incomplete; open the dialog again"))
 	}
@@ -91,14 +99,8 @@ func (s *Server) begin(v *visit, d *dialog, j *job, do func(context.Context, *jo
 }
 
 // record is the audit of an action of the person.
-func (v *visit) record(action, filter string, selected int) operator.Action {
-	const most = 1 << 10
-	if len(filter) > most {
-		filter = filter[:most] + "…"
-	}
-	return operator.Action{
-		Name: action, Filter: strings.ToValidUTF8(filter, ""), Selected: selected, OnBehalfOf: v.person.OnBehalfOf, Via: operator.Console,
-	}
+func (v *visit) record(action string, filter []string, selected int) operator.Action {
+	return operator.Action{Name: action, Filter: operator.Filter(filter), Selected: selected, OnBehalfOf: v.person.OnBehalfOf, Via: operator.Console}
 }
 
 // changed reports whether a count differs too much from the one that was
@@ -203,9 +205,6 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j := s.jobs.find(v.FormValue("job")); submitted && j != nil { // a second click
-		return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
-	}
 	// Who may replay nowhere that is selected is refused before anything is read.
 	if _, byNamespace := s.deps.Access.(*Kubernetes); !byNamespace || sel.Namespace != "" {
 		if err := v.need(replayRight, sel.Namespace); err != nil {
@@ -252,8 +251,8 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	case changed(v.confirmed(), n):
 		return d.refuse(statusChanged, "Meanwhile the number has changed; look again."), nil
 	}
-	record := v.record("replay", strings.Join(sel.words(), " "), n)
-	return s.begin(v, d, &job{action: "replay", filter: record.Filter, selected: n}, func(ctx context.Context, j *job) error {
+	record := v.record("replay", sel.words(), n)
+	return s.begin(v, d, record, func(ctx context.Context, j *job) error {
 		return s.runReplay(ctx, j, items, pace, record)
 	})
 }
@@ -272,9 +271,9 @@ var errChanged = errors.New("meanwhile the number has changed, and nothing was d
 // would have checked.
 func (s *Server) replayLater(v *visit, d *dialog, p *plan, r replayJob) (*page, error) {
 	s.plans.take(p) // no other dialog ends it
-	record := v.record("replay", strings.Join(r.sel.words(), " "), r.confirmed)
+	record := v.record("replay", r.sel.words(), r.confirmed)
 	who := v.person
-	next, err := s.begin(v, d, &job{action: "replay", filter: record.Filter, selected: r.confirmed}, func(ctx context.Context, j *job) error {
+	next, err := s.begin(v, d, record, func(ctx context.Context, j *job) error {
 		if err := p.wait(ctx, j); err != nil {
 			return err
 		}
@@ -420,9 +419,6 @@ func (s *Server) purge(v *visit, submitted bool) (*page, error) {
 	if err := v.need(purgeRight, sel.Namespace); err != nil {
 		return nil, err
 	}
-	if j := s.jobs.find(v.FormValue("job")); submitted && j != nil {
-		return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
-	}
 	n := 0
 	for f, err := range sel.failures(v.Context(), s.deps.Conn.Client, &v.unread) {
 		if err != nil {
@@ -451,8 +447,8 @@ func (s *Server) purge(v *visit, submitted bool) (*page, error) {
 	case changed(v.confirmed(), n):
 		return d.refuse(statusChanged, "Meanwhile the number has changed; look again."), nil
 	}
-	record := v.record("purge", strings.Join(sel.words(), " "), n)
-	return s.begin(v, d, &job{action: "purge", filter: record.Filter, selected: n}, func(ctx context.Context, j *job) error {
+	record := v.record("purge", sel.words(), n)
+	return s.begin(v, d, record, func(ctx context.Context, j *job) error {
 		return s.runPurge(ctx, j, sel, record)
 	})
 }
@@ -483,9 +479,6 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 	}
 	if err := v.need(replayRight, namespace); err != nil {
 		return nil, err
-	}
-	if j := s.jobs.find(v.FormValue("job")); submitted && j != nil {
-		return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
 	}
 	var wants []operate.Want
 	for w, err := range readable.Only(&v.unread, s.deps.Conn.Client.Wants(v.Context(), namespace, name)) {
@@ -521,8 +514,8 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 	case changed(v.confirmed(), len(wants)):
 		return d.refuse(statusChanged, "Meanwhile the number has changed; look again."), nil
 	}
-	record := v.record("refetch", strings.Join(words, " "), len(wants))
-	return s.begin(v, d, &job{action: "refetch", filter: record.Filter, selected: len(wants)}, func(ctx context.Context, j *job) error {
+	record := v.record("refetch", words, len(wants))
+	return s.begin(v, d, record, func(ctx context.Context, j *job) error {
 		return s.runRefetch(ctx, j, wants, pace, record)
 	})
 }
@@ -578,7 +571,7 @@ func (s *Server) pause(v *visit, submitted bool) (*page, error) {
 	if !submitted {
 		return d.page(0), nil
 	}
-	return s.change(v, v.record("pause", strings.Join(words[2:], " "), 0), func(ctx context.Context) error { return s.deps.Conn.Client.PauseFetching(ctx, until) })
+	return s.change(v, v.record("pause", words[2:], 0), func(ctx context.Context) error { return s.deps.Conn.Client.PauseFetching(ctx, until) })
 }
 
 func (s *Server) resume(v *visit, submitted bool) (*page, error) {
@@ -591,7 +584,7 @@ func (s *Server) resume(v *visit, submitted bool) (*page, error) {
 			Lines: []string{"The fetchers go on with what has waited."},
 		}).page(0), nil
 	}
-	return s.change(v, v.record("resume", "", 0), s.deps.Conn.Client.ResumeFetching)
+	return s.change(v, v.record("resume", nil, 0), s.deps.Conn.Client.ResumeFetching)
 }
 
 // change does at once what needs no job.
@@ -603,7 +596,7 @@ func (s *Server) change(v *visit, record operator.Action, do func(context.Contex
 	if err := do(v.Context()); err != nil {
 		return nil, err
 	}
-	s.model.Refresh(v.Context())
+	s.model.Poll(v.Context())
 	return &page{redirect: "/"}, end(v.Context(), 1, 0)
 }
 

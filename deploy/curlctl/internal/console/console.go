@@ -108,7 +108,7 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 // Serve serves on a listener until the context of New ends.
 func (s *Server) Serve(listener net.Listener) error {
 	server := &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout,
+		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout,
 		WriteTimeout: requestTimeout + writeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
 	}
 	ended, end := context.WithCancel(s.ended)
@@ -134,8 +134,8 @@ func (s *Server) Serve(listener net.Listener) error {
 	return fmt.Errorf("serve the console: %w", err)
 }
 
-// Handler returns the handler of all pages.
-func (s *Server) Handler() http.Handler {
+// handler returns the handler of all pages.
+func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /static/{file}", s.pages.static)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -221,12 +222,7 @@ func facets(counts map[string]uint64, chosen string) []facet {
 	for value, n := range counts {
 		all = append(all, facet{value, n, value == chosen})
 	}
-	slices.SortFunc(all, func(a, b facet) int {
-		if a.Count != b.Count {
-			return int(b.Count) - int(a.Count)
-		}
-		return strings.Compare(a.Value, b.Value)
-	})
+	slices.SortFunc(all, func(a, b facet) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Value, b.Value)) })
 	return all
 }
 
@@ -326,12 +322,12 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 		return nil, err
 	}
 	s.lookShortly(v)
-	items, err := replay.Plan(v.Context(), s.deps.Conn.Client, replay.One(v.Context(), s.deps.Conn.Client, []uint64{d.ID}), nil)
+	verdict, err := replay.Check(v.Context(), s.deps.Conn.Client, d)
 	if err != nil {
 		return nil, err
 	}
 	data := failureData{
-		failureRow: s.failureRow(d), Verdict: string(items[0].Verdict), Wanted: items[0].Verdict == replay.Wanted,
+		failureRow: s.failureRow(d), Verdict: string(verdict), Wanted: verdict == replay.Wanted,
 		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: v.can(replayRight),
 	}
 	if f := d.Message.GetFailure(); f != nil {

@@ -27,8 +27,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
 
-// Audience is what a token must be for: `kubectl create token NAME --audience`.
-const Audience = "curl-me-that-console"
+// audience is what a token must be for: `kubectl create token NAME --audience`.
+const audience = "curl-me-that-console"
 
 // group of the API whose virtual resources the rights are on; RBAC needs no
 // CustomResourceDefinition for them.
@@ -111,7 +111,7 @@ func (k *Kubernetes) form(w http.ResponseWriter, r *http.Request, s *Server, pro
 	if problem != "" {
 		status = http.StatusUnauthorized
 	}
-	v.write(&page{template: "signin.html", title: "Sign in", status: status, data: map[string]any{"Problem": problem, "Audience": Audience}})
+	v.write(&page{template: "signin.html", title: "Sign in", status: status, data: map[string]any{"Problem": problem, "Audience": audience}})
 }
 
 // session is what the cookie holds: never the token.
@@ -136,14 +136,14 @@ func (k *Kubernetes) signIn(w http.ResponseWriter, r *http.Request, s *Server) {
 		return
 	}
 	review, err := k.tokens.TokenReviews().Create(r.Context(), &authenticationv1.TokenReview{
-		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}},
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{audience}},
 	}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
 		k.form(w, r, s, "The API server could not review the token ("+string(apierrors.ReasonForError(err))+"); try again.")
 		return
-	case !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, Audience):
-		k.form(w, r, s, "The API server does not accept this token. It must be new, and for the audience "+Audience+".")
+	case !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, audience):
+		k.form(w, r, s, "The API server does not accept this token. It must be new, and for the audience "+audience+".")
 		return
 	}
 	user := review.Status.User

@@ -73,8 +73,8 @@ func NewRecord(f operate.DeadLetter) Record {
 	return r
 }
 
-// Name for -o name.
-func (r Record) Name() string { return "failure/" + strconv.FormatUint(r.ID, 10) }
+// Name of a failure for -o name.
+func Name(id uint64) string { return "failure/" + strconv.FormatUint(id, 10) }
 
 // Columns of a listing of failures.
 func Columns() []printer.Column {
@@ -84,7 +84,7 @@ func Columns() []printer.Column {
 
 // Row of a listing of failures.
 func (r Record) Row(now time.Time) printer.Row {
-	row := printer.Row{Name: r.Name(), Object: r, Cells: []printer.Cell{
+	row := printer.Row{Name: Name(r.ID), Object: r, Cells: []printer.Cell{
 		printer.Number(r.ID), printer.Text(printer.Age(now, r.KeptAt)), printer.In(printer.Red, Reason(r.Reason, r.Status)), printer.Text(r.Host),
 		printer.Text(r.Namespace), printer.Text(r.ConfigMap), printer.Text(r.Key), printer.Text(r.Now), printer.Number(r.Attempts),
 		printer.Text(""), optional(r.ReplayOf), printer.Text(r.URL),

@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -256,12 +257,9 @@ func (d *diagnosis) consumers(ctx context.Context) {
 }
 
 func (d *diagnosis) timers(ctx context.Context) {
-	pending, late, unread := 0, 0, 0
-	for t, err := range d.Client.Timers(ctx, "", "") {
-		if err != nil && pipeline.Unreadable(err) {
-			unread++
-			continue
-		}
+	pending, late := 0, 0
+	var left readable.Unread
+	for t, err := range readable.Only(&left, d.Client.Timers(ctx, "", "")) {
 		if err != nil {
 			if !errors.Is(err, jetstream.ErrStreamNotFound) {
 				d.add("timers", Unknown, "", "%s", err)
@@ -273,7 +271,7 @@ func (d *diagnosis) timers(ctx context.Context) {
 			late++
 		}
 	}
-	if unread > 0 {
+	if unread, _ := left.Count(); unread > 0 {
 		d.add("timers", Bad, "find out who else publishes to CURL_REQUESTS; `curlctl refetch --all` replaces the timers", "%s cannot be read", printer.Plural(unread, "timer"))
 		return
 	}
@@ -287,21 +285,18 @@ func (d *diagnosis) timers(ctx context.Context) {
 
 // wants looks for those that cannot be read, so that no service acts on them.
 func (d *diagnosis) wants(ctx context.Context) {
-	wanted, unread := 0, 0
-	for _, err := range d.Client.Wants(ctx, "", "") {
-		switch {
-		case err == nil:
-			wanted++
-		case pipeline.Unreadable(err):
-			unread++
-		default:
+	wanted := 0
+	var left readable.Unread
+	for _, err := range readable.Only(&left, d.Client.Wants(ctx, "", "")) {
+		if err != nil {
 			if !errors.Is(err, jetstream.ErrStreamNotFound) {
 				d.add("wants", Unknown, "", "%s", err)
 			}
 			return
 		}
+		wanted++
 	}
-	if unread > 0 {
+	if unread, _ := left.Count(); unread > 0 {
 		d.add("wants", Bad, "find out who else publishes to CURL_REQUESTS; restart the watcher, which replaces them", "%s cannot be read", printer.Plural(unread, "want"))
 		return
 	}

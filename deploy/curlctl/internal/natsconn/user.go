@@ -1,6 +1,7 @@
 package natsconn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,10 +40,7 @@ var errUser = errors.New("the server does not report which user this is")
 // $SYS.REQ.USER.INFO; without it, the name is what the connection was made
 // with, and the error is errUser.
 func (c *Connection) User(ctx context.Context) (User, error) {
-	fallback := User{Name: anonymous}
-	if name := c.Conn.Opts.User; name != "" {
-		fallback.Name = name
-	}
+	fallback := User{Name: cmp.Or(c.Conn.Opts.User, anonymous)}
 	ctx, cancel := context.WithTimeout(ctx, userTimeout)
 	defer cancel()
 	m, err := c.Conn.RequestWithContext(ctx, userInfo, nil)
@@ -62,15 +60,8 @@ func (c *Connection) User(ctx context.Context) (User, error) {
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
 		return fallback, errUser
 	}
-	u := User{
-		Name:    answer.Data.UserName,
+	return User{
+		Name:    cmp.Or(answer.Data.UserName, answer.Data.User, fallback.Name),
 		Publish: answer.Data.Permissions.Publish, Subscribe: answer.Data.Permissions.Subscribe,
-	}
-	if u.Name == "" {
-		u.Name = answer.Data.User
-	}
-	if u.Name == "" {
-		u.Name = fallback.Name
-	}
-	return u, nil
+	}, nil
 }

@@ -4,6 +4,7 @@ package operator
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -23,7 +24,7 @@ const (
 type Action struct {
 	// Name is replay, refetch, purge, pause or resume.
 	Name string
-	// Filter is what selects, as on the command line.
+	// Filter is what selects, as on the command line; see Filter.
 	Filter string
 	// Selected is how many messages it is meant for.
 	Selected int
@@ -31,6 +32,19 @@ type Action struct {
 	OnBehalfOf string
 	// Via is CLI or Console.
 	Via string
+}
+
+// filterMost bounds what selects in a record, in bytes.
+const filterMost = 1 << 10
+
+// Filter returns the words by which something was selected for the record, which
+// holds the first of them.
+func Filter(words []string) string {
+	text := strings.Join(words, " ")
+	if len(text) > filterMost {
+		text = text[:filterMost] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // endTimeout bounds the publish of the end of a record once ctx has ended.

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
@@ -31,10 +30,8 @@ func PurgeFailures(ctx context.Context, client *operate.Client, f operate.DeadLe
 		n, err := client.PurgeDeadLetters(ctx, f)
 		return int(n), err
 	}
-	for d, err := range client.DeadLetters(ctx, f) {
-		if err != nil && pipeline.Unreadable(err) {
-			continue // which was reported when they were counted
-		}
+	var reported readable.Unread // when they were counted
+	for d, err := range readable.Only(&reported, client.DeadLetters(ctx, f)) {
 		if err == nil {
 			err = client.DeleteDeadLetter(ctx, d.ID)
 		}

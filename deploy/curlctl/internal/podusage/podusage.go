@@ -227,9 +227,7 @@ func consumer(pod string, c container, uses []use, changes Changes, now time.Tim
 			continue // what counts is how it reads the ConfigMap
 		}
 		at := changes.Of(u.keys)
-		if at.After(changed) {
-			changed = at
-		}
+		changed = later(changed, at)
 		all = all || len(u.keys) == 0
 		one.Keys = append(one.Keys, u.keys...)
 		if newest := seen(u.way, c.status, at, now); slices.Index(order, newest) > slices.Index(order, one.Newest) {

@@ -135,16 +135,13 @@ func Count(items []*Item) map[Verdict]int {
 	return counts
 }
 
-// One returns the failures with ids, in their order.
-func One(ctx context.Context, client *operate.Client, ids []uint64) iter.Seq2[operate.DeadLetter, error] {
-	return func(yield func(operate.DeadLetter, error) bool) {
-		for _, id := range ids {
-			f, err := client.DeadLetter(ctx, id)
-			if !yield(f, err) || err != nil {
-				return
-			}
-		}
+// Check returns the verdict on one failure.
+func Check(ctx context.Context, client *operate.Client, f operate.DeadLetter) (Verdict, error) {
+	items, err := Plan(ctx, client, func(yield func(operate.DeadLetter, error) bool) { yield(f, nil) }, nil)
+	if err != nil {
+		return "", err
 	}
+	return items[0].Verdict, nil
 }
 
 // tally counts from several goroutines.

@@ -190,8 +190,8 @@ func (m *Model) fail(f Failure) {
 	m.namespace(f.Key.Namespace).failed.add(f.at)
 }
 
-// poll reads how far the consumers are.
-func (m *Model) poll(ctx context.Context) {
+// Poll reads now how far the consumers are.
+func (m *Model) Poll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pollEvery)
 	defer cancel()
 	var read overview.Overview

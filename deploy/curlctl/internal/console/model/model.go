@@ -120,9 +120,6 @@ func (m *Model) touch() (ready bool, changed chan struct{}) {
 	return !m.asOf.IsZero(), m.changed
 }
 
-// Refresh reads now how far the consumers are.
-func (m *Model) Refresh(ctx context.Context) { m.poll(ctx) }
-
 func (m *Model) watched() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -168,7 +165,7 @@ func (m *Model) follow(ctx context.Context) {
 					loadAt = m.now().Add(retryAfter)
 				}
 			}
-			m.poll(ctx)
+			m.Poll(ctx)
 			m.followed(refused)
 		} else {
 			loadAt = m.now() // what passed meanwhile is not known
