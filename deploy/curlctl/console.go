@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -53,7 +54,7 @@ func consoleCommand(o *options) *cobra.Command {
 		if err := c.validate(); err != nil {
 			return err
 		}
-		refusals := new(console.Refusals)
+		refusals := new(natsconn.Refusals)
 		o.nats.Refused = refusals.Add
 		return o.run(func(ctx context.Context, s *session, _ []string) error { return c.serve(ctx, s, refusals) })(cmd, args)
 	}
@@ -98,7 +99,7 @@ func (c *consoling) validate() error {
 	return nil
 }
 
-func (c *consoling) serve(ctx context.Context, s *session, refusals *console.Refusals) error {
+func (c *consoling) serve(ctx context.Context, s *session, refusals *natsconn.Refusals) error {
 	listener, err := c.open()
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ type Deps struct {
 	// Conn is the connection to NATS.
 	Conn *natsconn.Connection
 	// Refusals are what NATS has refused on it.
-	Refusals *Refusals
+	Refusals *natsconn.Refusals
 	// Access decides who may do what.
 	Access Access
 	// Kubernetes is what pages read of the cluster; nil: nothing.
@@ -99,7 +99,7 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		config: c, deps: d, model: model.New(d.Conn, d.Refusals.cancelOnDenied, d.Now), jobs: newJobs(ctx), pages: p,
+		config: c, deps: d, model: model.New(d.Conn, d.Refusals, d.Now), jobs: newJobs(ctx), pages: p,
 		plans:   &plans{ctx: ctx, now: d.Now},
 		viewers: map[string]int{}, ended: ctx,
 	}, nil

@@ -279,7 +279,7 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 	if v.namespace != "" {
 		return nil, forbidden("The Doctor looks at all of the pipeline.")
 	}
-	ctx, stop := s.deps.Refusals.cancelOnDenied(v.Context(), "")
+	ctx, stop := s.deps.Refusals.CancelOnDenied(v.Context(), "")
 	findings, err := doctor.Examine(ctx, s.deps.Conn, doctor.Options{Now: s.deps.Now})
 	stop()
 	switch {

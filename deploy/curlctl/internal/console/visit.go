@@ -183,7 +183,7 @@ func (v *visit) fail(err error, since time.Time) {
 func (s *Server) problemOf(err error, since time.Time) *problem {
 	var known *problem
 	var forbids *natsconn.PermissionError
-	switch refused := s.deps.Refusals.since(since); {
+	switch refused := s.deps.Refusals.Since(since); {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &forbids):

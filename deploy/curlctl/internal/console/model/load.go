@@ -59,7 +59,7 @@ func (m *Model) read(ctx context.Context, unread *readable.Unread) (missing map[
 	missing = map[Part]error{}
 	parts := map[Part]part{Wants: {pipeline.Requests, m.readWants}, Timers: {pipeline.Requests, m.readTimers}, Failures: {pipeline.Failures, m.readFailures}}
 	for name, one := range parts {
-		limited, end := m.cancelOnDenied(ctx, one.stream)
+		limited, end := m.refusals.CancelOnDenied(ctx, one.stream)
 		err := one.read(limited, unread)
 		if refused := (*natsconn.PermissionError)(nil); err != nil && errors.As(context.Cause(limited), &refused) {
 			err = refused

@@ -36,10 +36,10 @@ const pendingMessages = 1 << 14
 
 // Model is safe for concurrent use. It works until the context of Run ends.
 type Model struct {
-	conn           *natsconn.Connection
-	cancelOnDenied CancelOnDenied
-	now            func() time.Time
-	look           chan struct{}
+	conn     *natsconn.Connection
+	refusals *natsconn.Refusals
+	now      func() time.Time
+	look     chan struct{}
 
 	mu     sync.Mutex
 	looked time.Time
@@ -66,14 +66,10 @@ type Model struct {
 	ahead time.Duration
 }
 
-// CancelOnDenied returns a context that ends, with its cause, when NATS refuses what is
-// asked of a stream or subject.
-type CancelOnDenied func(ctx context.Context, subject string) (context.Context, context.CancelFunc)
-
-// New returns a model of what conn reaches.
-func New(conn *natsconn.Connection, cancelOnDenied CancelOnDenied, now func() time.Time) *Model {
+// New returns a model of what conn reaches; refusals are what NATS refuses on it.
+func New(conn *natsconn.Connection, refusals *natsconn.Refusals, now func() time.Time) *Model {
 	return &Model{
-		conn: conn, cancelOnDenied: cancelOnDenied, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}),
+		conn: conn, refusals: refusals, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}),
 		index: newIndex(), failures: map[operate.ReasonHost]uint64{},
 	}
 }
@@ -144,7 +140,7 @@ func (m *Model) follow(ctx context.Context) {
 	var refused []func() error
 	passing := make(chan *nats.Msg, pendingMessages) // one, which leaves them in their order
 	for _, subject := range subjects() {
-		allowed, end := m.cancelOnDenied(ctx, subject)
+		allowed, end := m.refusals.CancelOnDenied(ctx, subject)
 		defer end()
 		refused = append(refused, func() error { return context.Cause(allowed) })
 		if sub, err := m.conn.Conn.ChanSubscribe(subject, passing); err == nil {
