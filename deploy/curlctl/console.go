@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
@@ -93,7 +94,7 @@ func (c *consoling) validate() error {
 	if err != nil {
 		return usagef("--listen: %q is not an address such as 127.0.0.1:8090", c.listen)
 	}
-	if !console.IsLoopback(host) {
+	if !access.IsLoopback(host) {
 		return usagef("--listen: with --auth=%s only a loopback address may be served at, not %q", c.auth, c.listen)
 	}
 	return nil
@@ -112,10 +113,10 @@ func (c *consoling) serve(ctx context.Context, s *session, refusals *natsconn.Re
 	address := base.String() + "/"
 	switch c.auth {
 	case authLocal:
-		local := console.NewLocal(ctx, s.Connection, base)
+		local := access.NewLocal(ctx, s.Connection, base)
 		deps.Access, address = local, local.URL()
 	case authNone:
-		deps.Access = console.Anonymous{}
+		deps.Access = access.Anonymous{}
 	default:
 		if deps.Access, err = c.reviewed(ctx, s); err != nil {
 			return err
@@ -152,7 +153,7 @@ func (c *consoling) reviewed(ctx context.Context, s *session) (console.Access, e
 	if err != nil {
 		return nil, noCluster(err)
 	}
-	return console.NewKubernetes(ctx, config, s.Connection, s.now)
+	return access.NewKubernetes(ctx, config, s.Connection, s.now)
 }
 
 // reachable reports whether there is a kubeconfig; without one pages show what

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -206,8 +207,8 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 		return nil, err
 	}
 	// Who may replay nowhere that is selected is refused before anything is read.
-	if _, byNamespace := s.deps.Access.(*Kubernetes); !byNamespace || sel.Namespace != "" {
-		if err := v.need(replayRight, sel.Namespace); err != nil {
+	if s.tokens == nil || sel.Namespace != "" {
+		if err := v.need(access.Replay, sel.Namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -293,8 +294,8 @@ func (s *Server) replayLater(v *visit, d *dialog, p *plan, r replayJob) (*page, 
 }
 
 // mayReplay asks for the right in the namespaces of what is replayed.
-func (s *Server) mayReplay(ctx context.Context, who *Person, items []*replay.Item, namespace string) error {
-	err := s.need(ctx, who, replayRight, namespace)
+func (s *Server) mayReplay(ctx context.Context, who *access.Person, items []*replay.Item, namespace string) error {
+	err := s.need(ctx, who, access.Replay, namespace)
 	if len(items) == 0 || err == nil {
 		return err
 	}
@@ -304,7 +305,7 @@ func (s *Server) mayReplay(ctx context.Context, who *Person, items []*replay.Ite
 			continue
 		}
 		asked[item.Key.Namespace] = true
-		if err := s.need(ctx, who, replayRight, item.Key.Namespace); err != nil {
+		if err := s.need(ctx, who, access.Replay, item.Key.Namespace); err != nil {
 			return err
 		}
 	}
@@ -416,7 +417,7 @@ func (s *Server) purge(v *visit, submitted bool) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.need(purgeRight, sel.Namespace); err != nil {
+	if err := v.need(access.Purge, sel.Namespace); err != nil {
 		return nil, err
 	}
 	n := 0
@@ -477,7 +478,7 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 	if v.namespace != "" {
 		namespace = v.namespace
 	}
-	if err := v.need(replayRight, namespace); err != nil {
+	if err := v.need(access.Replay, namespace); err != nil {
 		return nil, err
 	}
 	var wants []operate.Want
@@ -546,7 +547,7 @@ func (s *Server) runRefetch(ctx context.Context, j *job, wants []operate.Want, p
 }
 
 func (s *Server) pause(v *visit, submitted bool) (*page, error) {
-	if err := v.need(pauseRight, ""); err != nil {
+	if err := v.need(access.Pause, ""); err != nil {
 		return nil, err
 	}
 	limit := defaultPause
@@ -575,7 +576,7 @@ func (s *Server) pause(v *visit, submitted bool) (*page, error) {
 }
 
 func (s *Server) resume(v *visit, submitted bool) (*page, error) {
-	if err := v.need(pauseRight, ""); err != nil {
+	if err := v.need(access.Pause, ""); err != nil {
 		return nil, err
 	}
 	if !submitted {

@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
@@ -43,6 +44,17 @@ type Deps struct {
 	Now func() time.Time
 }
 
+// Access decides who may do what.
+type Access interface {
+	// Person returns who asks; nil: it has written the response.
+	Person(w http.ResponseWriter, r *http.Request) *access.Person
+	// May reports whether the person has a right in a namespace; empty: in all. The
+	// error is a *access.ReviewError.
+	May(ctx context.Context, p *access.Person, right access.Right, namespace string) (bool, error)
+	// Guard wraps all requests.
+	Guard(next http.Handler) http.Handler
+}
+
 // Cluster reads Kubernetes on behalf of whoever looks.
 type Cluster interface {
 	// Object reads the metadata of a ConfigMap, and the Watcher that it belongs to. Of
@@ -65,6 +77,8 @@ type Server struct {
 	plans  *plans
 	pages  *pages
 
+	// tokens lets people sign in; nil: that is not needed.
+	tokens *access.Kubernetes
 	// people are signed in, addresses not yet.
 	people    rates[personName]
 	addresses rates[netip.Addr]
@@ -98,8 +112,9 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	tokens, _ := d.Access.(*access.Kubernetes)
 	return &Server{
-		config: c, deps: d, model: model.New(d.Conn, d.Refusals, d.Now), jobs: newJobs(ctx), pages: p,
+		config: c, tokens: tokens, deps: d, model: model.New(d.Conn, d.Refusals, d.Now), jobs: newJobs(ctx), pages: p,
 		plans:   &plans{ctx: ctx, now: d.Now},
 		viewers: map[string]int{}, ended: ctx,
 	}, nil
@@ -139,7 +154,9 @@ func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /static/{file}", s.pages.static)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	s.deps.Access.routes(mux, s)
+	if s.tokens != nil {
+		s.signInRoutes(mux)
+	}
 	for pattern, page := range map[string]func(*visit) (*page, error){
 		"GET /{$}":                        s.overviewPage,
 		"GET /failures":                   s.failuresPage,
@@ -166,7 +183,7 @@ func (s *Server) handler() http.Handler {
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "This request comes from another site; nothing was done.", http.StatusForbidden)
 	}))
-	return hardened(s.deps.Access.guard(isolated(protection.Handler(mux))))
+	return hardened(s.deps.Access.Guard(isolated(protection.Handler(mux))))
 }
 
 // isolated refuses what pages of other sites embed or fetch: it would use up live

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
@@ -158,7 +159,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	}
 	data := failuresData{
 		Filter: f, Below: f.Dead.Below, AllReasons: deadletter.Reasons(), Namespaces: s.model.Namespaces(),
-		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...), Replay: v.can(replayRight), Purge: v.can(purgeRight),
+		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...), Replay: v.can(access.Replay), Purge: v.can(access.Purge),
 	}
 	failed := s.model.Failed()
 	for d, err := range readable.Only(&v.unread, s.deps.Conn.Client.DeadLetters(v.Context(), f.Dead)) {
@@ -328,7 +329,7 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 	}
 	data := failureData{
 		failureRow: s.failureRow(d), Verdict: string(verdict), Wanted: verdict == replay.Wanted,
-		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: v.can(replayRight),
+		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: v.can(access.Replay),
 	}
 	if f := d.Message.GetFailure(); f != nil {
 		data.Sentence = condition.Sentence(d.Message.GetWant().GetUrl(), f)

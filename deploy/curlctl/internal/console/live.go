@@ -131,7 +131,7 @@ func tooMany(text string) *problem {
 // mayStay reports whether the person may go on looking. While that cannot be
 // reviewed, what was decided last holds.
 func (v *visit) mayStay() bool {
-	if until := v.person.until; !until.IsZero() && !v.server.deps.Now().Before(until) {
+	if until := v.person.Until; !until.IsZero() && !v.server.deps.Now().Before(until) {
 		return false
 	}
 	var denied *problem

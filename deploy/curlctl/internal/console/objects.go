@@ -9,6 +9,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -31,7 +32,7 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	}
 	slices.Reverse(view.Timeline)
 	return &page{template: "object.html", title: view.Namespace + "/" + view.ConfigMap, data: map[string]any{
-		"View": view, "Keys": keys, "Pods": pods, "Unseen": unseen, "Replay": v.can(replayRight),
+		"View": view, "Keys": keys, "Pods": pods, "Unseen": unseen, "Replay": v.can(access.Replay),
 		"Command": command("curlctl", "status", view.Namespace+"/"+view.ConfigMap),
 	}}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
@@ -43,7 +44,7 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 	return &page{template: "overview.html", title: "Overview", live: live, data: map[string]any{
 		"Numbers": n, "Requests": durable(n, pipeline.FetcherConsumer), "Results": durable(n, pipeline.WriterConsumer),
 		"Hosts": hosts[:min(bad, worstHosts)], "Failing": sum(hosts, func(h model.Host) int { return h.Failing }),
-		"Scoped": v.namespace != "", "Passing": entries[:min(len(entries), passingRows)], "Pause": v.can(pauseRight) && v.namespace == "",
+		"Scoped": v.namespace != "", "Passing": entries[:min(len(entries), passingRows)], "Pause": v.can(access.Pause) && v.namespace == "",
 	}}, nil
 }
 
@@ -95,7 +96,7 @@ func (s *Server) hostsPage(v *visit) (*page, error) {
 	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h model.Host) bool { return !strings.Contains(h.Name, wanted) })
 	return &page{template: "hosts.html", title: "Hosts", data: map[string]any{
 		"Hosts": hosts[:min(len(hosts), hostRows)], "More": max(0, len(hosts)-hostRows), "All": len(hosts), "Query": wanted,
-		"Replay": v.can(replayRight), "Scoped": v.namespace != "",
+		"Replay": v.can(access.Replay), "Scoped": v.namespace != "",
 	}}, nil
 }
 
@@ -178,7 +179,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	}
 	return &page{template: "wants.html", title: "Wanted", data: map[string]any{
 		"Rows": rows, "All": all, "Next": next, "Namespace": namespace, "Name": name, "Host": host,
-		"Namespaces": namespaces, "Scoped": v.namespace != "", "After": after, "Refetch": v.can(replayRight),
+		"Namespaces": namespaces, "Scoped": v.namespace != "", "After": after, "Refetch": v.can(access.Replay),
 	}}, nil
 }
 
@@ -257,7 +258,7 @@ func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64)
 }
 
 func (s *Server) auditPage(v *visit) (*page, error) {
-	if err := v.need(auditsRight, ""); err != nil {
+	if err := v.need(access.Audits, ""); err != nil {
 		return nil, err
 	}
 	var rows []*v1.Audit

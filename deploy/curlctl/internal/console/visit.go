@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
@@ -26,7 +27,7 @@ type visit struct {
 	*http.Request
 	server *Server
 	w      http.ResponseWriter
-	person *Person
+	person *access.Person
 	// namespace is the only one that the person may see; empty: all.
 	namespace string
 	unread    readable.Unread
@@ -78,7 +79,7 @@ const (
 // visited returns the handler of a page.
 func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		person := s.deps.Access.person(w, r)
+		person := s.deps.Access.Person(w, r)
 		if person == nil {
 			return
 		}
@@ -125,7 +126,7 @@ func unreadableForm(err error) error {
 // enter decides which namespaces the person may see: all, or the one that is
 // asked for.
 func (v *visit) enter() error {
-	all, err := v.may(seeRight, "")
+	all, err := v.may(access.See, "")
 	if err != nil || all {
 		return err
 	}
@@ -139,7 +140,7 @@ func (v *visit) enter() error {
 			"Add ?namespace=… to the address, or use the field below.",
 		}
 	}
-	if one, err := v.may(seeRight, namespace); err != nil {
+	if one, err := v.may(access.See, namespace); err != nil {
 		return err
 	} else if !one {
 		return notFound("There is no namespace %s that %s may see.", namespace, v.person.Name)
@@ -148,23 +149,23 @@ func (v *visit) enter() error {
 	return nil
 }
 
-func (v *visit) may(right Right, namespace string) (bool, error) {
-	return v.server.deps.Access.may(v.Context(), v.person, right, namespace)
+func (v *visit) may(right access.Right, namespace string) (bool, error) {
+	return v.server.deps.Access.May(v.Context(), v.person, right, namespace)
 }
 
 // can reports whether a button is drawn.
-func (v *visit) can(right Right) bool {
+func (v *visit) can(right access.Right) bool {
 	ok, err := v.may(right, v.namespace)
 	return err == nil && ok
 }
 
 // need returns the error of a person without a right.
-func (v *visit) need(right Right, namespace string) error {
+func (v *visit) need(right access.Right, namespace string) error {
 	return v.server.need(v.Context(), v.person, right, namespace)
 }
 
-func (s *Server) need(ctx context.Context, who *Person, right Right, namespace string) error {
-	ok, err := s.deps.Access.may(ctx, who, right, namespace)
+func (s *Server) need(ctx context.Context, who *access.Person, right access.Right, namespace string) error {
+	ok, err := s.deps.Access.May(ctx, who, right, namespace)
 	if err != nil || ok {
 		return err
 	}
@@ -182,10 +183,13 @@ func (v *visit) fail(err error, since time.Time) {
 // problemOf gives an error the page that it has.
 func (s *Server) problemOf(err error, since time.Time) *problem {
 	var known *problem
+	var unreviewed *access.ReviewError
 	var forbids *natsconn.PermissionError
 	switch refused := s.deps.Refusals.Since(since); {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &unreviewed):
+		return &problem{http.StatusBadGateway, "Kubernetes does not answer", capitalized(unreviewed), "Try again."}
 	case errors.As(err, &forbids):
 		return natsForbids(forbids)
 	case refused != nil:
@@ -204,10 +208,15 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 }
 
 func natsForbids(e *natsconn.PermissionError) *problem {
-	text := e.Error()
-	p := forbidden(strings.ToUpper(text[:1]) + text[1:] + ".")
+	p := forbidden(capitalized(e) + ".")
 	p.todo = "The Doctor lists what this NATS user may not do."
 	return p
+}
+
+// capitalized returns the text of an error as a sentence begins.
+func capitalized(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 // navigation of all pages: path, name, and the key after g.
@@ -273,8 +282,8 @@ func (v *visit) frame(p *page) frame {
 	f := frame{
 		Title: p.title, Path: v.URL.Path, Theme: v.chosenTheme(), Person: v.person.Name, Namespace: v.namespace, Server: v.server.deps.Conn.Where,
 		Nav: v.server.navigation(), Refresh: p.refresh, Now: v.server.deps.Now(), Page: p.data, Brief: v.server.model.Brief(),
+		SignedIn: v.server.tokens != nil,
 	}
-	_, f.SignedIn = v.server.deps.Access.(*Kubernetes)
 	if lost := v.server.lostSince(); !lost.IsZero() {
 		f.Lost = &lost
 	}

@@ -1,4 +1,4 @@
-package console
+package access
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -27,8 +26,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
 
-// audience is what a token must be for: `kubectl create token NAME --audience`.
-const audience = "curl-me-that-console"
+// Audience is what a token must be for: `kubectl create token NAME --audience`.
+const Audience = "curl-me-that-console"
 
 // group of the API whose virtual resources the rights are on; RBAC needs no
 // CustomResourceDefinition for them.
@@ -93,26 +92,8 @@ func NewKubernetes(ctx context.Context, cluster *rest.Config, conn *natsconn.Con
 	return &Kubernetes{tokens: tokens, access: access, seal: seal, rights: rights, now: now, reviews: map[review]reviewed{}}, nil
 }
 
-func (k *Kubernetes) guard(next http.Handler) http.Handler { return next }
-
-func (k *Kubernetes) routes(mux *http.ServeMux, s *Server) {
-	mux.HandleFunc("GET /signin", func(w http.ResponseWriter, r *http.Request) { k.form(w, r, s, "") })
-	mux.HandleFunc("POST /signin", func(w http.ResponseWriter, r *http.Request) { k.signIn(w, r, s) })
-	mux.HandleFunc("POST /signout", func(w http.ResponseWriter, r *http.Request) {
-		//nolint:gosec // G124: Secure where the browser came by TLS
-		http.SetCookie(w, &http.Cookie{Name: sessionCookie, Path: "/", MaxAge: -1, HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteStrictMode})
-		http.Redirect(w, r, "/signin", http.StatusSeeOther)
-	})
-}
-
-func (k *Kubernetes) form(w http.ResponseWriter, r *http.Request, s *Server, problem string) {
-	v := &visit{Request: r, server: s, w: w, person: &Person{}}
-	status := http.StatusOK
-	if problem != "" {
-		status = http.StatusUnauthorized
-	}
-	v.write(&page{template: "signin.html", title: "Sign in", status: status, data: map[string]any{"Problem": problem, "Audience": audience}})
-}
+// Guard implements console.Access.
+func (k *Kubernetes) Guard(next http.Handler) http.Handler { return next }
 
 // session is what the cookie holds: never the token.
 type session struct {
@@ -123,43 +104,40 @@ type session struct {
 	Until  time.Time           `json:"until"`
 }
 
-func (k *Kubernetes) signIn(w http.ResponseWriter, r *http.Request, s *Server) {
-	// A request has no name yet, and many of one address leave room for others.
-	from, _ := netip.ParseAddrPort(r.RemoteAddr)
-	if !s.addresses.allow(from.Addr()) {
-		http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
-		return
-	}
+// SignIn returns the cookie of a session for the token of a form, or what is wrong with
+// that, as a sentence.
+func (k *Kubernetes) SignIn(r *http.Request) (cookie *http.Cookie, wrong string) {
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	if token == "" || len(token) > maxToken {
-		k.form(w, r, s, "Paste a token.")
-		return
+		return nil, "Paste a token."
 	}
 	review, err := k.tokens.TokenReviews().Create(r.Context(), &authenticationv1.TokenReview{
-		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{audience}},
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}},
 	}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		k.form(w, r, s, "The API server could not review the token ("+string(apierrors.ReasonForError(err))+"); try again.")
-		return
-	case !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, audience):
-		k.form(w, r, s, "The API server does not accept this token. It must be new, and for the audience "+audience+".")
-		return
+		return nil, "The API server could not review the token (" + string(apierrors.ReasonForError(err)) + "); try again."
+	case !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, Audience):
+		return nil, "The API server does not accept this token. It must be new, and for the audience " + Audience + "."
 	}
 	user := review.Status.User
 	held := session{Name: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string][]string{}, Until: k.now().Add(sessionTime)}
 	for key, values := range user.Extra {
 		held.Extra[key] = values
 	}
-	cookie, err := k.encode(held)
+	text, err := k.encode(held)
 	if err != nil {
-		k.form(w, r, s, err.Error())
-		return
+		return nil, err.Error()
 	}
-	http.SetCookie(w, &http.Cookie{ //nolint:gosec // G124: Secure where the browser came by TLS
-		Name: sessionCookie, Value: cookie, Path: "/", MaxAge: int(sessionTime / time.Second), HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteStrictMode,
-	})
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	return sessionOf(r, text, int(sessionTime/time.Second)), ""
+}
+
+// SignOut returns the cookie that ends a session.
+func (k *Kubernetes) SignOut(r *http.Request) *http.Cookie { return sessionOf(r, "", -1) }
+
+func sessionOf(r *http.Request, text string, age int) *http.Cookie {
+	//nolint:gosec // G124: Secure where the browser came by TLS
+	return &http.Cookie{Name: sessionCookie, Value: text, Path: "/", MaxAge: age, HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteStrictMode}
 }
 
 // secure reports whether the browser came by TLS, here or at a proxy.
@@ -195,10 +173,11 @@ func (k *Kubernetes) decode(cookie string) (session, bool) {
 	return held, held.Name != "" && k.now().Before(held.Until)
 }
 
-func (k *Kubernetes) person(w http.ResponseWriter, r *http.Request) *Person {
+// Person implements console.Access.
+func (k *Kubernetes) Person(w http.ResponseWriter, r *http.Request) *Person {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
 		if held, valid := k.decode(cookie.Value); valid {
-			return &Person{Name: held.Name, OnBehalfOf: held.Name, until: held.Until, uid: held.UID, groups: held.Groups, extra: held.Extra}
+			return &Person{Name: held.Name, OnBehalfOf: held.Name, Until: held.Until, uid: held.UID, groups: held.Groups, extra: held.Extra}
 		}
 	}
 	if r.Method == http.MethodGet && r.URL.Path != "/live" {
@@ -209,8 +188,8 @@ func (k *Kubernetes) person(w http.ResponseWriter, r *http.Request) *Person {
 	return nil
 }
 
-// may asks the API server, and NATS's own limits.
-func (k *Kubernetes) may(ctx context.Context, p *Person, right Right, namespace string) (bool, error) {
+// May asks the API server, and NATS's own limits.
+func (k *Kubernetes) May(ctx context.Context, p *Person, right Right, namespace string) (bool, error) {
 	if !k.rights[right] {
 		return false, nil
 	}
@@ -233,7 +212,7 @@ func (k *Kubernetes) may(ctx context.Context, p *Person, right Right, namespace 
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, &problem{http.StatusBadGateway, "Kubernetes does not answer", "The right to " + string(right) + " could not be reviewed: " + err.Error(), "Try again."}
+		return false, &ReviewError{Right: right, Err: err}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

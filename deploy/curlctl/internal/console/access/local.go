@@ -1,4 +1,4 @@
-package console
+package access
 
 import (
 	"context"
@@ -42,13 +42,13 @@ func NewLocal(ctx context.Context, conn *natsconn.Connection, base *url.URL) *Lo
 // the server does not report that, it decides by itself.
 func natsRights(ctx context.Context, conn *natsconn.Connection) (name string, rights map[Right]bool) {
 	user, err := conn.User(ctx)
-	rights = map[Right]bool{seeRight: true, auditsRight: true}
+	rights = map[Right]bool{See: true, Audits: true}
 	has := map[string]bool{}
 	for _, identity := range doctor.Identities() {
 		has[identity.Name] = err != nil || len(identity.Missing(user, conn.Client.APIPrefix())) == 0
 	}
-	rights[replayRight] = has[doctor.Replayer]
-	rights[purgeRight], rights[pauseRight] = has[doctor.Admin], has[doctor.Admin]
+	rights[Replay] = has[doctor.Replayer]
+	rights[Purge], rights[Pause] = has[doctor.Admin], has[doctor.Admin]
 	return user.Name, rights
 }
 
@@ -66,7 +66,8 @@ func IsLoopback(host string) bool {
 // URL returns the address that lets in once.
 func (l *Local) URL() string { return l.base + "/?token=" + l.token }
 
-func (l *Local) guard(next http.Handler) http.Handler {
+// Guard implements console.Access.
+func (l *Local) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, port, err := net.SplitHostPort(r.Host)
 		if err != nil || port != l.port || !IsLoopback(name) {
@@ -77,9 +78,8 @@ func (l *Local) guard(next http.Handler) http.Handler {
 	})
 }
 
-func (l *Local) routes(*http.ServeMux, *Server) {}
-
-func (l *Local) person(w http.ResponseWriter, r *http.Request) *Person {
+// Person implements console.Access.
+func (l *Local) Person(w http.ResponseWriter, r *http.Request) *Person {
 	if token := r.URL.Query().Get("token"); token != "" && r.Method == http.MethodGet {
 		l.enter(w, r, token)
 		return nil
@@ -111,15 +111,16 @@ func (l *Local) enter(w http.ResponseWriter, r *http.Request, token string) {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-//nolint:unparam // Access has the error for others
-func (l *Local) may(_ context.Context, _ *Person, right Right, _ string) (bool, error) {
+// May implements console.Access.
+func (l *Local) May(_ context.Context, _ *Person, right Right, _ string) (bool, error) {
 	return l.rights[right], nil
 }
 
 // Anonymous lets whatever reaches the loopback address read, and change nothing.
 type Anonymous struct{}
 
-func (Anonymous) guard(next http.Handler) http.Handler {
+// Guard implements console.Access.
+func (Anonymous) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if name, _, err := net.SplitHostPort(host); err == nil {
@@ -133,13 +134,12 @@ func (Anonymous) guard(next http.Handler) http.Handler {
 	})
 }
 
-func (Anonymous) routes(*http.ServeMux, *Server) {}
-
-func (Anonymous) person(http.ResponseWriter, *http.Request) *Person {
+// Person implements console.Access.
+func (Anonymous) Person(http.ResponseWriter, *http.Request) *Person {
 	return &Person{Name: "not signed in"}
 }
 
-//nolint:unparam // Access has the error for others
-func (Anonymous) may(_ context.Context, _ *Person, right Right, _ string) (bool, error) {
-	return right == seeRight || right == auditsRight, nil
+// May implements console.Access.
+func (Anonymous) May(_ context.Context, _ *Person, right Right, _ string) (bool, error) {
+	return right == See || right == Audits, nil
 }
