@@ -108,6 +108,14 @@ type asked struct {
 	reason string
 }
 
+// finding is what is found of a key that is asked for now.
+func (a asked) finding() wantindex.Finding {
+	if a.times > 0 {
+		return wantindex.Refused
+	}
+	return wantindex.BodyLost
+}
+
 // New returns an auditor that does not run.
 func New(c Config, d Deps) *Auditor {
 	return &Auditor{config: c, deps: d, asked: map[pipeline.Key]asked{}, probed: map[refusal]time.Time{}}
@@ -156,8 +164,8 @@ func (a *Auditor) Audit(ctx context.Context, enqueue func(types.NamespacedName))
 	}
 	a.deps.Metrics.stale.Set(float64(s.stale + e.stale))
 	for _, key := range s.behind {
-		if timers[key].finding == wantindex.NothingLost {
-			timers[key] = found{wantindex.TimerLost, streamBehind}
+		if timers[key] == wantindex.NothingLost {
+			timers[key] = wantindex.StreamBehind
 		}
 	}
 	a.record(asks, enqueue)
@@ -189,17 +197,11 @@ func (a *Auditor) FollowUp(ctx context.Context, enqueue func(types.NamespacedNam
 	return nil
 }
 
-// found is what an audit has found about a key, and why.
-type found struct {
-	finding wantindex.Finding
-	cause   cause
-}
-
 // record notes findings in the index, so that the plans of the objects have them.
-func (a *Auditor) record(all map[pipeline.Key]found, enqueue func(types.NamespacedName)) {
-	for key, f := range all {
-		a.deps.Index.Update(key, func(w *wantindex.Want) { w.Finding = f.finding })
-		a.deps.Metrics.lost.WithLabelValues(string(f.cause)).Inc()
+func (a *Auditor) record(all map[pipeline.Key]wantindex.Finding, enqueue func(types.NamespacedName)) {
+	for key, finding := range all {
+		a.deps.Index.Update(key, func(w *wantindex.Want) { w.Finding = finding })
+		a.deps.Metrics.lost.WithLabelValues(finding.String()).Inc()
 		enqueue(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
 	}
 }

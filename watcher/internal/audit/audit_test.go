@@ -341,7 +341,7 @@ func TestAudit(t *testing.T) {
 			b.holds(k)
 			b.entry(k, status.Entry{URL: url, SHA256: stored, Fence: status.Fence{Epoch: b.epoch, Seq: 1000}})
 			b.timer(k, time.Hour, cached(stored))
-		}, wantindex.TimerLost},
+		}, wantindex.StreamBehind},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -350,7 +350,7 @@ func TestAudit(t *testing.T) {
 			c.prepare(b, k)
 			b.clock.Step(interval + time.Second)
 			if got := b.found()[k]; got != c.want {
-				t.Errorf("found %d, want %d", got, c.want)
+				t.Errorf("found %s, want %s", got, c.want)
 			}
 		})
 	}
@@ -377,15 +377,17 @@ func TestAKeyIsAskedForAgainAtGrowingIntervalsWhileItsObjectIsTheSame(t *testing
 	k := b.asks("ns", "cm", "k")
 	b.entry(k, status.Entry{Error: "BodyTooLarge"})
 	b.fetched()
+	want := wantindex.BodyLost
 	for _, pause := range []time.Duration{30 * time.Second, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
 		b.clock.Step(pause - time.Second)
 		if got := b.found(); len(got) != 0 {
 			t.Fatalf("asked again before %s", pause)
 		}
 		b.clock.Step(time.Second)
-		if got := b.found()[k]; got != wantindex.BodyLost {
-			t.Fatalf("not asked again after %s", pause)
+		if got := b.found()[k]; got != want {
+			t.Fatalf("found %s after %s, want %s", got, pause, want)
 		}
+		want = wantindex.Refused
 		b.publish(k)
 		b.fetched()
 	}
@@ -441,11 +443,11 @@ func TestAnAuditAsksAgainForSoManyKeysOfANamespaceTheOldestFirst(t *testing.T) {
 	b.fetched()
 	b.clock.Step(interval)
 	got := b.found()
-	if len(got) != 501 || got[quiet] != wantindex.BodyLost {
-		t.Fatalf("found %d, of quiet %d", len(got), got[quiet])
+	if len(got) != 501 || got[quiet] != wantindex.Refused {
+		t.Fatalf("found %d, of quiet %s", len(got), got[quiet])
 	}
 	for _, k := range keys[:500] {
-		if got[k] != wantindex.BodyLost {
+		if got[k] != wantindex.Refused {
 			t.Fatalf("%s is not among %v", k, slices.Collect(maps.Keys(got)))
 		}
 	}
@@ -491,7 +493,7 @@ func TestWhatHasJustBeenFetchedIsNotLost(t *testing.T) {
 	}
 	b.clock.Step(interval / 2)
 	if got := b.found()[k]; got != wantindex.BodyLost {
-		t.Errorf("found %d, want %d", got, wantindex.BodyLost)
+		t.Errorf("found %s, want %s", got, wantindex.BodyLost)
 	}
 }
 

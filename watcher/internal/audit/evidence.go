@@ -149,8 +149,8 @@ func (a *Auditor) lookUp(ctx context.Context, candidates []candidate, first int,
 
 // askAgain returns the keys, of those that are not held, for which nothing is
 // under way. It calls enqueue for objects that are about to ask by themselves.
-func (a *Auditor) askAgain(ctx context.Context, e *evidence, all []asks, enqueue func(types.NamespacedName)) (map[pipeline.Key]found, error) {
-	findings := map[pipeline.Key]found{}
+func (a *Auditor) askAgain(ctx context.Context, e *evidence, all []asks, enqueue func(types.NamespacedName)) (map[pipeline.Key]wantindex.Finding, error) {
+	findings := map[pipeline.Key]wantindex.Finding{}
 	for _, these := range all {
 		left := these.most
 		err := a.lookUp(ctx, these.of, left, func(c candidate, t *timer, due *pipeline.Message) bool {
@@ -162,7 +162,7 @@ func (a *Auditor) askAgain(ctx context.Context, e *evidence, all []asks, enqueue
 				return true
 			}
 			ask := a.asked[c.key]
-			findings[c.key] = found{wantindex.BodyLost, ask.cause()}
+			findings[c.key] = ask.finding()
 			ask.times++
 			ask.waited = false
 			a.asked[c.key] = ask
@@ -241,8 +241,8 @@ func (a *Auditor) lost(e *evidence, t *timer) bool {
 
 // restart returns the keys, of those that are held, that nothing will refresh,
 // or whose timer carries the digest of a body that has not landed.
-func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidate) (map[pipeline.Key]found, error) {
-	findings := map[pipeline.Key]found{}
+func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidate) (map[pipeline.Key]wantindex.Finding, error) {
+	findings := map[pipeline.Key]wantindex.Finding{}
 	notLanded := map[pipeline.Key]string{}
 	err := a.lookUp(ctx, refreshed, atOnce, func(c candidate, t *timer, due *pipeline.Message) bool {
 		if t != nil && !c.entry.Failing() && condition.Stale(t.due, c.refresh, e.now) {
@@ -253,18 +253,18 @@ func (a *Auditor) restart(ctx context.Context, e *evidence, refreshed []candidat
 		}
 		switch {
 		case t.inVain():
-			findings[c.key] = found{wantindex.TimerLost, timerLost}
+			findings[c.key] = wantindex.TimerLost
 		case due != nil && due.Sequence > c.want.Fence.Seq && !e.handled(due.Sequence, due.Time, a.config.inWork()):
 		case t == nil && e.age(c.want.At) > a.config.young() &&
 			(due == nil || e.age(due.Time) > a.config.young()):
-			findings[c.key] = found{wantindex.TimerLost, timerLost}
+			findings[c.key] = wantindex.TimerLost
 		case t == nil:
 		case a.lost(e, t):
-			findings[c.key] = found{wantindex.TimerLost, timerLost}
+			findings[c.key] = wantindex.TimerLost
 		case t.due.GetSettled().GetSha256() != "" && t.due.GetSettled().GetSha256() != c.entry.SHA256:
 			sum := t.due.GetSettled().GetSha256()
 			if e.age(t.setAt) > a.config.young() || a.notLanded[c.key] == sum {
-				findings[c.key] = found{wantindex.BodyLost, bodyLost}
+				findings[c.key] = wantindex.BodyLost
 				break
 			}
 			notLanded[c.key] = sum

@@ -4,29 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kv8s/curl-me-that/proto/service/metric"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
-
-// cause is why a key is asked for again, from a closed set.
-type cause string
-
-const (
-	// bodyLost: the key does not hold its body.
-	bodyLost cause = "body_lost"
-	// refused: it still does not after it was asked for again.
-	refused cause = "refused"
-	// timerLost: it holds its body, and nothing will refresh it.
-	timerLost cause = "timer_lost"
-	// streamBehind: it holds what came later than all that the stream has.
-	streamBehind cause = "stream_behind"
-)
-
-// cause is why a key is asked for now that was asked for before.
-func (a asked) cause() cause {
-	if a.times > 0 {
-		return refused
-	}
-	return bodyLost
-}
 
 // Metrics of an Auditor.
 type Metrics struct {
@@ -43,6 +22,6 @@ func NewMetrics(set *metric.Set) *Metrics {
 			"Keys with an interval that have had no good fetch for three of them, as the last audit of this watcher has seen."),
 		lost: set.Counters("lost_keys_total",
 			"Keys that an audit found without what they ask for, or without what will refresh them, and asked for again, by cause; refused: not for the first time.",
-			metric.Of("cause", string(bodyLost), string(refused), string(timerLost), string(streamBehind))),
+			metric.Of("cause", wantindex.BodyLost.String(), wantindex.Refused.String(), wantindex.TimerLost.String(), wantindex.StreamBehind.String())),
 	}
 }

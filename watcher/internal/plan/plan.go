@@ -260,9 +260,9 @@ func (m *maker) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, h
 	case last.Sum != wantindex.Sum(w):
 		w.Settled = cached
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
-	case last.Finding == wantindex.BodyLost:
+	case last.Finding == wantindex.BodyLost, last.Finding == wantindex.Refused:
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
-	case last.Finding == wantindex.TimerLost && last.Refreshes:
+	case last.Finding != wantindex.NothingLost && last.Refreshes:
 		w.Settled = cached
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case last.Drift != "" || !last.Resolved:

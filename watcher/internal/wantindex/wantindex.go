@@ -46,17 +46,26 @@ type Want struct {
 	Resolved bool
 }
 
-// Finding is what an audit finds about a want.
+// Finding is what an audit finds about a want, from a closed set.
 type Finding uint8
 
 const (
 	// NothingLost is the finding about a want that is as it should be.
 	NothingLost Finding = iota
-	// TimerLost: the key holds its body, and nothing will refresh it.
-	TimerLost
 	// BodyLost: the key does not hold its body, and nothing is under way.
 	BodyLost
+	// Refused: it still does not after it was asked for again.
+	Refused
+	// TimerLost: the key holds its body, and nothing will refresh it.
+	TimerLost
+	// StreamBehind: it holds what came later than all that the stream has.
+	StreamBehind
 )
+
+// String returns the word for a finding in metrics.
+func (f Finding) String() string {
+	return [...]string{"nothing_lost", "body_lost", "refused", "timer_lost", "stream_behind"}[f]
+}
 
 // Of returns what is to be known of a want that the stream of the given epoch
 // has. A want of an earlier epoch asks for nothing: its results would count as
