@@ -107,7 +107,7 @@ var _ = Describe("a request that fails once", func() {
 		Expect(named(all, "mine", "apply curl.result.failure")).To(HaveLen(1))
 		By("the log lines of all three")
 		Eventually(func() []string { return traced(log, id.String()) }).Should(ContainElements(
-			"watcher: published what is wanted", "fetcher: message handled", "fetcher: message handled", "writer: result handled"))
+			"watcher: published", "fetcher: message handled", "fetcher: message handled", "writer: result handled"))
 
 		Eventually(func() []tracetest.SpanStub { return named(spans.GetSpans(), "nowhere", "fetch curl.want") }).ShouldNot(BeEmpty())
 		for _, secret := range secrets {

@@ -133,7 +133,7 @@ func (r *Reconciler) emitEvents(ctx context.Context, name types.NamespacedName) 
 			left, errs = append(left, p), append(errs, err)
 			continue
 		}
-		r.deps.Metrics.eventEmitted(p.reason)
+		r.deps.Metrics.events.WithLabelValues(p.reason).Inc()
 		logfield.Object(r.deps.Log.Info(), name.Namespace, name.Name).
 			Str("reason", p.reason).Msg("emitted an Event")
 	}

@@ -1,8 +1,6 @@
 package reconcile
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -28,7 +26,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		wants: set.Counters("wants_published_total", "Wants published to the stream of requests, by cause.", metric.Of("cause",
 			pipeline.CauseName(v1.Cause_CAUSE_NEW), pipeline.CauseName(v1.Cause_CAUSE_CHANGED), pipeline.CauseName(v1.Cause_CAUSE_NOW),
-			pipeline.CauseName(v1.Cause_CAUSE_HEALED), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
+			pipeline.CauseName(v1.Cause_CAUSE_HEALED), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), string(causeTombstone))),
 		removals: set.Counter("removals_published_total", "Keys that the writer was asked to take out, as their pair is gone from the annotation."),
 		problems: set.Counter("problems_reported_total", "ConfigMaps for which the writer was asked to bring the status in line with what is wrong with the annotations, or with keys that somebody else has written."),
 		heldBack: set.Gauge("held_back_removals", "Keys that are no longer asked for and stay, as too many were to be removed at once. Above 0 no key is removed."),
@@ -42,18 +40,3 @@ func NewMetrics(set *metric.Set) *Metrics {
 			"Events that were put off, or dropped when what they are about was over, since their namespace is over its budget of them."),
 	}
 }
-
-func (m *Metrics) published(w *v1.Want, took time.Duration) {
-	m.wants.WithLabelValues(pipeline.CauseName(w.GetCause())).Inc()
-	m.latency.Observe(took.Seconds())
-}
-
-func (m *Metrics) retracted() { m.wants.WithLabelValues(tombstone).Inc() }
-
-func (m *Metrics) removed() { m.removals.Inc() }
-
-func (m *Metrics) reported() { m.problems.Inc() }
-
-func (m *Metrics) conflict() { m.conflicts.Inc() }
-
-func (m *Metrics) eventEmitted(reason string) { m.events.WithLabelValues(reason).Inc() }

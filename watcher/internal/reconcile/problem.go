@@ -69,15 +69,13 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *annotated.Object
 // the annotations, and with keys that somebody else has written.
 func (r *Reconciler) reportProblem(ctx context.Context, o *annotated.Object, p *plan.Plan) error {
 	key := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey}
-	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindRemoved, key)
-	defer span.End()
-	setSpanCause(span, problems)
-	if err := r.deps.Client.PublishResult(ctx, plan.Problems(o)); err != nil {
-		setSpanError(span, err)
+	_, err := r.traced(ctx, pipeline.KindRemoved, key, causeProblems, func(ctx context.Context) (uint64, error) {
+		return 0, r.deps.Client.PublishResult(ctx, plan.Problems(o))
+	})
+	if err != nil {
 		return err
 	}
-	r.deps.Metrics.reported()
-	r.report(span, key, problems, 0)
+	r.deps.Metrics.problems.Inc()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reports.put(o.NamespacedName, reported{

@@ -211,21 +211,18 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	delete(r.removals.of, key)
 	r.mu.Unlock()
 	began := r.deps.Clock.Now()
-	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindWant, key)
-	defer span.End()
-	cause := pipeline.CauseName(w.Cause)
-	setSpanCause(span, cause)
-	seq, err := r.put(ctx, key, w)
+	seq, err := r.traced(ctx, pipeline.KindWant, key, causeOf(w.Want), func(ctx context.Context) (uint64, error) {
+		return r.put(ctx, key, w)
+	})
 	if err != nil {
-		setSpanError(span, err)
 		return err
 	}
 	r.deps.Index.Put(key, wantindex.Of(w.Want, r.deps.Index.Epoch(), seq, r.deps.Broker.Now()))
 	if isRepair(w) {
 		r.repaired(key)
 	}
-	r.deps.Metrics.published(w.Want, r.deps.Clock.Since(began))
-	r.report(span, key, cause, seq)
+	r.deps.Metrics.wants.WithLabelValues(string(causeOf(w.Want))).Inc()
+	r.deps.Metrics.latency.Observe(r.deps.Clock.Since(began).Seconds())
 	return nil
 }
 
@@ -281,20 +278,16 @@ type tombstoner func(ctx context.Context, key pipeline.Key, last uint64) (uint64
 
 // retract publishes a tombstone over the known want and returns its sequence.
 func (r *Reconciler) retract(ctx context.Context, key pipeline.Key, publish tombstoner) (uint64, error) {
-	last := r.deps.Index.Object(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})[key.Key].Fence.Seq
-	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindWant, key)
-	defer span.End()
-	setSpanCause(span, tombstone)
-	seq, err := r.overwrite(ctx, key, last, func(last uint64) (uint64, error) {
-		return publish(ctx, key, last)
+	known, _ := r.deps.Index.Want(key)
+	last := known.Fence.Seq
+	seq, err := r.traced(ctx, pipeline.KindWant, key, causeTombstone, func(ctx context.Context) (uint64, error) {
+		return r.overwrite(ctx, key, last, func(last uint64) (uint64, error) { return publish(ctx, key, last) })
 	})
 	if err != nil {
-		setSpanError(span, err)
 		return 0, err
 	}
-	r.report(span, key, tombstone, seq)
 	r.deps.Index.Drop(key)
-	r.deps.Metrics.retracted()
+	r.deps.Metrics.wants.WithLabelValues(string(causeTombstone)).Inc()
 	return seq, nil
 }
 
@@ -307,7 +300,7 @@ func (r *Reconciler) overwrite(ctx context.Context, key pipeline.Key, last uint6
 		if !errors.Is(err, pipeline.ErrSuperseded) {
 			return seq, err
 		}
-		r.deps.Metrics.conflict()
+		r.deps.Metrics.conflicts.Inc()
 		have, at, err := r.deps.Client.LastWant(ctx, key)
 		switch {
 		case errors.Is(err, pipeline.ErrNoMessage):

@@ -30,15 +30,13 @@ func (r *Reconciler) remove(ctx context.Context, o *annotated.Object, key string
 		}
 	}
 	epoch := r.deps.Index.Epoch()
-	ctx, span := r.deps.Tracer.Publish(ctx, pipeline.KindRemoved, k)
-	defer span.End()
-	setSpanCause(span, removed)
-	if err := r.deps.Client.PublishResult(ctx, plan.Removed(o, key, epoch, seq)); err != nil {
-		setSpanError(span, err)
+	_, err := r.traced(ctx, pipeline.KindRemoved, k, causeRemoved, func(ctx context.Context) (uint64, error) {
+		return seq, r.deps.Client.PublishResult(ctx, plan.Removed(o, key, epoch, seq))
+	})
+	if err != nil {
 		return err
 	}
-	r.deps.Metrics.removed()
-	r.report(span, k, removed, seq)
+	r.deps.Metrics.removals.Inc()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()

@@ -1,45 +1,50 @@
 package reconcile
 
 import (
+	"context"
 	"errors"
 
 	"github.com/rs/zerolog"
-	"go.opentelemetry.io/otel/trace"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
-// What is published beside wants, in place of their cause.
+// cause is why something is published: that of a want, or what is published beside
+// wants.
+type cause string
+
 const (
-	tombstone = "tombstone"
-	removed   = "removed"
-	problems  = "problems"
+	causeTombstone cause = "tombstone"
+	causeRemoved   cause = "removed"
+	causeProblems  cause = "problems"
 )
 
-// report logs a publish; when there are many, those of one cause are counted instead.
-func (r *Reconciler) report(span trace.Span, key pipeline.Key, cause string, seq uint64) {
-	line := r.lines.Line(zerolog.DebugLevel, cause)
-	if line == nil {
-		return
-	}
-	logfield.Key(tracing.Stamp(line, span.SpanContext()), key).
-		Str("cause", cause).Uint64("sequence", seq).Msg("published what is wanted")
-}
+func causeOf(w *v1.Want) cause { return cause(pipeline.CauseName(w.GetCause())) }
 
-// setSpanCause notes in a span why something is published.
-func setSpanCause(span trace.Span, cause string) {
+// traced calls publish in a span of its own, and logs what was published; when there
+// is much, that of one cause is counted instead.
+func (r *Reconciler) traced(
+	ctx context.Context, kind pipeline.Kind, key pipeline.Key, c cause, publish func(context.Context) (seq uint64, err error),
+) (uint64, error) {
+	ctx, span := r.deps.Tracer.Publish(ctx, kind, key)
+	defer span.End()
 	if span.IsRecording() {
-		span.SetAttributes(tracing.Cause.String(cause))
+		span.SetAttributes(tracing.Cause.String(string(c)))
 	}
-}
-
-// setSpanError notes in a span that nothing was published.
-func setSpanError(span trace.Span, err error) {
-	if errors.Is(err, pipeline.ErrSuperseded) {
+	seq, err := publish(ctx)
+	switch {
+	case errors.Is(err, pipeline.ErrSuperseded):
 		tracing.Fail(span, "superseded")
-		return
+	case err != nil:
+		tracing.Fail(span, "unpublished")
+	default:
+		if line := r.lines.Line(zerolog.DebugLevel, string(c)); line != nil {
+			logfield.Key(tracing.Stamp(line, span.SpanContext()), key).
+				Str("cause", string(c)).Uint64("sequence", seq).Msg("published")
+		}
 	}
-	tracing.Fail(span, "unpublished")
+	return seq, err
 }

@@ -31,16 +31,4 @@ func NewMetrics(set *metric.Set) *Metrics {
 	}
 }
 
-func (m *Metrics) applied(repair bool) {
-	o := outcomeApplied
-	if repair {
-		o = outcomeRepaired
-	}
-	m.applies.WithLabelValues(string(o)).Inc()
-}
-
-func (m *Metrics) refused() { m.applies.WithLabelValues(string(outcomeRefused)).Inc() }
-
-func (m *Metrics) failed() { m.applies.WithLabelValues(string(outcomeFailed)).Inc() }
-
-func (m *Metrics) reported() { m.reports.Inc() }
+func (m *Metrics) apply(o outcome) { m.applies.WithLabelValues(string(o)).Inc() }

@@ -255,13 +255,15 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 		return r.failed(in, m, err)
 	}
 	m.digest, m.refused, in.Obstacle = p.Digest, nil, nil
-	r.deps.Metrics.applied(repair)
-	r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("configmap", p.Target.String()).
-		Int64("generation", p.Generation).Bool("repair", repair).Msg("applied the ConfigMap")
+	result := outcomeApplied
 	if repair {
+		result = outcomeRepaired
 		m.repairs.Count(r.deps.Clock.Now())
 		err = r.drifted(ctx, in)
 	}
+	r.deps.Metrics.apply(result)
+	r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("configmap", p.Target.String()).
+		Int64("generation", p.Generation).Bool("repair", repair).Msg("applied the ConfigMap")
 	r.deps.Targets.Put(object)
 	in.Target = target.Read(object)
 	in.Applied = isApplied(p, in.Target)
@@ -290,10 +292,10 @@ func (r *Reconciler) body(ctx context.Context, p *compile.Plan, version uint64) 
 func (r *Reconciler) failed(in *condition.Input, m *memory, err error) error {
 	problem := refusal(in.Plan, err)
 	if problem == nil {
-		r.deps.Metrics.failed()
+		r.deps.Metrics.apply(outcomeFailed)
 		return fmt.Errorf("apply ConfigMap %s: %w", in.Plan.Target, err)
 	}
-	r.deps.Metrics.refused()
+	r.deps.Metrics.apply(outcomeRefused)
 	m.refused, m.digest, in.Obstacle = problem, in.Plan.Digest, problem
 	return nil
 }
@@ -314,7 +316,7 @@ func (r *Reconciler) report(ctx context.Context, in condition.Input, before comp
 	if err != nil {
 		return fmt.Errorf("report the status of Watcher %s: %w", in.Plan.Watcher, err)
 	}
-	r.deps.Metrics.reported()
+	r.deps.Metrics.reports.Inc()
 	r.deps.Watchers.Put(w)
 	return nil
 }
