@@ -201,7 +201,7 @@ func (a *Auditor) FollowUp(ctx context.Context, enqueue func(types.NamespacedNam
 func (a *Auditor) record(all map[pipeline.Key]wantindex.Finding, enqueue func(types.NamespacedName)) {
 	for key, finding := range all {
 		a.deps.Index.Update(key, func(w *wantindex.Want) { w.Finding = finding })
-		a.deps.Metrics.lost.WithLabelValues(finding.String()).Inc()
+		a.deps.Metrics.lost.WithLabelValues(string(finding)).Inc()
 		enqueue(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
 	}
 }

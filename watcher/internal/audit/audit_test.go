@@ -417,7 +417,7 @@ func TestAKeyThatIsRefreshedAsOftenAsAuditedIsAskedForAgain(t *testing.T) {
 				b.clock.SetTime(time.Now())
 				b.timer(k, interval, refresh)
 				if got := b.found()[k]; got != want {
-					t.Errorf("audit %d found %d, want %d", n, got, want)
+					t.Errorf("audit %d found %s, want %s", n, got, want)
 				}
 			}
 		})

@@ -170,7 +170,7 @@ func (a *Auditor) askAgain(ctx context.Context, e *evidence, all []asks, enqueue
 			return left > 0
 		})
 		if err != nil {
-			return nil, err
+			return findings, err
 		}
 	}
 	return findings, nil

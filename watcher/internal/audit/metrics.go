@@ -22,6 +22,6 @@ func NewMetrics(set *metric.Set) *Metrics {
 			"Keys with an interval that have had no good fetch for three of them, as the last audit of this watcher has seen."),
 		lost: set.Counters("lost_keys_total",
 			"Keys that an audit found without what they ask for, or without what will refresh them, and asked for again, by cause; refused: not for the first time.",
-			metric.Of("cause", wantindex.BodyLost.String(), wantindex.Refused.String(), wantindex.TimerLost.String(), wantindex.StreamBehind.String())),
+			metric.Of("cause", wantindex.BodyLost, wantindex.Refused, wantindex.TimerLost, wantindex.StreamBehind)),
 	}
 }

@@ -26,7 +26,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		wants: set.Counters("wants_published_total", "Wants published to the stream of requests, by cause.", metric.Of("cause",
 			pipeline.CauseName(v1.Cause_CAUSE_NEW), pipeline.CauseName(v1.Cause_CAUSE_CHANGED), pipeline.CauseName(v1.Cause_CAUSE_NOW),
-			pipeline.CauseName(v1.Cause_CAUSE_HEALED), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), string(causeTombstone))),
+			pipeline.CauseName(v1.Cause_CAUSE_HEALED), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
 		removals: set.Counter("removals_published_total", "Keys that the writer was asked to take out, as their pair is gone from the annotation."),
 		problems: set.Counter("problems_reported_total", "ConfigMaps for which the writer was asked to bring the status in line with what is wrong with the annotations, or with keys that somebody else has written."),
 		heldBack: set.Gauge("held_back_removals", "Keys that are no longer asked for and stay, as too many were to be removed at once. Above 0 no key is removed."),

@@ -69,7 +69,7 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *annotated.Object
 // the annotations, and with keys that somebody else has written.
 func (r *Reconciler) reportProblem(ctx context.Context, o *annotated.Object, p *plan.Plan) error {
 	key := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey}
-	_, err := r.traced(ctx, pipeline.KindRemoved, key, causeProblems, func(ctx context.Context) (uint64, error) {
+	_, err := r.traced(ctx, pipeline.KindRemoved, key, problems, func(ctx context.Context) (uint64, error) {
 		return 0, r.deps.Client.PublishResult(ctx, plan.Problems(o))
 	})
 	if err != nil {

@@ -210,8 +210,8 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	r.mu.Lock()
 	delete(r.removals.of, key)
 	r.mu.Unlock()
-	began := r.deps.Clock.Now()
-	seq, err := r.traced(ctx, pipeline.KindWant, key, causeOf(w.Want), func(ctx context.Context) (uint64, error) {
+	began, cause := r.deps.Clock.Now(), pipeline.CauseName(w.Cause)
+	seq, err := r.traced(ctx, pipeline.KindWant, key, cause, func(ctx context.Context) (uint64, error) {
 		return r.put(ctx, key, w)
 	})
 	if err != nil {
@@ -221,7 +221,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	if isRepair(w) {
 		r.repaired(key)
 	}
-	r.deps.Metrics.wants.WithLabelValues(string(causeOf(w.Want))).Inc()
+	r.deps.Metrics.wants.WithLabelValues(cause).Inc()
 	r.deps.Metrics.latency.Observe(r.deps.Clock.Since(began).Seconds())
 	return nil
 }
@@ -280,14 +280,14 @@ type tombstoner func(ctx context.Context, key pipeline.Key, last uint64) (uint64
 func (r *Reconciler) retract(ctx context.Context, key pipeline.Key, publish tombstoner) (uint64, error) {
 	known, _ := r.deps.Index.Want(key)
 	last := known.Fence.Seq
-	seq, err := r.traced(ctx, pipeline.KindWant, key, causeTombstone, func(ctx context.Context) (uint64, error) {
+	seq, err := r.traced(ctx, pipeline.KindWant, key, tombstone, func(ctx context.Context) (uint64, error) {
 		return r.overwrite(ctx, key, last, func(last uint64) (uint64, error) { return publish(ctx, key, last) })
 	})
 	if err != nil {
 		return 0, err
 	}
 	r.deps.Index.Drop(key)
-	r.deps.Metrics.wants.WithLabelValues(string(causeTombstone)).Inc()
+	r.deps.Metrics.wants.WithLabelValues(tombstone).Inc()
 	return seq, nil
 }
 

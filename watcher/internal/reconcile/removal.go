@@ -30,7 +30,7 @@ func (r *Reconciler) remove(ctx context.Context, o *annotated.Object, key string
 		}
 	}
 	epoch := r.deps.Index.Epoch()
-	_, err := r.traced(ctx, pipeline.KindRemoved, k, causeRemoved, func(ctx context.Context) (uint64, error) {
+	_, err := r.traced(ctx, pipeline.KindRemoved, k, removed, func(ctx context.Context) (uint64, error) {
 		return seq, r.deps.Client.PublishResult(ctx, plan.Removed(o, key, epoch, seq))
 	})
 	if err != nil {

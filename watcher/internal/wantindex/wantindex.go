@@ -47,25 +47,21 @@ type Want struct {
 }
 
 // Finding is what an audit finds about a want, from a closed set.
-type Finding uint8
+type Finding string
+
+// NothingLost is found about a want that is as it should be.
+const NothingLost = ""
 
 const (
-	// NothingLost is the finding about a want that is as it should be.
-	NothingLost Finding = iota
 	// BodyLost: the key does not hold its body, and nothing is under way.
-	BodyLost
+	BodyLost Finding = "body_lost"
 	// Refused: it still does not after it was asked for again.
-	Refused
+	Refused Finding = "refused"
 	// TimerLost: the key holds its body, and nothing will refresh it.
-	TimerLost
+	TimerLost Finding = "timer_lost"
 	// StreamBehind: it holds what came later than all that the stream has.
-	StreamBehind
+	StreamBehind Finding = "stream_behind"
 )
-
-// String returns the word for a finding in metrics.
-func (f Finding) String() string {
-	return [...]string{"nothing_lost", "body_lost", "refused", "timer_lost", "stream_behind"}[f]
-}
 
 // Of returns what is to be known of a want that the stream of the given epoch
 // has. A want of an earlier epoch asks for nothing: its results would count as
