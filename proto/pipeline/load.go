@@ -14,7 +14,7 @@ import (
 // server publish to any subject of its account. A server that is gone may have
 // taken a request with it; another one goes on from there.
 func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error {
-	rest := Range{Stream: Requests, Subject: KindWant.all()}
+	rest := Range{Stream: Requests, Subject: KindWant.All()}
 	for {
 		err := c.loadRest(ctx, &rest, each)
 		if err == nil || ctx.Err() != nil || !errors.Is(err, errNoAnswer) {
@@ -25,7 +25,7 @@ func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error 
 
 // CountTimers returns how many timers are pending.
 func (c *Client) CountTimers(ctx context.Context) (uint64, error) {
-	m, err := c.ask(ctx, Requests, map[string]any{"seq": 1, "next_by_subj": KindTimer.all(), "batch": 1})
+	m, err := c.ask(ctx, Requests, map[string]any{"seq": 1, "next_by_subj": KindTimer.All(), "batch": 1})
 	if errors.Is(err, ErrNoMessage) {
 		return 0, nil
 	}

@@ -13,20 +13,10 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// Headers that the server acts on. The jetstream package has options for some
-// of them; its schedule option truncates to whole seconds and fires early.
-const (
-	headerSchedule       = "Nats-Schedule"
-	headerScheduleTarget = "Nats-Schedule-Target"
-	headerScheduleTTL    = "Nats-Schedule-TTL"
-	headerScheduleNext   = "Nats-Schedule-Next"
-	headerScheduler      = "Nats-Scheduler"
-	headerOperation      = "KV-Operation"
-)
-
 // What a tombstone does, in the words of a KV store of NATS (ADR-8): it takes back
 // what is wanted, or also removes what that led to.
 const (
+	headerOperation = "KV-Operation"
 	operationDelete = "DEL"
 	operationRemove = "PURGE"
 )
@@ -185,9 +175,10 @@ func timer(ctx context.Context, key Key, due *v1.Due, at time.Time) (*nats.Msg, 
 	if err != nil {
 		return nil, err
 	}
-	m.Header.Set(headerSchedule, "@at "+at.UTC().Format(time.RFC3339Nano))
-	m.Header.Set(headerScheduleTarget, key.Due())
-	m.Header.Set(headerScheduleTTL, DueTTL.String())
+	// The option of package jetstream truncates to whole seconds, which fires early.
+	m.Header.Set(jetstream.ScheduleHeader, "@at "+at.UTC().Format(time.RFC3339Nano))
+	m.Header.Set(jetstream.ScheduleTargetHeader, key.Due())
+	m.Header.Set(jetstream.ScheduleTTLHeader, DueTTL.String())
 	return m, nil
 }
 
@@ -300,6 +291,6 @@ func newMessage(ctx context.Context, subject string, payload proto.Message) (*na
 
 // cancelTimer lets the server take back the timer of a key when it stores m.
 func cancelTimer(m *nats.Msg, key Key) {
-	m.Header.Set(headerScheduleNext, "purge")
-	m.Header.Set(headerScheduler, key.Timer())
+	m.Header.Set(jetstream.ScheduleNextHeader, "purge")
+	m.Header.Set(jetstream.SchedulerHeader, key.Timer())
 }

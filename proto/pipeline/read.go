@@ -95,7 +95,7 @@ func (c *Client) get(ctx context.Context, subject string, request []byte) (Messa
 // FiresAt returns when the timer that a message sets fires. The error wraps
 // ErrMalformed.
 func FiresAt(m Message) (time.Time, error) {
-	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get(headerSchedule), "@at "))
+	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get(jetstream.ScheduleHeader), "@at "))
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read timer %d: %w: when it fires", m.Sequence, ErrMalformed)
 	}
@@ -108,7 +108,7 @@ func FiresAt(m Message) (time.Time, error) {
 func (c *Client) Waiting(ctx context.Context, from uint64) (at time.Time, err error) {
 	none := true
 	for _, kind := range []Kind{KindWant, KindDue} {
-		m, err := c.NextMessage(ctx, Requests, kind.all(), from)
+		m, err := c.NextMessage(ctx, Requests, kind.All(), from)
 		switch {
 		case errors.Is(err, ErrNoMessage):
 		case err != nil:

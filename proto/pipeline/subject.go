@@ -138,8 +138,8 @@ func (k Kind) Subjects(namespace, name string) string {
 // curl.want.
 func (k Kind) String() string { return strings.TrimSuffix(string(k), ".") }
 
-// all is the filter for all subjects of a kind.
-func (k Kind) all() string { return string(k) + ">" }
+// All is the filter for all subjects of a kind.
+func (k Kind) All() string { return string(k) + ">" }
 
 // of is the subject of a key.
 func (k Kind) of(key Key) string { return string(k) + key.tokens() }

@@ -138,7 +138,7 @@ func (t Topology) requests() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        Requests,
 		Description: "curl-me-that: what is wanted, due, and scheduled",
-		Subjects:    []string{KindWant.all(), KindDue.all(), KindTimer.all(), begunPrefix + ">"},
+		Subjects:    []string{KindWant.All(), KindDue.All(), KindTimer.All(), begunPrefix + ">"},
 		Retention:   jetstream.LimitsPolicy,
 		// One message per subject, and no limit by age, bytes or count:
 		// such a limit would delete pending timers silently (ADR-51).
@@ -159,7 +159,7 @@ func (t Topology) results() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        Results,
 		Description: "curl-me-that: outcomes that wait for the writer",
-		Subjects:    []string{KindContent.all(), KindFailure.all(), KindRemoved.all()},
+		Subjects:    []string{KindContent.All(), KindFailure.All(), KindRemoved.All()},
 		Retention:   jetstream.WorkQueuePolicy,
 		// Not 1: an outcome that arrives late would replace a newer one
 		// that is still queued; the writer's fence picks the newest.
@@ -228,7 +228,7 @@ func consumers() map[string]jetstream.ConsumerConfig {
 		Requests: {
 			Durable:        FetcherConsumer,
 			Description:    "curl-me-that fetchers",
-			FilterSubjects: []string{KindWant.all(), KindDue.all()},
+			FilterSubjects: []string{KindWant.All(), KindDue.All()},
 			AckPolicy:      jetstream.AckExplicitPolicy,
 			AckWait:        AckWait,
 			// Without a limit: the fetcher itself puts a message aside that

@@ -49,9 +49,11 @@ func (o *NATSOptions) Validate() error {
 	return o.Files.Validate()
 }
 
+// InboxPrefix begins the inboxes of a program, so that permissions can distinguish them.
+func InboxPrefix(name string) string { return "_INBOX_" + name }
+
 // Connect returns a connection that waits for the broker, reconnects for ever,
-// and logs each change of state once. Inboxes are named after the service, so
-// that permissions can distinguish them: _INBOX_<name>.>
+// and logs each change of state once. Its inboxes begin with InboxPrefix.
 //
 // It returns as soon as the broker has responded, or with ctx's error.
 func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logger, part *Part) (*nats.Conn, error) {
@@ -61,7 +63,7 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 	state := &connectionState{log: log, part: part, servers: RedactServers(o.URL)}
 	opts := []nats.Option{
 		nats.Name("curl-me-that/" + name),
-		nats.CustomInboxPrefix("_INBOX_" + name),
+		nats.CustomInboxPrefix(InboxPrefix(name)),
 		nats.MaxReconnects(-1),
 		nats.RetryOnFailedConnect(true),
 		nats.IgnoreAuthErrorAbort(),

@@ -19,9 +19,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
-// inboxPrefix names the inboxes, so that permissions can distinguish them.
-const inboxPrefix = "_INBOX_curlctl"
-
 // Options are how to reach the broker.
 type Options struct {
 	// URL is one or more server addresses, separated by commas; empty: those of
@@ -114,7 +111,7 @@ func (o *Options) connect(refused func(*PermissionError)) (*nats.Conn, natsconte
 		nats.MaxReconnects(-1),
 		func(n *nats.Options) error {
 			if n.InboxPrefix == "" {
-				n.InboxPrefix = inboxPrefix
+				n.InboxPrefix = service.InboxPrefix("curlctl")
 			}
 			return nil
 		},

@@ -71,7 +71,7 @@ func Follow(ctx context.Context, client *operate.Client, items []*Item) (*Follow
 	}
 	nc := client.JetStream().Conn()
 	for subject, take := range map[string]nats.MsgHandler{
-		"curl.result.content.>": f.result, "curl.failure.>": f.failure, "curl.want.>": f.want,
+		pipeline.KindContent.All(): f.result, pipeline.DeadLetterSubjects("", "", pipeline.Key{}): f.failure, pipeline.KindWant.All(): f.want,
 	} {
 		sub, err := nc.Subscribe(subject, take)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
@@ -37,7 +38,11 @@ func Kinds() []string {
 
 // Subjects of all that passes.
 func Subjects() []string {
-	return []string{"curl.want.>", "curl.timer.>", "curl.due.>", "curl.result.>", "curl.failure.>"}
+	return []string{
+		pipeline.KindWant.All(), pipeline.KindTimer.All(), pipeline.KindDue.All(),
+		pipeline.KindContent.All(), pipeline.KindFailure.All(), pipeline.KindRemoved.All(),
+		pipeline.DeadLetterSubjects("", "", pipeline.Key{}),
+	}
 }
 
 // Message is a message that passes, as programs read it.
@@ -83,7 +88,7 @@ func Describe(m *nats.Msg, now time.Time) (Message, bool) {
 		due, _ := pipeline.DecodeDue(key, m.Data) // what cannot be read is shown without detail
 		what, detail := Due, pipeline.CauseName(due.GetCause())
 		if kind == pipeline.KindTimer {
-			what, detail = Scheduled, detail+" "+m.Header.Get("Nats-Schedule")
+			what, detail = Scheduled, detail+" "+m.Header.Get(jetstream.ScheduleHeader)
 		}
 		p.set(what, key, detail, due.GetWant().GetUrl())
 	default:

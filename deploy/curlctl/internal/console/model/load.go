@@ -294,4 +294,4 @@ func (m *Model) apply(msg *nats.Msg, now time.Time) {
 
 // removesTimer reports whether the server has removed the timer of the key with a
 // want or due.
-func removesTimer(msg *nats.Msg) bool { return msg.Header.Get("Nats-Scheduler") != "" }
+func removesTimer(msg *nats.Msg) bool { return msg.Header.Get(jetstream.SchedulerHeader) != "" }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
@@ -132,7 +133,10 @@ func (m *Model) forgotten() bool {
 
 // subjects that are followed: never those with bodies.
 func subjects() []string {
-	return []string{"curl.want.>", "curl.timer.>", "curl.due.>", "curl.failure.>", "curl.result.failure.>"}
+	return []string{
+		pipeline.KindWant.All(), pipeline.KindTimer.All(), pipeline.KindDue.All(), pipeline.KindFailure.All(),
+		pipeline.DeadLetterSubjects("", "", pipeline.Key{}),
+	}
 }
 
 // follow works until no person has looked for lookedFor.

@@ -157,17 +157,17 @@ func startFetcher(ctx context.Context, bin, broker string) (*process.Process, er
 // follow counts what is published about each key.
 func (h *host) follow(conn *nats.Conn) (*subscriptions, error) {
 	var all subscriptions
-	for subject, note := range map[string]func(pipeline.Key){"curl.timer.>": h.parked, "curl.result.content.>": h.filled} {
-		s, err := conn.Subscribe(subject, func(m *nats.Msg) {
+	for kind, note := range map[pipeline.Kind]func(pipeline.Key){pipeline.KindTimer: h.parked, pipeline.KindContent: h.filled} {
+		s, err := conn.Subscribe(kind.All(), func(m *nats.Msg) {
 			if _, key, err := pipeline.ParseSubject(m.Subject); err == nil {
 				note(key)
 			}
 		})
 		if err != nil {
-			return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
+			return nil, fmt.Errorf("subscribe to %s: %w", kind, err)
 		}
 		if err := s.SetPendingLimits(-1, -1); err != nil {
-			return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
+			return nil, fmt.Errorf("subscribe to %s: %w", kind, err)
 		}
 		all = append(all, s)
 	}

@@ -105,8 +105,10 @@ func with(ctx context.Context, o Options, do func(*measurement) error) (err erro
 		return err
 	}
 	defer m.publisher.Close()
-	if _, err = m.publisher.JS.Conn().Subscribe("curl.result.>", func(*nats.Msg) { m.results.Add(1) }); err != nil {
-		return fmt.Errorf("subscribe to results: %w", err)
+	for _, kind := range []pipeline.Kind{pipeline.KindContent, pipeline.KindFailure, pipeline.KindRemoved} {
+		if _, err = m.publisher.JS.Conn().Subscribe(kind.All(), func(*nats.Msg) { m.results.Add(1) }); err != nil {
+			return fmt.Errorf("subscribe to results: %w", err)
+		}
 	}
 	return do(&m)
 }
