@@ -4,10 +4,9 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-)
 
-// maxHostBytes is the longest name that DNS can carry (RFC 1035 section 2.3.4).
-const maxHostBytes = 253
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+)
 
 // HiddenHost stands for the host of a URL where that is an address, which is
 // kept out of subjects, logs, Events and traces.
@@ -51,7 +50,7 @@ func hostName(host string) string {
 	if _, isAddress := address(host); isAddress {
 		return HiddenHost
 	}
-	return host[:min(len(host), maxHostBytes)]
+	return host[:min(len(host), weburl.MaxHostBytes)]
 }
 
 // address returns a host as an address, without its zone, and whether it is one.

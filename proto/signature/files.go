@@ -10,10 +10,17 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
+// Names of the files with the seed by which the watcher signs wants, and with the public
+// keys which writer and fetchers trust: the one of the seed, and the one before it.
+const (
+	SeedFile = "signing.nk"
+	KeysFile = "signing.pub"
+)
+
 // WriteFiles makes a key for a system that lives in one folder, unless there is one, and
 // returns the files with its seed and with its public key.
 func WriteFiles(dir string) (seedFile, keysFile string, err error) {
-	seedFile, keysFile = filepath.Join(dir, "signing.nk"), filepath.Join(dir, "signing.pub")
+	seedFile, keysFile = filepath.Join(dir, SeedFile), filepath.Join(dir, KeysFile)
 	if belong(seedFile, keysFile) {
 		return seedFile, keysFile, nil
 	}

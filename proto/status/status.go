@@ -11,7 +11,7 @@ import (
 )
 
 // MaxBytes is the longest value that Parse reads: what the API server allows
-// for all annotations of an object.
+// for all annotations of an object, names and values together.
 const MaxBytes = 256 << 10
 
 // ObjectKey stands in the place of a key for what is about the object as a whole.

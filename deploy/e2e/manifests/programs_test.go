@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
 // ours matches the image of a program of ours.
@@ -36,6 +37,20 @@ var _ = Describe("The programs that the chart starts", func() {
 			Expect(err).NotTo(HaveOccurred(), "%s: %s", of, said)
 		}
 	}, values(beside()...))
+
+	It("leave the same namespaces alone as without the chart", func() {
+		const flag = "--protected-namespaces="
+		found := 0
+		for of, pod := range podTemplates(rendered["default"]) {
+			for _, arg := range pod.Spec.Containers[0].Args {
+				if value, ok := strings.CutPrefix(arg, flag); ok {
+					Expect(strings.Split(value, ",")).To(Equal(annotation.DefaultProtected()), of)
+					found++
+				}
+			}
+		}
+		Expect(found).To(Equal(2), "watcher and writer")
+	})
 
 	DescribeTable("take days in each flag that is a duration, as annotations do", func(ctx SpecContext, name string) {
 		program := filepath.Join(bin(), name)

@@ -4,13 +4,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// Limits of DNS names in text form (RFC 1035 section 2.3.4).
-const (
-	maxName  = 253
-	maxLabel = 63
-)
+// maxLabel is the longest label of a DNS name (RFC 1035 section 2.3.4).
+const maxLabel = 63
 
 // reserved returns the suffixes that no public name has: RFC 6761 (localhost),
 // RFC 6762 (local), ICANN's private-use domain (internal), the cluster's
@@ -39,7 +38,7 @@ func parseHost(s string) (host, error) {
 		return host{name: addr.String(), addr: addr}, nil
 	}
 	name := strings.ToLower(strings.TrimSuffix(s, "."))
-	if len(name) > maxName {
+	if len(name) > weburl.MaxHostBytes {
 		return host{}, &DeniedError{Rule: RuleHost}
 	}
 	labels := strings.Split(name, ".")

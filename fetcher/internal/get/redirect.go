@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
 // isRedirect reports whether a status asks for the same GET elsewhere (RFC 9110
@@ -60,14 +61,11 @@ func hostOf(raw string) string {
 		return ""
 	}
 	host := strings.ToLower(u.Hostname())
-	if len(host) > maxShown || strings.ContainsFunc(host, notShown) {
+	if len(host) > weburl.MaxHostBytes || strings.ContainsFunc(host, notShown) {
 		return ""
 	}
 	return host
 }
-
-// maxShown is the largest length of a host in text form.
-const maxShown = 253
 
 func notShown(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789.:_-", r)

@@ -25,9 +25,9 @@ const (
 	NoHost = "the host is missing"
 )
 
-// maxHostBytes is the longest name that DNS can carry (RFC 1035 section 2.3.4),
+// MaxHostBytes is the longest name that DNS can carry (RFC 1035 section 2.3.4),
 // written without its final dot.
-const maxHostBytes = 253
+const MaxHostBytes = 253
 
 // Canonical returns raw in the one form in which URLs are compared, or what is
 // wrong with it; without a scheme it gets the default one. Scheme and host are lower case, a fragment is dropped, path
@@ -139,7 +139,7 @@ func isNoZone(c rune) bool {
 // hyphens and underscores, none empty but the root.
 func isHostName(name string) bool {
 	name = strings.TrimSuffix(name, ".")
-	if len(name) > maxHostBytes {
+	if len(name) > MaxHostBytes {
 		return false
 	}
 	for label := range strings.SplitSeq(name, ".") {

@@ -15,10 +15,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// maxAnnotations is what the API server allows for all annotations of an
-// object, names and values together, in bytes.
-const maxAnnotations = 256 << 10
-
 // fingerprintNone is the fingerprint of a key that does not exist and has no owner.
 const fingerprintNone = "none"
 
@@ -130,7 +126,7 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	o := &Object{
 		Freshness: freshness, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		Ignored: !d.Selector.Matches(labels.Set(m.Labels)),
-		Room:    maxAnnotations - len(annotation.StatusKey),
+		Room:    status.MaxBytes - len(annotation.StatusKey),
 	}
 	var err error
 	o.Request, err = d.Grammar.Parse(m.Annotations)
@@ -198,7 +194,7 @@ func Assume(items []Item) (*Object, bool) {
 		ResourceVersion: first.GetResourceVersion(),
 		Request:         annotation.Request{Present: true},
 		HasStatus:       first.GetStatus() != "",
-		Room:            maxAnnotations,
+		Room:            status.MaxBytes,
 		drift:           map[string]string{},
 	}
 	if o.ResourceVersion == "" {

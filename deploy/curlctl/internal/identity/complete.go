@@ -142,8 +142,8 @@ func ValidateHosts(hosts []string) error {
 func complete(have Files, w Wanted, where func(string) string) (Files, []Item, error) {
 	files, keys := maps.Clone(have), map[string]string{}
 	if w.RevokeSigning {
-		delete(files, signingSeed)
-		delete(files, signingKeys)
+		delete(files, signature.SeedFile)
+		delete(files, signature.KeysFile)
 	}
 	var items []Item
 	for _, name := range identityNames() {
@@ -154,13 +154,13 @@ func complete(have Files, w Wanted, where func(string) string) (Files, []Item, e
 		item.Name, keys[name] = name, item.PublicKey
 		items = append(items, item)
 	}
-	signing, err := seed(files, signingSeed, where)
+	signing, err := seed(files, signature.SeedFile, where)
 	if err != nil {
 		return nil, nil, err
 	}
 	signing.Name = "signing"
 	items = append(items, signing)
-	files[signingKeys] = trusted(signing.PublicKey, files[signingKeys])
+	files[signature.KeysFile] = trusted(signing.PublicKey, files[signature.KeysFile])
 	if next := variables(keys); !bytes.Equal(files[variablesFile], next) {
 		files[variablesFile] = next
 	}

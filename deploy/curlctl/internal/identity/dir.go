@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 // Dir keeps files in a directory.
@@ -50,7 +52,7 @@ func allFiles() []string {
 	for _, name := range identityNames() {
 		files = append(files, seedFile(name))
 	}
-	return append(files, signingSeed, signingKeys, caKey, caCert, serverKey, serverCert, variablesFile)
+	return append(files, signature.SeedFile, signature.KeysFile, caKey, caCert, serverKey, serverCert, variablesFile)
 }
 
 // Save implements Store. A file is there with all that is in it, or not at all.

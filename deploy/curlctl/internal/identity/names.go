@@ -1,6 +1,11 @@
 package identity
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	"github.com/kv8s/curl-me-that/proto/signature"
+)
 
 // Names of the identities of services. Those of operators are in package
 // doctor.
@@ -16,7 +21,7 @@ const (
 
 // identityNames returns all identities that deploy/nats/accounts.conf knows.
 func identityNames() []string {
-	return []string{Watcher, Fetcher, Writer, Setup, "viewer", "replayer", "admin", System}
+	return []string{Watcher, Fetcher, Writer, Setup, doctor.Viewer, doctor.Replayer, doctor.Admin, System}
 }
 
 // Names of files.
@@ -31,14 +36,6 @@ const (
 	serverKey  = "tls.key"
 )
 
-// signingSeed is the file with the seed by which the watcher signs wants, and
-// signingKeys that with the public keys which writer and fetchers trust: the one of the
-// seed, and the one before it.
-const (
-	signingSeed = "signing.nk"
-	signingKeys = "signing.pub"
-)
-
 // seedFile returns the name of the file with the seed of an identity.
 func seedFile(name string) string { return name + ".nk" }
 
@@ -51,9 +48,9 @@ func needed(name string) []string {
 	case Server:
 		return []string{variablesFile, caCert, serverCert, serverKey}
 	case Watcher:
-		return []string{seedFile(name), caCert, signingSeed}
+		return []string{seedFile(name), caCert, signature.SeedFile}
 	case Fetcher, Writer:
-		return []string{seedFile(name), caCert, signingKeys}
+		return []string{seedFile(name), caCert, signature.KeysFile}
 	}
 	return []string{seedFile(name), caCert}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nkeys"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 )
 
 // newSeed returns a new seed, and its public key.
@@ -52,4 +54,4 @@ func variables(keys map[string]string) []byte {
 }
 
 // audited are the identities that go on record with what they do.
-func audited() []string { return []string{"replayer", "admin"} }
+func audited() []string { return []string{doctor.Replayer, doctor.Admin} }
