@@ -74,7 +74,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(got.BinaryData).To(Equal(map[string][]byte{"mydata": {0xfe}}))
 	})
 
-	It("may be empty", func() {
+	It("writes an empty body", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), ""))
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": ""}))

@@ -68,7 +68,7 @@ var _ = Describe("A terminal", func() {
 		}).Should(BeEquivalentTo(len(keys)))
 	}
 
-	DescribeTable("holds every table without a line that wraps; columns go in the order of their worth", func(ctx SpecContext, width int) {
+	DescribeTable("fits every table without a line that wraps, and drops the columns of least use first", func(ctx SpecContext, width int) {
 		w := newWorld(ctx)
 		filled(ctx, w)
 		GinkgoT().Setenv("COLUMNS", strconv.Itoa(width))
@@ -93,7 +93,7 @@ var _ = Describe("A terminal", func() {
 		}
 	})
 
-	It("of 100 columns holds the doctor", func(ctx SpecContext) {
+	It("fits the doctor into 100 columns", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		filled(ctx, w)
 		for _, width := range []string{"100", ""} {

@@ -700,7 +700,7 @@ var _ = Describe("The console", func() {
 		})
 	})
 
-	It("without sign-in is served on this machine only, and changes nothing", func(ctx SpecContext) {
+	It("serves pages without sign-in on this machine only, and changes nothing by them", func(ctx SpecContext) {
 		w = newWorld(ctx)
 		fail(ctx, 1, "a.example.com")
 		for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:80"} {
@@ -721,7 +721,7 @@ var _ = Describe("The console", func() {
 		Expect(code).To(Equal(http.StatusMisdirectedRequest))
 	})
 
-	It("for users of a cluster asks its API server who they are and what they may do", func(ctx SpecContext) {
+	It("asks the API server who the users of a cluster are and what they may do", func(ctx SpecContext) {
 		client, _, namespace := inCluster(ctx)
 		w = newWorld(ctx)
 		mine := pipeline.Key{Namespace: namespace, Name: "mine", Key: "k"}

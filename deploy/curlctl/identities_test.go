@@ -86,7 +86,7 @@ var _ = Describe("Identities in files", func() {
 		}
 	})
 
-	It("of which one is gone are completed", func(ctx SpecContext) {
+	It("makes anew the identity whose file is gone", func(ctx SpecContext) {
 		makes(ctx)
 		before := contents()
 		Expect(before).NotTo(HaveKey("ca.crt"), "nobody asked for TLS")
@@ -225,7 +225,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(contents()["ca.crt"]).To(Equal(ca))
 	})
 
-	DescribeTable("that cannot be used are not replaced", func(ctx SpecContext, file, text, said string) {
+	DescribeTable("replaces no file of an identity that cannot be used", func(ctx SpecContext, file, text, said string) {
 		makes(ctx, "--tls-host", "nats")
 		Expect(os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600)).To(Succeed())
 		before := contents()
@@ -260,7 +260,7 @@ var _ = Describe("Identities in files", func() {
 
 // The doctor, deploy/nats and README.md tell the same.
 var _ = Describe("The shipped permissions", func() {
-	It("of operators are those that the doctor looks for", func(ctx SpecContext) {
+	It("gives operators the permissions that the doctor looks for", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		Expect(runAs(ctx, "curlctl", time.Now, "identities", "--out", filepath.Join(dir, "identities")).code).To(BeZero())
 		for _, name := range []string{"accounts.conf", "limits.conf"} {

@@ -120,7 +120,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.run(ctx, "status", namespace+"/cool", "--kubeconfig=/nonexistent").code).To(Equal(3))
 	})
 
-	It("that is not followed, or fails, is explained within 80 and 120 columns", func(ctx SpecContext) {
+	It("explains within 80 and 120 columns why a ConfigMap is not followed, or fails", func(ctx SpecContext) {
 		create(ctx, "cool", map[string]string{
 			"x-kv8s.io/curl-me-that": "my.data=ftp://a.example.com/ other=https://a.example.com/missing",
 			"x-kv8s.io/curl-refrsh":  "10m",
@@ -141,7 +141,7 @@ var _ = Describe("A ConfigMap", func() {
 		}
 	})
 
-	It("of a Watcher is shown below its conditions, by either name", func(ctx SpecContext) {
+	It("prints the ConfigMap of a Watcher below its conditions, by either name", func(ctx SpecContext) {
 		watchers := servingWatchers(ctx, config, namespace)
 		created, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher", "metadata": map[string]any{"name": "rules"},
@@ -221,7 +221,7 @@ metadata: { name: other }
 		Expect(runAs(ctx, "curlctl", time.Now, "check", "-f", "/nonexistent").code).To(Equal(1))
 	})
 
-	It("of a Watcher is checked as the ConfigMap that it gets", func(ctx SpecContext) {
+	It("checks the manifest of a Watcher as the ConfigMap that it gets", func(ctx SpecContext) {
 		file := filepath.Join(GinkgoT().TempDir(), "watcher.yaml")
 		Expect(os.WriteFile(file, []byte(`
 apiVersion: watch.x-kv8s.io/v1alpha1

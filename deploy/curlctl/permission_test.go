@@ -102,31 +102,31 @@ var _ = Describe("An identity", func() {
 		Expect(w.failed(ctx)).To(Equal(3))
 	}
 
-	It("that views sees everything and changes nothing", func(ctx SpecContext) {
+	It("lets a viewer see everything and change nothing", func(ctx SpecContext) {
 		can(ctx, doctor.Viewer, reading...)
 		cannot(ctx, doctor.Viewer, replaying...)
 		cannot(ctx, doctor.Viewer, administering...)
 	})
 
-	It("that views may watch", func(ctx SpecContext) {
+	It("lets a viewer watch", func(ctx SpecContext) {
 		_, said, _ := w.as(doctor.Viewer).watching(ctx)
 		Consistently(said).WithTimeout(300 * time.Millisecond).ShouldNot(gbytes.Say("may not"))
 	})
 
-	It("that replays also replays and refetches, in its own name only", func(ctx SpecContext) {
+	It("lets a replayer also replay and refetch, in its own name only", func(ctx SpecContext) {
 		can(ctx, doctor.Replayer, reading...)
 		cannot(ctx, doctor.Replayer, administering...)
 		can(ctx, doctor.Replayer, replaying...)
 		Expect(w.as(doctor.Viewer).ok(ctx, "audit", "--no-headers")).To(MatchRegexp(`replay +replayer`))
 	})
 
-	It("that waits for a replay needs no more", func(ctx SpecContext) {
+	It("needs no more permissions to wait for a replay", func(ctx SpecContext) {
 		r := w.as(doctor.Replayer).run(ctx, "replay", "--all", "--wait", "--timeout=3s")
 		Expect(r.code).To(Equal(6), r.err)
 		Expect(r.out).To(ContainSubstring("3 not known yet"))
 	})
 
-	It("that administers does all the rest", func(ctx SpecContext) {
+	It("lets an admin do all the rest", func(ctx SpecContext) {
 		can(ctx, doctor.Admin, reading...)
 		can(ctx, doctor.Admin, replaying...)
 		can(ctx, doctor.Admin, administering...)
@@ -138,7 +138,7 @@ var _ = Describe("An identity", func() {
 		Expect(flat(w.as(doctor.Admin).run(ctx, "doctor").out)).To(ContainSubstring("user admin has what these identities need: viewer, replayer, admin streams "))
 	})
 
-	It("that is wrong gets no connection, and no password is printed", func(ctx SpecContext) {
+	It("connects by no wrong identity, and prints no password", func(ctx SpecContext) {
 		r := runAs(ctx, "curlctl", time.Now, "failures", "--nats-url", strings.Replace(w.server.URL(), "://", "://viewer:wrong@", 1))
 		Expect(r.code).To(Equal(3))
 		Expect(r.err).NotTo(ContainSubstring("wrong"))

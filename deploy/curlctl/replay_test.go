@@ -130,7 +130,7 @@ var _ = Describe("replay", func() {
 		Expect(said).To(Equal(map[string]int{"replayed:fetched": 2, "older failure of the same key:": 4}))
 	})
 
-	It("may be run twice, with a backlog and no fetcher", func(ctx SpecContext) {
+	It("replays once when it is run twice, with a backlog and no fetcher", func(ctx SpecContext) {
 		stop := w.fetch()
 		broken(ctx, 5)
 		stop()
@@ -143,7 +143,7 @@ var _ = Describe("replay", func() {
 		Expect(site.gets.Load() - gets).To(BeEquivalentTo(5))
 	})
 
-	It("may be run by many at once beside the fetchers", func(ctx SpecContext) {
+	It("replays once when many run it at once beside the fetchers", func(ctx SpecContext) {
 		w.fetch()
 		broken(ctx, 30)
 		site.up.Store(true)

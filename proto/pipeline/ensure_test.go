@@ -208,7 +208,7 @@ var _ = Describe("Ensure", func() {
 		}, "fetcher", "CURL_REQUESTS", "acknowledgement", "nats consumer rm CURL_REQUESTS fetcher"),
 	)
 
-	It("may run many times at once", func(ctx SpecContext) {
+	It("makes the streams once when it runs many times at once", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		const callers = 8
 		epochs := make(chan int64, callers)

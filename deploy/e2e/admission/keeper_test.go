@@ -104,7 +104,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		Entry("let another Watcher control one", "errors", `{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"other","uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
 	)
 
-	It("may not delete, by the policy, and has no right to delete or to get data", func(ctx SpecContext) {
+	It("lets keeper delete nothing, and grants it no right to delete or to get data", func(ctx SpecContext) {
 		created, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).Create(ctx, theirs("errors"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		err = account.Client.CoreV1().ConfigMaps(namespace).Delete(ctx, created.Name, metav1.DeleteOptions{})
@@ -117,7 +117,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 	})
 
-	It("may create the ConfigMap of a Watcher, and no other", func(ctx SpecContext) {
+	It("lets keeper create the ConfigMap of a Watcher, and no other", func(ctx SpecContext) {
 		configMaps := account.Client.CoreV1().ConfigMaps(namespace)
 		made := theirs("errors")
 		delete(made.Annotations, annotation.StatusKey)
@@ -144,7 +144,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		}
 	})
 
-	It("may change none of a protected namespace, and none that is named kube-root-ca.crt", func(ctx SpecContext) {
+	It("refuses keeper's changes in a protected namespace, and of kube-root-ca.crt", func(ctx SpecContext) {
 		const text = "keeper leaves protected ConfigMaps alone"
 		configMaps := account.Client.CoreV1().ConfigMaps(closed)
 		_, err := configMaps.Create(ctx, theirs("errors"), metav1.CreateOptions{})
@@ -157,7 +157,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		}
 	})
 
-	It("is served within the API server's limits, however much there is", func(ctx SpecContext) {
+	It("evaluates the policy of keeper within the API server's limits, however much there is", func(ctx SpecContext) {
 		cm := theirs("errors")
 		var pairs []string
 		for i := range annotation.MaxPairs {
@@ -180,7 +180,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		Expect(patch(ctx, account, created, `{"data":{"fetched-127":"new"}}`)).To(MatchError(ContainSubstring("such as fetched-127")))
 	})
 
-	It("is all that keeper needs", func(ctx SpecContext) {
+	It("grants all that keeper needs", func(ctx SpecContext) {
 		api := env.Cluster.ServeWatchers(ctx)
 		w := env.World(ctx, world.Options{Kubeconfigs: world.LeastRights(env.Cluster)})
 		install(ctx, render(ctx, w.Namespace, []string{"admission-keeper.yaml"}, "resources.enabled=true"))

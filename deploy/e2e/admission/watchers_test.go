@@ -75,12 +75,12 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 		Entry("remove the pull secret", `{"spec":{"imagePullSecrets":null}}`),
 	)
 
-	It("may make a Watcher without a sidecar, and none with one", func(ctx SpecContext) {
+	It("lets who may not create pods make a Watcher without a sidecar, and none with one", func(ctx SpecContext) {
 		Expect(tryWatcher(ctx, theirs, `configData: {a: b}`)).To(Succeed())
 		Expect(tryWatcher(ctx, theirs, simple)).To(MatchError(ContainSubstring("may not create pods in namespace " + in.namespace)))
 	})
 
-	It("may set a sidecar with the right to create pods", func(ctx SpecContext) {
+	It("lets who may create pods set a sidecar", func(ctx SpecContext) {
 		right := env.Cluster.Account(ctx, in.namespace, "deployer",
 			rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"}, Verbs: []string{"create"}},
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}})

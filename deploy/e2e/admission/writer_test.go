@@ -147,7 +147,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Entry("touch a protected namespace", asking(named("kube-public", "asking")), `{"data":{"mine":"new"}}`, protected),
 	)
 
-	It("may begin the record of owners by an apply, and nothing else", func(ctx SpecContext) {
+	It("lets the writer begin the record of owners by an apply, and nothing else", func(ctx SpecContext) {
 		cm := create(ctx, namespace, asking())
 		apply := func(name, body string) error {
 			force := true
@@ -163,7 +163,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 
 	// A part of it cannot be protected: taking a key over may take the last field of
 	// another manager, so an entry that is gone says nothing by itself.
-	It("may rewrite the record of owners and not empty it, and changes no data by that", func(ctx SpecContext) {
+	It("lets the writer rewrite the record of owners and not empty it, and change no data by that", func(ctx SpecContext) {
 		cm := create(ctx, namespace, asking())
 		Expect(cm.ManagedFields).NotTo(BeEmpty())
 		Expect(patch(ctx, account, cm, `{"metadata":{"managedFields":[{}]}}`)).To(MatchError(ContainSubstring(unowned)))
@@ -178,7 +178,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Expect(patch(ctx, account, now, `{"metadata":{"managedFields":[`+own+`]},"data":{"theirs":"new"}}`)).To(MatchError(ContainSubstring(notAsked)))
 	})
 
-	It("may by RBAC get and patch ConfigMaps, create and count up Events, and nothing else", func(ctx SpecContext) {
+	It("grants the writer by RBAC to get and patch ConfigMaps, to create and count up Events, and nothing else", func(ctx SpecContext) {
 		for _, t := range []struct {
 			group, resource string
 			verbs           string
@@ -205,7 +205,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		}
 	})
 
-	It("may neither create nor delete even with the rights to", func(ctx SpecContext) {
+	It("refuses the writer to create and to delete even with the rights to", func(ctx SpecContext) {
 		meta := metav1.ObjectMeta{Name: "too-much", Namespace: namespace}
 		_, err := env.Cluster.Client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
@@ -227,7 +227,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Expect(err).To(MatchError(ContainSubstring(said)))
 	})
 
-	It("is served within the API server's limits, however much there is", func(ctx SpecContext) {
+	It("evaluates the policy of the writer within the API server's limits, however much there is", func(ctx SpecContext) {
 		cm := large()
 		Expect(patch(ctx, account, create(ctx, namespace, cm), `{"data":{"key-007":"new"}}`)).To(Succeed())
 		all := map[string]string{}

@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("The broker", func() {
-	DescribeTable("may go away under load", func(ctx SpecContext, end func(context.Context, *process.Process)) {
+	DescribeTable("loses nothing while the broker goes away under load", func(ctx SpecContext, end func(context.Context, *process.Process)) {
 		url, server := runBroker()
 		w := env.World(ctx, world.Options{Broker: url, AckWait: shortAckWait})
 		load := w.Begin(ctx, 200)
@@ -47,7 +47,7 @@ var _ = Describe("The broker", func() {
 		Entry("by kill -9", func(_ context.Context, p *process.Process) { Expect(p.Kill()).To(Succeed()) }),
 	)
 
-	It("may forget the last that it acknowledged, as after a loss of power", func(ctx SpecContext) {
+	It("fetches again what the broker lost of the last that it acknowledged, as after a loss of power", func(ctx SpecContext) {
 		// What natstest keeps is a copy from shortly before the end.
 		w := env.World(ctx, world.Options{AckWait: shortAckWait})
 		load := w.Begin(ctx, 200)
@@ -57,7 +57,7 @@ var _ = Describe("The broker", func() {
 		load.EventuallyEnds(ctx, 90*time.Second)
 	})
 
-	It("may lose its whole store: what is satisfied is not fetched again, and the rest goes on", func(ctx SpecContext) {
+	It("fetches nothing again that is satisfied when the broker loses its whole store, and goes on with the rest", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		load := w.Begin(ctx, 60)
 		load.EventuallyEnds(ctx, time.Minute)
@@ -86,7 +86,7 @@ var _ = Describe("The broker", func() {
 		failing.Tells(ctx, "BadStatus")
 	})
 
-	DescribeTable("may lose a stream or a consumer", func(ctx SpecContext, gets int, lose func(context.Context, jetstream.JetStream) error) {
+	DescribeTable("makes a stream or a consumer anew that the broker has lost", func(ctx SpecContext, gets int, lose func(context.Context, jetstream.JetStream) error) {
 		w := env.World(ctx, world.Audited(world.Options{})) // the streams are looked at as often as audited
 		before, after := w.Origin.Page("/before").Says("before"), w.Origin.Page("/after").Says("after")
 		kept := w.Create(ctx, "kept", world.Asking("mydata="+before.URL()))
@@ -119,7 +119,7 @@ var _ = Describe("The broker", func() {
 		}),
 	)
 
-	It("may be full of results: fetchers wait for the writer, and nothing is lost", func(ctx SpecContext) {
+	It("loses nothing while the broker is full of results, for which fetchers wait", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--max-results-bytes=16777216"}}})
 		Expect(w.Writer().Kill()).To(Succeed())
 		const count, size = 30, 900_000
@@ -172,7 +172,7 @@ var _ = Describe("The broker", func() {
 		Expect(curlctl("doctor")).To(MatchRegexp("streams +ok"))
 	})
 
-	It("may deliver every result ten times, in any order, and late", func(ctx SpecContext) {
+	It("writes nothing twice when the broker delivers every result ten times, in any order, and late", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		results := listen(w, "curl.result.>")
 		load := w.Begin(ctx, 40)

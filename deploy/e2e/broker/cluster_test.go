@@ -125,7 +125,7 @@ var _ = Describe("One of three brokers", func() {
 	// takes longer, it comes again each time that shortAckWait has passed.
 	gets := func(since time.Time) int { return max(4, 1+int(time.Since(since)/shortAckWait)) }
 
-	DescribeTable("may be killed by kill -9: every want is fetched, and nothing written twice",
+	DescribeTable("fetches every want and writes nothing twice when one server of three is killed by kill -9",
 		func(ctx SpecContext, before int, is role) {
 			b := runCluster(ctx)
 			w := env.World(ctx, world.Options{Broker: b.all(), AckWait: shortAckWait})
@@ -152,7 +152,7 @@ var _ = Describe("One of three brokers", func() {
 		Entry("that only follows", 30, role(follower)),
 	)
 
-	It("may hand the lead on during audits: what is lost comes back, and what is held is not fetched again", func(ctx SpecContext) {
+	It("brings back what is lost, and fetches nothing that is held, while servers hand the lead on during audits", func(ctx SpecContext) {
 		b := runCluster(ctx)
 		w := env.World(ctx, world.Audited(world.Options{Broker: b.all()}))
 		held, lost := w.Origin.Page("/held").Says("held"), w.Origin.Page("/lost").Says("lost")
@@ -177,7 +177,7 @@ var _ = Describe("One of three brokers", func() {
 		Expect(kept.Writes(ctx)).To(Equal(1))
 	})
 
-	It("may be killed: what is wanted can be read from the others", func(ctx SpecContext) {
+	It("reads what is wanted from the other servers when one is killed", func(ctx SpecContext) {
 		b := runCluster(ctx)
 		js := b.connect()
 		c := pipeline.NewClient(js)

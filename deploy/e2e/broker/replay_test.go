@@ -128,7 +128,7 @@ var _ = Describe("A replay", func() {
 		f.shouldBeRight(ctx)
 	})
 
-	It("may be broken off, and run again: beside another, with a backlog", func(ctx SpecContext) {
+	It("replays all after a replay was broken off and run again, beside another and with a backlog", func(ctx SpecContext) {
 		url, _ := runBroker()
 		f := letFail(ctx, 150, url)
 		Expect(f.Fetcher().Kill()).To(Succeed())

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("The servers that are fetched from", func() {
-	It("may hang: others are served as if nothing was", func(ctx SpecContext) {
+	It("serves other hosts as before while one hangs", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: hanging()})
 		silent := origin.Start()
 		DeferCleanup(silent.Close)
@@ -34,7 +34,7 @@ var _ = Describe("The servers that are fetched from", func() {
 		w.Unfinished()
 	})
 
-	It("may not be found: attempts are spaced, with one Event", func(ctx SpecContext) {
+	It("spaces the attempts to a host that is not found, with one Event", func(ctx SpecContext) {
 		const hosts, retry = 20, time.Second
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--retry-base=" + retry.String()}}})
 		began := time.Now()

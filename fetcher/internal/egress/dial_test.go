@@ -44,7 +44,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		cfg = egress.Config{AllowPorts: []int{trap.port()}}
 	})
 
-	DescribeTable("is not connected to",
+	DescribeTable("connects to no address that is not public",
 		func(ctx SpecContext, addrs ...string) {
 			names.Set("data.example.com", addrs...)
 			gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
@@ -70,7 +70,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Entry("through ISATAP", "2606:4700::5efe:7f00:1", "2606:4700::200:5efe:7f00:1"),
 	)
 
-	It("is not connected to through an alias", func(ctx SpecContext) {
+	It("connects to no private address through an alias", func(ctx SpecContext) {
 		names.Alias("data.example.com", "localhost", "127.0.0.1")
 		gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
@@ -79,7 +79,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		trap.expectNobody(ctx)
 	})
 
-	It("is checked again when its address changes after the dry run", func(ctx SpecContext) {
+	It("checks the address again when it changes after the dry run", func(ctx SpecContext) {
 		names.Rebind("data.example.com", []string{public}, []string{"127.0.0.1"})
 		gate, err := egress.New(cfg, egress.Deps{Resolver: names.Resolver()})
 		Expect(err).NotTo(HaveOccurred())
@@ -89,7 +89,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		trap.expectNobody(ctx)
 	})
 
-	It("is connected to only at the public ones of its addresses", func(ctx SpecContext) {
+	It("connects to the public addresses of a name alone", func(ctx SpecContext) {
 		names.Set("data.example.com", "127.0.0.1", public, "::1", "10.1.2.3")
 		gate, held := newGate(cfg, names)
 
@@ -108,7 +108,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		))
 	})
 
-	It("is left to a proxy only with all of its addresses", func(ctx SpecContext) {
+	It("leaves a name to a proxy only when all of its addresses are allowed", func(ctx SpecContext) {
 		names.Set("data.example.com", public, "127.0.0.1")
 		names.Set("www.example.com", public, "93.184.216.35")
 		gate, _ := newGate(egress.Config{}, names)
@@ -127,7 +127,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Expect(admit("http://nobody.example.com/")).To(BeAssignableToTypeOf(&net.DNSError{}))
 	})
 
-	DescribeTable("is decided about by the dial alone, whoever has parsed it",
+	DescribeTable("decides at the dial about a name, however it was parsed",
 		func(ctx SpecContext, addr string, rule egress.Rule) {
 			names.SetOther(public)
 			gate, held := newGate(egress.Config{DenyHosts: []string{"*.bad.example"}}, names)
@@ -146,12 +146,12 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Entry("with a denied host", "data.bad.example:80", egress.RuleDenyHost),
 	)
 
-	It("is decided about by its URL, whoever has parsed that", func() {
+	It("decides about a URL, however it was parsed", func() {
 		gate, _ := newGate(egress.Config{}, names)
 		Expect(gate.For("team-a").CheckURL(&url.URL{Scheme: "ftp", Host: "data.example.com"})).To(Equal(&egress.DeniedError{Rule: egress.RuleScheme}))
 	})
 
-	It("is knocked at no more than 16 times", func(ctx SpecContext) {
+	It("dials at most 16 addresses of a name", func(ctx SpecContext) {
 		var many []string
 		for i := range 30 {
 			many = append(many, fmt.Sprintf("93.184.216.%d", i+1))
@@ -163,7 +163,7 @@ var _ = Describe("a name that is hostile by its addresses", func() {
 		Expect(held.attempts()).To(HaveLen(16))
 	})
 
-	It("is looked up from the root, so that no name of the cluster shadows it", func(ctx SpecContext) {
+	It("looks a name up from the root, so that no name of the cluster shadows it", func(ctx SpecContext) {
 		gate, _ := newGate(egress.Config{}, names)
 		names.Set("data.example.com", public)
 		var asked []string

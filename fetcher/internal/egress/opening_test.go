@@ -13,7 +13,7 @@ import (
 var _ = Describe("what operators open and close", func() {
 	loopback := []string{"127.0.0.0/8", "::1/128"}
 
-	DescribeTable("decides",
+	DescribeTable("opens and closes hosts, ports and ranges by the flags",
 		func(ctx SpecContext, cfg egress.Config, raw, expect string) {
 			names := startDNS()
 			names.SetOther(public)

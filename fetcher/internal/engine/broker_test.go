@@ -86,7 +86,7 @@ var _ = Describe("A broker in trouble", func() {
 		})
 	})
 
-	It("that goes away during the GET gets the body when it is back", func() {
+	It("publishes the body when the broker is back that went away during the GET", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		o, fetching, proceed := held("hello there")
 		w.publish(w.want(o.URL, every(10*time.Minute)))
@@ -103,7 +103,7 @@ var _ = Describe("A broker in trouble", func() {
 		Expect(loggedLines(log, "broker does not answer")()).To(Equal(1), "said once per change of state")
 	})
 
-	It("that refuses a timer for its size is not asked again, and the key is a dead letter", func() {
+	It("makes a dead letter when the broker refuses a timer for its size, without another try", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		o := serve(says("hello there"))
 		w.publish(w.want(o.URL, every(10*time.Minute)))

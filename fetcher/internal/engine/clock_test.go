@@ -32,7 +32,7 @@ var _ = Describe("The clock of the machine", func() {
 		})
 	}
 
-	DescribeTable("may be wrong: retries and refreshes come when they should",
+	DescribeTable("retries and refreshes when it should while the clock of the machine is wrong",
 		func(by time.Duration) {
 			f := wrong(by)
 			w.publish(w.want(serve(fails(http.StatusBadGateway)).URL))

@@ -44,7 +44,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		return len(sequences)
 	}
 
-	It("before the acknowledgement costs one more GET, and results of no more triggers", func() {
+	It("makes one more GET after a kill before the acknowledgement, and publishes results of no more triggers", func() {
 		o := serve(says("hello there"))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
 		killed()
@@ -54,7 +54,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("after a failed attempt publishes it once, and leaves one timer", func() {
+	It("publishes a failed attempt once over a kill, and leaves one timer", func() {
 		o := serve(fails(http.StatusBadGateway))
 		w.publish(w.want(o.URL))
 		killed()
@@ -63,7 +63,7 @@ var _ = Describe("A fetcher that is killed", func() {
 		Expect(w.timer().GetAttempts()).To(BeEquivalentTo(1), "a redelivery is no further attempt")
 	})
 
-	It("after the last attempt leaves one dead letter", func() {
+	It("leaves one dead letter over a kill after the last attempt", func() {
 		o := serve(fails(http.StatusNotFound))
 		w.publish(w.want(o.URL))
 		killed()

@@ -81,14 +81,14 @@ var _ = Describe("Credentials", func() {
 		Eventually(w.pending).Should(BeZero())
 	}
 
-	It("go with a want that the watcher has signed", func() {
+	It("sends credentials for a want that the watcher has signed", func() {
 		w.publish(signed("/private/a"))
 		f.step()
 		Expect(w.result().GetContent()).NotTo(BeNil())
 		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
 	})
 
-	It("go with the refresh of such a want, and the writer reads first", func() {
+	It("sends credentials at the refresh of a signed want, and the writer reads first", func() {
 		want := signed("/private/a", every(10*time.Minute))
 		sequence := w.publish(want)
 		Expect(w.next().Ack()).To(Succeed())
@@ -99,7 +99,7 @@ var _ = Describe("Credentials", func() {
 		Expect(w.result().GetWant().GetStatus()).To(BeEmpty())
 	})
 
-	It("go with no want that somebody else has published, which is reported", func() {
+	It("sends no credentials for a want that somebody else has published, and reports it", func() {
 		want := signed("/private/a", every(10*time.Minute))
 		want.Url = o.URL + "/private/b"
 		w.publish(want)
@@ -107,7 +107,7 @@ var _ = Describe("Credentials", func() {
 		Expect(sent()).To(BeEmpty())
 	})
 
-	It("are looked at again once in an interval while the want is not signed, without a request", func() {
+	It("looks again once in an interval for credentials while the want is not signed, without a request", func() {
 		want := w.want(o.URL+"/private/a", every(10*time.Minute))
 		sequence := w.publish(want)
 		refused()
@@ -130,7 +130,7 @@ var _ = Describe("Credentials", func() {
 		Expect(w.timer().Due).To(And(HaveField("Reported", v1.FailureClass_FAILURE_CLASS_UNSPECIFIED), HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED)))
 	})
 
-	It("go with none at a redirect either", func() {
+	It("sends no credentials for an unsigned want at a redirect either", func() {
 		w.publish(w.want(o.URL + "/moved"))
 		refused()
 		Expect(sent()).To(Equal([]string{"/moved "}))

@@ -92,7 +92,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(failures()[1].GetAttempts()).To(BeEquivalentTo(2))
 	})
 
-	It("that is the last one allowed leaves a dead letter, a published failure and a slow recheck", func() {
+	It("leaves a dead letter, a published failure and a slow recheck after the last attempt that is allowed", func() {
 		o := serve(fails(http.StatusInternalServerError))
 		w.publish(w.want(o.URL))
 		f.step()
@@ -122,7 +122,7 @@ var _ = Describe("A failed attempt", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("that will not get better by itself is given up at once, until the next refresh", func() {
+	It("gives up at once, until the next refresh, what does not get better by itself", func() {
 		o := serve(fails(http.StatusNotFound))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
 		f.step()
@@ -240,7 +240,7 @@ var _ = Describe("A failed attempt", func() {
 		}
 	})
 
-	It("for a want that was replaced is dropped", func() {
+	It("drops a failed attempt for a want that was replaced", func() {
 		o := serve(func(rw http.ResponseWriter, r *http.Request) {
 			defer GinkgoRecover()
 			if r.URL.Path == "/old" {

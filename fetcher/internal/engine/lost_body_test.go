@@ -16,7 +16,7 @@ import (
 // What was fetched may never have been stored: results are purged, or the
 // writer was refused. The watcher then publishes the want again.
 var _ = Describe("A want for a body that was fetched before", func() {
-	DescribeTable("leads to the whole body again",
+	DescribeTable("publishes the whole body again when the watcher asks for one that was lost",
 		func(cause v1.Cause) {
 			w := newWorld(natstest.Options{}, pipeline.Topology{})
 			f := w.fetcher(func(o *fetcherOptions) { o.clock = brokerclock.New(nil) })

@@ -114,7 +114,7 @@ var _ = Describe("Objects with the same URL", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("that did not change cost a 304 each at most, and no result", func() {
+	It("makes a conditional GET at most for each object whose body did not change, and publishes no result", func() {
 		o := serve(tagged(`"v1"`, "hello there"))
 		var dues []*v1.Due
 		for i := range 200 {

@@ -54,7 +54,7 @@ var _ = Describe("A good answer", func() {
 		return wantSequence, w.fire(d)
 	}
 
-	It("to a want is handed to the writer with all that its fast path needs", func() {
+	It("publishes the response to a want with all that the fast path of the writer needs", func() {
 		o := serve(says("hello there"))
 		want := w.want(o.URL)
 		sequence := w.publish(want)
@@ -74,7 +74,7 @@ var _ = Describe("A good answer", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("to a due makes the writer read first, since the status of its want is old", func() {
+	It("makes the writer read first after a due, since the status in its want is old", func() {
 		o := serve(says("hello there"))
 		_, sequence := due(w.want(o.URL), func(*v1.Due) {})
 
@@ -136,7 +136,7 @@ var _ = Describe("A good answer", func() {
 		Expect(w.timer()).NotTo(BeNil())
 	})
 
-	It("with another body than the key holds is handed to the writer", func() {
+	It("publishes another body than the key holds", func() {
 		o := serve(tagged(`"v2"`, "general kenobi"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
 			d.Settled = &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`}
@@ -146,7 +146,7 @@ var _ = Describe("A good answer", func() {
 		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v2"`))
 	})
 
-	It("after failures, with the body that the key holds, publishes the recovery", func() {
+	It("publishes the recovery when the body after failures is the one that the key holds", func() {
 		o := serve(says("hello there"))
 		due(w.want(o.URL, every(10*time.Minute)), func(d *v1.Due) {
 			d.Settled = &v1.Settled{Sha256: digest("hello there")}
@@ -164,7 +164,7 @@ var _ = Describe("A good answer", func() {
 		Expect(t.GetFirstFailedAt()).To(BeNil())
 	})
 
-	It("that stays fresh for longer than the interval puts the refresh off, and never brings it forward", func() {
+	It("puts the refresh off while a response is fresh, and never brings it forward", func() {
 		var maxAge string
 		o := serve(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "max-age="+maxAge)
@@ -186,7 +186,7 @@ var _ = Describe("A good answer", func() {
 		}
 	})
 
-	DescribeTable("for a want that is replaced during the fetch is dropped",
+	DescribeTable("drops the response for a want that is replaced during the fetch",
 		func(change func(*v1.Want)) {
 			var f *fetcher
 			o := serve(func(rw http.ResponseWriter, r *http.Request) {
@@ -218,7 +218,7 @@ var _ = Describe("A good answer", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("for a key that is no longer wanted is dropped", func() {
+	It("drops the response for a key that is no longer wanted", func() {
 		o := serve(func(rw http.ResponseWriter, r *http.Request) {
 			defer GinkgoRecover()
 			_, last, err := w.client.LastWant(w.ctx, key)
@@ -235,7 +235,7 @@ var _ = Describe("A good answer", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("with another digest than demanded is a failure that keeps the last good body", func() {
+	It("fails for a body with another digest than demanded, and leaves the last good body", func() {
 		o := serve(tagged(`"evil"`, "evil"))
 		due(w.want(o.URL, every(10*time.Minute), func(w *v1.Want) { w.Sha256 = digest("hello there") }), func(d *v1.Due) {
 			d.Settled = &v1.Settled{Sha256: digest("hello there"), Etag: `"good"`}
@@ -246,7 +246,7 @@ var _ = Describe("A good answer", func() {
 		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"good"`))
 	})
 
-	It("with the digest that is demanded is handed to the writer", func() {
+	It("publishes a body with the digest that is demanded", func() {
 		o := serve(says("hello there"))
 		w.publish(w.want(o.URL, func(w *v1.Want) { w.Sha256 = digest("hello there") }))
 		w.fetcher().step()

@@ -23,7 +23,7 @@ var _ = Describe("A message", func() {
 		o = serve(says("hello there"))
 	})
 
-	DescribeTable("that cannot be decoded becomes a dead letter and holds up no other",
+	DescribeTable("makes a dead letter of a message that cannot be decoded, and holds up no other",
 		func(subject string, data string, named pipeline.Key) {
 			_, err := w.js.Publish(w.ctx, subject, []byte(data))
 			Expect(err).NotTo(HaveOccurred())
@@ -51,7 +51,7 @@ var _ = Describe("A message", func() {
 		Entry("subject with a broken escape", "curl.want.ns.na%2me.key", "", pipeline.Key{}),
 	)
 
-	It("that is delivered twice with garbage leaves one dead letter", func() {
+	It("leaves one dead letter of garbage that is delivered twice", func() {
 		_, err := w.js.Publish(w.ctx, "curl.want.ns.name.key", []byte("garbage"))
 		Expect(err).NotTo(HaveOccurred())
 		m := w.next()
@@ -73,7 +73,7 @@ var _ = Describe("A message", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	It("that is a tombstone is acknowledged", func() {
+	It("acknowledges a tombstone", func() {
 		_, err := w.client.PublishTombstone(w.ctx, key, 0)
 		Expect(err).NotTo(HaveOccurred())
 		f.step()
@@ -100,7 +100,7 @@ var _ = Describe("A message", func() {
 			Expect(w.timer()).To(BeNil())
 		}
 
-		It("for a want that was replaced since is acknowledged: the newer want is its own trigger", func() {
+		It("acknowledges a due of a want that was replaced: the newer want is its own trigger", func() {
 			w.publish(w.want(o.URL + "/newer"))
 			Expect(w.next().Ack()).To(Succeed())
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
@@ -108,7 +108,7 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 
-		It("for a key that is no longer wanted is acknowledged", func() {
+		It("acknowledges a due of a key that is no longer wanted", func() {
 			_, err := w.client.PublishTombstone(w.ctx, key, sequence)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(w.next().Ack()).To(Succeed())
@@ -117,7 +117,7 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 
-		It("for a key without a want is acknowledged in the end", func() {
+		It("acknowledges a due of a key without a want in the end", func() {
 			stranger := w.want(o.URL, func(w *v1.Want) { w.Name = "stranger" })
 			w.fire(&v1.Due{Want: stranger, WantSequence: sequence})
 			for range 3 {
@@ -127,7 +127,7 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 
-		It("for a want that a replica does not know yet comes back until it does", func() {
+		It("gives a due back until the replica knows its want", func() {
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
 			catchUp := w.replicaLags()
 			nothingHappens()
@@ -137,7 +137,7 @@ var _ = Describe("A message", func() {
 			Eventually(w.pending).Should(BeZero())
 		})
 
-		It("for a newer want than the stream answers comes back: a replica lags", func() {
+		It("gives a due of a newer want back while a replica lags", func() {
 			w.fire(&v1.Due{Want: want, WantSequence: sequence + 100})
 			nothingHappens()
 			Eventually(w.pending).Should(BeEquivalentTo(1))
@@ -148,7 +148,7 @@ var _ = Describe("A message", func() {
 			Expect(m.Ack()).To(Succeed())
 		})
 
-		It("and whose handling never ends never makes the writer trust the status that it lacks", func() {
+		It("makes the writer read first after a poison due, whose want has no status", func() {
 			w.fire(&v1.Due{Want: want, WantSequence: sequence})
 			w.beginWithoutEnd(5)
 			f.step()

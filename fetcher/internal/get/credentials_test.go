@@ -66,7 +66,7 @@ var _ = Describe("credentials", func() {
 		return r.Header.Get("Authorization")
 	}
 
-	It("of a netrc file go to their machine", func(ctx SpecContext) {
+	It("sends credentials of a netrc file to their machine", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password \"p w\"\nmachine other.example.com login you password x")
 		permit("*")
 		do(ctx, get.Request{URL: at("data.example.com", "/")},
@@ -76,14 +76,14 @@ var _ = Describe("credentials", func() {
 		Expect(authorizations()).To(Equal([]string{basic("me", "p w"), basic("me", "p w"), basic("you", "x"), ""}))
 	})
 
-	It("of the default entry go to every other host", func(ctx SpecContext) {
+	It("sends credentials of the default entry to every other host", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "machine data.example.com login me password a\ndefault login all password b\n")
 		permit("*")
 		do(ctx, get.Request{URL: at("data.example.com", "/")}, get.Request{URL: at("www.example.com", "/")})
 		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("all", "b")}))
 	})
 
-	It("of a header file go to the hosts of a pattern and the namespaces of a list", func(ctx SpecContext) {
+	It("sends the headers of a file to the hosts of a pattern for the namespaces of a list", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "default login me password a\n")
 		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
 - host: api.example.com
@@ -170,7 +170,7 @@ var _ = Describe("credentials", func() {
 		}
 	})
 
-	DescribeTable("in an old file are refused with a sentence about what to add",
+	DescribeTable("refuses an old file of headers with a sentence about what to add",
 		func(netrc, headers, sentence string) {
 			if netrc != "" {
 				cfg.Netrc = writeFile("netrc", netrc)

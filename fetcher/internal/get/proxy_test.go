@@ -73,7 +73,7 @@ var _ = Describe("an egress proxy", func() {
 		Entry("a port", "http://data.example.com:22/"),
 	)
 
-	DescribeTable("that fails is distinguished from the host",
+	DescribeTable("distinguishes the failure of a proxy from that of the host",
 		func(ctx SpecContext, spoil func(), raw string) {
 			spoil()
 			_, err := newProxied(nil).Do(ctx, get.Request{URL: raw})
@@ -90,7 +90,7 @@ var _ = Describe("an egress proxy", func() {
 		Expect(seen.requests()).To(HaveLen(1))
 	})
 
-	It("of the environment is not used", func(ctx SpecContext) {
+	It("uses no proxy of the environment", func(ctx SpecContext) {
 		GinkgoT().Setenv("HTTP_PROXY", cfg.Proxy)
 		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(say(ok+length(0))), "/")})

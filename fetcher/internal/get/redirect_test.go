@@ -59,7 +59,7 @@ var _ = Describe("a redirect", func() {
 		Expect(seen.requests()).To(HaveLen(6))
 	})
 
-	It("may have a Location that is not quite ASCII", func(ctx SpecContext) {
+	It("follows a Location that is not quite ASCII", func(ctx SpecContext) {
 		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/ä ö" {
 				_, _ = io.WriteString(w, "hello")
@@ -73,7 +73,7 @@ var _ = Describe("a redirect", func() {
 		Expect(string(response.Body)).To(Equal("hello"))
 	})
 
-	It("to a denied address sends nothing there and does not name it", func(ctx SpecContext) {
+	It("sends nothing to a denied address after a redirect, and does not name it", func(ctx SpecContext) {
 		trap, err := net.Listen("tcp", "127.0.0.2:0")
 		Expect(err).NotTo(HaveOccurred())
 		visits := make(chan string, 16)

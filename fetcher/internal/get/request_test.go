@@ -134,7 +134,7 @@ var _ = Describe("a request", func() {
 		Expect(failure).To(MatchError(egress.ErrDenied))
 	})
 
-	DescribeTable("that fails does not repeat an address or an odd host",
+	DescribeTable("leaves addresses and odd hosts out of the text of a failure",
 		func(ctx SpecContext, raw, failureHost, text string) {
 			_, err := client.Do(ctx, get.Request{URL: raw})
 			Expect(asError(err).Host).To(Equal(failureHost))
@@ -146,7 +146,7 @@ var _ = Describe("a request", func() {
 		Entry(nil, "://", "", "GET from the host of the URL is denied by the egress policy: the URL is not an absolute URL of printable ASCII characters"),
 	)
 
-	It("that finds no address fails with that", func(ctx SpecContext) {
+	It("fails with DNSFailed when a name has no address", func(ctx SpecContext) {
 		names := startDNS()
 		names.Set(host)
 		gate, err := egress.New(egress.Config{}, egress.Deps{Resolver: names.Resolver()})
@@ -159,7 +159,7 @@ var _ = Describe("a request", func() {
 		Expect(err).To(MatchError("GET from data.example.com failed: the host name did not resolve"))
 	})
 
-	It("that is not accepted fails with that", func(ctx SpecContext) {
+	It("fails with ConnectFailed when a connection is not accepted", func(ctx SpecContext) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		port := listener.Addr().(*net.TCPAddr).Port
@@ -170,7 +170,7 @@ var _ = Describe("a request", func() {
 		Expect(asError(err).Class).To(Equal(connectFailed))
 	})
 
-	It("that is stopped fails without a class", func(ctx SpecContext) {
+	It("fails without a class when the request is stopped", func(ctx SpecContext) {
 		arrived := make(chan struct{})
 		port := serve(func(ctx context.Context, conn net.Conn) {
 			readRequest(conn)

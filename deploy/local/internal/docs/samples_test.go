@@ -61,7 +61,7 @@ var _ = Describe("The samples", func() {
 		}
 	})
 
-	It("each begin with a comment, and are listed in the README", func() {
+	It("begin with a comment each, and are listed in the README", func() {
 		readme := string(text(filepath.Join(samples, "README.md")))
 		for _, file := range files {
 			Expect(string(text(file))).To(HavePrefix("# "), file)
