@@ -29,7 +29,7 @@ func checkCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&namespace, "namespace", "default", "namespace whose policy applies")
-	cfg.bindEgress(cmd.Flags())
+	cfg.BindPolicyFlags(cmd.Flags())
 	return cmd
 }
 

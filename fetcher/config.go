@@ -69,16 +69,16 @@ func DefaultConfig() Config {
 
 // BindFlags adds the flags; what the configuration holds are their defaults.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
-	c.bindEgress(fs)
+	c.BindPolicyFlags(fs)
 	c.bindGet(fs)
 	c.bindThrottle(fs)
 	c.bindSchedule(fs)
 	c.bindBudgets(fs)
 }
 
-// bindEgress adds the flags of the egress policy, which `fetcher check` has,
-// too.
-func (c *Config) bindEgress(fs *pflag.FlagSet) {
+// BindPolicyFlags adds the flags of the egress policy, which commands have that check
+// URLs, too.
+func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 	e := &c.Egress
 	fs.StringSliceVar(&e.AllowCIDRs, "allow-cidr", e.AllowCIDRs, "address ranges that may be reached at any port and by any name")
 	fs.StringSliceVar(&e.DenyCIDRs, "deny-cidr", e.DenyCIDRs, "address ranges that may never be reached, such as the cluster's own")

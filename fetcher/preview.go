@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/rs/zerolog"
-	"github.com/spf13/pflag"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
@@ -27,9 +26,6 @@ type Preview struct {
 	Size   int
 	SHA256 string
 }
-
-// BindPolicyFlags adds the flags of the egress policy alone.
-func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) { c.bindEgress(fs) }
 
 // Preview decides about a URL as a fetcher with this configuration would, and makes
 // one GET if it is allowed and asked for. It needs no broker and stores nothing.

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -170,7 +171,13 @@ func (a *assembly) serve(ctx context.Context, ready func(context.Context) error)
 			})
 		})
 	}
-	group.Go(func() error { return whenReady(ctx, a.health, func() error { return ready(ctx) }) })
+	group.Go(func() error {
+		isReady := func(context.Context) (bool, error) { return a.health.Ready(), nil }
+		if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, isReady); err != nil {
+			return nil //nolint:nilerr // it ended before
+		}
+		return ready(ctx)
+	})
 	return group.Wait()
 }
 
@@ -216,17 +223,4 @@ func (c *Config) services() map[string]func(context.Context, *service.Runtime, *
 		services[keeperName] = c.runKeeper
 	}
 	return services
-}
-
-func whenReady(ctx context.Context, health *service.Health, then func() error) error {
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for !health.Ready() {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-	return then()
 }

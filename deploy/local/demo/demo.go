@@ -11,6 +11,7 @@ import (
 	"io"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -185,20 +186,14 @@ func (d *demo) openConsole(ctx context.Context) (stop func()) {
 // too long.
 func (d *demo) waitFor(ctx context.Context, timeout time.Duration, what string, isThere func(context.Context) (bool, error)) error {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		there, err := isThere(ctx)
-		if there {
-			fmt.Fprintf(d.Out, "%s after %s:\n\n", what, time.Since(began).Round(time.Millisecond))
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("there is not: %s after %s", what, timeout), err)
-		case <-ticker.C:
-		}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, timeout, true, func(ctx context.Context) (there bool, _ error) {
+		there, last = isThere(ctx)
+		return there, nil
+	})
+	if err != nil {
+		return errors.Join(fmt.Errorf("there is not: %s after %s", what, timeout), last)
 	}
+	fmt.Fprintf(d.Out, "%s after %s:\n\n", what, time.Since(began).Round(time.Millisecond))
+	return nil
 }

@@ -6,15 +6,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
@@ -55,35 +54,13 @@ func run(ctx context.Context, args []string) error {
 	}
 	display := progress.New(os.Stderr)
 	defer display.Close()
-	return beside(ctx,
-		func(ctx context.Context) error { return program.Build(ctx, bin, display.Part()) },
-		func(ctx context.Context) error {
-			if *kubeconfig != "" {
-				return nil
-			}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return program.Build(ctx, bin, display.Part()) })
+	if *kubeconfig == "" {
+		group.Go(func() error {
 			_, err := assets.Find(ctx, assets.Options{Build: *build, Part: display.Part()})
 			return err
 		})
-}
-
-// beside runs all at once; the first that fails ends the others.
-func beside(ctx context.Context, all ...func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	failures := make([]error, len(all))
-	var running sync.WaitGroup
-	for i, one := range all {
-		running.Go(func() {
-			if failures[i] = one(ctx); failures[i] != nil {
-				cancel()
-			}
-		})
 	}
-	running.Wait()
-	for _, err := range failures {
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return err
-		}
-	}
-	return errors.Join(failures...)
+	return group.Wait()
 }

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Answer is what one lookup of a name gives.
-type Answer struct {
-	// Addrs are the addresses, of both families.
-	Addrs []netip.Addr
-	// Alias, if set, is the canonical name that has the addresses.
-	Alias string
+// answer is what one lookup of a name gives.
+type answer struct {
+	// addrs are the addresses, of both families.
+	addrs []netip.Addr
+	// alias, if set, is the canonical name that has the addresses.
+	alias string
 }
 
 // Server answers from its table. It is safe for concurrent use.
@@ -27,9 +27,9 @@ type Server struct {
 	done chan struct{}
 
 	mu      sync.Mutex
-	answers map[string][]Answer
+	answers map[string][]answer
 	asked   map[string]map[dnsmessage.Type]int
-	other   *Answer
+	other   *answer
 	total   int
 }
 
@@ -42,7 +42,7 @@ func Start() (*Server, error) {
 	s := &Server{
 		conn:    conn,
 		done:    make(chan struct{}),
-		answers: map[string][]Answer{},
+		answers: map[string][]answer{},
 		asked:   map[string]map[dnsmessage.Type]int{},
 	}
 	go s.serve()
@@ -61,23 +61,23 @@ func (s *Server) Set(name string, addrs ...string) { s.Rebind(name, addrs) }
 // Rebind makes name resolve to each of the lists in turn, one per lookup, and
 // to the last from then on.
 func (s *Server) Rebind(name string, lists ...[]string) {
-	var answers []Answer
+	var answers []answer
 	for _, list := range lists {
-		answers = append(answers, Answer{Addrs: parse(list)})
+		answers = append(answers, answer{addrs: parse(list)})
 	}
 	s.put(name, answers...)
 }
 
 // Alias makes name a CNAME of target, which has addrs.
 func (s *Server) Alias(name, target string, addrs ...string) {
-	s.put(name, Answer{Alias: target, Addrs: parse(addrs)})
+	s.put(name, answer{alias: target, addrs: parse(addrs)})
 }
 
 // SetOther makes all names without an entry resolve to addrs.
 func (s *Server) SetOther(addrs ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.other = &Answer{Addrs: parse(addrs)}
+	s.other = &answer{addrs: parse(addrs)}
 }
 
 // Questions returns how many questions were asked, of all names and types.
@@ -105,7 +105,7 @@ func parse(list []string) []netip.Addr {
 	return addrs
 }
 
-func (s *Server) put(name string, answers ...Answer) {
+func (s *Server) put(name string, answers ...answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answers[rooted(name)] = answers
@@ -141,7 +141,7 @@ func (s *Server) reply(packet []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, known := s.look(question)
+	found, known := s.look(question)
 	reply := dnsmessage.Message{
 		Header: dnsmessage.Header{
 			ID: header.ID, Response: true, RecursionDesired: true, RecursionAvailable: true,
@@ -152,7 +152,7 @@ func (s *Server) reply(packet []byte) ([]byte, error) {
 		reply.RCode = dnsmessage.RCodeNameError
 		return reply.Pack()
 	}
-	if reply.Answers, err = records(question, answer); err != nil {
+	if reply.Answers, err = records(question, found); err != nil {
 		return nil, err
 	}
 	return reply.Pack()
@@ -160,7 +160,7 @@ func (s *Server) reply(packet []byte) ([]byte, error) {
 
 // look finds the answer, and counts the questions for each family apart, as
 // one lookup asks for both.
-func (s *Server) look(q dnsmessage.Question) (Answer, bool) {
+func (s *Server) look(q dnsmessage.Question) (answer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total++
@@ -168,7 +168,7 @@ func (s *Server) look(q dnsmessage.Question) (Answer, bool) {
 	answers := s.answers[name]
 	if len(answers) == 0 {
 		if s.other == nil {
-			return Answer{}, false
+			return answer{}, false
 		}
 		return *s.other, true
 	}
@@ -180,18 +180,18 @@ func (s *Server) look(q dnsmessage.Question) (Answer, bool) {
 	return answers[turn], true
 }
 
-func records(q dnsmessage.Question, a Answer) ([]dnsmessage.Resource, error) {
+func records(q dnsmessage.Question, a answer) ([]dnsmessage.Resource, error) {
 	var out []dnsmessage.Resource
 	owner := q.Name
-	if a.Alias != "" {
-		target, err := dnsmessage.NewName(rooted(a.Alias))
+	if a.alias != "" {
+		target, err := dnsmessage.NewName(rooted(a.alias))
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, resource(owner, dnsmessage.TypeCNAME, &dnsmessage.CNAMEResource{CNAME: target}))
 		owner = target
 	}
-	for _, addr := range a.Addrs {
+	for _, addr := range a.addrs {
 		switch {
 		case addr.Is4() && q.Type == dnsmessage.TypeA:
 			out = append(out, resource(owner, q.Type, &dnsmessage.AResource{A: addr.As4()}))
