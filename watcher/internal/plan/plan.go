@@ -93,7 +93,7 @@ func Make(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Pla
 			m.key(pair)
 		}
 		m.retractAllBut(func(key string) bool { _, asked := o.Request.URL(key); return asked })
-		m.removeUnasked()
+		m.plan.Remove = Unasked(o)
 	}
 	return m.plan
 }
@@ -146,13 +146,7 @@ func (m *maker) mention(problems []annotation.Problem) {
 	}
 }
 
-// removeUnasked removes the keys that have a status but are no longer named.
-func (m *maker) removeUnasked() {
-	m.plan.Remove = Unasked(m.object)
-	slices.Sort(m.plan.Remove)
-}
-
-// Unasked returns the keys that have a status but are no longer named. The key of
+// Unasked returns the keys that have a status but are no longer named, sorted. The key of
 // a pair that is refused keeps its value: a slip of the pen is no reason to
 // remove data.
 func Unasked(o *annotated.Object) []string {
@@ -191,7 +185,7 @@ func (m *maker) key(pair annotation.Pair) {
 	holds := names(entry, pair, w.GetSha256())
 	switch {
 	case holds && !intact(entry, owner):
-		m.drifted(w, entry, owner, last, have && !(resolved && !entry.Failing()))
+		m.drifted(w, entry, owner, last, !resolved || entry.Failing())
 	case holds && !entry.Failing():
 		m.satisfied(w, entry, last, have)
 	case last.Resolved && entry == status.Entry{} && last.Sum == wantindex.Sum(w):
@@ -221,7 +215,7 @@ func (m *maker) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Want,
 // so the writer compares it.
 func (m *maker) copied(w *v1.Want, last wantindex.Want, have bool) {
 	w.ReadFirst = true
-	if have && last.Resolved && last.Sum == wantindex.Sum(w) { // it was put over our status
+	if last.Resolved && last.Sum == wantindex.Sum(w) { // it was put over our status
 		m.publish(w, v1.Cause_CAUSE_HEALED, last)
 		return
 	}
@@ -396,7 +390,7 @@ func (m *maker) fence(key string) status.Fence {
 
 // Removed returns the result by which the writer takes a key out.
 func Removed(o *annotated.Object, key string, epoch int64, seq uint64) *v1.Result {
-	m := &maker{object: o, epoch: epoch}
+	m := &maker{object: o}
 	m.epoch = m.fence(key).EpochAfter(epoch, seq)
 	w := m.want(annotation.Pair{Key: key})
 	m.carryStatus(w)

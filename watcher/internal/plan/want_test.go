@@ -1,0 +1,222 @@
+package plan_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
+	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
+)
+
+// seen is when the watch delivered the object.
+var seen = time.Unix(100, 0).UTC()
+
+func delivered(c *call) { c.object.SeenAt = seen }
+
+// A want has all that fetcher and writer work from, and when a person asked, if one did.
+func TestWantHasAllThatDecides(t *testing.T) {
+	t.Parallel()
+	base := func(change func(*v1.Want)) *v1.Want {
+		w := &v1.Want{
+			Namespace: "ns", Name: "cm", Key: "k", Uid: "uid", ResourceVersion: "5", Url: url, Epoch: epoch, ObservedAt: timestamppb.New(seen),
+		}
+		change(w)
+		return w
+	}
+	request := func(change func(*annotation.Request)) func(*call) {
+		return func(c *call) { change(&c.object.Request) }
+	}
+	asked := timestamppb.New(seen)
+	held := status.Status{Keys: map[string]status.Entry{"k": *written(modified)}}
+	for name, tt := range map[string]struct {
+		call
+		want *v1.Want
+	}{
+		"new": {about(none, nil, nil, delivered), base(func(w *v1.Want) { w.Cause, w.AskedAt = v1.Cause_CAUSE_NEW, asked })},
+		"changed, with options": {
+			about(none, nil, wanted(asksElse), delivered, request(func(r *annotation.Request) {
+				r.Refresh, r.Now, r.SHA256 = time.Minute, "1", map[string]string{"k": sum}
+			})),
+			base(func(w *v1.Want) {
+				w.Cause, w.AskedAt, w.Refresh, w.Now, w.Sha256 = v1.Cause_CAUSE_CHANGED, asked, durationpb.New(time.Minute), "1", sum
+			}),
+		},
+		"now":          {about(none, nil, wanted(now("1")), delivered), base(func(w *v1.Want) { w.Cause, w.AskedAt = v1.Cause_CAUSE_NOW, asked })},
+		"found lost":   {about(none, nil, wanted(lost), delivered), base(func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_AUDIT })},
+		"to be healed": {about(none, nil, wanted(answered), delivered), base(func(w *v1.Want) { w.Cause, w.Drift = v1.Cause_CAUSE_HEALED, "none" })},
+		"in sync": {about(ours, written(modified), nil, delivered), base(func(w *v1.Want) {
+			w.Cause, w.AskedAt, w.Status = v1.Cause_CAUSE_NEW, asked, held.String()
+			w.Settled = &v1.Settled{Sha256: sum, Etag: "etag", LastModified: "yesterday"}
+		})},
+	} {
+		p := plan.Make(tt.object, tt.wants, epoch)
+		if len(p.Publish) != 1 || !proto.Equal(p.Publish[0].Want, tt.want) {
+			t.Errorf("%s:\n got %v\nwant %v", name, p.Publish, tt.want)
+		}
+	}
+}
+
+func modified(e *status.Entry) { e.LastModified = "yesterday" }
+
+// What the writer is asked to do names the object and its version.
+func TestResultsOfTheWatcherNameTheObject(t *testing.T) {
+	t.Parallel()
+	c := about(ours, written(), nil, asking(annotation.Request{}), delivered)
+	removed := &v1.Result{
+		Want: &v1.Want{
+			Namespace: "ns", Name: "cm", Key: "k", Uid: "uid", ResourceVersion: "5", Epoch: epoch, ObservedAt: timestamppb.New(seen),
+			Status: c.object.Status.Status().String(),
+		},
+		Sequence: 12, ObservedAt: timestamppb.New(seen), Outcome: &v1.Result_Removed{Removed: &v1.Removed{}},
+	}
+	if got := plan.Removed(c.object, "k", epoch, 12); !proto.Equal(got, removed) {
+		t.Errorf("\n got %v\nwant %v", got, removed)
+	}
+	problems := &v1.Result{
+		Want:       &v1.Want{Namespace: "ns", Name: "cm", Key: status.ObjectKey, Uid: "uid", ResourceVersion: "5"},
+		ObservedAt: timestamppb.New(seen), Outcome: &v1.Result_Problems{Problems: &v1.Problems{}},
+	}
+	if got := plan.Problems(c.object); !proto.Equal(got, problems) {
+		t.Errorf("\n got %v\nwant %v", got, problems)
+	}
+}
+
+// What is wrong with the annotations is reported until the status has it, and once
+// more when it has what no longer is.
+func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
+	t.Parallel()
+	invalid := func(c *call) { c.object.Invalid = errors.New("bad") }
+	refused := asking(annotation.Request{Present: true, Problems: []annotation.Problem{{Key: "k", Text: "bad", Refused: true}}})
+	has := func(message string) func(*call) {
+		return func(c *call) {
+			c.object.Status = annotated.EntriesOf(status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: message}}, nil)
+		}
+	}
+	for name, tt := range map[string]struct {
+		call
+		problem string
+		report  bool
+	}{
+		"invalid":                  {about(none, nil, nil, invalid), "bad", true},
+		"invalid, in the status":   {about(none, nil, nil, invalid, has("bad")), "bad", false},
+		"a pair":                   {about(none, nil, nil, refused), "bad", true},
+		"a pair, in the status":    {about(none, nil, nil, refused, has("bad")), "bad", false},
+		"another is in the status": {about(none, nil, nil, refused, has("worse")), "bad", true},
+		"mended":                   {about(none, nil, nil, has("bad")), "", true},
+		"nothing":                  {about(none, nil, nil), "", false},
+	} {
+		if p := plan.Make(tt.object, tt.wants, epoch); p.Problem != tt.problem || p.Report != tt.report {
+			t.Errorf("%s: %q, reported %t", name, p.Problem, p.Report)
+		}
+	}
+}
+
+// What the owner of an object reads, word for word.
+func TestNotesOfConditions(t *testing.T) {
+	t.Parallel()
+	manager := annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"}
+	hashed := annotation.Ownership{State: annotation.Foreign, Fingerprint: "0123456789abcdef"}
+	for want, c := range map[string]call{
+		"bad":                                    about(none, nil, nil, func(c *call) { c.object.Invalid = errors.New("bad") }),
+		"odd":                                    about(none, nil, nil, asking(annotation.Request{Present: true, Problems: []annotation.Problem{{Text: "odd"}}})),
+		"key k was removed; it is fetched again": about(none, written(), nil),
+		"key k was changed by field manager kubectl-edit; it is fetched again":                                                  about(manager, written(), nil),
+		"key k was changed by somebody else; it is fetched again":                                                               about(hashed, written(), nil),
+		"key k exists already and was not written by curl-me-that; it is left as it is until somebody removes it [why-empty 3]": about(foreign, nil, nil),
+	} {
+		p := plan.Make(c.object, c.wants, epoch)
+		if len(p.Conditions) != 1 || p.Conditions[0].Note != want || p.Conditions[0].Occurrence == "" {
+			t.Errorf("got %+v\nwant %s", p.Conditions, want)
+		}
+	}
+	p := plan.Make(about(foreign, nil, nil).object, nil, epoch)
+	if !slices.Equal(p.Occupied, []string{"k", url}) {
+		t.Errorf("occupied are %v", p.Occupied)
+	}
+}
+
+// A slip of the pen, or a suspension, is no reason to remove data.
+func TestNothingIsUnaskedOfAnObjectThatAsksNothingClear(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	for i := range 9 {
+		keys = append(keys, fmt.Sprintf("k%d", i))
+	}
+	taken := func(change func(*annotated.Object)) *annotated.Object {
+		o := about(ours, nil, nil, asking(annotation.Request{Present: true})).object
+		for _, key := range keys {
+			o.Status = with(o.Status, key, *written())
+		}
+		change(o)
+		return o
+	}
+	if got := plan.Unasked(taken(func(o *annotated.Object) { o.Request.Suspended = true })); len(got) > 0 {
+		t.Errorf("suspended: %v", got)
+	}
+	if got := plan.Unasked(taken(func(o *annotated.Object) { o.Invalid = errors.New("bad") })); len(got) > 0 {
+		t.Errorf("invalid: %v", got)
+	}
+	if got := plan.Make(taken(func(*annotated.Object) {}), nil, epoch).Remove; !slices.Equal(got, keys) {
+		t.Errorf("taken out: %v", got)
+	}
+}
+
+// Only what Kubernetes is known to hold counts as held.
+func TestHoldingOf(t *testing.T) {
+	t.Parallel()
+	digest := func(sha256 string) func(*call) {
+		return func(c *call) { c.object.Request.SHA256 = map[string]string{"k": sha256} }
+	}
+	for name, tt := range map[string]struct {
+		call
+		want plan.Holding
+	}{
+		"held":                            {about(ours, written(), nil), plan.Held},
+		"held, with that digest":          {about(ours, written(), nil, digest(sum)), plan.Held},
+		"found to be right":               {about(foreign, written(func(e *status.Entry) { e.Drift = foreign.Fingerprint }), nil), plan.Held},
+		"another digest is asked for":     {about(ours, written(), nil, digest(sum2)), plan.NotHeld},
+		"another URL":                     {about(ours, written(func(e *status.Entry) { e.URL = "https://old" }), nil), plan.NotHeld},
+		"edited":                          {about(foreign, written(), nil), plan.NotHeld},
+		"later attempts fail":             {about(ours, written(fails("Timeout")), nil), plan.NotHeld},
+		"copied":                          {about(ours, written(on("another")), nil), plan.NotHeld},
+		"copied from an immutable":        {about(ours, written(on("another"), fails("Immutable")), nil), plan.NotHeld},
+		"nothing":                         {about(none, nil, nil), plan.NotHeld},
+		"immutable":                       {about(none, &status.Entry{Error: "Immutable"}, nil), plan.LeftAlone},
+		"somebody else's":                 {about(foreign, nil, nil), plan.LeftAlone},
+		"ours, of which nothing is known": {about(ours, nil, nil), plan.NotHeld},
+	} {
+		if got := plan.HoldingOf(tt.object, tt.object.Request.Pairs[0]); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// That something was found lost is no reason to ask by itself.
+func TestAsks(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		call
+		want bool
+	}{
+		"as it should be":   {about(ours, written(), wanted(answered)), false},
+		"found lost":        {about(none, nil, wanted(lost)), false},
+		"another URL":       {about(none, nil, wanted(asksElse)), true},
+		"removed":           {about(none, written(), wanted(answered)), true},
+		"of another stream": {about(ours, written(), new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), true},
+	} {
+		if got := plan.Asks(tt.object, tt.object.Request.Pairs[0], tt.wants["k"], epoch); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
