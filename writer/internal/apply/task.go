@@ -134,7 +134,7 @@ func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 		}
 	}
 	p := t.decide()
-	if p.NeedLive && !p.NeedValues {
+	if p.NeedLive {
 		if err := t.readMetadata(ctx); err != nil {
 			return plan.Plan{}, err
 		}

@@ -36,6 +36,15 @@ func TestPlanOfSeveral(t *testing.T) {
 	}
 }
 
+// A body that another item of the batch brings already is known without a look at values.
+func TestPlanOfTheSameBodyTwice(t *testing.T) {
+	p := plan.Planner{}.Plan(asking().object(t), []plan.Item{content(6, "b"), content(7, "b")})
+	s, err := status.Parse(p.Status)
+	if err != nil || p.NeedValues || p.Decisions[1].Verdict != plan.Unchanged || s.Keys[theKey].Fence != fence(6) {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
 func TestPlanKeepsOtherEntries(t *testing.T) {
 	object := asking()
 	object.status = map[string]status.Entry{"other": wrote("x")}
@@ -65,6 +74,7 @@ func TestEventsAreTheSameAgain(t *testing.T) {
 		"failure":  failure(6, badStatus),
 		"recovery": content(6, "b"),
 		"foreign":  content(6, "b"),
+		"refused":  content(6, "b"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := asking()
@@ -73,6 +83,8 @@ func TestEventsAreTheSameAgain(t *testing.T) {
 				object = object.noted(failing(status.Entry{}, "Timeout"))
 			case "foreign":
 				object = object.ownedBy("person")
+			case "refused":
+				object = object.behind(plan.Immutable)
 			}
 			first := plan.Planner{}.Plan(object.object(t), []plan.Item{item})
 			s, err := status.Parse(first.Status)
@@ -87,7 +99,7 @@ func TestEventsAreTheSameAgain(t *testing.T) {
 				t.Fatalf("events %v, then %v", first.Decisions[0].Events, again.Decisions[0].Events)
 			}
 			a, b := first.Decisions[0].Events[0], again.Decisions[0].Events[0]
-			if a.Reason != b.Reason || a.Occurrence != b.Occurrence {
+			if a.Reason != b.Reason || a.Occurrence != b.Occurrence || a.Note != b.Note {
 				t.Errorf("said %+v, then %+v", a, b)
 			}
 		})
@@ -113,6 +125,7 @@ func TestAssume(t *testing.T) {
 		"to be read first":        {func(w *v1.Want) { w.ReadFirst = true }, false},
 		"key in other hands":      {func(w *v1.Want) { w.Drift = "person/Update/x" }, false},
 		"same key, another URL":   {func(w *v1.Want) { w.Key, w.Url = theKey, "https://x.example.com" }, false},
+		"same key, another drift": {func(w *v1.Want) { w.Key, w.Drift = theKey, "none" }, false},
 		"same key":                {func(w *v1.Want) { w.Key = theKey }, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,9 +18,6 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	entry := b.status.Keys[key]
 	owner := b.owner(key)
 	holds, foreign := b.holds(key, c.GetSha256(), owner, entry)
-	if b.needValues {
-		return Decision{}
-	}
 	if foreign {
 		return b.keyExists(i)
 	}
@@ -56,9 +53,6 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 // holds reports whether key already has the body with that digest, and whether
 // it belongs to another field manager without our ever having written it.
 func (b *builder) holds(key, digest string, owner annotation.Ownership, entry status.Entry) (holds, foreign bool) {
-	if value, planned := b.values[key]; planned {
-		return value != nil && entry.SHA256 == digest, false
-	}
 	if !entry.Written() && b.isForeign(key, owner) {
 		return false, true
 	}

@@ -20,9 +20,6 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	if owner := b.owner(key); !entry.Written() && b.isForeign(key, owner) {
 		return b.keyExists(i)
 	}
-	if b.needValues {
-		return Decision{}
-	}
 	since := i.observed()
 	if at := f.GetFirstFailedAt(); at != nil {
 		since = at.AsTime().UTC().Truncate(time.Second)
@@ -147,9 +144,6 @@ func failing(entry status.Entry, url, reason string, since time.Time) status.Ent
 	}
 	entry.Error, entry.ErrorURL, entry.Since = reason, url, since
 	entry.Attempts, entry.GaveUp, entry.Explanation = 0, false, nil
-	if entry.URL == url {
-		entry.ErrorURL = ""
-	}
 	return entry
 }
 

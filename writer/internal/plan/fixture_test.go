@@ -49,9 +49,17 @@ func asking() fixture {
 	}
 }
 
-func (f fixture) ownedBy(manager string) fixture {
-	f.owners = map[string]bool{manager: true}
+func (f fixture) ownedBy(managers ...string) fixture {
+	f.owners = map[string]bool{}
+	for _, manager := range managers {
+		f.owners[manager] = true
+	}
 	return f
+}
+
+// appliedBefore is for an object that somebody has applied by kubectl.
+func (f fixture) appliedBefore(manifest string) fixture {
+	return f.annotated("kubectl.kubernetes.io/last-applied-configuration", manifest)
 }
 
 func (f fixture) unrecorded() fixture {
@@ -187,6 +195,13 @@ func failing(e status.Entry, reason string) status.Entry {
 func given(code int32, stale bool) status.Entry {
 	e := failing(status.Entry{}, "BadStatus")
 	e.GaveUp, e.Explanation = true, &status.Explanation{HTTPStatus: code, Stale: stale}
+	return e
+}
+
+// tried is the entry of a key that is tried again.
+func tried(code int32) status.Entry {
+	e := given(code, false)
+	e.GaveUp = false
 	return e
 }
 

@@ -158,9 +158,6 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 // applied returns the keys that concern us in the annotation in which a client
 // keeps what it has applied. Of text that cannot be read nothing is known.
 func applied(text string, concerns func(key string) bool) map[string]bool {
-	if text == "" {
-		return nil
-	}
 	var last struct {
 		Data       map[string]json.RawMessage `json:"data"`
 		BinaryData map[string]json.RawMessage `json:"binaryData"`

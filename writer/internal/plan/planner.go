@@ -26,18 +26,17 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 	b := &builder{planner: planner, object: object, status: object.Status.Clone(), values: map[string]*Value{}}
 	for _, i := range Order(items) {
 		p.Decisions[i] = b.decide(items[i])
+		if b.needValues {
+			return Plan{NeedValues: true}
+		}
 		if object.Freshness != Live && p.Decisions[i].final() {
 			p.NeedLive = true
 		}
 	}
-	p.NeedValues = b.needValues
 	p.Values = b.values
 	if b.touched {
-		text, short := fit(b.status, object.Room)
-		p.Status, p.SetStatus = text, text != "" || object.HasStatus
-		if short && text != "" && text == object.Status.String() { // what is new found no room
-			p.SetStatus = false
-		}
+		p.Status = fit(b.status, object.Room)
+		p.SetStatus = p.Status != object.Status.String() || p.Status == "" && object.HasStatus // what is new may find no room
 	}
 	return p
 }
@@ -64,9 +63,7 @@ func (b *builder) decide(i Item) Decision {
 	if i.OfObject() {
 		return b.problems(i)
 	}
-	if b.adoptCopied(i); b.needValues {
-		return Decision{}
-	}
+	b.adoptCopied(i)
 	entry := b.status.Keys[i.Key.Key]
 	if b.object.Confirmed[i.Key.Key].overtook(i) {
 		return Decision{Verdict: Stale, sure: true}
@@ -132,14 +129,10 @@ func (b *builder) eventsOf(i Item, entry status.Entry) []Event {
 
 // owner returns the owner that key will have.
 func (b *builder) owner(key string) annotation.Ownership {
-	value, planned := b.values[key]
-	switch {
-	case !planned:
-		return b.object.owner(key)
-	case value == nil:
-		return annotation.Ownership{State: annotation.None, Fingerprint: fingerprintNone}
+	if b.values[key] != nil {
+		return annotation.Ownership{State: annotation.Ours}
 	}
-	return annotation.Ownership{State: annotation.Ours}
+	return b.object.owner(key)
 }
 
 // digest returns the digest of the value that key has in the object.

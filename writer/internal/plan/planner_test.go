@@ -84,6 +84,8 @@ func TestPlan(t *testing.T) {
 		"body of a key that was removed":     {asking().noted(wrote("a")), content(6, "a"), false, expectation{verdict: plan.Written, value: "a", entry: well("a", 6, "")}},
 		"body of a key that is ours unnoted": {asking().ownedBy(ours), content(6, "a"), false, expectation{verdict: plan.Written, value: "a", entry: well("a", 6, "")}},
 
+		"same body, some not recorded": {asking().without(annotation.DefaultKey).annotated(annotation.LegacyKey, theKey+"="+theURL).ownedBy(ours).noted(wrote("a")), content(6, "a"), false, expectation{verdict: plan.Unchanged}},
+
 		// A key that somebody else owns.
 		"foreign, never ours":             {asking().ownedBy(theirs), content(6, "b"), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
 		"foreign, never ours, same body":  {asking().ownedBy(theirs).holding("b"), content(6, "b"), false, expectation{verdict: plan.NotOurs, entry: ill("", "KeyExists", 6), events: []string{"KeyExists"}}},
@@ -93,6 +95,7 @@ func TestPlan(t *testing.T) {
 		"foreign, once ours, edited":      {asking().ownedBy(theirs).noted(wrote("a")).holding("edit"), content(6, "a"), false, expectation{verdict: plan.Written, value: "a", entry: well("a", 6, "")}},
 		"foreign, once ours, same as new": {asking().ownedBy(theirs).noted(wrote("a")).holding("b"), content(6, "b"), false, expectation{verdict: plan.Written, entry: well("b", 6, foreign)}},
 		"foreign, once ours, as noted":    {asking().ownedBy(theirs).noted(drifted(wrote("b"), foreign)).holding("b"), content(6, "b"), false, expectation{verdict: plan.Unchanged}},
+		"foreign, as noted, another body": {asking().ownedBy(theirs).noted(drifted(wrote("a"), foreign)).holding("b"), content(6, "b"), false, expectation{verdict: plan.Written, entry: well("b", 6, foreign)}},
 		"foreign, edited again":           {asking().ownedBy(theirs).noted(drifted(wrote("b"), "older")).holding("b"), content(6, "b"), false, expectation{verdict: plan.Written, entry: well("b", 6, foreign)}},
 
 		// Nobody knows whose it is.
@@ -118,6 +121,12 @@ func TestPlan(t *testing.T) {
 		},
 		"other spelling": {asking().without(annotation.DefaultKey).annotated(annotation.LegacyKey, theKey+"="+theURL), content(6, "b"), false, expectation{needs: "values"}},
 
+		"failure, this digest": {
+			asking().annotated("x-kv8s.io/curl-sha256", theKey+"="+digest("b")), failure(6, badStatus), false,
+			expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}},
+		},
+		"no outcome": {asking(), result(6, func(*v1.Result) {}), false, expectation{verdict: plan.Refused}},
+
 		// Another object.
 		"other uid":      {asking(), other(content(6, "b")), false, expectation{verdict: plan.Gone}},
 		"other uid, old": {asking().seen(plan.Remembered), other(content(6, "b")), false, expectation{needs: "live"}},
@@ -128,6 +137,9 @@ func TestPlan(t *testing.T) {
 		"again":             {asking().ownedBy(ours).noted(wrote("a")), content(5, "a"), false, expectation{verdict: plan.Unchanged}},
 		"again, failure":    {asking().noted(failing(status.Entry{}, "BadStatus")), failure(5, badStatus), false, expectation{verdict: plan.Unchanged, events: []string{"BadStatus"}}},
 		"again, obstacle":   {asking().noted(failing(status.Entry{}, "Immutable")), content(5, "b"), false, expectation{verdict: plan.Unchanged, events: []string{"Immutable"}}},
+		"again, too large":  {asking().noted(failing(status.Entry{}, "BodyTooLarge")), content(5, "b"), false, expectation{verdict: plan.Unchanged, events: []string{"BodyTooLarge"}}},
+		"again, rejected":   {asking().noted(failing(status.Entry{}, "WriteFailed")), content(5, "b"), false, expectation{verdict: plan.Unchanged, events: []string{"WriteFailed"}}},
+		"again, long well":  {asking().ownedBy(ours).noted(since(wrote("a"), noon.Add(-time.Hour))), content(5, "a"), false, expectation{verdict: plan.Unchanged}},
 		"again, recovery":   {asking().ownedBy(ours).noted(since(wrote("a"), noon)), content(5, "a"), false, expectation{verdict: plan.Unchanged, events: []string{"Recovered"}}},
 		"again, went well":  {asking().noted(failing(status.Entry{}, "BadStatus")), content(5, "b"), false, expectation{verdict: plan.Written, value: "b", entry: well("b", 5, ""), events: []string{"Recovered"}}},
 		"again, went wrong": {asking().ownedBy(ours).noted(wrote("a")), failure(5, badStatus), false, expectation{verdict: plan.Unchanged}},
@@ -160,6 +172,7 @@ func TestPlan(t *testing.T) {
 		"failure after a body":  {asking().ownedBy(ours).noted(wrote("a")), failure(6, badStatus), false, expectation{verdict: plan.Written, entry: ill("a", "BadStatus", 6), events: []string{"BadStatus"}}},
 		"other failure":         {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, timeout), false, expectation{verdict: plan.Written, entry: ill("", "Timeout", 6), events: []string{"Timeout"}}},
 		"same failure":          {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, badStatus, hourAgo), false, expectation{verdict: plan.Unchanged}},
+		"tried, other status":   {asking().noted(tried(404)), failure(6, badStatus, hourAgo), false, expectation{verdict: plan.Unchanged}},
 		"same failure, gave up": {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, badStatus, hourAgo, gaveUp), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
 		"same failure, again":   {asking().noted(failing(status.Entry{}, "BadStatus")), failure(6, badStatus, again), false, expectation{verdict: plan.Unchanged, events: []string{"BadStatus"}}},
 		"gave up, again":        {asking().noted(given(503, false)), failure(6, badStatus, hourAgo, gaveUp, again), false, expectation{verdict: plan.Unchanged, events: []string{"BadStatus"}}},
@@ -185,28 +198,36 @@ func TestPlan(t *testing.T) {
 		"unmodified, another URL": {asking().ownedBy(ours).noted(from("https://old.example.com", wrote("a"))), unmodified(6, "a"), false, expectation{verdict: plan.Written, entry: well("a", 6, "")}},
 
 		// Pairs taken out.
-		"removed, ours":              {asking().without(annotation.DefaultKey).ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
-		"removed, ours, kept":        {asking().without(annotation.DefaultKey).ownedBy(ours).noted(wrote("a")), removed(6), true, expectation{verdict: plan.Written, entry: dropped}},
-		"removed, taken over":        {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(theirs).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, entry: dropped}},
-		"removed, already gone":      {asking().annotated(annotation.DefaultKey, "other="+theURL).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, entry: dropped}},
-		"removed, only failed":       {asking().annotated(annotation.DefaultKey, "other="+theURL).noted(failing(status.Entry{}, "Timeout")), removed(6), false, expectation{verdict: plan.Written, entry: dropped}},
-		"removed, nothing left":      {asking().annotated(annotation.DefaultKey, "other="+theURL), removed(6), false, expectation{verdict: plan.Unchanged}},
-		"removed, asked for":         {asking().ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
-		"removed, suspended":         {asking().without(annotation.DefaultKey).annotated(annotation.DefaultKey, "other="+theURL).annotated("x-kv8s.io/curl-suspend", "1").ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
-		"removed, nonsense":          {asking().annotated(annotation.DefaultKey, "nonsense").ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
-		"removed, back but refused":  {asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com").ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
-		"body of a refused pair":     {asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com").ownedBy(ours).noted(wrote("a")), content(6, "b"), false, expectation{verdict: plan.Stale}},
-		"removed, older":             {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(ours).noted(wrote("a")), removed(4), false, expectation{verdict: plan.Stale}},
-		"removed, unknown":           {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")), removed(6), false, expectation{needs: "values"}},
-		"removed, unknown, as ours":  {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")).holding("a"), removed(6), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
-		"removed, unknown, edited":   {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")).holding("edit"), removed(6), false, expectation{verdict: plan.Written, entry: dropped}},
-		"removed from an immutable":  {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(ours).noted(wrote("a")).behind(plan.Immutable), removed(6), false, expectation{verdict: plan.Written, entry: dropped}},
-		"removed from one unrelated": {asking().without(annotation.DefaultKey).ownedBy(theirs), removed(6), false, expectation{verdict: plan.Unchanged}},
+		"removed, ours":                  {asking().without(annotation.DefaultKey).ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
+		"removed, ours, kept":            {asking().without(annotation.DefaultKey).ownedBy(ours).noted(wrote("a")), removed(6), true, expectation{verdict: plan.Written, entry: dropped}},
+		"removed, ours, unnoted":         {asking().without(annotation.DefaultKey).ownedBy(ours), removed(6), false, expectation{verdict: plan.Unchanged}},
+		"removed, nobody knows, unnoted": {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded(), removed(6), false, expectation{verdict: plan.Unchanged}},
+		"removed, shared":                {asking().without(annotation.DefaultKey).ownedBy(ours, theirs).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, entry: dropped, events: []string{"KeyExists"}}},
+		"removed, applied":               {asking().without(annotation.DefaultKey).appliedBefore(`{"data":{"mydata":"x"}}`).ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, entry: dropped, events: []string{"KeyExists"}}},
+		"removed, applied binary":        {asking().without(annotation.DefaultKey).appliedBefore(`{"binaryData":{"mydata":"eA=="}}`).ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, entry: dropped, events: []string{"KeyExists"}}},
+		"removed, other applied":         {asking().without(annotation.DefaultKey).appliedBefore(`{"data":{"other":"x"}}`).ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
+		"removed, unreadable":            {asking().without(annotation.DefaultKey).appliedBefore(`{"data":{"mydata":`).ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
+		"removed, taken over":            {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(theirs).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, entry: dropped}},
+		"removed, already gone":          {asking().annotated(annotation.DefaultKey, "other="+theURL).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Written, entry: dropped}},
+		"removed, only failed":           {asking().annotated(annotation.DefaultKey, "other="+theURL).noted(failing(status.Entry{}, "Timeout")), removed(6), false, expectation{verdict: plan.Written, entry: dropped}},
+		"removed, nothing left":          {asking().annotated(annotation.DefaultKey, "other="+theURL), removed(6), false, expectation{verdict: plan.Unchanged}},
+		"removed, asked for":             {asking().ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
+		"removed, suspended":             {asking().without(annotation.DefaultKey).annotated(annotation.DefaultKey, "other="+theURL).annotated("x-kv8s.io/curl-suspend", "1").ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
+		"removed, nonsense":              {asking().annotated(annotation.DefaultKey, "nonsense").ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
+		"removed, back but refused":      {asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com").ownedBy(ours).noted(wrote("a")), removed(6), false, expectation{verdict: plan.Stale}},
+		"body of a refused pair":         {asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com").ownedBy(ours).noted(wrote("a")), content(6, "b"), false, expectation{verdict: plan.Stale}},
+		"removed, older":                 {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(ours).noted(wrote("a")), removed(4), false, expectation{verdict: plan.Stale}},
+		"removed, unknown":               {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")), removed(6), false, expectation{needs: "values"}},
+		"removed, unknown, as ours":      {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")).holding("a"), removed(6), false, expectation{verdict: plan.Written, value: "-", entry: dropped}},
+		"removed, unknown, edited":       {asking().annotated(annotation.DefaultKey, "other="+theURL).unrecorded().noted(wrote("a")).holding("edit"), removed(6), false, expectation{verdict: plan.Written, entry: dropped}},
+		"removed from an immutable":      {asking().annotated(annotation.DefaultKey, "other="+theURL).ownedBy(ours).noted(wrote("a")).behind(plan.Immutable), removed(6), false, expectation{verdict: plan.Written, entry: dropped}},
+		"removed from one unrelated":     {asking().without(annotation.DefaultKey).ownedBy(theirs), removed(6), false, expectation{verdict: plan.Unchanged}},
 
 		// What the API server will not take.
 		"immutable":                {asking().behind(plan.Immutable), content(6, "b"), false, expectation{verdict: plan.Refused, entry: ill("", "Immutable", 6), events: []string{"Immutable"}}},
 		"immutable, known":         {asking().noted(failing(status.Entry{}, "Immutable")).behind(plan.Immutable), content(6, "b"), false, expectation{verdict: plan.Refused}},
 		"immutable, same body":     {asking().ownedBy(ours).noted(wrote("a")).behind(plan.Immutable), content(6, "a"), false, expectation{verdict: plan.Unchanged}},
+		"immutable, from new URL":  {asking().ownedBy(ours).noted(from("https://old.example.com", wrote("a"))).behind(plan.Immutable), content(6, "a"), false, expectation{verdict: plan.Written, entry: well("a", 6, "")}},
 		"immutable, failure":       {asking().behind(plan.Immutable), failure(6, badStatus), false, expectation{verdict: plan.Written, entry: ill("", "BadStatus", 6), events: []string{"BadStatus"}}},
 		"too large":                {asking().ownedBy(ours).noted(wrote("a")).behind(plan.TooLarge), content(6, "b"), false, expectation{verdict: plan.Refused, entry: ill("a", "BodyTooLarge", 6), events: []string{"BodyTooLarge"}}},
 		"rejected":                 {asking().ownedBy(ours).noted(wrote("a")).behind(plan.Rejected), content(6, "b"), false, expectation{verdict: plan.Refused, entry: ill("a", "WriteFailed", 5), events: []string{"WriteFailed"}}},
@@ -231,6 +252,12 @@ func TestConfirmed(t *testing.T) {
 	for _, item := range []plan.Item{failure(6, badStatus), content(6, "b"), unmodified(6, "a")} {
 		if p := (plan.Planner{}).Plan(object, []plan.Item{item}); p.Decisions[0].Verdict != plan.Stale || !p.Empty() {
 			t.Errorf("%v: %+v", item.Result.GetOutcome(), p)
+		}
+	}
+	for late, verdict := range map[time.Duration]plan.Verdict{time.Minute: plan.Stale, time.Minute + time.Second: plan.Written} {
+		restored := failure(6, badStatus, func(r *v1.Result) { r.ObservedAt = timestamppb.New(noon.Add(late)) })
+		if p := (plan.Planner{}).Plan(object, []plan.Item{restored}); p.Decisions[0].Verdict != verdict {
+			t.Errorf("an older fence %s later, as of a stream that was restored: %+v", late, p)
 		}
 	}
 	if p := (plan.Planner{}).Plan(object, []plan.Item{failure(8, badStatus)}); p.Decisions[0].Verdict != plan.Written {
@@ -272,6 +299,12 @@ func check(t *testing.T, p plan.Plan, want expectation) {
 	}
 	if len(p.Values) > 1 {
 		t.Errorf("other keys are touched: %v", p.Values)
+	}
+	if p.Bytes() < int64(len(p.Status)+len(strings.Trim(want.value, "-"))) {
+		t.Errorf("%d bytes", p.Bytes())
+	}
+	if p.Empty() != (want.value == "" && want.entry == nil) {
+		t.Errorf("there is nothing to write: %t", p.Empty())
 	}
 	if p.SetStatus != (want.entry != nil) {
 		t.Fatalf("status is set: %v, %s", p.SetStatus, p.Status)

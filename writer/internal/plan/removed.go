@@ -12,10 +12,10 @@ func (b *builder) removed(i Item) Decision {
 		return Decision{Verdict: Stale}
 	}
 	entry, known := b.status.Keys[key]
-	remove := b.planner.Prune && b.object.Obstacle == NoObstacle && b.wrote(key)
-	if b.needValues {
-		return Decision{}
+	if !known {
+		return Decision{Verdict: Unchanged}
 	}
+	remove := b.planner.Prune && b.object.Obstacle == NoObstacle && b.wrote(key)
 	decision := Decision{Verdict: Written}
 	if note := b.sharedNote(key); remove && note != "" {
 		remove = false
@@ -24,13 +24,8 @@ func (b *builder) removed(i Item) Decision {
 	if remove {
 		b.values[key] = nil
 	}
-	if known {
-		delete(b.status.Keys, key)
-		b.touched = true
-	}
-	if !remove && !known {
-		return Decision{Verdict: Unchanged}
-	}
+	delete(b.status.Keys, key)
+	b.touched = true
 	return decision
 }
 

@@ -1,0 +1,336 @@
+package plan_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+// entryAfter returns the entry of the key that one result leads to.
+func entryAfter(t *testing.T, object fixture, item plan.Item) (status.Entry, plan.Plan) {
+	t.Helper()
+	p := plan.Planner{Prune: true}.Plan(object.object(t), []plan.Item{item})
+	s, err := status.Parse(p.Status)
+	if err != nil || !p.SetStatus {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	return s.Keys[theKey], p
+}
+
+// The entry of a key that is well describes its body whole; the time of the body is
+// that of its last change.
+func TestEntryOfABody(t *testing.T) {
+	ours := asking().ownedBy(annotation.FieldManager)
+	undated := wrote("b")
+	undated.FetchedAt = time.Time{}
+	for name, tt := range map[string]struct {
+		object fixture
+		body   string
+		at     time.Time
+	}{
+		"first":               {asking(), "b", noon},
+		"binary":              {asking(), "b\xff", noon},
+		"changed":             {ours.noted(wrote("a")), "b", noon},
+		"same of another URL": {ours.noted(from("https://old.example.com", wrote("b"))), "b", noon.Add(-time.Hour)},
+		"same, never dated":   {ours.noted(from("https://old.example.com", undated)), "b", noon},
+	} {
+		item := content(6, tt.body)
+		item.Result.GetContent().LastModified = "yesterday"
+		binary := strings.HasSuffix(tt.body, "\xff")
+		want := status.Entry{
+			URL: theURL, SHA256: digest(tt.body), Size: int64(len(tt.body)), FetchedAt: tt.at, ETag: `"tag"`, LastModified: "yesterday",
+			Binary: binary, Object: "uid-1", Fence: fence(6),
+		}
+		got, p := entryAfter(t, tt.object, item)
+		if got != want {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
+		}
+		if v, written := p.Values[theKey]; written && v.Binary != binary {
+			t.Errorf("%s: written as binary: %t", name, v.Binary)
+		}
+		if bytes := int64(len(p.Status)); p.Values[theKey] != nil && p.Bytes() != bytes+int64(len(tt.body)) || p.Values[theKey] == nil && p.Bytes() != bytes {
+			t.Errorf("%s: %d bytes are written", name, p.Bytes())
+		}
+	}
+}
+
+// The entry of a key that fails explains it, and a row of failures goes on while it is
+// the same URL that fails.
+func TestEntryOfAFailure(t *testing.T) {
+	next := timestamppb.New(noon.Add(time.Hour))
+	explained := func(r *v1.Result) {
+		f := r.GetFailure()
+		f.Attempts, f.NextAt, f.WaitsFor = 3, next, v1.WaitsFor_WAITS_FOR_PAUSE
+	}
+	earlier := failing(wrote("a"), "Timeout")
+	moved := earlier
+	moved.URL, moved.ErrorURL = "https://old.example.com", "https://older.example.com"
+	for name, tt := range map[string]struct {
+		object  fixture
+		since   time.Time
+		failing string
+	}{
+		"first":                {asking(), noon, theURL},
+		"another reason":       {asking().ownedBy(annotation.FieldManager).noted(earlier), noon.Add(-time.Hour), ""},
+		"another URL":          {asking().ownedBy(annotation.FieldManager).noted(moved), noon, theURL},
+		"back to the held URL": {asking().ownedBy(annotation.FieldManager).noted(elsewhere(earlier)), noon, ""},
+	} {
+		got, p := entryAfter(t, tt.object, failure(6, badStatus, explained))
+		why := status.Explanation{HTTPStatus: 503, Message: "data.example.com answered 503", NextTry: next.AsTime(), WaitsFor: "pause of data.example.com"}
+		if got.Since != tt.since || got.ErrorURL != tt.failing || got.Attempts != 3 || got.Why() != why || got.Object != "uid-1" {
+			t.Errorf("%s: got %+v, as %+v", name, got, got.Why())
+		}
+		if event := p.Decisions[0].Events[0]; !event.Again.Equal(noon) {
+			t.Errorf("%s: counted up from %s", name, event.Again)
+		}
+	}
+}
+
+// elsewhere is e, whose failure is that of another URL than it holds.
+func elsewhere(e status.Entry) status.Entry {
+	e.ErrorURL = "https://old.example.com"
+	return e
+}
+
+// A key is stale that was given up and has failed for longer than its interval, which
+// counts as a minute at least.
+func TestEntryOfAStaleKey(t *testing.T) {
+	for name, tt := range map[string]struct {
+		gaveUp          bool
+		interval, fails time.Duration
+		stale           bool
+	}{
+		"just longer":         {true, 10 * time.Minute, 10*time.Minute + time.Second, true},
+		"just not":            {true, 10 * time.Minute, 10 * time.Minute, false},
+		"still tried":         {false, 10 * time.Minute, time.Hour, false},
+		"fetched once":        {true, 0, time.Hour, false},
+		"short interval":      {true, 10 * time.Second, time.Minute, false},
+		"short interval, now": {true, 10 * time.Second, time.Minute + time.Second, true},
+	} {
+		got, _ := entryAfter(t, asking(), failure(6, badStatus, func(r *v1.Result) {
+			r.Want.Refresh = durationpb.New(tt.interval)
+			r.GetFailure().GaveUp, r.GetFailure().FirstFailedAt = tt.gaveUp, timestamppb.New(noon.Add(-tt.fails))
+		}))
+		if got.Stale != tt.stale {
+			t.Errorf("%s: %t", name, got.Stale)
+		}
+	}
+}
+
+// What a body was not written for is in the status as it is in the Event.
+func TestEntryOfAnObstacle(t *testing.T) {
+	for obstacle, gaveUp := range map[plan.Obstacle]bool{plan.Immutable: true, plan.TooLarge: true, plan.Rejected: false} {
+		before := failing(status.Entry{}, "Timeout")
+		before.GaveUp = true
+		got, p := entryAfter(t, asking().noted(before).behind(obstacle), content(6, "b"))
+		note, _, _ := strings.Cut(p.Decisions[0].Events[0].Note, " [")
+		if got.Why().Message != note || got.GaveUp != gaveUp || got.Attempts != 0 {
+			t.Errorf("%d: %+v, %q", obstacle, got, got.Why().Message)
+		}
+	}
+}
+
+// An Event is another one when what happened is, and the same for as long as it lasts.
+func TestOccurrences(t *testing.T) {
+	of := func(object fixture, item plan.Item) string {
+		t.Helper()
+		events := plan.Planner{Prune: true}.Plan(object.object(t), []plan.Item{item}).Decisions[0].Events
+		if len(events) != 1 {
+			t.Fatalf("%d Events", len(events))
+		}
+		return events[0].Occurrence
+	}
+	status404 := func(r *v1.Result) { r.GetFailure().StatusCode = 404 }
+	held := asking().noted(wrote("a")).object(t)
+	later := asking().noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}).object(t)
+	otherURL := content(7, "b")
+	otherURL.Result.Want.Url = "https://other.example.com"
+	otherKey := content(7, "b")
+	otherKey.Key.Key = "other"
+	shared := asking().without(annotation.DefaultKey).ownedBy(annotation.FieldManager, "person")
+	all := map[string]string{
+		"tried":                 of(asking(), failure(7, badStatus)),
+		"given up":              of(asking(), failure(7, badStatus, gaveUp)),
+		"given up, 404":         of(asking(), failure(7, badStatus, gaveUp, status404)),
+		"kept":                  of(shared.noted(wrote("a")), removed(8)),
+		"kept, written since":   of(shared.noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}), removed(8)),
+		"rejected":              plan.Refusal(held, content(7, "b"), plan.Rejected).Occurrence,
+		"rejected, other URL":   plan.Refusal(held, otherURL, plan.Rejected).Occurrence,
+		"rejected, other key":   plan.Refusal(held, otherKey, plan.Rejected).Occurrence,
+		"rejected after a body": plan.Refusal(later, content(7, "b"), plan.Rejected).Occurrence,
+		"no room":               plan.Refusal(held, content(7, "b"), plan.NoRoom).Occurrence,
+		"budget":                plan.OverBudget(held, content(7, "b")).Occurrence,
+		"budget, other key":     plan.OverBudget(held, otherKey).Occurrence,
+		"budget after a body":   plan.OverBudget(later, content(7, "b")).Occurrence,
+	}
+	if distinct := slices.Compact(slices.Sorted(maps.Values(all))); len(distinct) != len(all) {
+		t.Errorf("not all are distinct: %q", all)
+	}
+	for name, again := range map[string]string{
+		"tried":    of(asking(), failure(8, badStatus)),
+		"rejected": plan.Refusal(held, content(9, "c"), plan.Rejected).Occurrence,
+		"no room":  plan.Refusal(held, content(9, "c"), plan.NoRoom).Occurrence,
+		"budget":   plan.OverBudget(held, content(9, "c")).Occurrence,
+	} {
+		if again != all[name] {
+			t.Errorf("%s: %q, then %q", name, all[name], again)
+		}
+	}
+}
+
+// What does not fit goes in an order: what only saves work, what only people read, and
+// keys of others that hold nothing. Fences stay, and so does what is held.
+func TestWhatIsLeftOutOfAStatus(t *testing.T) {
+	occupied := failing(status.Entry{}, "KeyExists")
+	taken := failing(wrote("t"), "KeyExists")
+	whole := map[string]status.Entry{"occupied": occupied, "taken": taken, "failing": failing(status.Entry{}, "Timeout"), "well": wrote("w")}
+	object := func(room int) *plan.Object {
+		o := asking().object(t)
+		o.Status.Keys, o.Room = maps.Clone(whole), room
+		return o
+	}
+	lengths := map[string]int{}
+	for room := 4096; room > 0; room-- {
+		p := plan.Planner{}.Plan(object(room), []plan.Item{content(6, "b")})
+		s, err := status.Parse(p.Status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state := "whole"
+		switch mine := s.Keys[theKey]; {
+		case len(s.Keys) < 5:
+			state = "without others"
+		case mine.Size == 0:
+			state = "without sizes"
+		case mine.ETag == "":
+			state = "without validators"
+		}
+		if s.Keys[theKey].Fence != fence(6) || !s.Keys["taken"].Written() || !s.Keys["failing"].Failing() || !s.Keys["well"].Written() {
+			t.Fatalf("in %d bytes: %s", room, p.Status)
+		}
+		if before, seen := lengths[state]; seen && before != len(p.Status) || state != "without others" && len(p.Status) > room {
+			t.Fatalf("%s in %d bytes: %d", state, room, len(p.Status))
+		}
+		if _, seen := lengths[state]; !seen && room < 4096 && room != lengths["last"]-1 {
+			t.Fatalf("%s already in %d bytes, after %d", state, room, lengths["last"])
+		}
+		lengths[state], lengths["last"] = len(p.Status), len(p.Status)
+	}
+	if len(lengths) != 5 {
+		t.Errorf("states %v", lengths)
+	}
+}
+
+// A status that has no room for what is new is not written again and again.
+func TestAStatusWithoutRoomForMoreIsLeftAsItIs(t *testing.T) {
+	f := asking().ownedBy("person").annotated(annotation.DefaultKey, "other="+theURL+" "+theKey+"="+theURL)
+	f.status = map[string]status.Entry{"other": {URL: theURL, SHA256: digest("a"), Fence: fence(5)}}
+	object := f.object(t)
+	object.Room = len(object.Status.String())
+	if p := (plan.Planner{}).Plan(object, []plan.Item{problems()}); !p.Empty() {
+		t.Errorf("wrote %s over %s", p.Status, object.Status)
+	}
+	object.Room = 4096
+	if p := (plan.Planner{}).Plan(object, []plan.Item{problems()}); p.Empty() {
+		t.Error("not written where there is room")
+	}
+}
+
+// The room for a status is what the other annotations leave.
+func TestRoom(t *testing.T) {
+	bare := asking().object(t).Room
+	noted := asking().noted(wrote("a")).object(t).Room
+	more := asking().annotated("example.com/more", "12345").object(t).Room
+	if bare != 256<<10-len(annotation.StatusKey)-len(annotation.DefaultKey)-len(theKey+"="+theURL) || noted != bare || more != bare-len("example.com/more12345") {
+		t.Errorf("room is %d, with a status %d, with another annotation %d", bare, noted, more)
+	}
+	o := asking().object(t)
+	p := plan.Planner{}.Plan(o, []plan.Item{content(6, "b")})
+	o.Room = len(p.Status)
+	if p.TooLargeFor(o) {
+		t.Error("it fits")
+	}
+	o.Room--
+	if !p.TooLargeFor(o) {
+		t.Error("it does not fit")
+	}
+	if o.Freshness = plan.Remembered; p.TooLargeFor(o) {
+		t.Error("nothing is given up for what is not known for sure")
+	}
+	o.Freshness, p.SetStatus = plan.Live, false
+	if p.TooLargeFor(o) {
+		t.Error("it is not written")
+	}
+}
+
+// Only of a live object is it known that the API server keeps no record of it.
+func TestUnrecorded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		object fixture
+		want   bool
+	}{
+		"without a record": {asking().unrecorded(), true},
+		"with one":         {asking(), false},
+		"remembered":       {asking().unrecorded().seen(plan.Remembered), false},
+	} {
+		if got := tt.object.object(t).Unrecorded(); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if o := asking().object(t); o.UID != "uid-1" || o.ResourceVersion != "7" {
+		t.Errorf("of %s at %s", o.UID, o.ResourceVersion)
+	}
+}
+
+// Of an object that is assumed all keys of a batch are known, in whatever order, with
+// room for all that is to be noted.
+func TestAssumedObjectOfSeveralKeys(t *testing.T) {
+	var items []plan.Item
+	for n, key := range []string{"z", "a", "m"} {
+		item := content(uint64(6+n), key)
+		item.Result.Want.Key = key
+		items = append(items, plan.NewItem(item.Result))
+	}
+	o, known := plan.Assume(items)
+	if !known || o.HasStatus {
+		t.Fatalf("%+v", o)
+	}
+	o.Values = map[string]string{}
+	p := plan.Planner{}.Plan(o, items)
+	s, err := status.Parse(p.Status)
+	if err != nil || len(s.Keys) != 3 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for key, e := range s.Keys {
+		if e.ETag == "" || e.Drift != "" {
+			t.Errorf("%s: %+v", key, e)
+		}
+	}
+	noted := content(6, "b")
+	noted.Result.Want.Status = (status.Status{Keys: map[string]status.Entry{theKey: wrote("a")}}).String()
+	if o, known := plan.Assume([]plan.Item{noted}); !known || !o.HasStatus {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A confirmation is of the trigger and the time of the item that made it.
+func TestConfirmation(t *testing.T) {
+	if got := content(6, "b").Confirmation(); got != (plan.Confirmation{Fence: fence(6), At: noon}) {
+		t.Errorf("%+v", got)
+	}
+	undated := content(6, "b")
+	undated.Result.ObservedAt = nil
+	if got := undated.Confirmation(); !got.At.IsZero() {
+		t.Errorf("%+v", got)
+	}
+}
