@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: curlmethat/v1/pipeline.proto
 
-// What the services of curl-me-that tell each other over JetStream.
+// The messages between the services of curl-me-that over JetStream.
 //
 // A field is added, never renumbered; a reader ignores what it does not know,
 // so that services of two neighbouring versions run side by side.
@@ -28,11 +28,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Cause says why a fetch was asked for.
+// Cause is why a fetch was asked for.
 type Cause int32
 
 const (
-	// Not told; a reader treats it as CAUSE_NEW.
+	// Not known; a reader treats it as CAUSE_NEW.
 	Cause_CAUSE_UNSPECIFIED Cause = 0
 	// The key was not wanted before.
 	Cause_CAUSE_NEW Cause = 1
@@ -444,7 +444,7 @@ type Want struct {
 	// Value of the status annotation at resource_version, unless another key has
 	// an entry in it: then it is empty, and read_first is set.
 	Status string `protobuf:"bytes,11,opt,name=status,proto3" json:"status,omitempty"`
-	// Ownership of the key cannot be told from metadata, or the write would
+	// Ownership of the key does not show in metadata, or the write would
 	// surely conflict: the writer reads the object before it writes.
 	ReadFirst bool `protobuf:"varint,12,opt,name=read_first,json=readFirst,proto3" json:"read_first,omitempty"`
 	// Why the want was published.
@@ -635,7 +635,8 @@ func (x *Want) GetSignature() []byte {
 	return nil
 }
 
-// Settled describes the body that a key already holds.
+// Settled describes the body that a key already holds, which code calls the cached
+// body. The schema only grows, so that the name stays.
 type Settled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Digest of the body, 64 lower-case hexadecimal digits.
@@ -1123,7 +1124,7 @@ func (x *Content) GetLastModified() string {
 	return ""
 }
 
-// Unmodified tells that a key that was failing is well again and keeps its body.
+// Unmodified: a key that was failing is well again and keeps its body.
 type Unmodified struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Digest of the body, 64 lower-case hexadecimal digits.
@@ -1169,7 +1170,7 @@ func (x *Unmodified) GetSha256() string {
 	return ""
 }
 
-// Failure tells that a key could not be fetched.
+// Failure: a key could not be fetched.
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What went wrong.
@@ -1324,7 +1325,7 @@ func (x *Failure) GetWaitsFor() WaitsFor {
 	return WaitsFor_WAITS_FOR_UNSPECIFIED
 }
 
-// Removed tells that a pair was taken out of the annotation.
+// Removed: a pair was taken out of the annotation.
 type Removed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1361,7 +1362,7 @@ func (*Removed) Descriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{7}
 }
 
-// Problems tells that the status of the object does not have what is wrong with
+// Problems: the status of the object does not have what is wrong with
 // its annotations, or a key that somebody else has written, or has what no longer
 // is. The writer reads that in the object itself. The want has the key * and no URL.
 type Problems struct {
