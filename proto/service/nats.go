@@ -60,7 +60,7 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	state := &connectionState{log: log, part: part, servers: RedactServers(o.URL)}
+	state := &connectionState{log: log, part: part, servers: RedactServers(o.URL), connected: make(chan struct{})}
 	opts := []nats.Option{
 		nats.Name("curl-me-that/" + name),
 		nats.CustomInboxPrefix(InboxPrefix(name)),
@@ -88,7 +88,7 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 		return nil, fmt.Errorf("connect to NATS at %s: %w", state.servers, err)
 	}
 	select {
-	case <-state.connected():
+	case <-state.connected:
 		return nc, nil
 	case <-ctx.Done():
 		nc.Close()
@@ -106,19 +106,9 @@ type connectionState struct {
 	isUp     bool
 	reported bool
 	faults   map[string]time.Time
-	waiting  chan struct{}
-}
-
-func (s *connectionState) connected() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting == nil {
-		s.waiting = make(chan struct{})
-		if s.isUp {
-			close(s.waiting)
-		}
-	}
-	return s.waiting
+	// connected is closed when there is a connection for the first time.
+	connected chan struct{}
+	once      sync.Once
 }
 
 func (s *connectionState) up() {
@@ -130,13 +120,7 @@ func (s *connectionState) up() {
 	s.isUp, s.reported = true, false
 	s.part.Ready()
 	s.log.Info().Str("servers", s.servers).Msg("connected to NATS")
-	if s.waiting != nil {
-		select {
-		case <-s.waiting:
-		default:
-			close(s.waiting)
-		}
-	}
+	s.once.Do(func() { close(s.connected) })
 }
 
 func (s *connectionState) down(err error) {

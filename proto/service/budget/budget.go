@@ -97,58 +97,54 @@ func New(cfg Config, deps Deps) (*Budget, error) {
 
 // Take uses up n if there is as much, or returns the shortage. What is larger
 // than the whole budget takes the whole.
-func (b *Budget) Take(namespace string, n int64) *Shortage {
-	if b.cfg.Burst == 0 {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.now()
-	a := b.account(namespace, now)
-	n = min(n, b.cfg.Burst)
-	if a.need > 0 || !a.left.AllowN(now, int(n)) {
-		return b.short(a, n, now)
-	}
-	return nil
+func (b *Budget) Take(namespace string, n int64) (s *Shortage) {
+	b.with(namespace, func(a *account, now time.Time) {
+		n := min(n, b.cfg.Burst)
+		if a.need > 0 || !a.left.AllowN(now, int(n)) {
+			s = b.short(a, n, now)
+		}
+	})
+	return s
 }
 
 // Check returns the shortage if nothing is left. It is for what is of a size
 // that is known only when it is there, and is then given to Spend. Each that is
 // refused gets a time of its own, as far after the last as what it is
 // likely to use up takes to come back.
-func (b *Budget) Check(namespace string) *Shortage {
-	if b.cfg.Burst == 0 {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.now()
-	a := b.account(namespace, now)
-	if a.left.TokensAt(now) > 0 {
-		return nil
-	}
-	s := b.short(a, 1, now)
-	at := now.Add(b.in(1 - a.left.TokensAt(now)))
-	if a.next.After(at) {
-		at = a.next
-	}
-	a.next = at.Add(b.in(a.mean))
-	s.Wait = at.Sub(now)
+func (b *Budget) Check(namespace string) (s *Shortage) {
+	b.with(namespace, func(a *account, now time.Time) {
+		if a.left.TokensAt(now) > 0 {
+			return
+		}
+		s = b.short(a, 1, now)
+		at := now.Add(b.in(1 - a.left.TokensAt(now)))
+		if a.next.After(at) {
+			at = a.next
+		}
+		a.next = at.Add(b.in(a.mean))
+		s.Wait = at.Sub(now)
+	})
 	return s
 }
 
 // Spend uses up n, though there may not be as much: what is missing then has to
 // come back first.
 func (b *Budget) Spend(namespace string, n int64) {
+	b.with(namespace, func(a *account, now time.Time) {
+		a.left.ReserveN(now, int(min(n, b.cfg.Burst)))
+		a.mean += (float64(n) - a.mean) / smoothing
+	})
+}
+
+// with hands over the account of a namespace, if there is a bound.
+func (b *Budget) with(namespace string, use func(a *account, now time.Time)) {
 	if b.cfg.Burst == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	a := b.account(namespace, now)
-	a.left.ReserveN(now, int(min(n, b.cfg.Burst)))
-	a.mean += (float64(n) - a.mean) / smoothing
+	use(b.account(namespace, now), now)
 }
 
 // short notes that a namespace is over its budget, as n is not there.

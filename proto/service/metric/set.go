@@ -61,9 +61,7 @@ func (s *Set) CounterFunc(name, help string, value func() float64) {
 // Counters makes a counter with a label.
 func (s *Set) Counters(name, help string, label Label) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: s.prefix + name, Help: help}, []string{label.Name})
-	for _, v := range label.Values {
-		c.WithLabelValues(v)
-	}
+	preset(c.WithLabelValues, label)
 	s.add(c, Counter, name, help, label)
 	return c
 }
@@ -78,9 +76,7 @@ func (s *Set) Gauge(name, help string) prometheus.Gauge {
 // Gauges makes a gauge with a label.
 func (s *Set) Gauges(name, help string, label Label) *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: s.prefix + name, Help: help}, []string{label.Name})
-	for _, v := range label.Values {
-		g.WithLabelValues(v)
-	}
+	preset(g.WithLabelValues, label)
 	s.add(g, Gauge, name, help, label)
 	return g
 }
@@ -119,11 +115,16 @@ func (s *Set) Histogram(name, help string, bounds []float64) prometheus.Histogra
 // Histograms makes a histogram with a label.
 func (s *Set) Histograms(name, help string, bounds []float64, label Label) *prometheus.HistogramVec {
 	h := prometheus.NewHistogramVec(s.histogram(name, help, bounds), []string{label.Name})
-	for _, v := range label.Values {
-		h.WithLabelValues(v)
-	}
+	preset(h.WithLabelValues, label)
 	s.add(h, Histogram, name, help, label)
 	return h
+}
+
+// preset makes a series for each value of a label, so that it is there before it moves.
+func preset[M any](with func(...string) M, label Label) {
+	for _, v := range label.Values {
+		with(v)
+	}
 }
 
 // Add registers a metric that was made elsewhere.
