@@ -136,7 +136,7 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *cluster.Clients, 
 	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches, Installation: c.Election.Installation()}, session.Deps{
 		Client: client, Conn: rt.NATS, Epoch: managed.epoch, Index: index, Objects: objects,
 		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals}, reconcile.Deps{
-			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.Events, "watcher", wall.Now),
+			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.Events, "watcher", wall),
 			Signer: signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{

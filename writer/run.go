@@ -113,7 +113,7 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 		Breaker:    breaking,
 		Signatures: signatures,
 		Emitter: event.New(event.Deps{
-			Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),
+			Recorder: kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
 			Budget:   events, Metrics: metrics.events, Log: rt.Log,
 		}),
 		Metrics: metrics.applier,

@@ -146,7 +146,7 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 	k.work = reconcile.New(reconcile.Config{Protected: c.Protected}, reconcile.Deps{
 		API: clients.api, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
 		Compiler: compiler, Injection: checker, Pods: k.pods,
-		Recorder: kube.NewRecorder(clients.Events, name, wall.Now), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
+		Recorder: kube.NewRecorder(clients.Events, name, wall), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
 	})
 	metrics.measure(k.watchers, wall.Now)
 	health := rt.Health.Part("election")

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/clock"
 )
 
 // Controller is the reporting controller of our Events.
@@ -69,25 +70,19 @@ type Event struct {
 type Recorder struct {
 	client   client.EventsGetter
 	instance string
-	now      clock
+	clock    clock.PassiveClock
 	recorded *cache.LRUExpireCache
 }
 
-// clock is the clock of the names that are remembered.
-type clock func() time.Time
-
-// Now implements cache.Clock.
-func (c clock) Now() time.Time { return c() }
-
 // NewRecorder returns a recorder for a service.
-func NewRecorder(c client.EventsGetter, name string, now func() time.Time) *Recorder {
+func NewRecorder(c client.EventsGetter, name string, clock clock.PassiveClock) *Recorder {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	return &Recorder{
-		client: c, instance: cut(name+"/"+host, 128), now: now,
-		recorded: cache.NewLRUExpireCacheWithClock(recordedSize, clock(now)),
+		client: c, instance: cut(name+"/"+host, 128), clock: clock,
+		recorded: cache.NewLRUExpireCacheWithClock(recordedSize, clock),
 	}
 }
 
@@ -170,7 +165,7 @@ func (r *Recorder) event(e Event) *corev1.Event {
 	if e.Warning {
 		kind = corev1.EventTypeWarning
 	}
-	now := r.now()
+	now := r.clock.Now()
 	return &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: e.Namespace, Name: e.name()},
 		EventTime:           metav1.NewMicroTime(now),

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/service/kube/kubetest"
@@ -32,8 +34,8 @@ var _ = Describe("Events", func() {
 			Namespace: namespace, Name: strings.Repeat("a", 229) + ".bb", UID: "uid", Warning: true,
 			Reason: "KeyExists", Action: "Skip", Note: strings.Repeat("ü", 1000), Occurrence: "one",
 		}
-		first := kube.NewRecorder(cluster.CoreV1(), "first", time.Now)
-		second := kube.NewRecorder(cluster.CoreV1(), "second", time.Now)
+		first := kube.NewRecorder(cluster.CoreV1(), "first", clock.RealClock{})
+		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{})
 		for _, r := range []*kube.Recorder{first, second, first} {
 			Expect(r.Record(ctx, event)).To(Succeed())
 		}
@@ -53,8 +55,8 @@ var _ = Describe("Events", func() {
 		cluster := kubernetes.NewForConfigOrDie(config)
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "events-", nil)
 		now := time.Now()
-		first := kube.NewRecorder(cluster.CoreV1(), "first", func() time.Time { return now })
-		second := kube.NewRecorder(cluster.CoreV1(), "second", time.Now)
+		first := kube.NewRecorder(cluster.CoreV1(), "first", testclock.NewFakePassiveClock(now))
+		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{})
 		event := kube.Event{
 			Namespace: namespace, Name: "map", UID: "uid", Warning: true,
 			Reason: "BadStatus", Action: "Fetch", Note: "example.com answered 404", Occurrence: "one", Again: now,
@@ -94,7 +96,7 @@ var _ = Describe("Events", func() {
 	It("are given up when their namespace is gone", func(ctx SpecContext) {
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
-		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).CoreV1(), "spec", time.Now)
+		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).CoreV1(), "spec", clock.RealClock{})
 		Expect(recorder.Record(ctx, kube.Event{Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout", Action: "Fetch", Note: "n"})).To(Succeed())
 	})
 })

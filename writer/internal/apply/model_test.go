@@ -139,7 +139,7 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.App
 		Breaker:    b,
 		Signatures: signatures,
 		Emitter: event.New(event.Deps{
-			Recorder: kube.NewRecorder(client.Events(), "writer", time.Now),
+			Recorder: kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
 			Budget:   unbounded, Metrics: event.NewMetrics(own), Log: zerolog.Nop(),
 		}),
 		Metrics: apply.NewMetrics(own),
