@@ -30,26 +30,21 @@ const (
 	Foreign
 )
 
-// String returns the name of the state, in lower case.
-func (s State) String() string {
-	switch s {
-	case None:
-		return "none"
-	case Ours:
-		return "ours"
-	case Foreign:
-		return "foreign"
-	default:
-		return "unknown"
-	}
-}
+// Fingerprints without an owner.
+const (
+	// FingerprintNone is that of a key that does not exist.
+	FingerprintNone = "none"
+	// FingerprintUnknown is that of a key in an object without a record of owners,
+	// which stays without one when it is written.
+	FingerprintUnknown = "unknown"
+)
 
 // Ownership is the owner of a key, and since when.
 type Ownership struct {
 	// State of the key.
 	State State
-	// Fingerprint names what stands in the way of State being Ours: "none",
-	// "unknown", or manager/operation/time of the newest foreign owner, hashed
+	// Fingerprint names what stands in the way of State being Ours: FingerprintNone,
+	// FingerprintUnknown, or manager/operation/time of the newest foreign owner, hashed
 	// when that is longer than 64 characters. It changes when a foreign owner
 	// writes again. Empty for Ours.
 	Fingerprint string
@@ -149,9 +144,9 @@ func ParseOwners(entries []metav1.ManagedFieldsEntry) (Owners, error) {
 // Of returns the owner of a key.
 func (o Owners) Of(key string) Ownership {
 	if len(o.managers) == 0 {
-		return Ownership{State: Unknown, Fingerprint: "unknown"}
+		return Ownership{State: Unknown, Fingerprint: FingerprintUnknown}
 	}
-	ownership := Ownership{State: None, Fingerprint: "none"}
+	ownership := Ownership{State: None, Fingerprint: FingerprintNone}
 	for _, m := range o.managers {
 		if !m.ownsKey(key) {
 			continue

@@ -196,16 +196,6 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-func TestStateString(t *testing.T) {
-	for state, want := range map[annotation.State]string{
-		annotation.Unknown: "unknown", annotation.None: "none", annotation.Ours: "ours", annotation.Foreign: "foreign", 99: "unknown",
-	} {
-		if state.String() != want {
-			t.Errorf("%d is %q, want %q", state, state, want)
-		}
-	}
-}
-
 func TestManager(t *testing.T) {
 	for _, c := range []struct {
 		owner annotation.Ownership

@@ -47,8 +47,8 @@ var (
 	commaInPath = regexp.MustCompile(`^[^?#]*,[-._A-Za-z0-9]+=(?i:https?)://`)
 )
 
-// reading is the reading of pairs.
-type reading struct {
+// parser reads pairs.
+type parser struct {
 	grammar    *Grammar
 	annotation string
 	// count is how often each key is named, and seen how often so far.
@@ -61,52 +61,52 @@ type reading struct {
 }
 
 // pair reads the pair with that number.
-func (r *reading) pair(number int, key, value string) {
+func (p *parser) pair(number int, key, value string) {
 	if rule := keyRule(key); rule != "" {
-		r.refuse(number, "", rule)
+		p.refuse(number, "", rule)
 		return
 	}
-	if r.count[key] > 1 {
-		r.repeated(number, key)
+	if p.count[key] > 1 {
+		p.repeated(number, key)
 		return
 	}
-	url, wrong := weburl.Canonical(value, r.grammar.defaultScheme)
+	url, wrong := weburl.Canonical(value, p.grammar.defaultScheme)
 	if wrong != "" && wrong != weburl.BadScheme && commaInHost.MatchString(value) {
 		wrong = ruleComma
 	}
 	if wrong != "" {
-		r.refuse(number, key, wrong)
-		r.broken = true
+		p.refuse(number, key, wrong)
+		p.broken = true
 		return
 	}
-	r.broken = false
-	r.pairs = append(r.pairs, Pair{Key: key, URL: url})
+	p.broken = false
+	p.pairs = append(p.pairs, Pair{Key: key, URL: url})
 	if commaInPath.MatchString(value) {
-		r.problems = append(r.problems, Problem{Rule: key + ": " + ruleJoin, Text: r.text(number, key, ruleJoin), Followed: true})
+		p.problems = append(p.problems, Problem{Rule: key + ": " + ruleJoin, Text: p.text(number, key, ruleJoin), Followed: true})
 	}
 }
 
 // repeated refuses all pairs of a key that is named more than once, as which of
 // them is meant would be a guess. It is one problem, that of the second.
-func (r *reading) repeated(number int, key string) {
-	r.seen[key]++
-	if r.seen[key] == 2 {
-		r.refuse(number, key, ruleTwice)
+func (p *parser) repeated(number int, key string) {
+	p.seen[key]++
+	if p.seen[key] == 2 {
+		p.refuse(number, key, ruleTwice)
 	}
 }
 
-func (r *reading) refuse(number int, key, rule string) {
+func (p *parser) refuse(number int, key, rule string) {
 	shown := key
-	if rule == weburl.HasUser && r.broken {
+	if rule == weburl.HasUser && p.broken {
 		shown = "" // it may be what follows a space in a password
 	}
-	problem := Problem{Key: key, Rule: rule, Text: r.text(number, shown, rule), Refused: true}
-	r.problems = append(r.problems, problem)
+	problem := Problem{Key: key, Rule: rule, Text: p.text(number, shown, rule), Refused: true}
+	p.problems = append(p.problems, problem)
 }
 
 // text returns the sentence about a pair.
-func (r *reading) text(number int, key, rule string) string {
-	where := fmt.Sprintf("annotation %s, pair %d", shortName(r.annotation), number)
+func (p *parser) text(number int, key, rule string) string {
+	where := fmt.Sprintf("annotation %s, pair %d", shortName(p.annotation), number)
 	if key != "" {
 		where += " (key " + key + ")"
 	}

@@ -54,7 +54,7 @@ func (g *Grammar) pairs(annotation, value string) ([]Pair, []Problem, error) {
 	if len(fields) == 0 {
 		return nil, nil, invalidPairs(annotation, value, "the value is empty")
 	}
-	r := &reading{grammar: g, annotation: annotation, count: map[string]int{}, seen: map[string]int{}}
+	p := &parser{grammar: g, annotation: annotation, count: map[string]int{}, seen: map[string]int{}}
 	for i, field := range fields {
 		key, _, found := strings.Cut(field, "=")
 		if !found {
@@ -63,14 +63,14 @@ func (g *Grammar) pairs(annotation, value string) ([]Pair, []Problem, error) {
 		if key == "" || strings.ContainsAny(key, ":?#@") { // a part of a URL
 			return nil, nil, invalidPairs(annotation, value, fmt.Sprintf("pair %d: the key is not legal in a ConfigMap", i+1))
 		}
-		r.count[key]++
+		p.count[key]++
 	}
 	for i, field := range fields {
 		key, url, _ := strings.Cut(field, "=")
-		r.pair(i+1, key, url)
+		p.pair(i+1, key, url)
 	}
-	slices.SortFunc(r.pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
-	return r.pairs, r.problems, nil
+	slices.SortFunc(p.pairs, func(a, b Pair) int { return strings.Compare(a.Key, b.Key) })
+	return p.pairs, p.problems, nil
 }
 
 // split returns the fields of text, or what is too much of it.

@@ -67,7 +67,7 @@ func TestReadTellsWhoOwnsTheKeys(t *testing.T) {
 		"a": annotation.Foreign, "b": annotation.None, "c": annotation.None, "never asked for": annotation.Unknown,
 	} {
 		if got := o.Owner(key).State; got != want {
-			t.Errorf("%s is %s, want %s", key, got, want)
+			t.Errorf("%s is in state %d, want %d", key, got, want)
 		}
 	}
 	if !o.Written.Equal(time.Unix(500, 0)) || !o.SeenAt.Equal(time.Unix(1000, 0)) || o.Status.Of("c").Error != "Timeout" {

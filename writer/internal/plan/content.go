@@ -24,7 +24,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	// A value that we write is ours, if there is a record of owners. Where there
 	// is none, one can be begun with a key that does not exist yet.
 	drift := ""
-	if _, exists := b.object.Values[key]; holds || owner.Fingerprint == fingerprintUnknown && exists {
+	if _, exists := b.object.Values[key]; holds || owner.Fingerprint == annotation.FingerprintUnknown && exists {
 		drift = owner.Fingerprint
 	}
 	recorded := entry.Drift == drift || owner.State == annotation.Ours // a mark from before does no harm

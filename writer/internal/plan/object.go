@@ -15,13 +15,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// fingerprintNone is the fingerprint of a key that does not exist and has no owner.
-const fingerprintNone = "none"
-
-// fingerprintUnknown is the fingerprint of a key in an object without a record of owners,
-// which stays without one when it is written.
-const fingerprintUnknown = "unknown"
-
 // Freshness is how well an object is known.
 type Freshness int
 
@@ -201,7 +194,7 @@ func Assume(items []Item) (*Object, bool) {
 		want := item.Result.GetWant()
 		drift := want.GetDrift()
 		if want.GetReadFirst() || want.GetUid() != first.GetUid() || want.GetResourceVersion() != o.ResourceVersion ||
-			want.GetStatus() != first.GetStatus() || drift != "" && drift != fingerprintNone || item.Result.GetRemoved() != nil || item.OfObject() {
+			want.GetStatus() != first.GetStatus() || drift != "" && drift != annotation.FingerprintNone || item.Result.GetRemoved() != nil || item.OfObject() {
 			return nil, false
 		}
 		if url, known := o.Request.URL(item.Key.Key); known {
@@ -236,8 +229,8 @@ func (o *Object) owner(key string) annotation.Ownership {
 		}
 		return owner
 	}
-	if o.drift[key] == fingerprintNone {
-		return annotation.Ownership{State: annotation.None, Fingerprint: fingerprintNone}
+	if o.drift[key] == annotation.FingerprintNone {
+		return annotation.Ownership{State: annotation.None, Fingerprint: annotation.FingerprintNone}
 	}
 	return annotation.Ownership{State: annotation.Ours}
 }
