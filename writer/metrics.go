@@ -32,10 +32,9 @@ type metrics struct {
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{own: metric.New(registry, "writer"), standard: metric.Standard(registry)}
-	m.inbox = inbox.NewMetrics(m.own)
+	m.inbox = inbox.NewMetrics(m.own, messages)
 	m.applier = apply.NewMetrics(m.own)
 	m.events = event.NewMetrics(m.own)
-	m.own.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.", func() float64 { return messages })
 	m.calls = kube.NewCalls(m.standard, "GET", "PATCH", "POST")
 	return m
 }

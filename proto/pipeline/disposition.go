@@ -42,9 +42,9 @@ func Retry(after time.Duration) Disposition {
 // the work was not begun or can be begun anew.
 func GiveBack() Disposition { return Disposition{action: actionGiveBack} }
 
-// DeadLetter keeps a message with the reason why it cannot be handled, and ends
+// DeadLetter stores a message with the reason why it cannot be handled, and ends
 // it. The failure class is that of a ClassError in the chain of err, else
-// Malformed. If it cannot be kept, it is given back.
+// Malformed. If it cannot be stored, the message is given back.
 func DeadLetter(err error) Disposition { return Disposition{action: actionDeadLetter, err: err} }
 
 // String returns the word for a disposition in logs and metric labels.

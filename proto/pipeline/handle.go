@@ -108,7 +108,7 @@ func (c *Consumer) publishDeadLetter(ctx context.Context, d *Delivery, as Dispos
 	defer cancel()
 	key, deadLetter := d.deadLetter(as.err, c.options.Now())
 	err := c.client.PublishDeadLetter(ctx, key, deadLetter, d.id())
-	if errors.Is(err, ErrTooLarge) { // the reason is worth more than the payload
+	if errors.Is(err, ErrTooLarge) { // the reason matters more than the payload
 		deadLetter.Payload, deadLetter.Want = nil, nil
 		err = c.client.PublishDeadLetter(ctx, key, deadLetter, d.id())
 	}

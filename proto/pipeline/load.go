@@ -25,7 +25,7 @@ func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error 
 
 // CountTimers returns how many timers are pending.
 func (c *Client) CountTimers(ctx context.Context) (uint64, error) {
-	m, err := c.ask(ctx, Requests, map[string]any{"seq": 1, "next_by_subj": KindTimer.All(), "batch": 1})
+	m, err := c.request(ctx, Requests, map[string]any{"seq": 1, "next_by_subj": KindTimer.All(), "batch": 1})
 	if errors.Is(err, ErrNoMessage) {
 		return 0, nil
 	}

@@ -51,16 +51,16 @@ func (c *Client) LastMessage(ctx context.Context, stream, subject string) (Messa
 
 // MessageAt returns the message with a sequence, as LastMessage does.
 func (c *Client) MessageAt(ctx context.Context, stream string, sequence uint64) (Message, error) {
-	return c.ask(ctx, stream, map[string]any{"seq": sequence})
+	return c.request(ctx, stream, map[string]any{"seq": sequence})
 }
 
 // NextMessage returns the first message at or after a sequence that a subject
 // filter selects, as LastMessage does.
 func (c *Client) NextMessage(ctx context.Context, stream, filter string, from uint64) (Message, error) {
-	return c.ask(ctx, stream, map[string]any{"seq": from, "next_by_subj": filter})
+	return c.request(ctx, stream, map[string]any{"seq": from, "next_by_subj": filter})
 }
 
-func (c *Client) ask(ctx context.Context, stream string, request map[string]any) (Message, error) {
+func (c *Client) request(ctx context.Context, stream string, request map[string]any) (Message, error) {
 	data, err := json.Marshal(request)
 	if err != nil {
 		return Message{}, err

@@ -35,7 +35,7 @@ func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget
 
 // overBudget gives results up for now, as their namespace is over its budget.
 // They hold no slot: the watcher wants again what the object does not hold. The
-// owner of each key learns it by one Event, and by another one when it is over.
+// owner of each key gets one Event about it, and another one when it is over.
 func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Outcome {
 	if short.First {
 		line := t.lines.Line(zerolog.WarnLevel, kindOverBudget).Str("verdict", string(plan.Deferred))

@@ -27,7 +27,7 @@ func (t *task) forget() {
 	t.object, t.known = nil, false
 }
 
-// readMetadata learns the object from its metadata.
+// readMetadata reads the metadata of the object.
 func (t *task) readMetadata(ctx context.Context) error {
 	t.deps.Metrics.reads.WithLabelValues(kindMetadata).Inc()
 	read, err := t.deps.Client.Metadata(ctx, t.ref)
@@ -38,7 +38,7 @@ func (t *task) readMetadata(ctx context.Context) error {
 	return nil
 }
 
-// readObject learns the object with its values.
+// readObject reads the object with its values.
 func (t *task) readObject(ctx context.Context) error {
 	t.deps.Metrics.reads.WithLabelValues(kindObject).Inc()
 	read, err := t.deps.Client.ConfigMap(ctx, t.ref)
@@ -54,7 +54,7 @@ func (t *task) readObject(ctx context.Context) error {
 	return nil
 }
 
-// missing learns from an error that there is no object, or returns the error.
+// missing notes that there is no object, if that is what an error means, or returns the error.
 func (t *task) missing(err error) error {
 	if apiserver.Classify(err) != apiserver.Gone {
 		return err

@@ -108,7 +108,7 @@ func (b *Breaker) Denied() int {
 	return len(b.denied)
 }
 
-// Available reports whether the API server is believed to be available.
+// Available reports whether the API server counts as available.
 func (b *Breaker) Available() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

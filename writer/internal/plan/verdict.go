@@ -22,10 +22,11 @@ const (
 	NotOurs Verdict = "not_ours"
 	// Refused: it may not, or cannot, be written.
 	Refused Verdict = "refused"
-	// Deferred: it was not written now, for a reason that has nothing to do with
-	// it. It is wanted again.
-	Deferred Verdict = "deferred"
 )
+
+// Deferred: it was not written now, for a reason that has nothing to do with
+// it. It is wanted again.
+const Deferred Verdict = "deferred"
 
 // Verdicts returns all verdicts.
 func Verdicts() []Verdict {
