@@ -45,7 +45,7 @@ var _ = Describe("The API server", func() {
 		wire.mend()
 		Eventually(w.retracted(ctx, gone)).WithTimeout(15 * time.Second).Should(BeTrue())
 		Eventually(w.url(ctx, edited)).Should(Equal("https://example.com/new"))
-		Expect(bytes.Count(i.log.Contents(), []byte("cannot be watched"))).To(Equal(1), "it is said once, not at every try")
+		Expect(bytes.Count(i.log.Contents(), []byte("cannot be watched"))).To(Equal(1), "it is logged once, not at every try")
 		Expect(i.log).To(gbytes.Say("watching the ConfigMaps again"))
 	})
 

@@ -1,9 +1,9 @@
 // Package keeper makes a ConfigMap of each Watcher, by server-side apply, and
-// reports in the status of the Watcher how it fares. The ConfigMap carries the
+// reports the state of that in the status of the Watcher. The ConfigMap carries the
 // annotations that the watcher reads, so that all the rest of the pipeline is as
 // without Watchers.
 //
-// It speaks to Kubernetes only: there is no NATS, no internet and no Secret. It
+// It uses Kubernetes only: there is no NATS, no internet and no Secret. It
 // deletes nothing, and never gets data: the API server's record of who owns which
 // field shows whether a value is still its own.
 package keeper
@@ -281,8 +281,8 @@ func (k *keeper) lead(health *service.Part) func(context.Context) error {
 	}
 }
 
-// next works on the next Watcher; false: there will be none. What was begun is
-// finished.
+// next works on the next Watcher, and reports whether there was one. What was begun
+// is finished.
 func (k *keeper) next(ctx context.Context, q *queue.Work) bool {
 	watcher, shutdown := q.Get()
 	if shutdown || q.ShuttingDown() {

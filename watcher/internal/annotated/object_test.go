@@ -58,7 +58,7 @@ func TestReadKeepsWhatConcernsUs(t *testing.T) {
 	}
 }
 
-func TestReadTellsWhoOwnsTheKeys(t *testing.T) {
+func TestReadKeepsTheOwnersOfKeys(t *testing.T) {
 	t.Parallel()
 	annotations := asks("a=example.com b=example.com")
 	annotations[annotation.StatusKey] = `{"c":{"error":"Timeout"}}`

@@ -1,7 +1,7 @@
 package informer
 
-// Scope is what the reflector of a namespace fills.
-func (s *Informer[T]) Scope(namespace string) reflectorStore { return store[T]{s, namespace} }
+// Store is what the reflector of a namespace fills.
+func (s *Informer[T]) Store(namespace string) reflectorStore { return store[T]{s, namespace} }
 
 // Refuse takes note of a namespace that may not be read.
 func (s *Informer[T]) Refuse(namespace string) { s.refuse(namespace) }

@@ -20,12 +20,12 @@ type Informer[T Kept] struct {
 	count       func(Event)
 	skipRefused bool
 
-	pulses map[string]*pulse // by scope: that of its watch
+	liveness map[string]*liveness // by namespace: that of its watch
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]T
-	watched map[string]int  // by scope: objects that its watch delivers, whether kept or not
-	waiting map[string]bool // scopes without a first list, and whether they may not be read
+	watched map[string]int  // by namespace: objects that its watch delivers, whether kept or not
+	waiting map[string]bool // namespaces without a first list, and whether they may not be read
 	synced  chan struct{}
 	inSync  func() // closes synced
 }
@@ -56,20 +56,20 @@ type Deps[O metav1.Object, T Kept] struct {
 func New[O metav1.Object, T Kept](c Config, d Deps[O, T]) *Informer[T] {
 	s := &Informer[T]{
 		trim: transform(d.Read), notify: d.Notify, count: d.Count, skipRefused: c.SkipRefused,
-		objects: map[types.NamespacedName]T{},
-		watched: map[string]int{},
-		pulses:  map[string]*pulse{},
-		waiting: map[string]bool{},
-		synced:  make(chan struct{}),
+		objects:  map[types.NamespacedName]T{},
+		watched:  map[string]int{},
+		liveness: map[string]*liveness{},
+		waiting:  map[string]bool{},
+		synced:   make(chan struct{}),
 	}
 	s.inSync = sync.OnceFunc(func() { close(s.synced) })
-	scopes := c.Namespaces
-	if len(scopes) == 0 {
-		scopes = []string{""}
+	namespaces := c.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
 	}
-	for _, scope := range scopes {
-		s.waiting[scope] = false
-		s.pulses[scope] = &pulse{now: d.Now}
+	for _, namespace := range namespaces {
+		s.waiting[namespace] = false
+		s.liveness[namespace] = &liveness{now: d.Now}
 	}
 	return s
 }
@@ -117,11 +117,11 @@ func (s *Informer[T]) Watched() int {
 }
 
 // Silence returns how long ago the watches have given a sign of life: the
-// longest of all scopes; 0 before they begin.
+// longest of all namespaces; 0 before they begin.
 func (s *Informer[T]) Silence() time.Duration {
 	longest := time.Duration(0)
-	for _, pulse := range s.pulses {
-		longest = max(longest, pulse.silence())
+	for _, liveness := range s.liveness {
+		longest = max(longest, liveness.silence())
 	}
 	return longest
 }
@@ -148,12 +148,12 @@ func (s *Informer[T]) Put(object any) {
 	if err != nil || o.isNothing() {
 		return
 	}
-	pulse, found := s.pulses[o.name.Namespace]
+	liveness, found := s.liveness[o.name.Namespace]
 	if !found {
-		pulse = s.pulses[""]
+		liveness = s.liveness[""]
 	}
 	s.mu.Lock()
-	changed := pulse.version() < o.version && s.put(o)
+	changed := liveness.version() < o.version && s.put(o)
 	s.mu.Unlock()
 	if changed { // the answer may hold an edit that was not delivered yet
 		s.notify(o.name, true)
@@ -182,12 +182,12 @@ func (s *Informer[T]) drop(name types.NamespacedName) bool {
 	return found
 }
 
-// refuse takes note of a scope that may not be read.
-func (s *Informer[T]) refuse(scope string) {
+// refuse takes note of a namespace that may not be read.
+func (s *Informer[T]) refuse(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, waits := s.waiting[scope]; waits && s.skipRefused {
-		s.waiting[scope] = true
+	if _, waits := s.waiting[namespace]; waits && s.skipRefused {
+		s.waiting[namespace] = true
 		s.checkSynced()
 	}
 }
@@ -195,7 +195,7 @@ func (s *Informer[T]) refuse(scope string) {
 // checkSynced closes synced when there is nothing left to wait for. The caller
 // holds the lock.
 func (s *Informer[T]) checkSynced() {
-	if len(s.waiting) == len(s.pulses) {
+	if len(s.waiting) == len(s.liveness) {
 		return
 	}
 	for _, refused := range s.waiting {

@@ -71,7 +71,7 @@ var _ = Describe("The informer", func() {
 
 	It("notifies of changes only, of those that the watch has delivered as live", func() {
 		open(informer.Config{})
-		watch := s.Scope("")
+		watch := s.Store("")
 		trimmed, err := watch.Transformer()(unwanted("d", "1"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(watch.Replace([]any{object("a", "1", "v"), object("b", "1", "v"), unwanted("c", "1"), trimmed}, "5")).To(Succeed())
@@ -113,7 +113,7 @@ var _ = Describe("The informer", func() {
 
 	It("trims objects while a list of them piles up, and not twice", func() {
 		open(informer.Config{})
-		trim := s.Scope("").Transformer()
+		trim := s.Store("").Transformer()
 		for _, o := range []*metav1.PartialObjectMetadata{object("a", "1", "v"), unwanted("b", "1")} {
 			once, err := trim(o)
 			Expect(err).NotTo(HaveOccurred())
@@ -121,7 +121,7 @@ var _ = Describe("The informer", func() {
 			key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(once)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(key).To(Equal(o.Namespace+"/x"), "what a list is kept under")
-			Expect(s.Scope("").Add(once)).To(Succeed())
+			Expect(s.Store("").Add(once)).To(Succeed())
 		}
 		Expect(value("a")).To(Equal("v"))
 		Expect(s.Len()).To(Equal(1))
@@ -129,7 +129,7 @@ var _ = Describe("The informer", func() {
 
 	It("refuses what is not of its type", func() {
 		open(informer.Config{})
-		watch := s.Scope("")
+		watch := s.Store("")
 		for _, do := range []func(any) error{watch.Add, watch.Delete, func(o any) error { return watch.Replace([]any{o}, "") }} {
 			Expect(do("what is this")).To(MatchError(ContainSubstring("unexpected type string")))
 		}
@@ -137,7 +137,7 @@ var _ = Describe("The informer", func() {
 
 	It("goes back to nothing older than one's own write when the watch delivers that later", func() {
 		open(informer.Config{})
-		watch := s.Scope("")
+		watch := s.Store("")
 		Expect(watch.Replace([]any{object("a", "5", "listed")}, "5")).To(Succeed())
 		changes()
 		s.Put(object("a", "8", "written"))
@@ -151,7 +151,7 @@ var _ = Describe("The informer", func() {
 
 	It("does not take the answer to a write when the watch has gone past it, since the object may be gone", func() {
 		open(informer.Config{})
-		watch := s.Scope("")
+		watch := s.Store("")
 		Expect(watch.Replace([]any{object("a", "5", "listed")}, "5")).To(Succeed())
 		Expect(watch.Delete(object("a", "9", ""))).To(Succeed())
 		s.Put(object("a", "8", "written"))
@@ -160,7 +160,7 @@ var _ = Describe("The informer", func() {
 
 	It("takes a list as the truth, also when its versions are lower, as after a restore", func() {
 		open(informer.Config{})
-		watch := s.Scope("")
+		watch := s.Store("")
 		Expect(watch.Replace([]any{object("a", "50", "new"), object("b", "51", "gone")}, "51")).To(Succeed())
 		Expect(watch.Replace([]any{object("a", "5", "restored")}, "5")).To(Succeed())
 		Expect(value("a")).To(Equal("restored"))
@@ -171,11 +171,11 @@ var _ = Describe("The informer", func() {
 
 	It("is synced when each namespace has been listed, and a list is about its namespace only", func() {
 		open(informer.Config{Namespaces: []string{"a", "b"}})
-		Expect(s.Scope("a").Replace([]any{object("a", "1", "one")}, "1")).To(Succeed())
+		Expect(s.Store("a").Replace([]any{object("a", "1", "one")}, "1")).To(Succeed())
 		Expect(s.Synced()).NotTo(BeClosed())
-		Expect(s.Scope("b").Replace([]any{object("b", "1", "two")}, "1")).To(Succeed())
+		Expect(s.Store("b").Replace([]any{object("b", "1", "two")}, "1")).To(Succeed())
 		Expect(s.Synced()).To(BeClosed())
-		Expect(s.Scope("b").Replace(nil, "2")).To(Succeed())
+		Expect(s.Store("b").Replace(nil, "2")).To(Succeed())
 		Expect(value("a")).To(Equal("one"))
 		Expect(value("b")).To(BeEmpty())
 		Expect(s.Silence()).To(BeNumerically("<", time.Minute))
@@ -185,18 +185,18 @@ var _ = Describe("The informer", func() {
 		both := []string{"a", "b"}
 		open(informer.Config{Namespaces: both})
 		s.Refuse("b")
-		Expect(s.Scope("a").Replace(nil, "1")).To(Succeed())
+		Expect(s.Store("a").Replace(nil, "1")).To(Succeed())
 		Expect(s.Synced()).NotTo(BeClosed())
 
 		open(informer.Config{Namespaces: both, SkipRefused: true})
 		s.Refuse("a")
 		s.Refuse("b")
 		Expect(s.Synced()).NotTo(BeClosed(), "none can be read")
-		Expect(s.Scope("a").Replace(nil, "1")).To(Succeed())
+		Expect(s.Store("a").Replace(nil, "1")).To(Succeed())
 		Expect(s.Synced()).To(BeClosed())
 		Expect(s.Listed("a")).To(BeTrue())
 		Expect(s.Listed("b")).To(BeFalse())
-		Expect(s.Scope("b").Replace(nil, "2")).To(Succeed())
+		Expect(s.Store("b").Replace(nil, "2")).To(Succeed())
 		Expect(s.Listed("b")).To(BeTrue())
 	})
 })

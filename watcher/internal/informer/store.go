@@ -10,7 +10,7 @@ import (
 // store is the part of an informer that one reflector fills.
 type store[T Kept] struct {
 	*Informer[T]
-	scope string
+	namespace string
 }
 
 // reflectorStore is all that a reflector may call.
@@ -24,7 +24,7 @@ type reflectorStore interface {
 // life: a long list may take its time.
 func (s store[T]) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
-		s.pulses[s.scope].beat()
+		s.liveness[s.namespace].beat()
 		return s.trim(object)
 	}
 }
@@ -49,9 +49,9 @@ func (s store[T]) take(object any, e Event, more int) error {
 	}
 	s.noteEvent(e)
 	s.mu.Lock()
-	s.watched[s.scope] = max(0, s.watched[s.scope]+more)
+	s.watched[s.namespace] = max(0, s.watched[s.namespace]+more)
 	changed := s.put(o)
-	s.pulses[s.scope].note(o.version)
+	s.liveness[s.namespace].note(o.version)
 	s.mu.Unlock()
 	if changed {
 		s.notify(o.name, true)
@@ -74,10 +74,10 @@ func (s store[T]) Replace(list []any, version string) error {
 	}
 	s.noteEvent(List)
 	s.mu.Lock()
-	s.watched[s.scope] = len(list)
+	s.watched[s.namespace] = len(list)
 	changed := s.replace(listed)
-	s.pulses[s.scope].reset(Version(version))
-	delete(s.waiting, s.scope)
+	s.liveness[s.namespace].reset(Version(version))
+	delete(s.waiting, s.namespace)
 	s.checkSynced()
 	s.mu.Unlock()
 	for _, name := range changed {
@@ -87,12 +87,12 @@ func (s store[T]) Replace(list []any, version string) error {
 }
 
 // replace returns the names of what has changed. A list is the truth, also when
-// its versions are lower than before, as after a restore. A namespace is in its own
-// scope. The caller holds the lock.
+// its versions are lower than before, as after a restore. A namespace, as an
+// object, is in itself. The caller holds the lock.
 func (s store[T]) replace(listed map[types.NamespacedName]T) []types.NamespacedName {
 	var changed []types.NamespacedName
 	for name := range s.objects {
-		if _, still := listed[name]; !still && (s.scope == "" || s.scope == cmp.Or(name.Namespace, name.Name)) {
+		if _, still := listed[name]; !still && (s.namespace == "" || s.namespace == cmp.Or(name.Namespace, name.Name)) {
 			s.drop(name)
 			changed = append(changed, name)
 		}
@@ -112,7 +112,7 @@ func (s store[T]) Bookmark(version string) error {
 	s.noteEvent(Bookmark)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pulses[s.scope].note(Version(version))
+	s.liveness[s.namespace].note(Version(version))
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (s store[T]) Resync() error { return nil }
 
 // noteEvent notes a sign of life of the watch.
 func (s store[T]) noteEvent(e Event) {
-	s.pulses[s.scope].beat()
+	s.liveness[s.namespace].beat()
 	if s.count != nil {
 		s.count(e)
 	}

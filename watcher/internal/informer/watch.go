@@ -84,28 +84,28 @@ type Source struct {
 
 // Watch fills the informer until ctx is done.
 func (s *Informer[T]) Watch(ctx context.Context, from Source) {
-	var scopes sync.WaitGroup
-	for scope, pulse := range s.pulses {
-		w := &scopeWatch{
-			Source: from, scope: scope, store: store[T]{s, scope}, pulse: pulse, refused: func() { s.refuse(scope) },
+	var namespaces sync.WaitGroup
+	for namespace, liveness := range s.liveness {
+		w := &namespaceWatch{
+			Source: from, namespace: namespace, store: store[T]{s, namespace}, liveness: liveness, refused: func() { s.refuse(namespace) },
 		}
-		scopes.Go(func() {
+		namespaces.Go(func() {
 			for ctx.Err() == nil {
 				w.untilStall(ctx)
 			}
 		})
 	}
-	scopes.Wait()
+	namespaces.Wait()
 }
 
-// scopeWatch is the watch of one namespace, or of all.
-type scopeWatch struct {
+// namespaceWatch is the watch of one namespace, or of all.
+type namespaceWatch struct {
 	Source
-	// scope is the namespace; empty: all.
-	scope string
-	// store is what it fills, and pulse where its signs of life are.
-	store reflectorStore
-	pulse *pulse
+	// namespace is empty for all.
+	namespace string
+	// store is what it fills, and liveness where its signs of life are.
+	store    reflectorStore
+	liveness *liveness
 	// refused is called when it may not read.
 	refused func()
 
@@ -113,7 +113,7 @@ type scopeWatch struct {
 }
 
 // untilStall watches until ctx is done or the watch has to begin anew.
-func (w *scopeWatch) untilStall(ctx context.Context) {
+func (w *namespaceWatch) untilStall(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var monitors sync.WaitGroup
 	defer monitors.Wait()
@@ -128,7 +128,7 @@ func (w *scopeWatch) untilStall(ctx context.Context) {
 			}, every, 0.1, true)
 		})
 	}
-	w.pulse.beat()
+	w.liveness.beat()
 	endIf(w.stalled, w.StallAfter/20)
 	if w.CompareEvery > 0 {
 		endIf(w.broughtBack, w.CompareEvery)
@@ -147,11 +147,11 @@ func (w *scopeWatch) untilStall(ctx context.Context) {
 }
 
 // stalled reports whether nothing comes through a watch that is believed to work.
-func (w *scopeWatch) stalled(context.Context) bool {
-	if w.failing.Load() || w.pulse.silence() <= w.StallAfter {
+func (w *namespaceWatch) stalled(context.Context) bool {
+	if w.failing.Load() || w.liveness.silence() <= w.StallAfter {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.scope).Time("since", w.pulse.last()).Msg("the watch of " + w.Objects.Name + " is silent, starting it anew")
+	w.Log.Warn().Str("namespace", w.namespace).Time("since", w.liveness.last()).Msg("the watch of " + w.Objects.Name + " is silent, starting it anew")
 	return true
 }
 
@@ -160,11 +160,11 @@ func (w *scopeWatch) stalled(context.Context) bool {
 // version delivers nothing until that is reached again, and what it delivered
 // may no longer be so. Only one object is asked for, of the present and not of
 // a cache.
-func (w *scopeWatch) broughtBack(ctx context.Context) bool {
+func (w *namespaceWatch) broughtBack(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
-	latest := w.pulse.version()
-	list, err := w.Objects.List(ctx, w.scope, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
+	latest := w.liveness.version()
+	list, err := w.Objects.List(ctx, w.namespace, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
 	if err != nil { // the watch fails too, or will fall silent
 		return false
 	}
@@ -176,7 +176,7 @@ func (w *scopeWatch) broughtBack(ctx context.Context) bool {
 	if now == 0 || now >= latest {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.scope).Uint64("version", now).Uint64("seen", latest).
+	w.Log.Warn().Str("namespace", w.namespace).Uint64("version", now).Uint64("seen", latest).
 		Msg("the API server is at an earlier version than the watch, as after a restore; listing the " + w.Objects.Name + " anew")
 	return true
 }
@@ -184,17 +184,17 @@ func (w *scopeWatch) broughtBack(ctx context.Context) bool {
 // compareTimeout bounds one comparison of versions.
 const compareTimeout = 10 * time.Second
 
-func (w *scopeWatch) listWatch() *cache.ListWatch {
+func (w *namespaceWatch) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = w.Selector
-			list, err := w.Objects.List(ctx, w.scope, o)
+			list, err := w.Objects.List(ctx, w.namespace, o)
 			w.logTransition(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = w.Selector
-			stream, err := w.Objects.Watch(ctx, w.scope, o)
+			stream, err := w.Objects.Watch(ctx, w.namespace, o)
 			w.logTransition(ctx, cmp.Or(err, closed(stream)))
 			return stream, err
 		},
@@ -212,7 +212,7 @@ func closed(stream watch.Interface) error {
 
 // logTransition logs a change of state. That a version is gone from the API server's
 // history, or that it cannot stream a list, is none: the reflector lists then.
-func (w *scopeWatch) logTransition(ctx context.Context, err error) {
+func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) {
 		return
 	}
@@ -224,8 +224,8 @@ func (w *scopeWatch) logTransition(ctx context.Context, err error) {
 		if request := new(url.Error); errors.As(err, &request) {
 			err = request.Err // without the query
 		}
-		w.Log.Warn().Err(err).Str("namespace", w.scope).Msg("the " + w.Objects.Name + " cannot be watched, trying until they can")
+		w.Log.Warn().Err(err).Str("namespace", w.namespace).Msg("the " + w.Objects.Name + " cannot be watched, trying until they can")
 	case err == nil && failed:
-		w.Log.Info().Str("namespace", w.scope).Msg("watching the " + w.Objects.Name + " again")
+		w.Log.Info().Str("namespace", w.namespace).Msg("watching the " + w.Objects.Name + " again")
 	}
 }

@@ -72,13 +72,13 @@ const maxStatusBytes = 32 << 10
 // Make compares an object (nil: gone, or it asks for nothing and never did)
 // with the wants in the stream and returns what is to be done.
 func Make(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan {
-	m := &maker{object: o, wants: wants, epoch: epoch}
+	m := &planner{object: o, wants: wants, epoch: epoch}
 	switch {
 	case o == nil || o.Request.Suspended:
 		m.retractAllBut(nil)
 	case o.Invalid != nil:
 		// Nothing is asked for in a way that can be understood, so nothing is
-		// fetched; but a slip of the pen is no reason to remove data.
+		// fetched; but a mistake in the text is no reason to remove data.
 		m.plan.Conditions = append(m.plan.Conditions, Condition{
 			Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
 			Note:       o.Invalid.Error(),
@@ -102,12 +102,12 @@ func Make(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Pla
 // stream has a want, without anything having been found lost.
 func Asks(o *annotated.Object, pair annotation.Pair, last wantindex.Want, epoch int64) bool {
 	last.Finding = wantindex.NothingLost
-	m := &maker{object: o, wants: map[string]wantindex.Want{pair.Key: last}, epoch: epoch}
+	m := &planner{object: o, wants: map[string]wantindex.Want{pair.Key: last}, epoch: epoch}
 	m.key(pair)
 	return len(m.plan.Publish) > 0
 }
 
-type maker struct {
+type planner struct {
 	object *annotated.Object
 	wants  map[string]wantindex.Want
 	epoch  int64
@@ -115,7 +115,7 @@ type maker struct {
 }
 
 // retractAllBut retracts every known want whose key is not asked for.
-func (m *maker) retractAllBut(asked func(key string) bool) {
+func (m *planner) retractAllBut(asked func(key string) bool) {
 	for key := range m.wants {
 		if asked == nil || !asked(key) {
 			m.plan.Retract = append(m.plan.Retract, key)
@@ -125,13 +125,13 @@ func (m *maker) retractAllBut(asked func(key string) bool) {
 }
 
 // problem compares what is wrong with the annotations with the status.
-func (m *maker) problem() {
+func (m *planner) problem() {
 	m.plan.Problem = m.object.Request.Problem(m.object.Invalid)
 	m.plan.Report = m.plan.Problem != m.object.Status.Problem()
 }
 
 // mention makes conditions of what is wrong with single annotations and pairs.
-func (m *maker) mention(problems []annotation.Problem) {
+func (m *planner) mention(problems []annotation.Problem) {
 	for _, problem := range problems {
 		occurrence := problem.Text
 		if problem.Key != "" { // its number changes with other pairs
@@ -147,8 +147,8 @@ func (m *maker) mention(problems []annotation.Problem) {
 }
 
 // Unasked returns the keys that have a status but are no longer named, sorted. The key of
-// a pair that is refused keeps its value: a slip of the pen is no reason to
-// remove data.
+// a pair that is refused keeps its value: a mistake in the text is no
+// reason to remove data.
 func Unasked(o *annotated.Object) []string {
 	if o.Request.Suspended || o.Invalid != nil {
 		return nil
@@ -163,7 +163,7 @@ func Unasked(o *annotated.Object) []string {
 }
 
 // key decides about one pair of the annotation.
-func (m *maker) key(pair annotation.Pair) {
+func (m *planner) key(pair annotation.Pair) {
 	o := m.object
 	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
 	last, have := m.wants[pair.Key]
@@ -188,7 +188,7 @@ func (m *maker) key(pair annotation.Pair) {
 		m.drifted(w, entry, owner, last, !resolved || entry.Failing())
 	case holds && !entry.Failing():
 		m.satisfied(w, entry, last, have)
-	case last.Resolved && entry == status.Entry{} && last.Sum == wantindex.Sum(w):
+	case last.Resolved && entry == status.Entry{} && last.Digest == wantindex.Digest(w):
 		m.replaced(w, owner, last)
 	default:
 		m.unsatisfied(w, entry, last, have)
@@ -197,11 +197,11 @@ func (m *maker) key(pair annotation.Pair) {
 
 // unsatisfied handles a key that does not hold what is asked for, or that
 // holds it while later attempts fail.
-func (m *maker) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
+func (m *planner) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
 	switch {
 	case !have:
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
-	case last.Sum != wantindex.Sum(w):
+	case last.Digest != wantindex.Digest(w):
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
@@ -213,9 +213,9 @@ func (m *maker) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Want,
 // copied handles a key whose status was written on another object, as after a
 // restore from a backup. Only by its digest can the value be recognised as ours,
 // so the writer compares it.
-func (m *maker) copied(w *v1.Want, last wantindex.Want, have bool) {
+func (m *planner) copied(w *v1.Want, last wantindex.Want, have bool) {
 	w.ReadFirst = true
-	if last.Resolved && last.Sum == wantindex.Sum(w) { // it was put over our status
+	if last.Resolved && last.Digest == wantindex.Digest(w) { // it was put over our status
 		m.publish(w, v1.Cause_CAUSE_HEALED, last)
 		return
 	}
@@ -223,8 +223,8 @@ func (m *maker) copied(w *v1.Want, last wantindex.Want, have bool) {
 }
 
 // occupied handles a key that exists and that we never wrote. Nothing is fetched
-// for it, so that the writer hears of it by a report alone.
-func (m *maker) occupied(pair annotation.Pair, entry status.Entry, have bool) {
+// for it, so that only a report lets the writer know.
+func (m *planner) occupied(pair annotation.Pair, entry status.Entry, have bool) {
 	key, reason := pair.Key, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 	m.plan.Occupied = append(m.plan.Occupied, key, pair.URL)
 	if entry.Copied(m.object.UID) || entry.Error != reason || entry.FailingURL() != pair.URL {
@@ -243,7 +243,7 @@ func (m *maker) occupied(pair annotation.Pair, entry status.Entry, have bool) {
 
 // satisfied handles a key that holds what is asked for. A want that the stream
 // does not have is published as in sync: it only starts the refresh timer.
-func (m *maker) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
+func (m *planner) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
 	cached := &v1.Settled{Sha256: entry.SHA256, Etag: entry.ETag, LastModified: entry.LastModified}
 	switch {
 	case !have:
@@ -251,7 +251,7 @@ func (m *maker) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, h
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
 	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
-	case last.Sum != wantindex.Sum(w):
+	case last.Digest != wantindex.Digest(w):
 		w.Settled = cached
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Finding == wantindex.BodyLost, last.Finding == wantindex.Refused:
@@ -266,10 +266,10 @@ func (m *maker) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, h
 
 // drifted handles a key that we wrote and that is gone, or that somebody else
 // has written since. asked reports that the known want has no answer yet.
-func (m *maker) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last wantindex.Want, asked bool) {
+func (m *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last wantindex.Want, asked bool) {
 	// The writer looks at the live object, so one repair is enough however the
 	// key changes before it is made.
-	repairing := asked && last.Sum == wantindex.Sum(w) && last.Drift != ""
+	repairing := asked && last.Digest == wantindex.Digest(w) && last.Drift != ""
 	w.Drift = owner.Fingerprint
 	// What is there now may be what the next fetch brings. Then nothing is to
 	// be written but the finding, which only a reader can make.
@@ -288,7 +288,7 @@ func (m *maker) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownersh
 
 // replaced handles a key whose want was resolved and that has lost all trace of
 // it: somebody replaced the object by one without our status.
-func (m *maker) replaced(w *v1.Want, owner annotation.Ownership, last wantindex.Want) {
+func (m *planner) replaced(w *v1.Want, owner annotation.Ownership, last wantindex.Want) {
 	w.Drift = owner.Fingerprint
 	m.reportDrift(w.GetKey(), last.Fence, owner)
 	m.publish(w, v1.Cause_CAUSE_HEALED, last)
@@ -296,7 +296,7 @@ func (m *maker) replaced(w *v1.Want, owner annotation.Ownership, last wantindex.
 
 // reportDrift reports that a key is no longer as we wrote it. However often it
 // is changed before it is repaired, that is one change of state.
-func (m *maker) reportDrift(key string, written status.Fence, owner annotation.Ownership) {
+func (m *planner) reportDrift(key string, written status.Fence, owner annotation.Ownership) {
 	var note string
 	switch owner.State {
 	case annotation.None:
@@ -318,7 +318,7 @@ func (m *maker) reportDrift(key string, written status.Fence, owner annotation.O
 	})
 }
 
-func (m *maker) want(pair annotation.Pair) *v1.Want {
+func (m *planner) want(pair annotation.Pair) *v1.Want {
 	o := m.object
 	w := &v1.Want{
 		Namespace:       o.Namespace,
@@ -342,7 +342,7 @@ func (m *maker) want(pair annotation.Pair) *v1.Want {
 // ownerUnknown reports whether metadata does not record whose a key is: there is
 // no record, or one in which not even the annotation has an owner, so that entries must
 // have been taken out.
-func (m *maker) ownerUnknown(key string) bool {
+func (m *planner) ownerUnknown(key string) bool {
 	switch m.object.Owner(key).State {
 	case annotation.Unknown:
 		return true
@@ -355,7 +355,7 @@ func (m *maker) ownerUnknown(key string) bool {
 
 // carryStatus adds the entry of the key in the status, if that has no other
 // entries: the wants of an object with many keys would repeat the whole.
-func (m *maker) carryStatus(w *v1.Want) {
+func (m *planner) carryStatus(w *v1.Want) {
 	text := ""
 	written := m.object.Status.Status()
 	if len(written.Keys) < 2 {
@@ -368,7 +368,7 @@ func (m *maker) carryStatus(w *v1.Want) {
 	w.Status, w.ReadFirst = own, w.GetReadFirst() || readFirst
 }
 
-func (m *maker) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
+func (m *planner) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
 	w.Cause = cause
 	m.carryStatus(w)
 	switch cause {
@@ -380,7 +380,7 @@ func (m *maker) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
 }
 
 // fence returns the fence that the object has for a key.
-func (m *maker) fence(key string) status.Fence {
+func (m *planner) fence(key string) status.Fence {
 	entry := m.object.Status.Of(key)
 	if entry.Copied(m.object.UID) {
 		return status.Fence{}
@@ -390,7 +390,7 @@ func (m *maker) fence(key string) status.Fence {
 
 // Removed returns the result by which the writer takes a key out.
 func Removed(o *annotated.Object, key string, epoch int64, seq uint64) *v1.Result {
-	m := &maker{object: o}
+	m := &planner{object: o}
 	m.epoch = m.fence(key).EpochAfter(epoch, seq)
 	w := m.want(annotation.Pair{Key: key})
 	m.carryStatus(w)

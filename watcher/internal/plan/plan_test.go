@@ -66,7 +66,7 @@ func lost(w *wantindex.Want)                  { w.Finding = wantindex.TimerLost 
 func answered(w *wantindex.Want)              { w.Resolved = true }
 func refreshes(w *wantindex.Want)             { w.Refreshes = true }
 func now(value string) func(*wantindex.Want)  { return func(w *wantindex.Want) { w.Now = value } }
-func asksElse(w *wantindex.Want)              { w.Sum = [16]byte{1} }
+func asksElse(w *wantindex.Want)              { w.Digest = [16]byte{1} }
 func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.Request = r } }
 
 // call is an object with the one key k.
@@ -203,7 +203,7 @@ func TestMakeOneKey(t *testing.T) {
 
 		"copied with its status":                               {about(foreign, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
 		"copied without its value":                             {about(none, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
-		"copied, for all that the record tells, by ourselves":  {about(ours, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
+		"copied, by ourselves as far as is recorded":           {about(ours, written(on("another")), nil), decision{cause: v1.Cause_CAUSE_NEW, readFirst: true}},
 		"copied, being fetched":                                {about(foreign, written(on("another")), wanted()), decision{}},
 		"copied, the fetch got lost":                           {about(foreign, written(on("another")), wanted(lost)), decision{cause: v1.Cause_CAUSE_AUDIT, readFirst: true, last: 7}},
 		"a copy put over our status":                           {about(foreign, written(on("another")), wanted(answered)), decision{cause: v1.Cause_CAUSE_HEALED, readFirst: true, last: 7}},
@@ -357,7 +357,7 @@ func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 	}
 }
 
-func TestRemovedTellsTheWriterWhatItNeeds(t *testing.T) {
+func TestARemovalCarriesWhatTheWriterNeeds(t *testing.T) {
 	t.Parallel()
 	c := about(ours, written(), nil, asking(annotation.Request{}))
 	r := plan.Removed(c.object, "k", epoch, 12)

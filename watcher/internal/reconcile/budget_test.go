@@ -52,7 +52,7 @@ func TestANamespaceOverItsBudgetOfEventsGetsThoseOfWhatLastsLater(t *testing.T) 
 	g.Expect(b.emitted[maxEvents+1].Name).To(gomega.Equal(last.Name))
 }
 
-func TestWhatIsOverIsNotSaidLater(t *testing.T) {
+func TestWhatIsOverIsNotReportedLater(t *testing.T) {
 	t.Parallel()
 	for used, want := range map[int][]string{0: {pipeline.ReasonDrifted}, maxEvents + 1: {}} {
 		b := newBench(t)

@@ -18,7 +18,7 @@ func (b *bench) valid() {
 	b.object.Written = b.clock.Now()
 }
 
-func TestAStateIsSaidOnceWhileItLasts(t *testing.T) {
+func TestAStateIsReportedOnceWhileItLasts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for range 3 {
@@ -33,7 +33,7 @@ func TestAStateIsSaidOnceWhileItLasts(t *testing.T) {
 	}
 }
 
-func TestAStateThatCameBackIsSaidUnderAnotherName(t *testing.T) {
+func TestAStateThatCameBackHasAnEventOfAnotherName(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for range 2 {
@@ -61,7 +61,7 @@ func TestARestartNamesAStateAsBefore(t *testing.T) {
 	}
 }
 
-func TestManyStatesOfOneObjectAreSaidInTime(t *testing.T) {
+func TestManyStatesOfOneObjectAreReportedInTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for n := range 200 {
@@ -80,7 +80,7 @@ func TestManyStatesOfOneObjectAreSaidInTime(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeSaidIsSaidLater(t *testing.T) {
+func TestAnEventThatCannotBeWrittenIsWrittenLater(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.refuse = errors.New("forbidden")
@@ -96,7 +96,7 @@ func TestWhatCannotBeSaidIsSaidLater(t *testing.T) {
 	}
 }
 
-func TestWhatIsOverIsNotSaidLaterButWhatHappenedIs(t *testing.T) {
+func TestTheEventOfAStateThatIsOverIsDroppedAndThatOfARepairIsWritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ask("https://example.com", "k")
@@ -122,7 +122,7 @@ func TestWhatIsOverIsNotSaidLaterButWhatHappenedIs(t *testing.T) {
 	}
 }
 
-func TestNothingIsSaidAboutWhatIsGone(t *testing.T) {
+func TestNothingIsReportedAboutWhatIsGone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.refuse = errors.New("forbidden")

@@ -20,16 +20,16 @@ const maxReportPause = time.Hour
 
 // reported is what the writer was asked to bring the status in line with.
 type reported struct {
-	uid   types.UID
-	sum   [sha256.Size]byte
-	epoch int64
-	at    time.Time
-	times int
+	uid    types.UID
+	digest [sha256.Size]byte
+	epoch  int64
+	at     time.Time
+	times  int
 }
 
-// sumOf returns the digest of what a plan would have in the status, which takes less
+// digestOf returns the digest of what a plan would have in the status, which takes less
 // memory than the text.
-func sumOf(p *plan.Plan) [sha256.Size]byte {
+func digestOf(p *plan.Plan) [sha256.Size]byte {
 	return sha256.Sum256([]byte(strings.Join(append(p.Occupied, p.Problem), "\x00")))
 }
 
@@ -45,7 +45,7 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *annotated.Object
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sent, ok := r.reports.of[name]
-	same := ok && o != nil && sent.uid == o.UID && sent.sum == sumOf(p)
+	same := ok && o != nil && sent.uid == o.UID && sent.digest == digestOf(p)
 	if !p.Report {
 		// What is in line may be taken out again, as by a controller that resets
 		// annotations: the pause goes on growing then.
@@ -79,7 +79,7 @@ func (r *Reconciler) reportProblem(ctx context.Context, o *annotated.Object, p *
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reports.put(o.NamespacedName, reported{
-		uid: o.UID, sum: sumOf(p), epoch: r.deps.Index.Epoch(),
+		uid: o.UID, digest: digestOf(p), epoch: r.deps.Index.Epoch(),
 		at: r.deps.Clock.Now(), times: r.reports.of[o.NamespacedName].times + 1,
 	})
 	return nil

@@ -96,7 +96,7 @@ type Reconciler struct {
 	removals   memory[pipeline.Key, removal]
 	repairs    memory[pipeline.Key, *backoff.Repairs]
 	reports    memory[types.NamespacedName, reported]
-	brake      brake
+	limiter    removalLimiter
 }
 
 // New returns a reconciler.
@@ -110,7 +110,7 @@ func New(c Config, d Deps) *Reconciler {
 		removals:   newMemory[pipeline.Key](func(sent removal) bool { return d.Clock.Since(sent.at) > c.Repeat }),
 		repairs:    newMemory[pipeline.Key](func(f *backoff.Repairs) bool { return f.Over(d.Clock.Now()) }),
 		reports:    newMemory[types.NamespacedName](func(s reported) bool { return d.Clock.Since(s.at) > 2*max(c.Repeat, maxReportPause) }),
-		brake:      brake{held: map[types.NamespacedName]int{}},
+		limiter:    removalLimiter{held: map[types.NamespacedName]int{}},
 	}
 }
 
@@ -122,7 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 		return 0, nil // whether it is gone is not known; the audit looks again
 	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
-	r.learn(name, p)
+	r.takeOver(name, p)
 	again = backoff.Soonest(r.dropSent(o, &p), r.dropReported(name, o, &p))
 	r.holdBack(name, o, &p)
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 || p.Report {
@@ -141,8 +141,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	return backoff.Soonest(again, later), errors.Join(err, unwritten)
 }
 
-// learn takes over what the object shows about the wants in the stream.
-func (r *Reconciler) learn(name types.NamespacedName, p plan.Plan) {
+// takeOver takes over what the object shows about the wants in the stream.
+func (r *Reconciler) takeOver(name types.NamespacedName, p plan.Plan) {
 	key := func(k string) pipeline.Key {
 		return pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: k}
 	}
@@ -266,7 +266,7 @@ func (r *Reconciler) refuseResolved(ctx context.Context, key pipeline.Key, w pla
 	return r.yield(key, have, at)
 }
 
-// yield learns of a want that another watcher has published, and returns the error that
+// yield takes over a want that another watcher has published, and returns the error that
 // lets the object be planned again.
 func (r *Reconciler) yield(key pipeline.Key, have *v1.Want, at uint64) error {
 	r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.Broker.Now()))
@@ -292,7 +292,7 @@ func (r *Reconciler) retract(ctx context.Context, key pipeline.Key, publish tomb
 }
 
 // overwrite publishes with a compare-and-set. When the stream has something
-// else than expected, it learns what and, if that is no live want, tries
+// else than expected, it reads that and, if that is no live want, tries
 // again over it; a live want changes the plan, so that is left to the caller.
 func (r *Reconciler) overwrite(ctx context.Context, key pipeline.Key, last uint64, publish func(last uint64) (uint64, error)) (uint64, error) {
 	for range 3 {

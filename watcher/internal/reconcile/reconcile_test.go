@@ -151,7 +151,7 @@ func TestOneKeyThatFailsDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-func TestARemovalIsSaidOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
+func TestARemovalIsPublishedOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	results := func() uint64 {

@@ -41,7 +41,7 @@ func (r *Reconciler) remove(ctx context.Context, o *annotated.Object, key string
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
 	if o.Status.Of(key).Written() && !r.sentBefore(o, key) {
-		r.brake.sent = append(r.brake.sent, now)
+		r.limiter.sent = append(r.limiter.sent, now)
 	}
 	r.removals.put(k, removal{uid: o.UID, epoch: epoch, at: now})
 	return nil

@@ -52,7 +52,7 @@ func TestRepairsOfAContestedKeySlowDown(t *testing.T) {
 	}
 }
 
-func TestPeaceEndsAFight(t *testing.T) {
+func TestRepairsAreMadeAtOnceAgainOnceTheirRowHasEnded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	repairAll(b, 3)

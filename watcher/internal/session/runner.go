@@ -152,7 +152,8 @@ func (r *Runner) session(ctx context.Context) (began bool, err error) {
 	return true, r.run(ctx, s)
 }
 
-// connected waits for a connection to the broker; false: ctx is done.
+// connected waits for a connection to the broker, and reports whether there is one:
+// otherwise ctx is done.
 func (r *Runner) connected(ctx context.Context) bool {
 	changed := r.deps.Conn.StatusChanged(nats.CONNECTED)
 	defer r.deps.Conn.RemoveStatusListener(changed)

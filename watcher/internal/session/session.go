@@ -87,7 +87,7 @@ func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantin
 func (r *Runner) noteOutOfScope(wants int) {
 	r.deps.OutOfScope.Set(float64(wants))
 	if wants > 0 && wants != r.outOfScope {
-		r.deps.Log.Warn().Int("wants", wants).Msg("leaving wants of namespaces alone that are not watched, as this installation has not published them;" +
+		r.deps.Log.Warn().Int("out_of_scope", wants).Msg("leaving wants of namespaces alone that are not watched, as this installation has not published them;" +
 			" they are fetched until they are purged, or watched again")
 	}
 	r.outOfScope = wants
@@ -143,7 +143,7 @@ func (r *Runner) enqueueAll(s *session) {
 	}
 }
 
-// next works on the next object; false: there will be none.
+// next works on the next object, and reports whether there was one.
 func (r *Runner) next(ctx context.Context, s *session) bool {
 	name, shutdown := s.queue.Get()
 	if shutdown || s.queue.ShuttingDown() {

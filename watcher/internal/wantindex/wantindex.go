@@ -24,8 +24,8 @@ type Want struct {
 	// Fence orders it: the epoch that it carries, usually that of the stream, and
 	// the sequence of the message.
 	Fence status.Fence
-	// Sum is a digest of what it asks for: object, URL, interval, digest.
-	Sum [16]byte
+	// Digest is of what it asks for: object, URL, interval, digest.
+	Digest [16]byte
 	// Now is the value of curl-now that it carries.
 	Now string
 	// Drift is the fingerprint of the drift that it is to repair.
@@ -73,7 +73,7 @@ func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 	}
 	return Want{
 		Fence:     status.Fence{Epoch: w.GetEpoch(), Seq: seq},
-		Sum:       Sum(w),
+		Digest:    Digest(w),
 		Now:       w.GetNow(),
 		Drift:     w.GetDrift(),
 		Refreshes: w.GetRefresh().AsDuration() > 0,
@@ -89,16 +89,16 @@ func Unreadable(epoch int64, seq uint64, at time.Time) Want {
 	return Want{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
 }
 
-// Sum returns a digest of what a want asks for, curl-now and drift left out.
-func Sum(w *v1.Want) (sum [16]byte) {
+// Digest returns that of what a want asks for, curl-now and drift left out.
+func Digest(w *v1.Want) (digest [16]byte) {
 	h := sha256.New()
 	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256()} {
 		_ = binary.Write(h, binary.BigEndian, uint32(len(s)))
 		_, _ = h.Write([]byte(s))
 	}
 	_ = binary.Write(h, binary.BigEndian, int64(w.GetRefresh().AsDuration()))
-	copy(sum[:], h.Sum(nil))
-	return sum
+	copy(digest[:], h.Sum(nil))
+	return digest
 }
 
 // Index holds the wants of all keys, by object. It is safe for concurrent use.

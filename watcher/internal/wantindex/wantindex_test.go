@@ -18,14 +18,14 @@ func key(name, key string) pipeline.Key {
 	return pipeline.Key{Namespace: "ns", Name: name, Key: key}
 }
 
-func TestSumTellsWhatIsAskedForApart(t *testing.T) {
+func TestDigestDistinguishesWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	want := func(change func(*v1.Want)) *v1.Want {
 		w := &v1.Want{Uid: "uid", Url: "https://example.com", Sha256: "sum", Refresh: durationpb.New(time.Minute)}
 		change(w)
 		return w
 	}
-	same := wantindex.Sum(want(func(*v1.Want) {}))
+	same := wantindex.Digest(want(func(*v1.Want) {}))
 	for name, c := range map[string]struct {
 		change func(*v1.Want)
 		same   bool
@@ -40,11 +40,11 @@ func TestSumTellsWhatIsAskedForApart(t *testing.T) {
 		"interval":          {func(w *v1.Want) { w.Refresh = nil }, false},
 		"shifted by a byte": {func(w *v1.Want) { w.Uid, w.Url = "uidh", "ttps://example.com" }, false},
 	} {
-		if got := wantindex.Sum(want(c.change)) == same; got != c.same {
+		if got := wantindex.Digest(want(c.change)) == same; got != c.same {
 			t.Errorf("another %s: the same is %t, want %t", name, got, c.same)
 		}
 	}
-	if wantindex.Sum(want(func(w *v1.Want) { w.Refresh = nil })) != wantindex.Sum(want(func(w *v1.Want) { w.Refresh = durationpb.New(0) })) {
+	if wantindex.Digest(want(func(w *v1.Want) { w.Refresh = nil })) != wantindex.Digest(want(func(w *v1.Want) { w.Refresh = durationpb.New(0) })) {
 		t.Error("no interval and an interval of zero are not the same")
 	}
 }
@@ -54,7 +54,7 @@ func TestOf(t *testing.T) {
 	now := time.Unix(5, 0)
 	w := &v1.Want{Uid: "uid", Now: "1", Drift: "none", Epoch: 10, Refresh: durationpb.New(time.Minute)}
 	got := wantindex.Of(w, 10, 3, now)
-	if got.Fence.Epoch != 10 || got.Fence.Seq != 3 || got.Sum != wantindex.Sum(w) || got.Now != "1" || got.Drift != "none" ||
+	if got.Fence.Epoch != 10 || got.Fence.Seq != 3 || got.Digest != wantindex.Digest(w) || got.Now != "1" || got.Drift != "none" ||
 		!got.Refreshes || !got.At.Equal(now) || got.Finding != wantindex.NothingLost || got.Resolved {
 		t.Errorf("got %+v", got)
 	}

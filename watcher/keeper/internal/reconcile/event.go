@@ -69,7 +69,7 @@ func sidecars(in condition.Input, after watchv1.WatcherStatus) []kube.Event {
 	e.Occurrence = strconv.FormatUint(in.Version, 10)
 	switch was, is := failing(in.Previous.Pods), failing(after.Pods); {
 	case is && !was:
-		e.Note = fmt.Sprintf("the sidecar of pod %s fails: %s", in.Pods.Worst.Name, in.Pods.Seen[in.Pods.Worst].Reason)
+		e.Note = fmt.Sprintf("the sidecar of pod %s fails: %s", in.Pods.Worst.Name, in.Pods.Pods[in.Pods.Worst].Reason)
 	case was && !is:
 		e.Warning, e.Reason, e.Note = false, watchv1.ReasonSidecarRecovered, "no sidecar fails any more"
 	default:

@@ -22,7 +22,7 @@ type Pods struct {
 	ByWatcher *index.Index
 }
 
-// counted is how the pods of a Watcher fared when they were last counted.
+// counted are the states of the pods of a Watcher when they were last counted.
 type counted struct {
 	at     time.Time
 	wanted sidecar.Wanted
@@ -76,7 +76,7 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 	}
 	m.counted = &counted{at: in.Now, wanted: wanted, count: sidecar.Of(wanted, pods, in.Now)}
 	if before != nil {
-		r.logTransitions(in.Plan, before.count.Seen, m.counted.count.Seen)
+		r.logTransitions(in.Plan, before.count.Pods, m.counted.count.Pods)
 	}
 	in.Pods = &m.counted.count
 	return m.counted.count.Again
@@ -84,10 +84,10 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 
 // logTransitions logs one line for each pod that is new, gone, or whose sidecar has
 // another state.
-func (r *Reconciler) logTransitions(p *compile.Plan, before, after map[types.NamespacedName]sidecar.Seen) {
-	log := func(pod types.NamespacedName, s sidecar.Seen, message string) {
+func (r *Reconciler) logTransitions(p *compile.Plan, before, after map[types.NamespacedName]sidecar.PodState) {
+	log := func(pod types.NamespacedName, s sidecar.PodState, message string) {
 		r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("pod", pod.String()).
-			Int64("generation", s.Generation).Str("reason", s.Reason).Msg(message)
+			Int64("generation", s.Generation).Str("state", string(s.State)).Str("reason", s.Reason).Msg(message)
 	}
 	for pod, now := range after {
 		was, known := before[pod]

@@ -17,8 +17,8 @@ type Wanted struct {
 	Container string
 }
 
-// Seen is how the sidecar of one pod fares.
-type Seen struct {
+// PodState is the state of the sidecar of one pod.
+type PodState struct {
 	State State
 	// Reason of a failure.
 	Reason string
@@ -26,11 +26,11 @@ type Seen struct {
 	Generation int64
 }
 
-// Count is how the sidecars of one Watcher fare.
+// Count is the states of the sidecars of one Watcher.
 type Count struct {
 	watchv1.PodsStatus
-	// Seen are the pods.
-	Seen map[types.NamespacedName]Seen
+	// Pods are those with a sidecar.
+	Pods map[types.NamespacedName]PodState
 	// Worst is the first pod whose sidecar fails; the zero value: none does.
 	Worst types.NamespacedName
 	// Again is after what time the same pods may be counted otherwise; 0: never.
@@ -39,15 +39,15 @@ type Count struct {
 
 // Of counts the pods with a sidecar of a Watcher.
 func Of(w Wanted, pods []*Pod, now time.Time) Count {
-	count := Count{Seen: make(map[types.NamespacedName]Seen, len(pods))}
+	count := Count{Pods: make(map[types.NamespacedName]PodState, len(pods))}
 	for _, pod := range pods {
 		for _, injection := range pod.Injected {
 			if injection.Watcher != w.Watcher {
 				continue
 			}
-			seen := Seen{State: Starting, Generation: injection.Generation}
+			seen := PodState{State: Starting, Generation: injection.Generation}
 			if c, found := pod.Of(w.Container); found {
-				if seen.State = c.At(now); seen.State == Failing {
+				if seen.State = c.at(now); seen.State == Failing {
 					seen.Reason = c.Reason
 				}
 				if wait := c.Steady.Sub(now); wait > 0 && (count.Again == 0 || wait < count.Again) {
@@ -60,8 +60,8 @@ func Of(w Wanted, pods []*Pod, now time.Time) Count {
 	return count
 }
 
-func (c *Count) add(pod types.NamespacedName, s Seen, newest int64) {
-	c.Seen[pod] = s
+func (c *Count) add(pod types.NamespacedName, s PodState, newest int64) {
+	c.Pods[pod] = s
 	c.Injected++
 	if s.Generation == newest {
 		c.Current++

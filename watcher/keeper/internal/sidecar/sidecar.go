@@ -1,4 +1,4 @@
-// Package sidecar reads from pods how the sidecars of Watchers fare. It is pure.
+// Package sidecar reads the states of the sidecars of Watchers from pods. It is pure.
 package sidecar
 
 import (
@@ -71,8 +71,8 @@ type Container struct {
 	Steady time.Time
 }
 
-// At returns the state of a container at a time.
-func (c Container) At(now time.Time) State {
+// at returns the state of a container at a time.
+func (c Container) at(now time.Time) State {
 	if c.Steady.After(now) {
 		return Failing
 	}

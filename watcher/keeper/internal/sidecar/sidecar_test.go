@@ -86,7 +86,7 @@ func count(p *corev1.Pod) sidecar.Count {
 var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
 	got := count(p)
 	Expect(got.Injected).To(Equal(int64(1)))
-	seen := got.Seen[types.NamespacedName{Namespace: "team-a", Name: "web"}]
+	seen := got.Pods[types.NamespacedName{Namespace: "team-a", Name: "web"}]
 	Expect(strings.TrimSpace(fmt.Sprint(seen.State, " ", seen.Reason))).To(Equal(want))
 },
 	Entry("that the kubelet has not reported starts", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.InitContainerStatuses = nil }), "starting"),

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// pulse is what is known of one watch: its last sign of life, and the latest
+// liveness is what is known of one watch: its last sign of life, and the latest
 // resource version that it delivered. It is safe for concurrent use.
-type pulse struct {
+type liveness struct {
 	now    func() time.Time
 	seen   atomic.Int64
 	latest atomic.Uint64
 }
 
 // beat notes a sign of life.
-func (p *pulse) beat() { p.seen.Store(p.now().UnixNano()) }
+func (p *liveness) beat() { p.seen.Store(p.now().UnixNano()) }
 
 // silence returns how long ago the last sign of life was; 0 before the first.
-func (p *pulse) silence() time.Duration {
+func (p *liveness) silence() time.Duration {
 	if p.seen.Load() == 0 {
 		return 0
 	}
 	return p.now().Sub(p.last())
 }
 
-func (p *pulse) last() time.Time { return time.Unix(0, p.seen.Load()) }
+func (p *liveness) last() time.Time { return time.Unix(0, p.seen.Load()) }
 
 // version returns the latest resource version that the watch delivered.
-func (p *pulse) version() uint64 { return p.latest.Load() }
+func (p *liveness) version() uint64 { return p.latest.Load() }
 
 // note keeps the latest version that the watch has delivered.
-func (p *pulse) note(version uint64) { p.latest.Store(max(p.latest.Load(), version)) }
+func (p *liveness) note(version uint64) { p.latest.Store(max(p.latest.Load(), version)) }
 
 // reset takes the version of a whole list.
-func (p *pulse) reset(version uint64) { p.latest.Store(version) }
+func (p *liveness) reset(version uint64) { p.latest.Store(version) }

@@ -23,23 +23,23 @@ type MaxRemovals struct {
 const (
 	// removalWindow is how long a removal counts.
 	removalWindow = time.Minute
-	// weighInterval is the shortest time between two counts of all objects.
-	weighInterval = time.Second
+	// countInterval is the shortest time between two counts of all objects.
+	countInterval = time.Second
 )
 
-// brake holds removals back when so many are asked for at once that a mistake
+// removalLimiter holds removals back when so many are asked for at once that a mistake
 // is likely. What is asked for is read from the objects, so that a restart or
 // another leader comes to the same result.
-type brake struct {
+type removalLimiter struct {
 	// sent is when the removals of the last minute were published.
 	sent []time.Time
 	// held is how many removals of each object are held back, and keys their sum;
-	// the brake is on while there are any.
+	// it is on while there are any.
 	held map[types.NamespacedName]int
 	keys int
-	// weighed is when all objects were counted, and all how many keys they had.
-	weighed time.Time
-	all     int
+	// countedAt is when all objects were counted, and all how many keys they had.
+	countedAt time.Time
+	all       int
 }
 
 // holdBack takes the removals out of a plan when there are too many of them in
@@ -49,14 +49,14 @@ func (r *Reconciler) holdBack(name types.NamespacedName, o *annotated.Object, p 
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
 	values := written(o, p.Remove)
-	if r.brake.keys > 0 {
+	if r.limiter.keys > 0 {
 		r.letGo(name, now, len(values) > 0)
 	}
-	if len(values) == 0 || r.brake.keys == 0 && !r.tooMany(now, r.unsent(o, values)) {
+	if len(values) == 0 || r.limiter.keys == 0 && !r.tooMany(now, r.unsent(o, values)) {
 		return
 	}
-	r.brake.hold(name, len(values))
-	r.deps.Metrics.heldBack.Set(float64(r.brake.keys))
+	r.limiter.hold(name, len(values))
+	r.deps.Metrics.heldBack.Set(float64(r.limiter.keys))
 	p.Remove = slices.DeleteFunc(p.Remove, func(key string) bool { return slices.Contains(values, key) })
 }
 
@@ -69,13 +69,13 @@ func written(o *annotated.Object, keys []string) []string {
 // tooMany reports whether the removals that are asked for exceed what is allowed.
 // The caller holds the lock.
 func (r *Reconciler) tooMany(now time.Time, removals int) bool {
-	limit, b := r.config.MaxRemovals, &r.brake
+	limit, b := r.config.MaxRemovals, &r.limiter
 	if limit.Keys == 0 {
 		return false
 	}
-	if now.Sub(b.weighed) >= weighInterval {
-		b.weighed = now
-		removals, b.all = r.weigh()
+	if now.Sub(b.countedAt) >= countInterval {
+		b.countedAt = now
+		removals, b.all = r.countKeys()
 	}
 	recent := b.recent(now)
 	removals += recent
@@ -88,9 +88,9 @@ func (r *Reconciler) tooMany(now time.Time, removals int) bool {
 	return true
 }
 
-// weigh counts the keys that are to be removed and were not yet published as
+// countKeys counts the keys that are to be removed and were not yet published as
 // such, and all keys.
-func (r *Reconciler) weigh() (removals, all int) {
+func (r *Reconciler) countKeys() (removals, all int) {
 	r.deps.Objects.Each(func(o *annotated.Object) {
 		all += max(len(o.Request.Pairs), o.Status.Len())
 		removals += r.unsent(o, written(o, plan.Unasked(o)))
@@ -125,12 +125,12 @@ func (r *Reconciler) sentBefore(o *annotated.Object, key string) bool {
 // unless it still has some, and now and then those of all others, as an object
 // may be gone unseen between two sessions. The caller holds the lock.
 func (r *Reconciler) letGo(name types.NamespacedName, now time.Time, still bool) {
-	b := &r.brake
+	b := &r.limiter
 	if !still {
 		b.hold(name, 0)
 	}
-	if now.Sub(b.weighed) >= weighInterval {
-		b.weighed = now
+	if now.Sub(b.countedAt) >= countInterval {
+		b.countedAt = now
 		for held := range b.held {
 			if o := r.deps.Objects.Get(held); o == nil || len(written(o, plan.Unasked(o))) == 0 {
 				b.hold(held, 0)
@@ -139,13 +139,13 @@ func (r *Reconciler) letGo(name types.NamespacedName, now time.Time, still bool)
 	}
 	r.deps.Metrics.heldBack.Set(float64(b.keys))
 	if b.keys == 0 {
-		b.weighed = time.Time{}
+		b.countedAt = time.Time{}
 		r.deps.Log.Info().Msg("none of the removals that were held back is asked for any more; removing keys again")
 	}
 }
 
 // hold notes how many removals of an object are held back.
-func (b *brake) hold(name types.NamespacedName, keys int) {
+func (b *removalLimiter) hold(name types.NamespacedName, keys int) {
 	b.keys += keys - b.held[name]
 	if keys == 0 {
 		delete(b.held, name)
@@ -155,7 +155,7 @@ func (b *brake) hold(name types.NamespacedName, keys int) {
 }
 
 // recent returns how many removals were published within the last minute.
-func (b *brake) recent(now time.Time) int {
+func (b *removalLimiter) recent(now time.Time) int {
 	old := 0
 	for old < len(b.sent) && now.Sub(b.sent[old]) > removalWindow {
 		old++
