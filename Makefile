@@ -77,13 +77,13 @@ build: ## Build watcher, fetcher, writer, keeper, curl-me-that and curlctl into 
 PLUGIN_DIR ?= $(HOME)/.local/bin
 
 .PHONY: plugin
-plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_DIR (~/.local/bin), with completion
+plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_DIR (~/.local/bin)
 	mkdir -p $(PLUGIN_DIR)
 	install -m 755 bin/curlctl $(PLUGIN_DIR)/kubectl-curl_me_that
 	install -m 755 deploy/curlctl/kubectl/kubectl_complete-curl_me_that $(PLUGIN_DIR)/
 
 .PHONY: demo
-demo: ## See it work: a cluster, a page that fills a ConfigMap, a host that is down and comes back (Ctrl-C ends it)
+demo: ## See it work: what fills, what fails and is replayed, and a Watcher (Ctrl-C ends it)
 	@echo 'Building the demo: minutes the first time, seconds from then on.'
 	@$(ONE_WAY) go run -buildvcs=false ./deploy/local/cmd/build-demo --ldflags '$(LDFLAGS)' $(DEMO_ARGS)
 	bin/curl-me-that demo $(DEMO_ARGS)
@@ -104,7 +104,7 @@ down: ## Stop and remove the containers; the volumes stay
 	$(COMPOSE) --profile '*' down
 
 .PHONY: logs
-logs: ## Follow what the services in containers say
+logs: ## Follow the logs of the services in containers
 	$(COMPOSE) logs --follow --tail 20 watcher fetcher writer keeper
 
 ##@ Test
@@ -163,22 +163,22 @@ transcript: build ## Write deploy/docs/half-hour.md, what a user reads in half a
 	@TRANSCRIPT='$(CURDIR)/deploy/docs/half-hour.md' $(WITH_CLUSTER) go test -count=1 ./deploy/e2e/acceptance -ginkgo.focus 'half hour'
 
 .PHONY: test-random
-test-random: build ## Soak: edit, break and mend at random for ROUNDS (1000) from SEED (a new one), in one installation; for a night
+test-random: build ## Soak: edit, break and mend at random for ROUNDS (1000) from SEED (a new one)
 	@echo 'go test ./deploy/e2e/random, $(or $(ROUNDS),1000) rounds'
 	@ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(ONE_WAY) $(WITH_CLUSTER) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/random
 
 .PHONY: test-manifests
-test-manifests: build $(HELM) ## Test only what the chart renders (and the manifests in MANIFESTS), on a real API server
+test-manifests: build $(HELM) ## Test what the chart renders, and the folder MANIFESTS, on a real API server
 	@echo 'go test ./deploy/e2e/manifests'
 	@HELM='$(CURDIR)/$(HELM)' MANIFESTS='$(abspath $(MANIFESTS))' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
 
 .PHONY: test-compose
-test-compose: ## Test docker compose: up, all promises, faults under load, each profile, down (some ten minutes)
+test-compose: ## Test docker compose, with faults under load and each profile (10 minutes)
 	@echo 'deploy/docker/test, with images of version $(IMAGE_VERSION)'
 	@$(ONE_WAY) VERSION=$(IMAGE_VERSION) deploy/docker/test
 
 .PHONY: test-cluster
-test-cluster: build $(HELM) ## Test the chart (or CHART, a package; and MANIFESTS, a folder) in the cluster of KUBECONFIG; IMAGE_LOAD takes a docker archive of the images (10 minutes)
+test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG (10 minutes); deploy/tools/test-cluster has its variables
 	@echo 'deploy/tools/test-cluster, with images of version $(IMAGE_VERSION)'
 	@$(ONE_WAY) HELM='$(CURDIR)/$(HELM)' CHART='$(abspath $(CHART))' MANIFESTS='$(abspath $(MANIFESTS))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
 
@@ -193,7 +193,7 @@ release: $(HELM) $(VALIDATE_KREW) ## Make the files of release VERSION=v1.2.3 in
 	@HELM='$(HELM)' VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
 
 .PHONY: try-release
-try-release: ## Try release VERSION in dist/: its manifests on an API server, images in containers, chart and install.yaml in the cluster of KUBECONFIG
+try-release: ## Try release VERSION in dist/ on an API server, in containers and in the cluster of KUBECONFIG
 	env -u KUBECONFIG $(MAKE) test-manifests MANIFESTS=dist
 	$(MAKE) test-compose VERSION='$(VERSION)'
 	$(MAKE) test-cluster VERSION='$(VERSION)' CHART='dist/curl-me-that-$(VERSION:v%=%).tgz' MANIFESTS=dist
@@ -203,7 +203,7 @@ release-again: $(HELM) ## Make the files of dist/ again, from a clone elsewhere,
 	@HELM='$(CURDIR)/$(HELM)' deploy/tools/release-again dist '$(VERSION)' $(RELEASEFLAGS)
 
 .PHONY: nightly
-nightly: test-random ## Run what is too long for each change: the soak (test-random), and each fuzz target for 10 minutes
+nightly: test-random ## Run what is too long for each change: the soak, and 10 minutes of each fuzz target
 	$(MAKE) fuzz FUZZTIME=10m
 
 define bench
@@ -223,7 +223,7 @@ bench-goals: build ## Measure all that deploy/README.md has goals for (some 12 m
 	$(call bench,$(BENCH_GOALS) -timeout=30m)
 
 .PHONY: bench-short
-bench-short: build ## Measure the same with a fiftieth of everything, to see that it works: it decides nothing about speed
+bench-short: build ## Measure the same with a fiftieth of everything, to see that it works
 	$(call bench,$(BENCH_GOALS) -short)
 
 .PHONY: bench-peers
@@ -237,7 +237,7 @@ control-plane:
 ##@ Change
 
 .PHONY: generate
-generate: generate-watchers generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from proto/**/*.proto, the resource Watcher, deploy/METRICS.md, and what is made from the chart
+generate: generate-watchers generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from .proto files, the resource Watcher, deploy/METRICS.md, and what the chart makes
 	@echo 'proto/**/*.pb.go, deploy/METRICS.md'
 	@$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
 	@$(METRICS_PAGE) > deploy/METRICS.md
@@ -267,7 +267,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	@$(ONE_WAY) $(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-functions verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check all that a change must keep: generated code, schema, pages, words, modules, imports, chart, format, lint
+verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-functions verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check what is generated, schema, pages, words, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)

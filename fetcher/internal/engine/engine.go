@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,22 +71,15 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 		deps.Draining == nil || deps.Clock == nil || deps.Random == nil || deps.Metrics == nil {
 		return nil, errors.New("set up engine: a dependency is missing")
 	}
-	shared, err := sharedcall.New[request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})
-	if err != nil {
+	e := &Engine{cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log)}
+	var errs [3]error
+	e.shared, errs[0] = sharedcall.New[request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})
+	e.resultBytes, errs[1] = budget.New(cfg.ResultBytes, budget.Deps{Now: deps.Clock.Now})
+	e.deadLetters, errs[2] = budget.New(cfg.DeadLetters, budget.Deps{Now: deps.Clock.Now})
+	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
-	resultBytes, err := budget.New(cfg.ResultBytes, budget.Deps{Now: deps.Clock.Now})
-	if err != nil {
-		return nil, fmt.Errorf("set up engine: %w", err)
-	}
-	deadLetters, err := budget.New(cfg.DeadLetters, budget.Deps{Now: deps.Clock.Now})
-	if err != nil {
-		return nil, fmt.Errorf("set up engine: %w", err)
-	}
-	return &Engine{
-		cfg: cfg, deps: deps, shared: shared, backpressure: newBackpressure(deps.Log),
-		resultBytes: resultBytes, deadLetters: deadLetters, lines: logsample.New(deps.Log),
-	}, nil
+	return e, nil
 }
 
 // Handle does what a message asks for. Its context is not cancelled by the end

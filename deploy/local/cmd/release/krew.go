@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -67,5 +65,5 @@ func (r *release) makeKrew(archives []pluginArchive) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(r.out, m.Metadata.Name+".krew.yaml"), text, 0o644) //nolint:gosec // for everyone
+	return r.write(m.Metadata.Name+".krew.yaml", text)
 }

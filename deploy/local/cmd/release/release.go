@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,7 +98,7 @@ func (r *release) makePlatform(ctx context.Context, platform string) (pluginArch
 	if err := r.archive(folder+".tar.gz", all); err != nil {
 		return pluginArchive{}, err
 	}
-	if err := writeSBOM(filepath.Join(r.out, folder+".cdx.json"), r, bin); err != nil {
+	if err := r.makeSBOM(folder+".cdx.json", bin); err != nil {
 		return pluginArchive{}, err
 	}
 	name := "curlctl" + suffix + ".tar.gz"
@@ -200,7 +199,7 @@ func (r *release) makeManifests() error {
 		if text, err = r.nameImages(text); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(r.out, name), text, 0o644); err != nil { //nolint:gosec // for everyone
+		if err := r.write(name, text); err != nil {
 			return err
 		}
 	}
@@ -225,7 +224,12 @@ func (r *release) makeChecksums() error {
 		}
 		fmt.Fprintf(&list, "%s  %s\n", sum, f.Name())
 	}
-	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), list.Bytes(), 0o644) //nolint:gosec // for everyone
+	return r.write("SHA256SUMS", list.Bytes())
+}
+
+// write writes a file of the release.
+func (r *release) write(name string, content []byte) error {
+	return os.WriteFile(filepath.Join(r.out, name), content, 0o644) //nolint:gosec // for everyone
 }
 
 func (r *release) checksum(name string) (string, error) {
@@ -294,14 +298,4 @@ func readDigests(path string) (map[string]string, error) {
 		return nil, fmt.Errorf("--images: there is no digest in %s", path)
 	}
 	return digests, nil
-}
-
-// sorted returns the keys of a map in order.
-func sorted[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

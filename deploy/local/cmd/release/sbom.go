@@ -4,9 +4,10 @@ import (
 	"debug/buildinfo"
 	"encoding/json"
 	"fmt"
-	"os"
+	"maps"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 )
 
 // bom is a bill of materials after CycloneDX 1.5, as far as it is used here.
@@ -32,18 +33,18 @@ type component struct {
 	Components []component `json:"components,omitempty"`
 }
 
-// writeSBOM writes of which modules the programs in bin are made, by what the Go
-// linker has put into them: nothing can be linked and missing there.
-func writeSBOM(path string, r *release, bin string) error {
+// makeSBOM lists of which modules the programs in bin are made, by what the Go linker
+// has put into them: nothing can be linked and missing there.
+func (r *release) makeSBOM(name, bin string) error {
 	libraries := map[string]component{}
 	var parts []component
 	for _, program := range programs() {
-		name := filepath.Base(program)
-		info, err := buildinfo.ReadFile(filepath.Join(bin, name))
+		of := filepath.Base(program)
+		info, err := buildinfo.ReadFile(filepath.Join(bin, of))
 		if err != nil {
-			return fmt.Errorf("read what %s is made of: %w", name, err)
+			return fmt.Errorf("read what %s is made of: %w", of, err)
 		}
-		parts = append(parts, component{Type: "application", Ref: name, Name: name, Version: r.version})
+		parts = append(parts, component{Type: "application", Ref: of, Name: of, Version: r.version})
 		standard := library(&debug.Module{Path: "std", Version: info.GoVersion})
 		libraries[standard.PURL] = standard
 		for _, module := range info.Deps {
@@ -64,14 +65,14 @@ func writeSBOM(path string, r *release, bin string) error {
 			},
 		},
 	}
-	for _, purl := range sorted(libraries) {
+	for _, purl := range slices.Sorted(maps.Keys(libraries)) {
 		all.Components = append(all.Components, libraries[purl])
 	}
 	text, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // for everyone
+	return r.write(name, append(text, '\n'))
 }
 
 func library(module *debug.Module) component {

@@ -56,7 +56,7 @@ func (r *release) nameKey(ctx context.Context, metadata []byte) ([]byte, error) 
 	if err != nil {
 		return nil, fmt.Errorf("--key: gpg cannot export %q: %w", r.key, err)
 	}
-	if err := os.WriteFile(filepath.Join(r.out, keyFile), public, 0o644); err != nil { //nolint:gosec // for everyone
+	if err := r.write(keyFile, public); err != nil {
 		return nil, err
 	}
 	return bytes.Replace(metadata, []byte("annotations:\n"), fmt.Appendf(nil,
