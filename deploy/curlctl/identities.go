@@ -34,7 +34,7 @@ type identities struct {
 }
 
 func identitiesCommand(o *options) *cobra.Command {
-	var c identities
+	c := &identities{}
 	cmd := &cobra.Command{
 		Use:   "identities --out DIR | --secrets NAMESPACE",
 		Short: "Make the NKeys of services and operators, and the certificate of NATS (writes files, or Secrets)",

@@ -123,17 +123,9 @@ type facet struct {
 	On    bool
 }
 
-// failureRow is a failure in the list.
-type failureRow struct {
-	deadletter.Record
-
-	// Now is what has become of its key.
-	Now string
-}
-
 type failuresData struct {
 	Filter     filter
-	Rows       []failureRow
+	Rows       []deadletter.Record
 	Older      string
 	Below      uint64
 	Reasons    []facet
@@ -236,9 +228,9 @@ const (
 	nowGone      = "gone"
 )
 
-// failureRow derives from the model what has become of a key.
-func (s *Server) failureRow(d operate.DeadLetter) failureRow {
-	row := failureRow{Record: deadletter.NewRecord(d)}
+// failureRow returns a failure, and derives from the model what has become of its key.
+func (s *Server) failureRow(d operate.DeadLetter) deadletter.Record {
+	row := deadletter.NewRecord(d)
 	if s.model.Brief().AsOf.IsZero() {
 		return row
 	}
@@ -298,14 +290,14 @@ func failureIn(ctx context.Context, client *operate.Client, id uint64, namespace
 }
 
 type failureData struct {
-	failureRow
+	deadletter.Record
 
 	Sentence string
 	Verdict  string
 	Wanted   bool
 	Snippet  string
 	TraceURL string
-	Earlier  []failureRow
+	Earlier  []deadletter.Record
 	Command  string
 	Replay   bool
 }
@@ -328,7 +320,7 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 		return nil, err
 	}
 	data := failureData{
-		failureRow: s.failureRow(d), Verdict: string(verdict), Wanted: verdict == replay.Wanted,
+		Record: s.failureRow(d), Verdict: string(verdict), Wanted: verdict == replay.Wanted,
 		Command: command("curlctl", "failures", "show", strconv.FormatUint(d.ID, 10)), Replay: v.can(access.Replay),
 	}
 	if f := d.Message.GetFailure(); f != nil {

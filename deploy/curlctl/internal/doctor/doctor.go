@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Finding of the doctor, as programs read it.
@@ -256,22 +258,35 @@ func (d *diagnosis) consumers(ctx context.Context) {
 	}
 }
 
+// count calls each with what can be read, and returns how much cannot; without read,
+// the stream could not be read to its end, which is a finding of the check.
+func count[T any](d *diagnosis, check string, all iter.Seq2[T, error], each func(T)) (unread int, read bool) {
+	var left readable.Unread
+	for one, err := range readable.Only(&left, all) {
+		if err != nil {
+			if !errors.Is(err, jetstream.ErrStreamNotFound) { // reported by streams
+				d.add(check, Unknown, "", "%s", err)
+			}
+			return 0, false
+		}
+		each(one)
+	}
+	unread, _ = left.Count()
+	return unread, true
+}
+
 func (d *diagnosis) timers(ctx context.Context) {
 	pending, late := 0, 0
-	var left readable.Unread
-	for t, err := range readable.Only(&left, d.Client.Timers(ctx, "", "")) {
-		if err != nil {
-			if !errors.Is(err, jetstream.ErrStreamNotFound) {
-				d.add("timers", Unknown, "", "%s", err)
-			}
-			return
-		}
+	unread, read := count(d, "timers", d.Client.Timers(ctx, "", ""), func(t operate.Timer) {
 		pending++
 		if overview.Overdue(d.now(), t.At) {
 			late++
 		}
+	})
+	if !read {
+		return
 	}
-	if unread, _ := left.Count(); unread > 0 {
+	if unread > 0 {
 		d.add("timers", Bad, "find out who else publishes to CURL_REQUESTS; `curlctl refetch --all` replaces the timers", "%s cannot be read", printer.Plural(unread, "timer"))
 		return
 	}
@@ -286,17 +301,11 @@ func (d *diagnosis) timers(ctx context.Context) {
 // wants looks for those that cannot be read, so that no service acts on them.
 func (d *diagnosis) wants(ctx context.Context) {
 	wanted := 0
-	var left readable.Unread
-	for _, err := range readable.Only(&left, d.Client.Wants(ctx, "", "")) {
-		if err != nil {
-			if !errors.Is(err, jetstream.ErrStreamNotFound) {
-				d.add("wants", Unknown, "", "%s", err)
-			}
-			return
-		}
-		wanted++
+	unread, read := count(d, "wants", d.Client.Wants(ctx, "", ""), func(operate.Want) { wanted++ })
+	if !read {
+		return
 	}
-	if unread, _ := left.Count(); unread > 0 {
+	if unread > 0 {
 		d.add("wants", Bad, "find out who else publishes to CURL_REQUESTS; restart the watcher, which replaces them", "%s cannot be read", printer.Plural(unread, "want"))
 		return
 	}

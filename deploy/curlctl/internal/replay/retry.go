@@ -16,26 +16,21 @@ const (
 	retryFor = 2 * time.Minute
 	// answerTimeout bounds one try.
 	answerTimeout = 5 * time.Second
-	// pauseFirst and pauseMax bound the pauses between tries.
-	pauseFirst = 100 * time.Millisecond
-	pauseMax   = 2 * time.Second
 )
 
 // Retry makes a request until the broker answers, or retryFor has passed. A publish
 // whose answer was lost may have been taken, so do must be safe to repeat.
 func Retry(ctx context.Context, do func(context.Context) error) error {
 	began := time.Now()
-	for pause := pauseFirst; ; pause = min(2*pause, pauseMax) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := try(ctx, do)
 		if !unavailable(err) || ctx.Err() != nil || time.Since(began) > retryFor {
 			return err
 		}
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return context.Cause(ctx)
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 	}
 }

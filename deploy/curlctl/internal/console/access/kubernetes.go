@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -70,26 +71,28 @@ type reviewed struct {
 // NewKubernetes returns the access by tokens of a cluster. Sessions end with the
 // process, whose key is new each time.
 func NewKubernetes(ctx context.Context, cluster *rest.Config, conn *natsconn.Connection, now func() time.Time) (*Kubernetes, error) {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // does not fail
-	block, err := aes.NewCipher(key)
+	seal, err := newSeal()
 	if err != nil {
 		return nil, fmt.Errorf("make the key of sessions: %w", err)
 	}
-	seal, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, fmt.Errorf("make the key of sessions: %w", err)
-	}
-	tokens, err := authenticationclient.NewForConfig(cluster)
-	if err != nil {
-		return nil, fmt.Errorf("use the cluster: %w", err)
-	}
-	access, err := authorizationclient.NewForConfig(cluster)
-	if err != nil {
+	tokens, noTokens := authenticationclient.NewForConfig(cluster)
+	access, noAccess := authorizationclient.NewForConfig(cluster)
+	if err := cmp.Or(noTokens, noAccess); err != nil {
 		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
 	_, rights := natsRights(ctx, conn)
 	return &Kubernetes{tokens: tokens, access: access, seal: seal, rights: rights, now: now, reviews: map[review]reviewed{}}, nil
+}
+
+// newSeal returns what seals sessions, by a new key.
+func newSeal() (cipher.AEAD, error) {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // does not fail
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // Guard implements console.Access.
