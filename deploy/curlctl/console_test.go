@@ -457,6 +457,7 @@ var _ = Describe("The console", func() {
 			Expect(code).To(Equal(http.StatusConflict))
 			Expect(text).To(ContainSubstring("running already"))
 			path := regexp.MustCompile(`/jobs/[A-Z0-9]+`).FindString(page)
+			Eventually(func() string { return b.page(path) }).WithPolling(polling).Should(ContainSubstring("asked"), "what is stopped before its record has begun leaves that broken off")
 			_, page = b.send(http.MethodPost, path+"/stop", nil, nil)
 			Expect(b.ended(page)).To(ContainSubstring("was stopped"))
 			Expect(w.ok(ctx, "audit")).NotTo(ContainSubstring("broken off"))

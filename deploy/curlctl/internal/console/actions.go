@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -62,8 +63,8 @@ func (s *Server) actionRoutes(mux *http.ServeMux) {
 	} {
 		mux.HandleFunc("GET "+path, s.visited(func(v *visit) (*page, error) { return act(v, false) }))
 		mux.HandleFunc("POST "+path, s.visited(func(v *visit) (*page, error) {
-			if j := s.jobs.find(v.FormValue("job")); j != nil { // a second click
-				return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
+			if j := s.jobs.Find(v.FormValue("job")); j != nil { // a second click
+				return &page{redirect: v.scoped("/jobs/" + j.ID)}, nil
 			}
 			return act(v, true)
 		}))
@@ -85,18 +86,18 @@ func (d *dialog) refuse(status int, why string) *page {
 func (d *dialog) hide(name, value string) { d.Hidden = append(d.Hidden, hidden{name, value}) }
 
 // begin starts a job for a dialog that was confirmed.
-func (s *Server) begin(v *visit, d *dialog, record operator.Action, do func(context.Context, *job) error) (*page, error) {
-	j := &job{
-		id: v.FormValue("job"), action: record.Name, person: v.person.Name, filter: record.Filter, command: d.Command, namespace: v.namespace,
-		selected: record.Selected,
+func (s *Server) begin(v *visit, d *dialog, record operator.Action, do func(context.Context, *jobs.Job) error) (*page, error) {
+	task := jobs.Task{
+		ID: v.FormValue("job"), Action: record.Name, Filter: record.Filter, Command: d.Command, Person: v.person.Name, Namespace: v.namespace,
+		Selected: record.Selected,
 	}
-	if len(j.id) < 16 || len(j.id) > 64 {
+	if len(task.ID) < 16 || len(task.ID) > 64 {
 		return nil, badRequest(errors.New("job: this form is incomplete; open the dialog again"))
 	}
-	if !s.jobs.start(j, s.deps.Now, do) {
+	if !s.jobs.Start(task, do) {
 		return d.refuse(http.StatusConflict, "A job is running already. Stop it, or wait until it has ended: the page Audit lists it."), nil
 	}
-	return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
+	return &page{redirect: v.scoped("/jobs/" + task.ID)}, nil
 }
 
 // record is the audit of an action of the person.
@@ -253,7 +254,7 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 		return d.refuse(statusChanged, "Meanwhile the number has changed; look again."), nil
 	}
 	record := v.record("replay", sel.words(), n)
-	return s.begin(v, d, record, func(ctx context.Context, j *job) error {
+	return s.begin(v, d, record, func(ctx context.Context, j *jobs.Job) error {
 		return s.runReplay(ctx, j, items, pace, record)
 	})
 }
@@ -274,7 +275,7 @@ func (s *Server) replayLater(v *visit, d *dialog, p *plan, r replayJob) (*page, 
 	s.plans.take(p) // no other dialog ends it
 	record := v.record("replay", r.sel.words(), r.confirmed)
 	who := v.person
-	next, err := s.begin(v, d, record, func(ctx context.Context, j *job) error {
+	next, err := s.begin(v, d, record, func(ctx context.Context, j *jobs.Job) error {
 		if err := p.wait(ctx, j); err != nil {
 			return err
 		}
@@ -363,7 +364,7 @@ func readPace(rateText, overText string) (replay.Pace, error) {
 }
 
 // runReplay asks, and follows what becomes of it if it is not too much.
-func (s *Server) runReplay(ctx context.Context, j *job, items []*replay.Item, pace replay.Pace, record operator.Action) error {
+func (s *Server) runReplay(ctx context.Context, j *jobs.Job, items []*replay.Item, pace replay.Pace, record operator.Action) error {
 	var follower *replay.Follower
 	if len(items) <= followMost && pace.Over == 0 {
 		var err error
@@ -376,17 +377,17 @@ func (s *Server) runReplay(ctx context.Context, j *job, items []*replay.Item, pa
 	if err != nil {
 		return err
 	}
-	asked := replay.Request(ctx, s.deps.Conn.Client, items, pace, func(done int) { j.set("asked", done) })
+	asked := replay.Request(ctx, s.deps.Conn.Client, items, pace, func(done int) { j.Set("asked", done) })
 	counts := replay.Count(items)
 	done := counts[replay.Replayed]
 	if err := end(ctx, done, len(items)-done); asked == nil {
 		asked = err
 	}
 	if n := counts[replay.Already]; n > 0 {
-		j.note(printer.Plural(n, "failure") + ": already replayed within two minutes.")
+		j.Note(printer.Plural(n, "failure") + ": already replayed within two minutes.")
 	}
 	if n := counts[replay.Sooner]; n > 0 {
-		j.note(printer.Plural(n, "failure") + ": a retry is scheduled sooner.")
+		j.Note(printer.Plural(n, "failure") + ": a retry is scheduled sooner.")
 	}
 	if asked != nil || follower == nil {
 		return asked
@@ -394,16 +395,16 @@ func (s *Server) runReplay(ctx context.Context, j *job, items []*replay.Item, pa
 	return s.followReplay(ctx, j, items, follower)
 }
 
-func (s *Server) followReplay(ctx context.Context, j *job, items []*replay.Item, follower *replay.Follower) error {
+func (s *Server) followReplay(ctx context.Context, j *jobs.Job, items []*replay.Item, follower *replay.Follower) error {
 	ctx, cancel := context.WithTimeout(ctx, followFor)
 	defer cancel()
 	err := follower.Wait(ctx, items, func(counts map[replay.Outcome]int) {
-		j.set("fetched or failed again", counts[replay.Fetched]+counts[replay.FailedAgain]+counts[replay.Superseded])
+		j.Set("fetched or failed again", counts[replay.Fetched]+counts[replay.FailedAgain]+counts[replay.Superseded])
 	})
 	counts := follower.Count(items)
 	for _, outcome := range []replay.Outcome{replay.Fetched, replay.FailedAgain, replay.Superseded, replay.Pending} {
 		if n := counts[outcome]; n > 0 {
-			j.note(printer.Grouped(n) + " " + string(outcome) + ".")
+			j.Note(printer.Grouped(n) + " " + string(outcome) + ".")
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -449,12 +450,12 @@ func (s *Server) purge(v *visit, submitted bool) (*page, error) {
 		return d.refuse(statusChanged, "Meanwhile the number has changed; look again."), nil
 	}
 	record := v.record("purge", sel.words(), n)
-	return s.begin(v, d, record, func(ctx context.Context, j *job) error {
+	return s.begin(v, d, record, func(ctx context.Context, j *jobs.Job) error {
 		return s.runPurge(ctx, j, sel, record)
 	})
 }
 
-func (s *Server) runPurge(ctx context.Context, j *job, sel selection, record operator.Action) error {
+func (s *Server) runPurge(ctx context.Context, j *jobs.Job, sel selection, record operator.Action) error {
 	end, err := operator.Begin(ctx, s.deps.Conn, record, s.deps.Now)
 	if err != nil {
 		return err
@@ -469,7 +470,7 @@ func (s *Server) runPurge(ctx context.Context, j *job, sel selection, record ope
 		}
 		removed++
 	}
-	j.set("removed", removed)
+	j.Set("removed", removed)
 	return errors.Join(err, end(ctx, removed, record.Selected-removed))
 }
 
@@ -516,7 +517,7 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 		return d.refuse(statusChanged, "Meanwhile the number has changed; look again."), nil
 	}
 	record := v.record("refetch", words, len(wants))
-	return s.begin(v, d, record, func(ctx context.Context, j *job) error {
+	return s.begin(v, d, record, func(ctx context.Context, j *jobs.Job) error {
 		return s.runRefetch(ctx, j, wants, pace, record)
 	})
 }
@@ -537,12 +538,12 @@ func refetchWords(namespace, name, host string) []string {
 	return words
 }
 
-func (s *Server) runRefetch(ctx context.Context, j *job, wants []operate.Want, pace replay.Pace, record operator.Action) error {
+func (s *Server) runRefetch(ctx context.Context, j *jobs.Job, wants []operate.Want, pace replay.Pace, record operator.Action) error {
 	end, err := operator.Begin(ctx, s.deps.Conn, record, s.deps.Now)
 	if err != nil {
 		return err
 	}
-	done, err := replay.Refetch(ctx, s.deps.Conn.Client, wants, pace, func(n int) { j.set("asked", n) })
+	done, err := replay.Refetch(ctx, s.deps.Conn.Client, wants, pace, func(n int) { j.Set("asked", n) })
 	return errors.Join(err, end(ctx, done, len(wants)-done))
 }
 
@@ -602,24 +603,24 @@ func (s *Server) change(v *visit, record operator.Action, do func(context.Contex
 }
 
 func (s *Server) jobPage(v *visit) (*page, error) {
-	j := s.jobs.find(v.PathValue("id"))
-	if j == nil || v.namespace != "" && j.namespace != v.namespace {
+	j := s.jobs.Find(v.PathValue("id"))
+	if j == nil || v.namespace != "" && j.Namespace != v.namespace {
 		return nil, notFound("There is no such job; it has ended long ago, or with an earlier console. The audit has its record.")
 	}
-	view := j.view()
+	view := j.View()
 	return &page{template: "job.html", title: "Job " + view.Action, refresh: view.Running, data: map[string]any{
-		"Job": view, "Mine": j.person == v.person.Name,
+		"Job": view, "Mine": j.Person == v.person.Name,
 	}}, nil
 }
 
 // stop ends a job of the person.
 func (s *Server) stop(v *visit) (*page, error) {
-	j := s.jobs.find(v.PathValue("id"))
-	if j == nil || j.person != v.person.Name {
+	j := s.jobs.Find(v.PathValue("id"))
+	if j == nil || j.Person != v.person.Name {
 		return nil, notFound("%s has no such job.", v.person.Name)
 	}
-	j.cancel()
-	return &page{redirect: v.scoped("/jobs/" + j.id)}, nil
+	j.Stop()
+	return &page{redirect: v.scoped("/jobs/" + j.ID)}, nil
 }
 
 // scoped adds the namespace of a person who may see one only.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/podusage"
@@ -73,7 +74,7 @@ type Server struct {
 	config Config
 	deps   Deps
 	model  *model.Model
-	jobs   *jobs
+	jobs   *jobs.Runner
 	plans  *plans
 	pages  *pages
 
@@ -114,7 +115,7 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 	}
 	tokens, _ := d.Access.(*access.Kubernetes)
 	return &Server{
-		config: c, tokens: tokens, deps: d, model: model.New(d.Conn, d.Refusals, d.Now), jobs: newJobs(ctx), pages: p,
+		config: c, tokens: tokens, deps: d, model: model.New(d.Conn, d.Refusals, d.Now), jobs: jobs.New(ctx, d.Now), pages: p,
 		plans:   &plans{ctx: ctx, now: d.Now},
 		viewers: map[string]int{}, ended: ctx,
 	}, nil
@@ -142,7 +143,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	err := server.Serve(listener)
 	end()
 	running.Wait()
-	s.jobs.wait()
+	s.jobs.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
@@ -270,9 +271,9 @@ func (s *Server) auditPage(v *visit) (*page, error) {
 			break
 		}
 	}
-	jobs := s.jobs.list()
-	return &page{template: "audit.html", title: "Audit", refresh: slices.ContainsFunc(jobs, func(j jobView) bool { return j.Running }), data: map[string]any{
-		"Rows": rows, "Jobs": jobs,
+	all := s.jobs.List()
+	return &page{template: "audit.html", title: "Audit", refresh: slices.ContainsFunc(all, func(j jobs.View) bool { return j.Running }), data: map[string]any{
+		"Rows": rows, "Jobs": all,
 	}}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
@@ -101,7 +102,7 @@ func (p *plan) ended(ctx context.Context) bool {
 }
 
 // wait waits for the plan on behalf of a job, whose end is that of the plan.
-func (p *plan) wait(ctx context.Context, j *job) error {
+func (p *plan) wait(ctx context.Context, j *jobs.Job) error {
 	defer p.cancel()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -113,7 +114,7 @@ func (p *plan) wait(ctx context.Context, j *job) error {
 			return p.err
 		case <-tick.C:
 			_, checked := p.progress()
-			j.set("checked", checked)
+			j.Set("checked", checked)
 		}
 	}
 }
