@@ -1,0 +1,98 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+)
+
+// maxIDs bounds the failures that are selected one by one.
+const maxIDs = 1000
+
+// selection is what a replay or purge is meant for.
+type selection struct {
+	filter
+	ids []uint64
+	top uint64
+}
+
+// selected reads ids, or the filter. What failed after the dialog was opened is
+// not selected.
+func (v *visit) selected(submitted bool) (selection, error) {
+	f, err := v.readFilter()
+	s := selection{filter: f}
+	if err != nil {
+		return s, err
+	}
+	s.Dead.Below = 0
+	for _, text := range v.Form["id"] {
+		id, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || id == 0 {
+			return s, badRequest(fmt.Errorf("id: %q is not the ID of a failure", text))
+		}
+		if s.ids = append(s.ids, id); len(s.ids) > maxIDs {
+			return s, badRequest(fmt.Errorf("id: more than %d; select by filter", maxIDs))
+		}
+	}
+	if submitted {
+		top, err := strconv.ParseUint(v.FormValue("top"), 10, 64)
+		if err != nil {
+			return s, badRequest(errors.New("top: this form is incomplete; open the dialog again"))
+		}
+		s.Dead.Below = top + 1
+	}
+	return s, nil
+}
+
+// failures reads what is selected. The right is that of its namespace, so a failure
+// of another is not found.
+func (s selection) failures(ctx context.Context, client *operate.Client, unread *readable.Unread) iter.Seq2[operate.DeadLetter, error] {
+	if len(s.ids) == 0 {
+		return readable.Only(unread, client.DeadLetters(ctx, s.Dead))
+	}
+	return func(yield func(operate.DeadLetter, error) bool) {
+		for _, id := range s.ids {
+			f, err := failureIn(ctx, client, id, s.Namespace)
+			if !yield(f, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// words are how curlctl selects the same.
+func (s selection) words() []string {
+	if len(s.ids) == 0 {
+		if words := s.Words(); len(words) > 0 {
+			return words
+		}
+		return []string{"--all"}
+	}
+	var words []string
+	for _, id := range s.ids {
+		words = append(words, strconv.FormatUint(id, 10))
+	}
+	return words
+}
+
+// repeat puts what is selected into the form.
+func (s selection) repeat(d *dialog, count int) {
+	for _, field := range filterFields() {
+		if value := s.Values.Get(field); value != "" {
+			d.hide(field, value)
+		}
+	}
+	for _, id := range s.ids {
+		d.hide("id", strconv.FormatUint(id, 10))
+	}
+	d.hide("top", strconv.FormatUint(s.top, 10))
+	d.hide("count", strconv.Itoa(count))
+	d.hide("job", rand.Text())
+	d.Back = s.At("/failures")
+}
