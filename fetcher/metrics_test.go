@@ -259,7 +259,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		Eventually(l.value("curlmethat_fetcher_nats_connected")).Should(BeEquivalentTo(1))
 	})
 
-	It("are all named by a spec", func() {
+	It("names all metrics in a spec", func() {
 		series := shown()
 		for _, m := range moves() {
 			series = append(series, m.series)

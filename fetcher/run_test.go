@@ -50,7 +50,7 @@ var _ = Describe("Run", func() {
 		return stop
 	}
 
-	It("is ready once there is something to read from, fetches, and ends when asked", func(ctx SpecContext) {
+	It("becomes ready once there is something to read from, fetches, and ends when asked", func(ctx SpecContext) {
 		stop := start(ctx)
 		Eventually(log.Contents).Should(ContainSubstring("waiting for the watcher or the setup job to create the streams"))
 		Expect(rt.Health.Ready()).To(BeFalse())

@@ -30,7 +30,7 @@ var _ = Describe("A namespace that is over its budget", func() {
 		}
 	}
 
-	DescribeTable("is put off without a slot, with one Event for each key, and holds up no other",
+	DescribeTable("defers results over the budget without a slot, with one Event for each key, and holds up no other namespace",
 		func(ctx SpecContext, kind string, writes, bytes int64) {
 			w := newWorld(ctx)
 			w.config.Writes = budget.Config{Burst: writes, Refill: time.Hour}
@@ -61,7 +61,7 @@ var _ = Describe("A namespace that is over its budget", func() {
 		Entry("of bytes", "write_bytes", int64(0), int64(4500)),
 	)
 
-	It("is written again when some of it has come back, with an Event", func(ctx SpecContext) {
+	It("writes again when some of the budget has come back, with an Event", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.config.Writes = budget.Config{Burst: 1, Refill: 5 * time.Second}
 		w.start()

@@ -188,7 +188,7 @@ var _ = Describe("The metrics of a writer", func() {
 		Expect(w.value(own+"annotation_to_data_seconds")()).To(BeEquivalentTo(1), "a refresh was asked for by nobody")
 	})
 
-	It("are all named by a spec", func() {
+	It("names all metrics in a spec", func() {
 		series := shown()
 		for _, m := range moves() {
 			series = append(series, m.series)

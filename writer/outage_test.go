@@ -64,7 +64,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(lines("warn")).To(HaveLen(1))
 	})
 
-	It("is found ready again even when nothing is to be written", func() {
+	It("finds the API server ready again even when nothing is to be written", func() {
 		w.calls.away()
 		w.startWithout()
 		Eventually(func() bool { return strings.Contains(string(w.log.Contents()), "does not serve us") }).Should(BeTrue())

@@ -45,7 +45,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.events(cm)).To(ConsistOf("Warning KeyExists: key mydata exists already and was not written by curl-me-that; it is left as it is until somebody removes it [why-empty 3]"))
 	})
 
-	It("is taken when it appears between the fetch and the write", func() {
+	It("leaves a key that somebody writes between the fetch and the write", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		r := w.content(w.want(cm, "mydata", url), "ours")
 		w.edit("cm", hold("theirs"))
@@ -54,7 +54,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists")))
 	})
 
-	It("is filled once it has been removed", func() {
+	It("fills a key once its owner has removed it", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Data = map[string]string{"mydata": "theirs"}
 		cm = w.create(cm)
@@ -114,7 +114,7 @@ var _ = Describe("A key that somebody else owns", func() {
 	})
 
 	Context("without a record of its owner", func() {
-		It("is left alone if we never wrote it", func() {
+		It("leaves a key without a record of its owner alone if the writer never wrote it", func() {
 			cm := asking("cm", "mydata="+url)
 			cm.Data = map[string]string{"mydata": "theirs"}
 			w.create(cm)
@@ -124,7 +124,7 @@ var _ = Describe("A key that somebody else owns", func() {
 			Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning KeyExists")))
 		})
 
-		It("is written if it does not exist", func() {
+		It("writes a key without a record of its owner if it does not exist", func() {
 			w.create(asking("cm", "mydata="+url))
 			cm := unrecorded("cm")
 			w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "ours"))
@@ -138,7 +138,7 @@ var _ = Describe("A key that somebody else owns", func() {
 			Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
 		})
 
-		It("is written if it holds what we wrote, or we wrote it once", func() {
+		It("writes a key without a record of its owner if it holds what the writer wrote, or wrote once", func() {
 			cm := w.create(asking("cm", "mydata="+url))
 			w.apply(w.content(w.want(cm, "mydata", url), "ours"))
 			got := unrecorded("cm")

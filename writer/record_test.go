@@ -53,7 +53,7 @@ var _ = Describe("An object without a record of owners", func() {
 		Expect(w.get("bare").Data).To(Equal(map[string]string{"mydata": "theirs"}))
 	})
 
-	It("is not created anew when it is gone", func(ctx SpecContext) {
+	It("creates no object anew that is gone", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.start()
 		cm := unrecorded(w, `{}`)

@@ -46,7 +46,7 @@ var _ = Describe("A result that came too late", func() {
 		Entry("is to be ignored", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"reconciler": "ignore"} }),
 	)
 
-	It("does not enter an object that demands another digest", func() {
+	It("leaves an object alone that demands another digest", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		want := w.want(cm, "mydata", url)
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum("right") })
@@ -66,7 +66,7 @@ var _ = Describe("A result that came too late", func() {
 		Expect(w.eventObjects()).To(BeEmpty())
 	})
 
-	It("does not enter an object that was created again", func() {
+	It("leaves an object alone that was created again", func() {
 		old := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(old, "mydata", url), "first"))
 		old = w.get("cm")
@@ -132,7 +132,7 @@ var _ = Describe("A result that came too late", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "second"}))
 	})
 
-	It("cannot undo what came after it in the same moment", func() {
+	It("undoes nothing that came after it in the same moment", func() {
 		w.stop()
 		cm := w.create(asking("cm", "mydata="+url))
 		older, newer := w.content(w.want(cm, "mydata", url), "older"), w.content(w.want(cm, "mydata", url), "newer")

@@ -80,7 +80,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": ""}))
 	})
 
-	It("is written together with others that wait for the same object", func() {
+	It("writes results of one object together", func() {
 		w.stop()
 		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
 		w.publish(
@@ -103,7 +103,7 @@ var _ = Describe("A fetched body", func() {
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "PATCH configmaps"}))
 	})
 
-	It("is written after a read when the object has changed", func() {
+	It("reads the object before it writes when it has changed", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"theirs": "value"} })
 		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))

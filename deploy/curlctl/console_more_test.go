@@ -49,7 +49,7 @@ func goldenPage(name, markup string) {
 }
 
 var _ = Describe("A page of the console", func() {
-	It("is the one that is on record", func(ctx SpecContext) {
+	It("renders each page as it is on record", func(ctx SpecContext) {
 		GinkgoT().Setenv("KUBECONFIG", "")
 		GinkgoT().Setenv("HOME", GinkgoT().TempDir())
 		w := newWorld(ctx)

@@ -134,7 +134,7 @@ var _ = Describe("doctor", func() {
 })
 
 var _ = Describe("A JetStream domain", func() {
-	It("is that of the context, as is the prefix of the API", func(ctx SpecContext) {
+	It("takes the JetStream domain and the prefix of the API from the context", func(ctx SpecContext) {
 		w := configured(ctx, `jetstream { domain: hub }
 			accounts {
 				APP { jetstream: enabled, users: [ { user: app, password: p } ] }

@@ -118,7 +118,7 @@ var _ = Describe("failing", func() {
 		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("PAUSED HOST"))
 	})
 
-	It("is listed, and wanted, for as long as the watcher has not signed it", func(ctx SpecContext) {
+	It("lists a want for as long as the watcher has not signed it", func(ctx SpecContext) {
 		site := newOrigin()
 		site.up.Store(true)
 		_, keys, err := signature.WriteFiles(GinkgoT().TempDir())
@@ -140,7 +140,7 @@ var _ = Describe("failing", func() {
 		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* gone `))
 	})
 
-	It("is listed apart from failures that are over", func(ctx SpecContext) {
+	It("lists what fails apart from failures that are over", func(ctx SpecContext) {
 		site := newOrigin()
 		w.fetch()
 		for i := range 4 {

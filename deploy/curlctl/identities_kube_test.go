@@ -49,7 +49,7 @@ var _ = Describe("Identities in Secrets", func() {
 		return all
 	}
 
-	It("are made by whoever may get, create and update just these, and kept", func(ctx SpecContext) {
+	It("makes Secrets with the rights to get, create and update just these, and leaves them on the next call", func(ctx SpecContext) {
 		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
 		before := secrets(ctx)
 		Expect(before).To(HaveLen(len(secretsOf()) + 2))
@@ -69,7 +69,7 @@ var _ = Describe("Identities in Secrets", func() {
 		Expect(secrets(ctx)).To(Equal(before))
 	})
 
-	It("are made anew where one was removed, with all that depends on it", func(ctx SpecContext) {
+	It("makes a removed Secret anew, with all that depends on it", func(ctx SpecContext) {
 		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
 		before := secrets(ctx)
 		for _, name := range []string{"demo-nats-viewer", "demo-nats-ca"} {
@@ -85,7 +85,7 @@ var _ = Describe("Identities in Secrets", func() {
 		}
 	})
 
-	It("hand the earlier key of signatures to fetchers, whose Secret had none in an earlier version", func(ctx SpecContext) {
+	It("adds the earlier key of signatures to the Secret of fetchers, which had none in an earlier version", func(ctx SpecContext) {
 		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
 		remove := func(secret, key string) {
 			GinkgoHelper()
@@ -104,7 +104,7 @@ var _ = Describe("Identities in Secrets", func() {
 		}
 	})
 
-	It("are the same for all who begin at once", func(ctx SpecContext) {
+	It("makes the same Secrets when several calls begin at once", func(ctx SpecContext) {
 		// What a first run would wait for.
 		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
 		for name := range secrets(ctx) {
@@ -123,7 +123,7 @@ var _ = Describe("Identities in Secrets", func() {
 		Expect(secrets(ctx)).To(Equal(before))
 	})
 
-	It("need the right to make them, and report its lack in one sentence", func(ctx SpecContext) {
+	It("reports in one sentence that the right to make Secrets is missing", func(ctx SpecContext) {
 		r := runAs(ctx, "curlctl", time.Now, "identities", "--kubeconfig", kubeconfig, "--secrets", "default")
 		Expect(r.code).To(Equal(4))
 		Expect(r.err).To(And(ContainSubstring("read Secret default/curl-me-that-nats-"), ContainSubstring("forbidden")))

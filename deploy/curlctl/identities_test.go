@@ -64,7 +64,7 @@ var _ = Describe("Identities in files", func() {
 		return pair.Leaf
 	}
 
-	It("are made once, hidden from others, and kept", func(ctx SpecContext) {
+	It("makes files once, hidden from others, and leaves them on the next call", func(ctx SpecContext) {
 		Expect(makes(ctx, "--tls-host", "nats,localhost,127.0.0.1")).To(MatchRegexp(`watcher +made +U[A-Z2-7]{55} +.*watcher\.nk`))
 		before := contents()
 		for _, name := range seeds() {
@@ -102,7 +102,7 @@ var _ = Describe("Identities in files", func() {
 		}
 	})
 
-	It("sign wants by a key that is replaced with the one before it still trusted", func(ctx SpecContext) {
+	It("replaces the key of signatures, with the one before it still trusted", func(ctx SpecContext) {
 		trusted := func() []string { return strings.Fields(contents()["signing.pub"]) }
 		renew := func() {
 			Expect(os.Remove(filepath.Join(dir, "signing.nk"))).To(Succeed())
@@ -128,7 +128,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(verifier.Verify(want)).To(Succeed())
 	})
 
-	It("sign wants by a key that is the only one trusted once the one before it was revoked", func(ctx SpecContext) {
+	It("trusts one key of signatures alone once the one before it was revoked", func(ctx SpecContext) {
 		makes(ctx)
 		Expect(os.Remove(filepath.Join(dir, "signing.nk"))).To(Succeed())
 		makes(ctx)
@@ -141,13 +141,13 @@ var _ = Describe("Identities in files", func() {
 		Expect(after["watcher.nk"]).To(Equal(before["watcher.nk"]))
 	})
 
-	It("can be read by a group", func(ctx SpecContext) {
+	It("lets a group read the files", func(ctx SpecContext) {
 		makes(ctx, "--mode", "0640")
 		Expect(mode("watcher.nk")).To(BeEquivalentTo(0o640))
 		Expect(mode("")).To(BeEquivalentTo(0o750))
 	})
 
-	It("are handed out to each with nothing of the others", func(ctx SpecContext) {
+	It("writes for each identity a folder with nothing of the others", func(ctx SpecContext) {
 		shares := GinkgoT().TempDir()
 		share := func(name string) []string {
 			GinkgoHelper()
@@ -181,7 +181,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(string(renewed)).To(And(Equal(contents()["fetcher.nk"]), Not(Equal(all["fetcher.nk"]))), "a new one is handed out, too")
 	})
 
-	It("are not handed out into a directory that holds what is of others", func(ctx SpecContext) {
+	It("writes no identity into a directory that holds what is of others", func(ctx SpecContext) {
 		one := filepath.Join(GinkgoT().TempDir(), "one")
 		r := at(ctx, time.Now(), "--for", "fetcher="+dir)
 		Expect(r.code).NotTo(BeZero())
@@ -191,7 +191,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(r.err).To(ContainSubstring("lies in its directory"))
 	})
 
-	It("are the same for all who begin at once", func(ctx SpecContext) {
+	It("makes the same files when several calls begin at once", func(ctx SpecContext) {
 		var group sync.WaitGroup
 		for range 6 {
 			group.Go(func() {
@@ -205,7 +205,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(contents()).To(Equal(before))
 	})
 
-	It("have a certificate that is renewed in time, or for other hosts, by the same authority", func(ctx SpecContext) {
+	It("renews the certificate in time, or for other hosts, by the same authority", func(ctx SpecContext) {
 		makes(ctx, "--tls-host", "nats,127.0.0.1,*.nats.svc")
 		first, ca := certificate(), contents()["ca.crt"]
 		roots := x509.NewCertPool()
@@ -241,7 +241,7 @@ var _ = Describe("Identities in files", func() {
 		Entry("no certificate", "ca.crt", "nonsense", "holds no certificate"),
 	)
 
-	DescribeTable("need to be asked for well", func(ctx SpecContext, said string, args ...string) {
+	DescribeTable("refuses arguments that cannot be meant", func(ctx SpecContext, said string, args ...string) {
 		r := runAs(ctx, "curlctl", time.Now, append([]string{"identities"}, args...)...)
 		Expect(r.code).NotTo(BeZero())
 		Expect(r.err).To(ContainSubstring(said))

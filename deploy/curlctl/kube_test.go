@@ -90,7 +90,7 @@ var _ = Describe("A ConfigMap", func() {
 		return strings.ReplaceAll(text, namespace, "team-a")
 	}
 
-	It("is shown as one timeline", func(ctx SpecContext) {
+	It("prints all about a ConfigMap as one timeline", func(ctx SpecContext) {
 		create(ctx, "cool", map[string]string{
 			"x-kv8s.io/curl-me-that": "my.data=https://a.example.com/x?token=secret",
 			"x-kv8s.io/curl-refresh": "1d",
@@ -171,7 +171,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.ok(ctx, "status", namespace+"/claims")).NotTo(ContainSubstring("Watcher"), "anyone may label")
 	})
 
-	It("is checked where it is, without NATS", func(ctx SpecContext) {
+	It("checks a ConfigMap where it is, without NATS", func(ctx SpecContext) {
 		create(ctx, "bad", map[string]string{"x-kv8s.io/curl-me-that": "not correct"})
 		create(ctx, "idle", nil)
 		create(ctx, "inner", map[string]string{"x-kv8s.io/curl-me-that": "a=http://127.0.0.1:80/"})
@@ -193,7 +193,7 @@ var _ = Describe("A ConfigMap", func() {
 })
 
 var _ = Describe("A manifest", func() {
-	It("is checked, and fetched on demand", func(ctx SpecContext) {
+	It("checks a manifest, and fetches what it asks for on demand", func(ctx SpecContext) {
 		site := newOrigin()
 		file := filepath.Join(GinkgoT().TempDir(), "cm.yaml")
 		Expect(os.WriteFile(file, []byte(`

@@ -132,7 +132,7 @@ var _ = Describe("An identity", func() {
 		can(ctx, doctor.Admin, administering...)
 	})
 
-	It("is recognized by the doctor", func(ctx SpecContext) {
+	It("recognizes each identity by the doctor", func(ctx SpecContext) {
 		Expect(flat(w.as(doctor.Viewer).run(ctx, "doctor").out)).To(ContainSubstring("user viewer has what these identities need: viewer streams "))
 		Expect(flat(w.as(doctor.Replayer).run(ctx, "doctor").out)).To(ContainSubstring("user replayer has what these identities need: viewer, replayer streams "))
 		Expect(flat(w.as(doctor.Admin).run(ctx, "doctor").out)).To(ContainSubstring("user admin has what these identities need: viewer, replayer, admin streams "))
@@ -144,7 +144,7 @@ var _ = Describe("An identity", func() {
 		Expect(r.err).NotTo(ContainSubstring("wrong"))
 	})
 
-	It("is that of README.md", func() {
+	It("grants each identity what README.md has", func() {
 		text, err := os.ReadFile("README.md")
 		Expect(err).NotTo(HaveOccurred())
 		for _, i := range doctor.Identities() {

@@ -50,7 +50,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "timers", "--name=cm-001", "-o", "name")).To(Equal("timer/default/cm-001/my.data\n"))
 	})
 
-	It("is printed without what cannot be read, with a hint at that", func(ctx SpecContext) {
+	It("prints the pipeline without what cannot be read, with a hint at that", func(ctx SpecContext) {
 		filled(ctx)
 		for _, subject := range []string{cm(0).Want(), "curl.want.shop.pri%ces.k"} {
 			_, err := w.js.Publish(ctx, subject, []byte("garbage"))
@@ -69,7 +69,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(flat(r.out)).To(MatchRegexp("wants +bad +2 wants cannot be read To mend it: .*restart the watcher"))
 	})
 
-	It("is seen at a glance", func(ctx SpecContext) {
+	It("prints the state of the pipeline at a glance", func(ctx SpecContext) {
 		filled(ctx)
 		golden("status", w.ok(ctx, "status"))
 		var view struct {
@@ -160,7 +160,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "audit")).To(ContainSubstring("--host=b.example.com"))
 	})
 
-	It("can be watched", func(ctx SpecContext) {
+	It("prints the pipeline again and again with --watch", func(ctx SpecContext) {
 		site := newOrigin()
 		w.fetch()
 		out, _, stop := w.watching(ctx, "-o", "json", "-n", "default")
@@ -186,7 +186,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(r.err).To(ContainSubstring(`--only: "fetchd" is not one of wanted, retracted, scheduled, due, fetched, recovered, failing, removed, failed, annotated`))
 	})
 
-	It("is set up, compared and examined", func(ctx SpecContext) {
+	It("sets the pipeline up, compares and examines it", func(ctx SpecContext) {
 		Expect(w.ok(ctx, "setup")).To(ContainSubstring("as they must be."))
 		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
 		r := w.run(ctx, "setup", "--dry-run")

@@ -135,7 +135,7 @@ var _ = Describe("A long history", Ordered, func() {
 		Expect(best).To(BeNumerically("<", firstPageTime))
 	})
 
-	It("is listed and replayed by filter and spread, within little memory", func(ctx SpecContext) {
+	It("lists and replays a long history by filter and spread, within little memory", func(ctx SpecContext) {
 		if runtime.GOOS != "linux" {
 			Skip("the memory of a process is read from /proc")
 		}

@@ -126,7 +126,7 @@ var _ = Describe("the system in one process", func() {
 })
 
 var _ = Describe("Watchers in one process", func() {
-	It("are served, their ConfigMaps are made, and pods get their sidecars, where that is asked for", func(ctx SpecContext) {
+	It("serves Watchers, makes their ConfigMaps and adds sidecars to pods where that is asked for", func(ctx SpecContext) {
 		rest := kubetest.Config(GinkgoTB())
 		cluster := kubernetes.NewForConfigOrDie(rest)
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-", map[string]string{watchv1.InjectLabel: watchv1.InjectValue})

@@ -43,7 +43,7 @@ func traced(log *gbytes.Buffer, id string) (lines []string) {
 var secrets = []string{"s3cret", "passw0rd", "what the server says", "127.0.0.1"}
 
 var _ = Describe("a request that fails once", func() {
-	It("is one trace over the three services, and leaves no secret in spans and log", func(ctx SpecContext) {
+	It("makes one trace over the three services, and leaves no secret in spans and log", func(ctx SpecContext) {
 		cluster := kubernetes.NewForConfigOrDie(kubetest.Config(GinkgoTB()))
 		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "traced-", nil)
 		var gets atomic.Int32

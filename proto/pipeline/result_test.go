@@ -80,7 +80,7 @@ var _ = Describe("A result", func() {
 		Expect(r.GetUnmodified()).NotTo(BeNil(), "the newest state is the one that counts")
 	})
 
-	It("is refused when the stream is full, and nothing is lost", func(ctx SpecContext) {
+	It("refuses a result when the stream is full, and loses nothing", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{MaxResultBytes: 64 << 10})
 		c := pipeline.NewClient(js)
 		accepted := 0
@@ -103,7 +103,7 @@ var _ = Describe("A result", func() {
 		Expect(m.Sequence).To(BeEquivalentTo(accepted + 1))
 	})
 
-	It("is refused with an error of its own when it is too large for the server", func(ctx SpecContext) {
+	It("refuses a result that is too large for the server with an error of its own", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{MaxPayload: 64 << 10})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
@@ -115,7 +115,7 @@ var _ = Describe("A result", func() {
 })
 
 var _ = Describe("A dead letter", func() {
-	It("is kept once for each id, under its reason and host", func(ctx SpecContext) {
+	It("stores a dead letter once for each id, under its reason and host", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		d := &v1.DeadLetter{
@@ -134,7 +134,7 @@ var _ = Describe("A dead letter", func() {
 		Expect([]any{reason, host, k}).To(Equal([]any{"Timeout", "data.example.com", key}))
 	})
 
-	It("is kept whatever the host of a URL looks like", func(ctx SpecContext) {
+	It("stores a dead letter whatever the host of its URL looks like", func(ctx SpecContext) {
 		s, _, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		c := pipeline.NewClient(js)

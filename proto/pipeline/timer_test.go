@@ -91,7 +91,7 @@ var _ = Describe("A timer", func() {
 		Entry("that is killed", func() error { return s.Kill() }, 100*time.Millisecond),
 	)
 
-	It("is refused once its want was replaced or ended", func(ctx SpecContext) {
+	It("refuses a timer once its want was replaced or ended", func(ctx SpecContext) {
 		due := wanted(key)
 		next, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://b.example"), due.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
@@ -127,7 +127,7 @@ var _ = Describe("A timer", func() {
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(BeEquivalentTo(4))
 	})
 
-	It("is replaced while it is pending, and by its sequence", func(ctx SpecContext) {
+	It("replaces a timer while it is pending, by its sequence", func(ctx SpecContext) {
 		due := wanted(key)
 		first, err := c.SetTimer(ctx, due, time.Now().Add(time.Hour))
 		Expect(err).NotTo(HaveOccurred())

@@ -32,7 +32,7 @@ var _ = Describe("Trace context", func() {
 		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
 	})
 
-	It("is not written when there is none", func(ctx SpecContext) {
+	It("writes no trace context when there is none", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), 0)
@@ -40,7 +40,7 @@ var _ = Describe("Trace context", func() {
 		Expect(last(ctx, js, key.Want()).Header).NotTo(HaveKey("traceparent"))
 	})
 
-	It("is carried by the server from a timer to what it fires", func(ctx SpecContext) {
+	It("carries trace context from a timer to what it fires", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		w := pipelinetest.Want(key, "https://a.example")

@@ -47,7 +47,7 @@ func dieOfAMessage(url string) error {
 var _ = Describe("A message that is delivered again and again", func() {
 	fetcher := pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 
-	It("is no poison for what was given back at ten shutdowns", func(ctx SpecContext) {
+	It("takes no message for poison that was given back at ten shutdowns", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
@@ -78,7 +78,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
 
-	It("is no poison for what waited in buffers and was never begun", func(ctx SpecContext) {
+	It("takes no message for poison that waited in buffers and was never begun", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
@@ -95,7 +95,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
 	})
 
-	It("is poison once it has killed its process so often, and not before", func(ctx SpecContext) {
+	It("takes a message for poison once it has killed its process so often, and not before", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{Listen: true})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
@@ -116,7 +116,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		Expect(kept[0].Reason).To(Equal("Poison"))
 	}, SpecTimeout(3*time.Minute))
 
-	It("is begun anew when another message has taken its place", func(ctx SpecContext) {
+	It("counts anew when another message has taken the place of the first", func(ctx SpecContext) {
 		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 		c := pipeline.NewClient(js)
 		first, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
@@ -158,7 +158,7 @@ var _ = Describe("A message that is delivered again and again", func() {
 		Expect(string(m.Data)).To(Equal("no record"))
 	})
 
-	It("is handled although that cannot be recorded", func(ctx SpecContext) {
+	It("handles a message although its begin cannot be recorded", func(ctx SpecContext) {
 		s := pipelinetest.Broker(GinkgoTB(), natstest.Options{})
 		js := pipelinetest.Connect(GinkgoTB(), s)
 		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})

@@ -27,7 +27,7 @@ var _ = Describe("A want", func() {
 		c = pipeline.NewClient(js)
 	})
 
-	It("is created when there is none, and replaced by sequence", func(ctx SpecContext) {
+	It("creates a want when there is none, and replaces it by sequence", func(ctx SpecContext) {
 		_, _, err := c.LastWant(ctx, key)
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 
@@ -44,7 +44,7 @@ var _ = Describe("A want", func() {
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(1))
 	})
 
-	DescribeTable("is refused when the subject holds another message than expected",
+	DescribeTable("refuses a want when the subject holds another message than expected",
 		func(ctx SpecContext, expected func(current uint64) uint64) {
 			_, err := c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://other.example"), 0)
 			Expect(err).NotTo(HaveOccurred())
@@ -112,14 +112,14 @@ var _ = Describe("A want", func() {
 		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
 	})
 
-	It("is refused above the limit of its stream", func(ctx SpecContext) {
+	It("refuses a want above the limit of its stream", func(ctx SpecContext) {
 		w := pipelinetest.Want(key, "https://a.example")
 		w.Status = strings.Repeat("x", pipeline.MaxRequestBytes)
 		_, err := c.PublishWant(ctx, w, 0)
 		Expect(err).To(MatchError(pipeline.ErrTooLarge))
 	})
 
-	It("is known by its sequence even when it cannot be decoded", func(ctx SpecContext) {
+	It("reads the sequence of a want that cannot be decoded", func(ctx SpecContext) {
 		for _, garbage := range [][]byte{{0xff}, mustMarshal(pipelinetest.Want(pipelinetest.Numbered(1), "https://a.example")), mustMarshal(&v1.Due{WantSequence: 1})} {
 			ack, err := js.Publish(ctx, key.Want(), garbage)
 			Expect(err).NotTo(HaveOccurred())
@@ -153,7 +153,7 @@ var _ = Describe("A want", func() {
 			Expect(c.PublishTimer(ctx, &v1.Due{Want: pipelinetest.Want(key, "https://a.example"), WantSequence: seq}, time.Now().Add(time.Hour))).To(Succeed())
 		})
 
-		It("is a tombstone that expires, without a timer", func(ctx SpecContext) {
+		It("ends a want by a tombstone that expires, without a timer", func(ctx SpecContext) {
 			tomb, err := c.PublishTombstone(ctx, key, seq)
 			Expect(err).NotTo(HaveOccurred())
 			have, at, err := c.LastWant(ctx, key)
@@ -167,7 +167,7 @@ var _ = Describe("A want", func() {
 			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.TombstoneTTL))
 		})
 
-		It("is refused when it was replaced, and counts when it was published before", func(ctx SpecContext) {
+		It("refuses a tombstone when the want was replaced, and counts one that was published before", func(ctx SpecContext) {
 			_, err := c.PublishTombstone(ctx, key, seq+1)
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			tomb, err := c.PublishTombstone(ctx, key, seq)
@@ -177,7 +177,7 @@ var _ = Describe("A want", func() {
 			Expect(again).To(Equal(tomb))
 		})
 
-		It("can come back, also after the tombstone has expired", func(ctx SpecContext) {
+		It("publishes a want anew after its tombstone, also when that has expired", func(ctx SpecContext) {
 			tomb, err := c.PublishTombstone(ctx, key, seq)
 			Expect(err).NotTo(HaveOccurred())
 			back, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example"), tomb)

@@ -21,7 +21,7 @@ func readyz(h *service.Health, query string) (int, string) {
 }
 
 var _ = Describe("readiness", func() {
-	It("is that of all parts, which it names when asked or when one is not ready", func() {
+	It("reports the readiness of all parts, and names them when asked or when one is not ready", func() {
 		health := service.NewHealth()
 		nats := health.Part("nats")
 		cache := health.Group("watcher").Part("cache")

@@ -108,7 +108,7 @@ var _ = Describe("An annotation", func() {
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "kept"))
 	})
 
-	DescribeTable("is taken for what it is", func(ctx SpecContext, value, event string) {
+	DescribeTable("reads annotations of every usual form", func(ctx SpecContext, value, event string) {
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "odd", world.Asking(value))
 		cm.EventuallyTells(ctx, "InvalidAnnotation")
@@ -147,7 +147,7 @@ var _ = Describe("An annotation", func() {
 		cm.EventuallyHasData(ctx, "mydata", "second")
 	})
 
-	It("can name the digest that a body must have", func(ctx SpecContext) {
+	It("holds a body to the digest that the annotation names", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/digest").Says("something else")
 		sum := sha256.Sum256([]byte("the right thing"))
@@ -162,7 +162,7 @@ var _ = Describe("An annotation", func() {
 		cm.EventuallyHasData(ctx, "mydata", "the right thing")
 	})
 
-	It("can leave out the scheme that the operator has chosen", func(ctx SpecContext) {
+	It("adds the scheme that the operator has chosen where the annotation has none", func(ctx SpecContext) {
 		grammar := annotation.Defaults()
 		grammar.DefaultScheme = "http"
 		w := env.World(ctx, world.Options{Grammar: &grammar, Flags: map[string][]string{

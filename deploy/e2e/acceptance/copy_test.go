@@ -25,7 +25,7 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		}}}.String())
 	}
 
-	It("is filled by what is wanted here, whatever the other's stream was", func(ctx SpecContext) {
+	It("fills a copy by what is wanted here, whatever the other's stream was", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/copied").Says("now")
 		cm := w.Create(ctx, "copied", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
@@ -38,7 +38,7 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		cm.Tells(ctx)
 	})
 
-	It("is taken over by one write when nothing has changed, and by one when its value is missing", func(ctx SpecContext) {
+	It("takes a copy over by one write when nothing has changed, and by one when its value is missing", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/same").Says("same")
 		held := w.Create(ctx, "held", world.Asking("mydata="+page.URL()), world.Holding("mydata", "same"), copied(page.URL(), "same"))

@@ -48,7 +48,7 @@ var ends = map[*regexp.Regexp][]int{
 }
 
 var _ = Describe("A command that a page, a runbook or an alert names and that only reads", func() {
-	It("does so as it stands there", func(ctx SpecContext) {
+	It("runs each command of a page, a runbook or an alert as it is written there", func(ctx SpecContext) {
 		kubectl := world.Kubectl()
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "mine", world.Asking("page="+w.Origin.Page("/missing").URL()))

@@ -17,7 +17,7 @@ import (
 var reasonOfRow = regexp.MustCompile(`(?:Normal|Warning) +(\w+)`)
 
 var _ = Describe("Events", func() {
-	It("are ordered by kubectl among those of others", func(ctx SpecContext) {
+	It("sorts its Events by kubectl among those of others", func(ctx SpecContext) {
 		kubectl := world.Kubectl()
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "ordered", world.Asking("mydata="+w.Origin.Page("/missing").URL()))

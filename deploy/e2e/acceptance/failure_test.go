@@ -33,7 +33,7 @@ var _ = Describe("A failure", func() {
 		Expect(cm.Writes(ctx)).To(Equal(3))
 	})
 
-	It("is over when the annotation is corrected", func(ctx SpecContext) {
+	It("ends a failure when the annotation is corrected", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/there").Says("there")
 		cm := w.Create(ctx, "corrected", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
@@ -44,7 +44,7 @@ var _ = Describe("A failure", func() {
 		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
 	})
 
-	It("is over when curl-now changes and the server is well again", func(ctx SpecContext) {
+	It("ends a failure when curl-now changes and the server is well again", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/later")
 		cm := w.Create(ctx, "later", world.Asking("mydata="+page.URL()))

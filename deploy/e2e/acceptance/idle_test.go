@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("Nothing", func() {
-	It("is written, published or fetched when there is nothing to do", func(ctx SpecContext) {
+	It("writes, publishes and fetches nothing when there is nothing to do", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		load := w.Begin(ctx, 40) // fewer than are logged in a second, after which a line says how many were left out
 		load.EventuallyEnds(ctx, time.Minute)

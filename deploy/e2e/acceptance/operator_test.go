@@ -157,7 +157,7 @@ func eventuallySilent(p *process.Process) {
 }
 
 var _ = Describe("What is not there", func() {
-	DescribeTable("is waited for, and logged once", func(ctx SpecContext, name string) {
+	DescribeTable("waits for what is not there yet, and logs that once", func(ctx SpecContext, name string) {
 		address := env.FreeAddress()
 		p := run(name, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, "--listen="+address, "--nats-url=nats://user:secret@"+env.FreeAddress())
 		Eventually(func() []string { return p.Log.Matching("no connection to NATS") }).Should(HaveLen(1))
@@ -174,7 +174,7 @@ var _ = Describe("What is not there", func() {
 		Entry("NATS by the writer", world.Writer),
 	)
 
-	It("is waited for when it is the API server, too", func(ctx SpecContext) {
+	It("waits for an API server that is not there yet", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Without: world.Services()})
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",

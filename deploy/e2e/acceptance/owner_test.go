@@ -73,7 +73,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "new"))
 	})
 
-	It("is pruned when its pair is removed, and the others stay", func(ctx SpecContext) {
+	It("prunes a key when its pair is removed, and leaves the others", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		a, b := w.Origin.Page("/a").Says("A"), w.Origin.Page("/b").Says("B")
 		cm := w.Create(ctx, "pruned", world.Asking("a="+a.URL()+" b="+b.URL()), world.Holding("other", "theirs"))
@@ -94,7 +94,7 @@ var _ = Describe("A key", func() {
 		Expect(b.Hits()).To(Equal(1))
 	})
 
-	It("is kept when its pair is removed and the operator wants no pruning", func(ctx SpecContext) {
+	It("leaves a key whose pair is removed when the operator wants no pruning", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Writer: {"--prune=false"}}})
 		a, b := w.Origin.Page("/a").Says("A"), w.Origin.Page("/b").Says("B")
 		cm := w.Create(ctx, "kept", world.Asking("a="+a.URL()+" b="+b.URL()))

@@ -54,7 +54,7 @@ var _ = Describe("A refresh", func() {
 		Consistently(page.Hits).WithTimeout(2 * aWhile).Should(Equal(hits))
 	})
 
-	It("is made at once when curl-now changes", func(ctx SpecContext) {
+	It("fetches at once when curl-now changes", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "now", "before")
 		pastSharing(page)

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("A host that was down", func() {
-	It("is replayed when it is up: 100 ConfigMaps are right, each by one write", func(ctx SpecContext) {
+	It("replays 100 ConfigMaps of a host that was down, each by one write", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}})
 		const n = 100
 		pages := w.Origin.Pages(n)

@@ -29,7 +29,7 @@ var _ = Describe("The key by which the watcher signs", func() {
 		return content
 	}
 
-	It("is rotated without a restart of fetcher and writer, which go on with it when the file is none", func(ctx SpecContext) {
+	It("rotates the key without a restart of fetcher and writer, which go on with it when the file is none", func(ctx SpecContext) {
 		seed, trusted, err := signature.WriteFiles(GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
 		nextSeed, next, err := signature.WriteFiles(GinkgoT().TempDir())

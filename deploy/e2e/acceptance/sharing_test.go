@@ -27,7 +27,7 @@ func expectShared(began time.Time, arrivals []time.Time, fetchers int) {
 }
 
 var _ = Describe("A URL that 1,000 ConfigMaps ask for", func() {
-	It("is fetched once a second by each of three fetchers at most, and costs no write while it stays the same", func(ctx SpecContext) {
+	It("fetches a URL of 1,000 ConfigMaps once a second by each of three fetchers at most, and writes nothing while it stays the same", func(ctx SpecContext) {
 		const n, fetchers = 1000, 3
 		w := env.World(ctx, world.Options{Without: []string{world.Watcher}})
 		page := w.Origin.Page("/shared").Tagged().Says("for all")

@@ -149,7 +149,7 @@ func (t *transcript) wants(ctx context.Context, name, pairs string, more ...stri
 }
 
 var _ = Describe("A user's half hour", func() {
-	It("is explained where people look, with no more writes than changes of state", func(ctx SpecContext) {
+	It("explains what happens where people look, with no more writes than changes of state", func(ctx SpecContext) {
 		kubectl := world.Kubectl()
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {
 			"--max-body=1000", "--timeout=10s", "--retry-base=2s", "--deny-host=*.denied.example.com",

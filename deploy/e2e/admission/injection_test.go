@@ -256,7 +256,7 @@ var _ = Describe("A pod", Ordered, func() {
 		}).Should(Succeed())
 	})
 
-	DescribeTable("is refused, in one sentence, which kubectl prints,", func(ctx SpecContext, pod *corev1.Pod, text string) {
+	DescribeTable("refuses a pod in one sentence, which kubectl prints", func(ctx SpecContext, pod *corev1.Pod, text string) {
 		_, err := in.try(ctx, pod)
 		Expect(err).To(MatchError(apierrors.IsInvalid, "is invalid"))
 		Expect(err).To(MatchError(ContainSubstring(strings.ReplaceAll(text, "NAMESPACE", in.namespace))))
@@ -285,7 +285,7 @@ var _ = Describe("A pod", Ordered, func() {
 		}).Should(MatchError(ContainSubstring(`Watcher "errors" of the annotation x-kv8s.io/inject does not exist in namespace ` + elsewhere.namespace)))
 	})
 
-	DescribeTable("is left as it is", func(ctx SpecContext, names string, labels ...string) {
+	DescribeTable("leaves a pod as it is", func(ctx SpecContext, names string, labels ...string) {
 		there := enabled(ctx, api, labels...)
 		there.watcher(ctx, "errors", logs)
 		eventuallyKnown(ctx, api)
@@ -324,7 +324,7 @@ var _ = Describe("A pod", Ordered, func() {
 		}
 	})
 
-	It("is refused by Pod Security, which checks the sidecar too", func(ctx SpecContext) {
+	It("has the pod refused by Pod Security, which checks the sidecar too", func(ctx SpecContext) {
 		there := enabled(ctx, api, "x-kv8s.io/inject=enabled", "pod-security.kubernetes.io/enforce=restricted")
 		there.watcher(ctx, "root", `container: {name: root, image: i, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [SYS_ADMIN]}}}`)
 		Eventually(ctx, func() error {
@@ -365,7 +365,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(inits(there.eventually(ctx, made))).To(Equal([]string{"served"}))
 	})
 
-	It("is refused with a field of the sidecar that this API server does not know, by its name", func(ctx SpecContext) {
+	It("refuses a pod with a field of the sidecar that this API server does not know, by its name", func(ctx SpecContext) {
 		in.watcher(ctx, "future", `container: {name: future, image: i, fromTheFuture: {a: b}}`)
 		Eventually(ctx, func() error {
 			_, err := in.try(ctx, naming("future"))
@@ -385,7 +385,7 @@ func restricted(p *corev1.Pod) {
 }
 
 var _ = Describe("Without the definition of Watchers, a pod", func() {
-	It("is created in namespaces that are not labelled, and refused in others", func(ctx SpecContext) {
+	It("creates pods in namespaces that are not labelled, and refuses them in others, without the definition of Watchers", func(ctx SpecContext) {
 		release := env.Cluster.Namespace(ctx)
 		objects := render(ctx, release, []string{"injection.yaml"}, "resources.enabled=true", "sidecar.enabled=true")
 		for _, o := range objects {

@@ -329,7 +329,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		Expect(t.events(ctx, "crashes", watchv1.ReasonSidecarFailing)).To(Equal(1))
 	})
 
-	It("are no matter for pods of a namespace that is not labelled", func(ctx SpecContext) {
+	It("leaves pods of a namespace alone that is not labelled", func(ctx SpecContext) {
 		pod := t.pod("nosuch", app())
 		pod.Namespace = namespace(ctx, "curl-me-that-plain-")
 		created, err := cluster.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -338,7 +338,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		Expect(created.Annotations).NotTo(HaveKey(watchv1.InjectedAnnotation))
 	})
 
-	It("are set by those who may create pods, as the roles edit and admin let them", func(ctx SpecContext) {
+	It("lets those set sidecars who may create pods, as the roles edit and admin do", func(ctx SpecContext) {
 		t.grants(ctx, "editor", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"})
 		watches := t.as("editor")
 		Eventually(ctx, func() error { // the roles are brought together by a controller
@@ -408,7 +408,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		Eventually(ctx, newest).WithTimeout(scheduled).WithPolling(time.Second).Should(And(HaveKeyWithValue("reads-env", "no"), HaveKeyWithValue("reads-volume", Not(Equal("no")))))
 	})
 
-	It("are refused by Pod Security, and before that by Injectable", func(ctx SpecContext) {
+	It("refuses sidecars by Pod Security, and reports that before by Injectable", func(ctx SpecContext) {
 		t.apply(ctx, "privileged", `container: {name: privileged, image: any, securityContext: {privileged: true}}`)
 		t.eventually(ctx, "privileged", watchv1.ConditionInjectable, "False/PodSecurity")
 		pod := template("privileged", app())
@@ -420,7 +420,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		}).Should(MatchError(ContainSubstring(`violates PodSecurity "restricted:latest": privileged (container "privileged" must not set securityContext.privileged=true)`)))
 	})
 
-	It("come with pods while keeper is down", func(ctx SpecContext) {
+	It("adds sidecars to pods while keeper is down", func(ctx SpecContext) {
 		installed.Scale(ctx, keeper, 0)
 		installed.EventuallyRuns(ctx, keeper, 0)
 		t.apply(ctx, "alone", `container: `+sidecar("watch-alone"))

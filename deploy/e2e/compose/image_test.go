@@ -59,7 +59,7 @@ var _ = Describe("An image", func() {
 		})
 	}
 
-	It("is pinned by the digest of its own variable", func(ctx SpecContext) {
+	It("pins each image by the digest of its own variable", func(ctx SpecContext) {
 		pinned := map[string]string{}
 		for image, variable := range map[string]string{
 			reference("watcher"): "WATCHER", reference("fetcher"): "FETCHER", reference("writer"): "WRITER", reference("keeper"): "KEEPER",

@@ -55,7 +55,7 @@ var _ = Describe("In a browser, a failure", func() {
 		t.sees("written")
 	}
 
-	It("is followed from the red number to a key that is well, by mouse", func(ctx SpecContext) {
+	It("leads from the red number to a key that is well, by mouse", func(ctx SpecContext) {
 		t.click(".alert h2 a")
 		t.sees("BadStatus 404")
 		t.click("tbody th a")
@@ -66,7 +66,7 @@ var _ = Describe("In a browser, a failure", func() {
 		good(ctx)
 	})
 
-	It("is followed as far by keyboard alone", func(ctx SpecContext) {
+	It("leads from the red number to a key that is well, by keyboard alone", func(ctx SpecContext) {
 		t.live()
 		t.keys("g", "f")
 		t.sees("BadStatus 404")

@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("Keys that wait for a slot of their host", func() {
-	It("are put off at most twice for each GET, while slots are in use", func(ctx SpecContext) {
+	It("puts keys off at most twice for each GET, while slots are in use", func(ctx SpecContext) {
 		const (
 			keys    = 200
 			latency = 300 * time.Millisecond

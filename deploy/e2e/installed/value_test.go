@@ -53,7 +53,7 @@ var _ = Describe("A value", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("is fetched again when curl-now changes", func(ctx SpecContext) {
+	It("fetches again when curl-now changes", func(ctx SpecContext) {
 		page := i.Page("/now").Says(ctx, "before")
 		cm := i.Create(ctx, "now", world.Asking("mydata="+page.URL()))
 		shouldHold(ctx, cm, "mydata", "before")
@@ -130,7 +130,7 @@ var _ = Describe("A key", func() {
 		shouldTell(ctx, gone, "Drifted")
 	})
 
-	It("is pruned when its pair is removed, and the others stay", func(ctx SpecContext) {
+	It("prunes a key when its pair is removed, and leaves the others", func(ctx SpecContext) {
 		a, b := i.Page("/prune/a").Says(ctx, "A"), i.Page("/prune/b").Says(ctx, "B")
 		cm := i.Create(ctx, "prune", world.Asking("a="+a.URL()+" b="+b.URL()), world.Holding("other", "theirs"))
 		shouldHold(ctx, cm, "a", "A")

@@ -35,7 +35,7 @@ var _ = Describe("What the chart renders", func() {
 		}
 	}, values(beside()...))
 
-	DescribeTable("is taken by the API server without a warning", func(ctx SpecContext, name string) {
+	DescribeTable("renders what the API server accepts without a warning", func(ctx SpecContext, name string) {
 		for _, o := range rendered[name] {
 			warnings, err := cluster.dryRun(ctx, o)
 			Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
@@ -79,7 +79,7 @@ var _ = Describe("What the chart renders", func() {
 		Fail("there is no such policy")
 	})
 
-	It("is taken twice, and is the same the second time", func(ctx SpecContext) {
+	It("renders what can be applied twice without a change", func(ctx SpecContext) {
 		versions := func() map[string]string {
 			found := map[string]string{}
 			for _, o := range rendered[installed] {
@@ -121,7 +121,7 @@ var _ = Describe("Values", func() {
 		Entry("no API server where none can be looked up", `networkPolicy.apiServer.cidrs=[]`, `networkPolicy.apiServer.cidrs: .* name its addresses`),
 	)
 
-	It("are all described in the README", func() {
+	It("describes all values in the README", func() {
 		text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		readme, err := os.ReadFile(filepath.Join(chart, "README.md"))

@@ -20,7 +20,7 @@ const (
 )
 
 var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", func() {
-	It("a slow host", func(ctx SpecContext) {
+	It("alerts within 30 s on a slow host", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--per-host=15"}}})
 		b := watch(w)
 		slow := origin.Start()
@@ -40,7 +40,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		w.Unfinished()
 	})
 
-	It("a dead host", func(ctx SpecContext) {
+	It("alerts within 30 s on a dead host", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-attempts=2"}}})
 		b := watch(w)
 		w.Begin(ctx, objects)
@@ -60,7 +60,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		w.Unfinished()
 	})
 
-	It("one key of many is refreshed no more", func(ctx SpecContext) {
+	It("alerts within 30 s when one key of many is refreshed no more", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--audit-interval=4s"}}})
 		b := watch(w)
 		w.Begin(ctx, objects)
@@ -77,7 +77,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		w.Unfinished()
 	})
 
-	It("the API server is away", func(ctx SpecContext) {
+	It("alerts within 30 s when the API server is away", func(ctx SpecContext) {
 		g, through := env.Gateway()
 		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{world.Watcher: through, world.Writer: through}})
 		b := watch(w)
@@ -123,7 +123,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		b.calms(ctx, "CurlMeThatPipelineBlind")
 	})
 
-	It("the writer has no permissions", func(ctx SpecContext) {
+	It("alerts within 30 s when the writer has no permissions", func(ctx SpecContext) {
 		var writer *world.Account
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--audit-interval=5s"}}, Kubeconfigs: map[string]func(context.Context, string) string{
 			world.Writer: func(ctx context.Context, namespace string) string {

@@ -73,7 +73,7 @@ func tried(nc *nats.Conn, c cell) bool {
 }
 
 var _ = Describe("The permissions", func() {
-	DescribeTable("are those of the tables in README.md, cell by cell", func(ctx SpecContext, f form) {
+	DescribeTable("grants what the tables in README.md have, cell by cell", func(ctx SpecContext, f form) {
 		b := start(ctx, f)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())

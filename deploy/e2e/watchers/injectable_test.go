@@ -67,7 +67,7 @@ var _ = Describe("The condition Injectable", func() {
 		w.eventuallyReady(ctx)
 	})
 
-	It("is False where the operator has not enabled sidecars, and keeper reads no namespace there", func(ctx SpecContext) {
+	It("reports Injectable as False where the operator has not enabled sidecars, and reads no namespace there", func(ctx SpecContext) {
 		h := open(ctx)
 		h.label(ctx, watchv1.InjectLabel, watchv1.InjectValue)
 		w := h.apply(ctx, "errors", sidecar)

@@ -99,7 +99,7 @@ func (p injected) eventuallyLogged(ctx context.Context, messages ...string) {
 const withSidecar = `configData: {a: b}, container: {name: watch, image: registry.example/watch}`
 
 var _ = Describe("Pods with the sidecar of a Watcher", func() {
-	It("are counted in its status, with one line in the log for each transition", func(ctx SpecContext) {
+	It("counts pods in the status, with one line in the log for each transition", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
 		w := h.apply(ctx, "errors", withSidecar)
 		w.eventuallyReady(ctx)
@@ -146,7 +146,7 @@ var _ = Describe("Pods with the sidecar of a Watcher", func() {
 		Eventually(ctx, func() int { return len(w.events(ctx, watchv1.ReasonSidecarFailing)) }).WithPolling(polling).Should(Equal(2), "each change anew")
 	})
 
-	It("are counted over a restart of keeper without a write, and no line or Event is repeated", func(ctx SpecContext) {
+	It("counts pods over a restart of keeper without a write, and repeats no line or Event", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
 		w := h.apply(ctx, "errors", withSidecar)
 		w.eventuallyReady(ctx)

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("The samples of Watchers", func() {
-	It("are taken as they are, and listed with what they show", func(ctx SpecContext) {
+	It("accepts the samples as they are, and lists them with their columns", func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
 		readme, err := os.ReadFile("../../samples/README.md")
 		Expect(err).NotTo(HaveOccurred())

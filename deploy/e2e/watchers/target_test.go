@@ -34,7 +34,7 @@ func took(what string, since time.Time) {
 }
 
 var _ = Describe("The ConfigMap of a Watcher", func() {
-	It("is made of a manifest of the older design, with its data and an owner", func(ctx SpecContext) {
+	It("makes a ConfigMap of a manifest of the older design, with its data and an owner", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "errors", `configData: {LEVEL: warn}, configBinaryData: {logo.png: iVBORw0KGgo=},
 			container: {name: watch-errors, image: registry.example/watch, args: [--file=/logs/app.log], volumeMounts: [{name: logs, mountPath: /logs}]},
@@ -81,7 +81,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(page.Hits()).To(Equal(1))
 	})
 
-	It("is not written again while nothing changes, also after a restart", func(ctx SpecContext) {
+	It("writes no ConfigMap again while nothing changes, also after a restart", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/same").Says("same")
 		w := h.apply(ctx, "same", `configData: {a: b}, sources: [{key: c, url: "`+page.URL()+`"}]`)
@@ -110,7 +110,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			Should(Equal(map[string]string{"a": "one", "mine": "kept"}))
 	})
 
-	It("is repaired when a person changes it, and an Event names who", func(ctx SpecContext) {
+	It("repairs a ConfigMap that a person changes, and an Event names who", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "drift", `configData: {a: as asked}`)
 		w.eventuallyReady(ctx)
@@ -188,7 +188,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "back-config")).To(Equal(map[string]string{"a": "one"}))
 	})
 
-	DescribeTable("is made by one apply when keeper is killed", func(ctx SpecContext, at string, fault gateway.Fault, applies float64) {
+	DescribeTable("makes a ConfigMap by one apply when keeper is killed", func(ctx SpecContext, at string, fault gateway.Fault, applies float64) {
 		h, g := openThrough(ctx)
 		page := h.Origin.Page("/killed").Says("fetched")
 		reached := make(chan struct{}, 100)
@@ -266,7 +266,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Eventually(ctx, func() int { return len(w.events(ctx, "Recovered")) }).WithPolling(polling).Should(Equal(1))
 	})
 
-	It("is retracted with the Watcher, timer and all, and is refreshed without it when it is retained", func(ctx SpecContext) {
+	It("retracts the ConfigMap with the Watcher, timer and all, and refreshes it without when it is retained", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/kept").Says("kept")
 		source := `interval: 10m, sources: [{key: a, url: "` + page.URL() + `"}]`
@@ -315,7 +315,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "suspended-config")).To(HaveKeyWithValue("c", "fetched"))
 	})
 
-	It("is made by one keeper of two that elect a leader, and by the other one when it is killed, and when it stops", func(ctx SpecContext) {
+	It("makes ConfigMaps by one keeper of two, and by the other one when the leader is killed, and when it stops", func(ctx SpecContext) {
 		h := open(ctx)
 		h.keeper.ShouldStop(ctx)
 		election := []string{
@@ -414,7 +414,7 @@ func restore(ctx context.Context, h *home, saved *corev1.ConfigMap) {
 }
 
 var _ = Describe("What the schema takes and keeper checks", func() {
-	DescribeTable("is Stalled with one sentence", func(ctx SpecContext, spec, reason, message string) {
+	DescribeTable("reports Stalled with one sentence", func(ctx SpecContext, spec, reason, message string) {
 		h := open(ctx)
 		w := h.apply(ctx, "bad", spec)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/"+reason)
@@ -427,7 +427,7 @@ var _ = Describe("What the schema takes and keeper checks", func() {
 		Entry("an address that is closed", `sources: [{key: a, url: "http://10.0.0.1/x"}]`, "AddressDenied", "key a: AddressDenied since"),
 	)
 
-	It("is reported of an immutable ConfigMap", func(ctx SpecContext) {
+	It("reports Stalled of an immutable ConfigMap", func(ctx SpecContext) {
 		h := open(ctx)
 		h.Create(ctx, "fixed", world.Labelled(watchv1.WatcherLabel, "fixed"), world.Immutable(), world.Holding("a", "b"))
 		w := h.apply(ctx, "fixed", `configData: {a: c}, target: {name: fixed}`)
@@ -435,7 +435,7 @@ var _ = Describe("What the schema takes and keeper checks", func() {
 		Expect(w.message(ctx, watchv1.ConditionReady)).To(Equal("ConfigMap fixed is immutable; delete it, or name another one"))
 	})
 
-	It("is reported of a ConfigMap that a policy refuses, without the words of the policy, until an edit that it lets pass", func(ctx SpecContext) {
+	It("reports Stalled of a ConfigMap that a policy refuses, without the words of the policy, until an edit that it lets pass", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "refused", `configData: {a: b}`)
 		w.eventuallyReady(ctx)
@@ -451,7 +451,7 @@ var _ = Describe("What the schema takes and keeper checks", func() {
 		Expect(h.data(ctx, "refused-config")).To(Equal(map[string]string{"a": "c"}))
 	})
 
-	It("is reported of a protected ConfigMap, which is not looked at", func(ctx SpecContext) {
+	It("reports Stalled of a protected ConfigMap, which it does not look at", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "protected", `configData: {a: b}, target: {name: kube-root-ca.crt}`)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetRefused")

@@ -35,7 +35,7 @@ var _ = Describe("A control plane", Ordered, func() {
 		client = clientOf(plane.Kubeconfig())
 	})
 
-	It("is ready when Start returns, with the namespace default", func(ctx SpecContext) {
+	It("serves when Start returns, with the namespace default", func(ctx SpecContext) {
 		Expect(client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()).To(Succeed())
 		_, err := client.CoreV1().Namespaces().Get(ctx, core.NamespaceDefault, meta.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("An API server that runs elsewhere", func() {
-	It("is known by its host and by loopback, and keeps its keys", func() {
+	It("serves by its host and by loopback, and leaves its keys as they are", func() {
 		external := controlplane.External{Dir: GinkgoT().TempDir(), Host: "kube-apiserver", Port: "6443"}
 		Expect(external.Prepare()).To(Succeed())
 		serving := filepath.Join(external.Dir, "pki", "apiserver.crt")

@@ -13,7 +13,7 @@ import (
 // What a URL may look like, beyond the table of vectors: classes rather than
 // cases.
 var _ = Describe("a URL that is hostile by its text", func() {
-	DescribeTable("is denied without a lookup or a dial",
+	DescribeTable("denies a hostile URL without a lookup or a dial",
 		func(ctx SpecContext, raw string, rule egress.Rule) {
 			names := startDNS()
 			names.SetOther(public)
@@ -160,7 +160,7 @@ var _ = Describe("a URL that is hostile by its text", func() {
 		Entry(nil, "http://[2606:4700:4700::1111]:/", egress.RulePort),
 	)
 
-	DescribeTable("is let through where it only looks odd",
+	DescribeTable("lets through a URL that only looks odd",
 		func(ctx SpecContext, raw, dialled string) {
 			names := startDNS()
 			names.SetOther(public)

@@ -101,7 +101,7 @@ var _ = Describe("policies of namespaces", func() {
 		}
 	})
 
-	It("are one for namespaces with the same entries", func() {
+	It("makes one policy for namespaces with the same entries", func() {
 		gate := start(egress.Config{})
 
 		Expect(gate.For("build-1")).To(BeIdenticalTo(gate.For("build-2")))

@@ -115,12 +115,12 @@ var _ = Describe("what operators open and close", func() {
 			return dial, names.Questions() - dial
 		}
 
-		It("is not applied under the default policy", func(ctx SpecContext) {
+		It("ignores the search list under the default policy", func(ctx SpecContext) {
 			dial, verdict := questions(ctx, egress.Config{})
 			Expect([]int{dial, verdict}).To(HaveEach(2))
 		})
 
-		It("is applied after the name itself where a range is allowed", func(ctx SpecContext) {
+		It("applies the search list after the name itself where a range is allowed", func(ctx SpecContext) {
 			dial, verdict := questions(ctx, egress.Config{AllowCIDRs: loopback})
 			Expect([]int{dial, verdict}).To(HaveEach(BeNumerically(">=", 4)))
 		})

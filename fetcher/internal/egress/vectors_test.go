@@ -56,7 +56,7 @@ func (v vector) address() string {
 
 var _ = Describe("the default policy", func() {
 	for _, v := range vectors() {
-		It("is to "+v.Expect+" "+v.ID+" "+v.URL, func(ctx SpecContext) {
+		It("decides to "+v.Expect+" "+v.ID+" "+v.URL, func(ctx SpecContext) {
 			names := startDNS()
 			names.SetOther(public)
 			if u, err := url.Parse(v.full()); err == nil && u.Hostname() != "" {

@@ -129,7 +129,7 @@ var _ = Describe("A long GET", func() {
 		Eventually(beats).Should(BeNumerically(">", 3))
 	})
 
-	It("is finished before a drain ends", func() {
+	It("finishes a long GET before a drain ends", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		o, fetching, proceed := held("hello there")
 		w.publish(w.want(o.URL))

@@ -51,7 +51,7 @@ var _ = Describe("The budget of a namespace", func() {
 		Expect(w.contents()).To(Equal(5))
 	})
 
-	It("is not used up by what is not published", func() {
+	It("takes nothing from the budget for what is not published", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		f := w.fetcher(func(o *fetcherOptions) {
 			o.config.ResultBytes = budget.Config{Burst: 1500, Refill: time.Hour}

@@ -74,7 +74,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.results()).To(HaveLen(1), "the class is no news")
 	})
 
-	It("is published again when its class changes", func() {
+	It("publishes a failure again when its class changes", func() {
 		var status atomic.Int32
 		status.Store(500)
 		o := serve(func(w http.ResponseWriter, r *http.Request) {
@@ -142,7 +142,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.timer().GetFirstFailedAt().AsTime()).To(Equal(since.AsTime()))
 	})
 
-	It("is published once more when it has lasted for longer than its interval, and then at most every 30 min", func() {
+	It("publishes a failure once more when it has lasted for longer than its interval, and then at most every 30 min", func() {
 		w.publish(w.want(serve(fails(http.StatusNotFound)).URL, every(10*time.Minute)))
 		f.step()
 		began := w.clock.Now()
@@ -164,7 +164,7 @@ var _ = Describe("A failed attempt", func() {
 		}
 	})
 
-	It("is published once more when a person has asked for a look", func() {
+	It("publishes a failure once more when a person has asked for a look", func() {
 		o := serve(fails(http.StatusNotFound))
 		w.publish(w.want(o.URL, func(w *v1.Want) { w.Now, w.Cause = "please", v1.Cause_CAUSE_NOW }))
 		f.step()
@@ -255,7 +255,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.timer()).To(BeNil())
 	})
 
-	It("is described in the log by host, reason and status, without what is private", func() {
+	It("logs a failure by host, reason and status, without what is private", func() {
 		var log bytes.Buffer
 		f = w.fetcher(func(o *fetcherOptions) { o.log = &log })
 		o := serve(fails(http.StatusForbidden))
@@ -284,14 +284,14 @@ var _ = Describe("A failed attempt", func() {
 			})
 		}
 
-		It("is not repeated sooner than asked", func() {
+		It("repeats no attempt sooner than Retry-After asks for", func() {
 			w.publish(w.want(asking(http.StatusServiceUnavailable, "120").URL))
 			f.step()
 			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("~", 2*time.Minute, time.Second))
 			Expect(w.timer().at).To(BeTemporally(">=", w.clock.Now().Add(2*time.Minute)))
 		})
 
-		It("is repeated within the limit, whatever is asked", func() {
+		It("repeats an attempt within the limit, whatever Retry-After asks for", func() {
 			w.publish(w.want(asking(http.StatusTooManyRequests, "1000000000000").URL))
 			f.step()
 			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("~", time.Hour, time.Minute))

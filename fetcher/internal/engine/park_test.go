@@ -16,7 +16,7 @@ var _ = Describe("A host without a free slot", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
-	It("is not waited for: the attempt is put off, and does not count as one", func() {
+	It("parks the attempt when the host has no free slot, and does not count it", func() {
 		hanging := w.hangs()
 		f := w.fetcher(func(o *fetcherOptions) { o.limits.PerHost = 3 })
 		for i := range 2 {

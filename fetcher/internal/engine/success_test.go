@@ -270,7 +270,7 @@ var _ = Describe("A body at the limit of the broker", func() {
 		Expect(r.GetWant().GetReadFirst()).To(BeTrue())
 	})
 
-	It("is too large if it does not fit in spite of that", func() {
+	It("refuses as too large a body that does not fit in spite of that", func() {
 		o := serve(says(strings.Repeat("x", maxPayload)))
 		w.publish(w.want(o.URL, every(10*time.Minute)))
 		w.fetcher().step()

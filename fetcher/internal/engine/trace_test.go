@@ -140,7 +140,7 @@ var _ = Describe("A trace", func() {
 		Expect(all[1].Links[0].Attributes).To(ConsistOf(tracing.Link.String(tracing.EarlierDelivery)))
 	})
 
-	It("is named by the dead letter, and the span of its replay links to it", func() {
+	It("names the trace in the dead letter, to which the span of its replay links", func() {
 		o := serve(fails(http.StatusNotFound))
 		want := w.want(o.URL)
 		sequence := wanted(want)
@@ -186,7 +186,7 @@ var _ = Describe("A trace", func() {
 		}
 	})
 
-	It("is passed on, and not begun, by a fetcher without traces", func() {
+	It("passes a trace on, and begins none, without traces of its own", func() {
 		f = w.fetcher()
 		o := serve(says("hello there"))
 		w.publish(w.want(o.URL))

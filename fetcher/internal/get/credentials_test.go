@@ -198,7 +198,7 @@ var _ = Describe("credentials", func() {
 		Expect(fmt.Sprintf("%v %+v %#v", err, err, err)).NotTo(ContainSubstring(secret))
 	})
 
-	It("are read again when the file changes, and kept when it is broken", func(ctx SpecContext) {
+	It("reads credentials again when the file changes, and stays with the last good ones when it is broken", func(ctx SpecContext) {
 		ticks := make(chan time.Time)
 		reports := make(chan error, 4)
 		cfg.Netrc = writeFile("netrc", "default login me password a")

@@ -49,7 +49,7 @@ var _ = Describe("an egress proxy", func() {
 		return newClient(cfg, gate, get.Deps{})
 	}
 
-	It("is asked for what the policy permits", func(ctx SpecContext) {
+	It("sends to the proxy what the policy permits", func(ctx SpecContext) {
 		response, err := newProxied(nil).Do(ctx, get.Request{URL: "http://data.example.com/x"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(response.Body)).To(Equal("by proxy"))
@@ -58,7 +58,7 @@ var _ = Describe("an egress proxy", func() {
 		Expect(seen.requests()[0].Header).To(HaveKey("Proxy-Authorization"))
 	})
 
-	DescribeTable("is not asked for what the policy denies",
+	DescribeTable("sends nothing to the proxy that the policy denies",
 		func(ctx SpecContext, raw string, addrs ...string) {
 			client := newProxied(map[string][]string{"bad.example.com": addrs})
 			_, err := client.Do(ctx, get.Request{URL: raw})

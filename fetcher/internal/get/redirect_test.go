@@ -36,7 +36,7 @@ var _ = Describe("a redirect", func() {
 		})
 	}
 
-	DescribeTable("is followed",
+	DescribeTable("follows a redirect",
 		func(ctx SpecContext, status int) {
 			seen := &recorder{}
 			port := countdown(status, seen)
@@ -51,7 +51,7 @@ var _ = Describe("a redirect", func() {
 		Entry(nil, 301), Entry(nil, 302), Entry(nil, 303), Entry(nil, 307), Entry(nil, 308),
 	)
 
-	It("is followed five times and no more", func(ctx SpecContext) {
+	It("follows five redirects and no more", func(ctx SpecContext) {
 		seen := &recorder{}
 		_, err := client.Do(ctx, get.Request{URL: urlOf(countdown(302, seen), "/6")})
 		Expect(asError(err).Class).To(Equal(tooManyRedirects))

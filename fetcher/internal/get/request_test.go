@@ -125,7 +125,7 @@ var _ = Describe("a request", func() {
 		Consistently(closed.Load).WithTimeout(200*time.Millisecond).Should(BeZero(), "connections that the client closed")
 	})
 
-	It("is not sent when the policy denies the URL", func(ctx SpecContext) {
+	It("sends no request when the policy denies the URL", func(ctx SpecContext) {
 		_, err := client.Do(ctx, get.Request{URL: "http://user:" + secret + "@data.example.com/"})
 		failure := asError(err)
 		Expect(failure.Class).To(Equal(addressDenied))
@@ -229,7 +229,7 @@ var _ = Describe("a conditional request", func() {
 		})
 	})
 
-	It("is made with the validators of the last response", func(ctx SpecContext) {
+	It("makes a conditional request with the validators of the last response", func(ctx SpecContext) {
 		first, err := client.Do(ctx, get.Request{URL: urlOf(port, "/")})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(first.ETag).To(Equal(etag))

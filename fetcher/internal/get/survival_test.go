@@ -49,7 +49,7 @@ func (h hostile) check(response get.Response, err error) error {
 
 var _ = Describe("a hostile server", func() {
 	for _, h := range hostileServers() {
-		It("is survived: "+h.name, func(ctx SpecContext) {
+		It("survives "+h.name, func(ctx SpecContext) {
 			client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 			port := serve(h.handle)
 
@@ -73,7 +73,7 @@ var _ = Describe("a hostile server", func() {
 		})
 	}
 
-	DescribeTable("is not waited for as long as the whole may take",
+	DescribeTable("waits for a hostile server no longer than for the headers",
 		func(ctx SpecContext, handle func(context.Context, net.Conn)) {
 			cfg := get.Defaults()
 			cfg.HeaderTimeout = 200 * time.Millisecond
@@ -89,7 +89,7 @@ var _ = Describe("a hostile server", func() {
 		Entry("silence instead of the body of an error", sayAndHold("HTTP/1.1 500 No\r\n"+length(100))),
 	)
 
-	It("is survived 32 at a time within 64 MiB of heap", func(ctx SpecContext) {
+	It("survives 32 hostile servers at a time within 64 MiB of heap", func(ctx SpecContext) {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
 		// With so many at once on a machine that does other things, a server
 		// that is just slow must not look like a silent one.
@@ -118,7 +118,7 @@ var _ = Describe("a hostile server", func() {
 		Expect(peak()).To(BeNumerically("<", 64<<20))
 	})
 
-	It("is survived with 32 bodies of 1,000,000 bytes at once within 64 MiB of heap", func(ctx SpecContext) {
+	It("survives 32 bodies of 1,000,000 bytes at once within 64 MiB of heap", func(ctx SpecContext) {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
 		cfg := get.Defaults()
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})

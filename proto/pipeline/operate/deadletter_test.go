@@ -42,7 +42,7 @@ var _ = Describe("Dead letters", func() {
 		return all
 	}
 
-	It("are read from the newest on, each once", func(ctx SpecContext) {
+	It("reads dead letters from the newest on, each once", func(ctx SpecContext) {
 		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
 		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
 		all := ids(ctx, operate.DeadLetterFilter{})
@@ -57,7 +57,7 @@ var _ = Describe("Dead letters", func() {
 		Expect(one.Host).To(Equal("b.example.com"))
 	})
 
-	It("are selected by their subject", func(ctx SpecContext) {
+	It("selects dead letters by their subject", func(ctx SpecContext) {
 		rare := []uint64{1208, 908, 608, 308, 8}
 		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com"})).To(Equal(rare))
 		Expect(ids(ctx, operate.DeadLetterFilter{Reason: "BadStatus", Namespace: "default"})).To(Equal(rare))
@@ -68,7 +68,7 @@ var _ = Describe("Dead letters", func() {
 		}))
 	})
 
-	It("are selected by time", func(ctx SpecContext) {
+	It("selects dead letters by time", func(ctx SpecContext) {
 		middle, err := client.DeadLetter(ctx, 700)
 		Expect(err).NotTo(HaveOccurred())
 		newer, older := ids(ctx, operate.DeadLetterFilter{Since: middle.At}), ids(ctx, operate.DeadLetterFilter{Until: middle.At})
@@ -86,7 +86,7 @@ var _ = Describe("Dead letters", func() {
 		Expect(err).To(HaveOccurred(), "the server would remove all")
 	})
 
-	It("are removed by filter", func(ctx SpecContext) {
+	It("removes dead letters by filter", func(ctx SpecContext) {
 		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Reason: "Timeout"})).To(BeEquivalentTo(many - 5))
 		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(5))
 	})

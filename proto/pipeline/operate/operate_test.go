@@ -36,7 +36,7 @@ var _ = Describe("What an operator asks for", func() {
 		return due
 	}
 
-	It("is published once, and takes the place of the timer", func(ctx SpecContext) {
+	It("publishes a due once, in place of the timer", func(ctx SpecContext) {
 		due := wanted(key)
 		at := time.Now().Add(time.Hour)
 		Expect(client.PublishTimer(ctx, due, at)).To(Succeed())
@@ -51,7 +51,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(client.PublishDue(ctx, due, "once")).To(BeTrue())
 	})
 
-	It("is refused when the want has been replaced", func(ctx SpecContext) {
+	It("refuses a due when the want has been replaced", func(ctx SpecContext) {
 		due := wanted(key)
 		_, err := client.PublishTombstone(ctx, key, due.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
@@ -59,7 +59,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 	})
 
-	It("can be listed by object, with what has waited longest", func(ctx SpecContext) {
+	It("lists timers by object, with what has waited longest", func(ctx SpecContext) {
 		_, err := client.Waiting(ctx, 1)
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 		for i := range 600 { // more than two batches
@@ -168,7 +168,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(all[many-1]).To(Equal("0"))
 	})
 
-	It("is refused when the record is full, and its limit is kept by whoever names none", func(ctx SpecContext) {
+	It("refuses an action when the record is full, and leaves its limit where none is named", func(ctx SpecContext) {
 		limit := func() int64 {
 			GinkgoHelper()
 			audit, err := js.Stream(ctx, pipeline.Audit)
@@ -202,7 +202,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(audit.CachedInfo().Config).To(And(HaveField("MaxAge", 90*24*time.Hour), HaveField("Discard", jetstream.DiscardNew)))
 	})
 
-	It("is on record, with how it ended", func(ctx SpecContext) {
+	It("records an action, with how it ended", func(ctx SpecContext) {
 		began := timestamppb.Now()
 		for _, a := range []*v1.Audit{
 			{Action: "replay", User: "ann.b", Filter: "--all", Selected: 3, BeganAt: began},

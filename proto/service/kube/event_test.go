@@ -23,7 +23,7 @@ import (
 func TestKube(t *testing.T) { suitetest.Run(t, "kube") }
 
 var _ = Describe("Events", func() {
-	It("are emitted once for a change of state, by any process and however often, and again for another one", func(ctx SpecContext) {
+	It("emits an Event once for a change of state, by any process and however often, and again for another one", func(ctx SpecContext) {
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(config.QPS).To(BeNumerically("<", 0))
@@ -93,7 +93,7 @@ var _ = Describe("Events", func() {
 		Expect(read().Series).To(BeNil(), "somebody has made an Event of the same name")
 	})
 
-	It("are given up when their namespace is gone", func(ctx SpecContext) {
+	It("gives an Event up when its namespace is gone", func(ctx SpecContext) {
 		config, err := (&kube.Options{}).Config("spec")
 		Expect(err).NotTo(HaveOccurred())
 		recorder := kube.NewRecorder(kubernetes.NewForConfigOrDie(config).CoreV1(), "spec", clock.RealClock{})
@@ -123,7 +123,7 @@ var _ = Describe("a kubeconfig", func() {
 		Expect(err.Error()).NotTo(ContainSubstring("\n"))
 	})
 
-	It("is not needed in a pod, and is asked for elsewhere", func() {
+	It("needs no kubeconfig in a pod, and asks for one elsewhere", func() {
 		GinkgoT().Setenv("KUBECONFIG", "")
 		_, err := (&kube.Options{}).Config("spec")
 		Expect(err).To(MatchError("no cluster: give --kubeconfig or set KUBECONFIG, or run in a pod with a service account"))

@@ -125,7 +125,7 @@ var _ = DescribeTable("A container uses a ConfigMap", func(pod *corev1.Pod, at t
 )
 
 var _ = Describe("Of a pod", func() {
-	It("a container is left out that does not use the ConfigMap, also when a volume of it is there", func() {
+	It("leaves out a container that does not use the ConfigMap, also when a volume of it is there", func() {
 		pod := running(before, func(p *corev1.Pod, _ *corev1.Container) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: volume()}}
 		})
@@ -133,7 +133,7 @@ var _ = Describe("Of a pod", func() {
 		Expect(podusage.In(running(before, env("a")), podusage.ConfigMap{Name: "other"}, now)).To(BeEmpty())
 	})
 
-	It("the sidecar of the Watcher is known as such, whatever it reads", func() {
+	It("recognizes the sidecar of the Watcher, whatever it reads", func() {
 		pod := running(before, func(p *corev1.Pod, _ *corev1.Container) {
 			p.Annotations = map[string]string{watchv1.InjectedAnnotation: "other=1,errors=3"}
 			p.Spec.InitContainers = []corev1.Container{{Name: "watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
@@ -153,7 +153,7 @@ var _ = Describe("Of a pod", func() {
 })
 
 var _ = Describe("When a key changed", func() {
-	It("is in the status annotation for one that was fetched, and not when somebody else wrote it since", func() {
+	It("takes the time of a fetched key from the status annotation, unless somebody else wrote it since", func() {
 		m := written(entry("curl-me-that", "a", now), entry("curl-me-that", "b", now))
 		m.Annotations = map[string]string{"x-kv8s.io/curl-status": `{"a":{"sha256":"` + digest + `","fetchedAt":"2026-11-22T01:00:00Z","object":"01234567"},` +
 			`"b":{"sha256":"` + digest + `","fetchedAt":"2026-11-22T01:00:00Z","object":"another0"}}`}
@@ -164,7 +164,7 @@ var _ = Describe("When a key changed", func() {
 		Expect(podusage.ChangesOf(m, nil).Of([]string{"a"})).To(BeTemporally("==", now.Add(-time.Minute)))
 	})
 
-	It("is bounded by the status of the Watcher for what keeper wrote", func() {
+	It("bounds the time of a key that keeper wrote by the status of the Watcher", func() {
 		m := written(entry(watchv1.FieldManager, "a", now))
 		w := &watchv1.Watcher{Status: watchv1.WatcherStatus{ChangedAt: new(metav1.NewTime(changed))}}
 		Expect(podusage.ChangesOf(m, w).Of([]string{"a"})).To(BeTemporally("==", changed))
@@ -172,7 +172,7 @@ var _ = Describe("When a key changed", func() {
 		Expect(podusage.ChangesOf(written(), w).Of(nil)).To(BeTemporally("==", changed), "a key has left it")
 	})
 
-	It("is not known without a record", func() {
+	It("knows no time of a key without a record", func() {
 		Expect(podusage.ChangesOf(written(), nil).Of(nil).IsZero()).To(BeTrue())
 		unknown := podusage.In(running(before, env("a")), podusage.ConfigMap{Name: "rules"}, now)
 		Expect(unknown).To(ConsistOf(HaveField("Newest", podusage.Unknown)))

@@ -142,7 +142,7 @@ var _ = Describe("The rules", func() {
 		}
 	})
 
-	It("are each tested by promtool to fire", func() {
+	It("tests by promtool that each alert fires", func() {
 		paths, err := filepath.Glob(ruleTests)
 		Expect(err).NotTo(HaveOccurred())
 		var tests strings.Builder
@@ -161,7 +161,7 @@ var _ = Describe("The rules", func() {
 })
 
 var _ = Describe("The runbooks", func() {
-	It("are one for each alert, and none for none", func() {
+	It("has one runbook for each alert, and no other", func() {
 		linked := map[string]bool{"README.md": true}
 		for _, a := range allRules().Alerts {
 			link, err := url.Parse(a.Annotations["runbook_url"])

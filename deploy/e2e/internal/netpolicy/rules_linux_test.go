@@ -221,7 +221,7 @@ var _ = Describe("Rules", func() {
 		Eventually(ctx, func() error { return unacknowledged(connection) }).WithTimeout(busy).Should(Succeed())
 	})
 
-	It("are not made of ports by name", func() {
+	It("makes no rules of ports by name", func() {
 		_, err := here.state(`{podSelector: {}, ingress: [{ports: [{port: metrics}]}]}`).Rules()
 		Expect(err).To(MatchError("port metrics: ports by name are not derived"))
 	})

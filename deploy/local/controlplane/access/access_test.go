@@ -57,7 +57,7 @@ func patch(ctx context.Context, c kubernetes.Interface, change string) error {
 }
 
 var _ = Describe("Access", func() {
-	It("is what the manifests of docker compose grant, and no more", func(ctx SpecContext) {
+	It("grants what the manifests of docker compose have, and no more", func(ctx SpecContext) {
 		administrator, err := access.Load(kubeconfig, "")
 		Expect(err).NotTo(HaveOccurred())
 		config, err := access.ClientConfig(administrator)
@@ -116,7 +116,7 @@ var _ = Describe("Access", func() {
 		}
 	})
 
-	It("is refused with one sentence where there can be none", func(ctx SpecContext) {
+	It("refuses with one sentence where there can be no access", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		write := func(text string) string {
 			path := filepath.Join(dir, "kubeconfig")
@@ -138,7 +138,7 @@ var _ = Describe("Access", func() {
 		Expect(err).To(MatchError(ContainSubstring("request a token of service account default/nobody")))
 	})
 
-	It("is written for the owner of the folder alone, and can be moved", func() {
+	It("writes files for the owner of the folder alone, which can be moved", func() {
 		administrator, err := access.Load(kubeconfig, "")
 		Expect(err).NotTo(HaveOccurred())
 		path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")

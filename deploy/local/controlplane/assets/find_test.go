@@ -26,7 +26,7 @@ import (
 )
 
 var _ = Describe("Binaries that the user brings", func() {
-	It("are taken from the folder that the variable names", func(ctx SpecContext) {
+	It("takes binaries from the folder that the variable names", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		write(dir, "", "etcd", "kube-apiserver", "kubectl")
 		GinkgoT().Setenv(assets.EnvDir, dir)
@@ -37,7 +37,7 @@ var _ = Describe("Binaries that the user brings", func() {
 		Expect(found.Kubectl()).To(Equal(filepath.Join(dir, "kubectl")))
 	})
 
-	DescribeTable("are refused with one sentence about what is wrong",
+	DescribeTable("refuses binaries with one sentence about what is wrong",
 		func(ctx SpecContext, spoil func(dir string) error, message string) {
 			dir := GinkgoT().TempDir()
 			write(dir, "", "etcd", "kube-apiserver", "kubectl")
@@ -89,13 +89,13 @@ var _ = Describe("Binaries of others", func() {
 		return filepath.Join(store, "kubebuilder-envtest", "k8s", version+"-"+runtime.GOOS+"-"+runtime.GOARCH)
 	}
 
-	It("are those of a folder of PATH with a version that serves", func(ctx SpecContext) {
+	It("takes binaries from a folder of PATH with a version that serves", func(ctx SpecContext) {
 		serving(path, assets.KubernetesVersion())
 		serving(archive(assets.KubernetesVersion()[1:]), assets.KubernetesVersion())
 		Expect(assets.Find(ctx, assets.Options{})).To(HaveField("Dir", path))
 	})
 
-	It("are those that setup-envtest has fetched, when those of PATH are too old", func(ctx SpecContext) {
+	It("takes what setup-envtest has fetched when the binaries of PATH are too old", func(ctx SpecContext) {
 		serving(path, "v1.20.0")
 		stored := archive(assets.KubernetesVersion()[1:])
 		serving(stored, assets.KubernetesVersion())
@@ -104,7 +104,7 @@ var _ = Describe("Binaries of others", func() {
 		Expect(printed).To(gbytes.Say(`leaving out .*: its kube-apiserver is v1\.20\.0, and 1\.\d+ is needed`))
 	})
 
-	It("are not taken when a build is asked for", func(ctx SpecContext) {
+	It("takes no binaries of others when a build is asked for", func(ctx SpecContext) {
 		serving(path, assets.KubernetesVersion())
 		GinkgoT().Setenv(assets.EnvDir, path)
 		_, err := assets.Find(ctx, assets.Options{Build: true})
@@ -136,14 +136,14 @@ var _ = Describe("Binaries of others", func() {
 			builder = assets.Builder{Dir: cache, Part: display.Part(), Archives: &assets.Archives{Store: store, Index: server.URL + "/index"}}
 		})
 
-		It("are put into the store", func(ctx SpecContext) {
+		It("puts fetched binaries into the store", func(ctx SpecContext) {
 			found, err := builder.Build(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(found.Dir).To(HavePrefix(store))
 			Expect(found.APIServer()).To(BeAnExistingFile())
 		})
 
-		It("are refused with another checksum, and built", func(ctx SpecContext) {
+		It("refuses an archive with another checksum, and builds", func(ctx SpecContext) {
 			digest = strings.Repeat("0", 128)
 			_, err := builder.Build(ctx)
 			Expect(err).To(MatchError(gobuild.ErrNoToolchain))
@@ -151,14 +151,14 @@ var _ = Describe("Binaries of others", func() {
 			Expect(filepath.Glob(filepath.Join(store, "k8s", "*"))).To(BeEmpty())
 		})
 
-		It("are built when no one responds", func(ctx SpecContext) {
+		It("builds when there is no response", func(ctx SpecContext) {
 			builder.Archives.Index = "http://127.0.0.1:1/index"
 			_, err := builder.Build(ctx)
 			Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 			Expect(printed).To(gbytes.Say("no archive of envtest to be had, building from source: .*connection refused\n"))
 		})
 
-		It("are built when an index accepts the connection, and nothing comes for 3 s", func(ctx SpecContext) {
+		It("builds when an index accepts the connection, and nothing comes for 3 s", func(ctx SpecContext) {
 			silent, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0") // the kernel accepts
 			Expect(err).NotTo(HaveOccurred())
 			DeferCleanup(silent.Close)

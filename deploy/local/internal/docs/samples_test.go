@@ -26,7 +26,7 @@ var _ = Describe("The samples", func() {
 		Expect(len(files)).To(BeNumerically(">", 5))
 	})
 
-	It("are each accepted by the API server, with no field that it does not know", func(ctx SpecContext) {
+	It("have no field that the API server does not know, and are accepted by the API server", func(ctx SpecContext) {
 		client, err := kubernetes.NewForConfig(kubetest.Config(GinkgoTB()))
 		Expect(err).NotTo(HaveOccurred())
 		for _, file := range files {

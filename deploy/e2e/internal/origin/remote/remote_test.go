@@ -78,7 +78,7 @@ var _ = Describe("An origin that runs elsewhere", func() {
 		Expect(page.Count(ctx)).To(Equal(remote.Count{Hits: 1}))
 	})
 
-	It("has the pages that it was given, and forgets them", func(ctx SpecContext) {
+	It("serves the pages that it was given, and drops them", func(ctx SpecContext) {
 		hold, _ := serve()
 		page := hold.Page("/bytes")
 		Expect(page.Serves(ctx, []byte{0, 0xff})).To(Succeed())
