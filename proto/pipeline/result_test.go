@@ -42,7 +42,7 @@ var _ = Describe("A result", func() {
 		Entry("removed", &v1.Result{Outcome: &v1.Result_Removed{Removed: &v1.Removed{}}}, key.Removed()),
 	)
 
-	DescribeTable("cannot be suppressed by whoever guesses an id",
+	DescribeTable("stores a result although somebody has guessed its id and published before",
 		func(ctx SpecContext, kind string, r *v1.Result) {
 			_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
 			r.Want, r.Sequence = pipelinetest.Want(key, "https://a.example"), 7
