@@ -45,7 +45,7 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, t, r) }
 	got, coalesced, err := e.shared.Do(shared, t.notBefore(), get)
 	if coalesced && err == nil && t.hasOtherDigest(got) { // the digest may be that of a body that came since
-		got, coalesced, err = e.shared.Do(shared, t.stored, get)
+		got, coalesced, err = e.shared.Do(shared, t.delivery.StoredAt(), get)
 	}
 	if coalesced && err == nil && got.busy == nil {
 		e.deps.Metrics.coalesced.Inc()
@@ -69,7 +69,7 @@ func (e *Engine) trusts(w *v1.Want, r get.Request) bool {
 func (t *trigger) notBefore() time.Time {
 	switch {
 	case t.urgent(), t.cause == v1.Cause_CAUSE_AUDIT, t.cause == v1.Cause_CAUSE_HEALED:
-		return t.stored
+		return t.delivery.StoredAt()
 	default:
 		return time.Time{}
 	}
@@ -119,7 +119,7 @@ func (e *Engine) get(ctx context.Context, t *trigger, r get.Request) sharedcall.
 	}
 	slot, busy := e.deps.Throttle.Acquire(throttle.Request{
 		Host: authority(r.URL), Namespace: t.key.Namespace, Waiter: t.waiter,
-		Backlog: t.backlog, Reserved: t.reserved, Urgent: t.urgent(),
+		Backlog: t.delivery.Backlog(), Reserved: t.reserved, Urgent: t.urgent(),
 	})
 	if busy != nil {
 		return sharedcall.Outcome[fetched]{Value: fetched{busy: busy}}

@@ -107,7 +107,7 @@ func (e *Engine) result(t *trigger, r *v1.Result) *v1.Result {
 	if t.readFirst {
 		t.want.Status, t.want.ReadFirst = "", true
 	}
-	r.Want, r.Sequence, r.Cause = t.want, t.sequence, t.cause
+	r.Want, r.Sequence, r.Cause = t.want, t.delivery.Sequence(), t.cause
 	r.ObservedAt, r.Answered = timestamppb.New(e.deps.Clock.Now()), t.cached != nil
 	return r
 }

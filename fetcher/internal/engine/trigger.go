@@ -23,13 +23,6 @@ type trigger struct {
 	delivery *pipeline.Delivery
 	kind     pipeline.Kind
 	key      pipeline.Key
-	// sequence and stored are where and when the stream keeps the message.
-	sequence uint64
-	stored   time.Time
-	// deliveries of the message, this one included.
-	deliveries uint64
-	// backlog reports whether further messages wait.
-	backlog bool
 	// reserved reports whether it comes at a time that the throttle gave it.
 	reserved bool
 	// began is when the handling began.
@@ -54,16 +47,21 @@ type trigger struct {
 	// wantSequence is where the stream keeps the want.
 	wantSequence uint64
 	cause        v1.Cause
+	history
+}
+
+// history is what a due carries from one attempt at a key to the next.
+type history struct {
 	// attempts that have failed in this round.
 	attempts uint32
 	// firstFailed is when the unbroken row of failures began; zero: healthy.
 	firstFailed time.Time
 	// reported is the class of failure that was last published to the writer.
 	reported v1.FailureClass
-	// statusCode is the HTTP status of the last attempt that failed; 0: none.
-	statusCode int32
 	// reportedAt is when that was; zero: never, or that is not known.
 	reportedAt time.Time
+	// statusCode is the HTTP status of the last attempt that failed; 0: none.
+	statusCode int32
 	// cached is the body that the key already holds; nil: unknown.
 	cached *v1.Settled
 	// freshUntil is when the fetch after the last good one was due; zero: there
@@ -78,10 +76,7 @@ type trigger struct {
 // pipeline.ErrSubject, the trigger has what could be read.
 func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 	e.deps.Clock.Observe(d.StoredAt())
-	t := &trigger{
-		delivery: d, began: e.deps.Clock.Now(), backlog: d.Backlog(),
-		sequence: d.Sequence(), stored: d.StoredAt(), deliveries: d.Number(),
-	}
+	t := &trigger{delivery: d, began: e.deps.Clock.Now()}
 	var err error
 	if t.kind, t.key, err = pipeline.ParseSubject(d.Subject()); err != nil {
 		return t, err
@@ -89,7 +84,7 @@ func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 	switch t.kind {
 	case pipeline.KindWant:
 		t.want, err = pipeline.DecodeWant(t.key, d.Data())
-		t.wantSequence, t.cause = t.sequence, t.want.GetCause()
+		t.wantSequence, t.cause = t.delivery.Sequence(), t.want.GetCause()
 	case pipeline.KindDue:
 		var due *v1.Due
 		if due, err = pipeline.DecodeDue(t.key, d.Data()); err == nil {
@@ -137,7 +132,7 @@ func (t *trigger) untried() bool {
 // was first delivered. The writer then may drop the outcome, for an older
 // trigger, so nothing may rely on it.
 func (t *trigger) overtaken(now time.Time) bool {
-	return t.deliveries > 1 || now.Sub(t.began) > pipeline.AckWait
+	return t.delivery.Number() > 1 || now.Sub(t.began) > pipeline.AckWait
 }
 
 // due returns a timer's payload with what is known now.
