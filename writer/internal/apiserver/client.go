@@ -21,13 +21,9 @@ import (
 )
 
 const (
-	// CallTimeout bounds one request to the API server, probeTimeout one probe
-	// and dialTimeout one attempt to connect.
+	// CallTimeout bounds one request to the API server, and probeTimeout one probe.
 	CallTimeout  = 10 * time.Second
 	probeTimeout = 3 * time.Second
-	dialTimeout  = 5 * time.Second
-	// keepAlive is the interval of the probes of TCP.
-	keepAlive = 15 * time.Second
 )
 
 // Client makes the requests of the writer. Those for metadata return
@@ -42,7 +38,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	dial := config.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext
+		dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	}
 	c := &Client{connections: connrotation.NewDialer(dial)}
 	config.Dial = c.connections.DialContext

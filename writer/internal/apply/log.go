@@ -3,7 +3,6 @@ package apply
 import (
 	"github.com/rs/zerolog"
 
-	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/logfield"
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
@@ -28,7 +27,7 @@ func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Even
 	if i.OfObject() {
 		return line
 	}
-	return line.Str("host", condition.Host(i.Result.GetWant().GetUrl()))
+	return line.Str("host", pipeline.HostOf(i.Result.GetWant().GetUrl()))
 }
 
 // resultLine is line for what became of an item.
