@@ -1,12 +1,6 @@
 package pipeline
 
-import (
-	"context"
-	"fmt"
-	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
-)
+import "time"
 
 // ConsumeOptions configure how Consume takes messages from a durable consumer,
 // and how it handles them.
@@ -42,41 +36,6 @@ type ConsumeOptions struct {
 
 	// heartbeat is how often the server shows that it is there; 0: 5 s.
 	heartbeat time.Duration
-}
-
-const (
-	defaultHeartbeat = 5 * time.Second
-	reopenFirst      = 100 * time.Millisecond
-	reopenMax        = 2 * time.Second
-)
-
-// consumeMessages is Consume for a handler that acknowledges by itself. What was
-// given back counts as delivered once more.
-func consumeMessages(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle func(context.Context, jetstream.Msg)) error {
-	if o.Concurrency < 1 {
-		return fmt.Errorf("read consumer %s: concurrency is %d, at least 1 is needed", o.Consumer, o.Concurrency)
-	}
-	if o.heartbeat == 0 {
-		o.heartbeat = defaultHeartbeat
-	}
-	r := newReader(js, o, handle)
-	defer r.end()
-	for wait := reopenFirst; ; wait = min(2*wait, reopenMax) {
-		began := time.Now()
-		err := r.read(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		r.state.set(err)
-		if time.Since(began) > reopenMax {
-			wait = reopenFirst
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
-		}
-	}
 }
 
 // changes passes a state on when it differs from the one before.

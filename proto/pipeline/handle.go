@@ -1,8 +1,10 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -30,11 +32,35 @@ var errPoison = errors.New("message was handled again and again without an end")
 // server at once, waits until all that was begun has a disposition, and returns
 // nil. The context of handle is not cancelled by that; handle bounds itself.
 func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle Handler) error {
+	if o.Concurrency < 1 {
+		return fmt.Errorf("read consumer %s: concurrency is %d, at least 1 is needed", o.Consumer, o.Concurrency)
+	}
 	c := NewConsumer(js, o, handle)
-	return consumeMessages(ctx, js, c.options, func(handleCtx context.Context, m jetstream.Msg) {
+	r := newReader(js, c.options, func(handleCtx context.Context, m jetstream.Msg) {
 		c.handle(handleCtx, newDelivery(m, ctx.Done()))
 	})
+	defer r.end()
+	for wait := reopenFirst; ; wait = min(2*wait, reopenMax) {
+		began := time.Now()
+		err := r.read(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		r.state.set(err)
+		if time.Since(began) > reopenMax {
+			wait = reopenFirst
+		}
+		if !rest(ctx, wait) {
+			return nil
+		}
+	}
 }
+
+// reopenFirst and reopenMax bound the pauses before a consumer is opened again.
+const (
+	reopenFirst = 100 * time.Millisecond
+	reopenMax   = 2 * time.Second
+)
 
 // Consumer handles messages as Consume does, for a caller that has read them.
 type Consumer struct {
@@ -45,12 +71,9 @@ type Consumer struct {
 
 // NewConsumer returns what Consume calls for each message.
 func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Consumer {
-	if o.InProgressEvery == 0 {
-		o.InProgressEvery = AckWait / 3
-	}
-	if o.MaxUnended == 0 {
-		o.MaxUnended = DefaultMaxUnended
-	}
+	o.InProgressEvery = cmp.Or(o.InProgressEvery, AckWait/3)
+	o.heartbeat = cmp.Or(o.heartbeat, 5*time.Second)
+	o.MaxUnended = cmp.Or(o.MaxUnended, DefaultMaxUnended)
 	if o.Poison == nil {
 		o.Poison = func(context.Context, *Delivery) Disposition { return DeadLetter(errPoison) }
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Health knows which parts of a process are ready. The process is ready when
@@ -32,7 +33,8 @@ func (h *Health) Group(name string) *Health {
 
 // Part adds a part that is not ready yet.
 func (h *Health) Part(name string) *Part {
-	p := &Part{name: h.prefix + name, reason: "starting"}
+	p := &Part{name: h.prefix + name}
+	p.NotReady("starting")
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.list = append(h.list, p)
@@ -89,9 +91,8 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // may be used and does nothing.
 type Part struct {
 	name string
-
-	mu     sync.Mutex
-	reason string
+	// reason why it does not work; empty: it does.
+	reason atomic.Pointer[string]
 }
 
 // Ready sets that the part works.
@@ -110,16 +111,9 @@ func (p *Part) Set(err error, reason string) {
 }
 
 func (p *Part) set(reason string) {
-	if p == nil {
-		return
+	if p != nil {
+		p.reason.Store(&reason)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reason = reason
 }
 
-func (p *Part) why() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.reason
-}
+func (p *Part) why() string { return *p.reason.Load() }

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 )
@@ -10,10 +11,7 @@ const maxLabelBytes = 63
 
 // ConfigMapName returns the name of the ConfigMap that a Watcher has.
 func (w *Watcher) ConfigMapName() string {
-	if w.Spec.Target.Name != "" {
-		return w.Spec.Target.Name
-	}
-	return w.Name + "-config"
+	return cmp.Or(w.Spec.Target.Name, w.Name+"-config")
 }
 
 // LabelValue returns the value of WatcherLabel for a Watcher of that name: the
