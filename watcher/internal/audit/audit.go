@@ -202,6 +202,6 @@ func (a *Auditor) record(all map[pipeline.Key]wantindex.Finding, enqueue func(ty
 	for key, finding := range all {
 		a.deps.Index.Update(key, func(w *wantindex.Want) { w.Finding = finding })
 		a.deps.Metrics.lost.WithLabelValues(string(finding)).Inc()
-		enqueue(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+		enqueue(wantindex.ObjectOf(key))
 	}
 }

@@ -158,7 +158,7 @@ func (a *Auditor) askAgain(ctx context.Context, e *evidence, all []asks, enqueue
 			case a.underWay(e, c, t, due):
 				return true
 			case a.planned(c):
-				enqueue(c.object())
+				enqueue(wantindex.ObjectOf(c.key))
 				return true
 			}
 			ask := a.asked[c.key]
@@ -179,7 +179,7 @@ func (a *Auditor) askAgain(ctx context.Context, e *evidence, all []asks, enqueue
 // planned reports whether a key is asked for anyway, now or, as somebody else
 // writes it again and again, at the time for its next repair.
 func (a *Auditor) planned(c candidate) bool {
-	o := a.deps.Objects.Get(c.object())
+	o := a.deps.Objects.Get(wantindex.ObjectOf(c.key))
 	if o == nil {
 		return true
 	}

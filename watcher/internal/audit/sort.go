@@ -26,10 +26,6 @@ type candidate struct {
 	refresh time.Duration
 }
 
-func (c candidate) object() types.NamespacedName {
-	return types.NamespacedName{Namespace: c.key.Namespace, Name: c.key.Name}
-}
-
 // asks are keys that are not held, the oldest first, of which so many are asked for
 // as nothing is under way for.
 type asks struct {
@@ -104,7 +100,7 @@ func newSorted() sorted {
 
 // classify adds a want to what it belongs to.
 func (a *Auditor) classify(e *evidence, s *sorted, key pipeline.Key, w wantindex.Want) {
-	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+	name := wantindex.ObjectOf(key)
 	o := a.deps.Objects.Get(name)
 	url, wanted := "", false
 	if o != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 // maxReportPause is the longest pause before what is wrong with annotations is
@@ -68,7 +69,7 @@ func (r *Reconciler) dropReported(name types.NamespacedName, o *annotated.Object
 // reportProblem asks the writer to bring the status in line with what is wrong with
 // the annotations, and with keys that somebody else has written.
 func (r *Reconciler) reportProblem(ctx context.Context, o *annotated.Object, p *plan.Plan) error {
-	key := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey}
+	key := wantindex.KeyOf(o.NamespacedName, status.ObjectKey)
 	_, err := r.traced(ctx, pipeline.KindRemoved, key, problems, func(ctx context.Context) (uint64, error) {
 		return 0, r.deps.Client.PublishResult(ctx, plan.Problems(o))
 	})

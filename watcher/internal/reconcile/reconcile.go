@@ -143,14 +143,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 
 // takeOver takes over what the object shows about the wants in the stream.
 func (r *Reconciler) takeOver(name types.NamespacedName, p plan.Plan) {
-	key := func(k string) pipeline.Key {
-		return pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: k}
+	for _, key := range p.Resolved {
+		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Resolved = true })
 	}
-	for _, k := range p.Resolved {
-		r.deps.Index.Update(key(k), func(w *wantindex.Want) { w.Resolved = true })
-	}
-	for _, k := range p.InSync { // the next drift is a new one
-		r.deps.Index.Update(key(k), func(w *wantindex.Want) { w.Resolved, w.Drift = true, "" })
+	for _, key := range p.InSync { // the next drift is a new one
+		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Resolved, w.Drift = true, "" })
 	}
 }
 
@@ -168,7 +165,7 @@ func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o 
 		if slices.Contains(p.Remove, key) {
 			publish = r.deps.Client.PublishRemoval
 		}
-		seq, err := r.retract(ctx, pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: key}, publish)
+		seq, err := r.retract(ctx, wantindex.KeyOf(name, key), publish)
 		retracted[key] = seq
 		note(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 // removal is a key that the writer was asked to take out.
@@ -22,7 +23,7 @@ type removal struct {
 // remove publishes that a pair was taken out. The sequence of the
 // tombstone orders that among the results of the key.
 func (r *Reconciler) remove(ctx context.Context, o *annotated.Object, key string, seq uint64) error {
-	k := pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}
+	k := wantindex.KeyOf(o.NamespacedName, key)
 	if seq == 0 {
 		var err error
 		if seq, err = r.retract(ctx, k, r.deps.Client.PublishRemoval); err != nil {
@@ -69,7 +70,7 @@ func (r *Reconciler) dropSent(o *annotated.Object, p *plan.Plan) (again time.Dur
 	left := p.Remove[:0]
 	for _, key := range p.Remove {
 		again = backoff.Soonest(again, r.config.Repeat)
-		sent, ok := r.removals.of[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]
+		sent, ok := r.removals.of[wantindex.KeyOf(o.NamespacedName, key)]
 		if !ok || sent.uid != o.UID || sent.epoch != epoch {
 			left = append(left, key)
 			continue

@@ -6,9 +6,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 // MaxRemovals is how many keys may be removed within a minute. Only what exceeds
@@ -113,7 +113,7 @@ func (r *Reconciler) unsent(o *annotated.Object, keys []string) (n int) {
 // known by its tombstone, which has no uid; then the entry of the key must come
 // from the stream that has it, and be of this object.
 func (r *Reconciler) sentBefore(o *annotated.Object, key string) bool {
-	sent, ok := r.removals.of[pipeline.Key{Namespace: o.Namespace, Name: o.Name, Key: key}]
+	sent, ok := r.removals.of[wantindex.KeyOf(o.NamespacedName, key)]
 	if !ok || sent.uid != "" {
 		return ok && sent.uid == o.UID
 	}

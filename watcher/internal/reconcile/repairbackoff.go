@@ -10,6 +10,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 // limitRepairs takes repairs out of the plan that come too soon after the last ones of
@@ -21,7 +22,7 @@ func (r *Reconciler) limitRepairs(name types.NamespacedName, p *plan.Plan) (agai
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
 	p.Conditions = slices.DeleteFunc(p.Conditions, func(n plan.Condition) bool {
-		f := r.repairs.of[pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: n.Key}]
+		f := r.repairs.of[wantindex.KeyOf(name, n.Key)]
 		return n.Reason == pipeline.ReasonDrifted && f.Limited(now)
 	})
 	p.Publish = slices.DeleteFunc(p.Publish, func(w plan.Want) bool {

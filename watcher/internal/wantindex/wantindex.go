@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -121,6 +122,24 @@ func byKey(k keyed, key string) int { return cmp.Compare(k.key, key) }
 // NewIndex returns an empty index.
 func NewIndex() *Index { return &Index{objects: map[types.NamespacedName][]keyed{}} }
 
+// ObjectOf returns the name of the object that a key is of.
+func ObjectOf(key pipeline.Key) types.NamespacedName {
+	return types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+}
+
+// KeyOf returns a key of an object.
+func KeyOf(object types.NamespacedName, key string) pipeline.Key {
+	return pipeline.Key{Namespace: object.Namespace, Name: object.Name, Key: key}
+}
+
+// find returns the wants of the object of a key, and where among them that of the key
+// is or would be. The caller holds the lock.
+func (x *Index) find(key pipeline.Key) (wants []keyed, at int, found bool) {
+	wants = x.objects[ObjectOf(key)]
+	at, found = slices.BinarySearchFunc(wants, key.Key, byKey)
+	return wants, at, found
+}
+
 // Object returns a copy of the wants of an object by key.
 func (x *Index) Object(name types.NamespacedName) map[string]Want {
 	x.mu.RLock()
@@ -136,8 +155,7 @@ func (x *Index) Object(name types.NamespacedName) map[string]Want {
 func (x *Index) Want(key pipeline.Key) (w Want, found bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	wants := x.objects[types.NamespacedName{Namespace: key.Namespace, Name: key.Name}]
-	at, found := slices.BinarySearchFunc(wants, key.Key, byKey)
+	wants, at, found := x.find(key)
 	if !found {
 		return w, false
 	}
@@ -147,37 +165,31 @@ func (x *Index) Want(key pipeline.Key) (w Want, found bool) {
 // Put records the want of a key.
 func (x *Index) Put(key pipeline.Key, w Want) {
 	key.Key, key.Namespace = unique.Make(key.Key).Value(), unique.Make(key.Namespace).Value()
-	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	wants := x.objects[name]
-	at, found := slices.BinarySearchFunc(wants, key.Key, byKey)
+	wants, at, found := x.find(key)
 	if found {
 		wants[at].want = w
 		return
 	}
-	grown := make([]keyed, 0, len(wants)+1)
-	grown = append(append(append(grown, wants[:at]...), keyed{key.Key, w}), wants[at:]...)
-	x.objects[name] = grown
+	x.objects[ObjectOf(key)] = slices.Concat(wants[:at], []keyed{{key.Key, w}}, wants[at:])
 	x.keys++
 }
 
 // Drop removes the want of a key.
 func (x *Index) Drop(key pipeline.Key) {
-	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	wants := x.objects[name]
-	at, found := slices.BinarySearchFunc(wants, key.Key, byKey)
+	wants, at, found := x.find(key)
 	if !found {
 		return
 	}
 	x.keys--
 	if len(wants) == 1 {
-		delete(x.objects, name)
+		delete(x.objects, ObjectOf(key))
 		return
 	}
-	x.objects[name] = slices.Delete(wants, at, at+1)
+	x.objects[ObjectOf(key)] = slices.Delete(wants, at, at+1)
 }
 
 // Epoch returns the epoch of the stream that the index was read from.
@@ -202,11 +214,7 @@ func (x *Index) Reset(epoch int64, wants map[pipeline.Key]Want) {
 func (x *Index) Names() []types.NamespacedName {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	names := make([]types.NamespacedName, 0, len(x.objects))
-	for name := range x.objects {
-		names = append(names, name)
-	}
-	return names
+	return slices.AppendSeq(make([]types.NamespacedName, 0, len(x.objects)), maps.Keys(x.objects))
 }
 
 // Len returns the number of keys that have wants.
@@ -232,17 +240,16 @@ func (x *Index) Each(visit func(pipeline.Key, Want)) {
 	defer x.mu.RUnlock()
 	for name, wants := range x.objects {
 		for _, k := range wants {
-			visit(pipeline.Key{Namespace: name.Namespace, Name: name.Name, Key: k.key}, k.want)
+			visit(KeyOf(name, k.key), k.want)
 		}
 	}
 }
 
 // Update changes what is known of the want of a key, if anything is.
 func (x *Index) Update(key pipeline.Key, change func(*Want)) {
-	name := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if at, found := slices.BinarySearchFunc(x.objects[name], key.Key, byKey); found {
-		change(&x.objects[name][at].want)
+	if wants, at, found := x.find(key); found {
+		change(&wants[at].want)
 	}
 }
