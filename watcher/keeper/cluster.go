@@ -18,7 +18,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/cluster"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 // clients of the cluster, with those that only keeper has.
@@ -175,7 +175,7 @@ func (a api) Apply(ctx context.Context, name types.NamespacedName, body []byte) 
 }
 
 // Report replaces the status whole: what an apply no longer names is removed.
-func (a api) Report(ctx context.Context, p *compile.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error) {
+func (a api) Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error) {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind,
 		"metadata": map[string]any{"name": p.Watcher.Name, "namespace": p.Watcher.Namespace, "uid": p.UID},

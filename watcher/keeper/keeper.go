@@ -29,10 +29,10 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
@@ -119,7 +119,7 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 	if err != nil {
 		return nil, err
 	}
-	compiler := compile.New(grammar)
+	compiler := plan.New(grammar)
 	k := &keeper{
 		config: c, runtime: rt, clients: clients, metrics: metrics, claims: index.New(),
 		cache: rt.Health.Part("watchers"),
@@ -155,10 +155,10 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 }
 
 // reader compiles Watchers as they come, so that nothing else of them is kept.
-func reader(compiler *compile.Compiler) func(*watchv1.Watcher) *reconcile.Watcher {
+func reader(compiler *plan.Compiler) func(*watchv1.Watcher) *reconcile.Watcher {
 	return func(w *watchv1.Watcher) *reconcile.Watcher {
 		return &reconcile.Watcher{
-			Meta: informer.MetaOf(w), Plan: compiler.Compile(w), Status: condition.Kept(w.Status), Digest: compile.DigestOf(w.Status),
+			Meta: informer.MetaOf(w), Plan: compiler.Compile(w), Status: condition.Kept(w.Status), Digest: plan.DigestOf(w.Status),
 		}
 	}
 }

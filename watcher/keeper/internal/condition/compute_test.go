@@ -15,8 +15,8 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
@@ -32,10 +32,10 @@ var (
 // these entries.
 func input(entries map[string]status.Entry, change ...func(*condition.Input)) condition.Input {
 	in := condition.Input{
-		Plan: &compile.Plan{
+		Plan: &plan.Plan{
 			Generation: 3, Static: 1, Now: "today",
 			Target:  types.NamespacedName{Namespace: "team-a", Name: "rules-config"},
-			Sources: []compile.Source{{Key: "a", URL: url}},
+			Sources: []plan.Source{{Key: "a", URL: url}},
 		},
 		Target:  holding(entries),
 		Applied: true, Now: began.Add(time.Hour),
@@ -72,7 +72,7 @@ func terminal(e status.Entry) status.Entry {
 func suspended(in *condition.Input) { in.Plan.Suspended = true }
 
 func withSidecar(in *condition.Input) {
-	in.Plan.Sidecar, in.InjectionKnown = &compile.Sidecar{Container: &corev1.Container{Name: "watch"}}, true
+	in.Plan.Sidecar, in.InjectionKnown = &plan.Sidecar{Container: &corev1.Container{Name: "watch"}}, true
 }
 
 // summary writes the conditions in their order, each as type=status/reason.
@@ -126,22 +126,22 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 	Entry("when policy forbids a URL of which there is a body, and another fetch fails", input(map[string]status.Entry{
 		"a": terminal(failing(written(), "AddressDenied")), "b": failing(status.Entry{}, "Timeout"),
 	}, func(in *condition.Input) {
-		in.Plan.Sources = append(in.Plan.Sources, compile.Source{Key: "b", URL: url})
+		in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: "b", URL: url})
 	}),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "1/2"),
 	Entry("when policy forbids the URL, and the Watcher cannot be compiled", input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))},
 		func(in *condition.Input) {
-			in.Applied, in.Plan.Problem = false, &compile.Problem{Reason: "TooLarge", Message: "it is too large"}
+			in.Applied, in.Plan.Problem = false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
 		}), "Ready=False/TooLarge Fresh=False/AddressDenied Stalled=True/TooLarge", "0/1"),
 	Entry("when the failure is that of an earlier URL", input(map[string]status.Entry{"a": {Error: "Timeout", ErrorURL: "https://example.com/old"}}),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("when the ConfigMap is immutable", input(map[string]status.Entry{"a": failing(status.Entry{}, "Immutable")}),
 		"Ready=False/TargetImmutable Fresh=False/Immutable Stalled=True/TargetImmutable", "0/1"),
 	Entry("when the ConfigMap is another one's", input(nil, func(in *condition.Input) {
-		in.Target, in.Applied, in.Obstacle = nil, false, &compile.Problem{Reason: "TargetExists", Message: "it exists"}
+		in.Target, in.Applied, in.Obstacle = nil, false, &plan.Problem{Reason: "TargetExists", Message: "it exists"}
 	}), "Ready=False/TargetExists Fresh=Unknown/Fetching Stalled=True/TargetExists", "0/1"),
 	Entry("when the Watcher cannot be compiled", input(nil, func(in *condition.Input) {
-		in.Target, in.Applied, in.Plan.Problem = nil, false, &compile.Problem{Reason: "TooLarge", Message: "it is too large"}
+		in.Target, in.Applied, in.Plan.Problem = nil, false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
 	}), "Ready=False/TooLarge Fresh=Unknown/Fetching Stalled=True/TooLarge", "0/1"),
 	Entry("suspended, with the body", input(map[string]status.Entry{"a": written()}, suspended),
 		"Ready=True/Ready Fresh=Unknown/Suspended", "1/1"),
@@ -150,7 +150,7 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 	Entry("with a sidecar that pods get", input(map[string]status.Entry{"a": written()}, withSidecar),
 		"Ready=True/Ready Fresh=True/Fresh Injectable=True/Injectable", "1/1"),
 	Entry("with a sidecar that pods do not get, which is no matter of its data", input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
-		in.NotInjected = &compile.Problem{Reason: watchv1.ReasonPodSecurity, Message: "it is privileged"}
+		in.NotInjected = &plan.Problem{Reason: watchv1.ReasonPodSecurity, Message: "it is privileged"}
 	}), "Ready=True/Ready Fresh=True/Fresh Injectable=False/PodSecurity", "1/1"),
 	Entry("with a sidecar, before the namespaces are listed", input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
 		in.InjectionKnown = false
@@ -172,7 +172,7 @@ var _ = Describe("The status of a Watcher", func() {
 	It("has a digest of its own, by which keeper sees whether it is to be written", func() {
 		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
 		before := condition.Compute(in)
-		Expect(compile.DigestOf(*before.DeepCopy())).To(Equal(compile.DigestOf(before)))
+		Expect(plan.DigestOf(*before.DeepCopy())).To(Equal(plan.DigestOf(before)))
 		for _, change := range []func(*watchv1.WatcherStatus){
 			func(s *watchv1.WatcherStatus) { s.ObservedGeneration++ },
 			func(s *watchv1.WatcherStatus) { s.Sources[0].Attempts++ },
@@ -183,7 +183,7 @@ var _ = Describe("The status of a Watcher", func() {
 		} {
 			after := *before.DeepCopy()
 			change(&after)
-			Expect(compile.DigestOf(after)).NotTo(Equal(compile.DigestOf(before)))
+			Expect(plan.DigestOf(after)).NotTo(Equal(plan.DigestOf(before)))
 		}
 	})
 
@@ -223,7 +223,7 @@ var _ = Describe("The status of a Watcher", func() {
 		in := input(map[string]status.Entry{"a": written()})
 		before := condition.Compute(in)
 		in.Previous, in.Now = condition.Kept(before), in.Now.Add(time.Hour)
-		in.Plan.StaticSHA256, in.Applied = compile.DigestOf("other"), false
+		in.Plan.StaticSHA256, in.Applied = plan.DigestOf("other"), false
 		Expect(condition.Compute(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256), HaveField("ChangedAt", before.ChangedAt)))
 		in.Applied = true
 		Expect(condition.Compute(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
@@ -261,13 +261,13 @@ var _ = Describe("The status of a Watcher", func() {
 
 	It("names no key that is well among those that fail", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout"), "b": written()})
-		in.Plan.Sources = append(in.Plan.Sources, compile.Source{Key: "b", URL: url})
+		in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: "b", URL: url})
 		Expect(condition.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout since 2026-11-22T12:00:00Z"))
 	})
 
 	It("has a message without parts cut where it is too long", func() {
 		in := input(nil, func(in *condition.Input) {
-			in.Obstacle = &compile.Problem{Reason: "TargetExists", Message: strings.Repeat("x", 2000)}
+			in.Obstacle = &plan.Problem{Reason: "TargetExists", Message: strings.Repeat("x", 2000)}
 		})
 		Expect(condition.Compute(in).Conditions[0].Message).To(Equal(strings.Repeat("x", 1024-len(" …")) + " …"))
 	})
@@ -285,7 +285,7 @@ var _ = Describe("The status of a Watcher", func() {
 		in.Plan.Sources = nil
 		for i := range 128 {
 			key := strings.Repeat("k", 20) + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
-			in.Plan.Sources = append(in.Plan.Sources, compile.Source{Key: key, URL: url})
+			in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: key, URL: url})
 			entries[key] = failing(status.Entry{}, "Timeout")
 		}
 		in.Target = holding(entries)

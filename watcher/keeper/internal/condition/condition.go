@@ -19,7 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
@@ -30,16 +30,16 @@ const maxMessage = 1024
 // Input is what a status is computed from.
 type Input struct {
 	// Plan of the Watcher.
-	Plan *compile.Plan
+	Plan *plan.Plan
 	// Target is the ConfigMap of the Watcher; nil: it has none.
 	Target *target.Target
 	// Applied: the ConfigMap holds all that the plan applies.
 	Applied bool
 	// Obstacle is what only an edit mends; nil: nothing.
-	Obstacle *compile.Problem
+	Obstacle *plan.Problem
 	// NotInjected is what keeps pods from getting the sidecar of the plan, if it has
 	// one; nil: nothing. It counts when InjectionKnown.
-	NotInjected    *compile.Problem
+	NotInjected    *plan.Problem
 	InjectionKnown bool
 	// Pods with the sidecar; nil: they are not watched.
 	Pods *sidecar.Count
@@ -86,7 +86,7 @@ func Compute(in Input) watchv1.WatcherStatus {
 }
 
 // source is the state of one source.
-func (in Input) source(source compile.Source) watchv1.SourceStatus {
+func (in Input) source(source plan.Source) watchv1.SourceStatus {
 	state := watchv1.SourceStatus{Key: source.Key, State: watchv1.Pending}
 	if in.Target == nil {
 		return state
@@ -121,7 +121,7 @@ func reason(text string) string {
 }
 
 // holds reports whether an entry is about a body of what is asked for now.
-func holds(entry status.Entry, source compile.Source) bool {
+func holds(entry status.Entry, source plan.Source) bool {
 	return entry.Written() && entry.URL == source.URL && (source.SHA256 == "" || source.SHA256 == entry.SHA256)
 }
 
@@ -243,7 +243,7 @@ func (in Input) injectable() verdict {
 }
 
 // Immutable is the sentence about a ConfigMap that cannot be changed.
-func Immutable(p *compile.Plan) string {
+func Immutable(p *plan.Plan) string {
 	return "ConfigMap " + p.Target.Name + " is immutable; delete it, or name another one"
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
@@ -28,7 +28,7 @@ var _ = DescribeTable("A status whose ConfigMap has a reason that somebody has e
 			annotation.StatusKey: `{"k":{"url":"` + url + `","error":"` + written + `"}}`,
 		}}})
 		s := condition.Compute(condition.Input{
-			Plan:   &compile.Plan{Sources: []compile.Source{{Key: "k", URL: url}}},
+			Plan:   &plan.Plan{Sources: []plan.Source{{Key: "k", URL: url}}},
 			Target: t, Applied: true, Now: time.Now(),
 		})
 		Expect(validation.ValidateConditions(s.Conditions, field.NewPath("status"))).To(BeEmpty())

@@ -13,7 +13,7 @@ import (
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 // Config of a Checker.
@@ -67,16 +67,16 @@ func Read(m *metav1.PartialObjectMetadata) *Namespace {
 
 // Obstacle returns why pods would not get the sidecar of a plan; nil: they would.
 // Not known: the namespaces have not been listed yet.
-func (c *Checker) Obstacle(p *compile.Plan) (obstacle *compile.Problem, known bool) {
+func (c *Checker) Obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
 	namespace := p.Watcher.Namespace
 	if !c.config.Enabled {
-		return &compile.Problem{
+		return &plan.Problem{
 			Reason:  watchv1.ReasonPoliciesMissing,
 			Message: "the operator has not enabled sidecars, as sidecar.enabled of the chart does; no pod gets one",
 		}, true
 	}
 	if slices.Contains(c.config.Protected, namespace) {
-		return &compile.Problem{
+		return &plan.Problem{
 			Reason:  watchv1.ReasonNamespaceNotEnabled,
 			Message: "namespace " + namespace + " is protected; its pods get no sidecars",
 		}, true
@@ -86,7 +86,7 @@ func (c *Checker) Obstacle(p *compile.Plan) (obstacle *compile.Problem, known bo
 		return nil, false
 	}
 	if labels[watchv1.InjectLabel] != watchv1.InjectValue {
-		return &compile.Problem{
+		return &plan.Problem{
 			Reason: watchv1.ReasonNamespaceNotEnabled,
 			Message: "the pods of namespace " + namespace + " get no sidecars until it has the label " +
 				watchv1.InjectLabel + "=" + watchv1.InjectValue,
@@ -97,7 +97,7 @@ func (c *Checker) Obstacle(p *compile.Plan) (obstacle *compile.Problem, known bo
 
 // insecure returns what the standard that the namespace enforces has against a
 // sidecar; nil: nothing.
-func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *compile.Sidecar) *compile.Problem {
+func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *plan.Sidecar) *plan.Problem {
 	privileged := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 	// Labels that cannot be read count as the strictest, here as in the API server.
 	standard, _ := api.PolicyToEvaluate(labels, api.Policy{Enforce: privileged, Audit: privileged, Warn: privileged})
@@ -105,7 +105,7 @@ func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *
 	if result.Allowed {
 		return nil
 	}
-	return &compile.Problem{
+	return &plan.Problem{
 		Reason: watchv1.ReasonPodSecurity,
 		Message: fmt.Sprintf("pods with the sidecar are refused, since namespace %s enforces the Pod Security standard %s: %s",
 			namespace, standard.Enforce, result.ForbiddenDetail()),
@@ -114,7 +114,7 @@ func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *
 
 // pod returns the most secure pod with a sidecar: what a pod may set for all of its
 // containers is set, so that what is found is a fault of the sidecar.
-func pod(sidecar *compile.Sidecar) *corev1.PodSpec {
+func pod(sidecar *plan.Sidecar) *corev1.PodSpec {
 	spec := &corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot:   new(true),

@@ -11,26 +11,26 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 func TestInjection(t *testing.T) { suitetest.Run(t, "Injection") }
 
 // sidecar of a Watcher, which keeps to the standard restricted as far as a
 // container can, after a change.
-func sidecar(change func(*compile.Sidecar)) *compile.Plan {
-	s := &compile.Sidecar{Container: &corev1.Container{
+func sidecar(change func(*plan.Sidecar)) *plan.Plan {
+	s := &plan.Sidecar{Container: &corev1.Container{
 		Name: "watch", Image: "i", SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}}
 	change(s)
-	return &compile.Plan{Watcher: types.NamespacedName{Namespace: "team-a", Name: "errors"}, Sidecar: s}
+	return &plan.Plan{Watcher: types.NamespacedName{Namespace: "team-a", Name: "errors"}, Sidecar: s}
 }
 
 // obstacle of a plan in a namespace with labels.
-func obstacle(enabled bool, p *compile.Plan, labels map[string]string) *compile.Problem {
+func obstacle(enabled bool, p *plan.Plan, labels map[string]string) *plan.Problem {
 	GinkgoHelper()
 	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels}}
 	checker, err := injection.New(injection.Config{Enabled: enabled, Protected: []string{"kube-system"}}, injection.Deps{
@@ -47,21 +47,21 @@ func obstacle(enabled bool, p *compile.Plan, labels map[string]string) *compile.
 	return found
 }
 
-func same(*compile.Sidecar) {}
+func same(*plan.Sidecar) {}
 
-func privileged(s *compile.Sidecar) { s.Container.SecurityContext.Privileged = new(true) }
+func privileged(s *plan.Sidecar) { s.Container.SecurityContext.Privileged = new(true) }
 
-func hostPath(s *compile.Sidecar) {
+func hostPath(s *plan.Sidecar) {
 	s.Volume = &corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}
 }
 
-func probing(s *compile.Sidecar) {
+func probing(s *plan.Sidecar) {
 	s.Container.LivenessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1"}}}
 }
 
-func bare(s *compile.Sidecar) { s.Container.SecurityContext = nil }
+func bare(s *plan.Sidecar) { s.Container.SecurityContext = nil }
 
-var _ = DescribeTable("The sidecar of a Watcher", func(change func(*compile.Sidecar), labels map[string]string, reason string, message any) {
+var _ = DescribeTable("The sidecar of a Watcher", func(change func(*plan.Sidecar), labels map[string]string, reason string, message any) {
 	found := obstacle(true, sidecar(change), labels)
 	if reason == "" {
 		Expect(found).To(BeNil())

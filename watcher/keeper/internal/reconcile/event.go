@@ -11,8 +11,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 // emit records what has changed between two states as Events on the Watcher. It
@@ -28,7 +28,7 @@ func (r *Reconciler) emit(ctx context.Context, in condition.Input, after watchv1
 }
 
 // changes returns the Events between two states.
-func changes(p *compile.Plan, before, after watchv1.WatcherStatus) []kube.Event {
+func changes(p *plan.Plan, before, after watchv1.WatcherStatus) []kube.Event {
 	var events []kube.Event
 	find := func(s watchv1.WatcherStatus, kind string) metav1.Condition {
 		if c := meta.FindStatusCondition(s.Conditions, kind); c != nil {
@@ -79,7 +79,7 @@ func sidecars(in condition.Input, after watchv1.WatcherStatus) []kube.Event {
 }
 
 // event is a warning on a Watcher.
-func event(p *compile.Plan, reason, action, note string) kube.Event {
+func event(p *plan.Plan, reason, action, note string) kube.Event {
 	return kube.Event{
 		APIVersion: watchv1.GroupVersion().String(), Kind: watchv1.Kind,
 		Namespace: p.Watcher.Namespace, Name: p.Watcher.Name, UID: p.UID,

@@ -6,13 +6,13 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
 // owns returns why a ConfigMap that exists is not the Watcher's; nil: it is, or it
 // may be taken over. Who may label an object may give it away.
-func owns(p *compile.Plan, t *target.Target) *compile.Problem {
+func owns(p *plan.Plan, t *target.Target) *plan.Problem {
 	label := watchv1.LabelValue(p.Watcher.Name)
 	controller := t.Controller
 	switch {
@@ -33,13 +33,13 @@ func isOurGroup(apiVersion string) bool {
 	return group == watchv1.GroupVersion().Group
 }
 
-func exists(p *compile.Plan, whose string) *compile.Problem {
-	return &compile.Problem{Reason: watchv1.ReasonTargetExists, Message: "ConfigMap " + p.Target.Name + " exists and is left alone" + whose +
+func exists(p *plan.Plan, whose string) *plan.Problem {
+	return &plan.Problem{Reason: watchv1.ReasonTargetExists, Message: "ConfigMap " + p.Target.Name + " exists and is left alone" + whose +
 		"; label it " + watchv1.WatcherLabel + "=" + watchv1.LabelValue(p.Watcher.Name) + " to hand it over, or use another name"}
 }
 
-func owned(p *compile.Plan, by string) *compile.Problem {
-	return &compile.Problem{
+func owned(p *plan.Plan, by string) *plan.Problem {
+	return &plan.Problem{
 		Reason:  watchv1.ReasonTargetOwned,
 		Message: "ConfigMap " + p.Target.Name + " belongs to Watcher " + by + "; use another name",
 	}
@@ -47,8 +47,8 @@ func owned(p *compile.Plan, by string) *compile.Problem {
 
 // winner returns which of several Watchers makes a ConfigMap that does not exist:
 // the eldest. Every keeper comes to the same answer.
-func winner(claims []*compile.Plan) *compile.Plan {
-	var best *compile.Plan
+func winner(claims []*plan.Plan) *plan.Plan {
+	var best *plan.Plan
 	for _, p := range claims {
 		if p.Problem == nil && (best == nil || before(p, best)) {
 			best = p
@@ -57,16 +57,16 @@ func winner(claims []*compile.Plan) *compile.Plan {
 	return best
 }
 
-func before(a, b *compile.Plan) bool {
+func before(a, b *plan.Plan) bool {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Watcher.Name, b.Watcher.Name)) < 0
 }
 
 // protects returns why a ConfigMap is never touched; nil: it may be.
-func protects(protected []string, p *compile.Plan) *compile.Problem {
+func protects(protected []string, p *plan.Plan) *plan.Problem {
 	if !annotation.Protects(protected, p.Target.Namespace, p.Target.Name) {
 		return nil
 	}
-	return &compile.Problem{
+	return &plan.Problem{
 		Reason:  watchv1.ReasonTargetRefused,
 		Message: "ConfigMap " + p.Target.Name + " of namespace " + p.Target.Namespace + " is protected; use another one",
 	}

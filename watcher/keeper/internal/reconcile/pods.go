@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 )
 
@@ -84,7 +84,7 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 
 // logTransitions logs one line for each pod that is new, gone, or whose sidecar has
 // another state.
-func (r *Reconciler) logTransitions(p *compile.Plan, before, after map[types.NamespacedName]sidecar.PodState) {
+func (r *Reconciler) logTransitions(p *plan.Plan, before, after map[types.NamespacedName]sidecar.PodState) {
 	log := func(pod types.NamespacedName, s sidecar.PodState, message string) {
 		r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("pod", pod.String()).
 			Int64("generation", s.Generation).Str("state", string(s.State)).Str("reason", s.Reason).Msg(message)

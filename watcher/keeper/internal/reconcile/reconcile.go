@@ -20,9 +20,10 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/backoff"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/index"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/injection"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
@@ -38,10 +39,10 @@ var errOutdated = errors.New("the Watcher has changed since")
 type Watcher struct {
 	informer.Meta
 
-	Plan *compile.Plan
+	Plan *plan.Plan
 	// Status is what the next one is computed from, and Digest that of the whole.
 	Status watchv1.WatcherStatus
-	Digest compile.Digest
+	Digest plan.Digest
 }
 
 // API is what a Reconciler does to the cluster.
@@ -54,13 +55,7 @@ type API interface {
 	// in the body any more.
 	Apply(ctx context.Context, name types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error)
 	// Report replaces the status of a Watcher.
-	Report(ctx context.Context, p *compile.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error)
-}
-
-// Injection decides whether pods get sidecars.
-type Injection interface {
-	// Obstacle returns why pods would not get the sidecar of a plan; nil: they would.
-	Obstacle(p *compile.Plan) (obstacle *compile.Problem, known bool)
+	Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error)
 }
 
 // Config of a Reconciler.
@@ -77,8 +72,8 @@ type Deps struct {
 	// Claims are the Watchers by their ConfigMap.
 	Claims *index.Index
 	// Compiler of the plans.
-	Compiler  *compile.Compiler
-	Injection Injection
+	Compiler  *plan.Compiler
+	Injection *injection.Checker
 	// Pods are those with sidecars; nil: they are not watched.
 	Pods     *Pods
 	Recorder *kube.Recorder
@@ -103,12 +98,12 @@ type memory struct {
 	// looked is when its ConfigMap was last looked for by name, and found what was
 	// in the way then; of generation.
 	looked     time.Time
-	found      *compile.Problem
+	found      *plan.Problem
 	generation int64
 	// refused is what the API server has against what was applied at tried, of digest.
-	refused *compile.Problem
+	refused *plan.Problem
 	tried   time.Time
-	digest  compile.Digest
+	digest  plan.Digest
 	// counted are the pods with the sidecar; nil: they were not counted yet.
 	counted *counted
 }
@@ -186,16 +181,16 @@ func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) 
 
 // isApplied reports whether a ConfigMap holds all that a plan applies: keeper
 // still owns all of it. A value that somebody else has changed is theirs.
-func isApplied(p *compile.Plan, t *target.Target) bool {
+func isApplied(p *plan.Plan, t *target.Target) bool {
 	return t.Digest == p.Digest && t.Fields == p.Fields
 }
 
 // isRepair reports whether an apply of a plan would not be its first.
-func isRepair(p *compile.Plan, t *target.Target) bool { return t != nil && t.Digest == p.Digest }
+func isRepair(p *plan.Plan, t *target.Target) bool { return t != nil && t.Digest == p.Digest }
 
 // find returns the ConfigMap of a Watcher; nil: there is none. What is in the way
 // is left in the memory.
-func (r *Reconciler) find(ctx context.Context, p *compile.Plan, m *memory) (*target.Target, error) {
+func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*target.Target, error) {
 	if t := r.deps.Targets.Get(p.Target); t != nil {
 		m.looked = time.Time{}
 		return m.unlessFound(t, owns(p, t)), nil
@@ -219,7 +214,7 @@ func (r *Reconciler) find(ctx context.Context, p *compile.Plan, m *memory) (*tar
 
 // unlessFound returns the ConfigMap of a Watcher unless it is another one's, which is
 // left in the memory.
-func (m *memory) unlessFound(t *target.Target, problem *compile.Problem) *target.Target {
+func (m *memory) unlessFound(t *target.Target, problem *plan.Problem) *target.Target {
 	if m.found = problem; problem != nil {
 		return nil
 	}
@@ -227,8 +222,8 @@ func (m *memory) unlessFound(t *target.Target, problem *compile.Problem) *target
 }
 
 // plans returns those of all Watchers with one ConfigMap.
-func (r *Reconciler) plans(name types.NamespacedName) []*compile.Plan {
-	var plans []*compile.Plan
+func (r *Reconciler) plans(name types.NamespacedName) []*plan.Plan {
+	var plans []*plan.Plan
 	for _, watcher := range r.deps.Claims.Of(name) {
 		if w := r.deps.Watchers.Get(watcher); w != nil {
 			plans = append(plans, w.Plan)
@@ -272,7 +267,7 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 
 // body returns what to apply of a plan; errOutdated: the Watcher asks for something
 // else by now.
-func (r *Reconciler) body(ctx context.Context, p *compile.Plan, version uint64) ([]byte, error) {
+func (r *Reconciler) body(ctx context.Context, p *plan.Plan, version uint64) ([]byte, error) {
 	w, err := r.deps.API.Watcher(ctx, p.Watcher)
 	if err != nil {
 		return nil, err
@@ -301,9 +296,9 @@ func (r *Reconciler) failed(in *condition.Input, m *memory, err error) error {
 }
 
 // report patches the status when it differs, and emits what has changed as Events.
-func (r *Reconciler) report(ctx context.Context, in condition.Input, before compile.Digest) error {
+func (r *Reconciler) report(ctx context.Context, in condition.Input, before plan.Digest) error {
 	s := condition.Compute(in)
-	if compile.DigestOf(s) == before {
+	if plan.DigestOf(s) == before {
 		return nil
 	}
 	if err := r.emit(ctx, in, s); err != nil {

@@ -10,14 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 // refusal returns what the API server has against a ConfigMap; nil: its answer
 // is worth another try soon, or the namespace is being deleted. Its text is not repeated: policies and webhooks write
 // in it what they like.
-func refusal(p *compile.Plan, err error) *compile.Problem {
+func refusal(p *plan.Plan, err error) *plan.Problem {
 	causes := causesOf(err)
 	has := func(kind metav1.CauseType, text string) bool {
 		return slices.ContainsFunc(causes, func(c metav1.StatusCause) bool {
@@ -28,14 +28,14 @@ func refusal(p *compile.Plan, err error) *compile.Problem {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	case apierrors.IsInvalid(err) && has("", "immutable"):
-		return &compile.Problem{Reason: watchv1.ReasonTargetImmutable, Message: condition.Immutable(p)}
+		return &plan.Problem{Reason: watchv1.ReasonTargetImmutable, Message: condition.Immutable(p)}
 	case apierrors.IsRequestEntityTooLargeError(err), apierrors.IsInvalid(err) && has("FieldValueTooLong", ""):
-		return &compile.Problem{
+		return &plan.Problem{
 			Reason:  watchv1.ReasonTooLarge,
 			Message: "ConfigMap " + p.Target.Name + " would be too large; move static data to another Watcher",
 		}
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-		return &compile.Problem{Reason: watchv1.ReasonTargetRefused, Message: "the API server refuses ConfigMap " + p.Target.Name +
+		return &plan.Problem{Reason: watchv1.ReasonTargetRefused, Message: "the API server refuses ConfigMap " + p.Target.Name +
 			" (" + string(apierrors.ReasonForError(err)) + "); kubectl apply of a ConfigMap of that name prints why"}
 	}
 	return nil

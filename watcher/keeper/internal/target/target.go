@@ -16,7 +16,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 // Target is what is kept of one ConfigMap.
@@ -27,9 +27,9 @@ type Target struct {
 	// Controller is the owner that controls it; the zero value: none does.
 	Controller metav1.OwnerReference
 	// Digest of what keeper last applied.
-	Digest compile.Digest
-	// Fields that keeper owns, as compile.Plan.Fields; the zero value: none.
-	Fields compile.Digest
+	Digest plan.Digest
+	// Fields that keeper owns, as plan.Plan.Fields; the zero value: none.
+	Fields plan.Digest
 	// Other is the newest field manager but keeper and the writer.
 	Other string
 	// Entries of the status annotation.
@@ -40,7 +40,7 @@ type Target struct {
 func Read(m *metav1.PartialObjectMetadata) *Target {
 	t := &Target{
 		Meta: informer.MetaOf(m), Label: m.Labels[watchv1.WatcherLabel],
-		Digest: compile.ParseDigest(m.Annotations[watchv1.AppliedAnnotation]),
+		Digest: plan.ParseDigest(m.Annotations[watchv1.AppliedAnnotation]),
 	}
 	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
 		t.Controller = metav1.OwnerReference{
@@ -75,17 +75,17 @@ type owned struct {
 }
 
 // fieldsOf returns the digest of the fields of one entry of managedFields.
-func fieldsOf(entry metav1.ManagedFieldsEntry) compile.Digest {
+func fieldsOf(entry metav1.ManagedFieldsEntry) plan.Digest {
 	var o owned
 	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &o); err != nil {
-		return compile.Digest{} // as if nothing were owned: it is applied again
+		return plan.Digest{} // as if nothing were owned: it is applied again
 	}
-	f := &compile.Fields{}
-	f.Add(compile.Data, o.Data.Names())
-	f.Add(compile.BinaryData, o.BinaryData.Names())
-	f.Add(compile.Labels, o.Metadata.Labels.Names())
-	f.Add(compile.Annotations, o.Metadata.Annotations.Names())
-	f.Add(compile.Owners, uids(o.Metadata.Owners))
+	f := &plan.Fields{}
+	f.Add(plan.Data, o.Data.Names())
+	f.Add(plan.BinaryData, o.BinaryData.Names())
+	f.Add(plan.Labels, o.Metadata.Labels.Names())
+	f.Add(plan.Annotations, o.Metadata.Annotations.Names())
+	f.Add(plan.Owners, uids(o.Metadata.Owners))
 	return f.Digest()
 }
 

@@ -1,4 +1,4 @@
-package compile_test
+package plan_test
 
 import (
 	"encoding/json"
@@ -17,18 +17,18 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-func TestCompile(t *testing.T) { suitetest.Run(t, "Compile") }
+func TestPlan(t *testing.T) { suitetest.Run(t, "Plan") }
 
 var sum = strings.Repeat("ab", 32)
 
-func compiler() *compile.Compiler {
+func compiler() *plan.Compiler {
 	GinkgoHelper()
 	grammar, err := annotation.New(annotation.Defaults())
 	Expect(err).NotTo(HaveOccurred())
-	return compile.New(grammar)
+	return plan.New(grammar)
 }
 
 // watcher is one with two sources and a static key, after a change.
@@ -48,7 +48,7 @@ func watcher(change ...func(*watchv1.Watcher)) *watchv1.Watcher {
 }
 
 // compiled compiles a Watcher after a change.
-func compiled(change ...func(*watchv1.Watcher)) *compile.Plan {
+func compiled(change ...func(*watchv1.Watcher)) *plan.Plan {
 	GinkgoHelper()
 	return compiler().Compile(watcher(change...))
 }
@@ -74,7 +74,7 @@ var _ = Describe("A Watcher is compiled", func() {
 		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-sha256", "a="+sum))
 		Expect(asked).To(HaveKeyWithValue(watchv1.AppliedAnnotation, p.Digest.String()))
 		Expect(asked).To(HaveLen(4))
-		Expect(p.Sources).To(Equal([]compile.Source{
+		Expect(p.Sources).To(Equal([]plan.Source{
 			{Key: "a", URL: "https://a.example.com/x?y=z", SHA256: sum}, {Key: "b", URL: "https://b.example.com"},
 		}))
 	})
@@ -94,7 +94,7 @@ var _ = Describe("A Watcher is compiled", func() {
 			HaveField("Generation", int64(2)), HaveField("Created", created),
 			HaveField("Target", types.NamespacedName{Namespace: "team-a", Name: "other"}),
 			HaveField("Suspended", true), HaveField("Now", "1"), HaveField("Static", 2),
-			HaveField("Sidecar", HaveValue(Equal(compile.Sidecar{Container: &corev1.Container{Name: "reloader"}, Volume: &corev1.Volume{Name: "cache"}}))),
+			HaveField("Sidecar", HaveValue(Equal(plan.Sidecar{Container: &corev1.Container{Name: "reloader"}, Volume: &corev1.Volume{Name: "cache"}}))),
 		))
 		Expect(p.StaticSHA256).NotTo(Equal(compiled().StaticSHA256))
 		Expect(compiled()).To(HaveValue(HaveField("Sidecar", BeNil())))
@@ -171,9 +171,9 @@ var _ = DescribeTable("A Watcher that cannot be applied has a reason and a sente
 
 var _ = It("A digest is read from its own text alone", func() {
 	digest := compiled().Digest
-	Expect(compile.ParseDigest(digest.String())).To(Equal(digest))
+	Expect(plan.ParseDigest(digest.String())).To(Equal(digest))
 	for _, text := range []string{"", "none", digest.String() + "00", digest.String() + "0", digest.String()[2:]} {
-		Expect(compile.ParseDigest(text)).To(BeZero(), text)
+		Expect(plan.ParseDigest(text)).To(BeZero(), text)
 	}
 })
 

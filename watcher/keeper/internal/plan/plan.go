@@ -1,5 +1,5 @@
-// Package compile turns a Watcher into the ConfigMap that it asks for. It is pure.
-package compile
+// Package plan turns a Watcher into the ConfigMap that it asks for. It is pure.
+package plan
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package compile
+package plan
 
 import (
 	"crypto/sha256"
