@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
-// checkCommand shows the verdict of the egress policy without a fetch.
+// checkCommand prints the verdict of the egress policy without a fetch.
 func checkCommand() *cobra.Command {
 	cfg := DefaultConfig()
 	var namespace string

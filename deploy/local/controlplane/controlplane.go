@@ -143,7 +143,7 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 	}
 	c.over = true
 	if c.data.temporary {
-		// A graceful exit, of 2 s each, is for data that somebody will read again.
+		// A graceful exit, of 2 s each, is for data that is read again.
 		return c.discard()
 	}
 	var err error

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// External is a kube-apiserver that somebody else starts, such as a container.
+// External is a kube-apiserver that is started elsewhere, such as in a container.
 type External struct {
 	// Dir keeps what it needs: pki/ with its certificates and keys, and kubeconfig
 	// of the administrator. What is there is kept.

@@ -182,8 +182,8 @@ func (d *demo) openConsole(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// waitFor asks again and again until what is true, and names it when that takes
-// too long.
+// waitFor waits until isThere reports so, and prints what is; the error names it when
+// that takes too long.
 func (d *demo) waitFor(ctx context.Context, timeout time.Duration, what string, isThere func(context.Context) (bool, error)) error {
 	began := time.Now()
 	var last error

@@ -33,7 +33,7 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// parts takes host and port out of a URL that has a scheme we speak, no
+// parts takes host and port out of a URL that has a scheme that is fetched, no
 // userinfo and nothing else that is odd.
 func parts(u *url.URL) (host, uint16, error) {
 	switch {

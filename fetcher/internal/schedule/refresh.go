@@ -64,7 +64,7 @@ func firstSlot(t time.Time, url string, interval time.Duration) int64 {
 }
 
 // at returns when a slot begins. Its jitter depends on URL and slot only, so
-// that all who share them agree.
+// that all objects that share them agree.
 func (r Refresh) at(slot int64, url string, interval time.Duration) time.Time {
 	begin := slot*int64(interval) + shift(url, interval)
 	stray := float64(hash(url, strconv.FormatInt(slot, 36))%1024) / 1024

@@ -25,7 +25,7 @@ func runChild(ctx context.Context, args, env []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(signals)
-	// The child's parent, in the eyes of Linux, is the thread that starts it.
+	// To Linux, the child's parent is the thread that starts it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if ctx.Err() != nil {

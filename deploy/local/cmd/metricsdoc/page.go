@@ -19,7 +19,7 @@ import (
 //go:embed METRICS.md.tmpl
 var page string
 
-// section is what one part of the project shows.
+// section is what one part of the project exports.
 type section struct {
 	Title, Where string
 	Metrics      []metric.Definition

@@ -44,7 +44,7 @@ func Load(path, context string) (*clientcmdapi.Config, error) {
 }
 
 // Write writes a kubeconfig for the owner of the folder only, whoever writes it:
-// a folder from outside a container belongs to somebody outside.
+// a folder from outside a container belongs to a user outside.
 func Write(config *clientcmdapi.Config, path string) error {
 	text, err := clientcmd.Write(*config)
 	if err != nil {

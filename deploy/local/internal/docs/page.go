@@ -39,7 +39,7 @@ type code struct {
 // idAttribute finds the anchors that are set by hand.
 var idAttribute = regexp.MustCompile(`<a\s+(?:id|name)="([^"]+)"`)
 
-// parse reads a Markdown file as GitHub shows it: with tables and task lists.
+// parse reads a Markdown file as GitHub renders it: with tables and task lists.
 func parse(source []byte) page {
 	p := page{anchors: map[string]bool{}}
 	for _, id := range idAttribute.FindAllSubmatch(source, -1) {

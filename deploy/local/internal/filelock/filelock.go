@@ -22,7 +22,7 @@ type Lock struct {
 }
 
 // Try takes the lock without waiting. It creates the file when needed, and
-// returns an error that wraps ErrLocked when somebody else holds it.
+// returns an error that wraps ErrLocked when another process holds it.
 func Try(path string) (*Lock, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

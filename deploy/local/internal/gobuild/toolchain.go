@@ -67,8 +67,8 @@ func (t toolchain) run(ctx context.Context, each func(line string), args ...stri
 	return nil
 }
 
-// isPackage distinguishes the import paths in the go command's output from its messages
-// ("go: downloading …") and from the headings of compile errors ("# pkg").
+// isPackage reports whether a line of the go command is an import path: neither a message
+// ("go: downloading …") nor the heading of compile errors ("# pkg").
 func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:#")
 }
