@@ -19,7 +19,7 @@ func (p *process) await(ctx context.Context, interval time.Duration, ready func(
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, interval, startTimeout, true, func(ctx context.Context) (bool, error) {
 		select {
-		case <-p.exited:
+		case <-p.Exited():
 			return false, p.failure()
 		default:
 		}

@@ -111,7 +111,7 @@ func (c *ControlPlane) startAll(ctx context.Context) error {
 
 // watch reports the end of a process that was not asked to end.
 func (c *ControlPlane) watch(p *process) {
-	<-p.exited
+	<-p.Exited()
 	if !p.asked.Load() {
 		c.fail(p.failure())
 	}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/kv8s/curl-me-that/deploy/local/launch"
 )
 
 // program is what to run.
@@ -22,13 +23,12 @@ type program struct {
 // process is a program that was started.
 type process struct {
 	program
+	*launch.Process
 	cmd *exec.Cmd
 	// logStart is where the output of this process begins in its log.
 	logStart int64
 	// asked is true when the process is meant to end.
-	asked  atomic.Bool
-	exited chan struct{}
-	err    error // of Wait; valid once exited is closed
+	asked atomic.Bool
 }
 
 // start runs the program with its output appended to its log.
@@ -47,35 +47,18 @@ func (p program) start() (*process, error) {
 	// An empty environment: ETCD_… variables and proxies of the shell are not for us.
 	cmd.Env = []string{}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = processAttributes()
-	running := &process{program: p, cmd: cmd, logStart: end, exited: make(chan struct{})}
-	started := make(chan error)
-	go running.run(started)
-	if err := <-started; err != nil {
+	started, err := launch.Start(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
-	return running, nil
-}
-
-// run keeps one thread for the life of the process: Linux sends the signal that
-// ends orphans when the parent's thread ends, not its process.
-func (p *process) run(started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
-	started <- err
-	if err != nil {
-		return
-	}
-	p.err = p.cmd.Wait()
-	close(p.exited)
+	return &process{program: p, Process: started, cmd: cmd, logStart: end}, nil
 }
 
 // failure describes a process that has ended, with the last line of its log.
 func (p *process) failure() error {
 	status := "status 0"
-	if p.err != nil {
-		status = p.err.Error()
+	if err := p.Err(); err != nil {
+		status = err.Error()
 	}
 	return fmt.Errorf("%s %w (%s): %s", p.name, ErrExited, status, lastLine(p.log, p.logStart))
 }
@@ -86,7 +69,7 @@ func (p *process) stop(ctx context.Context) error {
 	// An error means that the process has ended already.
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
-	case <-p.exited:
+	case <-p.Exited():
 		return nil
 	case <-ctx.Done():
 		p.kill()
@@ -98,5 +81,5 @@ func (p *process) stop(ctx context.Context) error {
 func (p *process) kill() {
 	p.asked.Store(true)
 	_ = p.cmd.Process.Kill()
-	<-p.exited
+	<-p.Exited()
 }

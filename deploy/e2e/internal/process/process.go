@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"sync"
 	"syscall"
+
+	"github.com/kv8s/curl-me-that/deploy/local/launch"
 )
 
 // Program is what to run.
@@ -38,9 +40,8 @@ type Process struct {
 
 // run is one life of a process.
 type run struct {
-	cmd    *exec.Cmd
-	exited chan struct{}
-	err    error // of Wait; valid once exited is closed
+	*launch.Process
+	cmd *exec.Cmd
 }
 
 // Start runs a program.
@@ -59,16 +60,11 @@ func (p *Process) Again() error {
 	cmd := exec.Command(p.program.Path, p.Args...)
 	cmd.Env = append([]string{}, p.program.Env...)
 	cmd.Stdout, cmd.Stderr = p.Log, p.Log
-	cmd.SysProcAttr = attributes()
-	if err := cmd.Start(); err != nil {
+	started, err := launch.Start(cmd)
+	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	r := &run{cmd: cmd, exited: make(chan struct{})}
-	go func() {
-		r.err = cmd.Wait()
-		close(r.exited)
-	}()
-	p.run = r
+	p.run = &run{Process: started, cmd: cmd}
 	return nil
 }
 
@@ -87,7 +83,7 @@ func (p *Process) Kill() error {
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	<-r.exited
+	<-r.Exited()
 	return nil
 }
 
@@ -106,7 +102,7 @@ func (p *Process) Stop(ctx context.Context) (code int, err error) {
 func (p *Process) Wait(ctx context.Context) (code int, err error) {
 	r := p.current()
 	select {
-	case <-r.exited:
+	case <-r.Exited():
 		return r.cmd.ProcessState.ExitCode(), nil
 	case <-ctx.Done():
 		return -1, errors.Join(fmt.Errorf("wait for the end of %s: %w", p.Name, ctx.Err()), p.Kill())
@@ -127,7 +123,7 @@ func (p *Process) current() *run {
 
 func (r *run) ended() bool {
 	select {
-	case <-r.exited:
+	case <-r.Exited():
 		return true
 	default:
 		return false

@@ -29,9 +29,6 @@ const (
 	polling = 200 * time.Millisecond
 )
 
-// Components returns the names of all components.
-func Components() []string { return []string{NATS, Watcher, Fetcher, Writer} }
-
 // Object is the name of a component's workload and service account.
 func (r *Release) Object(component string) string { return r.Name + "-" + component }
 

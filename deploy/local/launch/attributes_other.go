@@ -1,12 +1,12 @@
 //go:build !linux
 
-package controlplane
+package launch
 
 import "syscall"
 
-// processAttributes shield the process from Ctrl-C on the terminal, since
+// attributes shield the process from Ctrl-C on the terminal, since
 // the parent decides on the order of the end. Only Linux can let it die with the
 // parent.
-func processAttributes() *syscall.SysProcAttr {
+func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
