@@ -143,7 +143,7 @@ const probe = "probe"
 // await waits until the account may patch the probe, or, with the policy in force, may
 // not any more.
 func (g *guard) await(ctx context.Context, inForce bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("%w: the policy has no effect", ErrWrong))
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("%w: the policy has no effect", errWrong))
 	defer cancel()
 	for {
 		_, err := g.account.CoreV1().ConfigMaps(g.home.Name).Patch(ctx, probe, types.MergePatchType,

@@ -10,8 +10,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/observe"
 )
 
-// ErrWrong is returned when the system did something else than it should.
-var ErrWrong = errors.New("wrong result")
+// errWrong is returned when the system did something else than it should.
+var errWrong = errors.New("wrong result")
 
 const (
 	// stallTimeout is how long nothing may be filled.
@@ -111,7 +111,7 @@ func (b *bench) awaitOne(ctx context.Context, name string) (time.Time, error) {
 // next waits for the next change of a ConfigMap, and no longer than it makes
 // sense.
 func (b *bench) next(ctx context.Context) (observe.Arrival, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, fmt.Errorf("%w: nothing happens for %s", ErrWrong, stallTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, fmt.Errorf("%w: nothing happens for %s", errWrong, stallTimeout))
 	defer cancel()
 	for {
 		arrival, there, err := b.watch.Next(ctx, lookAfter)

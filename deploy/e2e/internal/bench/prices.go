@@ -163,7 +163,7 @@ func (b *bench) form(ctx context.Context, f form, placement Placement, guard *gu
 // priceOf returns what a pipeline has cost.
 func priceOf(p Pipeline) (Price, error) {
 	if p.Cost.CallsPerConfigMap > callsBound {
-		return Price{}, fmt.Errorf("%w: %.2f API calls for each ConfigMap", ErrWrong, p.Cost.CallsPerConfigMap)
+		return Price{}, fmt.Errorf("%w: %.2f API calls for each ConfigMap", errWrong, p.Cost.CallsPerConfigMap)
 	}
 	delete(p.Cost.CPUPerConfigMap, "bench")
 	return Price{CPU: p.Cost.CPUPerConfigMap, PerSecond: p.PerSecondFilling}, nil

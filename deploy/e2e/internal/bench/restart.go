@@ -109,7 +109,7 @@ func (b *bench) restart(ctx context.Context, what string, number int) (r Restart
 
 // awaitWants waits until NATS has so many wants.
 func (b *bench) awaitWants(ctx context.Context, count int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, fmt.Errorf("%w: NATS does not have all wants again after %s", ErrWrong, stallTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, fmt.Errorf("%w: NATS does not have all wants again after %s", errWrong, stallTimeout))
 	defer cancel()
 	nc, js, err := keys.Connect(b.system.NATS())
 	if err != nil {

@@ -39,14 +39,14 @@ func (b *bench) verify(ctx context.Context, kind string, count int) error {
 		seen++
 		want := b.body(object.Name)
 		if object.Data[dataKey] != want {
-			return fmt.Errorf("%w: ConfigMap %s does not hold the body of its URL", ErrWrong, object.Name)
+			return fmt.Errorf("%w: ConfigMap %s does not hold the body of its URL", errWrong, object.Name)
 		}
 		if len(object.Data) != 2 || len(object.BinaryData) != 0 || object.Data[theirKey] != theirs(theirSize) {
-			return fmt.Errorf("%w: in ConfigMap %s more than one key was changed", ErrWrong, object.Name)
+			return fmt.Errorf("%w: in ConfigMap %s more than one key was changed", errWrong, object.Name)
 		}
 	}
 	if seen != count {
-		return fmt.Errorf("%w: %d of %d ConfigMaps are there", ErrWrong, seen, count)
+		return fmt.Errorf("%w: %d of %d ConfigMaps are there", errWrong, seen, count)
 	}
 	return nil
 }

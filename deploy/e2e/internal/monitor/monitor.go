@@ -76,7 +76,7 @@ func (m *Monitor) Ask(ctx context.Context, q Query) (promql.Vector, error) {
 }
 
 func (m *Monitor) ask(ctx context.Context, q Query, at time.Time) (promql.Vector, error) {
-	query, err := m.engine.NewInstantQuery(ctx, m.memory, nil, q.PromQL(), at)
+	query, err := m.engine.NewInstantQuery(ctx, m.memory, nil, q.promQL(), at)
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", q, err)
 	}

@@ -19,14 +19,14 @@ const (
 	shownRange   = "30m"
 )
 
-// PromQL returns the query without variables of Grafana, for all namespaces.
-func (q Query) PromQL() string {
+// promQL returns the query without variables of Grafana, for all namespaces.
+func (q Query) promQL() string {
 	return strings.NewReplacer("$__rate_interval", rateInterval, "$__range", shownRange, "$namespace", ".*").Replace(string(q))
 }
 
-// Parse reads the query.
-func (q Query) Parse() (parser.Expr, error) {
-	expr, err := parser.NewParser(parser.Options{}).ParseExpr(q.PromQL())
+// parse reads the query.
+func (q Query) parse() (parser.Expr, error) {
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(q.promQL())
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", q, err)
 	}
@@ -36,7 +36,7 @@ func (q Query) Parse() (parser.Expr, error) {
 // Selectors returns what the query selects: for each the name of the metric and
 // the matchers.
 func (q Query) Selectors() ([]Selector, error) {
-	expr, err := q.Parse()
+	expr, err := q.parse()
 	if err != nil {
 		return nil, err
 	}

@@ -13,13 +13,13 @@ import (
 // DNS before a host and port stands for a name server there, asked by UDP.
 const DNS = "dns:"
 
-// Timeout is after how long an address counts as out of reach: where packets are
+// timeout is after how long an address counts as out of reach: where packets are
 // dropped, nothing else ends an attempt.
-const Timeout = 4 * time.Second
+const timeout = 4 * time.Second
 
 // All tries all addresses at once, host and port each, and returns which were reached.
 func All(ctx context.Context, addresses []string) map[string]bool {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var mu sync.Mutex
 	var tries sync.WaitGroup

@@ -56,8 +56,8 @@ type Row struct {
 	GaveUp  bool    `json:"gaveUp"`
 }
 
-// Isolated reports whether the tenant has held up no other.
-func (r Row) Isolated() bool {
+// isolated reports whether the tenant has held up no other.
+func (r Row) isolated() bool {
 	return !r.GaveUp && (r.With <= maxRatio*r.Without || r.With-r.Without <= maxMore.Seconds())
 }
 

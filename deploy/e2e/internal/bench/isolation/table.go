@@ -12,7 +12,7 @@ func (rows Rows) WriteTable(w io.Writer) error {
 	t := markdown.New("hole", "hostile tenant", "longest wait without", "with", "")
 	for _, r := range rows {
 		verdict, more := "isolated", ""
-		if !r.Isolated() {
+		if !r.isolated() {
 			verdict = "HELD UP"
 		}
 		if r.GaveUp {

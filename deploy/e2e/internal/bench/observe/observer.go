@@ -16,8 +16,8 @@ import (
 	toolswatch "k8s.io/client-go/tools/watch"
 )
 
-// ErrEnded means that the watch came to an end.
-var ErrEnded = errors.New("the watch of the ConfigMaps ended")
+// errEnded means that the watch came to an end.
+var errEnded = errors.New("the watch of the ConfigMaps ended")
 
 // buffer lets the time of an arrival be taken while an earlier one is looked at.
 const buffer = 4096
@@ -68,11 +68,11 @@ func (o *Observer) receive(ctx context.Context, events <-chan watch.Event) {
 			case <-ctx.Done():
 			}
 		case *metav1.Status:
-			o.failure = fmt.Errorf("%w: %s", ErrEnded, object.Message)
+			o.failure = fmt.Errorf("%w: %s", errEnded, object.Message)
 			return
 		}
 	}
-	o.failure = ErrEnded
+	o.failure = errEnded
 }
 
 // Next waits a while for the next arrival, and reports whether there was one. An

@@ -93,7 +93,7 @@ func measure(ctx context.Context, o Options, latency time.Duration, row Row) (_ 
 	if err != nil {
 		return row, err
 	}
-	defer func() { err = errors.Join(err, seen.Unsubscribe()) }()
+	defer func() { err = errors.Join(err, seen.unsubscribe()) }()
 
 	fetcher, err := startFetcher(ctx, o.Bin, broker.URL())
 	if err != nil {
@@ -177,8 +177,8 @@ func (h *host) follow(conn *nats.Conn) (*subscriptions, error) {
 // subscriptions end together.
 type subscriptions []*nats.Subscription
 
-// Unsubscribe ends them.
-func (s *subscriptions) Unsubscribe() error {
+// unsubscribe ends them.
+func (s *subscriptions) unsubscribe() error {
 	var errs []error
 	for _, one := range *s {
 		errs = append(errs, one.Unsubscribe())

@@ -48,8 +48,8 @@ func (h *handler) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	path := pagePath(r)
-	if h.site.Find(path) == nil && h.site.Len() >= MaxPages {
-		http.Error(w, fmt.Sprintf("there are %d pages already", MaxPages), http.StatusInsufficientStorage)
+	if h.site.Find(path) == nil && h.site.Len() >= maxPages {
+		http.Error(w, fmt.Sprintf("there are %d pages already", maxPages), http.StatusInsufficientStorage)
 		return
 	}
 	h.follow(path, i)

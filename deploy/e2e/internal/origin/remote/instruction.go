@@ -26,20 +26,20 @@ type Count struct {
 }
 
 const (
-	// MaxBody is the largest body of a page in bytes: twice what a ConfigMap
+	// maxBody is the largest body of a page in bytes: twice what a ConfigMap
 	// holds.
-	MaxBody = 2 << 20
-	// MaxPages is how many pages an origin keeps.
-	MaxPages = 10_000
+	maxBody = 2 << 20
+	// maxPages is how many pages an origin keeps.
+	maxPages = 10_000
 	// maxRequest has room for a body in base64.
-	maxRequest = MaxBody/3*4 + 4096
+	maxRequest = maxBody/3*4 + 4096
 )
 
 func (i Instruction) valid() string {
 	switch {
 	case i.Status < http.StatusOK || i.Status > 599:
 		return "status must be from 200 to 599"
-	case len(i.Body) > MaxBody:
+	case len(i.Body) > maxBody:
 		return "body is larger than 2 MiB"
 	}
 	return ""
