@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
@@ -56,7 +57,7 @@ func (o *options) bindFlags(cmd *cobra.Command) {
 	o.print.BindFlags(fs)
 	fs.StringVarP(&o.namespace, "namespace", "n", "", "only this namespace; without it all")
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, as without --namespace")
-	complete(cmd, "output", o.completeFormats)
+	complete(cmd, "output", cobra.FixedCompletions(printer.Formats(), silently))
 	complete(cmd, "context", completeContexts)
 	complete(cmd, "namespace", o.completeNamespaces)
 }
@@ -64,6 +65,12 @@ func (o *options) bindFlags(cmd *cobra.Command) {
 // complete names what completes the value of a flag.
 func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, by) // fails for a flag that does not exist only
+}
+
+// bindName adds the flag that selects ConfigMaps by name.
+func (o *options) bindName(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "name", "", "only ConfigMaps with this name")
+	complete(cmd, "name", o.completeNames)
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {

@@ -12,9 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
@@ -27,14 +25,6 @@ const (
 )
 
 const silently = cobra.ShellCompDirectiveNoFileComp
-
-func (*options) completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return printer.Formats(), silently
-}
-
-func completeReasons(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return deadletter.Reasons(), silently
-}
 
 // completeContexts lists the contexts of the nats command.
 func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

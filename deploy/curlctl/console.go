@@ -66,9 +66,7 @@ func consoleCommand(o *options) *cobra.Command {
 	fs.StringVar(&c.cert, "tls-cert", "", "file with the certificate to serve with; without it plain HTTP")
 	fs.StringVar(&c.key, "tls-key", "", "file with the key of --tls-cert")
 	c.cluster.BindUserFlags(fs)
-	complete(cmd, "auth", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return []string{authLocal, authKubernetes, authNone}, silently
-	})
+	complete(cmd, "auth", cobra.FixedCompletions([]string{authLocal, authKubernetes, authNone}, silently))
 	return cmd
 }
 

@@ -57,9 +57,8 @@ func failingCommand(o *options) *cobra.Command {
 			return s.printFailing(all)
 		}),
 	}
-	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
+	o.bindName(cmd, &name)
 	cmd.Flags().StringVar(&host, "host", "", "only keys of this host")
-	complete(cmd, "name", o.completeNames)
 	complete(cmd, "host", o.completeHosts)
 	return cmd
 }

@@ -28,7 +28,7 @@ func (f *deadLetterFilter) bindFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.key, "key", "", "only failures of this key")
 	fs.StringVar(&f.since, "since", "", "only failures from then on: a duration ago such as 2h, or a time (RFC 3339)")
 	fs.StringVar(&f.until, "until", "", "only failures before then: a duration ago such as 10m, or a time (RFC 3339)")
-	complete(cmd, "reason", completeReasons)
+	complete(cmd, "reason", cobra.FixedCompletions(deadletter.Reasons(), silently))
 	complete(cmd, "host", f.completeHosts)
 	complete(cmd, "name", f.completeNames)
 }

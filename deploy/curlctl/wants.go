@@ -47,9 +47,8 @@ func wantsCommand(o *options) *cobra.Command {
 			return s.printWants(ctx, name, stale)
 		}),
 	}
-	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
+	o.bindName(cmd, &name)
 	cmd.Flags().BoolVar(&stale, "stale", false, "only keys without a good check for "+strconv.Itoa(condition.StaleIntervals)+" intervals")
-	complete(cmd, "name", o.completeNames)
 	return cmd
 }
 
@@ -134,8 +133,7 @@ func timersCommand(o *options) *cobra.Command {
 			return s.list(columns, printer.Rows(timers, s.timerRow), "Nothing is scheduled.")
 		}),
 	}
-	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
-	complete(cmd, "name", o.completeNames)
+	o.bindName(cmd, &name)
 	return cmd
 }
 

@@ -37,13 +37,10 @@ func watchCommand(o *options) *cobra.Command {
 			})
 		})(c, args)
 	}
-	cmd.Flags().StringVar(&name, "name", "", "only ConfigMaps with this name")
+	o.bindName(cmd, &name)
 	cmd.Flags().StringVar(&host, "host", "", "only this host")
 	cmd.Flags().StringSliceVar(&what, "only", nil, "only these: "+strings.Join(traffic.Kinds(), ", "))
-	complete(cmd, "only", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return traffic.Kinds(), silently
-	})
-	complete(cmd, "name", o.completeNames)
+	complete(cmd, "only", cobra.FixedCompletions(traffic.Kinds(), silently))
 	complete(cmd, "host", o.completeHosts)
 	return cmd
 }

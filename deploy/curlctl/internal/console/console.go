@@ -56,7 +56,7 @@ type Access interface {
 	Guard(next http.Handler) http.Handler
 }
 
-// Cluster reads Kubernetes on behalf of whoever looks.
+// Cluster reads Kubernetes for the pages.
 type Cluster interface {
 	// Object reads the metadata of a ConfigMap, and the Watcher that it belongs to. Of
 	// the name of a Watcher it reads that and its ConfigMap. Each may be nil.

@@ -87,7 +87,7 @@ func Ensure(ctx context.Context, store Store, w Wanted) ([]Item, error) {
 	}
 }
 
-// HandOut copies to a directory what one identity needs, or Server, and nothing of
+// HandOut copies to a directory what one identity needs, or the servers, and nothing of
 // the others: a directory with a file of another is an error. What is there already
 // and current stays.
 func HandOut(ctx context.Context, from Store, name string, to Store) error {
@@ -116,8 +116,8 @@ func HandOut(ctx context.Context, from Store, name string, to Store) error {
 // ValidateNames refuses what HandOut does not know.
 func ValidateNames(names iter.Seq[string]) error {
 	for name := range names {
-		if name != Server && !slices.Contains(identityNames(), name) {
-			return fmt.Errorf("%q is none of %s, %s", name, Server, strings.Join(identityNames(), ", "))
+		if name != servers && !slices.Contains(identityNames(), name) {
+			return fmt.Errorf("%q is none of %s, %s", name, servers, strings.Join(identityNames(), ", "))
 		}
 	}
 	return nil

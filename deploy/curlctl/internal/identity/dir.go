@@ -46,7 +46,7 @@ func (d Dir) Load(context.Context) (Files, error) {
 }
 
 // allFiles in the order in which they are written: what is made of others comes
-// behind them, so that whoever is interrupted can go on.
+// behind them, so that a run that was interrupted can be followed by another.
 func allFiles() []string {
 	var files []string
 	for _, name := range identityNames() {

@@ -10,18 +10,18 @@ import (
 // Names of the identities of services. Those of operators are in package
 // doctor.
 const (
-	Watcher = "watcher"
-	Fetcher = "fetcher"
-	Writer  = "writer"
-	// Setup creates and updates streams and consumers.
-	Setup = "setup"
-	// System is of the system account, which reports about the servers.
-	System = "sys"
+	watcher = "watcher"
+	fetcher = "fetcher"
+	writer  = "writer"
+	// setup creates and updates streams and consumers.
+	setup = "setup"
+	// system is of the system account, which reports about the servers.
+	system = "sys"
 )
 
 // identityNames returns all identities that deploy/nats/accounts.conf knows.
 func identityNames() []string {
-	return []string{Watcher, Fetcher, Writer, Setup, doctor.Viewer, doctor.Replayer, doctor.Admin, System}
+	return []string{watcher, fetcher, writer, setup, doctor.Viewer, doctor.Replayer, doctor.Admin, system}
 }
 
 // Names of files.
@@ -39,17 +39,17 @@ const (
 // seedFile returns the name of the file with the seed of an identity.
 func seedFile(name string) string { return name + ".nk" }
 
-// Server stands for the NATS servers, beside the identities.
-const Server = "server"
+// servers stands for the NATS servers, beside the identities.
+const servers = "server"
 
-// needed returns the files that an identity needs, or Server.
+// needed returns the files that an identity needs, or the servers.
 func needed(name string) []string {
 	switch name {
-	case Server:
+	case servers:
 		return []string{variablesFile, caCert, serverCert, serverKey}
-	case Watcher:
+	case watcher:
 		return []string{seedFile(name), caCert, signature.SeedFile}
-	case Fetcher, Writer:
+	case fetcher, writer:
 		return []string{seedFile(name), caCert, signature.KeysFile}
 	}
 	return []string{seedFile(name), caCert}

@@ -48,7 +48,7 @@ func (s *Secrets) places() []place {
 	name := func(what string) string { return s.Prefix + "-nats-" + what }
 	all := []place{{name("ca"), caCert, caCert}, {name("ca"), caKey, caKey}}
 	// Those of the writer are read: fetchers had no copy of the public keys once.
-	for _, whose := range append([]string{Server, Writer}, identityNames()...) {
+	for _, whose := range append([]string{servers, writer}, identityNames()...) {
 		for _, file := range needed(whose) {
 			key := file
 			if file == seedFile(whose) {
