@@ -93,17 +93,17 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) error {
 	if err != nil {
 		return err
 	}
-	report := newReport(s, r, items)
+	out := &report{s: s, r: r, items: items}
 	n := replay.Count(items)[replay.Wanted]
 	if r.dryRun || n == 0 {
-		return report.print(nil, false)
+		return out.print(nil, false)
 	}
 	if !r.yes && n > askAbove {
 		if err := s.confirm("Replay %s?", printer.Plural(n, "failure")); err != nil {
 			return err
 		}
 	}
-	return r.request(ctx, s, items, report)
+	return r.request(ctx, s, items, out)
 }
 
 func (r *replaying) plan(ctx context.Context, s *session, filter operate.DeadLetterFilter) ([]*replay.Item, error) {

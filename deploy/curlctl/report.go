@@ -16,10 +16,6 @@ type report struct {
 	items []*replay.Item
 }
 
-func newReport(s *session, r *replaying, items []*replay.Item) *report {
-	return &report{s: s, r: r, items: items}
-}
-
 // replayed is one item as programs read it.
 type replayed struct {
 	ID        uint64 `json:"id"`

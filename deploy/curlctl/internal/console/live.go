@@ -35,15 +35,7 @@ const (
 
 // live sends a tick each second, until the person leaves.
 func (s *Server) live(v *visit) (*page, error) {
-	f, err := v.readFilter()
-	if err != nil {
-		return nil, err
-	}
-	failed, err := number(v, "failed")
-	if err != nil {
-		return nil, err
-	}
-	last, err := v.lastEntry()
+	at, err := v.position()
 	if err != nil {
 		return nil, err
 	}
@@ -58,20 +50,20 @@ func (s *Server) live(v *visit) (*page, error) {
 	_ = control.SetReadDeadline(time.Time{})
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
-	failures := 0 // that are new since the page was opened
 	for v.mayStay() {
 		s.model.Touch()
 		t := s.tick(v.namespace)
 		if v.FormValue("failed") != "" {
-			found, seen := s.model.FailedSince(failed, f.match)
-			failures, failed = failures+found, seen
-			t.New = failures
+			var found int
+			found, at.failed = s.model.FailedSince(at.failed, at.filter.match)
+			at.failures += found
+			t.New = at.failures
 		}
 		if v.FormValue("entries") != "" {
-			t.Passing, last = s.passing(v.namespace, last)
+			t.Passing, at.entries = s.passing(v.namespace, at.entries)
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if _, err := fmt.Fprintf(v.w, "retry: %d\nid: %d\ndata: %s\n\n", tickEvery.Milliseconds(), last, t.encode()); err != nil || control.Flush() != nil {
+		if _, err := fmt.Fprintf(v.w, "retry: %d\nid: %d\ndata: %s\n\n", tickEvery.Milliseconds(), at.entries, t.encode()); err != nil || control.Flush() != nil {
 			return &page{done: true}, nil
 		}
 		select {
@@ -83,6 +75,27 @@ func (s *Server) live(v *visit) (*page, error) {
 		}
 	}
 	return &page{done: true}, nil
+}
+
+// position is what a page that is open has by now.
+type position struct {
+	filter filter
+	// failed and entries are how far it has read failures, and what passes.
+	failed, entries uint64
+	// failures are those that match since it was opened.
+	failures int
+}
+
+// position reads what a page has from its address.
+func (v *visit) position() (p position, err error) {
+	if p.filter, err = v.readFilter(); err != nil {
+		return p, err
+	}
+	if p.failed, err = number(v, "failed"); err != nil {
+		return p, err
+	}
+	p.entries, err = v.lastEntry()
+	return p, err
 }
 
 // lastEntry returns how far a page has read what passes: by its address, or, where

@@ -90,7 +90,13 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 		}
 		v.Asks = append(v.Asks, ask)
 	}
-	state, err := keys.Parse(object.Annotations[annotation.StatusKey])
+	v.readStatus(object.Annotations[annotation.StatusKey])
+	return nil
+}
+
+// readStatus adds what the status annotation has of each key.
+func (v *View) readStatus(text string) {
+	state, err := keys.Parse(text)
 	if err != nil {
 		v.Problem = strings.TrimPrefix(v.Problem+"; ", "; ") + "the status annotation cannot be read"
 	}
@@ -113,7 +119,6 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 	if wrong := state.Problem; wrong != nil {
 		v.add(wrong.Since, "not followed since", "", wrong.Error, printer.Red)
 	}
-	return nil
 }
 
 // addChecked adds when a key was last looked at, which is when its timer was set.
