@@ -10,7 +10,7 @@ import (
 
 // brokerTime is the clock for all that is compared with time stamps of the
 // broker: that of the machine may be off by any amount. Until the broker has
-// been heard it is that of the machine. Tickers are the machine's.
+// responded it is that of the machine. Tickers are the machine's.
 type brokerTime struct {
 	clock.WithTicker
 	broker *brokerclock.Clock

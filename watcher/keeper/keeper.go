@@ -124,14 +124,14 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 		config: c, runtime: rt, clients: clients, metrics: metrics, claims: index.New(),
 		cache: rt.Health.Part("watchers"),
 	}
-	scopes := informer.Config{Namespaces: c.Namespaces}
-	k.watchers = informer.New(scopes, informer.Deps[*watchv1.Watcher, *reconcile.Watcher]{
+	config := informer.Config{Namespaces: c.Namespaces}
+	k.watchers = informer.New(config, informer.Deps[*watchv1.Watcher, *reconcile.Watcher]{
 		Now: wall.Now, Notify: k.watcherChanged, Read: reader(compiler),
 	})
-	k.targets = informer.New(scopes, informer.Deps[*metav1.PartialObjectMetadata, *target.Target]{
+	k.targets = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *target.Target]{
 		Now: wall.Now, Notify: k.targetChanged, Read: target.Read,
 	})
-	k.namespaces = informer.New(scopes, informer.Deps[*metav1.PartialObjectMetadata, *injection.Namespace]{
+	k.namespaces = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *injection.Namespace]{
 		Now: wall.Now, Notify: k.namespaceChanged, Read: injection.Read,
 	})
 	checker, err := injection.New(injection.Config{Enabled: c.Sidecars, Protected: c.Protected}, injection.Deps{Labels: k.labels})
@@ -139,7 +139,7 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 		return nil, err
 	}
 	if c.Sidecars {
-		k.pods = &reconcile.Pods{ByWatcher: index.New(), Store: informer.New(scopes, informer.Deps[*corev1.Pod, *sidecar.Pod]{
+		k.pods = &reconcile.Pods{ByWatcher: index.New(), Store: informer.New(config, informer.Deps[*corev1.Pod, *sidecar.Pod]{
 			Now: wall.Now, Notify: k.podChanged, Read: sidecar.Read,
 		})}
 	}

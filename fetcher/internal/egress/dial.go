@@ -12,7 +12,7 @@ import (
 )
 
 // maxAttempts bounds the addresses tried for one dial: a name with thousands
-// of them would make the fetcher knock at thousands of doors.
+// of them would make the fetcher dial thousands of addresses.
 const maxAttempts = 16
 
 // dialling is how connections are made, the same for all policies.

@@ -35,7 +35,7 @@ type Deps struct {
 	Getter *get.Client
 	// Throttle decides when a GET may be made.
 	Throttle *throttle.Throttle
-	// Signatures knows by what key the watcher signs wants; nil: all are believed.
+	// Signatures knows by what key the watcher signs wants; nil: all count as signed.
 	Signatures *signature.Verifier
 	// Draining is closed when the process is to end.
 	Draining <-chan struct{}

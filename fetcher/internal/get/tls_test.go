@@ -118,7 +118,7 @@ var _ = Describe("TLS", func() {
 		Expect(string(response.Body)).To(Equal("hello"))
 	})
 
-	It("never offers HTTP/2, and speaks HTTP/1.1 to a server that would like to", func(ctx SpecContext) {
+	It("never offers HTTP/2, and uses HTTP/1.1 with a server that has both", func(ctx SpecContext) {
 		var offered atomic.Value
 		server.NextProtos = []string{"h2", "http/1.1"}
 		server.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

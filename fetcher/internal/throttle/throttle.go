@@ -38,10 +38,10 @@ type Throttle struct {
 	// guesses counts those that are remembered.
 	guesses int
 	// last and other are the namespaces that asked last and, before it, another.
-	last, other asker
+	last, other request
 }
 
-type asker struct {
+type request struct {
 	namespace string
 	at        time.Time
 }
@@ -118,7 +118,7 @@ func (t *Throttle) attempt(r Request) *attempt {
 	if t.last.namespace != r.Namespace {
 		t.other = t.last
 	}
-	t.last = asker{namespace: r.Namespace, at: a.now}
+	t.last = request{namespace: r.Namespace, at: a.now}
 	return a
 }
 

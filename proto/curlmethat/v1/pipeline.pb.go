@@ -466,7 +466,7 @@ type Want struct {
 	Installation string `protobuf:"bytes,18,opt,name=installation,proto3" json:"installation,omitempty"`
 	// Ed25519 signature of the watcher over what decides about the write (package
 	// signature). Whoever passes the want on leaves it as it is. Absent: the writer
-	// believes the live object only.
+	// goes by the live object alone.
 	Signature     []byte `protobuf:"bytes,19,opt,name=signature,proto3" json:"signature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

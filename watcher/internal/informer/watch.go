@@ -146,7 +146,7 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 	}).RunWithContext(klog.NewContext(ctx, log))
 }
 
-// stalled reports whether nothing comes through a watch that is believed to work.
+// stalled reports whether nothing comes through a watch that seems to work.
 func (w *namespaceWatch) stalled(context.Context) bool {
 	if w.failing.Load() || w.liveness.silence() <= w.StallAfter {
 		return false

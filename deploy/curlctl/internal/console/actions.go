@@ -13,7 +13,7 @@ func (s *Server) actionRoutes(mux *http.ServeMux) {
 		mux.HandleFunc("GET "+path, s.visited(func(v *visit) (*page, error) { return act(v, false) }))
 		mux.HandleFunc("POST "+path, s.visited(func(v *visit) (*page, error) {
 			if j := s.jobs.Find(v.FormValue("job")); j != nil { // a second click
-				return &page{redirect: v.scoped("/jobs/" + j.ID)}, nil
+				return &page{redirect: v.withNamespace("/jobs/" + j.ID)}, nil
 			}
 			return act(v, true)
 		}))
@@ -40,11 +40,11 @@ func (s *Server) stop(v *visit) (*page, error) {
 		return nil, notFound("%s has no such job.", v.person.Name)
 	}
 	j.Stop()
-	return &page{redirect: v.scoped("/jobs/" + j.ID)}, nil
+	return &page{redirect: v.withNamespace("/jobs/" + j.ID)}, nil
 }
 
-// scoped adds the namespace of a person who may see one only.
-func (v *visit) scoped(path string) string {
+// withNamespace adds the namespace of a person who may see one only.
+func (v *visit) withNamespace(path string) string {
 	if v.namespace != "" {
 		path += "?namespace=" + url.QueryEscape(v.namespace)
 	}

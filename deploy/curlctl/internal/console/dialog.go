@@ -65,7 +65,7 @@ func (s *Server) begin(v *visit, d *dialog, record operator.Action, do func(cont
 	if !s.jobs.Start(task, do) {
 		return d.refuse(http.StatusConflict, "A job is running already. Stop it, or wait until it has ended: the page Audit lists it."), nil
 	}
-	return &page{redirect: v.scoped("/jobs/" + task.ID)}, nil
+	return &page{redirect: v.withNamespace("/jobs/" + task.ID)}, nil
 }
 
 // record is the audit of an action of the person.

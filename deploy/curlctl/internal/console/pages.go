@@ -312,9 +312,9 @@ func (s *Server) helpPage(*visit) (*page, error) {
 func (s *Server) search(v *visit) (*page, error) {
 	q := strings.TrimSpace(v.FormValue("q"))
 	to := "/failures"
-	scope := url.Values{}
+	query := url.Values{}
 	if v.namespace != "" {
-		scope.Set("namespace", v.namespace)
+		query.Set("namespace", v.namespace)
 	}
 	id := strings.TrimPrefix(strings.TrimPrefix(q, "failure/"), "#")
 	switch _, err := strconv.ParseUint(id, 10, 63); {
@@ -325,13 +325,13 @@ func (s *Server) search(v *visit) (*page, error) {
 		namespace, name, _ := strings.Cut(q, "/")
 		to = "/objects/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
 	case strings.Contains(q, "."):
-		scope.Set("host", q)
+		query.Set("host", q)
 	default:
 		to = "/wants"
-		scope.Set("name", q)
+		query.Set("name", q)
 	}
-	if len(scope) > 0 {
-		to += "?" + scope.Encode()
+	if len(query) > 0 {
+		to += "?" + query.Encode()
 	}
 	return &page{redirect: to}, nil
 }

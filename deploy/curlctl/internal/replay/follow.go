@@ -38,7 +38,7 @@ type End struct {
 	Failure *operate.DeadLetter
 }
 
-// Follower learns what becomes of replays: at once from the messages as they
+// Follower follows what becomes of replays: at once from the messages as they
 // pass, and, since such a message may be lost on the way to this process, now
 // and then from what the streams hold.
 type Follower struct {

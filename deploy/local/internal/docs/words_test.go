@@ -114,6 +114,9 @@ tell|told -> reports whether
 		Entry("a connection by another name", "type link struct{}"),
 		Entry("a person in place of what is missing", "// nobody reads it"),
 		Entry("a person's temper", "// A hasty caller."),
+		Entry("a program as a person", "// The writer believes the want."),
+		Entry("a verb that became a type", "type asker struct{}"),
+		Entry("namespaces by a vague word", "var scopes []string"),
 		Entry("a proverb", "// It is in safe hands."),
 	)
 })

@@ -274,7 +274,7 @@ func (x *index) count(r *record, by int) {
 	}
 }
 
-// handle learns up to where the fetchers have taken requests, of which the last one
+// handle notes up to where the fetchers have taken requests, of which the last one
 // has a sequence.
 func (x *index) handle(handled, last uint64, now time.Time) {
 	x.handled = handled

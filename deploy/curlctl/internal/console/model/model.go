@@ -179,7 +179,7 @@ func (m *Model) follow(ctx context.Context) {
 	}
 }
 
-// followed learns which subjects NATS refuses to be followed.
+// followed notes which subjects NATS refuses to be followed.
 func (m *Model) followed(refused []func() error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
