@@ -33,7 +33,7 @@ var _ = Describe("The API server", func() {
 
 	over := func(o *options) { o.cluster = config }
 
-	It("is watched again within 15 s when it was away, and what happened meanwhile is seen", func(ctx SpecContext) {
+	It("watches again within 15 s after the API server was away, and sees what happened meanwhile", func(ctx SpecContext) {
 		i := w.watch(over).awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")
 		edited := w.satisfied(ctx, "edited", "example.com")
@@ -49,7 +49,7 @@ var _ = Describe("The API server", func() {
 		Expect(i.log).To(gbytes.Say("watching the ConfigMaps again"))
 	})
 
-	It("may be away at the start", func(ctx SpecContext) {
+	It("waits for an API server that is away at the start", func(ctx SpecContext) {
 		wire.sever()
 		w.create(ctx, "cm", "k=example.com")
 		i := w.watch(over)
@@ -59,7 +59,7 @@ var _ = Describe("The API server", func() {
 		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
 	})
 
-	It("is asked anew over a new connection when nothing comes through any more", func(ctx SpecContext) {
+	It("watches anew over a new connection when nothing comes through any more", func(ctx SpecContext) {
 		i := w.watch(over, func(o *options) { o.pace.Stall = 2 * time.Second }).awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")
 		wire.silence()
@@ -70,7 +70,7 @@ var _ = Describe("The API server", func() {
 		Expect(i.log).To(gbytes.Say("is silent"))
 	})
 
-	It("may have forgotten the version that the watch was at", func(ctx SpecContext) {
+	It("lists anew when the API server no longer has the version that the watch was at", func(ctx SpecContext) {
 		g := newGateway()
 		w.watch(func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} }).awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")
@@ -87,7 +87,7 @@ var _ = Describe("The API server", func() {
 		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before + 1))
 	})
 
-	It("is listed anew when it is at an earlier version than the watch, as after a restore", func(ctx SpecContext) {
+	It("lists anew when the API server is at an earlier version than the watch, as after a restore", func(ctx SpecContext) {
 		g := newGateway()
 		i := w.watch(audited, func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} }).awaitReady()
 		key := w.satisfied(ctx, "cm", "example.com")
@@ -100,7 +100,7 @@ var _ = Describe("The API server", func() {
 		Eventually(w.url(ctx, key)).Should(Equal("https://example.com/new"))
 	})
 
-	It("that answers with errors and asks to wait is asked until it works", func(ctx SpecContext) {
+	It("tries until the API server works that responds with errors and asks to wait", func(ctx SpecContext) {
 		g := newGateway()
 		g.refuse.Store(http.StatusTooManyRequests)
 		w.watch(func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} })

@@ -22,7 +22,7 @@ var _ = Describe("The stream of requests", func() {
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-	It("is left alone by a watcher that starts and finds all as it should be", func(ctx SpecContext) {
+	It("publishes nothing when it starts and finds all as it should be", func(ctx SpecContext) {
 		first := w.watch().awaitReady()
 		w.satisfied(ctx, "satisfied", "example.com/a")
 		w.create(ctx, "waiting", "k=example.com/b")
@@ -64,7 +64,7 @@ var _ = Describe("The stream of requests", func() {
 		Expect(w.notes(ctx, "Drifted")).To(BeEmpty())
 	}
 
-	It("is created anew when the store was wiped, and what is satisfied is not fetched again", func(ctx SpecContext) {
+	It("creates the stream anew when the store was wiped, and has nothing fetched again that is satisfied", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		lost(ctx, func() {
 			Expect(w.nats.Wipe()).To(Succeed())
@@ -72,12 +72,12 @@ var _ = Describe("The stream of requests", func() {
 		})
 	})
 
-	It("is filled again when somebody deleted it", func(ctx SpecContext) {
+	It("fills the stream again when somebody deleted it", func(ctx SpecContext) {
 		w.watch(quickly).awaitReady()
 		lost(ctx, func() { Expect(w.js.DeleteStream(ctx, pipeline.Requests)).To(Succeed()) })
 	})
 
-	It("is filled again when somebody purged it", func(ctx SpecContext) {
+	It("fills the stream again when somebody purged it", func(ctx SpecContext) {
 		i := w.watch(quickly).awaitReady()
 		lost(ctx, func() {
 			stream, err := w.js.Stream(ctx, pipeline.Requests)
@@ -87,7 +87,7 @@ var _ = Describe("The stream of requests", func() {
 		Expect(i.log).To(gbytes.Say("the stream of requests was changed by another client: it was purged"))
 	})
 
-	It("is seen to be purged long before all is compared", func(ctx SpecContext) {
+	It("sees that the stream was purged long before all is compared", func(ctx SpecContext) {
 		i := w.watch(func(o *options) { o.pace.Check = time.Hour }).awaitReady()
 		lost(ctx, func() {
 			stream, err := w.js.Stream(ctx, pipeline.Requests)
@@ -182,7 +182,7 @@ var _ = Describe("The stream of requests", func() {
 		Consistently(func() int { return len(w.results(ctx)) }).Should(Equal(1), "the writer was told already")
 	})
 
-	It("is asked again for what nothing is on its way for", func(ctx SpecContext) {
+	It("asks again for what nothing is on its way for", func(ctx SpecContext) {
 		w.watch(func(o *options) { o.pace.Audit = 200 * time.Millisecond }).awaitReady()
 		key := w.key("cm", "k")
 		w.create(ctx, "cm", "k=example.com")
@@ -197,7 +197,7 @@ var _ = Describe("The stream of requests", func() {
 		Eventually(func() v1.Cause { return w.want(ctx, key)().GetCause() }).Should(Equal(v1.Cause_CAUSE_AUDIT))
 	})
 
-	It("may be brought back to an earlier state: what it leads to comes after what the objects hold", func(ctx SpecContext) {
+	It("publishes in a later epoch when the stream was brought back to an earlier state", func(ctx SpecContext) {
 		w.watch(func(o *options) { o.pace.Audit = 200 * time.Millisecond }).awaitReady()
 		key := w.key("cm", "k")
 		w.create(ctx, "cm", "k=example.com", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-refresh"] = "1h" })

@@ -99,7 +99,7 @@ var _ = Describe("Healing", func() {
 })
 
 var _ = Describe("An object without a record of owners", func() {
-	It("is wanted with the advice to read first, and without an Event of drift", func(ctx SpecContext) {
+	It("wants the key with the advice to read first, and without an Event of drift", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.create(ctx, "cm", "") // created without any field, it never gets a record
 		w.watch().awaitReady()

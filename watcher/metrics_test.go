@@ -236,7 +236,7 @@ var _ = Describe("The metrics of a watcher", func() {
 		Eventually(i.value(own + "stale_keys")).Should(BeEquivalentTo(1))
 	})
 
-	It("are all named by a spec", func() {
+	It("names all metrics in a spec", func() {
 		series := append(blocked(), elected()...)
 		series = append(series, own+"audit_duration_seconds", own+"lost_keys_total", own+"events_over_budget_total", own+"stale_keys")
 		for _, m := range moves() {
@@ -292,7 +292,7 @@ var _ = Describe("A want", func() {
 		Expect(asked("live").GetAskedAt().AsTime()).To(Equal(asked("live").GetObservedAt().AsTime()))
 	})
 
-	It("that repairs a key has no time when it was asked for", func(ctx SpecContext) {
+	It("puts no time into a want that repairs a key", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.watch().awaitReady()
 		key := w.satisfied(ctx, "cm", "example.com")

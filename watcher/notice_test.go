@@ -127,7 +127,7 @@ var _ = Describe("Reporting to the owner", func() {
 		)
 	})
 
-	DescribeTable("of what is not followed as it was meant takes one Event", func(ctx SpecContext, more object, text string) {
+	DescribeTable("reports by one Event what is not followed as it was meant", func(ctx SpecContext, more object, text string) {
 		w.watch().awaitReady()
 		w.create(ctx, "cm", "k=example.com")
 		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
@@ -145,7 +145,7 @@ var _ = Describe("Reporting to the owner", func() {
 			"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"),
 	)
 
-	It("of a slip in the name of the annotation itself takes one Event", func(ctx SpecContext) {
+	It("reports by one Event a slip in the name of the annotation itself", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		w.create(ctx, "cm", "", func(cm *corev1.ConfigMap) {
 			cm.Annotations = map[string]string{"x-kv8s.io/curl-me-tha": "k=example.com"}
@@ -154,7 +154,7 @@ var _ = Describe("Reporting to the owner", func() {
 			"annotation x-kv8s.io/curl-me-tha is not known and does nothing; did you mean curl-me-that?"))
 	})
 
-	It("that a key exists and is not ours takes one Event, and nothing is wanted", func(ctx SpecContext) {
+	It("reports by one Event that a key exists and is of somebody else, and wants nothing", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		tape := w.record("curl.want.>")
 		w.create(ctx, "cm", "taken=example.com free=example.com", withData("taken", "by hand"))

@@ -39,7 +39,7 @@ var _ = Describe("Wants of a namespace that is taken out of --namespaces", func(
 		}
 	}
 
-	It("are retracted, and nothing is removed", func(ctx SpecContext) {
+	It("retracts wants of namespaces that are no longer watched, and removes nothing", func(ctx SpecContext) {
 		before := here.watch(elected("ours"), watching(here, there))
 		here.satisfied(ctx, "cm", "example.com")
 		there.satisfied(ctx, "cm", "example.com")
@@ -53,7 +53,7 @@ var _ = Describe("Wants of a namespace that is taken out of --namespaces", func(
 		Expect(after.value(own + "out_of_scope_wants")()).To(BeZero())
 	})
 
-	DescribeTable("are left alone, counted and logged once, when they may be those of",
+	DescribeTable("leaves wants alone, counts and logs them once, when they may be those of others",
 		func(ctx SpecContext, publisher, reader string) {
 			before := here.watch(elected(publisher), watching(there))
 			there.satisfied(ctx, "cm", "example.com")

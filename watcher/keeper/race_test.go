@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("What changes while keeper works on a Watcher", func() {
-	It("is the Watcher: nothing of what it was is applied or reported", func(ctx SpecContext) {
+	It("applies and reports nothing of what a Watcher was before an edit under way", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.run(ctx)
 		r.apply(ctx, "raced", `configData: {a: one}`)
@@ -28,7 +28,7 @@ var _ = Describe("What changes while keeper works on a Watcher", func() {
 		Expect(r.data(ctx, "raced-config")).To(Equal(map[string]string{"a": "two"}))
 	})
 
-	It("is its ConfigMap: it is applied once more, without a status in between", func(ctx SpecContext) {
+	It("applies the ConfigMap once more that is edited under way, without a status in between", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.run(ctx)
 		r.apply(ctx, "raced", `configData: {a: one}`)
@@ -51,7 +51,7 @@ var _ = Describe("What changes while keeper works on a Watcher", func() {
 		Expect(r.data(ctx, "raced-config")).To(Equal(map[string]string{"a": "two", "mine": "kept"}))
 	})
 
-	It("is its namespace, which is deleted: nothing is reported", func(ctx SpecContext) {
+	It("reports nothing when the namespace is deleted under way", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.run(ctx)
 		r.apply(ctx, "raced", `configData: {a: one}`)

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("What the API server refuses", func() {
-	It("is applied again after half a minute, and not before", func(ctx SpecContext) {
+	It("applies again after half a minute what was refused, and not before", func(ctx SpecContext) {
 		r := newRig(ctx)
 		fixed := types.NamespacedName{Namespace: r.namespace, Name: "fixed"}
 		_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{

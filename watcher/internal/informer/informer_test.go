@@ -169,7 +169,7 @@ var _ = Describe("The informer", func() {
 		Expect(value("a")).To(Equal("written"))
 	})
 
-	It("is synced when each namespace has been listed, and a list is about its namespace only", func() {
+	It("becomes synced when each namespace has been listed, of which each list concerns its own only", func() {
 		open(informer.Config{Namespaces: []string{"a", "b"}})
 		Expect(s.Store("a").Replace([]any{object("a", "1", "one")}, "1")).To(Succeed())
 		Expect(s.Synced()).NotTo(BeClosed())

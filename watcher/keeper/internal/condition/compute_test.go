@@ -162,7 +162,7 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 )
 
 var _ = Describe("The status of a Watcher", func() {
-	It("is the same again while nothing changes, so that nothing is written", func() {
+	It("computes the same status again while nothing changes, so that nothing is written", func() {
 		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
 		before := condition.Compute(in)
 		in.Previous, in.Now = condition.Kept(before), in.Now.Add(time.Hour)

@@ -96,13 +96,13 @@ var _ = DescribeTable("The sidecar of a Watcher", func(change func(*plan.Sidecar
 )
 
 var _ = Describe("No sidecar is injected", func() {
-	It("while the operator has not enabled them", func() {
+	It("reports that the operator has not enabled sidecars", func() {
 		Expect(obstacle(false, sidecar(same), map[string]string{"x-kv8s.io/inject": "enabled"})).To(HaveValue(And(
 			HaveField("Reason", watchv1.ReasonPoliciesMissing),
 			HaveField("Message", "the operator has not enabled sidecars, as sidecar.enabled of the chart does; no pod gets one"))))
 	})
 
-	It("in a protected namespace", func() {
+	It("reports that a protected namespace gets no sidecars", func() {
 		p := sidecar(same)
 		p.Watcher.Namespace = "kube-system"
 		Expect(obstacle(true, p, nil)).To(HaveValue(And(
@@ -110,7 +110,7 @@ var _ = Describe("No sidecar is injected", func() {
 			HaveField("Message", "namespace kube-system is protected; its pods get no sidecars"))))
 	})
 
-	It("as far as is known before the namespaces are listed", func() {
+	It("knows nothing of a namespace before the namespaces are listed", func() {
 		checker, err := injection.New(injection.Config{Enabled: true}, injection.Deps{
 			Labels: func(string) (map[string]string, bool) { return nil, false },
 		})
@@ -119,7 +119,7 @@ var _ = Describe("No sidecar is injected", func() {
 		Expect(known).To(BeFalse())
 	})
 
-	It("in a namespace that is not there yet", func() {
+	It("reports a namespace that is not there yet", func() {
 		p := sidecar(same)
 		p.Watcher.Namespace = "new"
 		Expect(obstacle(true, p, nil)).To(HaveValue(HaveField("Reason", watchv1.ReasonNamespaceNotEnabled)))

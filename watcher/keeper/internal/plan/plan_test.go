@@ -65,7 +65,7 @@ func applied(version uint64, change ...func(*watchv1.Watcher)) *corev1.ConfigMap
 }
 
 var _ = Describe("A Watcher is compiled", func() {
-	It("into the annotations that the watcher reads", func() {
+	It("plans the annotations that the watcher reads", func() {
 		p := compiled()
 		Expect(p.Problem).To(BeNil())
 		asked := applied(0).Annotations
@@ -79,7 +79,7 @@ var _ = Describe("A Watcher is compiled", func() {
 		}))
 	})
 
-	It("with what it is of", func() {
+	It("labels the ConfigMap with what it is of", func() {
 		created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		p := compiled(func(w *watchv1.Watcher) {
 			w.CreationTimestamp = metav1.NewTime(created)
@@ -102,23 +102,23 @@ var _ = Describe("A Watcher is compiled", func() {
 		Expect(cm.Namespace + "/" + cm.Name).To(Equal("team-a/rules-config"))
 	})
 
-	It("with a source that is followed though it is odd", func() {
+	It("plans a source that is followed though it is odd", func() {
 		p := compiled(func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "https://b.example.com/x,c=https://c.example.com" })
 		Expect(p.Problem).To(BeNil())
 		Expect(p.Sources).To(HaveLen(2))
 	})
 
-	It("into the same object, in whatever order its sources are", func() {
+	It("plans the same object, in whatever order its sources are", func() {
 		Expect(applied(0, func(w *watchv1.Watcher) { slices.Reverse(w.Spec.Sources) })).To(Equal(applied(0)))
 	})
 
-	It("without annotations that ask for something, when it has no sources", func() {
+	It("sets no annotations that ask for something without sources", func() {
 		none := func(w *watchv1.Watcher) { w.Spec.Sources = nil }
 		Expect(compiled(none).Problem).To(BeNil())
 		Expect(applied(0, none).Annotations).To(HaveLen(1))
 	})
 
-	It("with an owner, unless the ConfigMap is retained, and bound to the version of the ConfigMap that was looked at", func() {
+	It("sets an owner unless the ConfigMap is retained, bound to the version of the ConfigMap that was looked at", func() {
 		Expect(applied(0).OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("uid"))))
 		Expect(applied(0).ResourceVersion).To(Equal("1"), "which no object has")
 		retained := applied(7, func(w *watchv1.Watcher) { w.Spec.Target.DeletionPolicy = watchv1.Retain })
@@ -126,7 +126,7 @@ var _ = Describe("A Watcher is compiled", func() {
 		Expect(retained.ResourceVersion).To(Equal("7"))
 	})
 
-	It("with its static data, of which nothing is held", func() {
+	It("plans static data, of which nothing is held", func() {
 		cm := applied(0, func(w *watchv1.Watcher) { w.Spec.ConfigBinaryData = map[string][]byte{"logo": {1, 2}} })
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn"}))
 		Expect(cm.BinaryData).To(Equal(map[string][]byte{"logo": {1, 2}}))

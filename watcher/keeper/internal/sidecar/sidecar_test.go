@@ -117,13 +117,13 @@ var _ = Describe("A pod", func() {
 		Expect(got.PodsStatus).To(Equal(watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1}))
 	})
 
-	It("is looked at again when its sidecar has run for long enough", func() {
+	It("looks again at a pod when its sidecar has run for long enough", func() {
 		got := count(pod(runs(time.Minute), crashed(2, time.Second)))
 		Expect(got.Again).To(Equal(sidecar.RecoveryTime - time.Minute))
 		Expect(got.Worst.Name).To(Equal("web"))
 	})
 
-	DescribeTable("is not kept", func(p *corev1.Pod) {
+	DescribeTable("drops a pod without a sidecar of ours", func(p *corev1.Pod) {
 		Expect(sidecar.Read(p)).To(BeNil())
 	},
 		Entry("when it has succeeded", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodSucceeded })),
