@@ -74,7 +74,7 @@ type Explanation struct {
 	// WaitsFor is what the next look waits for, in words, such as "pause of
 	// example.com"; empty: its time alone.
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// Stale reports that it has been failing for longer than its interval.
+	// Stale reports that it has been failing for long; see condition.FailsForLong.
 	Stale bool `json:"stale,omitempty"`
 	// Terminal reports that each later look fails alike until the URL or the policy of
 	// the operator is edited.

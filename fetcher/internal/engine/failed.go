@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/schedule"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -121,7 +122,7 @@ func (e *Engine) lastOfRound(t *trigger, f failure, now time.Time) followUp {
 
 // isRepeated reports whether a failure that the writer knows is to be published
 // once more: a person has asked for the look, or the last time is a while ago, or
-// it has just become longer than the interval of the key.
+// the key has become stale by it since.
 func (t *trigger) isRepeated(f failure, now time.Time) bool {
 	switch {
 	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.reportedAt.IsZero(), t.replayOf > 0:
@@ -129,9 +130,9 @@ func (t *trigger) isRepeated(f failure, now time.Time) bool {
 	case f.Class != t.reported || t.reportedAt.IsZero():
 		return false
 	}
-	interval := t.want.GetRefresh().AsDuration()
-	stale := t.failingSince(now).Add(interval)
-	return now.Sub(t.reportedAt) >= repeatAfter || interval > 0 && !now.Before(stale) && t.reportedAt.Before(stale)
+	since, interval := t.failingSince(now), t.want.GetRefresh().AsDuration()
+	return now.Sub(t.reportedAt) >= repeatAfter ||
+		condition.FailsForLong(since, interval, now) && !condition.FailsForLong(since, interval, t.reportedAt)
 }
 
 // dueAfter returns a timer's payload after a failure.

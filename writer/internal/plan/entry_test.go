@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
@@ -102,20 +103,19 @@ func elsewhere(e status.Entry) status.Entry {
 	return e
 }
 
-// A key is stale that was given up and has failed for longer than its interval, which
-// counts as a minute at least.
+// A key is stale that was given up and has failed for long, as curlctl and the metric of
+// the watcher have it.
 func TestEntryOfAStaleKey(t *testing.T) {
+	const long = condition.StaleIntervals * 10 * time.Minute
 	for name, tt := range map[string]struct {
 		gaveUp          bool
 		interval, fails time.Duration
 		stale           bool
 	}{
-		"just longer":         {true, 10 * time.Minute, 10*time.Minute + time.Second, true},
-		"just not":            {true, 10 * time.Minute, 10 * time.Minute, false},
-		"still tried":         {false, 10 * time.Minute, time.Hour, false},
-		"fetched once":        {true, 0, time.Hour, false},
-		"short interval":      {true, 10 * time.Second, time.Minute, false},
-		"short interval, now": {true, 10 * time.Second, time.Minute + time.Second, true},
+		"just longer":  {true, 10 * time.Minute, long + time.Second, true},
+		"just not":     {true, 10 * time.Minute, long, false},
+		"still tried":  {false, 10 * time.Minute, time.Hour, false},
+		"fetched once": {true, 0, time.Hour, false},
 	} {
 		got, _ := entryAfter(t, asking(), failure(6, badStatus, func(r *v1.Result) {
 			r.Want.Refresh = durationpb.New(tt.interval)

@@ -57,10 +57,6 @@ func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 	return len(with.String()) <= b.object.Room
 }
 
-// minStale is how long a key fails at least before it is stale: to its owner the
-// next seconds matter little.
-const minStale = time.Minute
-
 // explain returns what the status keeps of a failure in a row of them.
 func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	why := &status.Explanation{
@@ -70,8 +66,7 @@ func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	if at := f.GetNextAt(); at != nil {
 		why.NextTry = at.AsTime()
 	}
-	refresh := i.Result.GetWant().GetRefresh().AsDuration()
-	why.Stale = f.GetGaveUp() && refresh > 0 && i.observed().Sub(since) > max(refresh, minStale)
+	why.Stale = f.GetGaveUp() && condition.FailsForLong(since, i.Result.GetWant().GetRefresh().AsDuration(), i.observed())
 	return why
 }
 
