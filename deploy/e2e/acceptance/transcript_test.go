@@ -266,7 +266,7 @@ func (t *transcript) isDenied(ctx context.Context) {
 	t.wants(ctx, "internal", "page=http://169.254.169.254/latest/meta-data")
 	t.types(ctx, events("internal"), And(ContainSubstring("may not be visited: the host has"), Not(ContainSubstring("169.254"))))
 
-	t.part("A redirect to a host that the operator denies", "Each hop is judged; the Event names the one that was denied.")
+	t.part("A redirect to a host that the operator denies", "Each hop is checked; the Event names the one that was denied.")
 	page := t.world.Origin.Page("/elsewhere").Fails(http.StatusFound).With("Location", "http://data.denied.example.com/")
 	t.wants(ctx, "redirected", "page="+page.URL())
 	t.types(ctx, events("redirected"), ContainSubstring("may not be visited: at redirect 1, the host is on the operator's list of denied hosts"))
