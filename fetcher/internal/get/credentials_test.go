@@ -83,6 +83,16 @@ var _ = Describe("credentials", func() {
 		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("all", "b")}))
 	})
 
+	It("sends no credentials of a netrc file where the entry has no netrc: true", func(ctx SpecContext) {
+		cfg.Netrc = writeFile("netrc", "default login me password a\n")
+		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
+- {host: data.example.com, namespaces: ["*"], schemes: [http], ports: [%[1]d], headers: {X-Tenant: a}}
+- {host: "*", namespaces: ["*"], schemes: [http], ports: [%[1]d], netrc: true}
+`, port))
+		do(ctx, get.Request{URL: at("data.example.com", "/")}, get.Request{URL: at("www.example.com", "/")})
+		Expect(authorizations()).To(Equal([]string{"", basic("me", "a")}))
+	})
+
 	It("sends the headers of a file to the hosts of a pattern for the namespaces of a list", func(ctx SpecContext) {
 		cfg.Netrc = writeFile("netrc", "default login me password a\n")
 		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
@@ -231,6 +241,19 @@ var _ = Describe("credentials", func() {
 		Expect(err).To(MatchError(ContainSubstring("line 1: not a YAML list")))
 		Expect(err.Error()).NotTo(ContainSubstring(secret))
 		Expect(authorizations()).To(Equal([]string{basic("me", "a"), basic("me", "b"), basic("me", "b")}))
+	})
+
+	It("lets credentials go only where an entry names host and namespace, if by another scheme, port or path", func() {
+		gate := newGate(egress.Config{})
+		mayCarry := func(namespace, url string) bool {
+			return newClient(cfg, gate, get.Deps{}).MayCarry(get.Request{Namespace: namespace, URL: url})
+		}
+		Expect(mayCarry("team-a", "https://data.example.com/")).To(BeFalse(), "there is no file")
+		cfg.HeaderFile = writeFile("headers.yaml", "- {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}")
+		Expect(mayCarry("team-a", "http://DATA.example.com.:8080/other")).To(BeTrue())
+		Expect(mayCarry("team-b", "https://data.example.com/api")).To(BeFalse())
+		Expect(mayCarry("team-a", "https://www.example.com/api")).To(BeFalse())
+		Expect(mayCarry("team-a", "https://data.example.com/ api")).To(BeFalse())
 	})
 
 	It("part requests that would otherwise share a GET", func() {

@@ -63,7 +63,7 @@ func (e *headerEntry) fits(u *url.URL) bool {
 		return false
 	}
 	if len(e.Ports) == 0 {
-		return u.Port() == "" || egress.Port(u) == egress.Port(&url.URL{Scheme: u.Scheme})
+		return egress.Port(u) == egress.Port(&url.URL{Scheme: u.Scheme})
 	}
 	return slices.ContainsFunc(e.Ports, func(p int) bool { return strconv.Itoa(p) == egress.Port(u) })
 }

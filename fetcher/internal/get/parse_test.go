@@ -3,6 +3,7 @@ package get
 import (
 	"math"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -75,7 +76,7 @@ func TestMaxAge(t *testing.T) {
 func TestValidators(t *testing.T) {
 	for text, want := range map[string]bool{
 		`"v1"`: true, `W/"v1"`: true, `""`: true, `"!#~"`: true,
-		"": false, `"`: false, "v1": false, `w/"v1"`: false, `"a"b"`: false, "\"a\nb\"": false, `"a b"`: false,
+		"": false, `"`: false, "v1": false, `v1"`: false, `"v1`: false, `w/"v1"`: false, `"a"b"`: false, "\"a\nb\"": false, `"a b"`: false,
 		"\"\xff\"": false, `"` + strings.Repeat("x", 300) + `"`: false,
 	} {
 		if got := validETag(text) != ""; got != want {
@@ -134,6 +135,9 @@ func TestParseNetrcRefuses(t *testing.T) {
 		`machine "" login ` + secret:               "line 1: value is missing",
 		`machine a login "` + secret:               "line 1: quoted value has no end",
 		`machine a login "` + secret + `\n"`:       "line 1: value has a control character",
+		`machine a login "` + secret + `\r"`:       "line 1: value has a control character",
+		"machine a login " + secret + "\x7f":       "line 1: value has a control character",
+		`machine a login "` + secret + `\t"`:       "line 1: value has a control character",
 	} {
 		_, err := parseNetrc([]byte(content))
 		if err == nil || err.Error() != want {
@@ -154,6 +158,8 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 		"- {namespaces: [x], headers: {a: b}}": "entry 1: host: not a host pattern such as *.example.com",
 		"- {host: a, namespaces: [\"" + secret + " \\t x\"], headers: {a: b}}":  "entry 1: namespaces: not a host pattern such as *.example.com",
 		"- {host: a, namespaces: [x], headers: {\"" + secret + " x\": b}}":      "entry 1: not a header that may be set",
+		"- {host: a, namespaces: [x], netrc: true, ports: [65536]}":             "entry 1: ports are from 1 to 65535",
+		"- {host: a, namespaces: [x], netrc: true, pathPrefix: /a/../b}":        "entry 1: pathPrefix begins with a slash and has no dot segments",
 		"- {host: a, namespaces: [x], headers: {Host: b}}":                      "entry 1: not a header that may be set",
 		"- {host: a, namespaces: [x], headers: {cookie: b}}":                    "entry 1: not a header that may be set",
 		"- {host: a, namespaces: [x], headers: {if-match: b}}":                  "entry 1: not a header that may be set",
@@ -166,5 +172,64 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 		if err == nil || err.Error() != want {
 			t.Errorf("parseHeaderFile(%q) says %v, want %s", content, err, want)
 		}
+	}
+}
+
+func TestHeadersThatMayNotBeSet(t *testing.T) {
+	for _, name := range []string{
+		"host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "expect", "accept-encoding",
+		"range", "referer", "cookie", "if-none-match", "proxy-connection", "", "a b", "a:",
+	} {
+		if isSettable(name) {
+			t.Errorf("%q may be set", name)
+		}
+	}
+	for _, name := range []string{"authorization", "x-host", "user-agent", "accept"} {
+		if !isSettable(name) {
+			t.Errorf("%q may not be set", name)
+		}
+	}
+}
+
+func TestSameOrigin(t *testing.T) {
+	for pair, want := range map[[2]string]bool{
+		{"https://a.example.com/", "https://a.example.com:443/x"}:     true,
+		{"http://a.example.com/", "https://a.example.com/"}:           true,
+		{"http://a.example.com:80/", "https://a.example.com:443/"}:    true,
+		{"http://a.example.com/", "https://a.example.com:8443/"}:      false,
+		{"http://a.example.com:8080/", "https://a.example.com/"}:      false,
+		{"https://a.example.com/", "http://a.example.com/"}:           false,
+		{"https://a.example.com/", "https://a.example.com:8443/"}:     false,
+		{"https://a.example.com/", "https://b.example.com/"}:          false,
+		{"https://a.example.com/", "https://a.example.com.evil.test"}: false,
+	} {
+		from, _ := url.Parse(pair[0])
+		to, _ := url.Parse(pair[1])
+		if got := sameOrigin(from, to); got != want {
+			t.Errorf("from %s to %s: %t", pair[0], pair[1], got)
+		}
+	}
+}
+
+func TestAPathIsBelowItsPrefix(t *testing.T) {
+	for _, c := range []struct {
+		path, prefix string
+		want         bool
+	}{
+		{"/a//b/../c", "", true},
+		{"/a//b/../c", "/", true},
+		{"/a", "/a/", true},
+		{"/a/b", "/a/", true},
+		{"/ab", "/a/", false},
+		{"/a/%5C..", "/a", false},
+		{"/a/./b", "/a", false},
+		{"/a/b\\c", "/a", false},
+	} {
+		if got := isBelow(c.path, c.prefix); got != c.want {
+			t.Errorf("%s below %q: %t", c.path, c.prefix, got)
+		}
+	}
+	if _, err := parseHeaderFile([]byte("- {host: a, namespaces: [x], netrc: true, ports: [1, 65535], pathPrefix: /}")); err != nil {
+		t.Error(err)
 	}
 }
