@@ -19,8 +19,8 @@ type Config struct {
 	// hold while others want slots, too.
 	Share float64
 	// MaxWait is how long a request waits in memory for a slot that will
-	// probably come free within it. A request without a reservation waits for a
-	// quarter of it.
+	// probably come free within it. A request without a reservation waits for an
+	// eighth of it.
 	MaxWait time.Duration
 	// MinPark is the shortest time after which to come back.
 	MinPark time.Duration

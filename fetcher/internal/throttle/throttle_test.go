@@ -2,6 +2,7 @@ package throttle_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -201,8 +202,11 @@ func TestABacklogCountsAsOthers(t *testing.T) {
 
 func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		th := newThrottle(t, config())
-		for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
+		cfg := config()
+		cfg.MaxPause = 10 * time.Second
+		th := newThrottle(t, cfg)
+		for i := range 80 {
+			want := min(time.Second<<min(i, 8), cfg.MaxPauseOthers)
 			slot := granted(t, th, on("a", "asks"))
 			pass(time.Millisecond)
 			slot.Pause(time.Hour)
@@ -210,9 +214,9 @@ func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 			if wait := refused(t, th, on("a", "other"), throttle.HostSlowed); wait != want {
 				t.Errorf("refusal %d: others come back after %s, want %s", i+1, wait, want)
 			}
-			wait := refused(t, th, on("a", "asks"), throttle.HostSlowed)
-			if wait > time.Minute {
-				t.Errorf("refusal %d: the namespace comes back after %s", i+1, wait)
+			want = min(time.Second<<min(i, 8), cfg.MaxPause)
+			if wait := refused(t, th, on("a", "asks"), throttle.HostSlowed); wait != want {
+				t.Errorf("refusal %d: the namespace comes back after %s, want %s", i+1, wait, want)
 			}
 			granted(t, th, on("b", "asks")).Release()
 			pass(time.Minute)
@@ -258,6 +262,8 @@ func TestAPauseEndsWithItsCause(t *testing.T) {
 func TestConfigValidate(t *testing.T) {
 	for name, change := range map[string]func(*throttle.Config){
 		"no slots":              func(c *throttle.Config) { c.Slots = 0 },
+		"too many slots":        func(c *throttle.Config) { c.Slots = 4097 },
+		"wait below zero":       func(c *throttle.Config) { c.MaxWait = -1 },
 		"none per host":         func(c *throttle.Config) { c.PerHost = 0 },
 		"no share":              func(c *throttle.Config) { c.Share = 0 },
 		"more than all":         func(c *throttle.Config) { c.Share = 1.1 },
@@ -273,6 +279,153 @@ func TestConfigValidate(t *testing.T) {
 			}
 		})
 	}
+	for name, change := range map[string]func(*throttle.Config){
+		"one slot":            func(c *throttle.Config) { c.Slots = 1 },
+		"most slots":          func(c *throttle.Config) { c.Slots = 4096 },
+		"all for a namespace": func(c *throttle.Config) { c.Share = 1 },
+		"no wait":             func(c *throttle.Config) { c.MaxWait = 0 },
+		"equal pauses":        func(c *throttle.Config) { c.MaxPause = c.MaxPauseOthers },
+	} {
+		c := config()
+		change(&c)
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Idle hosts are forgotten when there are many, and only those: else what is known of
+// hosts would grow without bound, and pauses would be no more.
+func TestOnlyIdleHostsAreForgotten(t *testing.T) {
+	const many = 16 * 1024 // of which pauses are remembered
+	synctest.Test(t, func(t *testing.T) {
+		th := newThrottle(t, config())
+		granted(t, th, on("busy", "one"))
+		granted(t, th, on("busy", "one"))
+		slot := granted(t, th, on("paused", "one"))
+		slot.Pause(time.Hour)
+		slot.Release()
+		for n := range many {
+			granted(t, th, on(fmt.Sprint("host", n), fmt.Sprint("namespace", n))).Release()
+		}
+		refused(t, th, on("busy", "one"), throttle.HostBusy)
+		refused(t, th, on("paused", "two"), throttle.HostSlowed)
+		slot = granted(t, th, on("another", "one"))
+		slot.Pause(time.Hour)
+		slot.Release()
+		refused(t, th, on("another", "two"), throttle.HostSlowed)
+	})
+}
+
+func TestPausesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config()
+		cfg.Share = 1
+		th := newThrottle(t, cfg)
+		var last *throttle.Slot
+		for n := range 16*1024 - 1 {
+			last = granted(t, th, on(fmt.Sprint("host", n), fmt.Sprint("namespace", n)))
+		}
+		last.Pause(time.Hour)
+		refused(t, th, on(fmt.Sprint("host", 16*1024-2), "one"), throttle.HostSlowed)
+		slot := granted(t, th, on("another", "one"))
+		slot.Pause(time.Hour)
+		granted(t, th, on("another", "two"))
+	})
+}
+
+func TestHostsAreCountedByState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := newThrottle(t, config())
+		expect := func(paused, queued, active float64) {
+			t.Helper()
+			want := map[string]float64{"paused": paused, "queued": queued, "active": active}
+			if got := th.Hosts(); !maps.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		}
+		expect(0, 0, 0)
+		granted(t, th, on("idle", "one")).Release()
+		slot := granted(t, th, on("a", "one"))
+		granted(t, th, on("b", "one"))
+		expect(0, 0, 2)
+		granted(t, th, on("b", "one"))
+		refused(t, th, on("b", "one"), throttle.HostBusy)
+		expect(0, 1, 1)
+		slot.Pause(time.Hour)
+		expect(1, 1, 0)
+	})
+}
+
+func TestWhoIsAskedForByAPersonIsServedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config()
+		cfg.Slots = 16 // and so places to wait for four
+		th := newThrottle(t, cfg)
+		used(t, th, "a", "one", 5*time.Millisecond)
+		first, second := granted(t, th, on("a", "one")), granted(t, th, on("a", "one"))
+		var order []string
+		var wg sync.WaitGroup
+		for _, r := range []struct {
+			name             string
+			reserved, urgent bool
+		}{{"plain", false, false}, {"reserved", true, false}, {"urgent", false, true}, {"reserved later", true, false}} {
+			wg.Go(func() {
+				slot := granted(t, th, throttle.Request{Host: "a", Namespace: "one", Reserved: r.reserved, Urgent: r.urgent})
+				order = append(order, r.name)
+				slot.Release()
+			})
+			synctest.Wait()
+		}
+		first.Release()
+		wg.Wait()
+		second.Release()
+		if want := []string{"urgent", "reserved", "reserved later", "plain"}; !slices.Equal(order, want) {
+			t.Errorf("served in the order %q", order)
+		}
+	})
+}
+
+func TestWhatAPersonAsksForComesBackSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := newThrottle(t, config())
+		used(t, th, "a", "one", 10*time.Second)
+		granted(t, th, on("a", "one"))
+		granted(t, th, on("a", "one"))
+		for range 5 {
+			refused(t, th, on("a", "one"), throttle.HostBusy)
+		}
+		urgent := throttle.Request{Host: "a", Namespace: "one", Urgent: true}
+		for range 2 { // it reserves nothing
+			if wait := refused(t, th, urgent, throttle.HostBusy); wait != config().MinPark {
+				t.Errorf("it comes back after %s", wait)
+			}
+		}
+	})
+}
+
+func TestOnlySomeRequestsWaitInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := newThrottle(t, config()) // two places
+		used(t, th, "a", "one", 5*time.Millisecond)
+		for range 3 { // the places come free again
+			first, second := granted(t, th, on("a", "one")), granted(t, th, on("a", "one"))
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() { granted(t, th, on("a", "one")).Release() })
+			}
+			synctest.Wait()
+			began := time.Now()
+			refused(t, th, on("a", "one"), throttle.HostBusy)
+			if waited := time.Since(began); waited > 0 {
+				t.Errorf("the third waited for %s", waited)
+			}
+			first.Release()
+			wg.Wait()
+			second.Release()
+			pass(time.Minute)
+		}
+	})
 }
 
 // pass lets time pass in the bubble of a test.
