@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/gentype"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -57,19 +58,6 @@ func newPods(shared *rest.Config) (corev1client.PodsGetter, error) {
 	return corev1client.NewForConfig(config)
 }
 
-// podObjects are pods as an informer takes them.
-func podObjects(client corev1client.PodsGetter) informer.Objects {
-	return informer.Objects{
-		Name: "pods", Type: &corev1.Pod{},
-		List: func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
-			return client.Pods(namespace).List(ctx, o)
-		},
-		Watch: func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error) {
-			return client.Pods(namespace).Watch(ctx, o)
-		},
-	}
-}
-
 // watchers is the API of Watchers.
 type watchers struct {
 	client rest.Interface
@@ -90,28 +78,10 @@ func newWatchers(shared *rest.Config) (*watchers, error) {
 	return &watchers{client: client, params: runtime.NewParameterCodec(scheme)}, err
 }
 
-func (w *watchers) get(namespace string, o metav1.ListOptions) *rest.Request {
-	return w.client.Get().NamespaceIfScoped(namespace, namespace != "").
-		Resource(watchv1.Resource().Resource).VersionedParams(&o, w.params)
-}
-
-func (w *watchers) list(ctx context.Context, namespace string, o metav1.ListOptions) (*watchv1.WatcherList, error) {
-	list := &watchv1.WatcherList{}
-	return list, w.get(namespace, o).Do(ctx).Into(list)
-}
-
-// objects are the Watchers as an informer takes them.
-func (w *watchers) objects() informer.Objects {
-	return informer.Objects{
-		Name: "Watchers", Type: &watchv1.Watcher{},
-		List: func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
-			return w.list(ctx, namespace, o)
-		},
-		Watch: func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error) {
-			o.Watch = true
-			return w.get(namespace, o).Watch(ctx)
-		},
-	}
+// in returns the Watchers of a namespace ("" for all).
+func (w *watchers) in(namespace string) *gentype.ClientWithList[*watchv1.Watcher, *watchv1.WatcherList] {
+	return gentype.NewClientWithList(watchv1.Resource().Resource, w.client, w.params, namespace,
+		func() *watchv1.Watcher { return &watchv1.Watcher{} }, func() *watchv1.WatcherList { return &watchv1.WatcherList{} })
 }
 
 // namespaces are the namespaces as an informer takes them: all, or one alone.
@@ -146,7 +116,7 @@ func (a api) configMaps(namespace string) metadata.ResourceInterface {
 
 // Watcher lists, since keeper may not get.
 func (a api) Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error) {
-	list, err := a.watchers.list(ctx, name.Namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
+	list, err := a.watchers.in(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
 	if err != nil {
 		return nil, fmt.Errorf("read Watcher %s: %w", name, err)
 	}
@@ -184,10 +154,6 @@ func (a api) Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) 
 	if err != nil {
 		return nil, fmt.Errorf("encode the status: %w", err)
 	}
-	w := &watchv1.Watcher{}
-	err = a.watchers.client.Patch(types.ApplyPatchType).Namespace(p.Watcher.Namespace).
-		Resource(watchv1.Resource().Resource).Name(p.Watcher.Name).SubResource("status").
-		VersionedParams(&metav1.PatchOptions{FieldManager: watchv1.FieldManager, Force: new(true)}, a.watchers.params).
-		Body(body).Do(ctx).Into(w)
-	return w, err
+	return a.watchers.in(p.Watcher.Namespace).Patch(ctx, p.Watcher.Name, types.ApplyPatchType, body,
+		metav1.PatchOptions{FieldManager: watchv1.FieldManager, Force: new(true)}, "status")
 }

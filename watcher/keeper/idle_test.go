@@ -212,8 +212,8 @@ func (r *rig) reports(ctx context.Context, configMap, entry string) {
 // ready is Ready of a Watcher as status/reason, and Fresh by its reason.
 func (r *rig) ready(ctx context.Context, g Gomega, name string) string {
 	GinkgoHelper()
-	list := &watchv1.WatcherList{}
-	g.Expect(r.clients.api.watchers.get(r.namespace, metav1.ListOptions{FieldSelector: "metadata.name=" + name}).Do(ctx).Into(list)).To(Succeed())
+	list, err := r.clients.api.watchers.in(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(list.Items).To(HaveLen(1))
 	conditions := list.Items[0].Status.Conditions
 	ready, fresh := meta.FindStatusCondition(conditions, watchv1.ConditionReady), meta.FindStatusCondition(conditions, watchv1.ConditionFresh)

@@ -86,11 +86,11 @@ func (k *keeper) watch(ctx context.Context, group *errgroup.Group) {
 			return nil
 		})
 	}
-	fill(k.watchers.Watch, k.clients.watching.objects(), k.config.Selector)
+	fill(k.watchers.Watch, informer.ObjectsOf("Watchers", &watchv1.Watcher{}, k.clients.watching.in), k.config.Selector)
 	fill(k.targets.Watch, informer.ConfigMaps(k.clients.Metadata), watchv1.WatcherLabel)
 	if k.config.Sidecars {
 		fill(k.namespaces.Watch, namespaces(k.clients.Metadata), "")
-		fill(k.pods.Store.Watch, podObjects(k.clients.pods), watchv1.InjectedLabel)
+		fill(k.pods.Store.Watch, informer.ObjectsOf("pods", &corev1.Pod{}, k.clients.pods.Pods), watchv1.InjectedLabel)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math"
 	"net/url"
 	"reflect"
 	"strings"
@@ -37,6 +36,7 @@ const (
 	// it blind long after an outage is over; this one stays below 8 s.
 	backoffFirst = 500 * time.Millisecond
 	backoffMax   = 5 * time.Second
+	backoffSteps = 4 // from the first to the longest
 )
 
 // Objects are what a source delivers, of one kind.
@@ -50,18 +50,28 @@ type Objects struct {
 	Watch func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// ConfigMaps returns ConfigMaps, of which only the metadata is delivered.
-func ConfigMaps(client metadata.Interface) Objects {
-	resource := client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps"))
+// Client of the objects of one namespace ("" for all).
+type Client[L runtime.Object] interface {
+	List(ctx context.Context, o metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
+}
+
+// ObjectsOf returns what a client delivers, by the name of the kind and its type.
+func ObjectsOf[C Client[L], L runtime.Object](name string, kind runtime.Object, in func(namespace string) C) Objects {
 	return Objects{
-		Name: "ConfigMaps", Type: &metav1.PartialObjectMetadata{},
+		Name: name, Type: kind,
 		List: func(ctx context.Context, namespace string, o metav1.ListOptions) (runtime.Object, error) {
-			return resource.Namespace(namespace).List(ctx, o)
+			return in(namespace).List(ctx, o)
 		},
 		Watch: func(ctx context.Context, namespace string, o metav1.ListOptions) (watch.Interface, error) {
-			return resource.Namespace(namespace).Watch(ctx, o)
+			return in(namespace).Watch(ctx, o)
 		},
 	}
+}
+
+// ConfigMaps returns ConfigMaps, of which only the metadata is delivered.
+func ConfigMaps(client metadata.Interface) Objects {
+	return ObjectsOf("ConfigMaps", &metav1.PartialObjectMetadata{}, client.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace)
 }
 
 // Source is where an informer is filled from.
@@ -139,10 +149,7 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 		Logger:          &log,
 		Name:            strings.ToLower(w.Objects.Name),
 		TypeDescription: w.Objects.Name,
-		Backoff: &wait.Backoff{
-			Duration: backoffFirst, Cap: backoffMax, Factor: 2, Jitter: 0.5,
-			Steps: int(math.Ceil(math.Log2(float64(backoffMax) / float64(backoffFirst)))),
-		},
+		Backoff:         &wait.Backoff{Duration: backoffFirst, Cap: backoffMax, Factor: 2, Jitter: 0.5, Steps: backoffSteps},
 	}).RunWithContext(klog.NewContext(ctx, log))
 }
 
