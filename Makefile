@@ -20,6 +20,10 @@ COMMANDS := ./watcher/cmd/watcher ./watcher/cmd/keeper ./fetcher/cmd/fetcher ./w
             ./deploy/local/cmd/curl-me-that ./deploy/local/cmd/control-plane \
             ./deploy/curlctl/cmd/curlctl ./deploy/e2e/cmd/origin
 
+# For scripts: make -s print-COMMANDS.
+print-%:
+	@echo $($*)
+
 # What takes minutes begins first.
 LONGEST := ./deploy/e2e/fault ./deploy/curlctl $(addprefix ./deploy/e2e/,broker acceptance permissions) ./writer ./watcher ./deploy/e2e/console
 # Suites against an installation that runs already have targets of their own.

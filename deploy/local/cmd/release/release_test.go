@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -172,4 +173,26 @@ func TestBadInputGetsASentence(t *testing.T) {
 	g.Expect(os.WriteFile(empty, []byte("{}"), 0o600)).To(gomega.Succeed())
 	_, err := readDigests(empty)
 	g.Expect(err).To(gomega.MatchError("--images: there is no digest in " + empty))
+}
+
+func TestTheProgramsOfArchivesAndImagesAreThoseOfTheMakefile(t *testing.T) {
+	read := func(name, pattern string) string {
+		text, err := os.ReadFile("../../../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(regexp.MustCompile(pattern).FindString(string(text)), "\\\n", "")
+	}
+	commands := strings.Fields(read("Makefile", `(?m)^COMMANDS := (.*\\\n)*.*`))[2:]
+	image := read("deploy/docker/Dockerfile", `(?s)case "\$SERVICE".*?\*\)`)
+	for _, command := range commands {
+		if name := path.Base(command); !regexp.MustCompile(`[ |]` + name + `[|)]`).MatchString(image) {
+			t.Errorf("the Dockerfile lacks %s", name)
+		}
+	}
+	for _, program := range programs() {
+		if !slices.Contains(commands, program) {
+			t.Errorf("make build lacks %s", program)
+		}
+	}
 }

@@ -1,0 +1,23 @@
+package gobuild
+
+import (
+	"os"
+	"regexp"
+	"testing"
+)
+
+// What is compiled in another way is shared with nothing else.
+func TestAllBuildsHaveTheSameFlagAboutDWARF(t *testing.T) {
+	t.Parallel()
+	flag := regexp.MustCompile(`-gcflags=[^\s",]+`)
+	for _, name := range []string{"Makefile", "deploy/docker/Dockerfile", "deploy/e2e/internal/process/offclock.go"} {
+		text, err := os.ReadFile("../../../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := flag.FindAllString(string(text), -1)
+		if len(found) != 1 || found[0] != NoDWARF {
+			t.Errorf("%s has %q, not %s once", name, found, NoDWARF)
+		}
+	}
+}
