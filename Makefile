@@ -305,6 +305,7 @@ verify-words: ## Check that Go files use no word of deploy/tools/retired-words
 
 .PHONY: verify-functions
 verify-functions: ## Check how long functions are
+	@echo 'length of functions'
 	@$(ONE_WAY) go test $(TEST_BUILD) ./deploy/local/internal/docs -ginkgo.focus 'functions outside specs'
 
 .PHONY: verify-modules
