@@ -71,8 +71,8 @@ func New(d Deps) *Breaker {
 }
 
 // Pass reports whether work may begin. While the API server is unavailable it
-// waits for a while for it to come back.
-func (b *Breaker) Pass(ctx context.Context) bool {
+// waits for a while for it to come back, until draining is closed.
+func (b *Breaker) Pass(draining <-chan struct{}) bool {
 	b.mu.Lock()
 	pass := b.pass
 	b.mu.Unlock()
@@ -87,7 +87,7 @@ func (b *Breaker) Pass(ctx context.Context) bool {
 	case <-pass:
 		return true
 	case <-b.ended:
-	case <-ctx.Done():
+	case <-draining:
 	case <-timer.C():
 	}
 	return false

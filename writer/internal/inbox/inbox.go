@@ -70,31 +70,12 @@ func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 		return pipeline.DeadLetter(err)
 	}
 	outcome := apply.Outcome{Unavailable: true}
-	if b.pass(ctx, d) {
+	if b.deps.Breaker.Pass(d.Draining()) {
 		outcome = <-b.deps.Queue.Add(ctx, types.NamespacedName{Namespace: item.Key.Namespace, Name: item.Key.Name}, item)
 	}
 	disposition := dispose(d, outcome)
 	setSpanOutcome(span, outcome, disposition)
 	return disposition
-}
-
-// pass reports whether work may begin. The end of the process ends the wait.
-func (b *Inbox) pass(ctx context.Context, d *pipeline.Delivery) bool {
-	if b.deps.Breaker.Allows() {
-		return true
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-d.Draining():
-			cancel()
-		case <-stop:
-		}
-	}()
-	return b.deps.Breaker.Pass(ctx)
 }
 
 // dispose returns what becomes of a message. Only one that met an API server
