@@ -10,8 +10,6 @@
 // fetcher.
 package annotation
 
-import "github.com/kv8s/curl-me-that/proto/annotation/weburl"
-
 const (
 	// DefaultKey is the annotation that asks for data: pairs of key=url.
 	DefaultKey = "x-kv8s.io/curl-me-that"
@@ -50,8 +48,6 @@ const (
 	MaxPairs = 128
 	// MaxValueBytes is the length of one annotation.
 	MaxValueBytes = 32 << 10
-	// MaxURLBytes is the length of one URL, scheme included.
-	MaxURLBytes = weburl.MaxBytes
 	// MaxNowBytes is the longest value of curl-now that is handed on as
 	// written; a longer one is replaced by its digest.
 	MaxNowBytes = 128

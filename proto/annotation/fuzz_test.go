@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
 // FuzzParse holds the promises of the grammar against any value.
@@ -56,7 +57,7 @@ func checkPair(t *testing.T, g *annotation.Grammar, pair annotation.Pair) {
 		t.Errorf("key %q: %v", pair.Key, problems)
 	}
 	parsed, err := url.Parse(pair.URL)
-	if err != nil || parsed.Hostname() == "" || parsed.User != nil || parsed.Fragment != "" || len(pair.URL) > annotation.MaxURLBytes {
+	if err != nil || parsed.Hostname() == "" || parsed.User != nil || parsed.Fragment != "" || len(pair.URL) > weburl.MaxBytes {
 		t.Errorf("url %q: %+v, %v", pair.URL, parsed, err)
 	}
 	if parsed.Scheme != "http" && parsed.Scheme != "https" {

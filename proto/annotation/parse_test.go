@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
 func grammar(tb testing.TB) *annotation.Grammar {
@@ -58,7 +59,7 @@ func TestParseAccepts(t *testing.T) {
 		"highest port":        {"a=http://e.example.com:65535", []annotation.Pair{{"a", "http://e.example.com:65535"}}},
 		"key with dots":       {"kube-root_ca.crt=e.example.com", []annotation.Pair{{"kube-root_ca.crt", "https://e.example.com"}}},
 		"same url twice":      {"a=e.example.com b=e.example.com", []annotation.Pair{{"a", "https://e.example.com"}, {"b", "https://e.example.com"}}},
-		"longest url":         {"a=" + longURL(annotation.MaxURLBytes), []annotation.Pair{{"a", longURL(annotation.MaxURLBytes)}}},
+		"longest url":         {"a=" + longURL(weburl.MaxBytes), []annotation.Pair{{"a", longURL(weburl.MaxBytes)}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -124,15 +125,15 @@ func TestParseRefuses(t *testing.T) {
 		"long label":          {"a=" + strings.Repeat("h", 64) + ".example.com", "pair 1 (key a): the host is not a host name"},
 		"empty label, port":   {"a=e..example.com:80", "pair 1 (key a): the host is not a host name"},
 		"longer than a name":  {"a=" + longName(254), "pair 1 (key a): the host is not a host name"},
-		"long fragment":       {"a=e.example.com/#" + strings.Repeat("x", annotation.MaxURLBytes), "pair 1 (key a): the url has more than 2048 characters"},
+		"long fragment":       {"a=e.example.com/#" + strings.Repeat("x", weburl.MaxBytes), "pair 1 (key a): the url has more than 2048 characters"},
 		"long host":           {"a=" + strings.Repeat("h.", 125) + "long", "pair 1 (key a): the host is not a host name"},
 		"broken escape":       {"a=http://data.example.com/%zz", "pair 1 (key a): the url cannot be parsed"},
 		"negative port":       {"a=http://data.example.com:-1/", "pair 1 (key a): the url cannot be parsed"},
 		"empty port":          {"a=http://data.example.com:/", "pair 1 (key a): the port is missing"},
 		"port 0":              {"a=http://data.example.com:0/", "pair 1 (key a): the port is not a number from 1 to 65535"},
 		"port 65536":          {"a=http://data.example.com:65536/", "pair 1 (key a): the port is not a number from 1 to 65535"},
-		"long url":            {"a=" + longURL(annotation.MaxURLBytes+1), "pair 1 (key a): the url has more than 2048 characters"},
-		"long without scheme": {"a=" + strings.TrimPrefix(longURL(annotation.MaxURLBytes+1), "https://"), "pair 1 (key a): the url has more than 2048 characters"},
+		"long url":            {"a=" + longURL(weburl.MaxBytes+1), "pair 1 (key a): the url has more than 2048 characters"},
+		"long without scheme": {"a=" + strings.TrimPrefix(longURL(weburl.MaxBytes+1), "https://"), "pair 1 (key a): the url has more than 2048 characters"},
 		"second pair bad":     {"a=e.example.com b=ftp://e.example.com", "pair 2 (key b): the scheme is neither http nor https"},
 		"many pairs":          {manyPairs(annotation.MaxPairs + 1), "129 pairs, more than 128"},
 		"long value":          {strings.Repeat(" ", annotation.MaxValueBytes+1), "32769 bytes, more than 32768"},
@@ -207,7 +208,7 @@ func TestABadPairHoldsUpNoOther(t *testing.T) {
 		"b=e.example.com,":                       "pair 2 (key b): a comma ends no pair; separate pairs by spaces",
 		"b=https://\u00e9.example.com":           "pair 2 (key b): the url has characters other than printable ASCII; escape the others, as in %20",
 		"b=e_example.com:http":                   "pair 2 (key b): the url cannot be parsed; write it as in key=https://example.com/path",
-		"b=" + longURL(annotation.MaxURLBytes+1): "pair 2 (key b): the url has more than 2048 characters; use a shorter one",
+		"b=" + longURL(weburl.MaxBytes+1):        "pair 2 (key b): the url has more than 2048 characters; use a shorter one",
 		"b=x.example.com b=y.example.com":        "pair 3 (key b): the key is named twice; name each key once",
 		"b=x.example.com b=y.example.com b=z.ex": "pair 3 (key b): the key is named twice; name each key once",
 	} {

@@ -14,7 +14,11 @@ func (rt *Runtime) ConsumerHealth(part string) func(error) {
 	state := rt.Health.Part(part)
 	failed := false
 	return func(err error) {
-		state.Set(err, "no messages can be read from NATS")
+		if err == nil {
+			state.Ready()
+		} else {
+			state.NotReady("no messages can be read from NATS")
+		}
 		log := rt.Log.With().Str("part", part).Logger()
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound):

@@ -96,21 +96,11 @@ type Part struct {
 }
 
 // Ready sets that the part works.
-func (p *Part) Ready() { p.set("") }
+func (p *Part) Ready() { p.NotReady("") }
 
-// NotReady sets why the part does not work.
-func (p *Part) NotReady(reason string) { p.set(reason) }
-
-// Set is Ready for a nil error and NotReady with a fixed sentence else; the
-// text of the error goes to the log, not to an open port.
-func (p *Part) Set(err error, reason string) {
-	if err == nil {
-		reason = ""
-	}
-	p.set(reason)
-}
-
-func (p *Part) set(reason string) {
+// NotReady sets why the part does not work: a fixed sentence, since the text of an
+// error belongs in the log, and not at an open port.
+func (p *Part) NotReady(reason string) {
 	if p != nil {
 		p.reason.Store(&reason)
 	}

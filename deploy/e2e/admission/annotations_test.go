@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
 // numbered returns n pairs.
@@ -67,7 +68,7 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		Entry("an underscore", "a=_srv.a-b.example.com."),
 		Entry("dots in a key", ".a..b-C_d.txt=x.example.com"),
 		Entry("a long key", strings.Repeat("k", 253)+"=x.example.com"),
-		Entry("a long URL", "a=https://x.example.com/"+strings.Repeat("y", annotation.MaxURLBytes-len("https://x.example.com/"))),
+		Entry("a long URL", "a=https://x.example.com/"+strings.Repeat("y", weburl.MaxBytes-len("https://x.example.com/"))),
 		Entry("many", numbered(annotation.MaxPairs)),
 	)
 
@@ -106,7 +107,7 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		Entry("a query without a host", "a=https://?secret"),
 		Entry("no ASCII", "a=https://\u00e9.example.com"),
 		Entry("one that is wrong of many", numbered(100)+"\nwrong"),
-		Entry("a long URL", "a=https://x.example.com/"+strings.Repeat("y", annotation.MaxURLBytes)),
+		Entry("a long URL", "a=https://x.example.com/"+strings.Repeat("y", weburl.MaxBytes)),
 		Entry("too many", numbered(annotation.MaxPairs+1)),
 		Entry("too many bytes", "a=x.example.com"+strings.Repeat(" ", annotation.MaxValueBytes)),
 		Entry("commas", "a=https://x.example.com,b=https://y.example.com/z"),

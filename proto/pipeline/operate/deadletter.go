@@ -34,9 +34,9 @@ type DeadLetterFilter struct {
 	Below uint64
 }
 
-// Subject returns the subject filter for all but the times, which the server
+// subject returns the subject filter for all but the times, which the server
 // applies.
-func (f DeadLetterFilter) Subject() string {
+func (f DeadLetterFilter) subject() string {
 	host := f.Host
 	if f.address() {
 		host = "" // older entries have the address itself in their subjects
@@ -44,7 +44,7 @@ func (f DeadLetterFilter) Subject() string {
 	return pipeline.DeadLetterSubjects(f.Reason, host, pipeline.Key{Namespace: f.Namespace, Name: f.Name, Key: f.Key})
 }
 
-// Exact reports whether Subject selects what the filter does, so that the server
+// Exact reports whether a subject selects what the filter does, so that the server
 // can count and purge by itself: it knows no times, no bound of the ID, and no
 // addresses.
 func (f DeadLetterFilter) Exact() bool {
@@ -80,7 +80,7 @@ type DeadLetter struct {
 // end it.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
-		for m, err := range c.backwards(ctx, pipeline.Range{Stream: pipeline.Failures, Subject: f.Subject(), Below: f.Below}) {
+		for m, err := range c.backwards(ctx, pipeline.Range{Stream: pipeline.Failures, Subject: f.subject(), Below: f.Below}) {
 			if err != nil {
 				yield(DeadLetter{}, err)
 				return
@@ -137,7 +137,7 @@ func (c *Client) CountDeadLetters(ctx context.Context, f DeadLetterFilter) (map[
 	if err != nil {
 		return nil, fmt.Errorf("look up stream %s: %w", pipeline.Failures, err)
 	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(f.Subject()))
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(f.subject()))
 	if err != nil {
 		return nil, fmt.Errorf("count dead letters: %w", err)
 	}
@@ -189,7 +189,7 @@ func (c *Client) PurgeDeadLetters(ctx context.Context, f DeadLetterFilter) (uint
 	if err != nil {
 		return 0, err
 	}
-	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(f.Subject())); err != nil {
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(f.subject())); err != nil {
 		return 0, fmt.Errorf("purge dead letters: %w", err)
 	}
 	n := uint64(0)
