@@ -81,7 +81,7 @@ metadata:
 spec:
   {{- include "curl-me-that.curlctlPod" (dict "root" . "component" "setup" "restartPolicy" "OnFailure" "token" false "identity" "setup"
     "account" (printf "%s-setup" (include "curl-me-that.fullname" .))
-    "args" (concat (list "setup" (printf "--replicas=%s" (include "curl-me-that.streamReplicas" .))) .Values.nats.streamArgs)) | nindent 2 }}
+    "args" (concat (list "setup" (printf "--replicas=%s" (include "curl-me-that.streamReplicas" .))) (.Values.nats.streamArgs | default list))) | nindent 2 }}
 {{- end -}}
 
 {{- define "curl-me-that.healTemplate" -}}
@@ -91,7 +91,7 @@ metadata:
 spec:
   {{- include "curl-me-that.curlctlPod" (dict "root" . "component" "setup" "restartPolicy" "Always" "token" false "identity" "setup"
     "account" (printf "%s-setup" (include "curl-me-that.fullname" .))
-    "args" (concat (list "setup" "--watch" (printf "--replicas=%s" (include "curl-me-that.streamReplicas" .))) .Values.nats.streamArgs)) | nindent 2 }}
+    "args" (concat (list "setup" "--watch" (printf "--replicas=%s" (include "curl-me-that.streamReplicas" .))) (.Values.nats.streamArgs | default list))) | nindent 2 }}
   # One look at the streams ends before.
   terminationGracePeriodSeconds: 40
 {{- end -}}
