@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -125,14 +126,15 @@ func TestConfig(t *testing.T) {
 	for name, tt := range map[string]struct {
 		config batch.Config
 		clock  clock.Clock
+		err    string
 	}{
-		"no clock":       {batch.Config{Concurrency: 1}, nil},
-		"no concurrency": {batch.Config{}, clock.RealClock{}},
-		"back in time":   {batch.Config{Concurrency: 1, Linger: -1}, clock.RealClock{}},
+		"no clock":       {batch.Config{Concurrency: 1}, nil, "no clock"},
+		"no concurrency": {batch.Config{}, clock.RealClock{}, "concurrency 0 is less than 1"},
+		"back in time":   {batch.Config{Concurrency: 1, Linger: -1}, clock.RealClock{}, "linger -1ns is negative"},
 	} {
 		_, err := batch.New(tt.config, batch.Deps[string, int, int]{Clock: tt.clock})
-		if err == nil {
-			t.Errorf("%s: no error", name)
+		if err == nil || !strings.HasSuffix(err.Error(), tt.err) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

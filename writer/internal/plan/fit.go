@@ -12,9 +12,9 @@ import (
 // sizes and times that only people read, then the entries of keys that somebody else has
 // written, which hold nothing. Without URL, digest and fence the status would be
 // worthless, so they stay, and so does what is wrong with the annotations, which is
-// bounded.
-func fit(s status.Status, room int) string {
-	text := s.String()
+// bounded. It reports short when not all of s is in the text.
+func fit(s status.Status, room int) (text string, short bool) {
+	text = s.String()
 	for _, slim := range []func(*status.Entry){
 		func(e *status.Entry) { e.ETag, e.LastModified = "", "" },
 		func(e *status.Entry) { e.Size, e.Attempts, e.Explanation = 0, 0, nil },
@@ -26,11 +26,11 @@ func fit(s status.Status, room int) string {
 			slim(&entry)
 			s.Keys[key] = entry
 		}
-		text = s.String()
+		text, short = s.String(), true
 	}
 	if len(text) <= room {
-		return text
+		return text, short
 	}
 	maps.DeleteFunc(s.Keys, func(_ string, e status.Entry) bool { return e.Error == pipeline.Reason(keyExists) && !e.Written() })
-	return s.String()
+	return s.String(), true
 }

@@ -35,8 +35,12 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 	}
 	p.Values = b.values
 	if b.touched {
-		p.Status = fit(b.status, object.Room)
-		p.SetStatus = p.Status != object.Status.String() || p.Status == "" && object.HasStatus // what is new may find no room
+		var short bool
+		p.Status, short = fit(b.status, object.Room)
+		p.SetStatus = p.Status != "" || object.HasStatus
+		if short && p.Status == object.Status.String() { // what is new found no room
+			p.SetStatus = false
+		}
 	}
 	return p
 }
