@@ -162,12 +162,13 @@ func (s *Informer[T]) Put(object any) {
 
 // put stores what is kept of an object unless that is of this version or a later
 // one already, and reports whether that was a change: a watch that comes back may
-// deliver thousands of versions again. The caller holds the lock.
+// deliver thousands of versions again. What has no number is taken. The caller holds
+// the lock.
 func (s *Informer[T]) put(o trimmed[T]) bool {
 	if o.isNothing() {
 		return s.drop(o.name)
 	}
-	if old, found := s.objects[o.name]; found && old.meta().UID == o.kept.meta().UID && old.meta().Version >= o.version {
+	if old, found := s.objects[o.name]; found && old.meta().UID == o.kept.meta().UID && o.version > 0 && old.meta().Version >= o.version {
 		return false
 	}
 	s.objects[o.name] = o.kept

@@ -169,6 +169,16 @@ var _ = Describe("The informer", func() {
 		Expect(value("a")).To(Equal("written"))
 	})
 
+	It("follows an object whose versions are no numbers", func() {
+		open(informer.Config{})
+		watch := s.Store("")
+		Expect(watch.Replace([]any{object("a", "x", "listed")}, "x")).To(Succeed())
+		Expect(watch.Update(object("a", "y", "updated"))).To(Succeed())
+		Expect(value("a")).To(Equal("updated"))
+		Expect(watch.Replace([]any{object("a", "z", "listed again")}, "z")).To(Succeed())
+		Expect(value("a")).To(Equal("listed again"))
+	})
+
 	It("becomes synced when each namespace has been listed, of which each list concerns its own only", func() {
 		open(informer.Config{Namespaces: []string{"a", "b"}})
 		Expect(s.Store("a").Replace([]any{object("a", "1", "one")}, "1")).To(Succeed())
