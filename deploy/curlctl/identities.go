@@ -55,7 +55,7 @@ func identitiesCommand(o *options) *cobra.Command {
 	fs.StringVar(&c.namespace, "secrets", "", "namespace for the Secrets <prefix>-nats-<identity>, <prefix>-nats-server and <prefix>-nats-ca")
 	fs.StringVar(&c.prefix, "prefix", "curl-me-that", "what the names of Secrets begin with")
 	fs.StringSliceVar(&c.hosts, "tls-host", nil, "names and addresses by which clients and routes reach NATS; without any, there is no certificate")
-	fs.BoolVar(&c.revoke, "revoke-signing-key", false, "after a theft: make a new key of signatures, and let writer and fetchers trust no earlier one once they are restarted")
+	fs.BoolVar(&c.revoke, "revoke-signing-key", false, "after a theft: make a new key of signatures, and let writer and fetchers trust no earlier one")
 	fs.StringToStringVar(&c.shares, "for", nil, "directories that get what one identity needs and nothing else, such as watcher=DIR,server=DIR; needs --out")
 	_ = cmd.MarkFlagDirname("out")
 	return cmd

@@ -23,18 +23,25 @@ type Log struct {
 	log zerolog.Logger
 
 	mu    sync.Mutex
-	kinds map[string]*kind
+	kinds map[kind]*count
 }
 
-// kind counts the lines of a kind in a period.
+// kind of lines: those of one level, so that a burst of what is usual leaves out no
+// warning.
 type kind struct {
+	level zerolog.Level
+	name  string
+}
+
+// count of the lines of a kind in a period.
+type count struct {
 	began   time.Time
 	written int
 	omitted int
 }
 
 // New returns a Log that writes to log.
-func New(log zerolog.Logger) *Log { return &Log{log: log, kinds: map[string]*kind{}} }
+func New(log zerolog.Logger) *Log { return &Log{log: log, kinds: map[kind]*count{}} }
 
 // Line returns a line to be filled and sent, or nil, on which all methods do
 // nothing: the level is not logged, or the burst of its kind is used up. Kinds are from a
@@ -45,29 +52,30 @@ func (l *Log) Line(level zerolog.Level, name string) *zerolog.Event {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := l.kinds[name]
-	if k == nil {
-		k = new(kind)
-		l.kinds[name] = k
+	k := kind{level, name}
+	c := l.kinds[k]
+	if c == nil {
+		c = new(count)
+		l.kinds[k] = c
 	}
-	if now := time.Now(); now.Sub(k.began) >= Period {
-		k.began, k.written = now, 0
+	if now := time.Now(); now.Sub(c.began) >= Period {
+		c.began, c.written = now, 0
 	}
-	if k.written < Burst {
-		k.written++
+	if c.written < Burst {
+		c.written++
 		return l.log.WithLevel(level) //nolint:zerologlint // the caller sends it
 	}
-	if k.omitted++; k.omitted == 1 {
-		time.AfterFunc(Period, func() { l.account(level, name, k) })
+	if c.omitted++; c.omitted == 1 {
+		time.AfterFunc(Period, func() { l.account(k, c) })
 	}
 	return nil
 }
 
 // account logs how many lines were left out.
-func (l *Log) account(level zerolog.Level, name string, k *kind) {
+func (l *Log) account(k kind, c *count) {
 	l.mu.Lock()
-	omitted := k.omitted
-	k.omitted = 0
+	omitted := c.omitted
+	c.omitted = 0
 	l.mu.Unlock()
-	l.log.WithLevel(level).Str("kind", name).Int("omitted", omitted).Msg("left out lines of this kind")
+	l.log.WithLevel(k.level).Str("kind", k.name).Int("omitted", omitted).Msg("left out lines of this kind")
 }

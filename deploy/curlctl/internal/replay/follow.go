@@ -54,7 +54,7 @@ type Follower struct {
 }
 
 // Follow begins to listen; call it before Request. It subscribes to
-// curl.result.content.>, curl.failure.> and curl.want.>.
+// contents, dead letters and wants.
 func Follow(ctx context.Context, client *operate.Client, items []*Item) (*Follower, error) {
 	failures, err := client.JetStream().Stream(ctx, pipeline.Failures)
 	if err != nil {
