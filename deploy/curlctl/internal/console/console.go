@@ -84,11 +84,10 @@ type Server struct {
 	people    rates[personName]
 	addresses rates[netip.Addr]
 
-	mu sync.Mutex
-	// viewers counts the open streams of each person.
-	viewers map[string]int
+	viewers viewers
 	// ended is done when the server stops.
 	ended context.Context //nolint:containedctx // it bounds streams and jobs, which outlive a request
+	mu    sync.Mutex
 	// lost is since when there is no connection.
 	lost time.Time
 	// watched: the cluster serves Watchers, as far as is known.
@@ -97,13 +96,11 @@ type Server struct {
 
 // Bounds of what one server does.
 const (
-	maxBody        = 64 << 10
-	maxHeader      = 32 << 10
-	maxViewers     = 50
-	maxViewersEach = 10
-	headerTimeout  = 5 * time.Second
-	readTimeout    = 15 * time.Second
-	stopTimeout    = 5 * time.Second
+	maxBody       = 64 << 10
+	maxHeader     = 32 << 10
+	headerTimeout = 5 * time.Second
+	readTimeout   = 15 * time.Second
+	stopTimeout   = 5 * time.Second
 )
 
 // New returns a server; ctx bounds its jobs and streams. The error is that of a
@@ -116,8 +113,7 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 	tokens, _ := d.Access.(*access.Kubernetes)
 	return &Server{
 		config: c, tokens: tokens, deps: d, model: model.New(d.Conn, d.Refusals, d.Now), jobs: jobs.New(ctx, d.Now), pages: p,
-		plans:   &plans{ctx: ctx, now: d.Now},
-		viewers: map[string]int{}, ended: ctx,
+		plans: &plans{ctx: ctx, now: d.Now}, ended: ctx,
 	}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
@@ -39,7 +40,7 @@ func (s *Server) live(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.look(v.person.Name)
+	leave, err := s.viewers.enter(v.person.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -112,27 +113,41 @@ func (v *visit) lastEntry() (uint64, error) {
 	return n, nil
 }
 
-// look counts one more stream of a person, until leave is called. So many of one
+// How many live pages there may be, of all and of each person.
+const (
+	maxViewers     = 50
+	maxViewersEach = 10
+)
+
+// viewers counts the live pages of each person. The zero value is ready.
+type viewers struct {
+	mu    sync.Mutex
+	pages map[string]int
+}
+
+// enter counts one more page of a person, until leave is called. So many of one
 // person leave room for others.
-func (s *Server) look(person string) (leave func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (w *viewers) enter(person string) (leave func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	open := 0
-	for _, n := range s.viewers {
+	for _, n := range w.pages {
 		open += n
 	}
 	switch {
-	case s.viewers[person] >= maxViewersEach:
+	case w.pages[person] >= maxViewersEach:
 		return nil, tooMany("You have " + strconv.Itoa(maxViewersEach) + " live pages open.")
 	case open >= maxViewers:
 		return nil, tooMany(strconv.Itoa(maxViewers) + " live pages are open.")
+	case w.pages == nil:
+		w.pages = map[string]int{}
 	}
-	s.viewers[person]++
+	w.pages[person]++
 	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.viewers[person]--; s.viewers[person] == 0 {
-			delete(s.viewers, person)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.pages[person]--; w.pages[person] == 0 {
+			delete(w.pages, person)
 		}
 	}, nil
 }
