@@ -62,6 +62,34 @@ func KeyExists(key string) string {
 	return "key " + key + " exists already and was not written by curl-me-that; it is left as it is until somebody removes it"
 }
 
+// NoRoom states why the status of a ConfigMap is not written.
+const NoRoom = "the annotations of the ConfigMap, 256 KiB at most, leave no room for curl-status"
+
+// Unwritten states why what url answered is not written to a key, for a class that the
+// writer meets.
+func Unwritten(class v1.FailureClass, url, key string) string {
+	switch class {
+	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:
+		return KeyExists(key)
+	case v1.FailureClass_FAILURE_CLASS_IMMUTABLE:
+		return "the ConfigMap is immutable; key " + key + " cannot be written"
+	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
+		return "with the answer of " + Host(url) + " the ConfigMap would be larger than the API server allows"
+	case v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
+		return "the API server refuses to write the answer of " + Host(url)
+	default:
+		return Sentence(url, &v1.Failure{Class: class})
+	}
+}
+
+// Value states what a key holds while it fails.
+func Value(key string, written bool) string {
+	if written {
+		return "key " + key + " keeps its last good value"
+	}
+	return "key " + key + " has no value yet"
+}
+
 // Detail returns what is known of a failure beyond its class, in words; empty:
 // nothing.
 func Detail(f *v1.Failure) string {

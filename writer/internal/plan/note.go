@@ -84,39 +84,26 @@ func recovered(i Item) Event {
 // failureNote states what went wrong with a fetch, what that means for the key,
 // and what comes next.
 func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
-	note := condition.Sentence(i.url(), f) + "; " + valueSentence(i.Key.Key, entry)
+	note := condition.Sentence(i.url(), f) + "; " + condition.Value(i.Key.Key, entry.Written())
 	if next := condition.Next(f, i.Result.GetObservedAt().AsTime()); next != "" {
 		note += "; " + next
 	}
 	return note
 }
 
-// valueSentence describes what the key holds while it fails.
-func valueSentence(key string, entry status.Entry) string {
-	if entry.Written() {
-		return "key " + key + " keeps its last good value"
-	}
-	return "key " + key + " has no value yet"
-}
-
 // obstacleNote describes why a body was not written to an object with an obstacle.
 func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
-	key := i.Key.Key
-	switch pipeline.ClassOf(entry.Error) {
-	case keyExists:
-		return condition.KeyExists(key)
-	case immutable:
-		return "the ConfigMap is immutable; key " + key + " cannot be written"
-	case bodyTooLarge:
-		return "with the answer of " + condition.Host(i.url()) + " the ConfigMap would be larger than the API server allows; " + valueSentence(key, entry)
-	case writeFailed:
-		if o == NoRoom {
-			return "the annotations of the ConfigMap, 256 KiB at most, leave no room for curl-status; " + valueSentence(key, entry) +
-				"; it is written once one of them is shortened or removed"
-		}
-		return "the API server refuses to write the answer of " + condition.Host(i.url()) + "; " + valueSentence(key, entry) + "; trying again"
+	key, class := i.Key.Key, pipeline.ClassOf(entry.Error)
+	note := condition.Unwritten(class, i.url(), key)
+	switch {
+	case class == keyExists, class == immutable:
+		return note
+	case class == writeFailed && o == NoRoom:
+		return condition.NoRoom + "; " + condition.Value(key, entry.Written()) + "; it is written once one of them is shortened or removed"
+	case class == writeFailed:
+		return note + "; " + condition.Value(key, entry.Written()) + "; trying again"
 	default:
-		return condition.Sentence(i.url(), &v1.Failure{Class: pipeline.ClassOf(entry.Error)}) + "; " + valueSentence(key, entry)
+		return note + "; " + condition.Value(key, entry.Written())
 	}
 }
 
@@ -152,7 +139,7 @@ func OverBudget(o *Object, i Item) Event {
 	held := o.Status.Keys[i.Key.Key]
 	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	event := failed(i, entry, actionWrite,
-		"curl-me-that has used up what it may write in this namespace for now; "+valueSentence(i.Key.Key, entry)+"; trying again later")
+		"curl-me-that has used up what it may write in this namespace for now; "+condition.Value(i.Key.Key, entry.Written())+"; trying again later")
 	event.Occurrence = "budget\x00" + i.Key.Key + "\x00" + held.Fence.String()
 	return event
 }
