@@ -97,7 +97,7 @@ var _ = Describe("The stream of requests", func() {
 		Eventually(i.value(own + "purges_total")).Should(BeEquivalentTo(1))
 	})
 
-	It("gets the backlog when the broker is back, without many words", func(ctx SpecContext) {
+	It("publishes the backlog when the broker is back, and logs little meanwhile", func(ctx SpecContext) {
 		i := w.watch().awaitReady()
 		gone := w.satisfied(ctx, "gone", "example.com")
 		w.nats.Stop()
@@ -116,7 +116,7 @@ var _ = Describe("The stream of requests", func() {
 		i.awaitReady()
 	})
 
-	It("gets what was under way when the connection broke as soon as it is back", func(ctx SpecContext) {
+	It("publishes what was under way when the connection broke as soon as it is back", func(ctx SpecContext) {
 		const count = 50
 		name := func(n int) string { return fmt.Sprintf("cm-%d", n) }
 		value := ""
@@ -134,7 +134,7 @@ var _ = Describe("The stream of requests", func() {
 		}
 	})
 
-	It("loses its garbage", func(ctx SpecContext) {
+	It("retracts messages of its namespaces that are no wants, and leaves those of others alone", func(ctx SpecContext) {
 		w.watch().awaitReady().stop()
 		wanted, unwanted, elsewhere := w.key("cm", "k"), w.key("none", "k"), pipeline.Key{Namespace: "another", Name: "none", Key: "k"}
 		for _, key := range []pipeline.Key{wanted, unwanted, elsewhere} {
@@ -147,10 +147,10 @@ var _ = Describe("The stream of requests", func() {
 		w.watch().awaitReady()
 		Eventually(w.url(ctx, wanted)).Should(Equal("https://example.com"))
 		Eventually(w.retracted(ctx, unwanted)).Should(BeTrue())
-		Expect(w.retracted(ctx, elsewhere)()).To(BeFalse(), "it is none of this watcher's business")
+		Expect(w.retracted(ctx, elsewhere)()).To(BeFalse(), "it is of another namespace")
 	})
 
-	It("gets what is asked again after a pause of the user", func(ctx SpecContext) {
+	It("publishes what is asked for again after a pause of the user", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		settled, waiting := w.satisfied(ctx, "settled", "example.com/a"), w.key("waiting", "k")
 		w.create(ctx, "waiting", "k=example.com/b")
@@ -166,7 +166,7 @@ var _ = Describe("The stream of requests", func() {
 		Expect(w.want(ctx, waiting)().GetSettled()).To(BeNil())
 	})
 
-	It("gets a tombstone, and the writer word, when a pair is taken out", func(ctx SpecContext) {
+	It("publishes a tombstone, and lets the writer know, when a pair is taken out", func(ctx SpecContext) {
 		w.watch().awaitReady()
 		key := w.satisfied(ctx, "cm", "example.com")
 		w.ask(ctx, "cm", "other=example.com")

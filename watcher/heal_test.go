@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-var _ = Describe("Healing", func() {
+var _ = Describe("A key that is no longer as it was written", func() {
 	var (
 		w    *world
 		key  pipeline.Key

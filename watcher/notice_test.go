@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-var _ = Describe("Reporting to the owner", func() {
+var _ = Describe("What is wrong is reported to the owner", func() {
 	var w *world
 
 	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
