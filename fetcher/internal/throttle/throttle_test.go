@@ -386,6 +386,25 @@ func TestWhoIsAskedForByAPersonIsServedFirst(t *testing.T) {
 	})
 }
 
+func TestASlotThatIsHandedOnCountsForHostAndNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := newThrottle(t, config())
+		used(t, th, "a", "one", 5*time.Millisecond)
+		first := granted(t, th, on("a", "one"))
+		granted(t, th, on("a", "one"))
+		granted(t, th, on("a", "two"))
+		var wg sync.WaitGroup
+		wg.Go(func() { granted(t, th, on("a", "one")) })
+		synctest.Wait()
+		first.Release()
+		wg.Wait()
+		refused(t, th, on("a", "two"), throttle.HostBusy)
+		granted(t, th, on("b", "one"))
+		granted(t, th, on("c", "one"))
+		refused(t, th, on("d", "one"), throttle.NamespaceShare)
+	})
+}
+
 func TestWhatAPersonAsksForComesBackSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		th := newThrottle(t, config())
