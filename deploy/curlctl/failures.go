@@ -136,7 +136,7 @@ func failuresShowCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:               "show ID",
 		Short:             "Show a failed fetch: what was asked for, what went wrong, whether it is still wanted",
-		Args:              exactly(1, "the ID of a failure"),
+		Args:              exactlyOne("the ID of a failure"),
 		ValidArgsFunction: o.completeFailures,
 		RunE: o.run(func(ctx context.Context, s *session, args []string) error {
 			ids, err := failureIDs(args)

@@ -29,7 +29,7 @@ func podsCommand(o *options) *cobra.Command {
 			"Times have seconds, and of keys that were not fetched the time is that of the last\n" +
 			"write of their manager. It needs the rights to get the ConfigMap and to list pods,\n" +
 			"and no NATS.",
-		Args:              exactly(1, "NAMESPACE/NAME"),
+		Args:              exactlyOne("NAMESPACE/NAME"),
 		ValidArgsFunction: o.completeObjects,
 	}
 	cmd.RunE = o.offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {

@@ -24,9 +24,9 @@ func failureLink(id uint64) printer.Cell {
 	return printer.Text("failure " + strconv.FormatUint(id, 10))
 }
 
-func exactly(n int, what string) cobra.PositionalArgs {
+func exactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
+		if len(args) != 1 {
 			return usagef("%s needs %s; see `%s --help`", cmd.CommandPath(), what, cmd.CommandPath())
 		}
 		return nil

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,8 +80,7 @@ type Server struct {
 	// tokens lets people sign in; nil: that is not needed.
 	tokens *access.Kubernetes
 	// people are signed in, addresses not yet.
-	people    rates[personName]
-	addresses rates[netip.Addr]
+	people, addresses rates
 
 	viewers viewers
 	// ended is done when the server stops.

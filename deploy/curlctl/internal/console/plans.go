@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
@@ -28,15 +29,15 @@ const (
 
 // plan is a dry run under way: it reads what is wanted for each failure.
 type plan struct {
-	person    personName
+	person    string
 	selection string
 	cancel    context.CancelFunc
 	// long is closed when there are more failures than planShort, and done at the end.
 	long, done chan struct{}
 	unread     readable.Unread
 
-	mu          sync.Mutex
-	read, check int
+	// read and checked are how many failures have been.
+	read, checked atomic.Int64
 
 	// The outcome, once done is closed.
 	items []*replay.Item
@@ -46,39 +47,20 @@ type plan struct {
 	asked time.Time
 }
 
-// progress returns how many failures have been read, and checked.
-func (p *plan) progress() (read, checked int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.read, p.check
-}
-
-func (p *plan) sawOne() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.read++; p.read == planShort+1 {
-		close(p.long)
-	}
-}
-
-func (p *plan) checked(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.check = n
-}
-
 // run makes the plan of a selection.
 func (p *plan) run(ctx context.Context, client *operate.Client, sel selection) {
 	defer close(p.done)
 	defer p.cancel()
 	p.items, p.err = replay.Plan(ctx, client, func(yield func(operate.DeadLetter, error) bool) {
 		for f, err := range sel.failures(ctx, client, &p.unread) {
-			p.sawOne()
+			if p.read.Add(1) == planShort+1 {
+				close(p.long)
+			}
 			if !yield(f, err) {
 				return
 			}
 		}
-	}, p.checked)
+	}, func(n int) { p.checked.Store(int64(n)) })
 }
 
 // ended waits for the plan, and reports whether it is made; it is not when it is long,
@@ -113,8 +95,7 @@ func (p *plan) wait(ctx context.Context, j *jobs.Job) error {
 		case <-p.done:
 			return p.err
 		case <-tick.C:
-			_, checked := p.progress()
-			j.Set("checked", checked)
+			j.Set("checked", int(p.checked.Load()))
 		}
 	}
 }
@@ -131,7 +112,7 @@ type plans struct {
 
 // of returns the plan of a person for a selection, which is begun unless it is
 // under way. The error is that of too many plans.
-func (s *plans) of(person personName, client *operate.Client, sel selection) (*plan, error) {
+func (s *plans) of(person string, client *operate.Client, sel selection) (*plan, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, mine := s.now(), 0
@@ -186,10 +167,9 @@ func (s selection) String() string {
 // planning is the page of a plan that is not made yet.
 type planning struct {
 	Title, Back   string
-	Read, Checked int
+	Read, Checked int64
 }
 
 func (p *plan) page(title, back string) *page {
-	read, checked := p.progress()
-	return &page{template: "planning.html", title: title, status: http.StatusOK, refresh: true, data: planning{title, back, read, checked}}
+	return &page{template: "planning.html", title: title, status: http.StatusOK, refresh: true, data: planning{title, back, p.read.Load(), p.checked.Load()}}
 }

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/netip"
 	"sync"
 
 	"golang.org/x/time/rate"
@@ -15,24 +14,21 @@ const (
 	ratesMost = 1000
 )
 
-// personName is who is signed in, as in Person.
-type personName string
-
 // rates bound how often each one asks: a person by name, or, before the sign-in, an
 // address. The zero value is ready.
-type rates[K personName | netip.Addr] struct {
+type rates struct {
 	mu  sync.Mutex
-	all map[K]*rate.Limiter
+	all map[string]*rate.Limiter
 }
 
 // allow reports whether one may make another request now.
-func (r *rates[K]) allow(who K) bool {
+func (r *rates) allow(who string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	limiter := r.all[who]
 	if limiter == nil {
 		if r.all == nil || len(r.all) >= ratesMost {
-			r.all = map[K]*rate.Limiter{}
+			r.all = map[string]*rate.Limiter{}
 		}
 		limiter = rate.NewLimiter(requestsSecond, requestsBurst)
 		r.all[who] = limiter

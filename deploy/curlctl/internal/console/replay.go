@@ -39,7 +39,7 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	d := &dialog{Title: "Replay failures", Path: "/failures/replay", Rate: &rateText, Over: &overText, Back: sel.At("/failures")}
 	pace, wrong := readPace(rateText, overText)
 	d.Command = replayCommand(sel, pace, rateText)
-	p, err := s.plans.of(personName(v.person.Name), s.deps.Conn.Client, sel)
+	p, err := s.plans.of(v.person.Name, s.deps.Conn.Client, sel)
 	if err != nil {
 		return nil, err
 	}

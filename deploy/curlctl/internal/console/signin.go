@@ -29,7 +29,7 @@ func (s *Server) signInForm(w http.ResponseWriter, r *http.Request, problem stri
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 	// A request has no name yet, and many of one address leave room for others.
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
-	if !s.addresses.allow(from.Addr()) {
+	if !s.addresses.allow(from.Addr().String()) {
 		http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
 		return
 	}

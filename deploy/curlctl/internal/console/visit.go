@@ -84,7 +84,7 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 			return
 		}
 		v := &visit{Request: r, server: s, w: w, person: person}
-		if !s.people.allow(personName(person.Name)) {
+		if !s.people.allow(person.Name) {
 			http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)
 			return
 		}

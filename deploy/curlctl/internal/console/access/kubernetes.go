@@ -148,8 +148,6 @@ func secure(r *http.Request) bool {
 	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
-var errLargeSession = errors.New("this user has too many groups for a cookie")
-
 func (k *Kubernetes) encode(held session) (string, error) {
 	text, err := json.Marshal(held)
 	if err != nil {
@@ -158,7 +156,7 @@ func (k *Kubernetes) encode(held session) (string, error) {
 	const most = 3800                                                                // browsers store 4096 bytes
 	cookie := base64.RawURLEncoding.EncodeToString(k.seal.Seal(nil, nil, text, nil)) //nolint:gosec // G407: the nonce is random
 	if len(cookie) > most {
-		return "", errLargeSession
+		return "", errors.New("this user has too many groups for a cookie")
 	}
 	return cookie, nil
 }
