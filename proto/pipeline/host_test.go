@@ -24,3 +24,25 @@ func TestHostOfHasOneNameForEveryAddress(t *testing.T) {
 		}
 	}
 }
+
+func TestHostIs(t *testing.T) {
+	for _, c := range []struct {
+		url, host string
+		want      bool
+	}{
+		{"https://Data.Example.com:8080/x", "data.EXAMPLE.com", true},
+		{"https://data.example.com/", "example.com", false},
+		{"https://[2001:db8::1]:443/", "2001:DB8:0::1", true},
+		{"https://[::ffff:10.0.0.1]/", "10.0.0.1", true},
+		{"https://[2001:db8::1]/", "[2001:db8::1]", true},
+		{"https://[2001:db8::1]/", "2001:db8::2", false},
+		{"https://[2001:db8::1]/", pipeline.HiddenHost, true},
+		{"https://data.example.com/", "10.0.0.1", false},
+		{"https://data.example.com/", "0.0.0.0", false},
+		{"://", "10.0.0.1", false},
+	} {
+		if got := pipeline.HostIs(c.url, c.host); got != c.want {
+			t.Errorf("%s at %s: %t", c.host, c.url, got)
+		}
+	}
+}

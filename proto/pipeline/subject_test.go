@@ -143,3 +143,46 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// What a subject is made of is read out of it again, dots, wildcards and nothing at all included.
+func TestParsedSubjectsAreThoseThatWereMade(t *testing.T) {
+	t.Parallel()
+	for _, parts := range [][3]string{{"ns", "cm", "k"}, {"ns", "kube-root-ca.crt", "my.data"}, {"*", ">", "%41 \x00"}, {}} {
+		k := pipeline.Key{Namespace: parts[0], Name: parts[1], Key: parts[2]}
+		for want, subject := range map[pipeline.Kind]string{
+			pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
+			pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindRemoved: k.Removed(),
+		} {
+			if kind, key, err := pipeline.ParseSubject(subject); kind != want || key != k || err != nil {
+				t.Errorf("%q is of %v, %q, %v", subject, kind, key, err)
+			}
+		}
+		reason, host, key, err := pipeline.ParseDeadLetter(k.DeadLetter("Timeout", "data.example.com"))
+		if reason != "Timeout" || host != "data.example.com" || key != k || err != nil {
+			t.Errorf("%q: %q, %q, %v", k, reason, host, err)
+		}
+	}
+}
+
+func TestParseAudit(t *testing.T) {
+	t.Parallel()
+	for subject, want := range map[string][2]string{
+		pipeline.AuditSubject("replay", "jane.doe", "id"): {"replay", "jane.doe"},
+		"curl.audit.purge.jane%2Edoe.id":                  {"purge", "jane.doe"},
+	} {
+		if action, user, err := pipeline.ParseAudit(subject); err != nil || action != want[0] || user != want[1] {
+			t.Errorf("%q: %q, %q, %v", subject, action, user, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "curl.record.replay.jane", "curl.record.replay.jane.id.more", "curl.record.*.jane.id", "curl.record.replay.>.id",
+		"curl.failure.replay.jane.id", "replay.jane.id",
+	} {
+		if action, user, err := pipeline.ParseAudit(bad); !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseAudit(%q) = %q, %q, %v", bad, action, user, err)
+		}
+	}
+	if got := pipeline.AuditSubject("", "jane", ""); got != "curl.record.*.jane.*" {
+		t.Errorf("filter is %q", got)
+	}
+}
