@@ -119,7 +119,7 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *cluster.Clients, 
 	if err != nil {
 		return nil, fmt.Errorf("--signing-key: %w", err)
 	}
-	events, err := budget.New(c.Events, budget.Deps{Now: time.Now})
+	events, err := budget.New(c.Events, time.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 	if err != nil {
 		return nil, fmt.Errorf("--trusted-keys: %w", err)
 	}
-	events, err := budget.New(c.Events, budget.Deps{Now: time.Now})
+	events, err := budget.New(c.Events, time.Now)
 	if err != nil {
 		return nil, err
 	}

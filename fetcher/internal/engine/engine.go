@@ -74,8 +74,8 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	e := &Engine{cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log)}
 	var errs [3]error
 	e.shared, errs[0] = sharedcall.New[request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})
-	e.resultBytes, errs[1] = budget.New(cfg.ResultBytes, budget.Deps{Now: deps.Clock.Now})
-	e.deadLetters, errs[2] = budget.New(cfg.DeadLetters, budget.Deps{Now: deps.Clock.Now})
+	e.resultBytes, errs[1] = budget.New(cfg.ResultBytes, deps.Clock.Now)
+	e.deadLetters, errs[2] = budget.New(cfg.DeadLetters, deps.Clock.Now)
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}

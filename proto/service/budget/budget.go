@@ -81,18 +81,12 @@ type account struct {
 	next time.Time
 }
 
-// Deps is what a Budget works with.
-type Deps struct {
-	// Now is the clock.
-	Now func() time.Time
-}
-
-// New returns a budget that is whole for each namespace.
-func New(cfg Config, deps Deps) (*Budget, error) {
+// New returns a budget that is whole for each namespace, by the clock now.
+func New(cfg Config, now func() time.Time) (*Budget, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Budget{cfg: cfg, now: deps.Now, namespaces: map[string]*account{}, nextSweep: sweepAt}, nil
+	return &Budget{cfg: cfg, now: now, namespaces: map[string]*account{}, nextSweep: sweepAt}, nil
 }
 
 // Take uses up n if there is as much, or returns the shortage. What is larger

@@ -16,7 +16,7 @@ func (c *clock) now() time.Time { return c.at }
 func newBudget(t *testing.T, burst int64, refill time.Duration) (*budget.Budget, *clock) {
 	t.Helper()
 	c := &clock{at: time.Unix(1_000_000_000, 0)}
-	b, err := budget.New(budget.Config{Burst: burst, Refill: refill}, budget.Deps{Now: c.now})
+	b, err := budget.New(budget.Config{Burst: burst, Refill: refill}, c.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestIdleNamespacesAreForgotten(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for _, cfg := range []budget.Config{{Burst: -1, Refill: time.Second}, {Burst: 1}} {
-		if _, err := budget.New(cfg, budget.Deps{Now: time.Now}); err == nil {
+		if _, err := budget.New(cfg, time.Now); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}
 	}

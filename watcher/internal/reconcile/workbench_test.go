@@ -84,7 +84,7 @@ func newBench(t *testing.T) *bench {
 		Owners:  map[string]annotation.Ownership{},
 	}
 	b.client = pipeline.NewClient(js)
-	if b.events, err = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, budget.Deps{Now: b.clock.Now}); err != nil {
+	if b.events, err = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, b.clock.Now); err != nil {
 		t.Fatal(err)
 	}
 	seed, keys, err := signature.WriteFiles(t.TempDir())

@@ -18,10 +18,10 @@ type budgets struct {
 }
 
 func newBudgets(c Config, now func() time.Time) (b budgets, err error) {
-	if b.writes, err = budget.New(c.Writes, budget.Deps{Now: now}); err != nil {
+	if b.writes, err = budget.New(c.Writes, now); err != nil {
 		return b, err
 	}
-	b.writeBytes, err = budget.New(c.WriteBytes, budget.Deps{Now: now})
+	b.writeBytes, err = budget.New(c.WriteBytes, now)
 	return b, err
 }
 

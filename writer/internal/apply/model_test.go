@@ -123,7 +123,7 @@ func newApplier(t *testing.T, cluster *rest.Config, own *metric.Set) (*apply.App
 	ctx, cancel := context.WithCancel(t.Context())
 	go b.Run(ctx)
 	t.Cleanup(cancel)
-	unbounded, err := budget.New(budget.Config{}, budget.Deps{Now: time.Now})
+	unbounded, err := budget.New(budget.Config{}, time.Now)
 	must(t, err)
 	seed, keys, err := signature.WriteFiles(t.TempDir())
 	must(t, err)
