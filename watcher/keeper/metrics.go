@@ -46,10 +46,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m.leader = m.own.Gauge("leader", "Whether this keeper works: 0 or 1. It does so always when there is no election.")
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT", "PATCH")
 	m.queue = kube.NewQueueMetrics(m.standard, queueName)
-	m.lease = prometheus.NewGauge(prometheus.GaugeOpts{}) // without an election it is not shown
-	if c.Election.Enabled {
-		m.lease = kube.NewLeaseMetric(m.standard, c.Election.Name)
-	}
+	m.lease = c.Election.Metric(m.standard)
 	return m
 }
 

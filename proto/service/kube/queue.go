@@ -72,10 +72,3 @@ func (m *QueueMetrics) NewLongestRunningProcessorSecondsMetric(string) workqueue
 
 // NewRetriesMetric returns the counter of objects added again.
 func (m *QueueMetrics) NewRetriesMetric(string) workqueue.CounterMetric { return m.retries }
-
-// NewLeaseMetric makes the metric of a leader election in a set with standard
-// names; lease is what the election is for.
-func NewLeaseMetric(set *metric.Set, lease string) prometheus.Gauge {
-	return set.Gauges("leader_election_master_status", "Whether this process holds the Lease: 0 or 1.",
-		metric.Of("name", lease)).WithLabelValues(lease)
-}

@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/kv8s/curl-me-that/proto/service"
+	"github.com/kv8s/curl-me-that/proto/service/metric"
 )
 
 // Deps are what an election works with.
@@ -27,6 +28,16 @@ type Deps struct {
 // Elect takes part in the election until ctx is done, and leads whenever it holds
 // the Lease.
 type Elect func(ctx context.Context, c Config, d Deps) error
+
+// Metric makes the metric of the Lease in a set with standard names. Without an election
+// it is not shown.
+func (c *Config) Metric(set *metric.Set) prometheus.Gauge {
+	if !c.Enabled {
+		return prometheus.NewGauge(prometheus.GaugeOpts{})
+	}
+	return set.Gauges("leader_election_master_status", "Whether this process holds the Lease: 0 or 1.",
+		metric.Of("name", c.Name)).WithLabelValues(c.Name)
+}
 
 // Run leads until ctx is done, with an election whenever this one is elected.
 func Run(ctx context.Context, c Config, d Deps) error {
