@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -38,5 +40,40 @@ func TestEncode(t *testing.T) {
 				t.Errorf("patch %s, want %s", g, w)
 			}
 		})
+	}
+}
+
+// An apply, which begins a record of owners, is bound to the object as it was seen, and
+// is no way to change or take out what is there.
+func TestApplyOnlyAddsKeys(t *testing.T) {
+	unrecorded := func() *plan.Object {
+		return &plan.Object{Freshness: plan.Live, UID: "u", ResourceVersion: "7", Values: map[string]string{"theirs": "digest"}}
+	}
+	added := func() plan.Plan {
+		return plan.Plan{Values: map[string]*plan.Value{"k": {Body: []byte("<a>")}, "b": {Body: []byte{0xff}, Binary: true}}, SetStatus: true, Status: "{}"}
+	}
+	for name, tt := range map[string]struct {
+		change func(*plan.Object, *plan.Plan)
+		want   bool
+	}{
+		"new keys":          {func(*plan.Object, *plan.Plan) {}, true},
+		"a key that exists": {func(_ *plan.Object, p *plan.Plan) { p.Values["theirs"] = &plan.Value{} }, false},
+		"a key taken out":   {func(_ *plan.Object, p *plan.Plan) { p.Values["gone"] = nil }, false},
+		"values not read":   {func(o *plan.Object, _ *plan.Plan) { o.Values = nil }, false},
+		"not live":          {func(o *plan.Object, _ *plan.Plan) { o.Freshness = plan.Remembered }, false},
+		"no value":          {func(_ *plan.Object, p *plan.Plan) { p.Values = nil }, false},
+		"no status":         {func(_ *plan.Object, p *plan.Plan) { p.Status = "" }, false},
+	} {
+		o, p := unrecorded(), added()
+		tt.change(o, &p)
+		if got := beginsRecord(o, p); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	body, err := encodeApply(types.NamespacedName{Namespace: "ns", Name: "cm"}, unrecorded(), added())
+	const want = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"cm","namespace":"ns","uid":"u","resourceVersion":"7",` +
+		`"annotations":{"x-kv8s.io/curl-status":"{}"}},"data":{"k":"<a>"},"binaryData":{"b":"/w=="}}` + "\n"
+	if err != nil || string(body) != want {
+		t.Errorf("got  %s, %v\nwant %s", body, err, want)
 	}
 }
