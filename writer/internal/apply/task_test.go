@@ -1,0 +1,24 @@
+package apply
+
+import (
+	"testing"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+// What is remembered of an object is of use as long as no watcher has seen a later
+// version of it, or one of which the order is not known.
+func TestRememberedObjectsAreAtLeastAsNewAsTheirWants(t *testing.T) {
+	for seen, want := range map[string]bool{"": true, "6": true, "7": true, "8": false, "10": false, "opaque": false} {
+		for _, other := range []string{"", "7"} {
+			batch := &task{}
+			for _, version := range []string{other, seen} {
+				batch.items = append(batch.items, plan.NewItem(&v1.Result{Want: &v1.Want{ResourceVersion: version}}))
+			}
+			if got := batch.covers("7"); got != want {
+				t.Errorf("version 7 beside wants of %q and %q: %t", other, seen, got)
+			}
+		}
+	}
+}
