@@ -2,7 +2,6 @@ package audit
 
 import (
 	"hash/fnv"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -161,7 +160,7 @@ func holding(o *annotated.Object, pair annotation.Pair, c candidate) plan.Holdin
 // appearance describes an object as far as others than the writer have changed
 // it, and what became of the key.
 func appearance(o *annotated.Object, entry status.Entry) string {
-	version := strconv.FormatUint(o.Version, 10)
+	version := o.ResourceVersion()
 	if !o.EditedAt.IsZero() {
 		version = o.EditedAt.String()
 	}

@@ -177,6 +177,7 @@ var _ = Describe("The informer", func() {
 		Expect(value("a")).To(Equal("updated"))
 		Expect(watch.Replace([]any{object("a", "z", "listed again")}, "z")).To(Succeed())
 		Expect(value("a")).To(Equal("listed again"))
+		Expect(s.Get(types.NamespacedName{Namespace: "a", Name: "x"}).ResourceVersion()).To(BeEmpty(), "nothing can be bound to it")
 	})
 
 	It("becomes synced when each namespace has been listed, of which each list concerns its own only", func() {

@@ -27,6 +27,15 @@ func MetaOf(object metav1.Object) Meta {
 
 func (m *Meta) meta() *Meta { return m }
 
+// ResourceVersion returns the version as the API server takes it back; empty: it was no
+// number, so that nothing can be bound to it.
+func (m *Meta) ResourceVersion() string {
+	if m.Version == 0 {
+		return ""
+	}
+	return strconv.FormatUint(m.Version, 10)
+}
+
 // Kept is what is kept of one object: a pointer to a struct that embeds the Meta of
 // the object. It is not changed after it was stored.
 type Kept interface {

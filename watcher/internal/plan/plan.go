@@ -5,7 +5,6 @@ package plan
 
 import (
 	"slices"
-	"strconv"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -325,7 +324,7 @@ func (m *planner) want(pair annotation.Pair) *v1.Want {
 		Name:            o.Name,
 		Key:             pair.Key,
 		Uid:             string(o.UID),
-		ResourceVersion: strconv.FormatUint(o.Version, 10),
+		ResourceVersion: o.ResourceVersion(),
 		Url:             pair.URL,
 		Now:             o.Request.Now,
 		Sha256:          o.Request.SHA256[pair.Key],
@@ -407,7 +406,7 @@ func Removed(o *annotated.Object, key string, epoch int64, seq uint64) *v1.Resul
 func Problems(o *annotated.Object) *v1.Result {
 	return &v1.Result{
 		Want: &v1.Want{
-			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID), ResourceVersion: strconv.FormatUint(o.Version, 10),
+			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID), ResourceVersion: o.ResourceVersion(),
 		},
 		ObservedAt: timestamppb.New(o.SeenAt),
 		Outcome:    &v1.Result_Problems{Problems: &v1.Problems{}},
