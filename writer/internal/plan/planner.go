@@ -38,7 +38,7 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 		var short bool
 		p.Status, short = fit(b.status, object.Room)
 		p.SetStatus = p.Status != "" || object.HasStatus
-		if short && p.Status == object.Status.String() { // what is new found no room
+		if short && p.Status != "" && p.Status == object.Status.String() { // what is new found no room
 			p.SetStatus = false
 		}
 	}
