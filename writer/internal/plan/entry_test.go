@@ -111,15 +111,18 @@ func TestEntryOfAStaleKey(t *testing.T) {
 		gaveUp          bool
 		interval, fails time.Duration
 		stale           bool
+		after           time.Duration // the observation, into its second
 	}{
-		"just longer":  {true, 10 * time.Minute, long + time.Second, true},
-		"just not":     {true, 10 * time.Minute, long, false},
-		"still tried":  {false, 10 * time.Minute, time.Hour, false},
-		"fetched once": {true, 0, time.Hour, false},
+		"just longer":     {true, 10 * time.Minute, long + time.Second, true, 0},
+		"within a second": {true, 10 * time.Minute, long + time.Millisecond, true, time.Second / 2},
+		"just not":        {true, 10 * time.Minute, long, false, 0},
+		"still tried":     {false, 10 * time.Minute, time.Hour, false, 0},
+		"fetched once":    {true, 0, time.Hour, false, 0},
 	} {
 		got, _ := entryAfter(t, asking(), failure(6, badStatus, func(r *v1.Result) {
 			r.Want.Refresh = durationpb.New(tt.interval)
-			r.GetFailure().GaveUp, r.GetFailure().FirstFailedAt = tt.gaveUp, timestamppb.New(noon.Add(-tt.fails))
+			r.GetFailure().GaveUp, r.GetFailure().FirstFailedAt = tt.gaveUp, timestamppb.New(noon.Add(tt.after-tt.fails))
+			r.ObservedAt = timestamppb.New(noon.Add(tt.after))
 		}))
 		if got.Stale != tt.stale {
 			t.Errorf("%s: %t", name, got.Stale)

@@ -66,7 +66,9 @@ func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	if at := f.GetNextAt(); at != nil {
 		why.NextTry = at.AsTime()
 	}
-	why.Stale = f.GetGaveUp() && condition.FailsForLong(since, i.Result.GetWant().GetRefresh().AsDuration(), i.observed())
+	// Not cut to the second, as since is: what the fetcher publishes for this alone is stale.
+	now := i.Result.GetObservedAt().AsTime()
+	why.Stale = f.GetGaveUp() && condition.FailsForLong(since, i.Result.GetWant().GetRefresh().AsDuration(), now)
 	return why
 }
 
@@ -144,7 +146,7 @@ func failing(entry status.Entry, url, reason string, since time.Time) status.Ent
 
 // sameState reports whether a person would act alike on two entries that fail: on
 // reason and URL, on whether it is still tried, and once it is given up on the
-// HTTP status, on whether it has lasted for longer than its interval and on whether
+// HTTP status, on whether it is stale by it and on whether
 // only an edit helps. Attempts, times and words are no change of state.
 func sameState(a, b status.Entry) bool {
 	if !sameFailure(a, b) || a.GaveUp != b.GaveUp {
