@@ -30,7 +30,7 @@ var _ = Describe("A failure", func() {
 		cm.EventuallyHasData(ctx, "mydata", "good again")
 		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
 		Expect(cm.Status(ctx, "mydata").Error).To(BeEmpty())
-		Expect(cm.Writes(ctx)).To(Equal(3))
+		Expect(cm.Writes(ctx)).To(BeElementOf(3, 4), "one more if it has lasted for three intervals, and is stale")
 	})
 
 	It("ends a failure when the annotation is corrected", func(ctx SpecContext) {

@@ -38,7 +38,7 @@ var _ = Describe("An Event", func() {
 		page.Says(ctx, "good again")
 		shouldHold(ctx, cm, "mydata", "good again")
 		shouldTell(ctx, cm, "BadStatus", "Recovered")
-		Expect(cm.Writes(ctx)).To(Equal(3))
+		Expect(cm.Writes(ctx)).To(BeElementOf(3, 4), "one more if it has lasted for three intervals, and is stale")
 		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
 	})
 })
