@@ -206,7 +206,7 @@ func (b *bench) price(ctx context.Context, round int) (p Price, err error) {
 	if b.watch, err = observe.Start(ctx, b.cluster.Metadata, b.piped.Name, version); err != nil {
 		return p, err
 	}
-	before, err := b.reading(ctx)
+	before, err := b.snapshot(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -218,7 +218,7 @@ func (b *bench) price(ctx context.Context, round int) (p Price, err error) {
 	if err := errors.Join(err, <-created); err != nil {
 		return p, err
 	}
-	after, err := b.reading(ctx)
+	after, err := b.snapshot(ctx)
 	if err != nil {
 		return p, err
 	}

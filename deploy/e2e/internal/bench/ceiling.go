@@ -32,7 +32,7 @@ func (b *bench) ceiling(ctx context.Context, when string) (c Ceiling, err error)
 			return c, err
 		}
 	}
-	before, err := b.reading(ctx)
+	before, err := b.snapshot(ctx)
 	if err != nil {
 		return c, err
 	}
@@ -46,7 +46,7 @@ func (b *bench) ceiling(ctx context.Context, when string) (c Ceiling, err error)
 		return c, fmt.Errorf("patch a ConfigMap: %w", err)
 	}
 	c.PerSecond = rate(len(objects), time.Since(began))
-	after, err := b.reading(ctx)
+	after, err := b.snapshot(ctx)
 	if err != nil {
 		return c, err
 	}

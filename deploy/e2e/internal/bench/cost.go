@@ -24,13 +24,13 @@ type Cost struct {
 	CPUPerConfigMap map[string]float64 `json:"cpuMillisecondsPerConfigMap"`
 }
 
-// reading is what had been used at one moment.
-type reading struct {
+// snapshot is what had been used at one moment.
+type snapshot struct {
 	server   cluster.Meter
 	programs map[string]usage.Usage
 }
 
-func (b *bench) reading(ctx context.Context) (r reading, err error) {
+func (b *bench) snapshot(ctx context.Context) (r snapshot, err error) {
 	if r.server, err = b.cluster.Read(ctx); err != nil {
 		return r, err
 	}
@@ -56,9 +56,9 @@ func (b *bench) usage() (map[string]usage.Usage, error) {
 	return used, err
 }
 
-// cost is what was used between two readings. A program that was not there at
+// cost is what was used between two snapshots. A program that was not there at
 // the first one has used nothing by then.
-func (r reading) cost(later reading, count int) Cost {
+func (r snapshot) cost(later snapshot, count int) Cost {
 	used := later.server.Since(r.server)
 	c := Cost{Calls: map[string]int{}, CPUPerConfigMap: map[string]float64{}}
 	total := 0

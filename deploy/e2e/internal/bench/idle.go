@@ -28,7 +28,7 @@ func (b *bench) idle(ctx context.Context) error {
 		return err
 	}
 	b.progress("annotating %d ConfigMaps, one after another", b.config.Idle)
-	before, err := b.reading(ctx)
+	before, err := b.snapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (b *bench) idle(ctx context.Context) error {
 		toFill = append(toFill, filled.Sub(get.began.Add(get.took)))
 		step()
 	}
-	after, err := b.reading(ctx)
+	after, err := b.snapshot(ctx)
 	if err != nil {
 		return err
 	}

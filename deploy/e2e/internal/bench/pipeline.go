@@ -30,7 +30,7 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 		return p, err
 	}
 	b.meter.reset()
-	before, err := b.reading(ctx)
+	before, err := b.snapshot(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -43,7 +43,7 @@ func (b *bench) pipeline(ctx context.Context) (p Pipeline, err error) {
 	if err != nil {
 		return p, err
 	}
-	after, err := b.reading(ctx)
+	after, err := b.snapshot(ctx)
 	if err != nil {
 		return p, err
 	}

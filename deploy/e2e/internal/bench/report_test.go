@@ -106,11 +106,11 @@ func TestQuantiles(t *testing.T) {
 }
 
 func TestCost(t *testing.T) {
-	before := reading{
+	before := snapshot{
 		server:   cluster.Meter{CPU: time.Second},
 		programs: map[string]usage.Usage{"writer": {CPU: time.Second}},
 	}
-	after := reading{
+	after := snapshot{
 		server: cluster.Meter{CPU: 3 * time.Second, Calls: map[cluster.Call]int{
 			{Resource: "configmaps", Verb: "PATCH", Code: "200"}: 10,
 			{Resource: "events", Verb: "POST", Code: "201"}:      1,

@@ -69,7 +69,7 @@ func (b *bench) restart(ctx context.Context, what string, number int) (r Restart
 			return b.asking(waiting)
 		})
 	}
-	before, err := b.reading(ctx)
+	before, err := b.snapshot(ctx)
 	if err != nil {
 		return r, err
 	}
@@ -98,7 +98,7 @@ func (b *bench) restart(ctx context.Context, what string, number int) (r Restart
 		}
 		r.Whole = time.Since(began).Seconds()
 	}
-	after, err := b.reading(ctx)
+	after, err := b.snapshot(ctx)
 	if err != nil {
 		return r, err
 	}

@@ -201,15 +201,15 @@ func (m *measurement) count(ctx context.Context) (report Report, err error) {
 	return report, errors.Join(m.system.Err(), profiles())
 }
 
-// reading is what had happened at one moment.
-type reading struct {
+// snapshot is what had happened at one moment.
+type snapshot struct {
 	at                          time.Time
 	bodies, unmodified, results int64
 	stored                      uint64
 	programs                    map[string]usage.Usage
 }
 
-func (m *measurement) read(ctx context.Context) (r reading, err error) {
+func (m *measurement) read(ctx context.Context) (r snapshot, err error) {
 	for _, name := range []string{pipeline.Requests, pipeline.Results} {
 		stream, err := m.publisher.JS.Stream(ctx, name)
 		if err != nil {
