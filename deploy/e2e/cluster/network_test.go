@@ -23,9 +23,10 @@ import (
 )
 
 const (
-	// worldAddress stands for the internet, of which a test cluster has none. It is
-	// for documentation, so public by number, and reached by nobody.
-	worldAddress = "203.0.113.7"
+	// worldAddress stands for the internet, of which a test cluster has none: it is
+	// public, which no range for documentation is, and on the node itself while the spec
+	// runs.
+	worldAddress = "223.255.255.7"
 	// enforcing is how long rules may take to be what the cluster has.
 	enforcing = time.Minute
 	// setup is the component that keeps the streams.
