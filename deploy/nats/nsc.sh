@@ -80,8 +80,8 @@ nsc add import --account FETCHER --src-account CURL --service --remote-subject '
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.begun.>'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.MSG.NEXT.CURL_REQUESTS.fetcher'
-nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.ACK.CURL_REQUESTS.fetcher.>'
-nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.ACK.*.*.CURL_REQUESTS.fetcher.>'
+nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.ACK.CURL_REQUESTS.fetcher.*.*.*.*.*'
+nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.ACK.*.*.CURL_REQUESTS.fetcher.*.*.*.*.>'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.>'
 nsc add user --account FETCHER --name fetcher \
   --allow-pub 'curl.timer.>' \
@@ -92,8 +92,8 @@ nsc add user --account FETCHER --name fetcher \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.begun.>' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.MSG.NEXT.CURL_REQUESTS.fetcher' \
-  --allow-pub '$JS.ACK.CURL_REQUESTS.fetcher.>' \
-  --allow-pub '$JS.ACK.*.*.CURL_REQUESTS.fetcher.>' \
+  --allow-pub '$JS.ACK.CURL_REQUESTS.fetcher.*.*.*.*.*' \
+  --allow-pub '$JS.ACK.*.*.CURL_REQUESTS.fetcher.*.*.*.*.>' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.>' \
   --allow-sub '_INBOX_fetcher.>'
 
@@ -243,12 +243,12 @@ nsc add import --account WRITER --src-account CURL --service --remote-subject '$
 nsc add import --account WRITER --src-account CURL --service --remote-subject 'curl.failure.>'
 nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.MSG.NEXT.CURL_RESULTS.writer'
-nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.ACK.CURL_RESULTS.writer.>'
-nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.ACK.*.*.CURL_RESULTS.writer.>'
+nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.ACK.CURL_RESULTS.writer.*.*.*.*.*'
+nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.ACK.*.*.CURL_RESULTS.writer.*.*.*.*.>'
 nsc add user --account WRITER --name writer \
   --allow-pub 'curl.failure.>' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.CONSUMER.MSG.NEXT.CURL_RESULTS.writer' \
-  --allow-pub '$JS.ACK.CURL_RESULTS.writer.>' \
-  --allow-pub '$JS.ACK.*.*.CURL_RESULTS.writer.>' \
+  --allow-pub '$JS.ACK.CURL_RESULTS.writer.*.*.*.*.*' \
+  --allow-pub '$JS.ACK.*.*.CURL_RESULTS.writer.*.*.*.*.>' \
   --allow-sub '_INBOX_writer.>'
