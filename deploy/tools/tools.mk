@@ -14,6 +14,8 @@ PROMETHEUS_VERSION := $(shell sed -n 's|.*github.com/prometheus/prometheus \(v[^
 ACTIONLINT_VERSION := $(shell sed -n 's|.*github.com/rhysd/actionlint \(v[^ ]*\).*|\1|p' deploy/tools/actionlint/go.mod)
 CONTROLLER_GEN_VERSION := $(shell sed -n 's|.*sigs.k8s.io/controller-tools \(v[^ ]*\).*|\1|p' deploy/tools/controller-gen/go.mod)
 KREW_VERSION := $(shell sed -n 's|.*sigs.k8s.io/krew \(v[^ ]*\).*|\1|p' deploy/tools/krew/go.mod)
+GORELEASER_VERSION := $(shell sed -n 's|.*github.com/goreleaser/goreleaser/v2 \(v[^ ]*\).*|\1|p' deploy/tools/goreleaser/go.mod)
+SYFT_VERSION := $(shell sed -n 's|.*github.com/anchore/syft \(v[^ ]*\).*|\1|p' deploy/tools/syft/go.mod)
 VULNCHECK_VERSION := $(shell sed -n 's|.*golang.org/x/vuln \(v[^ ]*\).*|\1|p' deploy/tools/govulncheck/go.mod)
 PROTOBUF_VERSION := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
 
@@ -25,6 +27,8 @@ PROMTOOL      := $(TOOLS)/promtool-$(PROMETHEUS_VERSION)-$(GO_VERSION)/promtool
 ACTIONLINT    := $(TOOLS)/actionlint-$(ACTIONLINT_VERSION)-$(GO_VERSION)/actionlint
 CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)-$(GO_VERSION)/controller-gen
 VALIDATE_KREW := $(TOOLS)/validate-krew-manifest-$(KREW_VERSION)-$(GO_VERSION)/validate-krew-manifest
+GORELEASER    := $(TOOLS)/goreleaser-$(GORELEASER_VERSION)-$(GO_VERSION)/goreleaser
+SYFT          := $(TOOLS)/syft-$(SYFT_VERSION)-$(GO_VERSION)/syft
 GOVULNCHECK   := $(TOOLS)/govulncheck-$(VULNCHECK_VERSION)-$(GO_VERSION)/govulncheck
 PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc-gen-go
 
@@ -71,6 +75,15 @@ $(CONTROLLER_GEN):
 $(VALIDATE_KREW):
 	@echo "building validate-krew-manifest $(KREW_VERSION)…"
 	@$(call build-tool,deploy/tools/krew,sigs.k8s.io/krew/cmd/validate-krew-manifest)
+
+# Only a release needs goreleaser and syft.
+$(GORELEASER):
+	@echo "building goreleaser $(GORELEASER_VERSION) (minutes the first time)…"
+	@$(call build-tool,deploy/tools/goreleaser,github.com/goreleaser/goreleaser/v2)
+
+$(SYFT):
+	@echo "building syft $(SYFT_VERSION) (minutes the first time)…"
+	@$(call build-tool,deploy/tools/syft,github.com/anchore/syft/cmd/syft)
 
 $(GOVULNCHECK):
 	@echo "building govulncheck $(VULNCHECK_VERSION)…"
