@@ -241,10 +241,10 @@ control-plane:
 ##@ Change
 
 .PHONY: generate
-generate: generate-watchers generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from .proto files, the resource Watcher, deploy/METRICS.md, and what the chart makes
-	@echo 'proto/**/*.pb.go, deploy/METRICS.md'
+generate: generate-watchers generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from .proto files, the resource Watcher, deploy/docs/metrics.md, and what the chart makes
+	@echo 'proto/**/*.pb.go, deploy/docs/metrics.md'
 	@$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
-	@$(METRICS_PAGE) > deploy/METRICS.md
+	@$(METRICS_PAGE) > deploy/docs/metrics.md
 
 .PHONY: generate-watchers
 generate-watchers: $(CONTROLLER_GEN)
@@ -285,8 +285,8 @@ verify-watchers: $(CONTROLLER_GEN)
 
 .PHONY: verify-metrics
 verify-metrics:
-	@echo 'deploy/METRICS.md'
-	@$(METRICS_PAGE) | diff -u deploy/METRICS.md - || { echo 'deploy/METRICS.md is stale: make generate' >&2; exit 1; }
+	@echo 'deploy/docs/metrics.md'
+	@$(METRICS_PAGE) | diff -u deploy/docs/metrics.md - || { echo 'deploy/docs/metrics.md is stale: make generate' >&2; exit 1; }
 
 .PHONY: verify-docs
 verify-docs: ## Check that the files, headings, symbols and specs exist that any page names

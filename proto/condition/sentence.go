@@ -168,7 +168,7 @@ func Next(f *v1.Failure, observed time.Time) string {
 }
 
 // Cause returns the short name of the cause of a failure in the page "Why is my
-// key empty?" (deploy/why-empty.md), such as "why-empty 8", for the end of a
+// key empty?" (deploy/docs/why-empty.md), such as "why-empty 8", for the end of a
 // sentence; empty: the page has none.
 func Cause(c v1.FailureClass) string {
 	n, found := causes[c]
@@ -178,7 +178,7 @@ func Cause(c v1.FailureClass) string {
 	return "why-empty " + strconv.Itoa(n)
 }
 
-// causes are the numbers of the headings of deploy/why-empty.md. They do not change.
+// causes are the numbers of the headings of deploy/docs/why-empty.md. They do not change.
 var causes = map[v1.FailureClass]int{
 	v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION: 2,
 	v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:         3,

@@ -128,7 +128,7 @@ func TestEachDetailHasWords(t *testing.T) {
 			t.Errorf("%s has the sentence %q", name, s)
 		}
 	}
-	page, err := os.ReadFile("../../deploy/why-empty.md")
+	page, err := os.ReadFile("../../deploy/docs/why-empty.md")
 	if err != nil {
 		t.Fatal(err)
 	}

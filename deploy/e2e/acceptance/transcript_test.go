@@ -159,7 +159,7 @@ var _ = Describe("A user's half hour", func() {
 		t.page.WriteString(`# A user's half hour
 
 What a person types and reads, from a first page to one that fails in each way there is. Made by ` + "`make transcript`" + ` from a real run against
-an API server; times, identities and ports are replaced by fixed ones. The causes and cures are in [why-empty.md](../why-empty.md).
+an API server; times, identities and ports are replaced by fixed ones. The causes and cures are in [why-empty.md](why-empty.md).
 `)
 		t.goesWell(ctx)
 		t.isMistyped(ctx)

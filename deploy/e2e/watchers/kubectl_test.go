@@ -90,7 +90,7 @@ var _ = Describe("The digest of the content in the template of pods", func() {
 	It("makes pods anew when content changes, fetched or static, and not when a refresh brings the same", func(ctx SpecContext) {
 		h := open(ctx)
 		k := kubectlIn(h.Namespace)
-		guide, err := os.ReadFile("../../WATCHER.md")
+		guide, err := os.ReadFile("../../docs/watcher.md")
 		Expect(err).NotTo(HaveOccurred())
 		commands := strings.ReplaceAll(string(rollout.FindSubmatch(guide)[1]), "team-a", h.Namespace)
 		deployments := h.Cluster.Client.AppsV1().Deployments(h.Namespace)

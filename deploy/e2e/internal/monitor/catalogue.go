@@ -23,7 +23,7 @@ type Catalogue struct {
 	Everywhere []string
 }
 
-// NewCatalogue reads a page like deploy/METRICS.md, and adds what every process
+// NewCatalogue reads a page like deploy/docs/metrics.md, and adds what every process
 // and Prometheus itself have.
 func NewCatalogue(page string) (*Catalogue, error) {
 	text, err := os.ReadFile(page)

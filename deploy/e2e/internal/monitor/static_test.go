@@ -22,7 +22,7 @@ func TestMonitor(t *testing.T) { suitetest.Run(t, "Dashboard, alerts and runbook
 // Files of the project, seen from here.
 const (
 	deploy     = "../../../"
-	metrics    = deploy + "METRICS.md"
+	metrics    = deploy + "docs/metrics.md"
 	dashboards = deploy + "grafana/dashboards/curl-me-that.json"
 	rules      = deploy + "prometheus/rules/*.yaml"
 	production = deploy + "prometheus/production/*.yaml"

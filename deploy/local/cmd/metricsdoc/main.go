@@ -1,4 +1,4 @@
-// Command metricsdoc prints deploy/METRICS.md: all metrics of all services, as
+// Command metricsdoc prints deploy/docs/metrics.md: all metrics of all services, as
 // the code defines them. `make generate` runs it.
 package main
 

@@ -17,7 +17,7 @@ var (
 
 var _ = Describe("The records of decisions", func() {
 	It("have the headings that their index names, in that order", func() {
-		folder := filepath.Join(root, "proto", "decisions")
+		folder := filepath.Join(root, "deploy", "docs", "decisions")
 		named := regexp.MustCompile(`these headings: (.+), (.+), (.+), (.+), (.+)\.\n`).FindStringSubmatch(string(text(filepath.Join(folder, "README.md"))))
 		Expect(named).To(HaveLen(6))
 		files, err := filepath.Glob(filepath.Join(folder, "[0-9]*.md"))

@@ -322,7 +322,7 @@ func elsewhere() []string {
 	}
 }
 
-// labelValues returns the values of the closed labels in METRICS.md, by label.
+// labelValues returns the values of the closed labels in metrics.md, by label.
 func labelValues(page string) map[string][]string {
 	value := regexp.MustCompile("`([a-zA-Z_-]+)`")
 	values := map[string][]string{}
@@ -371,8 +371,8 @@ var _ = Describe("The words of metrics, logs and spans", func() {
 		Expect(distinct(problems)).To(ConsistOf(elsewhere()))
 	})
 
-	It("finds the values that METRICS.md has, and no others", func() {
-		page := labelValues(string(text("../../../METRICS.md")))
+	It("finds the values that metrics.md has, and no others", func() {
+		page := labelValues(string(text("../../../docs/metrics.md")))
 		Expect(page["outcome"]).To(ContainElement("tombstone"), "of the fetcher's outcomes")
 		Expect(page["disposition"]).To(ContainElement("dead_letter"))
 		for _, label := range closed() {

@@ -24,7 +24,7 @@ var (
 
 var _ = Describe("The page about empty keys", func() {
 	It("quotes Events in the words of the code", func() {
-		rows := eventRow.FindAllStringSubmatch(string(text("../../../why-empty.md")), -1)
+		rows := eventRow.FindAllStringSubmatch(string(text("../../../docs/why-empty.md")), -1)
 		Expect(len(rows)).To(BeNumerically(">=", 10))
 		known := map[string]bool{}
 		for _, literal := range literals("watcher", "writer", "proto/annotation", "proto/condition") {
