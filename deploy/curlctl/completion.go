@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
@@ -43,7 +45,26 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 	for i, file := range files {
 		files[i] = strings.TrimSuffix(filepath.Base(file), ".json")
 	}
-	return files, silently
+	return candidates(files), silently
+}
+
+// candidates leaves out what a shell would not take as one plain word, and makes the
+// descriptions behind a tab printable.
+func candidates(all []string) []string {
+	var safe []string
+	for _, one := range all {
+		word, description, described := strings.Cut(one, "\t")
+		if strings.ContainsFunc(word, func(r rune) bool {
+			return !strings.ContainsRune("-._:/=", r) && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
+		}) {
+			continue
+		}
+		if described {
+			word += "\t" + printer.Printable(description)
+		}
+		safe = append(safe, word)
+	}
+	return safe
 }
 
 // live completes with what NATS knows; without an answer, with nothing.
@@ -56,7 +77,7 @@ func (o *options) live(cmd *cobra.Command, read func(context.Context, *natsconn.
 		return nil, silently
 	}
 	defer conn.Close()
-	return read(ctx, conn), silently
+	return candidates(read(ctx, conn)), silently
 }
 
 func (o *options) completeFailures(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -2,7 +2,6 @@ package curlctl
 
 import (
 	"bufio"
-	"fmt"
 	"strings"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -13,7 +12,7 @@ func (s *session) confirm(question string, args ...any) error {
 	if !printer.Terminal(s.in) {
 		return exitf(exitRefused, "nothing was done: there is no terminal to confirm at; give --yes")
 	}
-	fmt.Fprintf(s.aside, question+" [y/N] ", args...)
+	s.aside.Textf(question+" [y/N] ", args...)
 	answer, err := bufio.NewReader(s.in).ReadString('\n')
 	if err == nil {
 		switch strings.ToLower(strings.TrimSpace(answer)) {

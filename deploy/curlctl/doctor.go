@@ -68,7 +68,7 @@ func (s *session) printFindingsText(findings []doctor.Finding) {
 		if f.Mend != "" {
 			lines = append(lines, printer.Wrap("To mend it: "+f.Mend, width-len(margin))...)
 		}
-		s.out.Linef("%-*s  %s%s  %s", name, f.Check, s.out.Paint(colours[f.State], f.State), strings.Repeat(" ", state-len(f.State)), lines[0])
+		s.out.Linef("%-*s  %s%s  %s", name, f.Check, printer.In(colours[f.State], f.State), strings.Repeat(" ", state-len(f.State)), lines[0])
 		for _, line := range lines[1:] {
 			s.out.Linef("%s%s", margin, line)
 		}

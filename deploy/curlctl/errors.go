@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
@@ -35,10 +37,25 @@ const (
 	exitRefused = 8
 )
 
-// exitf returns an error with the exit code of its kind.
+// exitf returns an error with the exit code of its kind. Its text is printable.
 func exitf(code int, format string, args ...any) error {
-	return service.ExitError{Err: fmt.Errorf(format, args...), Code: code}
+	return service.ExitError{Err: printable{fmt.Errorf(format, args...)}, Code: code}
 }
+
+// printable is an error that names what tenants and servers choose.
+type printable struct{ error }
+
+// Error returns the text without control characters other than line breaks.
+func (e printable) Error() string {
+	lines := strings.Split(e.error.Error(), "\n")
+	for i, line := range lines {
+		lines[i] = printer.Printable(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the error itself.
+func (e printable) Unwrap() error { return e.error }
 
 // usagef returns an error for a command line that cannot be understood.
 func usagef(format string, args ...any) error { return exitf(exitUsage, format, args...) }

@@ -201,7 +201,10 @@ func (s *session) showFailure(f operate.DeadLetter, verdict replay.Verdict) erro
 		{Name: "Still wanted", Value: wanted},
 	})
 	if snippet != "" {
-		s.out.Linef("Answer:\n%s", s.out.Paint(printer.Grey, "  ")+strings.ReplaceAll(snippet, "\n", "\n  "))
+		s.out.Linef("Answer:")
+		for line := range strings.SplitSeq(snippet, "\n") {
+			s.out.Linef("  %s", line)
+		}
 	}
 	return nil
 }

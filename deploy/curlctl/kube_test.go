@@ -120,6 +120,17 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.run(ctx, "status", namespace+"/cool", "--kubeconfig=/nonexistent").code).To(Equal(3))
 	})
 
+	It("cannot steer the terminal by its annotations", func(ctx SpecContext) {
+		text := strings.ToValidUTF8(steering, "")
+		status, err := json.Marshal(map[string]any{"k": map[string]any{"error": text, "message": text, "since": "2026-01-02T03:04:05Z"}})
+		Expect(err).NotTo(HaveOccurred())
+		create(ctx, "hostile", map[string]string{"x-kv8s.io/curl-me-that": "k=https://example.com/ " + text, "x-kv8s.io/curl-status": string(status)})
+		for _, format := range []string{"table", "wide", "json", "yaml"} {
+			Expect(w.ok(ctx, "status", namespace+"/hostile", "-o", format)).To(ContainSubstring("PWNED")) // see runAs
+		}
+		w.run(ctx, "check", namespace+"/hostile")
+	})
+
 	It("explains within 80 and 120 columns why a ConfigMap is not followed, or fails", func(ctx SpecContext) {
 		create(ctx, "cool", map[string]string{
 			"x-kv8s.io/curl-me-that": "my.data=ftp://a.example.com/ other=https://a.example.com/missing",

@@ -47,9 +47,9 @@ func (s *session) pause(ctx context.Context, limit time.Duration, line string) e
 		return err
 	}
 	if limit > 0 {
-		s.out.Linef("Fetching is %s for %s.", s.out.Paint(printer.Yellow, "paused"), duration.Format(limit))
+		s.out.Linef("Fetching is %s for %s.", printer.In(printer.Yellow, "paused"), duration.Format(limit))
 	} else {
-		s.out.Linef("Fetching is %s until `curlctl resume`.", s.out.Paint(printer.Yellow, "paused"))
+		s.out.Linef("Fetching is %s until `curlctl resume`.", printer.In(printer.Yellow, "paused"))
 	}
 	return end(ctx, 1, 0)
 }
@@ -71,7 +71,7 @@ func resumeCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s.out.Linef("Fetching goes %s; %s.", s.out.Paint(printer.Green, "on"), printer.Plural(int(consumer.CachedInfo().NumPending), "request")+" waiting")
+			s.out.Linef("Fetching goes %s; %s.", printer.In(printer.Green, "on"), printer.Plural(int(consumer.CachedInfo().NumPending), "request")+" waiting")
 			return end(ctx, 1, 0)
 		}),
 	}

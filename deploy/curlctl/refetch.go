@@ -90,9 +90,9 @@ func (s *session) refetch(ctx context.Context, r refetch) error {
 	if err != nil {
 		return err
 	}
-	bar := newBar(s.aside, "asked", len(wants))
-	done, err := replay.Refetch(ctx, s.Client, wants, r.pace, func(n int) { bar.set(n, "") })
-	bar.end()
+	bar := s.aside.Bar("asked", len(wants))
+	done, err := replay.Refetch(ctx, s.Client, wants, r.pace, func(n int) { bar.Set(n, "") })
+	bar.End()
 	if ended := end(ctx, done, len(wants)-done); err == nil {
 		err = ended
 	}

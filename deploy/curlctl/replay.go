@@ -138,9 +138,9 @@ func (r *replaying) request(ctx context.Context, s *session, items []*replay.Ite
 	if err != nil {
 		return err
 	}
-	bar := newBar(s.aside, "asked", n)
-	asked := replay.Request(ctx, s.Client, items, r.pace, func(done int) { bar.set(done, "") })
-	bar.end()
+	bar := s.aside.Bar("asked", n)
+	asked := replay.Request(ctx, s.Client, items, r.pace, func(done int) { bar.Set(done, "") })
+	bar.End()
 	counts := replay.Count(items)
 	done := counts[replay.Replayed]
 	if err := end(ctx, done, len(items)-done); err != nil && asked == nil {
@@ -169,15 +169,15 @@ func (r *replaying) follow(ctx context.Context, s *session, items []*replay.Item
 	for _, count := range follower.Count(items) {
 		n += count
 	}
-	bar := newBar(s.aside, "done", n)
+	bar := s.aside.Bar("done", n)
 	err := follower.Wait(waiting, items, func(counts map[replay.Outcome]int) {
 		note := ""
 		if failed := counts[replay.FailedAgain]; failed > 0 {
 			note = printer.Grouped(failed) + " failed again"
 		}
-		bar.set(n-counts[replay.Pending], note)
+		bar.Set(n-counts[replay.Pending], note)
 	})
-	bar.end()
+	bar.End()
 	if err != nil && waiting.Err() == nil {
 		return err
 	}

@@ -86,7 +86,7 @@ func (p *report) skipped() {
 			p.s.out.Linef("… and %s more are skipped; -o json names all.", printer.Grouped(len(t)-i))
 			break
 		}
-		p.s.out.Linef("Skipped %d (%s): %s.", item.ID, item.Key, p.s.out.Paint(printer.Yellow, string(item.Verdict)))
+		p.s.out.Linef("Skipped %d (%s): %s.", item.ID, item.Key, printer.In(printer.Yellow, string(item.Verdict)))
 	}
 	if older := replay.Count(p.items)[replay.Older]; older > 0 {
 		p.s.out.Linef("Left out %s: a newer one of the same key counts.", printer.Plural(older, "older failure"))
@@ -95,7 +95,7 @@ func (p *report) skipped() {
 
 func (p *report) outcomes(follower *replay.Follower, written bool) {
 	counts := follower.Count(p.items)
-	var parts []string
+	var parts []any
 	for _, o := range []struct {
 		outcome replay.Outcome
 		colour  printer.Colour
@@ -107,11 +107,11 @@ func (p *report) outcomes(follower *replay.Follower, written bool) {
 		{replay.Pending, printer.Yellow, "not known yet"},
 	} {
 		if n := counts[o.outcome]; n > 0 {
-			parts = append(parts, p.s.out.Paint(o.colour, printer.Grouped(n)+" "+o.text))
+			parts = append(parts, printer.In(o.colour, printer.Grouped(n)+" "+o.text))
 		}
 	}
 	if len(parts) > 0 {
-		p.s.out.Linef("Outcome: %s.", strings.Join(parts, ", "))
+		p.s.out.Linef("Outcome: %s"+strings.Repeat(", %s", len(parts)-1)+".", parts...)
 	}
 	if counts[replay.Fetched] > 0 && written {
 		p.s.out.Linef("The writer has dealt with all of them.")
@@ -128,7 +128,7 @@ func (p *report) outcomes(follower *replay.Follower, written bool) {
 			p.s.out.Linef("… and more; `curlctl failures` lists them.")
 			return
 		}
-		p.s.out.Linef("Failed again: %s (%s), failure %d before.", item.Key, p.s.out.Paint(printer.Red, end.Failure.Reason), item.ID)
+		p.s.out.Linef("Failed again: %s (%s), failure %d before.", item.Key, printer.In(printer.Red, end.Failure.Reason), item.ID)
 	}
 }
 

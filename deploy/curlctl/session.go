@@ -2,10 +2,8 @@ package curlctl
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"iter"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,10 +31,9 @@ type session struct {
 	*options
 	out *printer.Printer
 	// aside is for what is not the result: questions, progress and hints.
-	aside io.Writer
+	aside *printer.Printer
 	in    io.Reader
 
-	hinting sync.Mutex
 	// unread counts the messages that were left out as they cannot be read.
 	unread readable.Unread
 }
@@ -62,7 +59,7 @@ func (o *options) run(do func(ctx context.Context, s *session, args []string) er
 			return err
 		}
 		defer conn.Close()
-		s := &session{Connection: conn, options: o, out: out, aside: cmd.ErrOrStderr(), in: cmd.InOrStdin()}
+		s := &session{Connection: conn, options: o, out: out, aside: printer.New(cmd.ErrOrStderr(), printer.Options{}), in: cmd.InOrStdin()}
 		defer s.hintUnread()
 		return coded(ctx, do(ctx, s, args))
 	})
@@ -88,11 +85,7 @@ func (s *session) list(columns []printer.Column, rows iter.Seq2[printer.Row, err
 }
 
 // hint prints a line beside the result.
-func (s *session) hint(format string, args ...any) {
-	s.hinting.Lock()
-	defer s.hinting.Unlock()
-	fmt.Fprintf(s.aside, format+"\n", args...)
-}
+func (s *session) hint(format string, args ...any) { s.aside.Linef(format, args...) }
 
 // hintUnread reports what was left out.
 func (s *session) hintUnread() {

@@ -35,7 +35,7 @@ func setupCommand(o *options) *cobra.Command {
 				return err
 			}
 			for _, d := range differ {
-				s.out.Linef("%s %s", s.out.Paint(printer.Yellow, "differs:"), d)
+				s.out.Linef("%s %s", printer.In(printer.Yellow, "differs:"), d)
 			}
 			switch {
 			case len(differ) == 0:

@@ -96,7 +96,7 @@ func watcherFields(view object.View) []printer.Field {
 		case c.Status == metav1.ConditionTrue && c.Type != watchv1.ConditionReconciling:
 			colour = printer.Green
 		}
-		fields = append(fields, printer.Field{Name: c.Type, Value: printer.In(colour, string(c.Status)+", "+c.Reason+": "+printer.Printable(c.Message))})
+		fields = append(fields, printer.Field{Name: c.Type, Value: printer.In(colour, string(c.Status)+", "+c.Reason+": "+c.Message)})
 	}
 	return fields
 }

@@ -85,8 +85,8 @@ func (s *session) printPassing(p traffic.Message) error {
 		}
 		return err
 	}
-	s.out.Linef("%s  %s%s  %s  %s", p.At.Format(time.TimeOnly), s.out.Paint(colourOf(p.What), p.What),
-		strings.Repeat(" ", max(0, 10-len(p.What))), printer.Printable(p.Namespace+"/"+p.ConfigMap+"/"+p.Key), printer.Printable(p.Detail))
+	s.out.Linef("%s  %s%s  %s  %s", p.At.Format(time.TimeOnly), printer.In(colourOf(p.What), p.What),
+		strings.Repeat(" ", max(0, 10-len(p.What))), p.Namespace+"/"+p.ConfigMap+"/"+p.Key, p.Detail)
 	return nil
 }
 

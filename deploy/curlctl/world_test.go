@@ -21,6 +21,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
@@ -72,7 +73,9 @@ func (w *world) run(ctx context.Context, args ...string) result {
 	return runAs(ctx, "curlctl", later, append(args, w.connect...)...)
 }
 
+// runAs also checks that nothing printed can steer a terminal.
 func runAs(ctx context.Context, program string, now func() time.Time, args ...string) result {
+	GinkgoHelper()
 	var out, said bytes.Buffer
 	cmd := curlctl.CommandAt(program, now)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -94,6 +97,8 @@ func runAs(ctx context.Context, program string, now func() time.Time, args ...st
 		fmt.Fprintln(&said, "curlctl: "+err.Error())
 	}
 	r.out, r.err = out.String(), said.String()
+	Expect(control(r.out)).To(BeEmpty(), "%v", args)
+	Expect(control(r.err)).To(BeEmpty(), "%v", args)
 	return r
 }
 
@@ -216,6 +221,13 @@ func newOrigin() *origin {
 	DeferCleanup(o.Close)
 	o.URL = strings.Replace(o.URL, "127.0.0.1", "localhost", 1)
 	return o
+}
+
+func marshal(m proto.Message) []byte {
+	GinkgoHelper()
+	data, err := proto.Marshal(m)
+	Expect(err).NotTo(HaveOccurred())
+	return data
 }
 
 func cm(n int) pipeline.Key {

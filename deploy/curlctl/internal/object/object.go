@@ -108,7 +108,7 @@ func (v *View) readStatus(text string) {
 		if e.Failing() {
 			detail := e.Error
 			if message := e.Why().Message; message != "" {
-				detail += ": " + printer.Printable(message)
+				detail += ": " + message
 			}
 			if e.Attempts > 0 { // none was made for a key that somebody else has written
 				detail += "; " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"

@@ -8,9 +8,11 @@ import (
 	"iter"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -46,11 +48,12 @@ func (o *Options) Validate() error {
 	return fmt.Errorf("--output: %q is not one of %s", o.Format, strings.Join(Formats(), ", "))
 }
 
-// Printer prints.
+// Printer prints. It is safe for concurrent use by lines.
 type Printer struct {
 	options Options
 	out     io.Writer
 	colour  bool
+	mu      sync.Mutex
 }
 
 // New returns a printer; colours are used on a terminal unless NO_COLOR is set
@@ -71,7 +74,26 @@ func (p *Printer) ForPrograms() bool {
 }
 
 // Linef prints one line.
-func (p *Printer) Linef(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
+func (p *Printer) Linef(format string, args ...any) { p.Textf(format+"\n", args...) }
+
+// Textf prints a text. Every argument is made Printable; a Cell keeps its colour.
+func (p *Printer) Textf(format string, args ...any) {
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case Cell:
+			args[i] = arg.paint(p.colour)
+		case error, fmt.Stringer:
+			args[i] = Printable(fmt.Sprint(arg))
+		default:
+			if reflect.ValueOf(arg).Kind() == reflect.String {
+				args[i] = Printable(fmt.Sprint(arg))
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, format, args...)
+}
 
 // Row is one item of a listing.
 type Row struct {
@@ -110,7 +132,7 @@ func (p *Printer) List(columns []Column, rows iter.Seq2[Row, error]) (n int, err
 				return n, err
 			}
 			n++
-			p.Linef("%s", Printable(row.Name))
+			p.Linef("%s", row.Name)
 		}
 		return n, nil
 	}
@@ -161,7 +183,7 @@ func (p *Printer) stream(rows iter.Seq2[Row, error]) (n int, err error) {
 // Object prints one object for programs.
 func (p *Printer) Object(name string, object any) error {
 	if p.options.Format == "name" {
-		p.Linef("%s", Printable(name))
+		p.Linef("%s", name)
 		return nil
 	}
 	text, err := p.encode(object)
@@ -266,7 +288,7 @@ func (p *Printer) Fields(fields []Field) {
 			continue
 		}
 		for _, line := range Wrap(f.Value.Text, room) {
-			p.Linef("%-*s  %s", width+1, name, Cell{Text: line, Colour: f.Value.Colour}.paint(p.colour))
+			p.Linef("%-*s  %s", width+1, name, In(f.Value.Colour, line))
 			name = ""
 		}
 	}
@@ -277,9 +299,4 @@ type Field struct {
 	// Name and value; one without a value is not printed.
 	Name  string
 	Value Cell
-}
-
-// Paint returns a text in a colour, if colours are used.
-func (p *Printer) Paint(c Colour, text string) string {
-	return Cell{Text: text, Colour: c}.paint(p.colour)
 }

@@ -28,7 +28,7 @@ const (
 
 // Cell is a text in a colour.
 type Cell struct {
-	// Text without control characters; those that are in it are not printed.
+	// Text of any origin; control characters in it are not printed.
 	Text string
 	// Colour of the text.
 	Colour Colour

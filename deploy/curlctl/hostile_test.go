@@ -1,0 +1,233 @@
+package curlctl_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// steering sets the title of a terminal, colours it, clears it, and deletes; its last
+// byte alone is a control character of 8 bits.
+const steering = "x\x1b]0;PWNED\a\x1b[31m\x1b[2J\r\x00\x7f\u009b31m$(touch x)\x9b"
+
+// control returns the first control character of a text but line breaks and tabs, and
+// what is not UTF-8.
+func control(text string) string {
+	if at := strings.IndexFunc(text, func(r rune) bool {
+		return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r <= 0x9f
+	}); at >= 0 {
+		return text[at:]
+	}
+	if !utf8.ValidString(text) {
+		return text
+	}
+	return ""
+}
+
+// hostileWorld has hostile names, keys, reasons, hosts and texts in every stream.
+func hostileWorld(ctx context.Context) *world {
+	GinkgoHelper()
+	w := newWorld(ctx)
+	text := strings.ToValidUTF8(steering, "")
+	for _, key := range []pipeline.Key{{Namespace: "ns" + steering, Name: "cm" + steering, Key: "k" + steering}, {Namespace: "ns", Name: "cm", Key: "k" + steering}} {
+		want, sequence := w.want(ctx, key, "https://"+text+".example.com/"+text, func(w *v1.Want) {
+			w.Namespace, w.Name, w.Key, w.Uid, w.Sha256 = text, text, text, text, text
+		})
+		w.hostileFailure(ctx, key, want)
+		due := &v1.Due{
+			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_RETRY, Attempts: 1, WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
+			Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429, FirstFailedAt: timestamppb.Now(),
+		}
+		Expect(w.client.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
+	}
+	for _, subject := range []string{
+		pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}.Want(), pipeline.AuditSubject("replay"+steering, "user"+steering, "2"),
+	} {
+		_, err := w.js.Publish(ctx, subject, []byte(steering))
+		Expect(err).NotTo(HaveOccurred())
+	}
+	Expect(w.client.PublishAudit(ctx, &v1.Audit{
+		Action: text, User: text, Filter: text, OnBehalfOf: text, Via: text, BeganAt: timestamppb.Now(),
+	})).To(Succeed())
+	return w
+}
+
+func (w *world) hostileFailure(ctx context.Context, key pipeline.Key, want *v1.Want) {
+	GinkgoHelper()
+	text := strings.ToValidUTF8(steering, "")
+	letter := &v1.DeadLetter{
+		Want: want, Subject: text, Traceparent: text, Snippet: []byte(text), LastFailedAt: timestamppb.Now(),
+		Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, Host: text, StatusCode: 503},
+	}
+	_, err := w.js.Publish(ctx, key.DeadLetter("Timeout", "host"+steering), marshal(letter))
+	Expect(err).NotTo(HaveOccurred())
+	for _, reason := range []string{"reason" + steering, "Timeout"} {
+		_, err := w.js.Publish(ctx, key.DeadLetter(reason, "host"+steering), []byte(steering))
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// examples are the runs of every command in the hostile world. It has a directory for
+// files.
+func examples(dir string) map[string][][]string {
+	GinkgoHelper()
+	manifest := filepath.Join(dir, "manifest.json")
+	text, err := json.Marshal(&corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: steering, Name: steering, Annotations: map[string]string{"x-kv8s.io/curl-me-that": steering, "x-kv8s.io/curl-" + steering: steering},
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(manifest, text, 0o600)).To(Succeed())
+
+	none := [][]string{{}}
+	return map[string][][]string{
+		"curlctl":                none,
+		"curlctl failing":        none,
+		"curlctl failures":       {{}, {"--summary"}, {"--limit=0"}},
+		"curlctl failures list":  none,
+		"curlctl failures show":  {{"1"}, {"2"}, {"3"}, {"99"}},
+		"curlctl failures purge": {{"--since=1h"}},
+		"curlctl replay":         {{"--all", "--dry-run"}, {"1", "2", "3"}, {"--all", "--wait", "--timeout=100ms"}},
+		"curlctl refetch":        {{"--all"}, {"ns/cm"}, {"ns/" + steering}},
+		"curlctl status":         {{}, {"ns/cm", "--kubeconfig=/nonexistent"}},
+		"curlctl pods":           {{"ns/cm", "--kubeconfig=/nonexistent"}},
+		"curlctl wants":          {{}, {"--stale"}},
+		"curlctl timers":         none,
+		"curlctl watch":          none,
+		"curlctl pause":          {{"--for=1h"}},
+		"curlctl resume":         none,
+		"curlctl audit":          none,
+		"curlctl check":          {{"-f", manifest}, {"ns/cm", "--kubeconfig=/nonexistent"}},
+		"curlctl setup":          {{"--dry-run"}, {}, {"--watch"}},
+		"curlctl doctor":         none,
+		"curlctl identities":     {{"--out", filepath.Join(dir, "identities")}},
+		"curlctl console":        {{"--auth=none"}},
+	}
+}
+
+var _ = Describe("Tenants and servers", func() {
+	// Every run of curlctl in this suite is checked; see runAs.
+	It("cannot steer the terminal by any command", func(ctx SpecContext) {
+		GinkgoT().Setenv("KUBECONFIG", "")
+		GinkgoT().Setenv("COLUMNS", "200")
+		known, shown := examples(GinkgoT().TempDir()), map[string]bool{}
+		for _, cmd := range commands(curlctl.Command("curlctl")) {
+			runs, found := known[cmd.CommandPath()]
+			Expect(found).To(BeTrue(), "%s has no example", cmd.CommandPath())
+			delete(known, cmd.CommandPath())
+			w := hostileWorld(ctx)
+			for _, format := range []string{"table", "wide", "json", "yaml", "name"} {
+				for _, args := range runs {
+					path := strings.Fields(cmd.CommandPath())[1:]
+					r := w.runBriefly(ctx, slices.Concat(path, args, []string{"-o", format})...)
+					if strings.Contains(r.out+r.err, "PWNED") {
+						shown[cmd.CommandPath()] = true
+					}
+				}
+			}
+		}
+		Expect(known).To(BeEmpty(), "examples of what is no command")
+		Expect(slices.Sorted(maps.Keys(shown))).To(Equal([]string{
+			"curlctl audit", "curlctl check", "curlctl failing", "curlctl failures", "curlctl failures list", "curlctl failures show",
+			"curlctl refetch", "curlctl replay", "curlctl status", "curlctl timers", "curlctl wants", "curlctl watch",
+		}), "commands that have shown hostile text")
+	})
+
+	It("cannot choose what completion puts on the command line", func(ctx SpecContext) {
+		w := hostileWorld(ctx)
+		want, _ := w.want(ctx, cm(1), "https://a.example.com/")
+		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
+		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())
+		offered := map[string]bool{}
+		for _, cmd := range commands(curlctl.Command("curlctl")) {
+			path := strings.Fields(cmd.CommandPath())[1:]
+			asked := [][]string{{""}}
+			ask := func(f *pflag.Flag) { asked = append(asked, []string{"--" + f.Name, ""}) }
+			cmd.LocalFlags().VisitAll(ask)
+			cmd.InheritedFlags().VisitAll(ask)
+			for _, args := range asked {
+				r := runAs(ctx, "curlctl", time.Now, slices.Concat([]string{cobra.ShellCompRequestCmd}, path, args)...)
+				for line := range strings.Lines(r.out) {
+					word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+					Expect(word).To(MatchRegexp(`^[-A-Za-z0-9._:/=]*$`), "%v %v", path, args)
+					offered[word] = true
+				}
+			}
+		}
+		Expect(slices.Collect(maps.Keys(offered))).To(ContainElements("a.example.com", "cm-001", "default", "default/cm-001", "1"))
+	})
+})
+
+// commands returns a command and all below it that our code defines.
+func commands(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		all = append(all, commands(sub)...)
+	}
+	return all
+}
+
+// runBriefly runs curlctl, while messages pass, and ends what does not end by itself.
+func (w *world) runBriefly(ctx context.Context, args ...string) result {
+	GinkgoHelper()
+	endless := slices.Contains(args, "console") || slices.Contains(args, "watch") || slices.Contains(args, "--watch")
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if !endless {
+		return w.run(ctx, args...)
+	}
+	stop := w.passing()
+	defer stop()
+	brief, end := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer end()
+	return w.run(brief, args...)
+}
+
+// passing publishes hostile messages until it is stopped.
+func (w *world) passing() (stop func()) {
+	text := strings.ToValidUTF8(steering, "")
+	key := pipeline.Key{Namespace: "ns" + steering, Name: "cm", Key: "k" + steering}
+	want := &v1.Want{Namespace: text, Name: text, Key: text, Url: "https://" + text + ".example.com/"}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			for subject, data := range map[string][]byte{
+				key.Want(): marshal(want), key.Due(): []byte(steering), key.Content(): []byte(steering),
+				key.Failure(): marshal(&v1.Result{Want: want, Outcome: &v1.Result_Failure{Failure: &v1.Failure{Host: text}}}),
+				key.DeadLetter("r"+steering, "h"+steering): marshal(&v1.DeadLetter{Want: want, ReplayOf: 1}),
+				key.Removed(): []byte(steering),
+				pipeline.AuditSubject("a", "u"+steering, ""): nil,
+			} {
+				_ = w.js.Conn().PublishMsg(&nats.Msg{Subject: subject, Data: data})
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
+}

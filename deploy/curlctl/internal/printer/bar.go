@@ -1,0 +1,62 @@
+package printer
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bar shows progress on a terminal; elsewhere nothing.
+type Bar struct {
+	out  *Printer
+	verb string
+	all  int
+	live bool
+
+	mu    sync.Mutex
+	shown time.Time
+	width int
+}
+
+const (
+	barWidth = 30
+	barEvery = 50 * time.Millisecond
+)
+
+// Bar returns a bar that counts up to all.
+func (p *Printer) Bar(verb string, all int) *Bar {
+	return &Bar{out: p, verb: verb, all: all, live: Terminal(p.out)}
+}
+
+// Set draws the bar, unless it was drawn a moment ago.
+func (b *Bar) Set(n int, note string) {
+	if !b.live || b.all == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if n < b.all && now.Sub(b.shown) < barEvery {
+		return
+	}
+	b.shown = now
+	full := barWidth * n / b.all
+	line := fmt.Sprintf("[%s%s] %s of %s %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), Grouped(n), Grouped(b.all), b.verb)
+	if note != "" {
+		line += ", " + note
+	}
+	pad := max(0, b.width-len(line))
+	b.width = len(line)
+	b.out.Textf("\r%s%s", line, strings.Repeat(" ", pad))
+}
+
+// End leaves the line of the bar.
+func (b *Bar) End() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.width > 0 {
+		b.out.Linef("")
+	}
+	b.width = 0
+}
