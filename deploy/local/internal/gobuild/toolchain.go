@@ -28,7 +28,7 @@ func findToolchain(dir string, env []string) (toolchain, error) {
 
 // garbage lets the collectors of compiler and linker run when the heap has grown by
 // 400 %, in place of 100: all that the demo compiles then takes a quarter less
-// processor time, and 1.4 GiB at most for one package in place of 0.9 (decision 0188).
+// processor time, and 1.4 GiB at most for one package in place of 0.9.
 const garbage = "GOGC=400"
 
 // Environ returns the environment for a go command: that of this process, with what makes
