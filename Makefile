@@ -271,7 +271,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	@$(ONE_WAY) $(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-watchers verify-metrics verify-docs verify-words verify-functions verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check what is generated, schema, pages, words, modules, imports, chart, format, lint
+verify: verify-proto verify-watchers verify-metrics verify-docs verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check what is generated, schema, pages, modules, imports, chart, format, lint
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
@@ -289,7 +289,7 @@ verify-metrics:
 	@$(METRICS_PAGE) | diff -u deploy/docs/metrics.md - || { echo 'deploy/docs/metrics.md is stale: make generate' >&2; exit 1; }
 
 .PHONY: verify-docs
-verify-docs: ## Check that the files, headings, symbols and specs exist that any page names
+verify-docs: ## Check that the files, headings and symbols that a page names exist
 	@echo 'verify-docs'
 	@$(ONE_WAY) go run ./deploy/local/cmd/verify-docs
 
@@ -297,16 +297,6 @@ verify-docs: ## Check that the files, headings, symbols and specs exist that any
 verify-workflows: $(ACTIONLINT)
 	$(ACTIONLINT) -shellcheck= -pyflakes=
 	@! grep -rnE 'uses: [^.]' .github | grep -vE '@[0-9a-f]{40} # v' || { echo 'actions are named by digest, with the version behind it' >&2; exit 1; }
-
-.PHONY: verify-words
-verify-words: ## Check that Go files use no word of deploy/tools/retired-words
-	@echo 'verify-docs --words deploy/tools/retired-words'
-	@$(ONE_WAY) go run ./deploy/local/cmd/verify-docs --words deploy/tools/retired-words
-
-.PHONY: verify-functions
-verify-functions: ## Check how long functions are
-	@echo 'length of functions'
-	@$(ONE_WAY) go test $(TEST_BUILD) ./deploy/local/internal/docs -ginkgo.focus 'functions outside specs'
 
 .PHONY: verify-modules
 verify-modules:

@@ -1,3 +1,5 @@
+// Package docs checks that the files, headings and Go symbols that the Markdown
+// of this repository names exist.
 package docs
 
 import (
@@ -11,28 +13,40 @@ import (
 )
 
 var (
-	// fileAndSymbol is code such as `writer/run.go: Run`.
+	// fileAndSymbol matches inline code such as `writer/run.go: Run`.
 	fileAndSymbol = regexp.MustCompile(`^([\w./-]+\.go): (\w+(?:\.\w+)?)$`)
-	// filePath is code such as `writer/run.go`. It counts when its first folder
-	// exists: others are paths somewhere else. What has no folder may be anything.
+	// filePath matches inline code such as `writer/run.go`.
 	filePath = regexp.MustCompile(`^([\w.-]+)(?:/[\w.-]+)+/?$`)
-	// record is a decision record. It describes what was, so only its links must
-	// lead somewhere.
-	record = regexp.MustCompile(`(?:^|/)decisions/\d{4}-[^/]+\.md$`)
-	// packageAndSymbol is code such as `pipeline.Key.Want` or `apply.New()`.
-	packageAndSymbol = regexp.MustCompile(`^([a-z]\w*)\.([A-Z]\w*(?:\.\w+)?)(?:\(\))?$`)
+	// decision matches a decision record. Its code spans may name what no longer exists.
+	decision = regexp.MustCompile(`(?:^|/)decisions/\d{4}-[^/]+\.md$`)
 )
 
-// Check returns what is wrong with the links, files, symbols and spec titles
-// that the Markdown among files names. Links are relative to their page; files
-// in inline code may also be relative to the root of the tree. A link to a
-// _test.go file has the title of a spec in it as its text.
-func Check(tree fs.FS, files []string) ([]Problem, error) {
-	c := checker{exists: map[string]bool{}, pages: map[string]page{}}
+// Files returns the paths of all files of a repository, without the folders of git and
+// of the build.
+func Files(tree fs.FS) ([]string, error) {
+	skipped := []string{".git", ".cache", "bin", "dist"}
+	var files []string
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains(skipped, name):
+			return fs.SkipDir
+		case !d.IsDir() && !slices.Contains(skipped, name):
+			files = append(files, name)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// Check returns the problems of the Markdown among files, as FILE:LINE: TEXT. Links are
+// relative to their page; inline code may also be relative to the root of the tree.
+func Check(tree fs.FS, files []string) ([]string, error) {
+	c := checker{tree: tree, exists: map[string]bool{}, pages: map[string]page{}}
 	for _, name := range files {
-		c.exists[name] = true
-		for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
-			c.exists[folder] = true
+		for parent := name; parent != "."; parent = path.Dir(parent) {
+			c.exists[parent] = true
 		}
 		if path.Ext(name) == ".md" {
 			content, err := fs.ReadFile(tree, name)
@@ -42,45 +56,39 @@ func Check(tree fs.FS, files []string) ([]Problem, error) {
 			c.pages[name] = parse(content)
 		}
 	}
-	var err error
-	if c.source, err = readSource(tree, files); err != nil {
-		return nil, err
-	}
 	for name, p := range c.pages {
 		for _, l := range p.links {
-			c.link(name, l)
+			c.checkLink(name, l)
 		}
 		for _, code := range p.codes {
-			if !record.MatchString(name) {
-				c.code(name, code)
+			if decision.MatchString(name) {
+				break
+			}
+			if err := c.checkCode(name, code); err != nil {
+				return nil, err
 			}
 		}
 	}
-	slices.SortFunc(c.problems, func(a, b Problem) int {
-		if order := strings.Compare(a.File, b.File); order != 0 {
-			return order
-		}
-		return a.Line - b.Line
-	})
+	slices.Sort(c.problems)
 	return c.problems, nil
 }
 
 type checker struct {
+	tree     fs.FS
 	exists   map[string]bool
 	pages    map[string]page
-	source   source
-	problems []Problem
+	problems []string
 }
 
 func (c *checker) report(file string, line int, format string, args ...any) {
-	c.problems = append(c.problems, Problem{File: file, Line: line, Text: fmt.Sprintf(format, args...)})
+	c.problems = append(c.problems, fmt.Sprintf("%s:%d: ", file, line)+fmt.Sprintf(format, args...))
 }
 
-// link checks one link; those to other sites are left out.
-func (c *checker) link(file string, l link) {
-	to, err := url.Parse(l.destination)
+// checkLink checks one link. It skips those to other sites.
+func (c *checker) checkLink(file string, l span) {
+	to, err := url.Parse(l.text)
 	if err != nil {
-		c.report(file, l.line, "link %q cannot be parsed", l.destination)
+		c.report(file, l.line, "cannot parse link %q", l.text)
 		return
 	}
 	if to.Scheme != "" || to.Host != "" {
@@ -91,43 +99,37 @@ func (c *checker) link(file string, l link) {
 		target = path.Join(path.Dir(file), to.Path)
 	}
 	if target != "." && !c.exists[target] {
-		c.report(file, l.line, "link leads to %s, which does not exist", target)
+		c.report(file, l.line, "%s does not exist", target)
 		return
 	}
 	if p, isPage := c.pages[target]; isPage && to.Fragment != "" && !p.anchors[to.Fragment] {
-		c.report(file, l.line, "link leads to #%s, which is no heading of %s", to.Fragment, target)
-	}
-	if titles, isSpec := c.source.titles[target]; isSpec && !l.isCode && !titles[l.text] {
-		c.report(file, l.line, "%s has no spec %q", target, l.text)
+		c.report(file, l.line, "%s has no heading #%s", target, to.Fragment)
 	}
 }
 
-// code checks inline code that names a file or a symbol.
-func (c *checker) code(file string, code code) {
+// checkCode checks inline code that names a file or a symbol.
+func (c *checker) checkCode(file string, code span) error {
 	if m := fileAndSymbol.FindStringSubmatch(code.text); m != nil {
 		name, found := c.find(file, m[1])
-		switch {
-		case !found:
-			c.report(file, code.line, "file %s does not exist", m[1])
-		case !c.source.files[name][m[2]]:
+		if !found {
+			c.report(file, code.line, "%s does not exist", m[1])
+			return nil
+		}
+		source, err := fs.ReadFile(c.tree, name)
+		if err == nil && !declares(source, strings.Split(m[2], ".")) {
 			c.report(file, code.line, "%s does not declare %s", name, m[2])
 		}
-		return
+		return err
 	}
 	if m := filePath.FindStringSubmatch(code.text); m != nil {
 		_, found := c.find(file, code.text)
-		_, ours := c.find(file, m[1])
-		_, made := c.find(file, path.Join(path.Dir(code.text), ".gitignore")) // a folder for what is made at run time
-		if ours && !found && !made {
-			c.report(file, code.line, "file %s does not exist", code.text)
-		}
-		return
-	}
-	if m := packageAndSymbol.FindStringSubmatch(code.text); m != nil {
-		if declared, ours := c.source.packages[m[1]]; ours && !declared[m[2]] {
-			c.report(file, code.line, "package %s does not declare %s", m[1], m[2])
+		_, ours := c.find(file, m[1]) // other paths are somewhere else
+		_, generated := c.find(file, path.Join(path.Dir(code.text), ".gitignore"))
+		if ours && !found && !generated {
+			c.report(file, code.line, "%s does not exist", code.text)
 		}
 	}
+	return nil
 }
 
 // find returns a file that is named relative to the root or to a page.

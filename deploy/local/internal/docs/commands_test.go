@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -31,12 +30,6 @@ var (
 	flagInLine = regexp.MustCompile(`(?:^|\s)--([a-z][a-z0-9-]*)`)
 	// flagAlone is a flag that a sentence names by itself.
 	flagAlone = regexp.MustCompile("`--([a-z][a-z0-9-]*)(?:[= ][^`]*)?`")
-	// focused is a part of a title that a command of go test selects.
-	focused = regexp.MustCompile(`-ginkgo\.focus '([^']+)'`)
-	// title is that of a spec, alone or of a table.
-	title = regexp.MustCompile(`\b(?:It|DescribeTable)\("((?:[^"\\]|\\.)*)"`)
-	// fragment is how a title begins that needs the one around it.
-	fragment = `^(?:after|and|are|as|at|because|before|but|by|can|cannot|during|for|from|in|into|is|may|of|on|that|to|under|which|while|who|whose|with|without)(?: |$)`
 )
 
 // foreignFlags are those of docker compose, helm and nsc that sentences name by themselves.
@@ -67,46 +60,6 @@ func programs() map[string]map[string]bool {
 	all["curl-me-that"] = flagsOf(whole)
 	return all
 }
-
-// titles returns the titles of all specs among files.
-func titles(files []string) (all []string) {
-	GinkgoHelper()
-	for _, file := range files {
-		if !strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		content, err := os.ReadFile(filepath.Join(root, file))
-		Expect(err).NotTo(HaveOccurred())
-		for _, match := range title.FindAllStringSubmatch(string(content), -1) {
-			all = append(all, match[1])
-		}
-	}
-	return all
-}
-
-var _ = Describe("The titles of specs", func() {
-	var all []string
-	BeforeEach(func() {
-		files, err := docs.Files(os.DirFS(root))
-		Expect(err).NotTo(HaveOccurred())
-		all = titles(files)
-		Expect(len(all)).To(BeNumerically(">", 900))
-	})
-
-	It("make sentences by themselves, so that a search finds what is printed", func() {
-		Expect(all).NotTo(ContainElement(MatchRegexp(fragment)))
-	})
-
-	It("match what commands in pages focus", func() {
-		page, err := os.ReadFile(filepath.Join(root, ".github/CONTRIBUTING.md"))
-		Expect(err).NotTo(HaveOccurred())
-		focuses := focused.FindAllStringSubmatch(string(page), -1)
-		Expect(focuses).NotTo(BeEmpty())
-		for _, focus := range focuses {
-			Expect(all).To(ContainElement(ContainSubstring(focus[1])))
-		}
-	})
-})
 
 // curlctl's commands are parsed one by one in a spec of its own.
 var _ = Describe("Every page", func() {

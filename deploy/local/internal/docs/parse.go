@@ -1,0 +1,107 @@
+package docs
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/text"
+)
+
+// page holds the anchors, link targets and code spans of a Markdown file.
+type page struct {
+	anchors      map[string]bool
+	links, codes []span
+}
+
+// span is a link target or inline code with its line.
+type span struct {
+	text string
+	line int
+}
+
+// idAttribute matches an anchor in HTML.
+var idAttribute = regexp.MustCompile(`<a\s+(?:id|name)="([^"]+)"`)
+
+// parse reads a Markdown file as GitHub renders it.
+func parse(source []byte) page {
+	p := page{anchors: map[string]bool{}}
+	for _, id := range idAttribute.FindAllSubmatch(source, -1) {
+		p.anchors[string(id[1])] = true
+	}
+	root := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
+	line := 0
+	_ = ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		if n.Type() == ast.TypeBlock && n.Lines().Len() > 0 {
+			line = lineAt(source, n.Lines().At(0).Start)
+		}
+		switch n := n.(type) {
+		case *ast.Text:
+			line = lineAt(source, n.Segment.Start)
+		case *ast.Heading:
+			p.addAnchor(plain(n, source))
+		case *ast.Link:
+			p.links = append(p.links, span{string(n.Destination), line})
+		case *ast.Image:
+			p.links = append(p.links, span{string(n.Destination), line})
+		case *ast.CodeSpan:
+			p.codes = append(p.codes, span{plain(n, source), line})
+		}
+		return ast.WalkContinue, nil
+	})
+	return p
+}
+
+func lineAt(source []byte, offset int) int { return 1 + bytes.Count(source[:offset], []byte("\n")) }
+
+// addAnchor adds the anchor that GitHub gives a heading: lower case, hyphens for spaces,
+// no punctuation, and a number if the page has the heading twice.
+func (p *page) addAnchor(heading string) {
+	base := strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, strings.TrimSpace(heading))
+	name := base
+	for n := 1; p.anchors[name]; n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
+	p.anchors[name] = true
+}
+
+// plain returns the text below a node.
+func plain(n ast.Node, source []byte) string {
+	out := &strings.Builder{}
+	for child := n.FirstChild(); child != nil; child = child.NextSibling() {
+		if leaf, ok := child.(*ast.Text); ok {
+			out.Write(leaf.Segment.Value(source))
+		} else {
+			out.WriteString(plain(child, source))
+		}
+	}
+	return strings.ReplaceAll(out.String(), "\n", " ")
+}
+
+// declares reports whether Go source declares all the names, such as a type and its
+// method. A name at the start of a line in a block counts: it may be a field or constant.
+func declares(source []byte, names []string) bool {
+	for _, name := range names {
+		declaration := `(?m)^(?:func (?:\([^)]*\) )?|func \(\w+ \*?|type |const |var |\t)` + name + `\b`
+		if !regexp.MustCompile(declaration).Match(source) {
+			return false
+		}
+	}
+	return true
+}
