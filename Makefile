@@ -138,7 +138,7 @@ test-unit: control-plane ## Test each module by itself
 
 .PHONY: test-rules
 test-rules: $(PROMTOOL) ## Test the alerts
-	$(PROMTOOL) check rules deploy/prometheus/rules/*.yaml deploy/prometheus/production/*.yaml
+	$(PROMTOOL) check rules deploy/chart/files/rules/*.yaml deploy/chart/files/rules/production/*.yaml
 	$(PROMTOOL) test rules deploy/prometheus/tests/*.yaml
 
 .PHONY: test-chart

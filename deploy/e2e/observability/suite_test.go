@@ -24,9 +24,9 @@ var (
 var _ = BeforeSuite(func() {
 	env = world.Open()
 	var err error
-	dashboard, err = monitor.ReadDashboard("../../grafana/dashboards/curl-me-that.json")
+	dashboard, err = monitor.ReadDashboard("../../chart/files/dashboards/curl-me-that.json")
 	Expect(err).NotTo(HaveOccurred())
-	rules, err = monitor.ReadRules("../../prometheus/rules/*.yaml", "../../prometheus/production/*.yaml")
+	rules, err = monitor.ReadRules("../../chart/files/rules/*.yaml", "../../chart/files/rules/production/*.yaml")
 	Expect(err).NotTo(HaveOccurred())
 })
 

@@ -23,9 +23,9 @@ func TestMonitor(t *testing.T) { suitetest.Run(t, "Dashboard, alerts and runbook
 const (
 	deploy     = "../../../"
 	metrics    = deploy + "docs/metrics.md"
-	dashboards = deploy + "grafana/dashboards/curl-me-that.json"
-	rules      = deploy + "prometheus/rules/*.yaml"
-	production = deploy + "prometheus/production/*.yaml"
+	dashboards = deploy + "chart/files/dashboards/curl-me-that.json"
+	rules      = deploy + "chart/files/rules/*.yaml"
+	production = deploy + "chart/files/rules/production/*.yaml"
 	ruleTests  = deploy + "prometheus/tests/*.yaml"
 	runbooks   = deploy + "runbooks/"
 )
