@@ -55,7 +55,7 @@ type Deps struct {
 type Engine struct {
 	cfg          Config
 	deps         Deps
-	shared       *sharedcall.Group[request, fetched]
+	shared       *sharedcall.Group[get.Request, fetched]
 	backpressure *backpressure
 	resultBytes  *budget.Budget
 	deadLetters  *budget.Budget
@@ -73,7 +73,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: logsample.New(deps.Log)}
 	var errs [3]error
-	e.shared, errs[0] = sharedcall.New[request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})
+	e.shared, errs[0] = sharedcall.New[get.Request, fetched](cfg.Sharing, sharedcall.Deps{Now: deps.Clock.Now})
 	e.resultBytes, errs[1] = budget.New(cfg.ResultBytes, deps.Clock.Now)
 	e.deadLetters, errs[2] = budget.New(cfg.DeadLetters, deps.Clock.Now)
 	if err := cmp.Or(errs[:]...); err != nil {

@@ -15,12 +15,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
-// request is what a GET can be shared by.
-type request struct {
-	key                get.Key
-	etag, lastModified string
-}
-
 // fetched is what a GET came to: there was no slot, or it failed, or there
 // is an answer.
 type fetched struct {
@@ -34,30 +28,23 @@ type fetched struct {
 // fetch makes the GET of a trigger, or shares one with others. The error is
 // sharedcall.ErrSlow.
 func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
-	r := get.Request{
+	r := e.deps.Getter.Resolve(get.Request{
 		URL:          t.want.GetUrl(),
 		Namespace:    t.key.Namespace,
 		ETag:         t.cached.GetEtag(),
 		LastModified: t.cached.GetLastModified(),
-	}
-	r.Untrusted = !e.trusts(t.want, r)
-	shared := request{key: e.deps.Getter.Key(r), etag: r.ETag, lastModified: r.LastModified}
+	})
+	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(t.want) != nil
 	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, t, r) }
-	got, coalesced, err := e.shared.Do(shared, t.notBefore(), get)
+	got, coalesced, err := e.shared.Do(r, t.notBefore(), get)
 	if coalesced && err == nil && t.hasOtherDigest(got) { // the digest may be that of a body that came since
-		got, coalesced, err = e.shared.Do(shared, t.delivery.StoredAt(), get)
+		got, coalesced, err = e.shared.Do(r, t.delivery.StoredAt(), get)
 	}
 	if coalesced && err == nil && got.busy == nil {
 		e.deps.Metrics.coalesced.Inc()
 		tracing.LinkTo(t.span, got.by, tracing.SharedGET)
 	}
 	return got, err
-}
-
-// trusts reports whether the watcher is known to have published the want that a GET is
-// for. That is not worth the time where no credentials can go.
-func (e *Engine) trusts(w *v1.Want, r get.Request) bool {
-	return e.deps.Signatures == nil || e.deps.Getter.MayCarry(r) && e.deps.Signatures.Verify(w) == nil
 }
 
 // notBefore is when the GET that answers a trigger may have begun at the

@@ -39,7 +39,7 @@ type Client struct {
 
 	roots   *reload.File[*x509.CertPool]
 	netrc   *reload.File[netrc]
-	headers *reload.File[headerFile]
+	headers *reload.File[*headerFile]
 
 	mu         sync.Mutex
 	transports map[transportKey]*http.Transport
@@ -95,23 +95,16 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// Key returns which requests may share one GET: those with equal keys reach the
-// same URL under the same policy with the same credentials.
-type Key struct {
-	url         string
-	policy      *egress.Policy
-	credentials credentials
-	untrusted   bool
-}
-
-// Key returns the key of a request as policies and credentials are now.
-func (c *Client) Key(r Request) Key {
-	key := Key{url: r.URL, policy: c.deps.Gate.For(r.Namespace), untrusted: r.Untrusted}
-	if c.headers == nil { // nothing is looked up by the host
-		return key
+// Resolve replaces the namespace of a request by its policy and by the entries of the
+// header file that any hop may use. Equal resolved requests may share one GET.
+func (c *Client) Resolve(r Request) Request {
+	if r.policy != nil {
+		return r
 	}
-	if u, err := egress.ParseURL(r.URL); err == nil {
-		key.credentials = c.credentials(r.Namespace, u)
+	r.policy = c.deps.Gate.For(r.Namespace)
+	if u, err := egress.ParseURL(r.URL); err == nil && c.headers != nil {
+		r.entries = c.headers.Value().forHost(r.Namespace, u.Hostname())
 	}
-	return key
+	r.Namespace = ""
+	return r
 }

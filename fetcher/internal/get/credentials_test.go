@@ -12,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 var _ = Describe("credentials", func() {
@@ -147,17 +148,17 @@ var _ = Describe("credentials", func() {
 		Expect(other.requests()[0].Header).NotTo(HaveKey("Authorization"))
 	})
 
-	It("go to https at its port alone, unless an entry names another", func() {
+	It("go to https at its port alone, unless an entry names another", func(ctx SpecContext) {
 		cfg.HeaderFile = writeFile("headers.yaml", `
 - {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}
 - {host: open.example.com, namespaces: ["*"], schemes: [http, https], ports: [80, 8443], headers: {X-A: b}}
 `)
-		gate := newGate(egress.Config{})
-		client := newClient(cfg, gate, get.Deps{})
-		cfg.HeaderFile = ""
-		bare := newClient(cfg, gate, get.Deps{})
+		// Nothing is sent: an untrusted request that would carry credentials fails before,
+		// and all others fail at the deny list.
+		client := newClient(cfg, newGate(egress.Config{DenyHosts: []string{"*"}}), get.Deps{})
 		carries := func(url string) bool {
-			return client.Key(get.Request{Namespace: "team-a", URL: url}) != bare.Key(get.Request{Namespace: "team-a", URL: url})
+			_, err := client.Do(ctx, get.Request{Namespace: "team-a", URL: url, Untrusted: true})
+			return asError(err).Detail == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
 		}
 		for url, want := range map[string]bool{
 			"https://data.example.com/api":           true,
@@ -246,7 +247,7 @@ var _ = Describe("credentials", func() {
 	It("lets credentials go only where an entry names host and namespace, if by another scheme, port or path", func() {
 		gate := newGate(egress.Config{})
 		mayCarry := func(namespace, url string) bool {
-			return newClient(cfg, gate, get.Deps{}).MayCarry(get.Request{Namespace: namespace, URL: url})
+			return newClient(cfg, gate, get.Deps{}).Resolve(get.Request{Namespace: namespace, URL: url}).MayCarry()
 		}
 		Expect(mayCarry("team-a", "https://data.example.com/")).To(BeFalse(), "there is no file")
 		cfg.HeaderFile = writeFile("headers.yaml", "- {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}")
@@ -256,16 +257,42 @@ var _ = Describe("credentials", func() {
 		Expect(mayCarry("team-a", "https://data.example.com/ api")).To(BeFalse())
 	})
 
-	It("part requests that would otherwise share a GET", func() {
-		cfg.HeaderFile = writeFile("headers.yaml",
-			fmt.Sprintf("- {host: data.example.com, namespaces: [team-a], schemes: [http], ports: [%d], headers: {X-A: b}}", port))
+	It("part namespaces by the entries for the host, whatever the first hop carries", func() {
+		cfg.HeaderFile = writeFile("headers.yaml", `
+- {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}
+- {host: "*.example.com", namespaces: ["team-*"], headers: {X-A: c}}
+`)
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
-		key := func(namespace, url string) get.Key { return client.Key(get.Request{Namespace: namespace, URL: url}) }
+		share := func(namespace, other, url string) bool {
+			return client.Resolve(get.Request{Namespace: namespace, URL: url}) == client.Resolve(get.Request{Namespace: other, URL: url})
+		}
+		for _, url := range []string{
+			"https://data.example.com/api", "https://data.example.com/", "http://data.example.com/", "https://data.example.com:8443/",
+			"https://DATA.example.com./",
+		} {
+			Expect(share("team-a", "team-b", url)).To(BeFalse(), url)
+			Expect(share("team-b", "other", url)).To(BeFalse(), url)
+			Expect(share("team-b", "team-c", url)).To(BeTrue(), url)
+		}
+		Expect(share("team-a", "team-b", "https://www.example.com/")).To(BeTrue())
+		Expect(share("team-a", "other", "https://www.example.com/")).To(BeFalse())
+		Expect(share("team-a", "other", "https://example.org/")).To(BeTrue())
+	})
 
-		Expect(key("team-a", at("data.example.com", "/"))).To(Equal(key("team-a", at("data.example.com", "/"))))
-		Expect(key("team-a", at("data.example.com", "/"))).NotTo(Equal(key("team-b", at("data.example.com", "/"))))
-		Expect(key("team-b", at("data.example.com", "/"))).To(Equal(key("team-c", at("data.example.com", "/"))))
-		Expect(key("team-b", at("data.example.com", "/"))).NotTo(Equal(key("team-b", at("data.example.com", "/x"))))
-		Expect(key("team-a", at("other.example.com", "/"))).To(Equal(key("team-b", at("other.example.com", "/"))))
+	It("are those of the file at the time when it was decided who shares the GET", func(ctx SpecContext) {
+		ticks, reports := make(chan time.Time), make(chan error, 1)
+		cfg.HeaderFile = writeFile("headers.yaml", "[]")
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Ticks: ticks, OnReload: func(_ string, err error) { reports <- err }})
+		request := get.Request{Namespace: "team-a", URL: at("data.example.com", "/?to=/x")}
+		before := client.Resolve(request)
+		replace(cfg.HeaderFile, fmt.Sprintf("- {host: \"*\", namespaces: [team-a], schemes: [http], ports: [%d], headers: {Authorization: a}}", port))
+		ticks <- time.Now()
+		Eventually(reports).Should(Receive(BeNil()))
+		Expect(client.Resolve(request)).NotTo(Equal(before))
+		for _, r := range []get.Request{before, request} {
+			_, err := client.Do(ctx, r)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(authorizations()).To(Equal([]string{"", "", "a", "a"}))
 	})
 })

@@ -18,10 +18,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	defer func() { c.deps.Observer.ObservePhase(phaseTotal, time.Since(start)) }()
 	// A condition that is not sent must not make a 304 welcome.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
-	x := &exchange{client: c, request: r, policy: c.deps.Gate.For(r.Namespace), limit: c.cfg.MaxBody}
-	if r.MaxBody > 0 {
-		x.limit = min(x.limit, r.MaxBody)
-	}
+	x := &exchange{client: c, request: c.Resolve(r)}
 	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errDeadline)
 	defer cancel()
 	response, err := x.run(timed)
@@ -40,8 +37,6 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 type exchange struct {
 	client  *Client
 	request Request
-	policy  *egress.Policy
-	limit   int64
 	host    string
 	hops    int
 	// redirected reports whether another origin was reached.
@@ -69,7 +64,7 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 	for {
 		var secrets credentials
 		if !x.redirected {
-			secrets = x.client.credentials(x.request.Namespace, u)
+			secrets = x.client.credentials(x.request, u)
 		}
 		if x.request.Untrusted && secrets != (credentials{}) {
 			return Response{}, errUntrusted
@@ -87,14 +82,14 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 
 // hop makes one request; next is where a redirect points.
 func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
-	if err := x.policy.CheckURL(u); err != nil {
+	if err := x.request.policy.CheckURL(u); err != nil {
 		return Response{}, nil, err
 	}
 	x.watch = newStopwatch(x.client.deps.Observer)
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, x.watch.trace()))
 	defer cancel()
 	request := (&http.Request{Method: http.MethodGet, URL: u, Header: x.headers(secrets)}).WithContext(ctx)
-	answer, err := x.client.transport(x.policy).RoundTrip(request)
+	answer, err := x.client.transport(x.request.policy).RoundTrip(request)
 	if err != nil {
 		return Response{}, nil, err
 	}

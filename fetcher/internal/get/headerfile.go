@@ -20,7 +20,15 @@ import (
 )
 
 // headerFile is a list of headers per host in the order of the file.
-type headerFile []*headerEntry
+type headerFile struct{ entries []*headerEntry }
+
+// hostEntries are the entries of a header file that one namespace may use for one host.
+// Equal ones are the same entries of the same file; the zero value is none.
+type hostEntries struct {
+	file *headerFile
+	// marks has one byte for each entry of the file: 1 if it may be used.
+	marks string
+}
 
 // headerEntry selects requests and the credentials that they carry.
 type headerEntry struct {
@@ -43,10 +51,24 @@ type headerEntry struct {
 	namespaces []egress.Pattern
 }
 
-// find returns the first entry that fits a URL of a namespace.
-func (f headerFile) find(namespace string, u *url.URL) *headerEntry {
-	for _, e := range f {
-		if e.host.Match(u.Hostname()) && e.isFor(namespace) && e.fits(u) {
+// forHost returns the entries for a host that a namespace may use.
+func (f *headerFile) forHost(namespace, host string) hostEntries {
+	marks := make([]byte, len(f.entries))
+	for i, e := range f.entries {
+		if e.host.Match(host) && e.isFor(namespace) {
+			marks[i] = 1
+		}
+	}
+	if !slices.Contains(marks, 1) {
+		return hostEntries{}
+	}
+	return hostEntries{file: f, marks: string(marks)}
+}
+
+// find returns the first entry that fits a URL of the host.
+func (h hostEntries) find(u *url.URL) *headerEntry {
+	for i, mark := range []byte(h.marks) {
+		if e := h.file.entries[i]; mark == 1 && e.fits(u) {
 			return e
 		}
 	}
@@ -75,14 +97,18 @@ func isBelow(path, prefix string) bool {
 	if prefix == "" {
 		return true
 	}
-	lower := strings.ToLower(path)
-	for _, ambiguous := range []string{"..", "/./", "//", "%2e", "%2f", "%5c", "\\"} {
-		if strings.Contains(lower, ambiguous) {
-			return false
-		}
-	}
-	return path == prefix || strings.HasPrefix(path, prefix+"/")
+	return plainPath.MatchString(path) && (path == prefix || strings.HasPrefix(path, prefix+"/"))
 }
+
+// plainPath matches a path that every server reads in one way. It permits escapes only of
+// printable ASCII characters that need one, without the percent sign and the backslash. No
+// dot is next to a dot or a blank, since some servers remove these from a segment.
+var plainPath = regexp.MustCompile(`^(?:/(?:` + plainGap + plainChar + `)+` + plainGap + `)+/?$`)
+
+const (
+	plainChar = `(?:[-A-Za-z0-9_~!$&'()*+,=:@\[\]]|%(?i:2[23]|3[cef]|5[bde]|60|7[bcd]))`
+	plainGap  = `(?:\.|(?:%20)*)`
+)
 
 // errHeaderFile means that the file, or an entry of it, has another form.
 var errHeaderFile = errors.New("not a YAML list of entries with host, namespaces and headers")
@@ -91,11 +117,11 @@ var errHeaderFile = errors.New("not a YAML list of entries with host, namespaces
 var lineNumber = regexp.MustCompile(`line \d+`)
 
 // parseHeaderFile reads one. Errors name an entry or a line, never a value.
-func parseHeaderFile(content []byte) (headerFile, error) {
+func parseHeaderFile(content []byte) (*headerFile, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)
-	var file headerFile
-	if err := decoder.Decode(&file); err != nil || file == nil {
+	var entries []*headerEntry
+	if err := decoder.Decode(&entries); err != nil || entries == nil {
 		if err != nil && lineNumber.MatchString(err.Error()) {
 			return nil, fmt.Errorf("%s: %w", lineNumber.FindString(err.Error()), errHeaderFile)
 		}
@@ -104,7 +130,7 @@ func parseHeaderFile(content []byte) (headerFile, error) {
 	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("more than one YAML document")
 	}
-	for i, e := range file {
+	for i, e := range entries {
 		if e == nil {
 			return nil, fmt.Errorf("entry %d: %w", i+1, errHeaderFile)
 		}
@@ -112,7 +138,7 @@ func parseHeaderFile(content []byte) (headerFile, error) {
 			return nil, fmt.Errorf("entry %d: %w", i+1, err)
 		}
 	}
-	return file, nil
+	return &headerFile{entries: entries}, nil
 }
 
 func (e *headerEntry) compile() error {
@@ -163,7 +189,7 @@ func (e *headerEntry) compileURL() error {
 		}
 	}
 	if e.PathPrefix != "" && (e.PathPrefix[0] != '/' || !isBelow(e.PathPrefix, e.PathPrefix)) {
-		return errors.New("pathPrefix begins with a slash and has no dot segments")
+		return errors.New("pathPrefix begins with a slash, and all servers read it in one way")
 	}
 	return nil
 }

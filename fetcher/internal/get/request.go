@@ -1,6 +1,10 @@
 package get
 
-import "time"
+import (
+	"time"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+)
 
 // Request asks for one GET.
 type Request struct {
@@ -11,12 +15,19 @@ type Request struct {
 	// ETag and LastModified of the body that is held already make the request
 	// conditional (RFC 9110 section 13); empty: not conditional.
 	ETag, LastModified string
-	// MaxBody in bytes lowers the limit of the configuration; 0: that one.
-	MaxBody int64
 	// Untrusted reports that others than the watcher may have asked for it. A hop that
 	// would carry credentials then fails in place of it.
 	Untrusted bool
+
+	// policy and entries take the place of Namespace in a resolved request. Hops look
+	// nothing else up, so a reload under way cannot add credentials.
+	policy  *egress.Policy
+	entries hostEntries
 }
+
+// MayCarry reports whether a hop of a resolved request may carry credentials, if only
+// by another scheme, at another port or path of the host.
+func (r Request) MayCarry() bool { return r.entries != (hostEntries{}) }
 
 func (r Request) conditional() bool { return r.ETag != "" || r.LastModified != "" }
 

@@ -189,20 +189,6 @@ var _ = Describe("a request", func() {
 		var failure *get.Error
 		Expect(errors.As(err, &failure)).To(BeFalse())
 	})
-
-	It("takes a lower body limit, never a higher one", func(ctx SpecContext) {
-		port := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "1000")
-			_, _ = w.Write(make([]byte, 1000))
-		})
-		_, err := client.Do(ctx, get.Request{URL: urlOf(port, "/"), MaxBody: 1000})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = client.Do(ctx, get.Request{URL: urlOf(port, "/"), MaxBody: 999})
-		Expect(err).To(MatchError("GET from data.example.com answered with a body of more than 999 bytes"))
-
-		_, err = client.Do(ctx, get.Request{URL: urlOf(serve(say(ok+length(limit+1))), "/"), MaxBody: 10 * limit})
-		Expect(asError(err).Class).To(Equal(bodyTooLarge))
-	})
 })
 
 var _ = Describe("a conditional request", func() {

@@ -20,11 +20,12 @@ func (x *exchange) content(answer *http.Response) (Response, error) {
 	if !isUncoded(answer.Header) {
 		return Response{}, errCoding
 	}
-	if answer.ContentLength > x.limit {
-		return Response{}, errTooLarge(x.limit)
+	limit := x.client.cfg.MaxBody
+	if answer.ContentLength > limit {
+		return Response{}, errTooLarge(limit)
 	}
 	start := time.Now()
-	body, err := readBody(answer.Body, answer.ContentLength, x.limit)
+	body, err := readBody(answer.Body, answer.ContentLength, limit)
 	if err != nil {
 		return Response{}, err
 	}

@@ -1,0 +1,251 @@
+package engine_test
+
+import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
+	"github.com/kv8s/curl-me-that/proto/signature"
+)
+
+// tenants are namespaces that fetch the same URL, which redirects to where the
+// credentials of some of them apply.
+type tenants struct {
+	*world
+	*fetcher
+	signer *signature.Signer
+
+	mu     sync.Mutex
+	status int
+	// reports are the values of Authorization with which a report was asked for.
+	reports []string
+}
+
+// newTenants starts a server for http and https at 127.0.0.1, by way of a proxy that
+// stands for ports 80 and 443, and a fetcher with a header file.
+func newTenants(trusted bool, headers string) *tenants {
+	GinkgoHelper()
+	t := &tenants{world: newWorld(natstest.Options{}, pipeline.Topology{}), status: http.StatusOK}
+	secure := httptest.NewTLSServer(http.HandlerFunc(t.answer))
+	DeferCleanup(secure.Close)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect {
+			tunnel(w, secure.Listener.Addr().String())
+			return
+		}
+		t.answer(w, r)
+	}))
+	DeferCleanup(proxy.Close)
+	seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	t.signer, err = signature.LoadSigner(seed)
+	Expect(err).NotTo(HaveOccurred())
+	t.fetcher = t.world.fetcher(func(o *fetcherOptions) {
+		o.get.Proxy, o.get.HeaderFile = proxy.URL, writeFile("headers.yaml", []byte(headers))
+		o.get.CABundle = writeFile("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
+		if trusted {
+			o.signatures, err = signature.LoadVerifier(keys)
+			Expect(err).NotTo(HaveOccurred())
+		}
+	})
+	return t
+}
+
+func writeFile(name string, content []byte) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), name)
+	Expect(os.WriteFile(path, content, 0o600)).To(Succeed())
+	return path
+}
+
+// tunnel connects the client of a proxy with an address until either hangs up.
+func tunnel(w http.ResponseWriter, addr string) {
+	server, err := net.Dial("tcp", addr)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	client, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		_ = server.Close()
+		return
+	}
+	_, _ = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
+	go func() { _, _ = io.Copy(server, client); _ = server.Close() }()
+	_, _ = io.Copy(client, server)
+	_ = client.Close()
+}
+
+// answer redirects within http, or up to https, and reports to whom it answers.
+func (t *tenants) answer(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == "/within":
+		http.Redirect(w, r, "/private/report", http.StatusFound)
+		return
+	case r.URL.Path == "/up" && r.TLS == nil:
+		http.Redirect(w, r, "https://127.0.0.1/private/report", http.StatusFound)
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	by := r.Header.Get("Authorization")
+	t.reports = append(t.reports, by)
+	if r.Header.Get("If-None-Match") != "" {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	w.WriteHeader(t.status)
+	_, _ = io.WriteString(w, "report for <"+by+">")
+}
+
+// reported returns for whom there was a report since the last call.
+func (t *tenants) reported() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	reports := t.reports
+	t.reports = nil
+	return reports
+}
+
+func (t *tenants) answersWith(status int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.status = status
+}
+
+// ask publishes the signed want of a namespace.
+func (t *tenants) ask(namespace, path string, change ...func(*v1.Want)) (want *v1.Want, sequence uint64) {
+	GinkgoHelper()
+	want = t.want("http://127.0.0.1"+path, append(change, in(namespace))...)
+	t.signer.Sign(want)
+	return want, t.publish(want)
+}
+
+// bodies returns the last body of each namespace.
+func (t *tenants) bodies() map[string]string {
+	bodies := map[string]string{}
+	for _, r := range t.results() {
+		if r.GetContent() != nil {
+			bodies[r.GetWant().GetNamespace()] = string(r.GetContent().GetBody())
+		}
+	}
+	return bodies
+}
+
+func report(by string) string { return "report for <" + by + ">" }
+
+var _ = Describe("Namespaces with the same URL", func() {
+	// entry is one for the server, where a redirect leads to.
+	entry := func(path, namespace, token string) string {
+		scheme := "http"
+		if path == "/up" {
+			scheme = "https"
+		}
+		return fmt.Sprintf("- {host: 127.0.0.1, schemes: [%s], pathPrefix: /private, namespaces: [%q], headers: {Authorization: %s}}\n",
+			scheme, namespace, token)
+	}
+	retried := func(t *tenants, namespace string) *v1.Due {
+		GinkgoHelper()
+		timer := t.timerOf(pipeline.Key{Namespace: namespace, Name: key.Name, Key: key.Key})
+		Expect(timer).NotTo(BeNil())
+		Expect(timer.GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
+		return timer.Due
+	}
+
+	for _, trusted := range []bool{true, false} {
+		for _, path := range []string{"/within", "/up"} {
+			for _, tokens := range []map[string]string{
+				{"team-a": "token-a", "team-b": "token-b"},
+				{"team-a": "token-a", "team-b": ""},
+			} {
+				for _, order := range [][]string{{"team-a", "team-b"}, {"team-b", "team-a"}} {
+					Context(fmt.Sprintf("%s, redirected %s, tokens %v, trusted keys %t", strings.Join(order, " before "), path, tokens, trusted), func() {
+						var t *tenants
+						var own []string
+						BeforeEach(func() {
+							headers := "[]"
+							own = nil
+							for _, namespace := range order {
+								own = append(own, tokens[namespace])
+								if token := tokens[namespace]; token != "" {
+									headers = strings.TrimPrefix(headers, "[]") + entry(path, namespace, token)
+								}
+							}
+							t = newTenants(trusted, headers)
+						})
+
+						It("get what their own credentials fetch", func() {
+							for _, namespace := range order {
+								t.ask(namespace, path)
+								t.step()
+							}
+							Expect(t.reported()).To(Equal(own))
+							Expect(t.bodies()).To(Equal(map[string]string{"team-a": report(tokens["team-a"]), "team-b": report(tokens["team-b"])}))
+						})
+
+						It("are answered 304 to their own credentials", func() {
+							for _, namespace := range order {
+								want, sequence := t.ask(namespace, path, every(time.Hour))
+								Expect(t.next().Ack()).To(Succeed())
+								t.fire(&v1.Due{
+									Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH,
+									Settled: &v1.Settled{Sha256: digest("old"), Etag: `"v1"`},
+								})
+								t.step()
+							}
+							Expect(t.reported()).To(Equal(own))
+							Expect(t.results()).To(BeEmpty())
+						})
+
+						It("get no failure of others, neither at a retry nor as a dead letter", func() {
+							t.answersWith(http.StatusInternalServerError)
+							for _, namespace := range order {
+								t.ask(namespace, path)
+								t.step()
+							}
+							Expect(t.reported()).To(Equal(own))
+							t.clock.Advance(time.Minute)
+							t.answersWith(http.StatusNotFound)
+							for _, namespace := range order {
+								t.fire(retried(t, namespace))
+								t.step()
+							}
+							Expect(t.reported()).To(Equal(own))
+							snippets := map[string]string{}
+							for _, d := range t.deadLetters() {
+								snippets[d.GetWant().GetNamespace()] = string(d.GetSnippet())
+							}
+							Expect(snippets).To(Equal(map[string]string{"team-a": report(tokens["team-a"]), "team-b": report(tokens["team-b"])}))
+						})
+					})
+				}
+			}
+		}
+	}
+
+	It("share a GET if they may send the same credentials, or none", func() {
+		t := newTenants(true, entry("/within", "team-*", "token"))
+		for _, namespace := range []string{"team-a", "team-b", "other", "another"} {
+			t.ask(namespace, "/within")
+			t.step()
+		}
+		Expect(t.reported()).To(Equal([]string{"token", ""}))
+		Expect(t.bodies()).To(Equal(map[string]string{
+			"team-a": report("token"), "team-b": report("token"), "other": report(""), "another": report(""),
+		}))
+	})
+})
