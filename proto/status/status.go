@@ -3,16 +3,26 @@ package status
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // MaxBytes is the longest value that Parse reads: what the API server allows
 // for all annotations of an object, names and values together.
 const MaxBytes = 256 << 10
+
+// MaxEntries is the maximum number of entries: those of the keys that an annotation
+// asks for and of those that an edit has just taken out of it, and that of the object.
+const MaxEntries = 2*annotation.MaxPairs + 1
 
 // ObjectKey stands in the place of a key for what is about the object as a whole.
 // No ConfigMap has such a key, and a reader that does not know it ignores it.
@@ -30,7 +40,7 @@ type Status struct {
 
 // Problem is why annotations are not followed, or not all of them.
 type Problem struct {
-	// Error is the reason, as in Events.
+	// Error is the reason, as in Events, from the closed set.
 	Error string `json:"error"`
 	// Message are the sentences of the Events.
 	Message string `json:"message,omitempty"`
@@ -50,9 +60,9 @@ func Parse(value string) (Status, error) {
 	if len(value) > MaxBytes {
 		return empty, fmt.Errorf("%w: %d bytes, more than %d", ErrMalformed, len(value), MaxBytes)
 	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(value), &raw); err != nil {
-		return empty, fmt.Errorf("%w: no JSON object", ErrMalformed)
+	raw, err := membersOf(value)
+	if err != nil {
+		return empty, err
 	}
 	parsed := Status{Keys: make(map[string]Entry, len(raw))}
 	parsed.Problem = parseProblem(raw[ObjectKey])
@@ -67,9 +77,57 @@ func Parse(value string) (Status, error) {
 		if err := entry.check(); err != nil {
 			return empty, fmt.Errorf("%w: key %s: %w", ErrMalformed, key, err)
 		}
+		entry.Error = reason(entry.Error)
 		parsed.Keys[key] = entry.normal()
 	}
 	return parsed, nil
+}
+
+// membersOf returns the members of a JSON object, and reads no further than to the
+// first one beyond MaxEntries: a user may write as many as fit.
+func membersOf(value string) (map[string]json.RawMessage, error) {
+	malformed := fmt.Errorf("%w: no JSON object", ErrMalformed)
+	decoder := json.NewDecoder(strings.NewReader(value))
+	members := map[string]json.RawMessage{}
+	switch first, err := decoder.Token(); {
+	case err != nil, first != nil && first != json.Delim('{'):
+		return nil, malformed
+	case first == nil: // null
+		return members, atEnd(decoder, malformed)
+	}
+	for n := 1; decoder.More(); n++ {
+		if n > MaxEntries {
+			return nil, fmt.Errorf("%w: more than %d entries", ErrMalformed, MaxEntries)
+		}
+		name, err := decoder.Token()
+		key, isKey := name.(string)
+		var member json.RawMessage
+		if err != nil || !isKey || decoder.Decode(&member) != nil {
+			return nil, malformed
+		}
+		members[key] = member
+	}
+	if _, err := decoder.Token(); err != nil { // the closing brace
+		return nil, malformed
+	}
+	return members, atEnd(decoder, malformed)
+}
+
+// atEnd returns malformed if anything follows what was decoded.
+func atEnd(decoder *json.Decoder, malformed error) error {
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return malformed
+	}
+	return nil
+}
+
+// reason returns a reason of the closed set: users may write any text, and a later
+// version other reasons, which all read as the generic one.
+func reason(text string) string {
+	if text == "" {
+		return ""
+	}
+	return pipeline.Reason(pipeline.ClassOf(text))
 }
 
 // parseProblem reads the entry of the object; nil: there is none that can be read.
@@ -78,7 +136,7 @@ func parseProblem(text json.RawMessage) *Problem {
 	if json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) {
 		return nil
 	}
-	p.Since = seconds(p.Since)
+	p.Error, p.Since = reason(p.Error), seconds(p.Since)
 	return p
 }
 

@@ -2,6 +2,7 @@ package status_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -110,23 +112,24 @@ func TestParseTolerates(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for name, value := range map[string]string{
-		"text":            "not json",
-		"blank":           " ",
-		"list":            `[]`,
-		"cut short":       `{"a":{"url":"https`,
-		"two values":      `{} {}`,
-		"entry no object": `{"a":7}`,
-		"wrong type":      `{"a":{"size":"12"}}`,
-		"negative size":   `{"a":{"size":-1}}`,
-		"attempts":        `{"a":{"attempts":-1}}`,
-		"short digest":    `{"a":{"sha256":"abcd"}}`,
-		"half a byte":     `{"a":{"sha256":"` + digest + `0"}}`,
-		"upper digest":    `{"a":{"sha256":"` + strings.ToUpper(digest) + `"}}`,
-		"time":            `{"a":{"since":"yesterday"}}`,
-		"year 10000":      `{"a":{"since":"9999-12-31T23:59:59-01:00"}}`,
-		"year 0":          `{"a":{"since":"0001-01-01T00:00:00+01:00"}}`,
-		"fence":           `{"a":{"fence":"7"}}`,
-		"too long":        `{"a":{"url":"` + strings.Repeat("x", status.MaxBytes) + `"}}`,
+		"text":             "not json",
+		"blank":            " ",
+		"list":             `[]`,
+		"cut short":        `{"a":{"url":"https`,
+		"two values":       `{} {}`,
+		"entry no object":  `{"a":7}`,
+		"wrong type":       `{"a":{"size":"12"}}`,
+		"negative size":    `{"a":{"size":-1}}`,
+		"attempts":         `{"a":{"attempts":-1}}`,
+		"short digest":     `{"a":{"sha256":"abcd"}}`,
+		"half a byte":      `{"a":{"sha256":"` + digest + `0"}}`,
+		"upper digest":     `{"a":{"sha256":"` + strings.ToUpper(digest) + `"}}`,
+		"time":             `{"a":{"since":"yesterday"}}`,
+		"year 10000":       `{"a":{"since":"9999-12-31T23:59:59-01:00"}}`,
+		"year 0":           `{"a":{"since":"0001-01-01T00:00:00+01:00"}}`,
+		"fence":            `{"a":{"fence":"7"}}`,
+		"too many entries": entries(status.MaxEntries + 1),
+		"too long":         `{"a":{"url":"` + strings.Repeat("x", status.MaxBytes) + `"}}`,
 	} {
 		parsed, err := status.Parse(value)
 		if !errors.Is(err, status.ErrMalformed) {
@@ -135,6 +138,48 @@ func TestParseRefuses(t *testing.T) {
 		if parsed.Keys == nil || len(parsed.Keys) > 0 {
 			t.Errorf("%s: the status is not empty and usable: %+v", name, parsed)
 		}
+	}
+}
+
+// entries returns a status with n entries.
+func entries(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, `,"%d":{}`, i)
+	}
+	return "{" + strings.TrimPrefix(text.String(), ",") + "}"
+}
+
+func TestParseReadsAsManyEntriesAsAWriterWrites(t *testing.T) {
+	parsed, err := status.Parse(entries(2 * annotation.MaxPairs))
+	if err != nil || len(parsed.Keys) != 2*annotation.MaxPairs {
+		t.Errorf("got %d keys, %v", len(parsed.Keys), err)
+	}
+}
+
+// A user may write a status, so the cost of reading one must not grow with the entries
+// that fit into an annotation.
+func TestTooManyEntriesCostNoMemory(t *testing.T) {
+	many := entries(25_000)
+	allocated := testing.AllocsPerRun(10, func() { _, _ = status.Parse(many) })
+	if allowed := testing.AllocsPerRun(10, func() { _, _ = status.Parse(entries(status.MaxEntries)) }); allocated > allowed {
+		t.Errorf("%.0f allocations, those of the largest status are %.0f", allocated, allowed)
+	}
+}
+
+// Reasons become those of Events and labels of metrics, and the audit asks by reason.
+func TestReasonsAreThoseOfTheClosedSet(t *testing.T) {
+	parsed, err := status.Parse(`{"a":{"error":"Forged1"},"b":{"error":"Forged2"},"c":{"error":"Timeout"},"d":{},"*":{"error":"Forged3"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"a": "Unknown", "b": "Unknown", "c": "Timeout", "d": ""} {
+		if got := parsed.Keys[key].Error; got != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
+		}
+	}
+	if parsed.Problem.Error != "Unknown" {
+		t.Errorf("got %q of the object", parsed.Problem.Error)
 	}
 }
 
@@ -249,7 +294,7 @@ func TestProblem(t *testing.T) {
 		t.Errorf("cloned %+v", clone)
 	}
 	odd, err := status.Parse(`{"*":{"error":"x","since":"2026-01-03T01:00:00.5+01:00"}}`)
-	if err != nil || odd.String() != `{"*":{"error":"x","since":"2026-01-03T00:00:00Z"}}` {
+	if err != nil || odd.String() != `{"*":{"error":"Unknown","since":"2026-01-03T00:00:00Z"}}` {
 		t.Errorf("got %s, %v", odd, err)
 	}
 	alone := status.Status{Problem: s.Problem}
