@@ -1,10 +1,8 @@
 // Package queue orders the watcher's work: what a person just did comes before
-// the backlog of a start, and the backlog goes by namespace and name.
+// the backlog of a start, and namespaces take turns.
 package queue
 
 import (
-	"container/heap"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -14,49 +12,54 @@ import (
 // Queue is the order in which a workqueue hands out names. The workqueue does
 // the rest: each name waits once, and is worked on once at a time.
 type Queue struct {
-	mu      sync.Mutex
-	urgent  map[types.NamespacedName]struct{}
-	arrived uint64
-	waiting items
-	index   map[types.NamespacedName]*item
+	mu sync.Mutex
+	// marked names go before the backlog the next time that they wait.
+	marked map[types.NamespacedName]struct{}
+	// waiting holds in which of the two lines a name waits.
+	waiting         map[types.NamespacedName]*line
+	urgent, backlog line
 }
 
 var _ workqueue.Queue[types.NamespacedName] = (*Queue)(nil)
 
 // New returns an empty queue.
 func New() *Queue {
-	return &Queue{urgent: map[types.NamespacedName]struct{}{}, index: map[types.NamespacedName]*item{}}
+	return &Queue{
+		marked: map[types.NamespacedName]struct{}{}, waiting: map[types.NamespacedName]*line{},
+		urgent: line{names: map[string][]string{}}, backlog: line{names: map[string][]string{}},
+	}
 }
 
 // Urgent lets a name go before the backlog the next time that it waits.
 func (q *Queue) Urgent(name types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.urgent[name] = struct{}{}
+	q.marked[name] = struct{}{}
 }
 
 // Touch is called when a name that waits is added again.
 func (q *Queue) Touch(name types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it, waits := q.index[name]
-	if _, urgent := q.urgent[name]; !waits || !urgent || it.urgent {
-		return
+	if _, marked := q.marked[name]; marked && q.waiting[name] == &q.backlog {
+		q.push(name, &q.urgent) // Pop passes over the name in the backlog
 	}
-	q.arrived++
-	it.urgent, it.arrived = true, q.arrived
-	heap.Fix(&q.waiting, it.position)
 }
 
 // Push adds a name that does not wait yet.
 func (q *Queue) Push(name types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	_, urgent := q.urgent[name]
-	q.arrived++
-	it := &item{name: name, urgent: urgent, arrived: q.arrived}
-	q.index[name] = it
-	heap.Push(&q.waiting, it)
+	if _, marked := q.marked[name]; marked {
+		q.push(name, &q.urgent)
+		return
+	}
+	q.push(name, &q.backlog)
+}
+
+func (q *Queue) push(name types.NamespacedName, l *line) {
+	q.waiting[name] = l
+	l.push(name)
 }
 
 // Len returns how many names wait.
@@ -70,60 +73,42 @@ func (q *Queue) Len() int {
 func (q *Queue) Pop() types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it, ok := heap.Pop(&q.waiting).(*item)
-	if !ok {
-		return types.NamespacedName{}
+	for _, l := range []*line{&q.urgent, &q.backlog} {
+		for len(l.turns) > 0 {
+			if name := l.pop(); q.waiting[name] == l {
+				delete(q.waiting, name)
+				delete(q.marked, name)
+				return name
+			}
+		}
 	}
-	delete(q.index, it.name)
-	delete(q.urgent, it.name)
-	return it.name
+	return types.NamespacedName{}
 }
 
-type item struct {
-	name     types.NamespacedName
-	urgent   bool
-	arrived  uint64
-	position int
+// line hands out names in the order of arrival, one of each namespace in turn.
+type line struct {
+	names map[string][]string
+	// turns are the namespaces that have names, the next one first.
+	turns []string
 }
 
-// items is a heap: urgent ones first, in the order of arrival, then the others
-// by namespace and name.
-type items []*item
-
-func (s items) Len() int { return len(s) }
-
-func (s items) Less(i, j int) bool {
-	a, b := s[i], s[j]
-	if a.urgent != b.urgent {
-		return a.urgent
+func (l *line) push(name types.NamespacedName) {
+	waiting := l.names[name.Namespace]
+	if len(waiting) == 0 {
+		l.turns = append(l.turns, name.Namespace)
 	}
-	if a.urgent {
-		return a.arrived < b.arrived
-	}
-	if c := strings.Compare(a.name.Namespace, b.name.Namespace); c != 0 {
-		return c < 0
-	}
-	return a.name.Name < b.name.Name
+	l.names[name.Namespace] = append(waiting, name.Name)
 }
 
-func (s items) Swap(i, j int) {
-	s[i], s[j] = s[j], s[i]
-	s[i].position, s[j].position = i, j
-}
-
-// Push is for package heap.
-func (s *items) Push(x any) {
-	if it, ok := x.(*item); ok {
-		it.position = len(*s)
-		*s = append(*s, it)
+func (l *line) pop() types.NamespacedName {
+	namespace := l.turns[0]
+	waiting := l.names[namespace]
+	l.turns = l.turns[1:]
+	if len(waiting) == 1 {
+		delete(l.names, namespace)
+	} else {
+		l.names[namespace] = waiting[1:]
+		l.turns = append(l.turns, namespace)
 	}
-}
-
-// Pop is for package heap.
-func (s *items) Pop() any {
-	last := len(*s) - 1
-	it := (*s)[last]
-	(*s)[last] = nil
-	*s = (*s)[:last]
-	return it
+	return types.NamespacedName{Namespace: namespace, Name: waiting[0]}
 }

@@ -21,14 +21,17 @@ func TestOrder(t *testing.T) {
 	// A step is a name to push, with ! before it one to mark as urgent, with ?
 	// one to touch, and - to pop.
 	for title, c := range map[string]struct{ steps, want string }{
-		"backlog by namespace and name":     {"b/x a/z b/a a/b-1 a/b", "a/b a/b-1 a/z b/a b/x"},
-		"urgent first, in order of arrival": {"a/a !z/z z/z !y/y y/y a/b", "z/z y/y a/a a/b"},
-		"promoted while it waits":           {"a/a a/b a/c !a/c ?a/c", "a/c a/a a/b"},
-		"promoted in order":                 {"a/a a/b a/c !a/c ?a/c !a/b ?a/b ?a/c", "a/c a/b a/a"},
-		"touched without a mark":            {"a/a a/b ?a/b", "a/a a/b"},
-		"touched when it does not wait":     {"!a/b ?a/b a/a", "a/a"},
-		"urgent once":                       {"!b/b b/b - a/a b/b", "a/a b/b"},
-		"marked before it waits":            {"!b/b a/a b/b", "b/b a/a"},
+		"backlog by turns":              {"b/x a/z b/a a/b-1 a/b", "b/x a/z b/a a/b-1 a/b"},
+		"namespaces take turns":         {"a/1 a/2 a/3 a/4 b/1 c/1 b/2", "a/1 b/1 c/1 a/2 b/2 a/3 a/4"},
+		"urgent first, by turns":        {"a/a !z/z z/z !z/x z/x !y/y y/y a/b", "z/z y/y z/x a/a a/b"},
+		"late to a long backlog":        {"a/1 a/2 a/3 a/4 - - b/1", "a/3 b/1 a/4"},
+		"promoted while it waits":       {"a/a a/b a/c !a/c ?a/c", "a/c a/a a/b"},
+		"promoted in order":             {"a/a a/b a/c !a/c ?a/c !a/b ?a/b ?a/c", "a/c a/b a/a"},
+		"touched without a mark":        {"a/a a/b ?a/b", "a/a a/b"},
+		"touched when it does not wait": {"!a/b ?a/b a/a", "a/a"},
+		"urgent once":                   {"!b/b b/b - a/a b/b", "a/a b/b"},
+		"promoted, and back again":      {"a/a a/b !a/b ?a/b - a/b", "a/a a/b"},
+		"marked before it waits":        {"!b/b a/a b/b", "b/b a/a"},
 	} {
 		q := queue.New()
 		for step := range strings.FieldsSeq(c.steps) {
@@ -64,7 +67,7 @@ func TestUnderAWorkqueue(t *testing.T) {
 			t.Fatalf("got %s, want %s", got, want)
 		}
 	}
-	for _, n := range []string{"b/b", "a/a", "a/c", "a/b"} {
+	for _, n := range []string{"a/a", "b/b", "a/c", "a/b"} {
 		work.Add(name(n))
 	}
 	work.Add(name("a/a")) // waits once
@@ -75,11 +78,11 @@ func TestUnderAWorkqueue(t *testing.T) {
 	order.Urgent(name("a/a")) // and of one that is being worked on
 	work.Add(name("a/a"))
 	next("b/b")
-	next("a/b")
+	next("a/c")
 	work.Done(name("a/a"))
 	next("a/a")
 	work.Done(name("a/a"))
-	next("a/c")
+	next("a/b")
 	if work.Len() != 0 {
 		t.Errorf("%d left", work.Len())
 	}
