@@ -64,7 +64,7 @@ func ofFetches(t *testing.T) []plan.Event {
 		events = append(events, plan.Planner{}.Plan(object.object(t), []plan.Item{item}).Decisions[0].Events...)
 	}
 	notMet := []v1.FailureClass{
-		v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION, v1.FailureClass_FAILURE_CLASS_KEY_EXISTS,
+		v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION, v1.FailureClass_FAILURE_CLASS_KEY_EXISTS,
 		v1.FailureClass_FAILURE_CLASS_WRITE_FAILED, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
 	}
 	for n := range int32(len(v1.FailureClass_name)) {
@@ -111,6 +111,19 @@ func ofWrites(t *testing.T) []plan.Event {
 		planned(asking().noted(wrote("a")).behind(plan.Rejected), body),
 		planned(noLonger, removed(6)),
 		plan.Refusal(object, body, plan.Rejected), plan.Refusal(object, body, plan.NoRoom), plan.Denial(body), plan.OverBudget(object, body), plan.Restoration(body),
+	}
+}
+
+// A user who guesses the fence of the next result would choose a reason for an Event,
+// which is a label of a metric, too.
+func TestAForgedReasonIsNoneOfAnEvent(t *testing.T) {
+	for _, forged := range []string{"Forged", "InvalidAnnotation"} {
+		object := asking().annotated(annotation.StatusKey, `{"`+theKey+`":{"error":"`+forged+`","fence":"`+fence(6).String()+`"}}`).object(t)
+		for _, e := range (plan.Planner{}).Plan(object, []plan.Item{failure(6, timeout)}).Decisions[0].Events {
+			if !slices.Contains(plan.Reasons(), e.Reason) {
+				t.Errorf("%s: an Event has the reason %s", forged, e.Reason)
+			}
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 func Reasons() []string {
 	reasons := []string{reasonRecovered}
 	for n := range len(v1.FailureClass_name) {
-		if c := v1.FailureClass(n); c != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED && c != v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION {
+		if c := v1.FailureClass(n); c != v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION {
 			reasons = append(reasons, pipeline.Reason(c))
 		}
 	}

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -116,6 +118,8 @@ func (b *builder) adoptCopied(i Item) {
 // writes each only once.
 func (b *builder) eventsOf(i Item, entry status.Entry) []Event {
 	switch {
+	case entry.Failing() && !slices.Contains(Reasons(), entry.Error): // a user has written it
+		return nil
 	case entry.Failing():
 		if f := i.Result.GetFailure(); f != nil && pipeline.Reason(f.GetClass()) == entry.Error {
 			return []Event{failed(i, entry, actionFetch, failureNote(i, f, entry))}

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -101,23 +100,10 @@ func (in Input) source(source plan.Source) watchv1.SourceStatus {
 	}
 	if entry.FailingURL() == source.URL {
 		state.State = watchv1.Failing
-		state.Reason, state.Since = reason(entry.Error), seconds(entry.Since)
+		state.Reason, state.Since = entry.Error, seconds(entry.Since)
 		state.Attempts, state.GaveUp = int64(entry.Attempts), entry.GaveUp
 	}
 	return state
-}
-
-// writtenReason is how the writer writes one. It is less than the API server takes
-// for a condition, and what it refuses would be reported again and again.
-var writtenReason = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,63}$`)
-
-// reason returns that of an entry, which whoever may edit the ConfigMap may have
-// changed to any text.
-func reason(text string) string {
-	if writtenReason.MatchString(text) {
-		return text
-	}
-	return watchv1.ReasonFetchFailed
 }
 
 // holds reports whether an entry is about a body of what is asked for now.
