@@ -1,0 +1,244 @@
+package manifests_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// securityPage has the table of what each component may do.
+const securityPage = "../../README.md"
+
+// anyAPIServer is what policies of install.yaml have in place of the address of the API server.
+const anyAPIServer = "any address at 443 and 6443"
+
+const component = "app.kubernetes.io/component"
+
+// securityRows returns the cells of that table by the component in the first.
+func securityRows() map[string][]string {
+	GinkgoHelper()
+	text, err := os.ReadFile(securityPage)
+	Expect(err).NotTo(HaveOccurred())
+	_, table, found := strings.Cut(string(text), "| component | rights in Kubernetes | identity in NATS | reaches |\n|---|---|---|---|\n")
+	Expect(found).To(BeTrue(), "the table of components in %s", securityPage)
+	rows := map[string][]string{}
+	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "|") {
+			break
+		}
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		rows[cells[0]] = cells[1:]
+	}
+	return rows
+}
+
+// rightsOf returns what service accounts may do, by the component that an account is for: of all
+// namespaces first, then of that of the release.
+func rightsOf(objects []object) map[string]string {
+	GinkgoHelper()
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, o := range objects {
+		if kind := o.GetKind(); kind == "ClusterRole" || kind == "Role" {
+			rules[kind+"/"+o.GetName()] = convert[rbacv1.ClusterRole](o).Rules
+		}
+	}
+	cluster, release := map[string][]string{}, map[string][]string{}
+	for _, o := range objects {
+		if kind := o.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
+			continue
+		}
+		binding := convert[rbacv1.ClusterRoleBinding](o)
+		Expect(binding.Subjects).To(HaveLen(1))
+		of := strings.TrimPrefix(binding.Subjects[0].Name, "curl-me-that-")
+		granted, known := rules[binding.RoleRef.Kind+"/"+binding.RoleRef.Name]
+		Expect(known).To(BeTrue(), "%s names no role of the chart", o.GetName())
+		scope := cluster
+		if o.GetKind() == "RoleBinding" {
+			scope = release
+		}
+		scope[of] = append(scope[of], spelled(granted)...)
+	}
+	all := map[string]string{}
+	for _, of := range slices.Concat(slices.Collect(maps.Keys(cluster)), slices.Collect(maps.Keys(release))) {
+		parts := strings.Join(cluster[of], ", ")
+		if len(release[of]) > 0 {
+			parts = strings.TrimPrefix(parts+"; in its namespace "+strings.Join(release[of], ", "), "; ")
+		}
+		all[of] = parts
+	}
+	return all
+}
+
+// spelled returns rules as the table has them.
+func spelled(rules []rbacv1.PolicyRule) (texts []string) {
+	for _, r := range rules {
+		text := "`" + strings.Join(r.Verbs, ", ") + " " + strings.Join(r.Resources, ", ") + "`"
+		switch len(r.ResourceNames) {
+		case 0:
+		case 1:
+			text += " named `" + r.ResourceNames[0] + "`"
+		default:
+			text += fmt.Sprintf(" of %d names `%s*`", len(r.ResourceNames), prefix(r.ResourceNames))
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// prefix returns what all texts begin with.
+func prefix(texts []string) string {
+	least, most := slices.Min(texts), slices.Max(texts)
+	n := 0
+	for n < len(least) && least[n] == most[n] {
+		n++
+	}
+	return least[:n]
+}
+
+// reached returns where NetworkPolicies let the pods of each component connect to.
+func reached(objects []object) map[string]string {
+	GinkgoHelper()
+	all := map[string]string{}
+	for _, o := range objects {
+		if o.GetKind() != "NetworkPolicy" {
+			continue
+		}
+		policy := convert[networkingv1.NetworkPolicy](o)
+		Expect(policy.Spec.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress), o.GetName())
+		of := policy.Spec.PodSelector.MatchLabels[component]
+		if of == "" {
+			Expect(policy.Spec.Egress).To(BeEmpty(), "the policy of all pods")
+			continue
+		}
+		var places []string
+		for _, rule := range policy.Spec.Egress {
+			places = append(places, place(rule))
+		}
+		slices.Sort(places)
+		all[of] = cmp.Or(strings.Join(places, ", "), "nothing")
+	}
+	return all
+}
+
+// place names where a rule leads to.
+func place(rule networkingv1.NetworkPolicyEgressRule) string {
+	GinkgoHelper()
+	var ports []int
+	for _, p := range rule.Ports {
+		if port := p.Port.IntValue(); !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	peer := rule.To[0]
+	switch at := fmt.Sprint(ports); {
+	case peer.PodSelector != nil && at == "[4222]":
+		return "NATS"
+	case peer.PodSelector != nil && at == "[8222]":
+		return "monitoring of NATS"
+	case peer.NamespaceSelector != nil && at == "[53 5353]":
+		return "name servers"
+	case peer.IPBlock != nil && at == "[443 6443]" && peer.IPBlock.CIDR == "10.96.0.1/32":
+		return "API server"
+	case peer.IPBlock != nil && at == "[443 6443]" && peer.IPBlock.CIDR == "0.0.0.0/0":
+		return anyAPIServer
+	case peer.IPBlock != nil && at == "[]" && len(peer.IPBlock.Except) > 20:
+		return "public addresses"
+	}
+	Fail(fmt.Sprintf("the suite has no name for where this leads: %v", rule))
+	return ""
+}
+
+// identitiesOf returns the Secrets with seeds of NATS that the pods of each component mount.
+func identitiesOf(objects []object) map[string]string {
+	GinkgoHelper()
+	all := map[string]string{}
+	for _, pod := range podTemplates(objects) {
+		of := pod.Labels[component]
+		var found []string
+		for _, name := range secrets(pod.Spec) {
+			if _, identity, seed := strings.Cut(name, "-nats-"); seed {
+				found = append(found, identity)
+			}
+		}
+		all[of] = cmp.Or(strings.Join(found, ", "), "none")
+	}
+	return all
+}
+
+func secrets(pod corev1.PodSpec) (names []string) {
+	for _, v := range pod.Volumes {
+		if v.Secret != nil {
+			names = append(names, v.Secret.SecretName)
+		}
+		if v.Projected == nil {
+			continue
+		}
+		for _, s := range v.Projected.Sources {
+			if s.Secret != nil {
+				names = append(names, s.Secret.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// everything renders the chart with all components.
+func everything(ctx context.Context) []object {
+	GinkgoHelper()
+	return template(ctx, filepath.Join(chart, "ci", "default-values.yaml"),
+		"--set", "resources.enabled=true,sidecar.enabled=true,console.enabled=true", "--kube-version", "1.36.0")
+}
+
+var _ = Describe("The table of the security model", func() {
+	It("has what the chart grants each component, cell by cell", func(ctx SpecContext) {
+		objects := everything(ctx)
+		rights, identities, places, actual := rightsOf(objects), identitiesOf(objects), reached(objects), map[string][]string{}
+		for of := range identities {
+			actual[of] = []string{cmp.Or(rights[of], "nothing"), identities[of], cmp.Or(places[of], "nothing")}
+		}
+		Expect(securityRows()).To(Equal(actual), "update the table of %s", securityPage)
+	})
+
+	It("gives no token of Kubernetes to pods without rights", func(ctx SpecContext) {
+		objects := everything(ctx)
+		rights := rightsOf(objects)
+		for name, pod := range podTemplates(objects) {
+			if rights[pod.Labels[component]] != "" {
+				continue
+			}
+			Expect(pod.Spec.AutomountServiceAccountToken).To(HaveValue(BeFalse()), name)
+			for _, v := range pod.Spec.Volumes {
+				if v.Projected != nil {
+					Expect(v.Projected.Sources).To(HaveEach(HaveField("ServiceAccountToken", BeNil())), name)
+				}
+			}
+		}
+	})
+
+	It("says what the manifests open in place of the address of the API server", func() {
+		text, err := os.ReadFile(securityPage)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(text)).To(ContainSubstring("In `install.yaml` and `watchers.yaml` it is " + anyAPIServer))
+		rows := securityRows()
+		for _, file := range []string{installed, watchers} {
+			found := reached(rendered[file])
+			Expect(found).NotTo(BeEmpty())
+			for of, places := range found {
+				expected := strings.Split(strings.Replace(rows[of][2], "API server", anyAPIServer, 1), ", ")
+				Expect(strings.Split(places, ", ")).To(ConsistOf(expected), "%s in %s", of, file)
+			}
+		}
+	})
+})
