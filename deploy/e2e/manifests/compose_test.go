@@ -1,0 +1,51 @@
+package manifests_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+)
+
+// composed is what docker-compose.yaml has of a service.
+type composed struct {
+	Command     []string `json:"command"`
+	NetworkMode string   `json:"network_mode"`
+	Ports       []string `json:"ports"`
+	// Volumes are texts, and objects for a file of the host.
+	Volumes []any `json:"volumes"`
+}
+
+// mounts reports whether a service mounts a volume.
+func (c composed) mounts(volume string) bool {
+	return slices.ContainsFunc(c.Volumes, func(v any) bool {
+		text, _ := v.(string)
+		return strings.HasPrefix(text, volume+":")
+	})
+}
+
+var _ = Describe("docker-compose.yaml", func() {
+	It("lets only the API server reach etcd, which knows no users", func() {
+		text, err := os.ReadFile("../../../docker-compose.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		var file struct {
+			Services map[string]composed `json:"services"`
+		}
+		Expect(yaml.Unmarshal(text, &file)).To(Succeed())
+		etcd := file.Services["etcd"]
+		Expect(etcd.NetworkMode).To(Equal("none"))
+		Expect(etcd.Ports).To(BeEmpty())
+		Expect(etcd.Command).To(ContainElement("--listen-client-urls=unix:///data/etcd/socket"))
+		var mounting []string
+		for name, service := range file.Services {
+			if service.mounts("etcd") {
+				mounting = append(mounting, name)
+			}
+		}
+		// certificates has ended when etcd starts.
+		Expect(mounting).To(ConsistOf("certificates", "etcd", "kube-apiserver"))
+	})
+})
