@@ -5,13 +5,16 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -25,19 +28,15 @@ func tryWatcher(ctx context.Context, in dynamic.ResourceInterface, spec string) 
 var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 	var (
 		in     *injected
-		editor *world.Account
 		theirs dynamic.ResourceInterface
 	)
 	BeforeAll(func(ctx SpecContext) {
 		api := env.Cluster.ServeWatchers(ctx)
 		in = enabled(ctx, api)
 		install(ctx, within(in.namespace, render(ctx, in.namespace, []string{"admission-watchers.yaml"}, "resources.enabled=true")))
-		editor = env.Cluster.Account(ctx, in.namespace, "editor", rbacv1.PolicyRule{
+		theirs = in.as(ctx, "editor", rbacv1.PolicyRule{
 			APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"}, Verbs: []string{"create", "patch", "get", "delete"},
 		})
-		client, err := dynamic.NewForConfig(editor.Config)
-		Expect(err).NotTo(HaveOccurred())
-		theirs = client.Resource(watchv1.Resource()).Namespace(in.namespace)
 		in.watcher(ctx, "errors", logs)
 		Eventually(ctx, func() error { return tryWatcher(ctx, theirs, simple) }).Should(HaveOccurred(), "the policy is in force")
 	})
@@ -81,13 +80,84 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 	})
 
 	It("lets who may create pods set a sidecar", func(ctx SpecContext) {
-		right := env.Cluster.Account(ctx, in.namespace, "deployer",
-			rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"}, Verbs: []string{"create"}},
-			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}})
-		client, err := dynamic.NewForConfig(right.Config)
+		theirs := in.as(ctx, "deployer", sidecars, pods)
+		for _, spec := range []string{simple, logs,
+			`container: {name: x, image: x, livenessProbe: {httpGet: {port: 80}}, ports: [{containerPort: 80, hostPort: 0}], securityContext: ` +
+				`{capabilities: {add: [CHOWN], drop: [ALL]}, privileged: false, procMount: Default, seccompProfile: {type: RuntimeDefault}}}`} {
+			Eventually(ctx, func() error { return tryWatcher(ctx, theirs, spec) }).Should(Succeed())
+		}
+	})
+
+	// leaving are sidecars that Pod Security refuses at the level baseline.
+	leaving := map[string]string{
+		"a privileged container":        `container: {name: x, image: x, securityContext: {privileged: true}}`,
+		"a capability":                  `container: {name: x, image: x, securityContext: {capabilities: {add: [CHOWN, SYS_ADMIN]}}}`,
+		"all of /proc":                  `container: {name: x, image: x, securityContext: {procMount: Unmasked}}`,
+		"no seccomp":                    `container: {name: x, image: x, securityContext: {seccompProfile: {type: Unconfined}}}`,
+		"no AppArmor":                   `container: {name: x, image: x, securityContext: {appArmorProfile: {type: Unconfined}}}`,
+		"another SELinux type":          `container: {name: x, image: x, securityContext: {seLinuxOptions: {type: spc_t}}}`,
+		"a process of the host":         `container: {name: x, image: x, securityContext: {windowsOptions: {hostProcess: true}}}`,
+		"a port of the host":            `container: {name: x, image: x, ports: [{containerPort: 80}, {containerPort: 81, hostPort: 81}]}`,
+		"a probe of another host":       `container: {name: x, image: x, livenessProbe: {tcpSocket: {host: 10.0.0.1, port: 1}}}`,
+		"a handler that asks elsewhere": `container: {name: x, image: x, lifecycle: {preStop: {httpGet: {host: 169.254.169.254, port: 80}}}}`,
+		"a folder of the host":          `container: {name: x, image: x}, volume: {name: x, hostPath: {path: /}}`,
+	}
+
+	It("refuses sidecars beyond the level baseline, which Pod Security does not check for users that it exempts", func(ctx SpecContext) {
+		evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(ctx, func() error {
-			return tryWatcher(ctx, client.Resource(watchv1.Resource()).Namespace(in.namespace), simple)
-		}).Should(Succeed())
+		theirs := in.as(ctx, "maker", sidecars, pods)
+		Eventually(ctx, func() error { return tryWatcher(ctx, theirs, simple) }).Should(Succeed())
+		for what, spec := range leaving {
+			By(what)
+			pod := podOf(spec)
+			baseline := api.LevelVersion{Level: api.LevelBaseline, Version: api.LatestVersion()}
+			verdict := policy.AggregateCheckResults(evaluator.EvaluatePod(baseline, &pod.ObjectMeta, &pod.Spec))
+			Expect(verdict.Allowed).To(BeFalse(), what)
+			Expect(tryWatcher(ctx, theirs, spec)).To(MatchError(And(
+				ContainSubstring("container or volume leaves the Pod Security Standard baseline"),
+				HaveSuffix("may not use watchers/privileged in namespace "+in.namespace+"; remove that, or ask for that right"))))
+		}
+	})
+
+	It("lets who may use watchers/privileged set any sidecar", func(ctx SpecContext) {
+		theirs := in.as(ctx, "operator", sidecars, pods, rbacv1.PolicyRule{
+			APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers/privileged"}, Verbs: []string{"use"},
+		})
+		for what, spec := range leaving {
+			Eventually(ctx, func() error { return tryWatcher(ctx, theirs, spec) }).Should(Succeed(), what)
+		}
 	})
 })
+
+// sidecars and pods are rights of who sets sidecars.
+var (
+	sidecars = rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"}, Verbs: []string{"create"}}
+	pods     = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}}
+)
+
+// as returns the Watchers of the namespace for an account with rights.
+func (i *injected) as(ctx context.Context, name string, rules ...rbacv1.PolicyRule) dynamic.ResourceInterface {
+	GinkgoHelper()
+	client, err := dynamic.NewForConfig(env.Cluster.Account(ctx, i.namespace, name, rules...).Config)
+	Expect(err).NotTo(HaveOccurred())
+	return client.Resource(watchv1.Resource()).Namespace(i.namespace)
+}
+
+// podOf returns a pod with the container and the volume of a Watcher.
+func podOf(spec string) *corev1.Pod {
+	GinkgoHelper()
+	var of struct {
+		Container *corev1.Container `json:"container"`
+		Volume    *corev1.Volume    `json:"volume"`
+	}
+	Expect(yaml.Unmarshal([]byte("{"+spec+"}"), &of)).To(Succeed())
+	pod := &corev1.Pod{}
+	if of.Container != nil {
+		pod.Spec.Containers = append(pod.Spec.Containers, *of.Container)
+	}
+	if of.Volume != nil {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, *of.Volume)
+	}
+	return pod
+}
