@@ -210,29 +210,20 @@ release-again: $(HELM) ## Make the files of dist/ again, from a clone elsewhere,
 nightly: test-random ## Run what is too long for each change: the soak, and 10 minutes of each fuzz target
 	$(MAKE) fuzz FUZZTIME=10m
 
+comma := ,
+
 define bench
 	@echo 'bench $(strip $(1) $(BENCHFLAGS))'
 	@$(ONE_WAY) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench $(1) $(BENCHFLAGS)
 endef
 
 .PHONY: bench
-bench: build ## Measure the pipeline over N ConfigMaps (2000) against the API server's own ceiling
+bench: build ## Measure the pipeline over N ConfigMaps (2000) against bare patches; BENCHFLAGS=-help lists more
 	$(call bench,-n $(N))
 
-# What the goals of deploy/README.md are about.
-BENCH_GOALS := -apart -refresh=10000 -fanout -tools=50000 -peers=100 -scale=2000,10000,50000 -restart
-
-.PHONY: bench-goals
-bench-goals: build ## Measure all that deploy/README.md has goals for (some 12 minutes on a quiet machine)
-	$(call bench,$(BENCH_GOALS) -timeout=30m)
-
 .PHONY: bench-short
-bench-short: build ## Measure the same with a fiftieth of everything, to see that it works
-	$(call bench,$(BENCH_GOALS) -short)
-
-.PHONY: bench-peers
-bench-peers: build ## Fill ConfigMaps by a plain controller and by this one, each with its defaults
-	$(call bench,-peers=100)
+bench-short: build ## Measure a fiftieth of everything, to see that it works
+	$(call bench,-short -apart -refresh=10000 -slow-host -latencies=100ms -fetchers=1$(comma)2 -restart=10000)
 
 .PHONY: control-plane
 control-plane:

@@ -1,5 +1,4 @@
-// Command bench measures the assembled system against the cluster of
-// $KUBECONFIG, and compares it with what the API server can do at best.
+// Command bench measures the assembled system on the cluster of $KUBECONFIG.
 package main
 
 import (
@@ -8,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -18,31 +16,31 @@ import (
 )
 
 func main() {
-	os.Exit(run())
-}
-
-func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var config bench.Config
-	config.BindFlags(flag.CommandLine)
-	file := flag.String("json", "", "file for the figures, an array with those of each mode; empty: behind the tables")
+	var options bench.Options
+	options.BindFlags(flag.CommandLine)
+	file := flag.String("json", "", "file for the figures, an array with one entry per mode; empty: print them after the tables")
 	flag.Parse()
-	if err := measure(ctx, config, *file); err != nil {
+	if err := measure(ctx, options, *file); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		return 1
+		os.Exit(1)
 	}
-	return 0
 }
 
-func measure(ctx context.Context, config bench.Config, file string) (err error) {
+// document holds the figures of one mode.
+type document struct {
+	Mode    string        `json:"mode"`
+	Figures bench.Figures `json:"figures"`
+}
+
+func measure(ctx context.Context, o bench.Options, file string) (err error) {
 	if flag.NArg() > 0 {
-		return fmt.Errorf("%q is no flag", flag.Arg(0))
+		return fmt.Errorf("unexpected argument %q", flag.Arg(0))
 	}
-	if err := config.Validate(); err != nil {
+	if err := o.Complete(); err != nil {
 		return err
 	}
-	config.Shorten()
 	out := os.Stdout
 	if file != "" {
 		if out, err = os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
@@ -51,43 +49,24 @@ func measure(ctx context.Context, config bench.Config, file string) (err error) 
 		defer func() { err = errors.Join(err, out.Close()) }()
 	}
 	began := time.Now()
-	progress := func(format string, arguments ...any) {
+	o.Progress = func(format string, arguments ...any) {
 		fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, arguments...))
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, config.Timeout, fmt.Errorf("it takes longer than -timeout %s", config.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("not done after -timeout=%s", o.Timeout))
 	defer cancel()
 	var documents []document
-	defer func() { err = errors.Join(err, write(documents, out)) }()
-	for _, m := range chosen(config) {
-		f, err := m.measure(ctx, config, progress)
-		if f != nil {
-			documents = append(documents, document{m.name, f})
-			err = errors.Join(err, f.WriteTable(os.Stdout))
+	for _, mode := range o.Modes() {
+		figures, errMode := mode.Measure(ctx, o)
+		if figures != nil { // after an error, those measured before
+			documents = append(documents, document{mode.Name, figures})
+			fmt.Fprintln(os.Stdout, figures.Table())
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+		if errMode != nil {
+			err = fmt.Errorf("%s: %w", mode.Name, errMode)
+			break
 		}
 	}
-	return nil
-}
-
-// document is what one mode has measured; a run writes an array of them.
-type document struct {
-	Mode    string  `json:"mode"`
-	Figures figures `json:"figures"`
-}
-
-// figures are what a mode has measured; their JSON has the same, with the units in
-// its names.
-type figures interface {
-	WriteTable(w io.Writer) error
-}
-
-func write(documents []document, out io.Writer) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(documents); err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	return nil
+	return errors.Join(err, encoder.Encode(documents))
 }

@@ -1,210 +1,184 @@
-// Package bench measures how fast the assembled system fills ConfigMaps, what
-// that costs, and what there is to compare it with: the same API server, in the
-// same run, patched by nothing but a loop.
+// Package bench measures how fast the assembled system fills and refreshes
+// ConfigMaps, what that costs, and how it copes with a slow host and with restarts.
+// Each figure has its baseline in the same run: patches made by a loop, plain GETs,
+// or the slots that a host has.
 package bench
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
-
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/cluster"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/observe"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/usage"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 )
 
-// cleanTimeout is for deleting all objects, which goes at the pace of the
-// creation.
-const cleanTimeout = 5 * time.Minute
+// errWrong means that the system did something wrong. A slow system is no error.
+var errWrong = errors.New("wrong result")
 
-// mostBare bounds how many ConfigMaps are patched for a ceiling, which takes a few
-// seconds then however many there are in a round.
-const mostBare = 5000
+// Options select what is measured.
+type Options struct {
+	// N is the number of ConfigMaps of a round.
+	N int
+	// Rounds is how often the pipeline is compared with bare patches, and how many
+	// refreshes of each key are counted.
+	Rounds int
+	// Idle is the number of ConfigMaps that are annotated one by one on the idle system.
+	Idle int
+	// Apart repeats each round with the control plane on a processor of its own.
+	Apart bool
+	// Scale lists counts of ConfigMaps that replace N, each with one round.
+	Scale string
+	// Refresh is the number of keys that are refreshed every 10 s.
+	Refresh int
+	// SlowHost measures a host that 16,000 keys wait for.
+	SlowHost bool
+	// Latencies of that host, and numbers of Fetchers.
+	Latencies, Fetchers string
+	// Restart is the number of ConfigMaps next to which each program is restarted.
+	Restart int
+	// Short measures a fiftieth of everything.
+	Short bool
+	// Bin is the folder of the programs.
+	Bin string
+	// Timeout of the run.
+	Timeout time.Duration
+	// Progress prints what is being done.
+	Progress func(format string, arguments ...any)
 
-// Progress prints what is being done.
-type Progress func(format string, arguments ...any)
+	counts, fetchers []int
+	latencies        []time.Duration
+}
 
-// Run measures. It returns an error when something did not work, and none for
-// being slow.
-func Run(ctx context.Context, c Config, progress Progress) (report *Report, err error) {
-	return report, with(ctx, c, progress, func(b *bench) error {
-		b.report.Setting = c.setting()
-		if b.report.Setting.Kubernetes, err = b.cluster.Version(ctx); err != nil {
+// Figures are the results of a mode. Their JSON names carry the units.
+type Figures interface {
+	// Table returns them as Markdown.
+	Table() string
+}
+
+// Mode measures one thing.
+type Mode struct {
+	Name string
+	// Measure returns what it has measured so far with an error, or nil.
+	Measure func(context.Context, Options) (Figures, error)
+}
+
+// BindFlags adds the flags.
+func (o *Options) BindFlags(fs *flag.FlagSet) {
+	fs.IntVar(&o.N, "n", 2000, "ConfigMaps in a round")
+	fs.IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts; with -refresh: refreshes of each key")
+	fs.IntVar(&o.Idle, "idle", 200, "ConfigMaps to annotate one by one on the idle system")
+	fs.BoolVar(&o.Apart, "apart", false, "compare with bare patches also with the control plane on a processor of its own")
+	fs.StringVar(&o.Scale, "scale", "", "compare with bare patches, one round with each of these counts of ConfigMaps, such as 2000,10000")
+	fs.IntVar(&o.Refresh, "refresh", 0, "measure the cost of refreshing so many unchanged keys every 10s")
+	fs.BoolVar(&o.SlowHost, "slow-host", false, "measure the slots in use of a slow host and the timer messages for each GET")
+	fs.StringVar(&o.Latencies, "latencies", "1ms,100ms,1s,10s", "with -slow-host: latencies of the host")
+	fs.StringVar(&o.Fetchers, "fetchers", "1,2,4,8", "with -slow-host: numbers of fetchers")
+	fs.IntVar(&o.Restart, "restart", 0, "measure how soon a want is served after a restart of each program, next to so many ConfigMaps")
+	fs.BoolVar(&o.Short, "short", false, "measure a fiftieth of everything, to see that it works")
+	fs.StringVar(&o.Bin, "bin", "bin", "folder with watcher, fetcher and writer")
+	fs.DurationVar(&o.Timeout, "timeout", 30*time.Minute, "maximum duration of the run")
+}
+
+// Modes returns those that the flags ask for, and fill if they ask for none.
+func (o *Options) Modes() []Mode {
+	var modes []Mode
+	fill := o.Apart || o.Scale != "" || o.Refresh == 0 && !o.SlowHost && o.Restart == 0
+	for _, mode := range []struct {
+		Mode
+		wanted bool
+	}{
+		{Mode{"fill", measureFill}, fill},
+		{Mode{"refresh", measureRefresh}, o.Refresh > 0},
+		{Mode{"slow-host", measureSlowHost}, o.SlowHost},
+		{Mode{"restart", measureRestart}, o.Restart > 0},
+	} {
+		if mode.wanted {
+			modes = append(modes, mode.Mode)
+		}
+	}
+	return modes
+}
+
+// part is how much of everything a short run measures.
+const part = 0.02
+
+// short returns a count or a duration, or a fiftieth of it in a short run.
+func short[T int | time.Duration](o Options, n T) T {
+	if o.Short {
+		return T(float64(n) * part)
+	}
+	return n
+}
+
+// Complete checks the options, applies Short, and returns the first error as a sentence.
+func (o *Options) Complete() (err error) {
+	if o.N < 2 || o.Rounds < 1 || o.Idle < 0 || o.Refresh < 0 || o.Restart < 0 || o.Timeout <= 0 {
+		return errors.New("-n must be at least 2, -rounds and -timeout positive, and no count negative")
+	}
+	for _, name := range []string{"watcher", "fetcher", "writer"} {
+		if _, err := os.Stat(filepath.Join(o.Bin, name)); err != nil {
+			return fmt.Errorf("-bin: %w; run make build first", err)
+		}
+	}
+	if o.latencies, err = parse("latencies", o.Latencies, time.ParseDuration); err != nil {
+		return err
+	}
+	if o.fetchers, err = parse("fetchers", o.Fetchers, strconv.Atoi); err != nil {
+		return err
+	}
+	o.counts = []int{o.N}
+	if o.Scale != "" {
+		o.Rounds = 1
+		if o.counts, err = parse("scale", o.Scale, strconv.Atoi); err != nil {
 			return err
 		}
-		if err := b.measure(ctx); err != nil {
-			return err
+	}
+	if o.Short {
+		o.Rounds = 1
+	}
+	for i := range o.counts {
+		o.counts[i] = max(2, short(*o, o.counts[i]))
+	}
+	o.Idle, o.Refresh, o.Restart = short(*o, o.Idle), short(*o, o.Refresh), short(*o, o.Restart)
+	return nil
+}
+
+// parse reads a list of positive values.
+func parse[T int | time.Duration](flag, list string, one func(string) (T, error)) (values []T, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		value, err := one(text)
+		if err != nil || value <= 0 {
+			return nil, fmt.Errorf("-%s: %q is not a positive value", flag, text)
 		}
-		b.report.compare()
-		report = &b.report
+		values = append(values, value)
+	}
+	return values, nil
+}
+
+// pause waits, or returns why ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
 		return nil
-	})
+	}
 }
 
-// with sets a run up, and removes all that it has made once do returns.
-func with(ctx context.Context, c Config, progress Progress, do func(*bench) error) (err error) {
-	b := &bench{config: c, progress: progress}
-	if b.cluster, err = cluster.Connect(); err != nil {
-		return err
-	}
-	defer func() {
-		cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
-		defer cancel()
-		err = errors.Join(err, b.clean(cleaning))
-	}()
-	if err := b.setUp(ctx); err != nil {
-		return err
-	}
-	return do(b)
-}
-
-// bench is one run.
-type bench struct {
-	config   Config
-	progress Progress
-	cluster  *cluster.Cluster
-	// control has the ids of the programs of the control plane, by name; none when
-	// it runs elsewhere.
-	control map[string]int
-	// processors that all may run on; nil: none is moved.
-	processors []int
-	origin     *origin.Server
-	meter      meter
-	system     *system.System
-	bare       *cluster.Namespace // for bare patches
-	namespaces []*cluster.Namespace
-	report     Report
-	// label is the name of the folder with the profiles of a round.
-	label string
-	// crowd is the namespace of Watchers beside the round; nil: there are none.
-	crowd *cluster.Namespace
-	// Of the last round; the idle system goes on with them.
-	piped *cluster.Namespace
-	watch *observe.Observer
-}
-
-// setUp starts the system, and stops the watcher again: the streams exist then,
-// and the fetcher and the writer are connected when a watcher finds all that
-// there is to do.
-func (b *bench) setUp(ctx context.Context) (err error) {
-	if err := b.findControl(); err != nil {
-		return err
-	}
-	b.origin = origin.Start(b.meter.before)
-	if b.bare, err = b.newNamespace(ctx); err != nil {
-		return err
-	}
-	b.progress("starting NATS, watcher, fetcher and writer")
-	b.system, err = system.Start(ctx, system.Options{
-		Bin: b.config.Bin, Namespace: b.bare.Name, Scrape: b.config.Scrape,
-		Unsigned: b.config.Unsigned, Profiles: b.config.Profiles, Allocations: b.config.allocations,
-		Writer: []string{"--namespace-writes=0"}, // all ConfigMaps are in one namespace
-	})
-	if err != nil {
-		return err
-	}
-	return b.bare.Fill(ctx, min(b.config.N, mostBare), plain("bare", theirSize))
-}
-
-// findControl looks for the programs of the control plane on this machine.
-func (b *bench) findControl() (err error) {
-	if b.control, err = usage.Running(filepath.Dir(os.Getenv("KUBECONFIG"))); err != nil && !errors.Is(err, usage.ErrUnknown) {
-		return err
-	}
-	maps.DeleteFunc(b.control, func(name string, _ int) bool { return !controlPlane(name) })
-	return nil
-}
-
-// measure runs the phases.
-func (b *bench) measure(ctx context.Context) error {
-	placements := b.placements()
-	for i := range b.config.Rounds {
-		for _, p := range placements {
-			b.progress("round %d of %d, %s", i+1, b.config.Rounds, p)
-			if err := b.place(p); err != nil {
-				return err
-			}
-			b.label = fmt.Sprint(p, "-", i+1)
-			r, err := b.round(ctx, p)
-			if err != nil {
-				return err
-			}
-			b.report.Rounds = append(b.report.Rounds, r)
-		}
-	}
-	if err := b.place(Shared); err != nil {
-		return err
-	}
-	for _, phase := range []func(context.Context) error{b.idle, b.memory, b.company} {
-		if err := phase(ctx); err != nil {
+// await polls until a condition is met.
+func await(ctx context.Context, what string, limit time.Duration, met func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %s: not after %s", errWrong, what, limit))
+	defer cancel()
+	for {
+		if done, err := met(); done || err != nil {
 			return err
 		}
-		if err := b.system.Err(); err != nil {
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// round compares once. The ceiling is taken before and after the pipeline, since
-// other work on the machine comes and goes.
-func (b *bench) round(ctx context.Context, p Placement) (r Round, err error) {
-	r.Placement = p
-	if err := b.prepare(ctx); err != nil {
-		return r, err
-	}
-	if r.Before, err = b.ceiling(ctx, "before"); err != nil {
-		return r, err
-	}
-	if r.Pipeline, err = b.pipeline(ctx); err != nil {
-		return r, err
-	}
-	if r.After, err = b.ceiling(ctx, "after"); err != nil {
-		return r, err
-	}
-	return r.compare(), b.system.Err()
-}
-
-// prepare stops the watcher and creates the ConfigMaps of a round, in a namespace of
-// its own.
-func (b *bench) prepare(ctx context.Context) (err error) {
-	b.progress("creating %d ConfigMaps", b.config.N)
-	if err := b.system.StopWatcher(ctx); err != nil {
-		return err
-	}
-	if b.piped, err = b.newNamespace(ctx); err != nil {
-		return err
-	}
-	return b.piped.Fill(ctx, b.config.N, b.annotated)
-}
-
-func (b *bench) newNamespace(ctx context.Context) (*cluster.Namespace, error) {
-	n, err := b.cluster.NewNamespace(ctx)
-	if err != nil {
-		return nil, err
-	}
-	b.namespaces = append(b.namespaces, n)
-	return n, nil
-}
-
-// clean removes all that the run has made.
-func (b *bench) clean(ctx context.Context) error {
-	var errs []error
-	if b.system != nil {
-		errs = append(errs, b.system.Stop(ctx))
-	}
-	if b.origin != nil {
-		b.origin.Close()
-	}
-	b.progress("deleting the ConfigMaps")
-	for _, n := range b.namespaces {
-		errs = append(errs, n.Remove(ctx))
-	}
-	return errors.Join(errs...)
 }

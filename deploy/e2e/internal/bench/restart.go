@@ -4,143 +4,118 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/keys"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/markdown"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/refresh"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/bench/system"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Restarts is what a want waits for beside many keys, by what was started again.
-type Restarts struct {
-	Rows []Restarted `json:"rows"`
-	// Outage is after NATS was away, without Kubernetes.
-	Outage refresh.Outage `json:"outage"`
+// restart has a row for each program that was restarted. The first one is without a
+// restart.
+type restart struct {
+	ConfigMaps int          `json:"configMaps"`
+	Rows       []restartRow `json:"rows"`
 }
 
-// Restarted is one row. The first one is without a restart.
-type Restarted struct {
+type restartRow struct {
 	What string `json:"what"`
-	// Seconds from the start of the program, to which the ConfigMap was created
-	// while it was away, to its data.
+	// Seconds from the start of the program to the data of a ConfigMap that was created
+	// while the program was stopped.
 	Seconds float64 `json:"seconds"`
-	// Whole is when NATS had all keys again, in seconds from the same; 0: it was not
-	// wiped.
-	Whole float64 `json:"wholeSeconds,omitempty"`
-	// Gets is how many there were meanwhile: 1, since nothing else is fetched.
-	Gets int `json:"gets"`
-	// Cost is what was used for that ConfigMap and the start.
-	Cost Cost `json:"cost"`
+	// All is when a NATS without files had all wants again.
+	All float64            `json:"allWantsSeconds,omitempty"`
+	CPU map[string]float64 `json:"cpuMilliseconds"`
 }
 
-// wipedSuffix marks the restart of NATS without its files.
-const wipedSuffix = ", wiped"
+// wiped is a restart of NATS without its files.
+const wiped = "nats, wiped"
 
-// restarts starts each program again beside the ConfigMaps of the last round, and
-// then measures an outage of as many keys.
-func (b *bench) restarts(ctx context.Context) (r Restarts, err error) {
-	for i, what := range []string{"nothing", "watcher", "fetcher", "writer", "nats", "nats" + wipedSuffix} {
-		row, err := b.restart(ctx, what, i)
-		if err != nil {
-			return r, fmt.Errorf("start %s again: %w", what, err)
+// measureRestart fills ConfigMaps, and then restarts one program after the other.
+func measureRestart(ctx context.Context, o Options) (Figures, error) {
+	r := restart{ConfigMaps: max(2, o.Restart)}
+	err := withFiller(ctx, o, r.ConfigMaps, func(f *filler) error {
+		f.Progress("filling %d ConfigMaps", f.N)
+		if err := f.prepare(ctx); err != nil {
+			return err
 		}
-		b.progress("%s: %.2f s", what, row.Seconds)
-		r.Rows = append(r.Rows, row)
-	}
-	r.Outage, err = refresh.MeasureOutage(ctx, refresh.Options{Bin: b.config.Bin, Keys: b.config.N}, b.progress)
+		if err := f.pipeline(ctx, &round{}); err != nil {
+			return err
+		}
+		var err error
+		if f.changes, err = f.cluster.watch(ctx, f.piped); err != nil {
+			return err
+		}
+		for n, what := range []string{"nothing", "watcher", "fetcher", "writer", "nats", wiped} {
+			row, err := f.restart(ctx, what, n)
+			if err != nil {
+				return fmt.Errorf("restart %s: %w", what, err)
+			}
+			f.Progress("%s: %.2f s", what, row.Seconds)
+			r.Rows = append(r.Rows, row)
+		}
+		return nil
+	})
 	return r, err
 }
 
-// restart starts a program again, with a ConfigMap that waits for it.
-func (b *bench) restart(ctx context.Context, what string, number int) (r Restarted, err error) {
-	waiting := name("restart", number)
+func (f *filler) restart(ctx context.Context, what string, n int) (r restartRow, err error) {
+	waiting := f.annotated("restart", n)
 	began := time.Now()
 	create := func() error {
-		b.meter.reset()
 		began = time.Now()
-		return b.piped.Fill(ctx, 1, func(int) *corev1.ConfigMap {
-			return b.asking(waiting)
-		})
+		return f.cluster.create(ctx, f.piped, 1, func(int) *corev1.ConfigMap { return waiting })
 	}
-	before, err := b.snapshot(ctx)
+	before, err := f.moment(ctx)
 	if err != nil {
 		return r, err
 	}
-	delete(before.programs, strings.TrimSuffix(what, wipedSuffix)) // which begins anew
 	switch what {
 	case "nothing":
 		err = create()
-	case "nats" + wipedSuffix:
-		err = b.system.Restart(ctx, "nats", func() error {
-			return errors.Join(os.RemoveAll(b.system.Streams()), create())
-		})
+	case wiped:
+		delete(before.used, "nats") // its counters start at zero
+		err = f.system.restart(ctx, "nats", func() error { return errors.Join(os.RemoveAll(f.system.streams()), create()) })
 	default:
-		err = b.system.Restart(ctx, what, create)
+		delete(before.used, what)
+		err = f.system.restart(ctx, what, create)
 	}
 	if err != nil {
 		return r, err
 	}
-	at, err := b.awaitOne(ctx, waiting)
+	at, err := f.awaitOne(ctx, waiting.Name)
 	if err != nil {
 		return r, err
 	}
-	r = Restarted{What: what, Seconds: at.Sub(began).Seconds()}
-	if strings.HasSuffix(what, wipedSuffix) {
-		if err := b.awaitWants(ctx, b.config.N); err != nil {
-			return r, err
-		}
-		r.Whole = time.Since(began).Seconds()
+	r = restartRow{What: what, Seconds: at.Sub(began).Seconds()}
+	if what == wiped {
+		err = await(ctx, "NATS has all wants", stallTimeout, func() (bool, error) {
+			stream, err := f.system.js.Stream(ctx, pipeline.Requests)
+			return err == nil && stream.CachedInfo().State.NumSubjects >= uint64(f.N), f.system.err()
+		})
+		r.All = time.Since(began).Seconds()
 	}
-	after, err := b.snapshot(ctx)
 	if err != nil {
 		return r, err
 	}
-	r.Gets, _, _ = b.meter.count()
-	r.Cost = before.cost(after, 1)
-	return r, nil
+	after, err := f.moment(ctx)
+	r.CPU = after.used.cpuSince(before.used, 1)
+	return r, err
 }
 
-// awaitWants waits until NATS has so many wants.
-func (b *bench) awaitWants(ctx context.Context, count int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, stallTimeout, fmt.Errorf("%w: NATS does not have all wants again after %s", errWrong, stallTimeout))
-	defer cancel()
-	nc, js, err := keys.Connect(b.system.NATS())
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	for {
-		stream, err := js.Stream(ctx, pipeline.Requests)
-		if err == nil && stream.CachedInfo().State.NumSubjects >= uint64(count) {
-			return nil
-		}
-		if err := errors.Join(b.system.Err(), system.Pause(ctx, lookEvery)); err != nil {
-			return err
-		}
-	}
-}
-
-// WriteTable writes a row for each restart, with how much longer it took than
-// without one.
-func (r Restarts) WriteTable(w io.Writer) error {
-	t := markdown.New(fmt.Sprintf("started again beside %d keys", r.Outage.Keys), "a want is served after", "÷ without", "GETs", "CPU until then, ms")
+// Table has a row for each restart.
+func (r restart) Table() string {
+	t := newTable(fmt.Sprintf("restarted next to %d ConfigMaps", r.ConfigMaps), "a want is served after", "÷ without", "CPU until then, ms")
 	for _, row := range r.Rows {
-		what := row.What
-		if row.Whole > 0 {
-			what += fmt.Sprintf("; all keys are there after %.2f s", row.Whole)
+		what, cpu := row.What, ""
+		if row.All > 0 {
+			what += fmt.Sprintf(" (all wants are back after %.2f s)", row.All)
 		}
-		t.Row(what, "%.2f s | %.0f | %d | %s", row.Seconds, row.Seconds/r.Rows[0].Seconds, row.Gets, cpu(row.Cost))
+		for _, name := range sorted(row.CPU) {
+			cpu += fmt.Sprintf("%s %.0f ", name, row.CPU[name])
+		}
+		t.row(what, fmt.Sprintf("%.2f s", row.Seconds), fmt.Sprintf("%.0f", row.Seconds/r.Rows[0].Seconds), cpu)
 	}
-	if err := t.Write(w); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	return r.Outage.WriteTable(w)
+	return t.String()
 }

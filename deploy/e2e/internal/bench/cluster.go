@@ -1,0 +1,177 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+)
+
+// inFlight is the number of concurrent requests. More make an API server on two cores
+// respond later, not faster.
+const inFlight = 32
+
+var configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
+
+// cluster is the API server of $KUBECONFIG, without a limit in the client.
+type cluster struct {
+	kubernetes.Interface
+	metadata metadata.Interface
+	created  []string
+}
+
+func connect() (*cluster, error) {
+	kube.BridgeKlog(zerolog.Nop()) // client-go logs the errors that it returns
+	config, err := (&kube.Options{}).Config(self)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("use the cluster: %w", err)
+	}
+	meta, err := metadata.NewForConfig(metadata.ConfigFor(config))
+	if err != nil {
+		return nil, fmt.Errorf("use the cluster: %w", err)
+	}
+	return &cluster{Interface: client, metadata: meta}, nil
+}
+
+// namespace creates one.
+func (c *cluster) namespace(ctx context.Context) (string, error) {
+	created, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-bench-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("create a namespace: %w", err)
+	}
+	c.created = append(c.created, created.Name)
+	return created.Name, nil
+}
+
+// create makes ConfigMaps.
+func (c *cluster) create(ctx context.Context, namespace string, count int, object func(n int) *corev1.ConfigMap) error {
+	return inParallel(ctx, count, func(ctx context.Context, n int) error {
+		_, err := c.CoreV1().ConfigMaps(namespace).Create(ctx, object(n), metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("create a ConfigMap: %w", err)
+		}
+		return nil
+	})
+}
+
+// list returns the metadata of all ConfigMaps of a namespace.
+func (c *cluster) list(ctx context.Context, namespace string) (all []metav1.PartialObjectMetadata, err error) {
+	for options := (metav1.ListOptions{Limit: 1000}); ; {
+		list, err := c.metadata.Resource(configMapsResource).Namespace(namespace).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list ConfigMaps: %w", err)
+		}
+		all = append(all, list.Items...)
+		if options.Continue = list.Continue; options.Continue == "" {
+			return all, nil
+		}
+	}
+}
+
+// remove deletes all that was created. The API server of make bench has no controller
+// that would empty a namespace.
+func (c *cluster) remove(ctx context.Context) error {
+	var errs []error
+	for _, namespace := range c.created {
+		all, err := c.list(ctx, namespace)
+		errs = append(errs, err, inParallel(ctx, len(all), func(ctx context.Context, n int) error {
+			return ignoreNotFound(c.CoreV1().ConfigMaps(namespace).Delete(ctx, all[n].Name, metav1.DeleteOptions{}))
+		}), ignoreNotFound(c.CoreV1().Namespaces().Delete(ctx, namespace, metav1.DeleteOptions{})))
+	}
+	return errors.Join(errs...)
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// change is a ConfigMap that was created or updated, and when the watch delivered it.
+type change struct {
+	*metav1.PartialObjectMetadata
+	at time.Time
+}
+
+// watch delivers all changes in a namespace until ctx ends. It returns once the first list was read.
+func (c *cluster) watch(ctx context.Context, namespace string) (<-chan change, error) {
+	changes := make(chan change, 4096)
+	send := func(object any) {
+		if meta, ok := object.(*metav1.PartialObjectMetadata); ok {
+			select {
+			case changes <- change{meta, time.Now()}:
+			case <-ctx.Done():
+			}
+		}
+	}
+	informer := metadatainformer.NewFilteredMetadataInformer(c.metadata, configMapsResource, namespace, 0, cache.Indexers{}, nil).Informer()
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: send, UpdateFunc: func(_, object any) { send(object) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch ConfigMaps: %w", err)
+	}
+	go informer.Run(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil, context.Cause(ctx)
+	}
+	return changes, nil
+}
+
+// requests are those about ConfigMaps and Events in the metrics of the API server. A
+// watch counts when it ends, so it is left out.
+var requests = regexp.MustCompile(`(?m)^apiserver_request_total\{[^}]*resource="(?:configmaps|events)"[^}]*verb="(?:DELETE|GET|LIST|PATCH|POST|PUT)"[^}]*\} (\S+)`)
+
+// calls counts them.
+func (c *cluster) calls(ctx context.Context) (total int, err error) {
+	text, err := c.Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
+	if err != nil {
+		return 0, fmt.Errorf("read the metrics of the API server: %w", err)
+	}
+	return countCalls(text)
+}
+
+func countCalls(text []byte) (total int, err error) {
+	for _, match := range requests.FindAllSubmatch(text, -1) {
+		count, err := strconv.ParseFloat(string(match[1]), 64)
+		if err != nil {
+			return 0, fmt.Errorf("read the metrics of the API server: %w", err)
+		}
+		total += int(count)
+	}
+	return total, nil
+}
+
+// inParallel calls do for 0 to count-1, inFlight at a time, until one fails.
+func inParallel(ctx context.Context, count int, do func(ctx context.Context, n int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(inFlight)
+	for n := range count {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error { return do(ctx, n) })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,208 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+const (
+	// refreshEvery is the shortest interval that a user may ask for.
+	refreshEvery = 10 * time.Second
+	fillTimeout  = 5 * time.Minute
+	// bareGets take long enough for a clock of hundredths of a second.
+	bareGets = 20_000
+
+	etag = `"one"`
+)
+
+// refresh is the cost of looking again at keys that do not change.
+type refresh struct {
+	Keys int `json:"keys"`
+	// PerSecond is Keys ÷ 10 if the fetcher keeps up.
+	PerSecond float64 `json:"refreshesPerSecond"`
+	// Bodies are the responses that were no 304, and Results the messages to the writer.
+	// Both are 0 if all is well.
+	Bodies  int `json:"bodies"`
+	Results int `json:"results"`
+	// Stored is how many messages JetStream stored.
+	Stored float64            `json:"messagesPerRefresh"`
+	CPU    map[string]float64 `json:"cpuMillisecondsPerRefresh"`
+	// Bare is the cost of a GET made by a loop with its 304, client and host together.
+	// Ratio is what a refresh takes of our programs in units of it.
+	Bare   float64 `json:"cpuMillisecondsPerBareGet"`
+	Ratio  float64 `json:"ratioToBareGet"`
+	Memory usages  `json:"memory"`
+}
+
+// origin responds with 304 to the validator of its only body.
+type origin struct {
+	*httptest.Server
+	bodies, unmodified, results atomic.Int64
+}
+
+// ServeHTTP answers a GET.
+func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Etag", etag)
+	if r.Header.Get("If-None-Match") == etag {
+		o.unmodified.Add(1)
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	o.bodies.Add(1)
+	_, _ = w.Write([]byte("body"))
+}
+
+// measureRefresh runs a fetcher without Kubernetes.
+func measureRefresh(ctx context.Context, o Options) (figures Figures, err error) {
+	s, err := startSystem(ctx, o.Bin)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.stop(ctx)) }()
+	host := &origin{}
+	host.Server = httptest.NewServer(host)
+	defer host.Close()
+	for _, kind := range []pipeline.Kind{pipeline.KindContent, pipeline.KindFailure} {
+		if _, err := s.js.Conn().Subscribe(kind.All(), func(*nats.Msg) { host.results.Add(1) }); err != nil {
+			return nil, fmt.Errorf("subscribe to results: %w", err)
+		}
+	}
+	// All keys are on one host, which is a test of the fetcher, not of its limits.
+	if err := s.fetcher(ctx, "--per-host=1024", "--namespace-share=1"); err != nil {
+		return nil, err
+	}
+	o.Progress("publishing %d wants that are refreshed every %s", o.Refresh, refreshEvery)
+	if err := host.fill(ctx, s, o.Refresh); err != nil {
+		return nil, err
+	}
+	o.Progress("all have their body; counting refreshes for %s", time.Duration(o.Rounds)*refreshEvery)
+	r, err := host.count(ctx, s, o)
+	if err != nil {
+		return nil, err
+	}
+	if r.Bare, err = host.bareGets(ctx, s); err != nil {
+		return nil, err
+	}
+	if r.Bare > 0 {
+		r.Ratio = sum(r.CPU) / r.Bare
+	}
+	return r, nil
+}
+
+// fill publishes the wants, and waits for the first response and the first refresh of each key.
+func (h *origin) fill(ctx context.Context, s *system, count int) error {
+	client := pipeline.NewClient(s.js)
+	err := inParallel(ctx, count, func(ctx context.Context, n int) error {
+		_, err := client.PublishWant(ctx, &v1.Want{
+			Namespace: fmt.Sprint("namespace-", n%100), Name: fmt.Sprint("configmap-", n), Key: "mydata",
+			Uid: fmt.Sprintf("12345678-1234-1234-1234-%012d", n), Epoch: s.epoch,
+			Url: fmt.Sprint(h.URL, "/", n), Refresh: durationpb.New(refreshEvery),
+		}, 0)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = await(ctx, "all keys have a body", fillTimeout, func() (bool, error) { return h.bodies.Load() >= int64(count), s.err() })
+	return errors.Join(err, pause(ctx, refreshEvery))
+}
+
+// refreshed is what had happened at one moment.
+type refreshed struct {
+	at                          time.Time
+	bodies, unmodified, results int64
+	stored                      uint64
+	used                        usages
+}
+
+func (h *origin) read(ctx context.Context, s *system) (r refreshed, err error) {
+	for _, name := range []string{pipeline.Requests, pipeline.Results} {
+		stream, err := s.js.Stream(ctx, name)
+		if err != nil {
+			return r, fmt.Errorf("read stream %s: %w", name, err)
+		}
+		r.stored += stream.CachedInfo().State.LastSeq
+	}
+	r.used, err = s.used()
+	r.at, r.bodies, r.unmodified, r.results = time.Now(), h.bodies.Load(), h.unmodified.Load(), h.results.Load()
+	return r, err
+}
+
+// count compares two moments.
+func (h *origin) count(ctx context.Context, s *system, o Options) (r refresh, err error) {
+	before, err := h.read(ctx, s)
+	if err != nil {
+		return r, err
+	}
+	if err := errors.Join(pause(ctx, time.Duration(o.Rounds)*refreshEvery), s.err()); err != nil {
+		return r, err
+	}
+	after, err := h.read(ctx, s)
+	count := int(after.unmodified - before.unmodified)
+	return refresh{
+		Keys: o.Refresh, PerSecond: float64(count) / after.at.Sub(before.at).Seconds(),
+		Bodies: int(after.bodies - before.bodies), Results: int(after.results - before.results),
+		Stored: float64(after.stored-before.stored) / float64(max(count, 1)),
+		CPU:    after.used.cpuSince(before.used, count), Memory: after.used,
+	}, err
+}
+
+// bareGets makes GETs in a loop while the fetcher is away, and returns the milliseconds
+// of processor time that each takes, with the host, which is in this process.
+func (h *origin) bareGets(ctx context.Context, s *system) (cpu float64, err error) {
+	if err := s.remove(ctx, "fetcher"); err != nil {
+		return 0, err
+	}
+	before, err := ownUsage()
+	if err != nil {
+		return 0, err
+	}
+	client := http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: inFlight}}
+	defer client.CloseIdleConnections()
+	err = inParallel(ctx, bareGets, func(ctx context.Context, n int) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(h.URL, "/", n), http.NoBody)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("If-None-Match", etag)
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		return response.Body.Close()
+	})
+	if err != nil {
+		return 0, fmt.Errorf("make GETs in a loop: %w", err)
+	}
+	after, err := ownUsage()
+	return after.cpuSince(before, bareGets)[self], err
+}
+
+// Table has a row for each figure.
+func (r refresh) Table() string {
+	t := newTable(fmt.Sprintf("%d keys every %s, all 304", r.Keys, refreshEvery), "")
+	t.row("refreshes a second", fmt.Sprintf("%.0f of %.0f", r.PerSecond, float64(r.Keys)/refreshEvery.Seconds()))
+	t.row("other responses, results", fmt.Sprintf("%d, %d", r.Bodies, r.Results))
+	t.row("messages stored for a refresh", fmt.Sprintf("%.2f", r.Stored))
+	for _, name := range sorted(r.CPU) {
+		t.row("CPU of "+name+" for a refresh", fmt.Sprintf("%.3f ms", r.CPU[name]))
+	}
+	t.row("CPU for a refresh", fmt.Sprintf("%.3f ms", sum(r.CPU)))
+	t.row("CPU for a GET and its 304 made by a loop", fmt.Sprintf("%.3f ms", r.Bare))
+	t.row("CPU for a refresh ÷ for such a GET", fmt.Sprintf("%.1f", r.Ratio))
+	for _, name := range sorted(r.Memory) {
+		t.row("RSS of "+name, fmt.Sprintf("%d MiB", r.Memory[name].RSS>>20))
+	}
+	return t.String()
+}

@@ -1,0 +1,326 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+const (
+	// waitingKeys is how many keys wait for the host, and editedKeys how many if they
+	// are edited meanwhile, so that each is edited every 10 s. Edits end after half of
+	// the time, so that slots that are kept for replaced wants show.
+	waitingKeys = 16_000
+	editedKeys  = 1000
+	editEvery   = 10 * time.Millisecond
+	// fewKeys are done at once by a fast host.
+	fewKeys = 100
+	// window is how long one case is observed, or for three responses.
+	window = 15 * time.Second
+	// slots of one host in one fetcher. One namespace gets all but one of them.
+	slots = 8
+	// shareTimeout is how long a new fetcher may take to use its slots.
+	shareTimeout = time.Minute
+)
+
+// slowHost is one row for each case.
+type slowHost []slowHostRow
+
+// slowHostRow is one case: a host and what happens meanwhile.
+type slowHostRow struct {
+	Latency  float64 `json:"latencySeconds"`
+	Fetchers int     `json:"fetchers"`
+	// FirstContact: the fetchers have not used the host before. Edits: 100 of the keys
+	// are edited each second.
+	FirstContact bool `json:"firstContact"`
+	Edits        bool `json:"edits"`
+	// Keys that wait, Gets that published a body, and the Seconds that was observed.
+	Keys    int     `json:"keys"`
+	Gets    int     `json:"gets"`
+	Seconds float64 `json:"seconds"`
+	// Used is the share of all slots in use. Timers are the messages that park keys.
+	Used            float64 `json:"slotsInUseRatio"`
+	TimersPerGet    float64 `json:"timersPerGet"`
+	TimersPerMinute float64 `json:"timersPerWaitingKeyPerMinute"`
+	// Cores is the processor time of each program per second.
+	Cores map[string]float64 `json:"cpuSecondsPerSecond"`
+	// Share is how long a fetcher that was started afterwards took until the slots of
+	// one more fetcher were in use.
+	Share float64 `json:"newFetcherSharesAfterSeconds,omitempty"`
+}
+
+// measureSlowHost measures all cases, each with NATS and fetchers of its own.
+func measureSlowHost(ctx context.Context, o Options) (Figures, error) {
+	var rows slowHost
+	for _, latency := range o.latencies {
+		cases := []slowHostRow{{Fetchers: 1, FirstContact: true}, {Fetchers: 1, Edits: true, Keys: editedKeys}}
+		if latency < 10*time.Millisecond { // edits do not keep it busy
+			cases[1] = slowHostRow{Fetchers: 1, Keys: fewKeys}
+		}
+		for _, n := range o.fetchers {
+			cases = append(cases, slowHostRow{Fetchers: n})
+		}
+		for _, row := range cases {
+			row.Latency = latency.Seconds()
+			if row.Keys == 0 {
+				row.Keys = max(fewKeys, short(o, waitingKeys))
+			}
+			if err := row.measure(ctx, o, latency); err != nil {
+				return rows, fmt.Errorf("host with a latency of %s: %w", latency, err)
+			}
+			o.Progress("%s", row)
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+func (row *slowHostRow) measure(ctx context.Context, o Options, latency time.Duration) (err error) {
+	s, err := startSystem(ctx, o.Bin)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop(ctx)) }()
+	h := newHost(latency)
+	defer h.close()
+	if err := h.follow(s.js.Conn()); err != nil {
+		return err
+	}
+	for range row.Fetchers {
+		if err := s.fetcher(ctx, "--timeout=20s"); err != nil {
+			return err
+		}
+	}
+	if !row.FirstContact {
+		known := 4 * row.Fetchers
+		if err := h.ask(ctx, s, "known", known); err != nil {
+			return err
+		}
+		err := await(ctx, "all fetchers know the host", time.Minute, func() (bool, error) { return h.filled() >= known, s.err() })
+		if err != nil {
+			return err
+		}
+	}
+	before, err := s.used()
+	if err != nil {
+		return err
+	}
+	h.reset()
+	if err := h.ask(ctx, s, "key", row.Keys); err != nil {
+		return err
+	}
+	if err := row.observe(ctx, s, h, max(short(o, window), 3*latency)); err != nil {
+		return err
+	}
+	after, err := s.used()
+	if err != nil {
+		return err
+	}
+	row.read(h, after.cpuSince(before, 1))
+	if latency < time.Second || row.Edits || row.Fetchers > 1 || row.FirstContact || o.Short {
+		return nil
+	}
+	return row.join(ctx, s, h)
+}
+
+// observe waits for the end of the window, or until no key waits.
+func (row *slowHostRow) observe(ctx context.Context, s *system, h *host, limit time.Duration) error {
+	edited := time.Now()
+	if row.Edits {
+		edited = edited.Add(limit)
+	}
+	until := edited.Add(limit)
+	for n := 1; time.Now().Before(until) && (row.Edits || h.filled() < row.Keys); n++ {
+		if time.Now().Before(edited) {
+			if err := h.publish(ctx, s, "key", rand.IntN(row.Keys), n); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(s.err(), pause(ctx, editEvery)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join starts one more fetcher, and measures when its slots are in use, too.
+func (row *slowHostRow) join(ctx context.Context, s *system, h *host) error {
+	if err := s.fetcher(ctx, "--timeout=20s"); err != nil {
+		return err
+	}
+	began := time.Now()
+	enough := int(0.8 * (slots - 1) * float64(row.Fetchers+1))
+	err := await(ctx, "a new fetcher has its share", shareTimeout, func() (bool, error) { return h.now() >= enough, s.err() })
+	row.Share = time.Since(began).Seconds()
+	if errors.Is(err, errWrong) { // a slow system is no error
+		return nil
+	}
+	return err
+}
+
+func (row *slowHostRow) read(h *host, cpu map[string]float64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count(0)
+	took := h.since.Sub(h.began).Seconds()
+	row.Seconds, row.Gets = took, h.gets
+	row.Used = h.busy.Seconds() / (slots * float64(row.Fetchers) * took)
+	row.TimersPerGet = float64(h.timers) / float64(max(1, h.gets))
+	row.TimersPerMinute = float64(h.timers) / float64(row.Keys) / took * 60
+	row.Cores = map[string]float64{}
+	for name, ms := range cpu {
+		row.Cores[name] = ms / 1000 / took
+	}
+}
+
+// host responds after its latency, and measures how many GETs it has at a time.
+type host struct {
+	server  *httptest.Server
+	latency time.Duration
+	// wants are the sequences of the wants by name.
+	wants sync.Map
+
+	mu sync.Mutex
+	// began is the start of the figures. busy is the time that slots were in use until
+	// since, added over slots.
+	began, since time.Time
+	inUse        int
+	busy         time.Duration
+	gets, timers int
+}
+
+func newHost(latency time.Duration) *host {
+	h := &host{latency: latency}
+	h.server = httptest.NewServer(h)
+	return h
+}
+
+func (h *host) close() {
+	h.server.CloseClientConnections()
+	h.server.Close()
+}
+
+// ServeHTTP sends the headers at once, since a fetcher waits 5 s for them, and the body
+// after the latency.
+func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.change(1)
+	defer h.change(-1)
+	_ = http.NewResponseController(w).Flush() // the client may be gone
+	if pause(r.Context(), h.latency) == nil {
+		_, _ = w.Write([]byte("body"))
+	}
+}
+
+func (h *host) change(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.count(n)
+}
+
+// count adds the time until now. The caller holds the lock.
+func (h *host) count(n int) {
+	now := time.Now()
+	h.busy += time.Duration(h.inUse) * now.Sub(h.since)
+	h.since = now
+	h.inUse += n
+}
+
+// reset begins the figures.
+func (h *host) reset() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.began, h.since = time.Now(), time.Now()
+	h.busy, h.gets, h.timers = 0, 0, 0
+}
+
+func (h *host) filled() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.gets
+}
+
+func (h *host) now() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.inUse
+}
+
+// follow counts timers and bodies.
+func (h *host) follow(conn *nats.Conn) error {
+	for kind, counter := range map[pipeline.Kind]*int{pipeline.KindTimer: &h.timers, pipeline.KindContent: &h.gets} {
+		s, err := conn.Subscribe(kind.All(), func(*nats.Msg) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			*counter++
+		})
+		if err == nil {
+			err = s.SetPendingLimits(-1, -1)
+		}
+		if err != nil {
+			return fmt.Errorf("subscribe to %s: %w", kind, err)
+		}
+	}
+	return conn.Flush()
+}
+
+// ask publishes the wants of some keys in one namespace.
+func (h *host) ask(ctx context.Context, s *system, name string, count int) error {
+	return inParallel(ctx, count, func(ctx context.Context, n int) error { return h.publish(ctx, s, name, n, 0) })
+}
+
+// publish publishes a want, or replaces it by one with another URL.
+func (h *host) publish(ctx context.Context, s *system, name string, n, edit int) error {
+	name = fmt.Sprint(name, "-", n)
+	last, _ := h.wants.Load(name)
+	replaced, _ := last.(uint64)
+	sequence, err := pipeline.NewClient(s.js).PublishWant(ctx, &v1.Want{
+		Namespace: "default", Name: name, Key: "k", Uid: "uid", Epoch: s.epoch, Url: fmt.Sprintf("%s/%s/%d", h.server.URL, name, edit),
+	}, replaced)
+	h.wants.Store(name, sequence)
+	return err
+}
+
+// String describes the case.
+func (row slowHostRow) String() string {
+	text := fmt.Sprintf("latency %gs, %d keys, fetchers: %d", row.Latency, row.Keys, row.Fetchers)
+	if row.FirstContact {
+		text += ", first contact"
+	}
+	if row.Edits {
+		text += ", 100 edits a second"
+	}
+	return fmt.Sprintf("%s: %.2f of the slots, %.2f timers for each GET", text, row.Used, row.TimersPerGet)
+}
+
+// Table has a row for each case.
+func (rows slowHost) Table() string {
+	t := newTable("latency", "fetchers", "keys", "GETs", "seconds", "slots in use", "timers per GET",
+		"timers per key and minute", "cores: fetchers, NATS", "new fetcher has its share after")
+	for _, r := range rows {
+		keys := fmt.Sprint(r.Keys)
+		switch {
+		case r.FirstContact:
+			keys += ", first contact"
+		case r.Edits:
+			keys += ", 100 edits a second"
+		}
+		share := ""
+		if r.Share > 0 {
+			share = fmt.Sprintf("%.1f s", r.Share)
+		}
+		t.row(fmt.Sprintf("%gs", r.Latency), fmt.Sprint(r.Fetchers), keys, fmt.Sprint(r.Gets), fmt.Sprintf("%.1f", r.Seconds),
+			fmt.Sprintf("%.2f", r.Used), fmt.Sprintf("%.2f", r.TimersPerGet), fmt.Sprintf("%.2f", r.TimersPerMinute),
+			fmt.Sprintf("%.2f, %.2f", r.Cores["fetcher"], r.Cores["nats"]), share)
+	}
+	return t.String()
+}

@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+)
+
+// usage is what a program has used since its start, or several of one name together.
+type usage struct {
+	// CPU time in seconds.
+	CPU float64 `json:"-"`
+	// RSS and PeakRSS are the resident memory and its maximum.
+	RSS     uint64 `json:"rssBytes"`
+	PeakRSS uint64 `json:"peakRssBytes"`
+}
+
+// usages holds them by the name of the program.
+type usages map[string]usage
+
+// add reads what a process has used. Only Linux reports it: without /proc, all
+// figures of processor time and memory are missing.
+func (u usages) add(name string, pid int) error {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return fmt.Errorf("read what %s uses: %w", name, err)
+	}
+	stat, err := process.Stat()
+	status, errStatus := process.NewStatus()
+	if err := errors.Join(err, errStatus); err != nil {
+		return fmt.Errorf("read what %s uses: %w", name, err)
+	}
+	all := u[name]
+	all.CPU += stat.CPUTime()
+	all.RSS += uint64(max(stat.ResidentMemory(), 0))
+	all.PeakRSS += status.VmHWM
+	u[name] = all
+	return nil
+}
+
+// cpuSince returns the milliseconds of processor time that each program took for
+// one of count things. A program that was not there before had used nothing.
+func (u usages) cpuSince(before usages, count int) map[string]float64 {
+	cpu := map[string]float64{}
+	for name, used := range u {
+		cpu[name] = 1000 * (used.CPU - before[name].CPU) / float64(max(count, 1))
+	}
+	return cpu
+}
+
+// controlPlane returns the processes of the control plane that `bin/control-plane`
+// runs on this machine: they work in the folder of the kubeconfig.
+func controlPlane() map[string]int {
+	found := map[string]int{}
+	processes, _ := procfs.AllProcs() // none without /proc
+	dir, _ := filepath.EvalSymlinks(filepath.Dir(os.Getenv("KUBECONFIG")))
+	for _, process := range processes {
+		name, errName := process.Comm()
+		cwd, errCwd := process.Cwd() // not of other users' processes
+		if errors.Join(errName, errCwd) == nil && cwd == dir && (name == "etcd" || name == "kube-apiserver") {
+			found[name] = process.PID
+		}
+	}
+	return found
+}
+
+// pin lets a process run on these processors only, with all its threads.
+func pin(pid int, processors []int) error {
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(processors), " ", ","), "[]")
+	text, err := exec.Command("taskset", "-a", "-c", "-p", list, strconv.Itoa(pid)).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("run taskset: %w: %s", err, text)
+	}
+	return nil
+}
+
+// processors returns those that this process may run on.
+func processors() []int {
+	self, err := procfs.Self()
+	if err != nil {
+		return nil
+	}
+	status, err := self.NewStatus()
+	if err != nil {
+		return nil
+	}
+	list := make([]int, len(status.CpusAllowedList))
+	for i, n := range status.CpusAllowedList {
+		list[i] = int(n)
+	}
+	return list
+}
+
+// self is the name of the benchmark itself.
+const self = "bench"
+
+func ownUsage() (usages, error) {
+	own := usages{}
+	return own, own.add(self, os.Getpid())
+}
