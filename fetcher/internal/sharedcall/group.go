@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ErrSlow means that the call took longer than the caller may wait. It goes
-// on for the others, which have waited for less.
+// ErrSlow means that the call took longer than the caller may wait, or has no outcome
+// since it panicked. It goes on for the others, which have waited for less.
 var ErrSlow = errors.New("shared call takes longer than may be waited for")
 
 // Config bounds a Group.
@@ -56,6 +56,8 @@ type call[V any] struct {
 	began time.Time
 	ended time.Time
 	done  chan struct{}
+	// ok is false if the call panicked.
+	ok    bool
 	value V
 	size  int64
 }
@@ -98,29 +100,31 @@ func (g *Group[K, V]) Do(key K, after time.Time, fn func() Outcome[V]) (value V,
 }
 
 func (g *Group[K, V]) wait(c *call[V], now time.Time) (V, error) {
-	select {
-	case <-c.done:
-		return c.value, nil
-	default:
-	}
 	deadline := time.NewTimer(c.began.Add(g.cfg.JoinWithin).Sub(now))
 	defer deadline.Stop()
 	select {
 	case <-c.done:
-		return c.value, nil
 	case <-deadline.C:
-		var none V
-		return none, ErrSlow
 	}
+	select {
+	case <-c.done:
+		if c.ok {
+			return c.value, nil
+		}
+	default:
+	}
+	var none V
+	return none, ErrSlow
 }
 
-// lead makes the call for all; if it panics, the waiting get the zero value.
+// lead makes the call for all.
 func (g *Group[K, V]) lead(key K, c *call[V], fn func() Outcome[V]) V {
 	var o Outcome[V]
+	returned := false
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		c.value, c.size, c.ended = o.Value, o.Size, g.now()
+		c.ok, c.value, c.size, c.ended = returned, o.Value, o.Size, g.now()
 		close(c.done)
 		if !o.Reuse || g.cfg.Entries == 0 || o.Size > g.cfg.Bytes {
 			g.forget(key, c)
@@ -132,7 +136,7 @@ func (g *Group[K, V]) lead(key K, c *call[V], fn func() Outcome[V]) V {
 			g.drop()
 		}
 	}()
-	o = fn()
+	o, returned = fn(), true
 	return o.Value
 }
 

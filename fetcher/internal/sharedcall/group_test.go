@@ -139,12 +139,20 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestAPanicLeavesNoCallerWaiting(t *testing.T) {
-	g := group(t)
-	func() {
-		defer func() { _ = recover() }()
-		_, _, _ = g.Do("a", time.Time{}, func() sharedcall.Outcome[int] { panic("no") })
-	}()
-	expect(t, g, "a", counter(0, 1, true), 1, false)
+	synctest.Test(t, func(t *testing.T) {
+		g := group(t)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			defer func() { _ = recover() }()
+			_, _, _ = g.Do("a", time.Time{}, func() sharedcall.Outcome[int] { pass(joinWithin / 2); panic("no") })
+		})
+		synctest.Wait()
+		if _, _, err := g.Do("a", time.Time{}, counter(0, 1, true)); !errors.Is(err, sharedcall.ErrSlow) {
+			t.Errorf("shares a call that panicked: %v", err)
+		}
+		wg.Wait()
+		expect(t, g, "a", counter(0, 1, true), 1, false)
+	})
 }
 
 func TestBoundsMustNotBeNegative(t *testing.T) {
