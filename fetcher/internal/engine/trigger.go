@@ -3,8 +3,6 @@ package engine
 import (
 	"fmt"
 	"net"
-	"net/url"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -178,11 +176,11 @@ func slim(w *v1.Want) *v1.Want {
 	return w
 }
 
-// authority returns host and port of a URL: what stands for one server.
+// authority returns host and port of a URL, the same for all spellings of a host.
 func authority(raw string) string {
-	u, err := url.Parse(raw)
+	u, err := egress.ParseURL(raw)
 	if err != nil {
-		return ""
+		return "" // denied without a connection
 	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), egress.Port(u))
+	return net.JoinHostPort(u.Hostname(), egress.Port(u))
 }
