@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -277,6 +279,46 @@ var _ = Describe("credentials", func() {
 		Expect(share("team-a", "team-b", "https://www.example.com/")).To(BeTrue())
 		Expect(share("team-a", "other", "https://www.example.com/")).To(BeFalse())
 		Expect(share("team-a", "other", "https://example.org/")).To(BeTrue())
+	})
+
+	It("never use a connection that others have used", func(ctx SpecContext) {
+		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
+- {host: data.example.com, namespaces: [team-a], schemes: [http], ports: [%[1]d], headers: {Authorization: a}}
+- {host: "*.example.com", namespaces: ["team-*"], schemes: [http], ports: [%[1]d], pathPrefix: /private, headers: {Authorization: b}}
+`, port))
+		var requests []get.Request
+		for range 2 {
+			for _, namespace := range []string{"team-a", "team-b", "team-c", "other"} {
+				requests = append(requests, get.Request{URL: at("data.example.com", "/private"), Namespace: namespace})
+			}
+		}
+		do(ctx, requests...)
+		users := map[string]map[string]bool{}
+		for _, r := range seen.requests() {
+			if users[r.RemoteAddr] == nil {
+				users[r.RemoteAddr] = map[string]bool{}
+			}
+			users[r.RemoteAddr][r.Header.Get("Authorization")] = true
+		}
+		Expect(slices.Collect(maps.Values(users))).To(ConsistOf(
+			map[string]bool{"a": true}, map[string]bool{"b": true}, map[string]bool{"": true}))
+	})
+
+	It("close their connections when the file changes", func(ctx SpecContext) {
+		ticks, closed := make(chan time.Time), make(chan struct{}, 1)
+		port := serveStates(func(http.ResponseWriter, *http.Request) {}, func(state http.ConnState) {
+			if state == http.StateClosed {
+				closed <- struct{}{}
+			}
+		})
+		entry := fmt.Sprintf("- {host: data.example.com, namespaces: [team-a], schemes: [http], ports: [%d], headers: {Authorization: a}}\n", port)
+		cfg.HeaderFile = writeFile("headers.yaml", entry)
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Ticks: ticks})
+		_, err := client.Do(ctx, get.Request{Namespace: "team-a", URL: urlOf(port, "/")})
+		Expect(err).NotTo(HaveOccurred())
+		replace(cfg.HeaderFile, entry+entry)
+		ticks <- time.Now()
+		Eventually(closed).Should(Receive())
 	})
 
 	It("are those of the file at the time when it was decided who shares the GET", func(ctx SpecContext) {

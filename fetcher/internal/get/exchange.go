@@ -89,7 +89,7 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, x.watch.trace()))
 	defer cancel()
 	request := (&http.Request{Method: http.MethodGet, URL: u, Header: x.headers(secrets)}).WithContext(ctx)
-	answer, err := x.client.transport(x.request.policy).RoundTrip(request)
+	answer, err := x.client.transport(x.request).RoundTrip(request)
 	if err != nil {
 		return Response{}, nil, err
 	}

@@ -14,16 +14,18 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
-// transportKey is what connections are made under; one that was made under a policy and
-// roots is never used under others.
+// transportKey selects the connections that a request may use. Requests with different
+// credentials use different ones: a server that mixes up the responses on a connection
+// then gives nobody a response to the credentials of others.
 type transportKey struct {
-	policy *egress.Policy
-	roots  *x509.CertPool
+	policy  *egress.Policy
+	entries hostEntries
+	roots   *x509.CertPool
 }
 
-// transport returns what makes and keeps the connections under a policy.
-func (c *Client) transport(policy *egress.Policy) *http.Transport {
-	k := transportKey{policy: policy}
+// transport returns what makes and keeps the connections for a resolved request.
+func (c *Client) transport(r Request) *http.Transport {
+	k := transportKey{policy: r.policy, entries: r.entries}
 	if c.roots != nil {
 		k.roots = c.roots.Value()
 	}
@@ -39,7 +41,8 @@ func (c *Client) transport(policy *egress.Policy) *http.Transport {
 
 // isGone reports whether no request will be made under a key any more.
 func (c *Client) isGone(k transportKey) bool {
-	return !c.deps.Gate.InForce(k.policy) || c.roots != nil && c.roots.Value() != k.roots
+	return !c.deps.Gate.InForce(k.policy) || c.roots != nil && c.roots.Value() != k.roots ||
+		k.entries.file != nil && k.entries.file != c.headers.Value()
 }
 
 // sweep closes the connections of keys that are gone.
