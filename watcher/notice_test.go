@@ -160,7 +160,7 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 		w.create(ctx, "cm", "taken=example.com free=example.com", withData("taken", "by hand"))
 		Eventually(w.url(ctx, w.key("cm", "free"))).ShouldNot(BeEmpty())
 		Eventually(func() []string { return w.notes(ctx, "KeyExists") }).Should(ConsistOf(
-			"key taken exists already and was not written by curl-me-that; it is left as it is until somebody removes it [why-empty 3]"))
+			"key taken already exists and was not written by curl-me-that; it is kept until somebody removes it [why-empty 3]"))
 		w.patch(ctx, somebody, "cm", object{"data": object{"taken": "by hand again"}})
 		Consistently(func() int { return len(w.notes(ctx, "KeyExists")) }).Should(Equal(1))
 		Expect(tape.urls()).To(HaveLen(1))

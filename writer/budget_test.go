@@ -47,8 +47,8 @@ var _ = Describe("A namespace that is over its budget", func() {
 			Expect(w.begun()).To(BeZero(), "no message waits to come back")
 			Expect(w.get("cm-0").Data).To(HaveKey("mydata"))
 			Expect(w.get("cm-5").Data).To(BeEmpty())
-			Expect(w.events(last)).To(ConsistOf("Warning WriteFailed: curl-me-that has used up what it may write in this namespace for now; " +
-				"key mydata has no value yet; trying again later [why-empty 10]"))
+			Expect(w.events(last)).To(ConsistOf("Warning WriteFailed: the namespace exceeded its write budget; " +
+				"key mydata has no value yet; retrying later [why-empty 10]"))
 			Expect(w.value(own + `over_budget_total{budget="` + kind + `"}`)()).To(BeNumerically(">=", 2))
 			Expect(w.value(own + `results_total{verdict="deferred"}`)()).To(BeNumerically(">=", 2))
 			Expect(strings.Count(string(w.log.Contents()), `"budget":"`+kind+`"`)).To(Equal(1), "the change is logged once")

@@ -31,7 +31,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(entry(got, "mydata")).To(And(
 			HaveField("Error", "BadStatus"), HaveField("SHA256", ""), HaveField("FailingURL()", url), HaveField("Attempts", uint32(1)),
 		))
-		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 503; key mydata has no value yet [why-empty 8]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com responded with 503; key mydata has no value yet [why-empty 8]"))
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "POST events"}))
 	})
 
@@ -42,7 +42,7 @@ var _ = Describe("A failed fetch", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "good"}))
 		Expect(entry(got, "mydata")).To(And(HaveField("Error", "BadStatus"), HaveField("SHA256", sum("good")), HaveField("URL", url)))
-		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 404; key mydata keeps its last good value [why-empty 8]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com responded with 404; key mydata keeps its last good value [why-empty 8]"))
 	})
 
 	It("gives another Event only when its reason changes or it is given up, and one at its end", func() {
@@ -69,10 +69,10 @@ var _ = Describe("A failed fetch", func() {
 
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "well"))
 		Expect(w.events(cm)).To(ConsistOf(
-			"Warning BadStatus: data.example.com answered 503; key mydata has no value yet [why-empty 8]",
-			"Warning BadStatus: data.example.com answered 503; key mydata has no value yet [why-empty 8]",
-			"Warning Timeout: data.example.com did not answer in time; key mydata has no value yet [why-empty 6]",
-			"Normal Recovered: data.example.com answered; key mydata is up to date again",
+			"Warning BadStatus: data.example.com responded with 503; key mydata has no value yet [why-empty 8]",
+			"Warning BadStatus: data.example.com responded with 503; key mydata has no value yet [why-empty 8]",
+			"Warning Timeout: data.example.com did not respond in time; key mydata has no value yet [why-empty 6]",
+			"Normal Recovered: data.example.com responded; key mydata is up to date",
 		))
 		got := w.get("cm")
 		Expect(got.Data).To(HaveKeyWithValue("mydata", "well"))
@@ -87,14 +87,14 @@ var _ = Describe("A failed fetch", func() {
 		f.GaveUp, f.NextAt, f.Interval = true, timestamppb.New(at.Add(time.Hour)), durationpb.New(time.Hour)
 		w.apply(r)
 		next := at.Add(time.Hour).UTC()
-		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com answered 404; key mydata has no value yet; " +
-			"gave up after 1 attempt, next look " + next.Format("15:04") + " UTC, then every 1h [why-empty 8]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning BadStatus: data.example.com responded with 404; key mydata has no value yet; " +
+			"giving up after 1 attempt; next try at " + next.Format("15:04") + " UTC, then hourly [why-empty 8]"))
 		var written map[string]map[string]any
 		text := w.get("cm").Annotations[annotation.StatusKey]
 		Expect(json.Unmarshal([]byte(text), &written)).To(Succeed())
 		Expect(written["mydata"]).To(And(
 			HaveKeyWithValue("error", "BadStatus"), HaveKeyWithValue("httpStatus", 404.0),
-			HaveKeyWithValue("message", "data.example.com answered 404"),
+			HaveKeyWithValue("message", "data.example.com responded with 404"),
 			HaveKeyWithValue("nextTry", next.Format(time.RFC3339)),
 		))
 	})
@@ -152,7 +152,7 @@ var _ = Describe("A failed fetch", func() {
 		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
 		r.GetFailure().Host = "2001:db8::1"
 		w.apply(r)
-		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: (address) may not be visited; key mydata has no value yet [why-empty 4]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: fetching from (address) is not allowed; key mydata has no value yet [why-empty 4]"))
 		Expect(w.log).NotTo(gbytesSay("2001:db8"))
 	})
 

@@ -131,7 +131,7 @@ var _ = Describe("An API server in trouble", func() {
 		w.publish(w.content(w.want(cm, "mydata", url), "body"), w.content(w.want(other, "mydata", url), "body"))
 		Eventually(w.health.Ready).Should(BeFalse())
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(
-			"Warning WriteFailed: curl-me-that may not write ConfigMaps in this namespace; key mydata waits until it may [why-empty 10]"))
+			"Warning WriteFailed: curl-me-that may not write ConfigMaps in this namespace; key mydata waits for the permission [why-empty 10]"))
 		w.acknowledged()
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
 		Expect(w.events(cm)).To(HaveLen(1))
@@ -146,7 +146,7 @@ var _ = Describe("An API server in trouble", func() {
 		Expect(w.get("other").Data).To(HaveKeyWithValue("mydata", "body"))
 		Expect(w.health.Ready()).To(BeTrue())
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "),
-			"Normal Recovered: data.example.com answered; key mydata is up to date again"))
+			"Normal Recovered: data.example.com responded; key mydata is up to date"))
 	})
 
 	It("writes values while the API server takes no Events", func() {

@@ -42,7 +42,7 @@ var _ = Describe("A key that somebody else owns", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"mydata": "theirs"}))
 		Expect(entry(got, "mydata")).To(And(HaveField("Error", "KeyExists"), HaveField("SHA256", "")))
-		Expect(w.events(cm)).To(ConsistOf("Warning KeyExists: key mydata exists already and was not written by curl-me-that; it is left as it is until somebody removes it [why-empty 3]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning KeyExists: key mydata already exists and was not written by curl-me-that; it is kept until somebody removes it [why-empty 3]"))
 	})
 
 	It("leaves a key that somebody writes between the fetch and the write", func() {

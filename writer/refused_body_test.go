@@ -58,7 +58,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(And(HaveKeyWithValue("a", big), HaveKeyWithValue("c", "small"), HaveLen(2)))
 		Expect(entry(got, "b")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", "")))
-		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: with the answer of data.example.com the ConfigMap would be larger than the API server allows; key b has no value yet [why-empty 9]"))
+		Expect(w.events(cm)).To(ConsistOf("Warning BodyTooLarge: the ConfigMap would exceed its size limit with the body from data.example.com; key b has no value yet [why-empty 9]"))
 		By("holding for what is too large for a request, too")
 		w.apply(w.content(due(w.want(cm, "c", url)), strings.Repeat("\x01", 700_000)))
 		got = w.get("cm")
@@ -99,8 +99,8 @@ var _ = Describe("A body that the API server will not take", func() {
 		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100)
 		cm = w.create(cm)
 		w.publish(w.content(w.want(cm, "mydata", url), "body"))
-		full := "Warning WriteFailed: the annotations of the ConfigMap, 256 KiB at most, leave no room for curl-status; " +
-			"key mydata has no value yet; it is written once one of them is shortened or removed [why-empty 10]"
+		full := "Warning WriteFailed: the annotations of the ConfigMap leave no room for curl-status (limit 256 KiB); " +
+			"key mydata has no value yet; shorten or remove an annotation [why-empty 10]"
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(full))
 		Expect(w.get("cm").Data).To(BeEmpty())
 		w.acknowledged()
@@ -144,7 +144,7 @@ var _ = Describe("A body that the API server will not take", func() {
 		Eventually(func() map[string]string { return w.get("cm").Data }).
 			Should(Equal(map[string]string{"other": "other body"}), "one key does not hold up the other")
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(
-			"Warning WriteFailed: the API server refuses to write the answer of data.example.com; key mydata has no value yet; trying again [why-empty 10]"))
+			"Warning WriteFailed: the API server refused to write the body from data.example.com; key mydata has no value yet; retrying [why-empty 10]"))
 		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("WriteFailed"))
 		w.acknowledged()
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))

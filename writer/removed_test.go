@@ -72,7 +72,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		Expect(entry(got, "b")).To(BeZero())
 	})
 
-	It("leaves the key when another field manager owns it, too, with one Event", func() {
+	It("leaves the key when another field manager also owns it, with one Event", func() {
 		w.start()
 		taken()
 		applied, err := w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "cm", types.ApplyPatchType,
@@ -86,7 +86,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
 		Expect(entry(got, "b")).To(BeZero())
-		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer asked for, and is kept: field manager kustomize-controller owns it, too"))
+		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer annotated but kept: field manager kustomize-controller also owns it"))
 	})
 
 	It("leaves the key when the manifest that was last applied names it", func() {
@@ -98,7 +98,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		w.apply(w.removed(got, "b"))
 		got = w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
-		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer asked for, and is kept: the manifest that was last applied has it, too"))
+		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer annotated but kept: the manifest that was last applied has it, too"))
 	})
 
 	It("leaves the key when the annotation cannot be understood, or the object is suspended", func() {

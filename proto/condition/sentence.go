@@ -9,8 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Host returns the name of the host of a URL as pipeline.HostOf does, for a
-// sentence.
+// Host returns the host of a URL for a sentence, as pipeline.HostOf does.
 func Host(url string) string {
 	if host := pipeline.HostOf(url); host != "" {
 		return host
@@ -18,8 +17,8 @@ func Host(url string) string {
 	return "the host in the URL"
 }
 
-// Sentence states what went wrong with a fetch from url. It carries no address,
-// no query and nothing that the server sent but its status.
+// Sentence says why a fetch from url failed. It contains no address, no query, and
+// of the response only the status.
 func Sentence(url string, f *v1.Failure) string {
 	text := class(Host(url), f)
 	if detail := Detail(f); detail != "" {
@@ -31,42 +30,42 @@ func Sentence(url string, f *v1.Failure) string {
 func class(host string, f *v1.Failure) string {
 	switch f.GetClass() {
 	case v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:
-		return host + " may not be visited"
+		return "fetching from " + host + " is not allowed"
 	case v1.FailureClass_FAILURE_CLASS_DNS_FAILED:
-		return host + " was not found in the DNS"
+		return host + " was not found in DNS"
 	case v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:
-		return host + " could not be connected to"
+		return "could not connect to " + host
 	case v1.FailureClass_FAILURE_CLASS_TLS_FAILED:
-		return host + " offered no connection by TLS that can be trusted"
+		return "TLS handshake with " + host + " failed"
 	case v1.FailureClass_FAILURE_CLASS_TIMEOUT:
-		return host + " did not answer in time"
+		return host + " did not respond in time"
 	case v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS:
-		return host + " redirects too often, or to where it may not be followed"
+		return "a redirect from " + host + " was not followed"
 	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
-		return host + " answered " + strconv.Itoa(int(f.GetStatusCode()))
+		return host + " responded with " + strconv.Itoa(int(f.GetStatusCode()))
 	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
-		return host + " sent more than is allowed"
+		return "the body from " + host + " is too large"
 	case v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:
-		return host + " sent something else than curl-sha256 names"
+		return "the body from " + host + " does not match curl-sha256"
 	case v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:
-		return host + " sent an answer that cannot be used"
+		return host + " sent an invalid response"
 	case v1.FailureClass_FAILURE_CLASS_POISON:
-		return "the request to " + host + " could not be finished"
+		return "the request to " + host + " could not be completed"
 	default:
 		return "the request to " + host + " failed"
 	}
 }
 
-// KeyExists states that a key is left alone, as somebody else has written it.
+// KeyExists says that somebody else wrote a key.
 func KeyExists(key string) string {
-	return "key " + key + " exists already and was not written by curl-me-that; it is left as it is until somebody removes it"
+	return "key " + key + " already exists and was not written by curl-me-that; it is kept until somebody removes it"
 }
 
-// NoRoom states why the status of a ConfigMap is not written.
-const NoRoom = "the annotations of the ConfigMap, 256 KiB at most, leave no room for curl-status"
+// NoRoom says why the status of a ConfigMap is not written.
+const NoRoom = "the annotations of the ConfigMap leave no room for curl-status (limit 256 KiB)"
 
-// Unwritten states why what url answered is not written to a key, for a class that the
-// writer meets.
+// Unwritten says why the body from url is not written to a key, for a class that the
+// writer reports.
 func Unwritten(class v1.FailureClass, url, key string) string {
 	switch class {
 	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:
@@ -74,15 +73,15 @@ func Unwritten(class v1.FailureClass, url, key string) string {
 	case v1.FailureClass_FAILURE_CLASS_IMMUTABLE:
 		return "the ConfigMap is immutable; key " + key + " cannot be written"
 	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
-		return "with the answer of " + Host(url) + " the ConfigMap would be larger than the API server allows"
+		return "the ConfigMap would exceed its size limit with the body from " + Host(url)
 	case v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
-		return "the API server refuses to write the answer of " + Host(url)
+		return "the API server refused to write the body from " + Host(url)
 	default:
 		return Sentence(url, &v1.Failure{Class: class})
 	}
 }
 
-// Value states what a key holds while it fails.
+// Value says what a key holds while it fails.
 func Value(key string, written bool) string {
 	if written {
 		return "key " + key + " keeps its last good value"
@@ -90,8 +89,8 @@ func Value(key string, written bool) string {
 	return "key " + key + " has no value yet"
 }
 
-// Detail returns what is known of a failure beyond its class, in words; empty:
-// nothing.
+// Detail returns the details of a failure beyond its class, in words; empty if there
+// are none.
 func Detail(f *v1.Failure) string {
 	text := details[f.GetDetail()]
 	if f.GetLimitBytes() > 0 {
@@ -103,8 +102,8 @@ func Detail(f *v1.Failure) string {
 	return text
 }
 
-// Terminal reports whether each later look fails alike until the URL or the policy of the
-// operator is edited: they alone decide, and neither the DNS nor a server nor the watcher.
+// Terminal reports whether only an edit of the URL or of the operator's policy can help:
+// neither DNS nor a server decides.
 func Terminal(url string, f *v1.Failure) bool {
 	if f.GetRedirects() > 0 {
 		return false
@@ -121,33 +120,33 @@ func Terminal(url string, f *v1.Failure) bool {
 	}
 }
 
-// details are the words for what is known of a failure beyond its class.
+// details are the words for each detail.
 var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY: "the certificate is signed by an unknown authority",
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST:      "the certificate is for another host",
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME:      "the certificate has expired or is not yet valid",
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID:   "the certificate is not valid",
-	v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE:             "the TLS handshake did not succeed",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:        "more redirects than are followed",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE:    "redirected from https to http",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION:     "a redirect without a usable Location",
-	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:      "a Content-Encoding that was not asked for",
-	v1.FailureDetail_FAILURE_DETAIL_PROXY:                 "the egress proxy was not passed",
+	v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE:             "the server refused it or does not speak TLS",
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:        "the limit is reached",
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE:    "it leads from https to http",
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION:     "it has no usable Location",
+	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:      "a Content-Encoding that was not requested",
+	v1.FailureDetail_FAILURE_DETAIL_PROXY:                 "the egress proxy refused the connection",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME:         "the scheme is neither http nor https",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST:           "the host is on the operator's list of denied hosts",
-	v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED:      "the host is not on the operator's list of hosts",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME:           "the host has a single label or a reserved suffix",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST:           "the operator denies the host",
+	v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED:      "the operator does not allow the host",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME:           "the host name has a single label or a reserved suffix",
 	v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT:           "the port is not allowed",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:        "the host has no public address",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:          "the host has an address that the operator denies",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:            "the URL is not of a form that is fetched",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS:    "its credentials go only with what the watcher has signed",
-	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:         "it does not fit into a message of the broker (max_payload)",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:        "it has no public address",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:          "the operator denies its address",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:            "this form of URL is not supported",
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS:    "credentials are sent only for wants that the watcher signed",
+	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:         "it does not fit into a NATS message (max_payload)",
 }
 
-// Next states what comes after a failure that was observed at a time; empty:
-// that is not known. Times are UTC, to the minute. It stays true when the same
-// failure is observed again at a later look.
+// Next says when the next attempt after a failure is, which was observed at a time; empty
+// if that is not known. Times are UTC, to the minute. The sentence stays true if the same
+// failure is observed again later.
 func Next(f *v1.Failure, observed time.Time) string {
 	if f.GetNextAt() == nil {
 		return ""
@@ -155,21 +154,20 @@ func Next(f *v1.Failure, observed time.Time) string {
 	at := f.GetNextAt().AsTime()
 	asked := ""
 	if f.GetWaitsFor() == v1.WaitsFor_WAITS_FOR_PAUSE {
-		asked = ", as the host asks"
+		asked = ", as the host requested"
 	}
 	if !f.GetGaveUp() {
-		return "tried again in " + rounded(at.Sub(observed)) + asked
+		return "next attempt in " + rounded(at.Sub(observed)) + asked
 	}
-	text := "gave up after " + attempts(f.GetAttempts()) + ", next look " + at.UTC().Format("15:04") + " UTC" + asked
+	text := "giving up after " + attempts(f.GetAttempts()) + "; next try at " + at.UTC().Format("15:04") + " UTC" + asked
 	if every := f.GetInterval().AsDuration(); every > 0 {
-		text += ", then every " + duration.Format(every)
+		text += ", then " + frequency(every)
 	}
 	return text
 }
 
-// Cause returns the short name of the cause of a failure in the page "Why is my
-// key empty?" (deploy/docs/why-empty.md), such as "why-empty 8", for the end of a
-// sentence; empty: the page has none.
+// Cause returns the part of the page "Why is my key empty?" (deploy/docs/why-empty.md)
+// that explains a failure, such as "why-empty 8"; empty if there is none.
 func Cause(c v1.FailureClass) string {
 	n, found := causes[c]
 	if !found {
@@ -196,6 +194,13 @@ var causes = map[v1.FailureClass]int{
 	v1.FailureClass_FAILURE_CLASS_IMMUTABLE:          10,
 }
 
+func frequency(every time.Duration) string {
+	if every == time.Hour {
+		return "hourly"
+	}
+	return "every " + duration.Format(every)
+}
+
 func attempts(n uint32) string {
 	if n == 1 {
 		return "1 attempt"
@@ -203,8 +208,7 @@ func attempts(n uint32) string {
 	return strconv.Itoa(int(n)) + " attempts"
 }
 
-// rounded writes a wait for a sentence: in whole seconds, from 2 min on in whole
-// minutes.
+// rounded formats a wait in whole seconds, from 2 min on in whole minutes.
 func rounded(d time.Duration) string {
 	unit := time.Second
 	if d >= 2*time.Minute {
@@ -213,7 +217,7 @@ func rounded(d time.Duration) string {
 	return duration.Format(max(d.Round(unit), time.Second))
 }
 
-// WaitsFor returns what an attempt for url waits for, in words; empty: nothing.
+// WaitsFor returns the reason why an attempt for url waits, in words; empty if it does not.
 func WaitsFor(w v1.WaitsFor, url string) string {
 	switch w {
 	case v1.WaitsFor_WAITS_FOR_PAUSE:

@@ -35,21 +35,21 @@ func TestHost(t *testing.T) {
 func TestSentences(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]*v1.Failure{
-		"example.com answered 404": {Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 404},
-		"example.com sent more than is allowed: the limit is 1048576 bytes": {
+		"example.com responded with 404": {Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 404},
+		"the body from example.com is too large: the limit is 1048576 bytes": {
 			Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, LimitBytes: 1 << 20,
 		},
-		"example.com offered no connection by TLS that can be trusted: the certificate is signed by an unknown authority": {
+		"TLS handshake with example.com failed: the certificate is signed by an unknown authority": {
 			Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY,
 		},
-		"example.com may not be visited: the host has no public address": {
+		"fetching from example.com is not allowed: it has no public address": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS,
 		},
-		"example.com may not be visited: at redirect 2, the host is on the operator's list of denied hosts": {
+		"fetching from example.com is not allowed: at redirect 2, the operator denies the host": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST, Redirects: 2,
 		},
-		"example.com may not be visited": {Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2},
-		"example.com offered no connection by TLS that can be trusted: the TLS handshake did not succeed": {
+		"fetching from example.com is not allowed": {Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2},
+		"TLS handshake with example.com failed: the server refused it or does not speak TLS": {
 			Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE, Redirects: 2,
 		},
 		"the request to example.com failed": {Class: 99, Detail: 99},
@@ -95,18 +95,18 @@ func TestWhatComesNext(t *testing.T) {
 	observed := time.Date(2026, 11, 22, 22, 10, 0, 0, time.UTC)
 	for want, f := range map[string]*v1.Failure{
 		"":                  {},
-		"tried again in 4s": {NextAt: timestamppb.New(observed.Add(4100 * time.Millisecond))},
-		"tried again in 1s": {NextAt: timestamppb.New(observed.Add(100 * time.Millisecond))},
-		"tried again in 20m, as the host asks": {
+		"next attempt in 4s": {NextAt: timestamppb.New(observed.Add(4100 * time.Millisecond))},
+		"next attempt in 1s": {NextAt: timestamppb.New(observed.Add(100 * time.Millisecond))},
+		"next attempt in 20m, as the host requested": {
 			NextAt: timestamppb.New(observed.Add(20*time.Minute + 3*time.Second)), WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
 		},
-		"gave up after 6 attempts, next look 23:10 UTC, then every 1h": {
+		"giving up after 6 attempts; next try at 23:10 UTC, then hourly": {
 			GaveUp: true, Attempts: 6, NextAt: timestamppb.New(observed.Add(time.Hour)), Interval: durationpb.New(time.Hour),
 		},
-		"gave up after 6 attempts, next look 00:10 UTC, as the host asks": {
+		"giving up after 6 attempts; next try at 00:10 UTC, as the host requested": {
 			GaveUp: true, Attempts: 6, NextAt: timestamppb.New(observed.Add(2 * time.Hour)), WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
 		},
-		"gave up after 1 attempt, next look 22:11 UTC": {GaveUp: true, Attempts: 1, NextAt: timestamppb.New(observed.Add(time.Minute))},
+		"giving up after 1 attempt; next try at 22:11 UTC": {GaveUp: true, Attempts: 1, NextAt: timestamppb.New(observed.Add(time.Minute))},
 	} {
 		if got := condition.Next(f, observed); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)

@@ -24,7 +24,7 @@ func full() status.Entry {
 		Error: "BadStatus", ErrorURL: "https://e.example.com/new",
 		Since: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC), Attempts: 3, GaveUp: true,
 		Explanation: &status.Explanation{
-			HTTPStatus: 404, Message: "e.example.com answered 404", NextTry: time.Date(2026, 1, 3, 1, 0, 0, 0, time.UTC), Stale: true, Terminal: true,
+			HTTPStatus: 404, Message: "e.example.com responded with 404", NextTry: time.Date(2026, 1, 3, 1, 0, 0, 0, time.UTC), Stale: true, Terminal: true,
 		},
 		Drift: "kubectl-edit/Update/2026-01-02T03:04:05Z", Object: "0b0e8a63", Fence: status.Fence{Epoch: 1767323045000, Seq: 7},
 	}
@@ -35,7 +35,7 @@ func TestString(t *testing.T) {
 	want := `{"a":{},"b":{"url":"https://e.example.com/?a=1&b=<2>","sha256":"` + digest + `","size":12,` +
 		`"fetchedAt":"2026-01-02T03:04:05Z","etag":"W/\"x\"","lastModified":"Fri, 02 Jan 2026 03:04:05 GMT","binary":true,` +
 		`"error":"BadStatus","errorUrl":"https://e.example.com/new","since":"2026-01-03T00:00:00Z","attempts":3,"gaveUp":true,` +
-		`"httpStatus":404,"message":"e.example.com answered 404","nextTry":"2026-01-03T01:00:00Z","stale":true,"terminal":true,` +
+		`"httpStatus":404,"message":"e.example.com responded with 404","nextTry":"2026-01-03T01:00:00Z","stale":true,"terminal":true,` +
 		`"drift":"kubectl-edit/Update/2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7","changedAt":"2026-01-02T03:04:05Z"}}`
 	if got := s.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)

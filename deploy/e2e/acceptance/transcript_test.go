@@ -94,7 +94,7 @@ var normal = []struct {
 	{regexp.MustCompile(`"fence":"[^"]*"`), `"fence":"1767323045000.7"`},
 	{regexp.MustCompile(`"object":"[^"]*"`), `"object":"0b0e8a63"`},
 	{regexp.MustCompile(`(?m)^UID:(\s+)\S+`), "UID:${1}0b0e8a63-0000-4000-8000-000000000000"},
-	{regexp.MustCompile(`tried again in (?:\d+|\d+m\d+)s`), "tried again in 2s"},
+	{regexp.MustCompile(`next attempt in (?:\d+|\d+m\d+)s`), "next attempt in 2s"},
 	{regexp.MustCompile(`(?m)^(  (?:Warning|Normal)\s+\w+\s+)\S+(?: \(x\d+ over \S+\))?\s+x-kv8s`), "${1}5s    x-kv8s"},
 	{regexp.MustCompile(`(?m)^in \d+[mh] +`), "in 60m   "},
 	{regexp.MustCompile(`(?m)^\ds( +)`), "5s${1}"},
@@ -229,7 +229,7 @@ func (t *transcript) fails(ctx context.Context) {
 	site := t.world.Origin
 	t.part("Nothing there", "The Event has the status and what comes next. The annotation keeps it when the Event is gone.")
 	t.wants(ctx, "missing", "page="+site.Page("/missing").URL())
-	t.types(ctx, events("missing"), ContainSubstring("answered 404; key page has no value yet; gave up after 1 attempt, next look"))
+	t.types(ctx, events("missing"), ContainSubstring("responded with 404; key page has no value yet; giving up after 1 attempt; next try"))
 	t.types(ctx, statusOf("missing"),
 		And(ContainSubstring(`"httpStatus":404`), ContainSubstring(`"nextTry"`)))
 
@@ -237,7 +237,7 @@ func (t *transcript) fails(ctx context.Context) {
 	release := site.Page("/slow").Says("at last").Hold()
 	DeferCleanup(release)
 	t.wants(ctx, "slow", "page="+site.Page("/slow").URL())
-	t.types(ctx, events("slow"), ContainSubstring("did not answer in time; key page has no value yet; tried again in"))
+	t.types(ctx, events("slow"), ContainSubstring("did not respond in time; key page has no value yet; next attempt in"))
 
 	t.part("Too large", "The limit is the operator's.")
 	t.wants(ctx, "huge", "page="+site.Page("/huge").Serves(make([]byte, 1001)).URL())
@@ -256,7 +256,7 @@ func (t *transcript) fails(ctx context.Context) {
 
 	t.part("A host that asks for a pause", "It waits as long as the host asks, and the list of what is not well has until when.")
 	t.wants(ctx, "busy", "page="+site.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "1200").URL())
-	t.types(ctx, events("busy"), ContainSubstring("answered 429; key page has no value yet; tried again in 20m, as the host asks"))
+	t.types(ctx, events("busy"), ContainSubstring("responded with 429; key page has no value yet; next attempt in 20m, as the host requested"))
 	t.types(ctx, statusOf("busy"), And(ContainSubstring(`"waitsFor":"pause of localhost"`), ContainSubstring(`"nextTry"`)))
 	t.types(ctx, "curlctl failing -n "+t.world.Namespace+" --name busy -o wide", ContainSubstring("pause of localhost"))
 }
@@ -264,12 +264,12 @@ func (t *transcript) fails(ctx context.Context) {
 func (t *transcript) isDenied(ctx context.Context) {
 	t.part("An address that is not public", "The address itself is kept out of Events.")
 	t.wants(ctx, "internal", "page=http://169.254.169.254/latest/meta-data")
-	t.types(ctx, events("internal"), And(ContainSubstring("may not be visited: the host has"), Not(ContainSubstring("169.254"))))
+	t.types(ctx, events("internal"), And(ContainSubstring("is not allowed: it has no public address"), Not(ContainSubstring("169.254"))))
 
 	t.part("A redirect to a host that the operator denies", "Each hop is checked; the Event names the one that was denied.")
 	page := t.world.Origin.Page("/elsewhere").Fails(http.StatusFound).With("Location", "http://data.denied.example.com/")
 	t.wants(ctx, "redirected", "page="+page.URL())
-	t.types(ctx, events("redirected"), ContainSubstring("may not be visited: at redirect 1, the host is on the operator's list of denied hosts"))
+	t.types(ctx, events("redirected"), ContainSubstring("is not allowed: at redirect 1, the operator denies the host"))
 }
 
 func (t *transcript) isLeftAlone(ctx context.Context) {
@@ -306,14 +306,14 @@ func (t *transcript) recovers(ctx context.Context) {
 	t.part("Events are gone", "A cluster keeps Events for an hour. What they said is in the annotation, and curlctl has the whole way of the key.")
 	Expect(t.world.Cluster.Client.EventsV1().Events(t.world.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
 	t.types(ctx, events("missing"), ContainSubstring("<none>"))
-	t.types(ctx, "curlctl status "+t.world.Namespace+"/missing", And(ContainSubstring("answered 404"), ContainSubstring("recheck"), ContainSubstring("last checked")))
+	t.types(ctx, "curlctl status "+t.world.Namespace+"/missing", And(ContainSubstring("responded with 404"), ContainSubstring("recheck"), ContainSubstring("last checked")))
 
 	t.part("It is there", "The end of a failure has an Event of its own.")
 	missing.Says("found")
 	pastSharing(missing)
 	t.types(ctx, "kubectl annotate configmap missing --overwrite x-kv8s.io/curl-now=2", ContainSubstring("annotated"))
 	t.types(ctx, "kubectl get configmap missing -o jsonpath='{.data.page}{\"\\n\"}'", Equal("found\n"))
-	t.types(ctx, events("missing"), ContainSubstring("localhost answered; key page is up to date again"))
+	t.types(ctx, events("missing"), ContainSubstring("localhost responded; key page is up to date"))
 	t.countWrites(ctx)
 }
 

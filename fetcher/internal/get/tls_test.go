@@ -151,16 +151,16 @@ var _ = Describe("TLS", func() {
 		Entry("self-signed", func() { cfg.CABundle = "" }, nil,
 			"the certificate is signed by an unknown authority"),
 		Entry("1.0 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS10, tls.VersionTLS10 }, nil,
-			"the TLS handshake did not succeed"),
+			"the server refused it or does not speak TLS"),
 		Entry("1.1 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS11, tls.VersionTLS11 }, nil,
-			"the TLS handshake did not succeed"),
+			"the server refused it or does not speak TLS"),
 		Entry("client certificate wanted", func() { server.ClientAuth, server.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12 }, nil,
-			"the TLS handshake did not succeed"),
+			"the server refused it or does not speak TLS"),
 		Entry("plain HTTP", nil, say("HTTP/1.1 400 "+secret+"\r\n\r\n"),
-			"the TLS handshake did not succeed"),
+			"the server refused it or does not speak TLS"),
 		Entry("closed in the handshake", nil, func(_ context.Context, conn net.Conn) {
 			_, _ = io.ReadFull(conn, make([]byte, 5))
-		}, "the TLS handshake did not succeed"),
+		}, "the server refused it or does not speak TLS"),
 	)
 
 	It("does not wait for a silent handshake beyond the TLS timeout", func(ctx SpecContext) {

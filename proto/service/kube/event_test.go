@@ -59,7 +59,7 @@ var _ = Describe("Events", func() {
 		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{})
 		event := kube.Event{
 			Namespace: namespace, Name: "map", UID: "uid", Warning: true,
-			Reason: "BadStatus", Action: "Fetch", Note: "example.com answered 404", Occurrence: "one", Again: now,
+			Reason: "BadStatus", Action: "Fetch", Note: "example.com responded with 404", Occurrence: "one", Again: now,
 		}
 		read := func() corev1.Event {
 			GinkgoHelper()

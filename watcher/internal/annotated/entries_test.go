@@ -28,7 +28,7 @@ func TestEntriesAreThoseOfTheAnnotation(t *testing.T) {
 		"copied, short uid": {SHA256: digest, Object: "uid"},
 		"only modified":     {SHA256: digest, LastModified: whole.LastModified},
 		"before 1970":       {SHA256: digest, FetchedAt: time.Unix(-1, 0).UTC()},
-		"explained":         {Error: "BadStatus", GaveUp: true, Explanation: &status.Explanation{HTTPStatus: 404, Message: "a.example answered 404", NextTry: at}},
+		"explained":         {Error: "BadStatus", GaveUp: true, Explanation: &status.Explanation{HTTPStatus: 404, Message: "a.example responded with 404", NextTry: at}},
 		"in 1970":           {SHA256: digest, FetchedAt: time.Unix(0, 0).UTC()},
 	}
 	packed := annotated.EntriesOf(status.Status{Keys: entries}, nil)

@@ -133,7 +133,7 @@ func TestNotesOfConditions(t *testing.T) {
 		"key k was removed; it is fetched again": about(none, written(), nil),
 		"key k was changed by field manager kubectl-edit; it is fetched again":                                                  about(manager, written(), nil),
 		"key k was changed by somebody else; it is fetched again":                                                               about(hashed, written(), nil),
-		"key k exists already and was not written by curl-me-that; it is left as it is until somebody removes it [why-empty 3]": about(foreign, nil, nil),
+		"key k already exists and was not written by curl-me-that; it is kept until somebody removes it [why-empty 3]": about(foreign, nil, nil),
 	} {
 		p := plan.Make(c.object, c.wants, epoch)
 		if len(p.Conditions) != 1 || p.Conditions[0].Note != want || p.Conditions[0].Occurrence == "" {

@@ -87,7 +87,7 @@ func TestEntryOfAFailure(t *testing.T) {
 		"back to the held URL": {asking().ownedBy(annotation.FieldManager).noted(elsewhere(earlier)), noon, ""},
 	} {
 		got, p := entryAfter(t, tt.object, failure(6, badStatus, explained))
-		why := status.Explanation{HTTPStatus: 503, Message: "data.example.com answered 503", NextTry: next.AsTime(), WaitsFor: "pause of data.example.com"}
+		why := status.Explanation{HTTPStatus: 503, Message: "data.example.com responded with 503", NextTry: next.AsTime(), WaitsFor: "pause of data.example.com"}
 		if got.Since != tt.since || got.ErrorURL != tt.failing || got.Attempts != 3 || got.Why() != why || got.Object != "uid-1" {
 			t.Errorf("%s: got %+v, as %+v", name, got, got.Why())
 		}

@@ -66,7 +66,7 @@ func kept(i Item, written status.Fence, note string) Event {
 	key := i.Key.Key
 	return Event{
 		Reason: pipeline.Reason(keyExists), Warning: true, Action: actionRemove,
-		Note:       "key " + key + " is no longer asked for, and is kept: " + note,
+		Note:       "key " + key + " is no longer annotated but kept: " + note,
 		Occurrence: "kept\x00" + key + "\x00" + written.String(),
 	}
 }
@@ -76,7 +76,7 @@ func recovered(i Item) Event {
 	return Event{
 		Reason:     reasonRecovered,
 		Action:     actionFetch,
-		Note:       condition.Host(i.url()) + " answered; key " + i.Key.Key + " is up to date again",
+		Note:       condition.Host(i.url()) + " responded; key " + i.Key.Key + " is up to date",
 		Occurrence: i.Key.Key + "\x00" + i.Fence.String(),
 	}
 }
@@ -99,9 +99,9 @@ func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	case class == keyExists, class == immutable:
 		return note
 	case class == writeFailed && o == NoRoom:
-		return condition.NoRoom + "; " + condition.Value(key, entry.Written()) + "; it is written once one of them is shortened or removed"
+		return condition.NoRoom + "; " + condition.Value(key, entry.Written()) + "; shorten or remove an annotation"
 	case class == writeFailed:
-		return note + "; " + condition.Value(key, entry.Written()) + "; trying again"
+		return note + "; " + condition.Value(key, entry.Written()) + "; retrying"
 	default:
 		return note + "; " + condition.Value(key, entry.Written())
 	}
@@ -129,7 +129,7 @@ func Refusal(o *Object, i Item, by Obstacle) Event {
 func Denial(i Item) Event {
 	entry := failing(status.Entry{}, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	return failed(i, entry, actionWrite,
-		"curl-me-that may not write ConfigMaps in this namespace; key "+i.Key.Key+" waits until it may")
+		"curl-me-that may not write ConfigMaps in this namespace; key "+i.Key.Key+" waits for the permission")
 }
 
 // OverBudget returns the Event for an item that is put off as its namespace is
@@ -139,7 +139,7 @@ func OverBudget(o *Object, i Item) Event {
 	held := o.Status.Keys[i.Key.Key]
 	entry := failing(held, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	event := failed(i, entry, actionWrite,
-		"curl-me-that has used up what it may write in this namespace for now; "+condition.Value(i.Key.Key, entry.Written())+"; trying again later")
+		"the namespace exceeded its write budget; "+condition.Value(i.Key.Key, entry.Written())+"; retrying later")
 	event.Occurrence = "budget\x00" + i.Key.Key + "\x00" + held.Fence.String()
 	return event
 }

@@ -116,7 +116,7 @@ func TestOccupiedKeysAreInTheStatus(t *testing.T) {
 			s, err := status.Parse(p.Status)
 			e := s.Keys[theKey]
 			if err != nil || e.Error != "KeyExists" || e.FailingURL() != theURL || !e.GaveUp || e.Written() || e.Fence != tt.fence || !e.Since.Equal(tt.since) ||
-				e.Why().Message != "key mydata exists already and was not written by curl-me-that; it is left as it is until somebody removes it" {
+				e.Why().Message != "key mydata already exists and was not written by curl-me-that; it is kept until somebody removes it" {
 				t.Errorf("wrote %s, %v", p.Status, err)
 			}
 			again := asking().ownedBy(theirs).annotated(annotation.StatusKey, p.Status).object(t)

@@ -46,7 +46,7 @@ func (b *builder) wrote(key string) bool {
 // sharedNote names the other owner of a key of ours; empty: none.
 func (b *builder) sharedNote(key string) string {
 	if other := b.object.Owners.Other(key); other != "" {
-		return "field manager " + other + " owns it, too"
+		return "field manager " + other + " also owns it"
 	}
 	if b.object.Applied[key] {
 		return "the manifest that was last applied has it, too"
