@@ -138,7 +138,7 @@ var _ = Describe("A ConfigMap", func() {
 			"x-kv8s.io/curl-status": `{"*":{"error":"InvalidAnnotation","message":"m","since":"2026-01-02T03:04:05Z"},"other":{"error":"BadStatus","httpStatus":404,` +
 				`"message":"a.example.com responded with 404","since":"2026-01-02T03:04:05Z","attempts":1,"gaveUp":true}}`,
 		})
-		for width, line := range map[string]string{"80": "BadStatus: a.example.com responded with 404; 1 ", "120": "BadStatus: a.example.com responded with 404; 1 attempt when it was reported"} {
+		for width, line := range map[string]string{"80": "BadStatus: a.example.com responded with 404; 1", "120": "BadStatus: a.example.com responded with 404; 1 attempt when it was reported"} {
 			GinkgoT().Setenv("COLUMNS", width)
 			out := w.ok(ctx, "status", namespace+"/cool")
 			for text := range strings.Lines(out) {
