@@ -18,7 +18,7 @@ import (
 )
 
 // securityPage has the table of what each component may do.
-const securityPage = "../../README.md"
+const securityPage = "../../docs/security.md"
 
 // anyAPIServer is what policies of install.yaml have in place of the address of the API server.
 const anyAPIServer = "any address at 443 and 6443"
