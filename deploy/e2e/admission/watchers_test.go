@@ -81,9 +81,11 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 
 	It("lets who may create pods set a sidecar", func(ctx SpecContext) {
 		theirs := in.as(ctx, "deployer", sidecars, pods)
-		for _, spec := range []string{simple, logs,
+		for _, spec := range []string{
+			simple, logs,
 			`container: {name: x, image: x, livenessProbe: {httpGet: {port: 80}}, ports: [{containerPort: 80, hostPort: 0}], securityContext: ` +
-				`{capabilities: {add: [CHOWN], drop: [ALL]}, privileged: false, procMount: Default, seccompProfile: {type: RuntimeDefault}}}`} {
+				`{capabilities: {add: [CHOWN], drop: [ALL]}, privileged: false, procMount: Default, seccompProfile: {type: RuntimeDefault}}}`,
+		} {
 			Eventually(ctx, func() error { return tryWatcher(ctx, theirs, spec) }).Should(Succeed())
 		}
 	})

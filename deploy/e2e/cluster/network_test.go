@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,18 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/netpolicy"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/reach"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/release"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
 const (
-	// worldAddress stands for the internet, of which a test cluster has none: it is
-	// public, which no range for documentation is, and on the node itself while the spec
-	// runs.
-	worldAddress = "223.255.255.7"
-	// enforcing is how long rules may take to be what the cluster has.
+	// enforcing is how long the network plugin may take.
 	enforcing = time.Minute
 	// setup is the component that keeps the streams.
 	setup = "setup"
@@ -35,60 +28,19 @@ const (
 	console = "console"
 )
 
-// enforcesNetworks are specs of who can reach what.
+// enforcesNetworks checks who can reach what. The network plugin of kind enforces
+// NetworkPolicies, so there the rest of the suite runs under them, too.
 func enforcesNetworks() {
-	It("reaches what it needs, and nothing else, where NetworkPolicies are enforced", func(ctx SpecContext) {
+	It("reaches what it needs and nothing else where NetworkPolicies are enforced", func(ctx SpecContext) {
 		n := surveyed(ctx)
 		var now paths
-		look := func() (_ paths, err error) {
+		Eventually(ctx, func() (_ paths, err error) {
 			now, err = n.reached(ctx)
 			return now, err
-		}
-		Eventually(ctx, look).WithTimeout(enforcing).Should(Or(Equal(n.unenforced()), Equal(n.promised())), "either way, and nothing between")
+		}).WithTimeout(enforcing).Should(Or(Equal(n.unenforced()), Equal(n.promised())))
 		if now[release.Fetcher]["the API server"] == states[true] {
-			enforcer := enforceable(ctx)
-			enforce(ctx, enforcer)
+			Skip("this cluster does not enforce NetworkPolicies")
 		}
-		Eventually(ctx, look).WithTimeout(enforcing).Should(Equal(n.promised()))
-	})
-
-	It("installs, passes its tests and fills ConfigMaps where NetworkPolicies are enforced", func(ctx SpecContext) {
-		enforce(ctx, enforceable(ctx))
-		chart.Install(ctx)
-		chart.Test(ctx)
-		for _, component := range world.Services() {
-			for _, pod := range chart.Pods(ctx, component) {
-				chart.Stop(ctx, pod)
-				chart.EventuallyReplaced(ctx, component, 2, pod)
-			}
-		}
-		stopped := running(ctx, console)
-		chart.Stop(ctx, stopped)
-		chart.EventuallyReplaced(ctx, console, 1, stopped)
-		load(ctx, "enforced", 10).ShouldEnd(ctx, recovery)
-	})
-}
-
-// enforceable returns what can enforce the policies of the chart. Where nothing can, it
-// skips the spec.
-func enforceable(ctx context.Context) *netpolicy.Enforcer {
-	GinkgoHelper()
-	if err := netpolicy.Unavailable(ctx, cluster.Client); err != nil {
-		Skip("NetworkPolicies cannot be enforced by this suite: " + err.Error())
-	}
-	return &netpolicy.Enforcer{Client: cluster.Client, Namespace: chart.Namespace}
-}
-
-// enforce enforces the policies until the end of the spec.
-func enforce(ctx context.Context, e *netpolicy.Enforcer) {
-	GinkgoHelper()
-	Expect(e.Sync(ctx)).To(Succeed())
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(running) }()
-	DeferCleanup(func() {
-		stop()
-		Expect(<-ended).To(Succeed())
 	})
 }
 
@@ -142,9 +94,6 @@ func surveyed(ctx context.Context) *network {
 	pod("the console", console, 8090)
 	pod("a private address", neighbour, 8084)
 	pod("a private address that is allowed", outsider, 8080)
-	if netpolicy.Unavailable(ctx, cluster.Client) == nil {
-		n.to["the internet"] = target{worldServer(ctx), ""}
-	}
 	return n
 }
 
@@ -158,22 +107,6 @@ func running(ctx context.Context, component string) corev1.Pod {
 	}
 	Fail("no pod of " + component + " runs")
 	return corev1.Pod{}
-}
-
-// worldServer listens at the address that stands for the internet, on the node, until
-// the end of the spec. Its port is one that the API server has, too.
-func worldServer(ctx context.Context) string {
-	GinkgoHelper()
-	address := func(verb string) {
-		out, err := exec.CommandContext(context.WithoutCancel(ctx), "ip", "address", verb, worldAddress+"/32", "dev", "lo").CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), "%s", out)
-	}
-	address("add")
-	DeferCleanup(func() { address("delete") })
-	listener, err := net.Listen("tcp", net.JoinHostPort(worldAddress, "443"))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(listener.Close)
-	return listener.Addr().String()
 }
 
 // reached tries all ways from everywhere, and returns by from and to which are open.
@@ -226,10 +159,10 @@ func (n *network) unenforced() paths {
 // promised is what it returns where they are.
 func (n *network) promised() paths {
 	nats := []string{"NATS", "NATS by its Service", "name servers"}
-	others := []string{"the API server", "name servers", "the internet", "a private address", "a private address that is allowed"}
+	others := []string{"the API server", "name servers", "a private address", "a private address that is allowed"}
 	open := map[string][]string{
 		release.Watcher: append([]string{"NATS monitoring", "the API server"}, nats...),
-		release.Fetcher: append([]string{"the internet", "a private address that is allowed"}, nats...),
+		release.Fetcher: append([]string{"a private address that is allowed"}, nats...),
 		release.Writer:  append([]string{"the API server"}, nats...),
 		setup:           nats,
 		console:         append([]string{"the API server"}, nats...),

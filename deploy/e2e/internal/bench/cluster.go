@@ -25,8 +25,6 @@ import (
 // respond later, not faster.
 const inFlight = 32
 
-var configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
-
 // cluster is the API server of $KUBECONFIG, without a limit in the client.
 type cluster struct {
 	kubernetes.Interface
@@ -77,7 +75,7 @@ func (c *cluster) create(ctx context.Context, namespace string, count int, objec
 // list returns the metadata of all ConfigMaps of a namespace.
 func (c *cluster) list(ctx context.Context, namespace string) (all []metav1.PartialObjectMetadata, err error) {
 	for options := (metav1.ListOptions{Limit: 1000}); ; {
-		list, err := c.metadata.Resource(configMapsResource).Namespace(namespace).List(ctx, options)
+		list, err := c.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, options)
 		if err != nil {
 			return nil, fmt.Errorf("list ConfigMaps: %w", err)
 		}
@@ -125,7 +123,7 @@ func (c *cluster) watch(ctx context.Context, namespace string) (<-chan change, e
 			}
 		}
 	}
-	informer := metadatainformer.NewFilteredMetadataInformer(c.metadata, configMapsResource, namespace, 0, cache.Indexers{}, nil).Informer()
+	informer := metadatainformer.NewFilteredMetadataInformer(c.metadata, corev1.SchemeGroupVersion.WithResource("configmaps"), namespace, 0, cache.Indexers{}, nil).Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: send, UpdateFunc: func(_, object any) { send(object) },
 	})

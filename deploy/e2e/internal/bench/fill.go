@@ -160,7 +160,9 @@ func withFiller(ctx context.Context, o Options, n int, do func(*filler) error) (
 }
 
 // respond serves the body of a path.
-func respond(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(body(r.URL.Path))) }
+func respond(w http.ResponseWriter, r *http.Request) {
+	_, _ = w.Write([]byte(body(r.URL.Path))) //nolint:gosec // G705: no browser reads it
+}
 
 func body(path string) string { return strings.Repeat(path+"\n", bodySize/len(path)+1)[:bodySize] }
 

@@ -52,14 +52,14 @@ type origin struct {
 }
 
 // ServeHTTP answers a GET.
-func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Etag", etag)
 	if r.Header.Get("If-None-Match") == etag {
-		o.unmodified.Add(1)
+		h.unmodified.Add(1)
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	o.bodies.Add(1)
+	h.bodies.Add(1)
 	_, _ = w.Write([]byte("body"))
 }
 
