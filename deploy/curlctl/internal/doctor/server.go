@@ -39,8 +39,7 @@ func askServer(ctx context.Context, nc *nats.Conn) (service.Varz, error) {
 const (
 	// idleMemory and keyMemory are what a server needs that was away while the
 	// timers of all keys came due: it publishes all of them at once. The chart has
-	// the same numbers (_memory.tpl), as a spec proves; `make bench BENCHFLAGS=-overdue=100000`
-	// measures them.
+	// the same numbers (_memory.tpl), as a spec proves.
 	idleMemory = 64 << 20
 	keyMemory  = 4 << 10
 )
