@@ -190,11 +190,12 @@ test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG (10 m
 fuzz: ## Fuzz each target for FUZZTIME (10s)
 	deploy/tools/fuzz $(FUZZTIME) $(MODULES)
 
+RELEASE_TOOLS := HELM='$(CURDIR)/$(HELM)' GORELEASER='$(CURDIR)/$(GORELEASER)' SYFT='$(CURDIR)/$(SYFT)'
+
 .PHONY: release
-release: $(HELM) $(VALIDATE_KREW) ## Make the files of release VERSION=v1.2.3 in dist/, and try them
-	rm -rf dist
-	@$(ONE_WAY) go run ./deploy/local/cmd/release --version '$(VERSION)' --helm '$(HELM)' --out dist $(RELEASEFLAGS)
-	@HELM='$(HELM)' VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
+release: $(GORELEASER) $(SYFT) $(HELM) $(VALIDATE_KREW) ## Make the files of release VERSION=v1.2.3 in dist/, and try them
+	@$(RELEASE_TOOLS) LDFLAGS='$(LDFLAGS)' NO_DWARF='$(NO_DWARF)' deploy/tools/release '$(VERSION)'
+	@$(RELEASE_TOOLS) VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
 
 .PHONY: try-release
 try-release: ## Try release VERSION in dist/ on an API server, in containers and in the cluster of KUBECONFIG
@@ -203,8 +204,8 @@ try-release: ## Try release VERSION in dist/ on an API server, in containers and
 	$(MAKE) test-cluster VERSION='$(VERSION)' CHART='dist/curl-me-that-$(VERSION:v%=%).tgz' MANIFESTS=dist
 
 .PHONY: release-again
-release-again: $(HELM) ## Make the files of dist/ again, from a clone elsewhere, and compare
-	@HELM='$(CURDIR)/$(HELM)' deploy/tools/release-again dist '$(VERSION)' $(RELEASEFLAGS)
+release-again: $(GORELEASER) $(SYFT) $(HELM) ## Make the files of dist/ again, from a clone elsewhere, and compare
+	@$(RELEASE_TOOLS) LDFLAGS='$(LDFLAGS)' NO_DWARF='$(NO_DWARF)' deploy/tools/release-again '$(VERSION)'
 
 .PHONY: nightly
 nightly: test-random ## Run what is too long for each change: the soak, and 10 minutes of each fuzz target
