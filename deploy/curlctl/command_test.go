@@ -45,18 +45,6 @@ var _ = Describe("The program", func() {
 		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "replay", "").out).To(HavePrefix(":"))
 	})
 
-	It("takes the former names of the flags of the connection, of which its help knows nothing", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		run := func(args ...string) result { return runAs(ctx, "curlctl", time.Now, args...) }
-		Expect(run("wants", "--server", w.server.URL()).code).To(BeZero())
-		Expect(run("wants", "--server", w.server.URL(), "--creds", "/nowhere").code).To(Equal(3))
-		Expect(run("wants", "--nats-url", w.server.URL(), "--server", "nats://127.0.0.1:1").code).To(BeZero(), "the present name wins")
-		Expect(run("failures", "--nats-url", w.server.URL(), "--key", "x").err).To(Equal("No failures found.\n"), "--key of a failure is another flag")
-		help := run("wants", "--help").out
-		Expect(help).To(ContainSubstring("--nats-creds"))
-		Expect(help).NotTo(ContainSubstring("--server"))
-	})
-
 	It("honours contexts of the nats command", func(ctx SpecContext) {
 		w := guarded(ctx)
 		home := GinkgoT().TempDir()

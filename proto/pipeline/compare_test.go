@@ -16,7 +16,7 @@ var _ = Describe("Compare", func() {
 		stream, err := js.Stream(ctx, pipeline.Failures)
 		Expect(err).NotTo(HaveOccurred())
 		old := stream.CachedInfo().Config
-		old.Subjects = old.Subjects[:1] // as an older version had it
+		old.MaxMsgsPerSubject = 5
 		_, err = js.UpdateStream(ctx, old)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).To(Succeed())

@@ -24,8 +24,6 @@ const (
 const (
 	deadPrefix   = "curl.failure."
 	recordPrefix = "curl.record."
-	// What operators did until version 0.1, among the failures.
-	auditPrefix = "curl.audit."
 	// The subject of a message follows.
 	begunPrefix = "curl.begun."
 )
@@ -90,17 +88,9 @@ func AuditSubject(action, user, id string) string {
 	return recordPrefix + tokenOrAny(action) + "." + tokenOrAny(user) + "." + tokenOrAny(id)
 }
 
-// FormerAuditSubjects is the filter for what operators did before there was a
-// stream for it; it is in Failures.
-const FormerAuditSubjects = auditPrefix + "*.*.>"
-
-// ParseAudit returns action and user of a subject of AuditSubject, or of one that
-// FormerAuditSubjects matches, or ErrSubject.
+// ParseAudit returns action and user of a subject of AuditSubject, or ErrSubject.
 func ParseAudit(subject string) (action, user string, err error) {
 	rest, ok := strings.CutPrefix(subject, recordPrefix)
-	if !ok {
-		rest, ok = strings.CutPrefix(subject, auditPrefix)
-	}
 	parts := strings.Split(rest, ".")
 	if !ok || len(parts) != 3 {
 		return "", "", fmt.Errorf("%w: %q", ErrSubject, subject)

@@ -175,10 +175,9 @@ func (t Topology) results() jetstream.StreamConfig {
 
 func (t Topology) failures() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name:        Failures,
-		Description: "curl-me-that: what could not be done, for replay",
-		// A curlctl of an earlier version records there what it does.
-		Subjects:          []string{deadPrefix + ">", auditPrefix + ">"},
+		Name:              Failures,
+		Description:       "curl-me-that: what could not be done, for replay",
+		Subjects:          []string{deadPrefix + ">"},
 		Retention:         jetstream.LimitsPolicy,
 		MaxMsgsPerSubject: 10,
 		MaxAge:            t.FailureAge,

@@ -111,14 +111,7 @@ func applyEnv(flags *pflag.FlagSet) error {
 			first = fmt.Errorf("environment variable %s: %q is not valid for --%s", EnvName(f.Name), value, f.Name)
 		}
 	}
-	// Hidden flags are former names, which set a flag that is not set yet.
-	for _, hidden := range []bool{false, true} {
-		flags.VisitAll(func(f *pflag.Flag) {
-			if f.Hidden == hidden {
-				apply(f)
-			}
-		})
-	}
+	flags.VisitAll(apply)
 	return first
 }
 

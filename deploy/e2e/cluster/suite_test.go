@@ -8,8 +8,6 @@
 //	MANIFESTS                 folder of install.yaml; default: deploy/kubernetes
 //	CURLMETHAT_E2E_VERSION    tag of the images
 //	CURLMETHAT_E2E_NEXT       tag of the images to upgrade to
-//	CURLMETHAT_E2E_EARLIER    tag of the images of testdata/v0; empty: those of
-//	                          CURLMETHAT_E2E_VERSION run by its manifests
 //	CURLMETHAT_E2E_DOMAIN     domain of the cluster, if that is not cluster.local
 //
 // All nodes must have the images, or be able to pull them. Nothing that exists in

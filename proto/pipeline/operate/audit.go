@@ -47,24 +47,16 @@ const maxOpen = 1024
 // Audits reads what operators did, what began last first. It holds a few hundred
 // records in memory at a time, however many there are. Action and user are those of
 // the subject, which the server has checked, whatever is in the record. A record
-// that cannot be read is an error that is Unreadable, and does not end it. Those of
-// earlier versions, which are among the failures, come last.
+// that cannot be read is an error that is Unreadable, and does not end it.
 func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
 	return func(yield func(*v1.Audit, error) bool) {
-		for _, r := range []pipeline.Range{
-			{Stream: pipeline.Audit, Subject: AuditSubjects("")},
-			{Stream: pipeline.Failures, Subject: pipeline.FormerAuditSubjects},
-		} {
-			if !c.actions(ctx, r, yield) {
-				return
-			}
-		}
+		c.actions(ctx, pipeline.Range{Stream: pipeline.Audit, Subject: AuditSubjects("")}, yield)
 	}
 }
 
 // actions passes on one record for each action: its end, if there is one, where its
-// begin stands. It reports whether to go on.
-func (c *Client) actions(ctx context.Context, r pipeline.Range, yield func(*v1.Audit, error) bool) bool {
+// begin stands.
+func (c *Client) actions(ctx context.Context, r pipeline.Range, yield func(*v1.Audit, error) bool) {
 	ends := map[string]*v1.Audit{}
 	for m, err := range c.backwards(ctx, r) {
 		var a *v1.Audit
@@ -82,7 +74,7 @@ func (c *Client) actions(ctx context.Context, r pipeline.Range, yield func(*v1.A
 			delete(ends, m.Subject)
 		}
 		if !yield(a, err) || err != nil && !pipeline.Unreadable(err) {
-			return false
+			return
 		}
 	}
 	// Begins that have gone by age.
@@ -91,10 +83,9 @@ func (c *Client) actions(ctx context.Context, r pipeline.Range, yield func(*v1.A
 	})
 	for _, a := range left {
 		if !yield(a, nil) {
-			return false
+			return
 		}
 	}
-	return true
 }
 
 func audit(m pipeline.Message) (*v1.Audit, error) {

@@ -36,15 +36,16 @@ type Options struct {
 	Refused func(*PermissionError)
 }
 
+// Names returns the names of the flags that say where NATS is and who connects.
+func Names() []string {
+	return []string{"context", "nats-url", "nats-creds", "nats-nkey", "nats-ca", "nats-cert", "nats-key"}
+}
+
 // BindFlags adds the flags of the options.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.URL, "nats-url", "", "addresses of the NATS servers, separated by commas; without it those of the context")
 	fs.StringVar(&o.Context, "context", "", "context of the nats command; without it the selected one")
 	o.Files.BindFlags(fs)
-	for alias, name := range aliases() {
-		fs.Var(&aliasValue{target: fs.Lookup(name)}, alias, "former name of --"+name)
-		fs.Lookup(alias).Hidden = true
-	}
 	duration.Var(fs, &o.Timeout, "connect-timeout", 5*time.Second, "time to connect to NATS")
 }
 
