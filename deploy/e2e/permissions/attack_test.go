@@ -207,6 +207,8 @@ func (s *attacker) asked(subject, reply string, i int) []string {
 			`{"seq":1,"batch":2}`,
 			`{"seq":1}`,
 		}
+	case strings.HasPrefix(subject, "$JS.ACK."):
+		return []string{"", `+NXT {"batch":100,"expires":20000000}`, "-NAK", "+TERM"}
 	case strings.HasPrefix(subject, "$JS.API.CONSUMER.MSG.NEXT."):
 		return []string{`{"batch":1,"no_wait":true}`, `{"batch":100,"expires":20000000}`}
 	case strings.HasPrefix(subject, "$JS.API.CONSUMER.CREATE.CURL_REQUESTS.loader."):
