@@ -133,3 +133,29 @@ var _ = Describe("An identity in wrong hands, by headers,", func() {
 		})
 	}
 })
+
+var _ = Describe("A recurring schedule in the stream of requests", func() {
+	It("outlives the identity that stored it, until the stream is cleared", func(ctx SpecContext) {
+		b := start(ctx, plain)
+		s := newAttacker(ctx, b, "fetcher")
+		schedule := nats.NewMsg("curl.timer.default.forged.key")
+		schedule.Data = []byte("forged")
+		schedule.Header.Set("Nats-Schedule", "@every 1s")
+		schedule.Header.Set("Nats-Schedule-Target", "curl.want.default.canary.key")
+		_, err := s.nc.RequestMsgWithContext(ctx, schedule)
+		Expect(err).NotTo(HaveOccurred())
+		s.nc.Close()
+		want := func() string { return s.last(ctx, pipeline.Requests, "curl.want.default.canary.key") }
+		for range 2 {
+			_, err = s.js.Publish(ctx, "curl.want.default.canary.key", []byte("a want"))
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(want).WithTimeout(recreated).Should(HaveSuffix(`"forged"`))
+		}
+
+		clear := nats.NewMsg("curl.timer.default.cleared.key")
+		clear.Header.Set("Nats-Rollup", "all")
+		_, err = b.connect("admin").RequestMsgWithContext(ctx, clear)
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(want).WithTimeout(2 * time.Second).WithPolling(100 * time.Millisecond).Should(BeEmpty())
+	})
+})
