@@ -16,8 +16,9 @@ const (
 	End   = "<!-- /values -->"
 )
 
-// Make returns a Markdown table with a row for each value: its path, its
-// default and the comment above it. A value without a comment is an error.
+// Make returns a Markdown table with a row for each value: its path, its default and the
+// comment above it. Three or more components with the same value, default and comment
+// share a row. A value without a comment is an error.
 func Make(values []byte) (string, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(values, &document); err != nil {
@@ -26,10 +27,23 @@ func Make(values []byte) (string, error) {
 	if len(document.Content) != 1 {
 		return "", errors.New("read values: there are none")
 	}
-	table := &strings.Builder{}
-	table.WriteString("| value | default | |\n|---|---|---|\n")
-	if err := rows(table, "", document.Content[0]); err != nil {
+	all, err := rows("", document.Content[0])
+	if err != nil {
 		return "", err
+	}
+	shared := map[row]int{}
+	for _, r := range all {
+		shared[r.ofAny()]++
+	}
+	table := &strings.Builder{}
+	table.WriteString("value | default | description\n---|---|---\n")
+	for _, r := range all {
+		if of := r.ofAny(); shared[of] < 0 {
+			continue
+		} else if shared[of] >= 3 {
+			r, shared[of] = of, -1
+		}
+		fmt.Fprintf(table, "`%s` | %s | %s\n", r.path, r.value, r.comment)
 	}
 	return table.String(), nil
 }
@@ -44,8 +58,19 @@ func Insert(readme, table string) (string, error) {
 	return before + Begin + "\n" + table + End + after, nil
 }
 
-// rows adds a row for each node that has a comment; those without hold more.
-func rows(table *strings.Builder, prefix string, node *yaml.Node) error {
+type row struct{ path, value, comment string }
+
+// ofAny returns the row with a placeholder for the component.
+func (r row) ofAny() row {
+	if dot := strings.LastIndex(r.path, "."); dot >= 0 {
+		r.path = "COMPONENT" + r.path[dot:]
+	}
+	return r
+}
+
+// rows returns a row for each node that has a comment; those without hold more.
+func rows(prefix string, node *yaml.Node) ([]row, error) {
+	var all []row
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		path, comment := prefix+key.Value, text(key.HeadComment)
@@ -53,18 +78,20 @@ func rows(table *strings.Builder, prefix string, node *yaml.Node) error {
 		case comment != "":
 			shown, err := inline(value)
 			if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
+				return nil, fmt.Errorf("%s: %w", path, err)
 			}
-			fmt.Fprintf(table, "| `%s` | `%s` | %s |\n", path, shown, comment)
+			all = append(all, row{path, shown, comment})
 		case value.Kind == yaml.MappingNode && len(value.Content) > 0:
-			if err := rows(table, path+".", value); err != nil {
-				return err
+			below, err := rows(path+".", value)
+			if err != nil {
+				return nil, err
 			}
+			all = append(all, below...)
 		default:
-			return fmt.Errorf("%s has no comment", path)
+			return nil, fmt.Errorf("%s has no comment", path)
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // text returns a comment as one line for a cell.
@@ -76,12 +103,16 @@ func text(comment string) string {
 	return strings.ReplaceAll(strings.Join(words, " "), "|", `\|`)
 }
 
-// inline returns a value as JSON, which is YAML on one line.
+// inline returns a value as JSON, which is YAML on one line, in backticks; nothing for an
+// empty value.
 func inline(node *yaml.Node) (string, error) {
 	var value any
 	if err := node.Decode(&value); err != nil {
 		return "", err
 	}
 	out, err := json.Marshal(value)
-	return string(out), err
+	if text := string(out); text != `""` && text != "{}" && text != "[]" {
+		return "`" + text + "`", err
+	}
+	return "", err
 }

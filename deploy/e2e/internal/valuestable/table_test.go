@@ -10,10 +10,15 @@ func TestMake(t *testing.T) {
 	for name, c := range map[string]struct{ values, table, err string }{
 		"values, nested and in flow": {
 			values: "# About the file.\n\n# What it\n# is | not.\nname: \"\"\nimage:\n  # Where.\n  registry: x\n# All.\nlimits:\n  cpu: 1\n  list: [a]\n",
-			table: "| value | default | |\n|---|---|---|\n" +
-				"| `name` | `\"\"` | What it is \\| not. |\n" +
-				"| `image.registry` | `\"x\"` | Where. |\n" +
-				"| `limits` | `{\"cpu\":1,\"list\":[\"a\"]}` | All. |\n",
+			table: "value | default | description\n---|---|---\n" +
+				"`name` |  | What it is \\| not.\n" +
+				"`image.registry` | `\"x\"` | Where.\n" +
+				"`limits` | `{\"cpu\":1,\"list\":[\"a\"]}` | All.\n",
+		},
+		"values of several components": {
+			values: "a:\n  # Same.\n  x: 1\n  # Own.\n  y: 1\nb:\n  # Same.\n  x: 1\n  # Own.\n  y: 1\nc:\n  # Same.\n  x: 1\n",
+			table: "value | default | description\n---|---|---\n" +
+				"`COMPONENT.x` | `1` | Same.\n`a.y` | `1` | Own.\n`b.y` | `1` | Own.\n",
 		},
 		"a value without a comment":           {values: "# A.\na: 1\nb:\n  c: 2\n", err: "b.c has no comment"},
 		"an empty mapping without a comment":  {values: "a: {}\n", err: "a has no comment"},
