@@ -30,8 +30,8 @@ func main() {
 
 // document holds the figures of one mode.
 type document struct {
-	Mode    string        `json:"mode"`
-	Figures bench.Figures `json:"figures"`
+	Mode    string `json:"mode"`
+	Figures any    `json:"figures"`
 }
 
 func measure(ctx context.Context, o bench.Options, file string) (err error) {
@@ -57,12 +57,13 @@ func measure(ctx context.Context, o bench.Options, file string) (err error) {
 	var documents []document
 	for _, mode := range o.Modes() {
 		figures, errMode := mode.Measure(ctx, o)
-		if figures != nil { // after an error, those measured before
+		if figures != nil {
 			documents = append(documents, document{mode.Name, figures})
-			fmt.Fprintln(os.Stdout, figures.Table())
+			fmt.Printf("\n%s\n\n", mode.Name)
+			err = bench.WriteTable(os.Stdout, figures)
 		}
-		if errMode != nil {
-			err = fmt.Errorf("%s: %w", mode.Name, errMode)
+		if err = errors.Join(errMode, err); err != nil {
+			err = fmt.Errorf("%s: %w", mode.Name, err)
 			break
 		}
 	}

@@ -26,8 +26,6 @@ type Options struct {
 	// Rounds is how often the pipeline is compared with bare patches, and how many
 	// refreshes of each key are counted.
 	Rounds int
-	// Idle is the number of ConfigMaps that are annotated one by one on the idle system.
-	Idle int
 	// Apart repeats each round with the control plane on a processor of its own.
 	Apart bool
 	// Scale lists counts of ConfigMaps that replace N, each with one round.
@@ -53,24 +51,18 @@ type Options struct {
 	latencies        []time.Duration
 }
 
-// Figures are the results of a mode. Their JSON names carry the units.
-type Figures interface {
-	// Table returns them as Markdown.
-	Table() string
-}
-
 // Mode measures one thing.
 type Mode struct {
 	Name string
-	// Measure returns what it has measured so far with an error, or nil.
-	Measure func(context.Context, Options) (Figures, error)
+	// Measure returns the figures, whose JSON names carry the units. With an error, they
+	// are those measured before it.
+	Measure func(context.Context, Options) (any, error)
 }
 
 // BindFlags adds the flags.
 func (o *Options) BindFlags(fs *flag.FlagSet) {
 	fs.IntVar(&o.N, "n", 2000, "ConfigMaps in a round")
 	fs.IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts; with -refresh: refreshes of each key")
-	fs.IntVar(&o.Idle, "idle", 200, "ConfigMaps to annotate one by one on the idle system")
 	fs.BoolVar(&o.Apart, "apart", false, "compare with bare patches also with the control plane on a processor of its own")
 	fs.StringVar(&o.Scale, "scale", "", "compare with bare patches, one round with each of these counts of ConfigMaps, such as 2000,10000")
 	fs.IntVar(&o.Refresh, "refresh", 0, "measure the cost of refreshing so many unchanged keys every 10s")
@@ -116,7 +108,7 @@ func short[T int | time.Duration](o Options, n T) T {
 
 // Complete checks the options, applies Short, and returns the first error as a sentence.
 func (o *Options) Complete() (err error) {
-	if o.N < 2 || o.Rounds < 1 || o.Idle < 0 || o.Refresh < 0 || o.Restart < 0 || o.Timeout <= 0 {
+	if o.N < 2 || o.Rounds < 1 || o.Refresh < 0 || o.Restart < 0 || o.Timeout <= 0 {
 		return errors.New("-n must be at least 2, -rounds and -timeout positive, and no count negative")
 	}
 	for _, name := range []string{"watcher", "fetcher", "writer"} {
@@ -143,7 +135,7 @@ func (o *Options) Complete() (err error) {
 	for i := range o.counts {
 		o.counts[i] = max(2, short(*o, o.counts[i]))
 	}
-	o.Idle, o.Refresh, o.Restart = short(*o, o.Idle), short(*o, o.Refresh), short(*o, o.Restart)
+	o.Refresh, o.Restart = short(*o, o.Refresh), short(*o, o.Restart)
 	return nil
 }
 

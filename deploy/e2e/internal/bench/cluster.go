@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -135,30 +133,6 @@ func (c *cluster) watch(ctx context.Context, namespace string) (<-chan change, e
 		return nil, context.Cause(ctx)
 	}
 	return changes, nil
-}
-
-// requests are those about ConfigMaps and Events in the metrics of the API server. A
-// watch counts when it ends, so it is left out.
-var requests = regexp.MustCompile(`(?m)^apiserver_request_total\{[^}]*resource="(?:configmaps|events)"[^}]*verb="(?:DELETE|GET|LIST|PATCH|POST|PUT)"[^}]*\} (\S+)`)
-
-// calls counts them.
-func (c *cluster) calls(ctx context.Context) (total int, err error) {
-	text, err := c.Discovery().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
-	if err != nil {
-		return 0, fmt.Errorf("read the metrics of the API server: %w", err)
-	}
-	return countCalls(text)
-}
-
-func countCalls(text []byte) (total int, err error) {
-	for _, match := range requests.FindAllSubmatch(text, -1) {
-		count, err := strconv.ParseFloat(string(match[1]), 64)
-		if err != nil {
-			return 0, fmt.Errorf("read the metrics of the API server: %w", err)
-		}
-		total += int(count)
-	}
-	return total, nil
 }
 
 // inParallel calls do for 0 to count-1, inFlight at a time, until one fails.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -44,20 +43,15 @@ const (
 	apart  placement = "control plane on one processor, the rest on another"
 )
 
-// fill compares rounds for each count of ConfigMaps.
-type fill []filled
-
 // filled are the rounds with one count and one placement.
 type filled struct {
 	N         int       `json:"n"`
 	Placement placement `json:"placement"`
-	Rounds    []round   `json:"rounds"`
-	// Median is the index of the round with the median ratio.
-	Median int `json:"median"`
+	// Ratios of all rounds, from the lowest, and the round with the median one.
+	Ratios []float64 `json:"ratios"`
+	Median round     `json:"medianRound"`
 	// Memory at the end, by program.
 	Memory usages `json:"memory"`
-	// Idle is the time from the annotation of one ConfigMap to its data.
-	Idle *idle `json:"idle,omitempty"`
 }
 
 // round compares the pipeline with a loop that patches, before and after it, since
@@ -65,31 +59,21 @@ type filled struct {
 type round struct {
 	Before bare `json:"bareBefore"`
 	After  bare `json:"bareAfter"`
-	// PerSecond counts from the start of the watcher, FillingPerSecond from the first
-	// ConfigMap filled.
-	PerSecond        float64 `json:"perSecond"`
-	FillingPerSecond float64 `json:"fillingPerSecond"`
+	// PerSecond counts from the start of the watcher.
+	PerSecond float64 `json:"perSecond"`
 	// Ratio is what the pipeline reaches of the rate of bare patches, and BoundRatio what it
 	// could reach if no processor was ever idle. If apart, only the control plane counts.
-	Ratio      float64 `json:"ratio"`
-	BoundRatio float64 `json:"boundRatio"`
-	// Calls are requests about ConfigMaps and Events.
-	Calls float64            `json:"callsPerConfigMap"`
-	CPU   map[string]float64 `json:"cpuMillisecondsPerConfigMap"`
+	Ratio      float64            `json:"ratio"`
+	BoundRatio float64            `json:"boundRatio"`
+	CPU        map[string]float64 `json:"cpuMillisecondsPerConfigMap"`
+	// OwnCPU is that of watcher, fetcher, writer and NATS.
+	OwnCPU float64 `json:"ownCpuMillisecondsPerConfigMap"`
 }
 
 // bare is what the API server does for a loop that patches.
 type bare struct {
 	PerSecond float64            `json:"perSecond"`
 	CPU       map[string]float64 `json:"cpuMillisecondsPerPatch"`
-}
-
-// idle are quantiles.
-type idle struct {
-	ConfigMaps int     `json:"configMaps"`
-	P50        float64 `json:"p50Milliseconds"`
-	P99        float64 `json:"p99Milliseconds"`
-	Max        float64 `json:"maxMilliseconds"`
 }
 
 // filler fills ConfigMaps of one count.
@@ -105,8 +89,8 @@ type filler struct {
 }
 
 // measureFill measures each count with NATS and services of its own.
-func measureFill(ctx context.Context, o Options) (Figures, error) {
-	var all fill
+func measureFill(ctx context.Context, o Options) (any, error) {
+	var all []filled
 	for _, n := range o.counts {
 		err := withFiller(ctx, o, n, func(f *filler) error {
 			for _, p := range f.placements() {
@@ -213,13 +197,13 @@ func (f *filler) place(p placement) (err error) {
 	return errors.Join(err, pin(os.Getpid(), others))
 }
 
-// compare measures the rounds of one placement, the memory after them, and the idle system.
+// compare measures the rounds of one placement, and the memory after them.
 func (f *filler) compare(ctx context.Context, p placement) (r filled, err error) {
-	r = filled{N: f.N, Placement: p}
 	all := processors()
 	if err := f.place(p); err != nil {
 		return r, err
 	}
+	var rounds []round
 	for i := range f.Rounds {
 		f.Progress("%s, round %d of %d: creating %d ConfigMaps", p, i+1, f.Rounds, f.N)
 		one, err := f.round(ctx, p)
@@ -227,44 +211,31 @@ func (f *filler) compare(ctx context.Context, p placement) (r filled, err error)
 			return r, err
 		}
 		f.Progress("%.0f a second, bare patches %.0f and %.0f", one.PerSecond, one.Before.PerSecond, one.After.PerSecond)
-		r.Rounds = append(r.Rounds, one)
+		rounds = append(rounds, one)
 	}
 	if p == apart { // the benchmark needs all processors to give them back
 		if err := pin(os.Getpid(), all); err != nil {
 			return r, err
 		}
 	}
-	byRatio := make([]int, len(r.Rounds))
-	for i := range byRatio {
-		byRatio[i] = i
+	slices.SortFunc(rounds, func(a, b round) int { return cmp.Compare(a.Ratio, b.Ratio) })
+	r = filled{N: f.N, Placement: p, Median: rounds[(len(rounds)-1)/2]}
+	for i := range rounds {
+		r.Ratios = append(r.Ratios, rounds[i].Ratio)
 	}
-	slices.SortFunc(byRatio, func(i, j int) int { return cmp.Compare(r.Rounds[i].Ratio, r.Rounds[j].Ratio) })
-	r.Median = byRatio[(len(byRatio)-1)/2]
-	if r.Memory, err = f.system.used(); err != nil || f.Idle == 0 || p == apart {
-		return r, err
-	}
-	r.Idle, err = f.idle(ctx)
+	r.Memory, err = f.system.used()
 	return r, err
 }
 
-// moment is what had been used at one time.
-type moment struct {
-	used  usages
-	calls int
-}
-
-func (f *filler) moment(ctx context.Context) (m moment, err error) {
-	if m.used, err = f.system.used(); err != nil {
-		return m, err
+// used returns what the system, the control plane and the benchmark have used.
+func (f *filler) used() (used usages, err error) {
+	if used, err = f.system.used(); err != nil {
+		return nil, err
 	}
 	for name, pid := range f.control {
-		err = errors.Join(err, m.used.add(name, pid))
+		err = errors.Join(err, used.add(name, pid))
 	}
-	if err = errors.Join(err, m.used.add(self, os.Getpid())); err != nil {
-		return m, err
-	}
-	m.calls, err = f.cluster.calls(ctx)
-	return m, err
+	return used, errors.Join(err, used.add(self, os.Getpid()))
 }
 
 func (f *filler) round(ctx context.Context, p placement) (r round, err error) {
@@ -308,7 +279,7 @@ func (f *filler) patch(ctx context.Context) (b bare, err error) {
 	if err != nil {
 		return b, err
 	}
-	before, err := f.moment(ctx)
+	before, err := f.used()
 	if err != nil {
 		return b, err
 	}
@@ -323,8 +294,8 @@ func (f *filler) patch(ctx context.Context) (b bare, err error) {
 		return b, fmt.Errorf("patch a ConfigMap: %w", err)
 	}
 	b.PerSecond = float64(len(objects)) / time.Since(began).Seconds()
-	after, err := f.moment(ctx)
-	b.CPU = after.used.cpuSince(before.used, len(objects))
+	after, err := f.used()
+	b.CPU = after.cpuSince(before, len(objects))
 	return b, err
 }
 
@@ -336,7 +307,7 @@ func (f *filler) pipeline(ctx context.Context, r *round) error {
 	if f.changes, err = f.cluster.watch(watching, f.piped); err != nil {
 		return err
 	}
-	before, err := f.moment(ctx)
+	before, err := f.used()
 	if err != nil {
 		return err
 	}
@@ -344,26 +315,22 @@ func (f *filler) pipeline(ctx context.Context, r *round) error {
 	if err := f.system.service(ctx, "watcher", "--namespaces="+f.piped, f.system.signer); err != nil {
 		return err
 	}
-	var first, last time.Time
+	var last time.Time
 	names := map[string]bool{}
 	for len(names) < f.N {
 		one, err := f.next(ctx)
 		if err != nil {
 			return fmt.Errorf("%d of %d ConfigMaps were filled: %w", len(names), f.N, err)
 		}
-		if names[one.Name] = true; first.IsZero() {
-			first = one.at
-		}
-		last = one.at
+		names[one.Name], last = true, one.at
 	}
-	after, err := f.moment(ctx)
+	after, err := f.used()
 	if err != nil {
 		return err
 	}
 	r.PerSecond = float64(f.N) / last.Sub(began).Seconds()
-	r.FillingPerSecond = float64(f.N-1) / last.Sub(first).Seconds()
-	r.Calls = float64(after.calls-before.calls) / float64(f.N)
-	r.CPU = after.used.cpuSince(before.used, f.N)
+	r.CPU = after.cpuSince(before, f.N)
+	r.OwnCPU = sum(r.CPU, "watcher", "fetcher", "writer", "nats")
 	return f.verify(ctx)
 }
 
@@ -412,43 +379,6 @@ func (f *filler) verify(ctx context.Context) error {
 	}
 }
 
-// idle annotates ConfigMaps one by one, and measures from each response to the data.
-func (f *filler) idle(ctx context.Context) (*idle, error) {
-	f.Progress("annotating %d ConfigMaps one by one", f.Idle)
-	if err := f.cluster.create(ctx, f.piped, f.Idle, func(n int) *corev1.ConfigMap { return configMap("idle", n) }); err != nil {
-		return nil, err
-	}
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	var err error
-	if f.changes, err = f.cluster.watch(watching, f.piped); err != nil {
-		return nil, err
-	}
-	var times []float64
-	for n := range f.Idle {
-		if err := pause(ctx, 50*time.Millisecond); err != nil { // the system comes to rest
-			return nil, err
-		}
-		name := configMap("idle", n).Name
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": f.request(name)}})
-		if err == nil {
-			_, err = f.cluster.CoreV1().ConfigMaps(f.piped).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-		}
-		if err != nil {
-			return nil, fmt.Errorf("annotate a ConfigMap: %w", err)
-		}
-		began := time.Now()
-		filled, err := f.awaitOne(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		times = append(times, 1000*filled.Sub(began).Seconds())
-	}
-	slices.Sort(times)
-	at := func(q float64) float64 { return times[int(q*float64(len(times)-1))] }
-	return &idle{ConfigMaps: f.Idle, P50: at(0.5), P99: at(0.99), Max: at(1)}, nil
-}
-
 // awaitOne returns when the watch delivered a ConfigMap with its data.
 func (f *filler) awaitOne(ctx context.Context, name string) (time.Time, error) {
 	for {
@@ -456,49 +386,4 @@ func (f *filler) awaitOne(ctx context.Context, name string) (time.Time, error) {
 			return one.at, err
 		}
 	}
-}
-
-// Table has a column for each count and placement.
-func (all fill) Table() string {
-	if len(all) == 0 {
-		return ""
-	}
-	heads := []string{"ConfigMaps, bodies of " + fmt.Sprint(bodySize) + " bytes"}
-	for _, r := range all {
-		heads = append(heads, fmt.Sprintf("%d, %s", r.N, r.Placement))
-	}
-	t := newTable(heads...)
-	row := func(name, format string, of func(r *filled, median *round) any) {
-		each(t, all, name, format, func(r filled) any { return of(&r, &r.Rounds[r.Median]) })
-	}
-	row("filled a second", "%.0f", func(_ *filled, m *round) any { return m.PerSecond })
-	row("from the first filled on", "%.0f", func(_ *filled, m *round) any { return m.FillingPerSecond })
-	row("bare patches a second, before", "%.0f", func(_ *filled, m *round) any { return m.Before.PerSecond })
-	row("and after", "%.0f", func(_ *filled, m *round) any { return m.After.PerSecond })
-	row("filled ÷ bare", "%s", func(r *filled, m *round) any {
-		less := func(a, b round) int { return cmp.Compare(a.Ratio, b.Ratio) }
-		return fmt.Sprintf("%.2f (%.2f to %.2f)", m.Ratio, slices.MinFunc(r.Rounds, less).Ratio, slices.MaxFunc(r.Rounds, less).Ratio)
-	})
-	row("its bound by processor time", "%.2f", func(_ *filled, m *round) any { return m.BoundRatio })
-	row("API calls for each", "%.2f", func(_ *filled, m *round) any { return m.Calls })
-	first := &all[0]
-	for _, name := range sorted(first.Rounds[first.Median].CPU) {
-		row("CPU of "+name+" for each, ms", "%.2f", func(_ *filled, m *round) any { return m.CPU[name] })
-	}
-	row("CPU of watcher, fetcher, writer and nats for each, ms", "%.2f", func(_ *filled, m *round) any {
-		return sum(m.CPU, "watcher", "fetcher", "writer", "nats")
-	})
-	row("CPU of kube-apiserver for a bare patch, ms", "%.2f", func(_ *filled, m *round) any {
-		return (m.Before.CPU["kube-apiserver"] + m.After.CPU["kube-apiserver"]) / 2
-	})
-	for _, name := range sorted(first.Memory) {
-		row("RSS of "+name+", MiB", "%.0f", func(r *filled, _ *round) any { return float64(r.Memory[name].RSS) / (1 << 20) })
-	}
-	row("annotation to data when idle, ms", "%s", func(r *filled, _ *round) any {
-		if r.Idle == nil {
-			return ""
-		}
-		return fmt.Sprintf("p50 %.1f, p99 %.1f", r.Idle.P50, r.Idle.P99)
-	})
-	return t.String()
 }

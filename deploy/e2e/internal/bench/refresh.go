@@ -64,7 +64,7 @@ func (h *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // measureRefresh runs a fetcher without Kubernetes.
-func measureRefresh(ctx context.Context, o Options) (figures Figures, err error) {
+func measureRefresh(ctx context.Context, o Options) (figures any, err error) {
 	s, err := startSystem(ctx, o.Bin)
 	if err != nil {
 		return nil, err
@@ -187,22 +187,4 @@ func (h *origin) bareGets(ctx context.Context, s *system) (cpu float64, err erro
 	}
 	after, err := ownUsage()
 	return after.cpuSince(before, bareGets)[self], err
-}
-
-// Table has a row for each figure.
-func (r refresh) Table() string {
-	t := newTable(fmt.Sprintf("%d keys every %s, all 304", r.Keys, refreshEvery), "")
-	t.row("refreshes a second", fmt.Sprintf("%.0f of %.0f", r.PerSecond, float64(r.Keys)/refreshEvery.Seconds()))
-	t.row("other responses, results", fmt.Sprintf("%d, %d", r.Bodies, r.Results))
-	t.row("messages stored for a refresh", fmt.Sprintf("%.2f", r.Stored))
-	for _, name := range sorted(r.CPU) {
-		t.row("CPU of "+name+" for a refresh", fmt.Sprintf("%.3f ms", r.CPU[name]))
-	}
-	t.row("CPU for a refresh", fmt.Sprintf("%.3f ms", sum(r.CPU)))
-	t.row("CPU for a GET and its 304 made by a loop", fmt.Sprintf("%.3f ms", r.Bare))
-	t.row("CPU for a refresh ÷ for such a GET", fmt.Sprintf("%.1f", r.Ratio))
-	for _, name := range sorted(r.Memory) {
-		t.row("RSS of "+name, fmt.Sprintf("%d MiB", r.Memory[name].RSS>>20))
-	}
-	return t.String()
 }

@@ -33,11 +33,8 @@ const (
 	shareTimeout = time.Minute
 )
 
-// slowHost is one row for each case.
-type slowHost []slowHostRow
-
-// slowHostRow is one case: a host and what happens meanwhile.
-type slowHostRow struct {
+// slowHost is one case: a host and what happens meanwhile.
+type slowHost struct {
 	Latency  float64 `json:"latencySeconds"`
 	Fetchers int     `json:"fetchers"`
 	// FirstContact: the fetchers have not used the host before. Edits: 100 of the keys
@@ -60,15 +57,15 @@ type slowHostRow struct {
 }
 
 // measureSlowHost measures all cases, each with NATS and fetchers of its own.
-func measureSlowHost(ctx context.Context, o Options) (Figures, error) {
-	var rows slowHost
+func measureSlowHost(ctx context.Context, o Options) (any, error) {
+	var rows []slowHost
 	for _, latency := range o.latencies {
-		cases := []slowHostRow{{Fetchers: 1, FirstContact: true}, {Fetchers: 1, Edits: true, Keys: editedKeys}}
+		cases := []slowHost{{Fetchers: 1, FirstContact: true}, {Fetchers: 1, Edits: true, Keys: editedKeys}}
 		if latency < 10*time.Millisecond { // edits do not keep it busy
-			cases[1] = slowHostRow{Fetchers: 1, Keys: fewKeys}
+			cases[1] = slowHost{Fetchers: 1, Keys: fewKeys}
 		}
 		for _, n := range o.fetchers {
-			cases = append(cases, slowHostRow{Fetchers: n})
+			cases = append(cases, slowHost{Fetchers: n})
 		}
 		for _, row := range cases {
 			row.Latency = latency.Seconds()
@@ -85,7 +82,7 @@ func measureSlowHost(ctx context.Context, o Options) (Figures, error) {
 	return rows, nil
 }
 
-func (row *slowHostRow) measure(ctx context.Context, o Options, latency time.Duration) (err error) {
+func (row *slowHost) measure(ctx context.Context, o Options, latency time.Duration) (err error) {
 	s, err := startSystem(ctx, o.Bin)
 	if err != nil {
 		return err
@@ -134,7 +131,7 @@ func (row *slowHostRow) measure(ctx context.Context, o Options, latency time.Dur
 }
 
 // observe waits for the end of the window, or until no key waits.
-func (row *slowHostRow) observe(ctx context.Context, s *system, h *host, limit time.Duration) error {
+func (row *slowHost) observe(ctx context.Context, s *system, h *host, limit time.Duration) error {
 	edited := time.Now()
 	if row.Edits {
 		edited = edited.Add(limit)
@@ -154,7 +151,7 @@ func (row *slowHostRow) observe(ctx context.Context, s *system, h *host, limit t
 }
 
 // join starts one more fetcher, and measures when its slots are in use, too.
-func (row *slowHostRow) join(ctx context.Context, s *system, h *host) error {
+func (row *slowHost) join(ctx context.Context, s *system, h *host) error {
 	if err := s.fetcher(ctx, "--timeout=20s"); err != nil {
 		return err
 	}
@@ -168,7 +165,7 @@ func (row *slowHostRow) join(ctx context.Context, s *system, h *host) error {
 	return err
 }
 
-func (row *slowHostRow) read(h *host, cpu map[string]float64) {
+func (row *slowHost) read(h *host, cpu map[string]float64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.count(0)
@@ -291,7 +288,7 @@ func (h *host) publish(ctx context.Context, s *system, name string, n, edit int)
 }
 
 // String describes the case.
-func (row slowHostRow) String() string {
+func (row slowHost) String() string {
 	text := fmt.Sprintf("latency %gs, %d keys, fetchers: %d", row.Latency, row.Keys, row.Fetchers)
 	if row.FirstContact {
 		text += ", first contact"
@@ -300,27 +297,4 @@ func (row slowHostRow) String() string {
 		text += ", 100 edits a second"
 	}
 	return fmt.Sprintf("%s: %.2f of the slots, %.2f timers for each GET", text, row.Used, row.TimersPerGet)
-}
-
-// Table has a row for each case.
-func (rows slowHost) Table() string {
-	t := newTable("latency", "fetchers", "keys", "GETs", "seconds", "slots in use", "timers per GET",
-		"timers per key and minute", "cores: fetchers, NATS", "new fetcher has its share after")
-	for _, r := range rows {
-		keys := fmt.Sprint(r.Keys)
-		switch {
-		case r.FirstContact:
-			keys += ", first contact"
-		case r.Edits:
-			keys += ", 100 edits a second"
-		}
-		share := ""
-		if r.Share > 0 {
-			share = fmt.Sprintf("%.1f s", r.Share)
-		}
-		t.row(fmt.Sprintf("%gs", r.Latency), fmt.Sprint(r.Fetchers), keys, fmt.Sprint(r.Gets), fmt.Sprintf("%.1f", r.Seconds),
-			fmt.Sprintf("%.2f", r.Used), fmt.Sprintf("%.2f", r.TimersPerGet), fmt.Sprintf("%.2f", r.TimersPerMinute),
-			fmt.Sprintf("%.2f, %.2f", r.Cores["fetcher"], r.Cores["nats"]), share)
-	}
-	return t.String()
 }
