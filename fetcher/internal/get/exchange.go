@@ -89,6 +89,8 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, x.watch.trace()))
 	defer cancel()
 	request := (&http.Request{Method: http.MethodGet, URL: u, Header: x.headers(secrets)}).WithContext(ctx)
+	// A connection to the proxy would carry plain responses of other hosts, too.
+	request.Close = x.client.proxy != nil && u.Scheme == "http"
 	answer, err := x.client.transport(x.request).RoundTrip(request)
 	if err != nil {
 		return Response{}, nil, err

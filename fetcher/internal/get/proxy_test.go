@@ -58,6 +58,19 @@ var _ = Describe("an egress proxy", func() {
 		Expect(seen.requests()[0].Header).To(HaveKey("Proxy-Authorization"))
 	})
 
+	It("gets one plain response on each connection, since a host may send more than one", func(ctx SpecContext) {
+		client := newProxied(nil)
+		for _, host := range []string{"data.example.com", "other.example.com", "data.example.com"} {
+			_, err := client.Do(ctx, get.Request{URL: "http://" + host + "/"})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		connections := map[string]bool{}
+		for _, r := range seen.requests() {
+			connections[r.RemoteAddr] = true
+		}
+		Expect(connections).To(HaveLen(3))
+	})
+
 	DescribeTable("sends nothing to the proxy that the policy denies",
 		func(ctx SpecContext, raw string, addrs ...string) {
 			client := newProxied(map[string][]string{"bad.example.com": addrs})
