@@ -152,9 +152,9 @@ var _ = Describe("A recurring schedule in the stream of requests", func() {
 			Eventually(want).WithTimeout(recreated).Should(HaveSuffix(`"forged"`))
 		}
 
-		clear := nats.NewMsg("curl.timer.default.cleared.key")
-		clear.Header.Set("Nats-Rollup", "all")
-		_, err = b.connect("admin").RequestMsgWithContext(ctx, clear)
+		rollup := nats.NewMsg("curl.timer.default.cleared.key")
+		rollup.Header.Set("Nats-Rollup", "all")
+		_, err = b.connect("admin").RequestMsgWithContext(ctx, rollup)
 		Expect(err).NotTo(HaveOccurred())
 		Consistently(want).WithTimeout(2 * time.Second).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 	})
