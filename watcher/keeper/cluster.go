@@ -22,7 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// clients of the cluster, with those that only keeper has.
+// clients are the API clients of the cluster, including those that only keeper needs.
 type clients struct {
 	*cluster.Clients
 
@@ -50,7 +50,7 @@ func connect(config *rest.Config) (*clients, error) {
 	return c, err
 }
 
-// newPods returns the API of pods, in the encoding that takes the least to read.
+// newPods returns the API of pods, in the cheapest encoding to decode.
 func newPods(shared *rest.Config) (corev1client.PodsGetter, error) {
 	config := rest.CopyConfig(shared)
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -78,13 +78,13 @@ func newWatchers(shared *rest.Config) (*watchers, error) {
 	return &watchers{client: client, params: runtime.NewParameterCodec(scheme)}, err
 }
 
-// in returns the Watchers of a namespace ("" for all).
+// in returns the Watchers of a namespace ("" means all).
 func (w *watchers) in(namespace string) *gentype.ClientWithList[*watchv1.Watcher, *watchv1.WatcherList] {
 	return gentype.NewClientWithList(watchv1.Resource().Resource, w.client, w.params, namespace,
 		func() *watchv1.Watcher { return &watchv1.Watcher{} }, func() *watchv1.WatcherList { return &watchv1.WatcherList{} })
 }
 
-// namespaces are the namespaces as an informer takes them: all, or one alone.
+// namespaces returns the namespaces in the form that an informer takes: all, or a single one.
 func namespaces(client metadata.Interface) informer.Objects {
 	resource := client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces"))
 	only := func(namespace string, o metav1.ListOptions) metav1.ListOptions {
@@ -104,7 +104,7 @@ func namespaces(client metadata.Interface) informer.Objects {
 	}
 }
 
-// api is what the reconciler does to the cluster.
+// api is the reconciler's access to the cluster.
 type api struct {
 	watchers *watchers
 	metadata metadata.Interface
@@ -114,7 +114,7 @@ func (a api) configMaps(namespace string) metadata.ResourceInterface {
 	return a.metadata.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace)
 }
 
-// Watcher lists, since keeper may not get.
+// Watcher uses a list, because keeper has no right to get.
 func (a api) Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error) {
 	list, err := a.watchers.in(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
 	if err != nil {
@@ -126,7 +126,7 @@ func (a api) Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.W
 	return &list.Items[0], nil
 }
 
-// Find lists, since keeper may not get.
+// Find uses a list, because keeper has no right to get.
 func (a api) Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
 	list, err := a.configMaps(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
 	if err != nil {
@@ -138,13 +138,13 @@ func (a api) Find(ctx context.Context, name types.NamespacedName) (*metav1.Parti
 	return &list.Items[0], nil
 }
 
-// Apply forces keeper's own fields and touches no other.
+// Apply forces keeper's own fields and leaves all others.
 func (a api) Apply(ctx context.Context, name types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error) {
 	return a.configMaps(name.Namespace).Patch(ctx, name.Name, types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: watchv1.FieldManager, Force: new(true)})
 }
 
-// Report replaces the status whole: what an apply no longer names is removed.
+// Report replaces the whole status: fields that an apply no longer names are removed.
 func (a api) Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error) {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind,

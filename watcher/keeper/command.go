@@ -10,13 +10,13 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 )
 
-// Command returns the command line of keeper, which is elected by elect.
+// Command returns the command line of keeper; elect elects its leader.
 func Command(elect leader.Elect) *cobra.Command {
 	var c Config
 	c.Election.Elect = elect
 	return service.NewCommand(&cobra.Command{
 		Use:   name,
-		Short: "Make a ConfigMap of each Watcher, and report how it fares",
+		Short: "Create a ConfigMap for each Watcher and report its status",
 	}, &c, func(ctx context.Context) error {
 		return c.Kube.Run(ctx, &c.Service, name, func(ctx context.Context, rt *service.Runtime, cluster *rest.Config) error {
 			return Run(ctx, rt, c, cluster)

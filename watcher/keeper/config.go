@@ -14,30 +14,28 @@ import (
 // name of the service.
 const name = "keeper"
 
-// DefaultWorkers is how many Watchers are worked on at a time by
-// default.
+// DefaultWorkers is the default number of concurrent reconciles.
 const DefaultWorkers = 4
 
-// Config is what an operator may choose about keeper.
+// Config has the settings of keeper.
 type Config struct {
-	// Service are the flags that every service has.
+	// Service has the flags that every service shares.
 	Service service.Options
-	// Kube names the cluster to work on.
+	// Kube selects the cluster.
 	Kube kube.Options
-	// Namespaces whose Watchers are looked at; empty: all.
+	// Namespaces to watch; empty means all.
 	Namespaces []string
-	// Protected namespaces are left alone, and kube-root-ca.crt everywhere.
+	// Protected namespaces are never changed, nor is kube-root-ca.crt anywhere.
 	Protected []string
-	// Selector is the label selector for Watchers that the API server applies.
+	// Selector is a label selector for Watchers, applied by the API server.
 	Selector string
-	// Grammar is how the watcher reads annotations; the first of its keys is
-	// written.
+	// Grammar of the annotations, as for the watcher; keeper writes the first of its keys.
 	Grammar annotation.Options
-	// Election lets one of several keepers work.
+	// Election elects a leader among the replicas.
 	Election leader.Config
-	// Sidecars: the policies are installed by which pods get the sidecars of Watchers.
+	// Sidecars means that the admission policies for sidecars are installed.
 	Sidecars bool
-	// Workers is the number of Watchers that are worked on at a time.
+	// Workers is the number of concurrent reconciles.
 	Workers int
 }
 
@@ -48,17 +46,17 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Kube.BindFlags(fs)
 	defaults := annotation.Defaults()
 	c.Grammar.MinRefresh = defaults.MinRefresh
-	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces whose Watchers are looked at; empty: all")
-	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces that are left alone")
+	fs.StringSliceVar(&c.Namespaces, "namespaces", nil, "namespaces to watch; empty: all")
+	fs.StringSliceVar(&c.Protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
 	fs.StringVar(&c.Selector, "selector", annotation.Selector, "label selector, applied by the API server, for the Watchers to look at")
-	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys, "annotations that ask for data, as for the watcher; the first is written")
-	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme, "scheme of URLs that have none, as for the watcher: http or https")
-	fs.BoolVar(&c.Sidecars, "sidecars", false, "pods get the sidecars of Watchers, by policies that are installed; watch those pods, and the namespaces that they are in")
+	fs.StringSliceVar(&c.Grammar.Keys, "annotation-keys", defaults.Keys, "annotations that ask for data, as for the watcher; keeper writes the first")
+	fs.StringVar(&c.Grammar.DefaultScheme, "default-scheme", defaults.DefaultScheme, "scheme of URLs without one, as for the watcher: http or https")
+	fs.BoolVar(&c.Sidecars, "sidecars", false, "the admission policies for sidecars are installed; watch pods with sidecars, and namespaces")
 	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "Watchers that are worked on at a time")
 	c.Election.BindFlags(fs, name)
 }
 
-// Validate returns the first thing that is wrong, as a sentence.
+// Validate returns the first invalid setting, as a sentence.
 func (c *Config) Validate() error {
 	if err := kube.ValidateSelection(c.Protected, c.Selector); err != nil {
 		return err

@@ -40,8 +40,7 @@ func TestKeeper(t *testing.T) { suitetest.Run(t, "Keeper") }
 // patience is how long keeper may take to report on all Watchers of a spec.
 const patience = time.Minute
 
-// rig is a keeper without its queue: the spec has it look at Watchers, at times of
-// its own.
+// rig is a keeper without its queue: the spec decides when it reconciles.
 type rig struct {
 	*keeper
 	clock     *clocktesting.FakePassiveClock
@@ -50,11 +49,11 @@ type rig struct {
 	resources dynamic.ResourceInterface
 	registry  *prometheus.Registry
 	writes    atomic.Int64
-	// before is called before each request of keeper; nil: nothing is.
+	// before, if set, is called before each request of keeper.
 	before atomic.Pointer[func(*http.Request)]
 }
 
-// count counts requests that change something.
+// count counts the requests that change something.
 func (r *rig) count(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if before := r.before.Load(); before != nil {
@@ -71,7 +70,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// serving lets the API server serve Watchers.
+// serving waits until the API server serves Watchers.
 func serving(ctx context.Context, config *rest.Config) dynamic.NamespaceableResourceInterface {
 	GinkgoHelper()
 	client, err := dynamic.NewForConfig(config)
@@ -106,7 +105,7 @@ func newRig(ctx context.Context) *rig {
 	return r
 }
 
-// begin has a keeper that knows nothing yet.
+// begin starts a keeper without any state.
 func (r *rig) begin() {
 	GinkgoHelper()
 	var c Config
@@ -136,7 +135,7 @@ func (r *rig) run(ctx context.Context) {
 	}
 }
 
-// apply creates a Watcher whose spec is in YAML.
+// apply creates a Watcher from a spec in YAML.
 func (r *rig) apply(ctx context.Context, name, spec string) {
 	GinkgoHelper()
 	o := &unstructured.Unstructured{}
@@ -152,7 +151,7 @@ func (r *rig) edit(ctx context.Context, name, patch string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// eventuallyHas waits until keeper has a generation of a Watcher.
+// eventuallyHas waits until keeper knows a generation of a Watcher.
 func (r *rig) eventuallyHas(ctx context.Context, name string, generation int64) {
 	GinkgoHelper()
 	Eventually(ctx, func() int64 {
@@ -163,8 +162,8 @@ func (r *rig) eventuallyHas(ctx context.Context, name string, generation int64) 
 	}).WithTimeout(patience).Should(Equal(generation))
 }
 
-// once makes a change before keeper's first request that reads or writes one object:
-// whose path, ? and field selector end so.
+// once makes a change before keeper's first request for a single object whose path and field
+// selector end in the suffix.
 func (r *rig) once(method, ending string, change func()) {
 	r.before.Store(new(func(request *http.Request) {
 		if request.Method == method && strings.HasSuffix(request.URL.Path+"?"+request.URL.Query().Get("fieldSelector"), ending) {
@@ -174,14 +173,14 @@ func (r *rig) once(method, ending string, change func()) {
 	}))
 }
 
-// byHand merges a patch into a ConfigMap as somebody with an editor does.
+// byHand merges a patch into a ConfigMap as a person with an editor would.
 func (r *rig) byHand(ctx context.Context, name, patch string) {
 	GinkgoHelper()
 	_, err := r.core.ConfigMaps(r.namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl-edit"})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// data of a ConfigMap.
+// data returns the data of a ConfigMap.
 func (r *rig) data(ctx context.Context, name string) map[string]string {
 	GinkgoHelper()
 	made, err := r.core.ConfigMaps(r.namespace).Get(ctx, name, metav1.GetOptions{})
@@ -189,7 +188,7 @@ func (r *rig) data(ctx context.Context, name string) map[string]string {
 	return made.Data
 }
 
-// look looks at all Watchers once.
+// look reconciles all Watchers once.
 func (r *rig) look(ctx context.Context, g Gomega, names []string) {
 	GinkgoHelper()
 	for _, name := range names {
@@ -198,8 +197,7 @@ func (r *rig) look(ctx context.Context, g Gomega, names []string) {
 	}
 }
 
-// reports writes the entry of the key a as the writer does; URL stands for that of
-// the source.
+// reports writes the entry of key a as the writer does; URL stands for the source's URL.
 func (r *rig) reports(ctx context.Context, configMap, entry string) {
 	GinkgoHelper()
 	text := `{"a":` + strings.ReplaceAll(entry, "URL", "https://rules.example.com") + `}`
@@ -209,7 +207,7 @@ func (r *rig) reports(ctx context.Context, configMap, entry string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// ready is Ready of a Watcher as status/reason, and Fresh by its reason.
+// ready returns the Ready condition as status/reason, and the reason of Fresh.
 func (r *rig) ready(ctx context.Context, g Gomega, name string) string {
 	GinkgoHelper()
 	list, err := r.clients.api.watchers.in(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
@@ -223,7 +221,7 @@ func (r *rig) ready(ctx context.Context, g Gomega, name string) string {
 	return string(ready.Status) + "/" + ready.Reason + " " + fresh.Reason
 }
 
-// sidecarRuns creates a pod with the sidecar of a Watcher, which runs.
+// sidecarRuns creates a pod with the running sidecar of a Watcher.
 func (r *rig) sidecarRuns(ctx context.Context, watcher string) {
 	GinkgoHelper()
 	_, err := r.core.ServiceAccounts(r.namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
@@ -246,7 +244,7 @@ func (r *rig) sidecarRuns(ctx context.Context, watcher string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-var _ = Describe("While nothing changes, keeper", func() {
+var _ = Describe("An idle keeper", func() {
 	It("writes nothing for ten minutes, however often it looks, whatever state a Watcher is in", func(ctx SpecContext) {
 		r := newRig(ctx)
 		_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}, metav1.CreateOptions{})

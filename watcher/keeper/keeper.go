@@ -1,11 +1,9 @@
-// Package keeper makes a ConfigMap of each Watcher, by server-side apply, and
-// reports the state of that in the status of the Watcher. The ConfigMap carries the
-// annotations that the watcher reads, so that all the rest of the pipeline is as
-// without Watchers.
+// Package keeper creates a ConfigMap for each Watcher by server-side apply, and reports its state
+// in the Watcher's status. The ConfigMap carries the annotations that the watcher reads, so the
+// rest of the pipeline needs no change.
 //
-// It uses Kubernetes only: there is no NATS, no internet and no Secret. It
-// deletes nothing, and never gets data: the API server's record of who owns which
-// field shows whether a value is still its own.
+// It uses Kubernetes only: no NATS, no internet, no Secrets. It deletes nothing and never reads
+// data: the API server's record of field owners shows whether a value is still its own.
 package keeper
 
 import (
@@ -38,11 +36,10 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
-// requestTimeout bounds the work on one Watcher.
+// requestTimeout is the maximum duration of one reconcile.
 const requestTimeout = 10 * time.Second
 
-// Run is keeper: it runs until ctx is done, and returns an error only for what
-// waiting does not mend.
+// Run runs keeper until ctx is done. It returns an error only if waiting does not help.
 func Run(ctx context.Context, rt *service.Runtime, c Config, cluster *rest.Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -94,7 +91,7 @@ func (k *keeper) watch(ctx context.Context, group *errgroup.Group) {
 	}
 }
 
-// keeper is what runs.
+// keeper holds the running parts.
 type keeper struct {
 	config   Config
 	runtime  *service.Runtime
@@ -105,9 +102,9 @@ type keeper struct {
 	// namespaces have the labels that decide about sidecars.
 	namespaces *informer.Informer[*injection.Namespace]
 	claims     *index.Index
-	// pods with sidecars; nil: they are not watched.
+	// pods with sidecars; nil if they are not watched.
 	pods *reconcile.Pods
-	// queue of the term that leads; nil: another keeper does.
+	// queue of the current leadership term; nil if another keeper leads.
 	queue    atomic.Pointer[queue.Work]
 	election leader.Deps
 	cache    *service.Part
@@ -154,7 +151,7 @@ func newKeeper(rt *service.Runtime, c Config, clients *clients, metrics *metrics
 	return k, metrics.err()
 }
 
-// reader compiles Watchers as they come, so that nothing else of them is kept.
+// reader compiles Watchers as they arrive, so that only plans are cached.
 func reader(compiler *plan.Compiler) func(*watchv1.Watcher) *reconcile.Watcher {
 	return func(w *watchv1.Watcher) *reconcile.Watcher {
 		return &reconcile.Watcher{
@@ -163,8 +160,8 @@ func reader(compiler *plan.Compiler) func(*watchv1.Watcher) *reconcile.Watcher {
 	}
 }
 
-// labels returns those of a namespace that decide about sidecars. Nothing else waits
-// for the namespaces, since keeper may lack the right to them.
+// labels returns the labels of a namespace that decide about sidecars. Nothing else waits for
+// namespaces, because keeper may lack the right to list them.
 func (k *keeper) labels(namespace string) (labels map[string]string, known bool) {
 	select {
 	case <-k.namespaces.Synced():
@@ -177,7 +174,7 @@ func (k *keeper) labels(namespace string) (labels map[string]string, known bool)
 	return labels, true
 }
 
-// namespaceChanged looks at the Watchers of a namespace that have a sidecar.
+// namespaceChanged enqueues the Watchers of a namespace that have a sidecar.
 func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
 	var affected []types.NamespacedName
 	k.watchers.Each(func(w *reconcile.Watcher) {
@@ -190,8 +187,8 @@ func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
 	}
 }
 
-// watcherChanged looks at a Watcher, and at the others that name its ConfigMap or
-// the one that it named before: which of them makes it may have changed.
+// watcherChanged enqueues a Watcher and the others that name its current or previous ConfigMap,
+// because the winner may have changed.
 func (k *keeper) watcherChanged(name types.NamespacedName, live bool) {
 	var targets []types.NamespacedName
 	if w := k.watchers.Get(name); w != nil {
@@ -208,15 +205,15 @@ func (k *keeper) watcherChanged(name types.NamespacedName, live bool) {
 	}
 }
 
-// targetChanged looks at the Watchers of a ConfigMap.
+// targetChanged enqueues the Watchers of a ConfigMap.
 func (k *keeper) targetChanged(name types.NamespacedName, live bool) {
 	for _, watcher := range k.claims.Of(name) {
 		k.enqueue(watcher, live)
 	}
 }
 
-// podChanged looks a moment later at the Watchers whose sidecars a pod has or had,
-// so that a rollout costs one write of the status each second, not one for each pod.
+// podChanged enqueues, with a delay, the Watchers whose sidecars a pod has or had, so that a
+// rollout costs one status write a second, not one per pod.
 func (k *keeper) podChanged(name types.NamespacedName, _ bool) {
 	var watchers []types.NamespacedName
 	if pod := k.pods.Store.Get(name); pod != nil {
@@ -230,7 +227,7 @@ func (k *keeper) podChanged(name types.NamespacedName, _ bool) {
 	}
 }
 
-// awaitPods looks at all Watchers with a sidecar once the pods are listed.
+// awaitPods enqueues all Watchers with a sidecar once the pods are listed.
 func (k *keeper) awaitPods(ctx context.Context) error {
 	if k.pods == nil {
 		return nil
@@ -255,8 +252,7 @@ func (k *keeper) enqueue(name types.NamespacedName, live bool) {
 	}
 }
 
-// lead returns what only the keeper does that leads: it looks at all Watchers, and
-// then at each that changes.
+// lead runs the work of the leader: it reconciles all Watchers, then each one that changes.
 func (k *keeper) lead(health *service.Part) func(context.Context) error {
 	return func(ctx context.Context) error {
 		k.metrics.leader.Set(1)
@@ -281,8 +277,8 @@ func (k *keeper) lead(health *service.Part) func(context.Context) error {
 	}
 }
 
-// next works on the next Watcher, and reports whether there was one. What was begun
-// is finished.
+// next reconciles the next Watcher, and reports whether there was one. A started reconcile is
+// finished.
 func (k *keeper) next(ctx context.Context, q *queue.Work) bool {
 	watcher, shutdown := q.Get()
 	if shutdown || q.ShuttingDown() {

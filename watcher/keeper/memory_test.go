@@ -14,12 +14,12 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// heldBytes is what keeper may hold of one Watcher and its ConfigMap. Of the 64 MiB that
-// it may have beside 5,000, half are pages of its file and garbage.
+// heldBytes is the maximum memory per Watcher and its ConfigMap. Half of the 64 MiB beside 5,000
+// Watchers are file pages and garbage.
 const heldBytes = 4 << 10
 
-// ready is a Watcher with a body of its source and 10 KiB of static data, as the API
-// server returns it.
+// ready returns a Watcher with a body of its source and 10 KiB of static data, as the API server
+// returns it.
 func ready(namespace string, i int) *watchv1.Watcher {
 	w := &watchv1.Watcher{
 		ObjectMeta: metav1.ObjectMeta{
@@ -43,7 +43,7 @@ func ready(namespace string, i int) *watchv1.Watcher {
 	return w
 }
 
-// made is the metadata of its ConfigMap.
+// made returns the metadata of its ConfigMap.
 func made(w *watchv1.Watcher) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.Namespace, Name: w.ConfigMapName(), UID: w.UID + "-config", ResourceVersion: w.ResourceVersion,
@@ -61,8 +61,8 @@ func made(w *watchv1.Watcher) *metav1.PartialObjectMetadata {
 	}}
 }
 
-var _ = Describe("Of many Watchers keeper", func() {
-	It("holds a few KiB each, however much static data they have", func(ctx SpecContext) {
+var _ = Describe("With many Watchers, keeper", func() {
+	It("needs a few KiB each, however much static data they have", func(ctx SpecContext) {
 		r := newRig(ctx)
 		inUse := func() int64 {
 			var m runtime.MemStats

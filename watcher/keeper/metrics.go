@@ -20,7 +20,7 @@ import (
 // queueName is the name of the queue in metrics.
 const queueName = "keeper"
 
-// Metrics returns what the metrics of keeper are.
+// Metrics returns the definitions of keeper's metrics.
 func Metrics() []metric.Definition {
 	var c Config
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName(name)
@@ -29,7 +29,7 @@ func Metrics() []metric.Definition {
 	return append(m.own.Definitions(), m.standard.Definitions()...)
 }
 
-// metrics of keeper.
+// metrics are keeper's metrics.
 type metrics struct {
 	own, standard *metric.Set
 
@@ -43,7 +43,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m := &metrics{own: metric.New(registry, name), standard: metric.Standard(registry)}
 	m.reconciler = reconcile.NewMetrics(m.own)
-	m.leader = m.own.Gauge("leader", "Whether this keeper works: 0 or 1. It does so always when there is no election.")
+	m.leader = m.own.Gauge("leader", "Whether this keeper leads: 0 or 1. Always 1 without an election.")
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT", "PATCH")
 	m.queue = kube.NewQueueMetrics(m.standard, queueName)
 	m.lease = c.Election.Metric(m.standard)
@@ -62,7 +62,7 @@ const (
 
 func states() []state { return []state{stateReady, stateProgressing, stateStalled, stateSuspended} }
 
-// stateOf returns the state of a Watcher as its status has it.
+// stateOf returns the state of a Watcher from its status.
 func stateOf(w *reconcile.Watcher) state {
 	switch {
 	case w.Plan.Suspended:
@@ -75,9 +75,9 @@ func stateOf(w *reconcile.Watcher) state {
 	return stateProgressing
 }
 
-// measure makes the metrics that are read when they are asked for.
+// measure creates the metrics that are computed on each scrape.
 func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now func() time.Time) {
-	m.own.GaugesFunc("watchers", "Watchers, by state; suspended ones count as such, whatever else they are.",
+	m.own.GaugesFunc("watchers", "Watchers by state; suspended ones count as suspended, whatever else they are.",
 		metric.Of("state", states()...), func() map[string]float64 {
 			counts := map[string]float64{}
 			for _, s := range states() {
@@ -86,11 +86,11 @@ func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now f
 			watchers.Each(func(w *reconcile.Watcher) { counts[string(stateOf(w))]++ })
 			return counts
 		})
-	m.own.GaugeFunc("not_ready_seconds", "Time since the Watcher that is longest not Ready and not suspended has not been; 0: all are Ready.",
+	m.own.GaugeFunc("not_ready_seconds", "Longest time that a Watcher which is not suspended has not been Ready; 0 if all are.",
 		func() float64 { return notReady(watchers, now()).Seconds() })
-	m.own.GaugesFunc("sidecars", "Sidecars of pods, by state, as the status of their Watchers has it.",
+	m.own.GaugesFunc("sidecars", "Sidecars of pods by state, from the status of their Watchers.",
 		metric.Of("state", sidecar.States()...), func() map[string]float64 { return sidecars(watchers) })
-	m.own.GaugeFunc("sidecars_outdated", "Sidecars of another generation than the newest of their Watcher.", func() float64 {
+	m.own.GaugeFunc("sidecars_outdated", "Sidecars of an older generation than their Watcher's newest.", func() float64 {
 		outdated := int64(0)
 		watchers.Each(func(w *reconcile.Watcher) {
 			if p := w.Status.Pods; p != nil {
@@ -99,7 +99,7 @@ func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now f
 		})
 		return float64(outdated)
 	})
-	m.own.GaugeFunc("watch_silence_seconds", "Time since the watch of Watchers last gave a sign of life, of the namespace that is worst off.",
+	m.own.GaugeFunc("watch_silence_seconds", "Time since the last sign of life of the watch of Watchers, for the namespace with the longest silence.",
 		func() float64 { return watchers.Silence().Seconds() })
 }
 
@@ -119,7 +119,7 @@ func sidecars(watchers *informer.Informer[*reconcile.Watcher]) map[string]float6
 	return counts
 }
 
-// notReady returns for how long the Watcher that is worst off has not been Ready.
+// notReady returns how long the Watcher with the longest outage has not been Ready.
 func notReady(watchers *informer.Informer[*reconcile.Watcher], now time.Time) time.Duration {
 	longest := time.Duration(0)
 	watchers.Each(func(w *reconcile.Watcher) {

@@ -16,15 +16,14 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// own is what the names of keeper's metrics begin with.
+// own is the prefix of keeper's metrics.
 const own = "curlmethat_keeper_"
 
-// elsewhere are metrics that are held where what they count is: with pods, and with a
-// leader.
+// elsewhere lists metrics that are tested with the parts they count: pods and a leader.
 var elsewhere = []string{own + "sidecars", own + "sidecars_outdated", own + "leader"}
 
-var _ = Describe("The metrics of keeper", func() {
-	It("move with what they count, each of them", func(ctx SpecContext) {
+var _ = Describe("keeper's metrics", func() {
+	It("change with the state they count", func(ctx SpecContext) {
 		r := newRig(ctx)
 		for _, cm := range []corev1.ConfigMap{
 			{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},

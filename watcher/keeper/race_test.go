@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-var _ = Describe("What changes while keeper works on a Watcher", func() {
-	It("applies and reports nothing of what a Watcher was before an edit under way", func(ctx SpecContext) {
+var _ = Describe("A change during a reconcile", func() {
+	It("is neither applied nor reported in its earlier form", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.run(ctx)
 		r.apply(ctx, "raced", `configData: {a: one}`)
@@ -28,7 +28,7 @@ var _ = Describe("What changes while keeper works on a Watcher", func() {
 		Expect(r.data(ctx, "raced-config")).To(Equal(map[string]string{"a": "two"}))
 	})
 
-	It("applies the ConfigMap once more that is edited under way, without a status in between", func(ctx SpecContext) {
+	It("of the ConfigMap leads to another apply, without a status in between", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.run(ctx)
 		r.apply(ctx, "raced", `configData: {a: one}`)
@@ -51,7 +51,7 @@ var _ = Describe("What changes while keeper works on a Watcher", func() {
 		Expect(r.data(ctx, "raced-config")).To(Equal(map[string]string{"a": "two", "mine": "kept"}))
 	})
 
-	It("reports nothing when the namespace is deleted under way", func(ctx SpecContext) {
+	It("is not reported if it is the deletion of the namespace", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.run(ctx)
 		r.apply(ctx, "raced", `configData: {a: one}`)

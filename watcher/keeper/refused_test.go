@@ -12,8 +12,8 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-var _ = Describe("What the API server refuses", func() {
-	It("applies again after half a minute what was refused, and not before", func(ctx SpecContext) {
+var _ = Describe("A ConfigMap that the API server refuses", func() {
+	It("is applied again after half a minute, not earlier", func(ctx SpecContext) {
 		r := newRig(ctx)
 		fixed := types.NamespacedName{Namespace: r.namespace, Name: "fixed"}
 		_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{

@@ -117,7 +117,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		h.edit(ctx, "drift-config", map[string]any{"data": map[string]any{"a": "by hand"}})
 		Eventually(ctx, func() map[string]string { return h.data(ctx, "drift-config") }).WithPolling(polling).Should(HaveKeyWithValue("a", "as asked"))
 		Eventually(ctx, func() int { return len(w.events(ctx, "Drifted")) }).WithPolling(polling).Should(Equal(1))
-		Expect(w.events(ctx, "Drifted")[0].Note).To(Equal("ConfigMap drift-config was changed by kubectl-edit, and is as the Watcher has it again"))
+		Expect(w.events(ctx, "Drifted")[0].Note).To(Equal("ConfigMap drift-config was changed by kubectl-edit and has been repaired"))
 		h.collect(ctx, "drift-config")
 		Eventually(ctx, func() map[string]string { return h.data(ctx, "drift-config") }).WithPolling(polling).Should(HaveKeyWithValue("a", "as asked"), "after its deletion")
 	})
@@ -421,7 +421,7 @@ var _ = Describe("What the schema takes and keeper checks", func() {
 		Expect(w.message(ctx, watchv1.ConditionStalled)).To(ContainSubstring(message))
 		Eventually(ctx, func() int { return len(w.events(ctx, reason)) }).WithPolling(polling).Should(Equal(1))
 	},
-		Entry("static data that is too large", `configData: {a: "`+strings.Repeat("x", 700<<10)+`", b: "`+strings.Repeat("y", 400<<10)+`"}`, "TooLarge", "the static data has 1126400 bytes, and a ConfigMap takes 1048576"),
+		Entry("static data that is too large", `configData: {a: "`+strings.Repeat("x", 700<<10)+`", b: "`+strings.Repeat("y", 400<<10)+`"}`, "TooLarge", "the static data has 1126400 bytes, but a ConfigMap holds at most 1048576"),
 		Entry("a URL without a host", `sources: [{key: a, url: "https://"}]`, "InvalidSource", "the host is missing"),
 		Entry("more than an annotation takes", `sources: [`+longSources()+`]`, "InvalidSource", "spread the pairs over several ConfigMaps"),
 		Entry("an address that is closed", `sources: [{key: a, url: "http://10.0.0.1/x"}]`, "AddressDenied", "key a: AddressDenied since"),

@@ -28,8 +28,7 @@ var (
 	began = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 )
 
-// input is that of a Watcher with one source, whose ConfigMap is applied and has
-// these entries.
+// input returns the Input of a Watcher with one source, an applied ConfigMap and these entries.
 func input(entries map[string]status.Entry, change ...func(*condition.Input)) condition.Input {
 	in := condition.Input{
 		Plan: &plan.Plan{
@@ -46,7 +45,7 @@ func input(entries map[string]status.Entry, change ...func(*condition.Input)) co
 	return in
 }
 
-// holding is a ConfigMap with these entries.
+// holding returns a ConfigMap with these entries.
 func holding(entries map[string]status.Entry) *target.Target {
 	return &target.Target{Meta: informer.Meta{UID: "uid"}, Entries: annotated.EntriesOf(status.Status{Keys: entries}, nil)}
 }
@@ -63,7 +62,7 @@ func failing(e status.Entry, reason string) status.Entry {
 	return e
 }
 
-// terminal is an entry that fails until an edit.
+// terminal is an entry that fails until somebody edits it.
 func terminal(e status.Entry) status.Entry {
 	e.Explanation = &status.Explanation{Terminal: true}
 	return e
@@ -75,7 +74,7 @@ func withSidecar(in *condition.Input) {
 	in.Plan.Sidecar, in.InjectionKnown = &plan.Sidecar{Container: &corev1.Container{Name: "watch"}}, true
 }
 
-// summary writes the conditions in their order, each as type=status/reason.
+// summary lists the conditions in order, each as type=status/reason.
 func summary(s watchv1.WatcherStatus) string {
 	var parts []string
 	for _, c := range s.Conditions {
@@ -84,7 +83,7 @@ func summary(s watchv1.WatcherStatus) string {
 	return strings.Join(parts, " ")
 }
 
-var _ = DescribeTable("The conditions of a Watcher are computed from what is",
+var _ = DescribeTable("The conditions of a Watcher",
 	func(in condition.Input, conditions, fetched string) {
 		s := condition.Compute(in)
 		Expect(summary(s)).To(Equal(conditions))
@@ -102,13 +101,13 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 		"Ready=True/Ready Fresh=True/Fresh", "1/1"),
 	Entry("with the body of another URL", input(map[string]status.Entry{"a": {URL: "https://example.com/old", SHA256: sum}}),
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
-	Entry("with a body of another digest than is asked for", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
+	Entry("with a body of another digest than requested", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
 		in.Plan.Sources[0].SHA256 = strings.Repeat("cd", 32)
 	}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
-	Entry("with a body of the digest that is asked for", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
+	Entry("with a body of the requested digest", input(map[string]status.Entry{"a": written()}, func(in *condition.Input) {
 		in.Plan.Sources[0].SHA256 = sum
 	}), "Ready=True/Ready Fresh=True/Fresh", "1/1"),
-	Entry("with an entry that came with a copy of another object", input(map[string]status.Entry{"a": func() status.Entry {
+	Entry("with an entry copied from another object", input(map[string]status.Entry{"a": func() status.Entry {
 		e := written()
 		e.Object = status.Mark("other")
 		return e
@@ -119,11 +118,11 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 		"Ready=False/FetchFailed Fresh=False/Timeout Reconciling=True/FetchFailed", "0/1"),
 	Entry("when policy forbids the URL", input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))}),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Stalled=True/AddressDenied", "0/1"),
-	Entry("when policy forbids the address that the DNS has now", input(map[string]status.Entry{"a": failing(status.Entry{}, "AddressDenied")}),
+	Entry("when policy forbids the address that DNS returns now", input(map[string]status.Entry{"a": failing(status.Entry{}, "AddressDenied")}),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "0/1"),
-	Entry("when policy forbids the URL of which there is a body", input(map[string]status.Entry{"a": terminal(failing(written(), "AddressDenied"))}),
+	Entry("when policy forbids a URL whose body is there", input(map[string]status.Entry{"a": terminal(failing(written(), "AddressDenied"))}),
 		"Ready=True/Ready Fresh=False/AddressDenied", "1/1"),
-	Entry("when policy forbids a URL of which there is a body, and another fetch fails", input(map[string]status.Entry{
+	Entry("when policy forbids a URL whose body is there, and another fetch fails", input(map[string]status.Entry{
 		"a": terminal(failing(written(), "AddressDenied")), "b": failing(status.Entry{}, "Timeout"),
 	}, func(in *condition.Input) {
 		in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: "b", URL: url})
@@ -137,7 +136,7 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("when the ConfigMap is immutable", input(map[string]status.Entry{"a": failing(status.Entry{}, "Immutable")}),
 		"Ready=False/TargetImmutable Fresh=False/Immutable Stalled=True/TargetImmutable", "0/1"),
-	Entry("when the ConfigMap is another one's", input(nil, func(in *condition.Input) {
+	Entry("when the ConfigMap belongs to another Watcher", input(nil, func(in *condition.Input) {
 		in.Target, in.Applied, in.Obstacle = nil, false, &plan.Problem{Reason: "TargetExists", Message: "it exists"}
 	}), "Ready=False/TargetExists Fresh=Unknown/Fetching Stalled=True/TargetExists", "0/1"),
 	Entry("when the Watcher cannot be compiled", input(nil, func(in *condition.Input) {
@@ -145,11 +144,11 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 	}), "Ready=False/TooLarge Fresh=Unknown/Fetching Stalled=True/TooLarge", "0/1"),
 	Entry("suspended, with the body", input(map[string]status.Entry{"a": written()}, suspended),
 		"Ready=True/Ready Fresh=Unknown/Suspended", "1/1"),
-	Entry("suspended before the first fetch, which is no progress", input(nil, suspended),
+	Entry("suspended before the first fetch, which counts as no progress", input(nil, suspended),
 		"Ready=Unknown/Suspended Fresh=Unknown/Suspended", "0/1"),
 	Entry("with a sidecar that pods get", input(map[string]status.Entry{"a": written()}, withSidecar),
 		"Ready=True/Ready Fresh=True/Fresh Injectable=True/Injectable", "1/1"),
-	Entry("with a sidecar that pods do not get, which is no matter of its data", input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
+	Entry("with a sidecar that pods do not get, which does not affect its data", input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
 		in.NotInjected = &plan.Problem{Reason: watchv1.ReasonPodSecurity, Message: "it is privileged"}
 	}), "Ready=True/Ready Fresh=True/Fresh Injectable=False/PodSecurity", "1/1"),
 	Entry("with a sidecar, before the namespaces are listed", input(map[string]status.Entry{"a": written()}, withSidecar, func(in *condition.Input) {
@@ -162,14 +161,14 @@ var _ = DescribeTable("The conditions of a Watcher are computed from what is",
 )
 
 var _ = Describe("The status of a Watcher", func() {
-	It("computes the same status again while nothing changes, so that nothing is written", func() {
+	It("stays the same while nothing changes, so that nothing is written", func() {
 		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
 		before := condition.Compute(in)
 		in.Previous, in.Now = condition.Kept(before), in.Now.Add(time.Hour)
 		Expect(condition.Compute(in)).To(Equal(before))
 	})
 
-	It("has a digest of its own, by which keeper sees whether it is to be written", func() {
+	It("has a digest that tells keeper whether to write it", func() {
 		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
 		before := condition.Compute(in)
 		Expect(plan.DigestOf(*before.DeepCopy())).To(Equal(plan.DigestOf(before)))
@@ -187,14 +186,14 @@ var _ = Describe("The status of a Watcher", func() {
 		}
 	})
 
-	It("has what was known of its sidecar until the namespaces are listed", func() {
+	It("keeps the known state of its sidecar until the namespaces are listed", func() {
 		in := input(nil, withSidecar)
 		before := condition.Compute(in)
 		in.Previous, in.InjectionKnown, in.NotInjected = condition.Kept(before), false, nil
 		Expect(condition.Compute(in)).To(Equal(before))
 	})
 
-	It("has the time of a transition while only the reason changes", func() {
+	It("keeps the transition time while only the reason changes", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")})
 		in.Previous = condition.Kept(condition.Compute(in))
 		in.Now, in.Target = in.Now.Add(time.Hour), holding(map[string]status.Entry{"a": failing(status.Entry{}, "BadStatus")})
@@ -206,7 +205,7 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(2 * time.Hour)))
 	})
 
-	It("has when the content changed, by its digest", func() {
+	It("records when the content changed, by its digest", func() {
 		in := input(map[string]status.Entry{"a": written()})
 		in.Previous = condition.Kept(condition.Compute(in))
 		Expect(in.Previous.ChangedAt.Time).To(Equal(began.Add(time.Hour)))
@@ -219,7 +218,7 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(s.ChangedAt.Time).To(Equal(began.Add(2 * time.Hour)))
 	})
 
-	It("has another digest of the content with other static data, and none of what is not applied yet", func() {
+	It("changes its content digest with static data, once that is applied", func() {
 		in := input(map[string]status.Entry{"a": written()})
 		before := condition.Compute(in)
 		in.Previous, in.Now = condition.Kept(before), in.Now.Add(time.Hour)
@@ -229,7 +228,7 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(condition.Compute(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
 	})
 
-	It("counts pods once there are some, or may be", func() {
+	It("counts pods once there are or may be some", func() {
 		none, one := &sidecar.Count{}, &sidecar.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
 		pods := func(count *sidecar.Count, change ...func(*condition.Input)) *watchv1.PodsStatus {
 			in := input(nil, change...)
@@ -242,7 +241,7 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(pods(one)).To(Equal(&one.PodsStatus))
 	})
 
-	It("keeps for the next one what its Events are made of", func() {
+	It("keeps what the next Events are computed from", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")}, withSidecar)
 		in.Pods = &sidecar.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
 		s := condition.Compute(in)
@@ -259,20 +258,20 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(condition.Kept(condition.Compute(in)).Conditions).To(ContainElement(And(HaveField("Type", watchv1.ConditionFresh), HaveField("Message", ""))))
 	})
 
-	It("names no key that is well among those that fail", func() {
+	It("does not list healthy keys among the failing ones", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout"), "b": written()})
 		in.Plan.Sources = append(in.Plan.Sources, plan.Source{Key: "b", URL: url})
 		Expect(condition.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout since 2026-11-22T12:00:00Z"))
 	})
 
-	It("has a message without parts cut where it is too long", func() {
+	It("truncates a long message without broken parts", func() {
 		in := input(nil, func(in *condition.Input) {
 			in.Obstacle = &plan.Problem{Reason: "TargetExists", Message: strings.Repeat("x", 2000)}
 		})
 		Expect(condition.Compute(in).Conditions[0].Message).To(Equal(strings.Repeat("x", 1024-len(" …")) + " …"))
 	})
 
-	It("has the value of curl-now once that is applied, and not before", func() {
+	It("has the value of curl-now once that is applied", func() {
 		in := input(nil, func(in *condition.Input) { in.Applied, in.Previous.LastHandledReconcileAt = false, "yesterday" })
 		in.Previous = condition.Kept(in.Previous)
 		Expect(condition.Compute(in).LastHandledReconcileAt).To(Equal("yesterday"))
@@ -280,7 +279,7 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(condition.Compute(in).LastHandledReconcileAt).To(Equal("today"))
 	})
 
-	It("names all keys that fail, in a message that is bounded", func() {
+	It("names all failing keys, in a bounded message", func() {
 		in, entries := input(nil), map[string]status.Entry{}
 		in.Plan.Sources = nil
 		for i := range 128 {
@@ -295,7 +294,7 @@ var _ = Describe("The status of a Watcher", func() {
 		Expect(message).To(HaveSuffix("Z …"))
 	})
 
-	It("has of each source what the ConfigMap has, and what fails", func() {
+	It("shows each source's content and failure", func() {
 		s := condition.Compute(input(map[string]status.Entry{"a": failing(written(), "BadStatus")}))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{
 			Key: "a", State: watchv1.Failing, SHA256: sum, Size: 5, FetchedAt: &metav1.Time{Time: began},

@@ -1,5 +1,4 @@
-// Package condition computes the status of a Watcher whole from what is, so that
-// nothing of an earlier one is left behind. It is pure.
+// Package condition computes the complete status of a Watcher from the current state. It is pure.
 package condition
 
 import (
@@ -23,30 +22,30 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
-// maxMessage is the longest message of a condition, in bytes; the API allows more.
+// maxMessage is the maximum length of a condition's message, in bytes; the API allows more.
 const maxMessage = 1024
 
-// Input is what a status is computed from.
+// Input is the state that a status is computed from.
 type Input struct {
 	// Plan of the Watcher.
 	Plan *plan.Plan
-	// Target is the ConfigMap of the Watcher; nil: it has none.
+	// Target is the ConfigMap of the Watcher; nil if there is none.
 	Target *target.Target
-	// Applied: the ConfigMap holds all that the plan applies.
+	// Applied: the ConfigMap holds everything that the plan applies.
 	Applied bool
-	// Obstacle is what only an edit mends; nil: nothing.
+	// Obstacle is a problem that only an edit solves; nil if there is none.
 	Obstacle *plan.Problem
-	// NotInjected is what keeps pods from getting the sidecar of the plan, if it has
-	// one; nil: nothing. It counts when InjectionKnown.
+	// NotInjected is the reason why pods do not get the plan's sidecar; nil if they do. It is valid
+	// if InjectionKnown.
 	NotInjected    *plan.Problem
 	InjectionKnown bool
-	// Pods with the sidecar; nil: they are not watched.
+	// Pods with the sidecar; nil if they are not watched.
 	Pods *sidecar.Count
-	// Previous status as Kept leaves it, of which the times of transition are taken,
-	// and the version of the Watcher that it is of.
+	// Previous status as Kept leaves it, with its transition times, and the version of the Watcher
+	// that it belongs to.
 	Previous watchv1.WatcherStatus
 	Version  uint64
-	// Now is the time.
+	// Now is the current time.
 	Now time.Time
 }
 
@@ -106,12 +105,12 @@ func (in Input) source(source plan.Source) watchv1.SourceStatus {
 	return state
 }
 
-// holds reports whether an entry is about a body of what is asked for now.
+// holds reports whether an entry describes a body for the current request.
 func holds(entry status.Entry, source plan.Source) bool {
 	return entry.Written() && entry.URL == source.URL && (source.SHA256 == "" || source.SHA256 == entry.SHA256)
 }
 
-// content sets the digest over all content, and when that changed.
+// content sets the digest of all content, and the time of its last change.
 func (in Input) content(s *watchv1.WatcherStatus) {
 	if !in.Applied {
 		s.ContentSHA256, s.ChangedAt = in.Previous.ContentSHA256, in.Previous.ChangedAt
@@ -129,7 +128,7 @@ func (in Input) content(s *watchv1.WatcherStatus) {
 	}
 }
 
-// conditions are those that the sources and the ConfigMap give.
+// conditions returns the conditions that follow from the sources and the ConfigMap.
 func (in Input) conditions(sources []watchv1.SourceStatus) []metav1.Condition {
 	ready, stalled := in.ready(sources)
 	conditions := []metav1.Condition{
@@ -151,7 +150,7 @@ func (in Input) conditions(sources []watchv1.SourceStatus) []metav1.Condition {
 	return conditions
 }
 
-// condition keeps the time of the transition while the value is the same.
+// condition keeps the transition time while the value stays the same.
 func (in Input) condition(kind string, v verdict) metav1.Condition {
 	c := metav1.Condition{
 		Type: kind, Status: v.status, Reason: v.reason, Message: cut(v.message),
@@ -163,7 +162,7 @@ func (in Input) condition(kind string, v verdict) metav1.Condition {
 	return c
 }
 
-// ready returns the value of Ready, and whether nothing but an edit helps.
+// ready returns the value of Ready, and whether only an edit helps.
 func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) {
 	if in.Obstacle != nil {
 		return verdict{metav1.ConditionFalse, in.Obstacle.Reason, in.Obstacle.Message}, true
@@ -187,7 +186,7 @@ func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) 
 		in.Plan.Target.Name, len(sources), in.Plan.Static)}, false
 }
 
-// progressing is what Ready is while something is under way.
+// progressing is the value of Ready while work is in flight.
 func (in Input) progressing(message string) verdict {
 	if in.Plan.Suspended {
 		return verdict{metav1.ConditionUnknown, watchv1.ReasonSuspended, message + ", and will not be while spec.suspend is true"}
@@ -210,7 +209,7 @@ func (in Input) fresh(sources []watchv1.SourceStatus) verdict {
 	if len(sources) == 0 {
 		return verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "there is nothing to fetch"}
 	}
-	return verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "the last attempt of every source was good"}
+	return verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "the last fetch of every source succeeded"}
 }
 
 // injectable returns the value of Injectable.
@@ -219,7 +218,7 @@ func (in Input) injectable() verdict {
 		if before := meta.FindStatusCondition(in.Previous.Conditions, watchv1.ConditionInjectable); before != nil {
 			return verdict{before.Status, before.Reason, before.Message}
 		}
-		return verdict{metav1.ConditionUnknown, watchv1.ReasonProgressing, "the labels of the namespace have not been read yet"}
+		return verdict{metav1.ConditionUnknown, watchv1.ReasonProgressing, "the labels of the namespace are not known yet"}
 	}
 	if in.NotInjected != nil {
 		return verdict{metav1.ConditionFalse, in.NotInjected.Reason, in.NotInjected.Message}
@@ -228,21 +227,21 @@ func (in Input) injectable() verdict {
 		in.Plan.Watcher.Name + " get container " + in.Plan.Sidecar.Container.Name + " when they are created"}
 }
 
-// Immutable is the sentence about a ConfigMap that cannot be changed.
+// Immutable is the sentence for an immutable ConfigMap.
 func Immutable(p *plan.Plan) string {
 	return "ConfigMap " + p.Target.Name + " is immutable; delete it, or name another one"
 }
 
-// isUnfetched reports whether there is no body of what is asked for now.
+// isUnfetched reports whether there is no body for the current request.
 func isUnfetched(s watchv1.SourceStatus) bool { return s.SHA256 == "" }
 
-// isMissing reports whether that is because the fetch fails.
+// isMissing reports whether the body is missing because the fetch fails.
 func isMissing(s watchv1.SourceStatus) bool {
 	return isUnfetched(s) && s.State == watchv1.Failing
 }
 
-// isTerminal reports whether nothing but an edit helps: the URL may not be fetched,
-// whatever the DNS and servers respond.
+// isTerminal reports whether only an edit helps: the URL may not be fetched, whatever DNS and
+// servers respond.
 func (in Input) isTerminal(s watchv1.SourceStatus) bool {
 	return isMissing(s) && in.Target.Entries.Of(s.Key).Why().Terminal
 }
@@ -251,7 +250,7 @@ func isImmutable(s watchv1.SourceStatus) bool {
 	return s.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE)
 }
 
-// first returns the first source that passes; nil: none does.
+// first returns the first source that matches, or nil.
 func first(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) bool) *watchv1.SourceStatus {
 	if i := slices.IndexFunc(sources, passes); i >= 0 {
 		return &sources[i]
@@ -259,7 +258,7 @@ func first(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) boo
 	return nil
 }
 
-// failures lists the sources that pass, with reason and time.
+// failures lists the sources that match, with reason and time.
 func failures(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) bool) string {
 	var parts []string
 	for _, s := range sources {
@@ -275,7 +274,7 @@ func failures(sources []watchv1.SourceStatus, passes func(watchv1.SourceStatus) 
 	return strings.Join(parts, "; ")
 }
 
-// cut shortens a message at a boundary between its parts.
+// cut truncates a message between its parts.
 func cut(message string) string {
 	if len(message) <= maxMessage {
 		return message
@@ -284,7 +283,7 @@ func cut(message string) string {
 	return kept[:cmp.Or(max(strings.LastIndex(kept, ";"), 0), len(kept))] + " …"
 }
 
-// seconds returns a time as it is stored; nil: it is zero.
+// seconds returns a time as it is stored; nil for zero.
 func seconds(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil

@@ -21,7 +21,7 @@ import (
 
 func TestCondition(t *testing.T) { suitetest.Run(t, "Condition Suite") }
 
-var _ = DescribeTable("A status whose ConfigMap has a reason that somebody has edited is one that the API server takes",
+var _ = DescribeTable("A status whose ConfigMap has a manually edited reason is accepted by the API server",
 	func(written, reason string) {
 		const url = "https://rules.example.com/"
 		t := target.Read(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
@@ -35,7 +35,7 @@ var _ = DescribeTable("A status whose ConfigMap has a reason that somebody has e
 		Expect(s.Sources).To(ConsistOf(HaveField("Reason", reason)))
 		Expect(s.Conditions).To(ContainElement(And(HaveField("Type", watchv1.ConditionFresh), HaveField("Reason", reason))))
 	},
-	Entry("one of the writer", "Timeout", "Timeout"),
+	Entry("a reason of the writer", "Timeout", "Timeout"),
 	Entry("words", "no reason, <b>really</b>", "Unknown"),
 	Entry("too long", strings.Repeat("x", 2000), "Unknown"),
 )

@@ -8,8 +8,8 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Kept returns what Compute and its Events need of a status as the previous one. The
-// statuses of all Watchers are held; what is only compared is left to a digest.
+// Kept reduces a status to the fields that Compute and its Events need. Keeper caches it for each
+// Watcher.
 func Kept(s watchv1.WatcherStatus) watchv1.WatcherStatus {
 	kept := watchv1.WatcherStatus{
 		ContentSHA256: s.ContentSHA256, ChangedAt: s.ChangedAt, LastHandledReconcileAt: s.LastHandledReconcileAt, Pods: s.Pods,

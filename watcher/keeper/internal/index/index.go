@@ -1,5 +1,5 @@
-// Package index finds objects by what they name: Watchers by their ConfigMap, pods
-// by the Watchers whose sidecars they have.
+// Package index finds objects by the names that they refer to: Watchers by their ConfigMap, pods by
+// the Watchers whose sidecars they have.
 package index
 
 import (
@@ -10,11 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Index is safe for concurrent use. Slices are small, and take a fraction of the
-// memory of sets.
+// Index is safe for concurrent use. It uses small slices, which need less memory than sets.
 type Index struct {
 	mu sync.Mutex
-	// of each object what it names, and the other way round.
+	// The names of each object, and the objects of each name.
 	of map[types.NamespacedName][]types.NamespacedName
 	by map[types.NamespacedName][]types.NamespacedName
 }
@@ -27,8 +26,8 @@ func New() *Index {
 	}
 }
 
-// Set notes what an object names, in place of what it named before, and returns
-// that. With no names the object is forgotten.
+// Set records the names that an object refers to and returns the previous ones. An object without
+// names is forgotten.
 func (x *Index) Set(object types.NamespacedName, names ...types.NamespacedName) (before []types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -51,7 +50,7 @@ func (x *Index) Set(object types.NamespacedName, names ...types.NamespacedName) 
 	return before
 }
 
-// Of returns the objects that name something, sorted.
+// Of returns the objects that refer to a name, sorted.
 func (x *Index) Of(name types.NamespacedName) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -18,7 +18,7 @@ func named(name string) types.NamespacedName {
 }
 
 var _ = Describe("An index", func() {
-	It("finds objects by what they name now, sorted, and returns what they named before", func() {
+	It("finds objects by their current names, sorted, and returns the previous names", func() {
 		x := index.New()
 		Expect(x.Set(named("second"), named("shared"), named("other"))).To(BeEmpty())
 		Expect(x.Set(named("first"), named("shared"))).To(BeEmpty())

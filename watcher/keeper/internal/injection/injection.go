@@ -1,5 +1,5 @@
-// Package injection finds out whether pods of a namespace would get the sidecar of a
-// Watcher. The API server injects it by policies; nothing here does.
+// Package injection predicts whether pods of a namespace would get the sidecar of a Watcher. The
+// API server injects it by admission policies.
 package injection
 
 import (
@@ -26,8 +26,8 @@ type Config struct {
 
 // Deps is what a Checker works with.
 type Deps struct {
-	// Labels returns those of a namespace that Read keeps; not known: the
-	// namespaces have not been listed yet.
+	// Labels returns the labels of a namespace that Read keeps. It reports false until the
+	// namespaces are listed.
 	Labels func(namespace string) (labels map[string]string, known bool)
 }
 
@@ -42,19 +42,19 @@ type Checker struct {
 func New(c Config, d Deps) (*Checker, error) {
 	security, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
-		return nil, fmt.Errorf("read the standards of Pod Security: %w", err)
+		return nil, fmt.Errorf("read the Pod Security standards: %w", err)
 	}
 	return &Checker{config: c, deps: d, security: security}, nil
 }
 
-// Namespace is what is kept of a namespace.
+// Namespace is the cached part of a namespace.
 type Namespace struct {
 	informer.Meta
 	// Labels that decide about sidecars.
 	Labels map[string]string
 }
 
-// Read returns what is kept of a namespace.
+// Read returns the cached part of a namespace.
 func Read(m *metav1.PartialObjectMetadata) *Namespace {
 	n := &Namespace{Meta: informer.MetaOf(m), Labels: map[string]string{}}
 	for _, name := range []string{watchv1.InjectLabel, api.EnforceLevelLabel, api.EnforceVersionLabel} {
@@ -65,14 +65,14 @@ func Read(m *metav1.PartialObjectMetadata) *Namespace {
 	return n
 }
 
-// Obstacle returns why pods would not get the sidecar of a plan; nil: they would.
-// Not known: the namespaces have not been listed yet.
+// Obstacle returns the reason why pods would not get the sidecar of a plan; nil if they would. It
+// reports false until the namespaces are listed.
 func (c *Checker) Obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
 	namespace := p.Watcher.Namespace
 	if !c.config.Enabled {
 		return &plan.Problem{
 			Reason:  watchv1.ReasonPoliciesMissing,
-			Message: "the operator has not enabled sidecars, as sidecar.enabled of the chart does; no pod gets one",
+			Message: "the operator has not enabled sidecars (sidecar.enabled of the chart), so no pod gets one",
 		}, true
 	}
 	if slices.Contains(c.config.Protected, namespace) {
@@ -95,11 +95,11 @@ func (c *Checker) Obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
 	return c.insecure(namespace, labels, p.Sidecar), true
 }
 
-// insecure returns what the standard that the namespace enforces has against a
-// sidecar; nil: nothing.
+// insecure returns the violations of a sidecar against the namespace's Pod Security standard; nil
+// if there are none.
 func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *plan.Sidecar) *plan.Problem {
 	privileged := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
-	// Labels that cannot be read count as the strictest, here as in the API server.
+	// Invalid labels count as the strictest standard, as in the API server.
 	standard, _ := api.PolicyToEvaluate(labels, api.Policy{Enforce: privileged, Audit: privileged, Warn: privileged})
 	result := policy.AggregateCheckResults(c.security.EvaluatePod(standard.Enforce, &metav1.ObjectMeta{}, pod(sidecar)))
 	if result.Allowed {
@@ -107,13 +107,13 @@ func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *
 	}
 	return &plan.Problem{
 		Reason: watchv1.ReasonPodSecurity,
-		Message: fmt.Sprintf("pods with the sidecar are refused, since namespace %s enforces the Pod Security standard %s: %s",
+		Message: fmt.Sprintf("pods with the sidecar are refused because namespace %s enforces the Pod Security standard %s: %s",
 			namespace, standard.Enforce, result.ForbiddenDetail()),
 	}
 }
 
-// pod returns the most secure pod with a sidecar: what a pod may set for all of its
-// containers is set, so that what is found is a fault of the sidecar.
+// pod returns the most secure pod with a sidecar: everything that a pod may set for all containers
+// is set, so that each violation is the sidecar's.
 func pod(sidecar *plan.Sidecar) *corev1.PodSpec {
 	spec := &corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{

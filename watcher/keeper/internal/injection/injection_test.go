@@ -17,8 +17,8 @@ import (
 
 func TestInjection(t *testing.T) { suitetest.Run(t, "Injection") }
 
-// sidecar of a Watcher, which keeps to the standard restricted as far as a
-// container can, after a change.
+// sidecar returns a sidecar that meets the standard restricted as far as a container can, after a
+// change.
 func sidecar(change func(*plan.Sidecar)) *plan.Plan {
 	s := &plan.Sidecar{Container: &corev1.Container{
 		Name: "watch", Image: "i", SecurityContext: &corev1.SecurityContext{
@@ -29,7 +29,7 @@ func sidecar(change func(*plan.Sidecar)) *plan.Plan {
 	return &plan.Plan{Watcher: types.NamespacedName{Namespace: "team-a", Name: "errors"}, Sidecar: s}
 }
 
-// obstacle of a plan in a namespace with labels.
+// obstacle returns the obstacle of a plan in a namespace with labels.
 func obstacle(enabled bool, p *plan.Plan, labels map[string]string) *plan.Problem {
 	GinkgoHelper()
 	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels}}
@@ -70,28 +70,28 @@ var _ = DescribeTable("The sidecar of a Watcher", func(change func(*plan.Sidecar
 	Expect(found).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", message))))
 },
 	Entry("is injected where pods may do anything", privileged, map[string]string{"x-kv8s.io/inject": "enabled"}, "", ""),
-	Entry("is injected where it keeps to the standard", same, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted"}, "", ""),
-	Entry("is injected where the standard of an earlier version lets it", probing, map[string]string{
+	Entry("is injected if it meets the standard", same, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted"}, "", ""),
+	Entry("is injected if the standard of an earlier version allows it", probing, map[string]string{
 		"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/enforce-version": "v1.30",
 	}, "", ""),
-	Entry("is refused where that of a later version does not", probing, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
+	Entry("is refused if that of a later version does not", probing, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
 		watchv1.ReasonPodSecurity, ContainSubstring(`baseline:latest: probe or lifecycle host`)),
 	Entry("is not injected without the label", same, map[string]string{"team": "a"}, watchv1.ReasonNamespaceNotEnabled,
 		"the pods of namespace team-a get no sidecars until it has the label x-kv8s.io/inject=enabled"),
 	Entry("is not injected with another value of it", same, map[string]string{"x-kv8s.io/inject": "true"}, watchv1.ReasonNamespaceNotEnabled,
 		"the pods of namespace team-a get no sidecars until it has the label x-kv8s.io/inject=enabled"),
 	Entry("is refused when it is privileged", privileged, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
-		watchv1.ReasonPodSecurity, `pods with the sidecar are refused, since namespace team-a enforces the Pod Security standard baseline:latest: `+
+		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard baseline:latest: `+
 			`privileged (container "watch" must not set securityContext.privileged=true)`),
 	Entry("is refused for its volume", hostPath, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "baseline"},
-		watchv1.ReasonPodSecurity, `pods with the sidecar are refused, since namespace team-a enforces the Pod Security standard baseline:latest: `+
+		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard baseline:latest: `+
 			`hostPath volumes (volume "host")`),
-	Entry("is refused for all of its faults, and for none that a pod can mend", bare, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "v1.36"},
-		watchv1.ReasonPodSecurity, `pods with the sidecar are refused, since namespace team-a enforces the Pod Security standard restricted:v1.36: `+
+	Entry("is refused with all of its violations, and none that a pod can fix", bare, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "v1.36"},
+		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard restricted:v1.36: `+
 			`allowPrivilegeEscalation != false (container "watch" must set securityContext.allowPrivilegeEscalation=false), `+
 			`unrestricted capabilities (container "watch" must set securityContext.capabilities.drop=["ALL"])`),
-	Entry("is held to the strictest standard when the label cannot be read", privileged, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "privilegd"},
-		watchv1.ReasonPodSecurity, `pods with the sidecar are refused, since namespace team-a enforces the Pod Security standard restricted:latest: `+
+	Entry("is checked against the strictest standard if the label is invalid", privileged, map[string]string{"x-kv8s.io/inject": "enabled", "pod-security.kubernetes.io/enforce": "privilegd"},
+		watchv1.ReasonPodSecurity, `pods with the sidecar are refused because namespace team-a enforces the Pod Security standard restricted:latest: `+
 			`privileged (container "watch" must not set securityContext.privileged=true)`),
 )
 
@@ -99,7 +99,7 @@ var _ = Describe("No sidecar is injected", func() {
 	It("reports that the operator has not enabled sidecars", func() {
 		Expect(obstacle(false, sidecar(same), map[string]string{"x-kv8s.io/inject": "enabled"})).To(HaveValue(And(
 			HaveField("Reason", watchv1.ReasonPoliciesMissing),
-			HaveField("Message", "the operator has not enabled sidecars, as sidecar.enabled of the chart does; no pod gets one"))))
+			HaveField("Message", "the operator has not enabled sidecars (sidecar.enabled of the chart), so no pod gets one"))))
 	})
 
 	It("reports that a protected namespace gets no sidecars", func() {
@@ -110,7 +110,7 @@ var _ = Describe("No sidecar is injected", func() {
 			HaveField("Message", "namespace kube-system is protected; its pods get no sidecars"))))
 	})
 
-	It("knows nothing of a namespace before the namespaces are listed", func() {
+	It("reports nothing before the namespaces are listed", func() {
 		checker, err := injection.New(injection.Config{Enabled: true}, injection.Deps{
 			Labels: func(string) (map[string]string, bool) { return nil, false },
 		})
@@ -119,7 +119,7 @@ var _ = Describe("No sidecar is injected", func() {
 		Expect(known).To(BeFalse())
 	})
 
-	It("reports a namespace that is not there yet", func() {
+	It("reports a namespace that does not exist yet", func() {
 		p := sidecar(same)
 		p.Watcher.Namespace = "new"
 		Expect(obstacle(true, p, nil)).To(HaveValue(HaveField("Reason", watchv1.ReasonNamespaceNotEnabled)))

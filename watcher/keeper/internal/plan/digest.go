@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 )
 
-// Digest stands for what is compared only. Several are held of each Watcher, in a
-// third of the memory of their text.
+// Digest replaces text that is only compared. Keeper caches several per Watcher, in a third of the
+// memory.
 type Digest [16]byte
 
-// DigestOf returns the digest of what is encoded in a stable order.
+// DigestOf returns the digest of a value whose encoding has a stable order.
 func DigestOf(parts ...any) Digest {
 	sum := sha256.New()
 	if err := json.NewEncoder(sum).Encode(parts); err != nil {
@@ -19,7 +19,7 @@ func DigestOf(parts ...any) Digest {
 	return Digest(sum.Sum(nil)[:len(Digest{})])
 }
 
-// ParseDigest returns the digest whose text it is; the zero value: it is of none.
+// ParseDigest parses a digest; the zero value if the text is none.
 func ParseDigest(text string) (d Digest) {
 	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(d) {
 		d = Digest(raw)
@@ -27,5 +27,5 @@ func ParseDigest(text string) (d Digest) {
 	return d
 }
 
-// String returns the text of the digest, in hexadecimal digits.
+// String returns the digest in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }

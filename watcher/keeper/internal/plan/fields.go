@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Section is a part of a ConfigMap whose fields have names.
+// Section is a part of a ConfigMap with named fields.
 type Section byte
 
 // The sections.

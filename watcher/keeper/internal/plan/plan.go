@@ -1,4 +1,4 @@
-// Package plan turns a Watcher into the ConfigMap that it asks for. It is pure.
+// Package plan compiles a Watcher into its ConfigMap. It is pure.
 package plan
 
 import (
@@ -20,29 +20,28 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// maxStaticBytes is what a ConfigMap takes.
+// maxStaticBytes is the maximum size of a ConfigMap's data.
 const maxStaticBytes = 1 << 20
 
 // Compiler compiles Watchers.
 type Compiler struct {
 	grammar *annotation.Grammar
-	// key is the annotation that is written.
+	// key is the annotation that keeper writes.
 	key string
 }
 
-// New returns a compiler that writes annotations as a grammar reads them.
+// New returns a compiler that writes annotations for a grammar.
 func New(grammar *annotation.Grammar) *Compiler {
 	return &Compiler{grammar: grammar, key: grammar.Keys()[0]}
 }
 
-// Plan is what decides about one Watcher. What is applied is no part of it, and is
-// made of the Watcher when it is applied: a ConfigMap takes up to 1 MiB, and plans
-// are held of all Watchers. It is not changed after it was made.
+// Plan is the decision about one Watcher. It does not contain the applied ConfigMap of up to 1 MiB,
+// because keeper caches a plan per Watcher. It is immutable.
 type Plan struct {
 	// Watcher is its name.
 	Watcher types.NamespacedName
 	UID     types.UID
-	// Generation that the plan is of, and Created when the Watcher was.
+	// Generation that the plan is based on, and the creation time of the Watcher.
 	Generation int64
 	Created    time.Time
 	// Target is the ConfigMap.
@@ -51,37 +50,37 @@ type Plan struct {
 	Suspended bool
 	// Now is the value of curl-now.
 	Now string
-	// Sources that are asked for, sorted by key.
+	// Sources, sorted by key.
 	Sources []Source
 	// Static is the number of static keys, and StaticSHA256 a digest over them.
 	Static       int
 	StaticSHA256 Digest
-	// Digest is that of what is applied, and Fields that of the names of its fields.
+	// Digest of the applied object, and Fields the digest of its field names.
 	Digest, Fields Digest
-	// Sidecar that pods may get; nil: none.
+	// Sidecar that pods may get; nil if there is none.
 	Sidecar *Sidecar
-	// Problem keeps the Watcher from being applied; nil: nothing does.
+	// Problem prevents the Watcher from being applied; nil if there is none.
 	Problem *Problem
 }
 
-// Sidecar is what pods get, shared with the Watcher.
+// Sidecar is the sidecar for pods, shared with the Watcher.
 type Sidecar struct {
 	Container *corev1.Container
-	// Volume that the pod gets with it; nil: none.
+	// Volume that the pod gets with it; nil if there is none.
 	Volume *corev1.Volume
 }
 
-// Source is a URL that is asked for.
+// Source is a requested URL.
 type Source struct {
 	// Key of the ConfigMap.
 	Key string
 	// URL in canonical form.
 	URL string
-	// SHA256 that the body must have; empty: any.
+	// SHA256 that the body must have; empty means any.
 	SHA256 string
 }
 
-// Problem is something that only an edit mends.
+// Problem is a problem that only an edit solves.
 type Problem struct {
 	// Reason of the condition.
 	Reason string
@@ -89,7 +88,7 @@ type Problem struct {
 	Message string
 }
 
-// object is the ConfigMap as it is applied.
+// object is the ConfigMap that keeper applies.
 type object struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -98,25 +97,24 @@ type object struct {
 	BinaryData map[string][]byte `json:"binaryData,omitempty"`
 }
 
-// metadata of an object.
+// metadata is that of an object.
 type metadata struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// ResourceVersion binds an apply to the version that was looked at.
+	// ResourceVersion binds an apply to the version that keeper read.
 	ResourceVersion string                  `json:"resourceVersion,omitempty"`
 	Labels          map[string]string       `json:"labels"`
 	Annotations     map[string]string       `json:"annotations"`
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
 }
 
-// absent is a version that no object ever has: etcd gives 1 to none. An apply with
-// it makes an object, and conflicts with one that exists.
+// absent is a version that no object has, because etcd never assigns 1. An apply with it creates
+// the object, and conflicts if one exists.
 const absent = 1
 
-// Body returns what to send in order to apply what a Watcher asks for to that version
-// of its ConfigMap and no other, with the digest that its plan has; version 0: to none,
-// so that the ConfigMap is made. One that somebody else makes or changes meanwhile is
-// not touched: the apply conflicts.
+// Body returns the request body that applies a Watcher to this version of its ConfigMap only, with
+// the plan's digest; version 0 creates the ConfigMap. If somebody creates or changes it in between,
+// the apply conflicts.
 func (c *Compiler) Body(w *watchv1.Watcher, version uint64) ([]byte, Digest, error) {
 	o, digest := c.object(w)
 	o.Metadata.ResourceVersion = strconv.FormatUint(cmp.Or(version, absent), 10)
@@ -127,8 +125,7 @@ func (c *Compiler) Body(w *watchv1.Watcher, version uint64) ([]byte, Digest, err
 	return body, digest, nil
 }
 
-// object returns what is applied, and the digest that is in it. It shares the static
-// data with the Watcher.
+// object returns the object to apply and its digest. It shares the static data with the Watcher.
 func (c *Compiler) object(w *watchv1.Watcher) (object, Digest) {
 	o := object{
 		APIVersion: "v1", Kind: "ConfigMap",
@@ -169,7 +166,7 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 	return p
 }
 
-// sources reads back what the annotations ask for, as the watcher will.
+// sources parses the annotations as the watcher will.
 func (c *Compiler) sources(p *Plan, annotations map[string]string) *Problem {
 	request, err := c.grammar.Parse(annotations)
 	if err != nil {
@@ -189,8 +186,7 @@ func (c *Compiler) sources(p *Plan, annotations map[string]string) *Problem {
 	return nil
 }
 
-// owner lets the ConfigMap be garbage-collected with the Watcher, unless it is
-// retained.
+// owner makes the ConfigMap be garbage-collected with the Watcher, unless it is retained.
 func owner(w *watchv1.Watcher) []metav1.OwnerReference {
 	if w.Spec.Target.DeletionPolicy == watchv1.Retain {
 		return nil
@@ -210,10 +206,10 @@ func tooLarge(w *watchv1.Watcher) *Problem {
 		return nil
 	}
 	return &Problem{Reason: watchv1.ReasonTooLarge, Message: fmt.Sprintf(
-		"the static data has %d bytes, and a ConfigMap takes %d; move some of it to another Watcher", total, maxStaticBytes)}
+		"the static data has %d bytes, but a ConfigMap holds at most %d; move some of it to another Watcher", total, maxStaticBytes)}
 }
 
-// fields returns the digest of the names of what is applied.
+// fields returns the digest of the names of the applied fields.
 func fields(o object) Digest {
 	f := &Fields{}
 	f.Add(Data, maps.Keys(o.Data))

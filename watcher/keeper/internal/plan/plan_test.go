@@ -31,7 +31,7 @@ func compiler() *plan.Compiler {
 	return plan.New(grammar)
 }
 
-// watcher is one with two sources and a static key, after a change.
+// watcher returns a Watcher with two sources and a static key, after a change.
 func watcher(change ...func(*watchv1.Watcher)) *watchv1.Watcher {
 	w := &watchv1.Watcher{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "rules", UID: "uid", Generation: 2},
@@ -53,7 +53,7 @@ func compiled(change ...func(*watchv1.Watcher)) *plan.Plan {
 	return compiler().Compile(watcher(change...))
 }
 
-// applied is what is applied to a version of the ConfigMap.
+// applied returns the body that is applied to a version of the ConfigMap.
 func applied(version uint64, change ...func(*watchv1.Watcher)) *corev1.ConfigMap {
 	GinkgoHelper()
 	body, digest, err := compiler().Body(watcher(change...), version)
@@ -64,7 +64,7 @@ func applied(version uint64, change ...func(*watchv1.Watcher)) *corev1.ConfigMap
 	return cm
 }
 
-var _ = Describe("A Watcher is compiled", func() {
+var _ = Describe("Compiling a Watcher", func() {
 	It("plans the annotations that the watcher reads", func() {
 		p := compiled()
 		Expect(p.Problem).To(BeNil())
@@ -79,7 +79,7 @@ var _ = Describe("A Watcher is compiled", func() {
 		}))
 	})
 
-	It("labels the ConfigMap with what it is of", func() {
+	It("labels the ConfigMap with its Watcher", func() {
 		created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		p := compiled(func(w *watchv1.Watcher) {
 			w.CreationTimestamp = metav1.NewTime(created)
@@ -102,23 +102,23 @@ var _ = Describe("A Watcher is compiled", func() {
 		Expect(cm.Namespace + "/" + cm.Name).To(Equal("team-a/rules-config"))
 	})
 
-	It("plans a source that is followed though it is odd", func() {
+	It("plans an unusual but valid source", func() {
 		p := compiled(func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "https://b.example.com/x,c=https://c.example.com" })
 		Expect(p.Problem).To(BeNil())
 		Expect(p.Sources).To(HaveLen(2))
 	})
 
-	It("plans the same object, in whatever order its sources are", func() {
+	It("plans the same object for any order of its sources", func() {
 		Expect(applied(0, func(w *watchv1.Watcher) { slices.Reverse(w.Spec.Sources) })).To(Equal(applied(0)))
 	})
 
-	It("sets no annotations that ask for something without sources", func() {
+	It("sets no request annotations without sources", func() {
 		none := func(w *watchv1.Watcher) { w.Spec.Sources = nil }
 		Expect(compiled(none).Problem).To(BeNil())
 		Expect(applied(0, none).Annotations).To(HaveLen(1))
 	})
 
-	It("sets an owner unless the ConfigMap is retained, bound to the version of the ConfigMap that was looked at", func() {
+	It("sets an owner unless the ConfigMap is retained, bound to the version that was read", func() {
 		Expect(applied(0).OwnerReferences).To(ConsistOf(HaveField("UID", BeEquivalentTo("uid"))))
 		Expect(applied(0).ResourceVersion).To(Equal("1"), "which no object has")
 		retained := applied(7, func(w *watchv1.Watcher) { w.Spec.Target.DeletionPolicy = watchv1.Retain })
@@ -126,7 +126,7 @@ var _ = Describe("A Watcher is compiled", func() {
 		Expect(retained.ResourceVersion).To(Equal("7"))
 	})
 
-	It("plans static data, of which nothing is held", func() {
+	It("plans static data without keeping it", func() {
 		cm := applied(0, func(w *watchv1.Watcher) { w.Spec.ConfigBinaryData = map[string][]byte{"logo": {1, 2}} })
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn"}))
 		Expect(cm.BinaryData).To(Equal(map[string][]byte{"logo": {1, 2}}))
@@ -134,7 +134,7 @@ var _ = Describe("A Watcher is compiled", func() {
 	})
 })
 
-var _ = DescribeTable("A change of a Watcher changes what is applied", func(change func(*watchv1.Watcher), fieldsToo bool) {
+var _ = DescribeTable("A change of a Watcher changes the applied object", func(change func(*watchv1.Watcher), fieldsToo bool) {
 	before, after := compiled(), compiled(change)
 	Expect(after.Digest).NotTo(Equal(before.Digest))
 	if fieldsToo {
@@ -143,7 +143,7 @@ var _ = DescribeTable("A change of a Watcher changes what is applied", func(chan
 		Expect(after.Fields).To(Equal(before.Fields))
 	}
 },
-	Entry("a value, of the same fields", func(w *watchv1.Watcher) { w.Spec.ConfigData["LEVEL"] = "info" }, false),
+	Entry("a value of the same field", func(w *watchv1.Watcher) { w.Spec.ConfigData["LEVEL"] = "info" }, false),
 	Entry("another static key", func(w *watchv1.Watcher) { w.Spec.ConfigData["MORE"] = "" }, true),
 	Entry("another binary key", func(w *watchv1.Watcher) { w.Spec.ConfigBinaryData = map[string][]byte{"logo": {1}} }, true),
 	Entry("a static key that becomes binary", func(w *watchv1.Watcher) {
@@ -159,17 +159,17 @@ var _ = DescribeTable("A Watcher that cannot be applied has a reason and a sente
 	p := compiled(change)
 	Expect(p.Problem).To(HaveValue(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(message)))))
 },
-	Entry("more static data than a ConfigMap takes", func(w *watchv1.Watcher) {
+	Entry("more static data than a ConfigMap holds", func(w *watchv1.Watcher) {
 		w.Spec.ConfigData = map[string]string{"a": strings.Repeat("x", 1<<20), "b": "y"}
-	}, watchv1.ReasonTooLarge, "the static data has 1048577 bytes, and a ConfigMap takes 1048576"),
-	Entry("more than that with what is binary", func(w *watchv1.Watcher) {
+	}, watchv1.ReasonTooLarge, "the static data has 1048577 bytes, but a ConfigMap holds at most 1048576"),
+	Entry("more than that together with binary data", func(w *watchv1.Watcher) {
 		w.Spec.ConfigData, w.Spec.ConfigBinaryData = map[string]string{"a": strings.Repeat("x", 1<<20)}, map[string][]byte{"b": {1}}
 	}, watchv1.ReasonTooLarge, "the static data has 1048577 bytes"),
 	Entry("an interval that the grammar refuses", func(w *watchv1.Watcher) { w.Spec.Interval = "soon" }, watchv1.ReasonInvalidSource, "curl-refresh"),
 	Entry("a URL that the grammar refuses", func(w *watchv1.Watcher) { w.Spec.Sources[0].URL = "https://" }, watchv1.ReasonInvalidSource, "b"),
 )
 
-var _ = It("A digest is read from its own text alone", func() {
+var _ = It("A digest is parsed from its own text only", func() {
 	digest := compiled().Digest
 	Expect(plan.ParseDigest(digest.String())).To(Equal(digest))
 	for _, text := range []string{"", "none", digest.String() + "00", digest.String() + "0", digest.String()[2:]} {
@@ -177,7 +177,7 @@ var _ = It("A digest is read from its own text alone", func() {
 	}
 })
 
-var _ = It("A Watcher with as much static data as a ConfigMap takes is applied", func() {
+var _ = It("A Watcher with as much static data as a ConfigMap holds is applied", func() {
 	Expect(compiled(func(w *watchv1.Watcher) {
 		w.Spec.ConfigData = map[string]string{"a": strings.Repeat("x", 1<<19)}
 		w.Spec.ConfigBinaryData = map[string][]byte{"b": make([]byte, 1<<19)}

@@ -15,9 +15,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// emit records what has changed between two states as Events on the Watcher. It
-// comes before the status is written, and each has a name of its own, so that
-// none is lost and none comes twice.
+// emit records the changes between two states as Events on the Watcher. It runs before the status
+// is written, and each Event has its own name, so that none is lost or repeated.
 func (r *Reconciler) emit(ctx context.Context, in condition.Input, after watchv1.WatcherStatus) error {
 	for _, e := range append(changes(in.Plan, in.Previous, after), sidecars(in, after)...) {
 		if err := r.record(ctx, e); err != nil {
@@ -50,16 +49,15 @@ func changes(p *plan.Plan, before, after watchv1.WatcherStatus) []kube.Event {
 		e.Occurrence = is.Message
 		events = append(events, e)
 	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
-		e := event(p, pipeline.ReasonRecovered, "Fetch", "every source is well again, after "+was.Message)
+		e := event(p, pipeline.ReasonRecovered, "Fetch", "every source has recovered, after "+was.Message)
 		e.Warning, e.Occurrence = false, was.LastTransitionTime.String()
 		events = append(events, e)
 	}
 	return events
 }
 
-// sidecars returns the Events about sidecars between two states: one when the first
-// fails, and one when none does any more. The version of the Watcher, which the
-// status that comes with it changes, keeps each apart from earlier ones.
+// sidecars returns the Events about sidecars: one when the first fails, one when none fails any
+// more. The Watcher's version, which changes with each status, keeps them apart from earlier ones.
 func sidecars(in condition.Input, after watchv1.WatcherStatus) []kube.Event {
 	if in.Pods == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
-// owns returns why a ConfigMap that exists is not the Watcher's; nil: it is, or it
-// may be taken over. Who may label an object may give it away.
+// owns returns the reason why an existing ConfigMap is not the Watcher's; nil if it is, or may be
+// taken over. Anybody who may label an object may give it away.
 func owns(p *plan.Plan, t *target.Target) *plan.Problem {
 	label := watchv1.LabelValue(p.Watcher.Name)
 	controller := t.Controller
@@ -34,7 +34,7 @@ func isOurGroup(apiVersion string) bool {
 }
 
 func exists(p *plan.Plan, whose string) *plan.Problem {
-	return &plan.Problem{Reason: watchv1.ReasonTargetExists, Message: "ConfigMap " + p.Target.Name + " exists and is left alone" + whose +
+	return &plan.Problem{Reason: watchv1.ReasonTargetExists, Message: "ConfigMap " + p.Target.Name + " exists and is not changed" + whose +
 		"; label it " + watchv1.WatcherLabel + "=" + watchv1.LabelValue(p.Watcher.Name) + " to hand it over, or use another name"}
 }
 
@@ -45,8 +45,8 @@ func owned(p *plan.Plan, by string) *plan.Problem {
 	}
 }
 
-// winner returns which of several Watchers makes a ConfigMap that does not exist:
-// the eldest. Every keeper comes to the same answer.
+// winner returns the Watcher that creates a ConfigMap if several name it: the oldest. Every keeper
+// comes to the same answer.
 func winner(claims []*plan.Plan) *plan.Plan {
 	var best *plan.Plan
 	for _, p := range claims {
@@ -61,7 +61,7 @@ func before(a, b *plan.Plan) bool {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Watcher.Name, b.Watcher.Name)) < 0
 }
 
-// protects returns why a ConfigMap is never touched; nil: it may be.
+// protects returns the reason why a ConfigMap is never changed; nil if it may be.
 func protects(protected []string, p *plan.Plan) *plan.Problem {
 	if !annotation.Protects(protected, p.Target.Namespace, p.Target.Name) {
 		return nil

@@ -12,25 +12,24 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/sidecar"
 )
 
-// PodsPause is how far apart the pods of a Watcher are counted.
+// PodsPause is the minimum interval between two counts of a Watcher's pods.
 const PodsPause = time.Second
 
-// Pods are those with sidecars of Watchers.
+// Pods are the pods with sidecars of Watchers.
 type Pods struct {
 	Store *informer.Informer[*sidecar.Pod]
-	// ByWatcher finds them by the Watchers that they have sidecars of.
+	// ByWatcher finds pods by the Watchers whose sidecars they have.
 	ByWatcher *index.Index
 }
 
-// counted are the states of the pods of a Watcher when they were last counted.
+// counted has the states of a Watcher's pods at the last count.
 type counted struct {
 	at     time.Time
 	wanted sidecar.Wanted
 	count  sidecar.Count
 }
 
-// of returns the pods with a sidecar of a Watcher, sorted; false: they are not
-// listed yet.
+// of returns the pods with a sidecar of a Watcher, sorted; false until pods are listed.
 func (p *Pods) of(watcher types.NamespacedName) ([]*sidecar.Pod, bool) {
 	select {
 	case <-p.Store.Synced():
@@ -46,9 +45,8 @@ func (p *Pods) of(watcher types.NamespacedName) ([]*sidecar.Pod, bool) {
 	return pods, true
 }
 
-// observe counts the pods with the sidecar, logs what has changed since the last
-// look at them, and returns after what time to look again; 0: when something
-// changes. Until they are listed the status stays as it is.
+// observe counts the pods with the sidecar, logs transitions since the last count, and returns when
+// to count again; 0 means on the next change. The status stays as it is until pods are listed.
 func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 	if r.deps.Pods == nil {
 		return 0
@@ -82,8 +80,7 @@ func (r *Reconciler) observe(in *condition.Input, m *memory) time.Duration {
 	return m.counted.count.Again
 }
 
-// logTransitions logs one line for each pod that is new, gone, or whose sidecar has
-// another state.
+// logTransitions logs a line for each pod that is new or gone, or whose sidecar changed state.
 func (r *Reconciler) logTransitions(p *plan.Plan, before, after map[types.NamespacedName]sidecar.PodState) {
 	log := func(pod types.NamespacedName, s sidecar.PodState, message string) {
 		r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("pod", pod.String()).

@@ -27,32 +27,32 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/target"
 )
 
-// lookAgain is after what time a ConfigMap is looked at again that is not ours,
-// since nothing reports that it is gone, and applied again that was refused.
+// lookAgain is the interval for checking a ConfigMap of somebody else, because no event reports its
+// deletion, and for retrying a refused apply.
 const lookAgain = 30 * time.Second
 
-// errOutdated reports that a Watcher asks for something else than its plan, which is
-// neither applied nor reported then.
+// errOutdated means that the Watcher changed since its plan was made, so the plan is neither
+// applied nor reported.
 var errOutdated = errors.New("the Watcher has changed since")
 
-// Watcher is what is kept of one.
+// Watcher is the cached part of a Watcher.
 type Watcher struct {
 	informer.Meta
 
 	Plan *plan.Plan
-	// Status is what the next one is computed from, and Digest that of the whole.
+	// Status is the input for the next status, and Digest that of the whole status.
 	Status watchv1.WatcherStatus
 	Digest plan.Digest
 }
 
-// API is what a Reconciler does to the cluster.
+// API is the Reconciler's access to the cluster.
 type API interface {
-	// Watcher returns one as it is now; nil: it does not exist.
+	// Watcher returns the current Watcher; nil if it does not exist.
 	Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error)
-	// Find returns the metadata of a ConfigMap; nil: it does not exist.
+	// Find returns the metadata of a ConfigMap; nil if it does not exist.
 	Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error)
-	// Apply applies a ConfigMap. It conflicts when the ConfigMap is not at the version
-	// in the body any more.
+	// Apply applies a ConfigMap. It conflicts if the ConfigMap is no longer at the version in the
+	// body.
 	Apply(ctx context.Context, name types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error)
 	// Report replaces the status of a Watcher.
 	Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error)
@@ -60,7 +60,7 @@ type API interface {
 
 // Config of a Reconciler.
 type Config struct {
-	// Protected namespaces are left alone.
+	// Protected namespaces are never changed.
 	Protected []string
 }
 
@@ -69,12 +69,12 @@ type Deps struct {
 	API      API
 	Watchers *informer.Informer[*Watcher]
 	Targets  *informer.Informer[*target.Target]
-	// Claims are the Watchers by their ConfigMap.
+	// Claims finds Watchers by their ConfigMap.
 	Claims *index.Index
 	// Compiler of the plans.
 	Compiler  *plan.Compiler
 	Injection *injection.Checker
-	// Pods are those with sidecars; nil: they are not watched.
+	// Pods with sidecars; nil if they are not watched.
 	Pods     *Pods
 	Recorder *kube.Recorder
 	Metrics  *Metrics
@@ -82,8 +82,7 @@ type Deps struct {
 	Log      zerolog.Logger
 }
 
-// Reconciler works on one Watcher at a time for each name. It is safe for
-// concurrent use.
+// Reconciler works on one Watcher per name at a time. It is safe for concurrent use.
 type Reconciler struct {
 	config Config
 	deps   Deps
@@ -92,19 +91,19 @@ type Reconciler struct {
 	memory map[types.NamespacedName]*memory
 }
 
-// memory is what is remembered of a Watcher between two looks at it.
+// memory is the state of a Watcher between two reconciles.
 type memory struct {
 	repairs backoff.Repairs
-	// looked is when its ConfigMap was last looked for by name, and found what was
-	// in the way then; of generation.
+	// looked is when the ConfigMap was last looked up by name, with the obstacle found then, for
+	// generation.
 	looked     time.Time
 	found      *plan.Problem
 	generation int64
-	// refused is what the API server has against what was applied at tried, of digest.
+	// refused is the API server's refusal of the object with this digest, applied at tried.
 	refused *plan.Problem
 	tried   time.Time
 	digest  plan.Digest
-	// counted are the pods with the sidecar; nil: they were not counted yet.
+	// counted has the pods with the sidecar; nil if they were not counted yet.
 	counted *counted
 }
 
@@ -113,8 +112,8 @@ func New(c Config, d Deps) *Reconciler {
 	return &Reconciler{config: c, deps: d, memory: map[types.NamespacedName]*memory{}}
 }
 
-// Reconcile brings one Watcher in line, and returns after what time to look at it
-// again; 0: when something changes.
+// Reconcile brings one Watcher in line, and returns when to reconcile it again; 0 means on the next
+// change.
 func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	w := r.deps.Watchers.Get(name)
 	if w == nil {
@@ -139,8 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	return again, errors.Join(err, r.report(ctx, in, w.Digest))
 }
 
-// bring applies the ConfigMap where that is needed, and sets what the status is
-// computed from.
+// bring applies the ConfigMap if needed, and collects the input of the status.
 func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) (again time.Duration, err error) {
 	current, err := r.find(ctx, in.Plan, m)
 	if err != nil {
@@ -179,17 +177,17 @@ func (r *Reconciler) bring(ctx context.Context, in *condition.Input, m *memory) 
 	return lookAgain, nil // where the status has it already, nothing else leads to the next look
 }
 
-// isApplied reports whether a ConfigMap holds all that a plan applies: keeper
-// still owns all of it. A value that somebody else has changed is theirs.
+// isApplied reports whether a ConfigMap holds everything that a plan applies, with keeper as the
+// owner.
 func isApplied(p *plan.Plan, t *target.Target) bool {
 	return t.Digest == p.Digest && t.Fields == p.Fields
 }
 
-// isRepair reports whether an apply of a plan would not be its first.
+// isRepair reports whether a plan was applied before.
 func isRepair(p *plan.Plan, t *target.Target) bool { return t != nil && t.Digest == p.Digest }
 
-// find returns the ConfigMap of a Watcher; nil: there is none. What is in the way
-// is left in the memory.
+// find returns the ConfigMap of a Watcher; nil if there is none. It records an obstacle in the
+// memory.
 func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*target.Target, error) {
 	if t := r.deps.Targets.Get(p.Target); t != nil {
 		m.looked = time.Time{}
@@ -212,8 +210,8 @@ func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*target
 	return m.unlessFound(t, owns(p, t)), nil
 }
 
-// unlessFound returns the ConfigMap of a Watcher unless it is another one's, which is
-// left in the memory.
+// unlessFound returns the ConfigMap of a Watcher unless it belongs to another one, which it records
+// in the memory.
 func (m *memory) unlessFound(t *target.Target, problem *plan.Problem) *target.Target {
 	if m.found = problem; problem != nil {
 		return nil
@@ -221,7 +219,7 @@ func (m *memory) unlessFound(t *target.Target, problem *plan.Problem) *target.Ta
 	return t
 }
 
-// plans returns those of all Watchers with one ConfigMap.
+// plans returns the plans of all Watchers that name a ConfigMap.
 func (r *Reconciler) plans(name types.NamespacedName) []*plan.Plan {
 	var plans []*plan.Plan
 	for _, watcher := range r.deps.Claims.Of(name) {
@@ -265,8 +263,7 @@ func (r *Reconciler) apply(ctx context.Context, in *condition.Input, m *memory) 
 	return err
 }
 
-// body returns what to apply of a plan; errOutdated: the Watcher asks for something
-// else by now.
+// body returns the request body for a plan; errOutdated if the Watcher has changed.
 func (r *Reconciler) body(ctx context.Context, p *plan.Plan, version uint64) ([]byte, error) {
 	w, err := r.deps.API.Watcher(ctx, p.Watcher)
 	if err != nil {
@@ -283,7 +280,7 @@ func (r *Reconciler) body(ctx context.Context, p *plan.Plan, version uint64) ([]
 	return body, err
 }
 
-// failed takes note of an apply that failed. What only an edit mends is no error.
+// failed records a failed apply. It returns no error for failures that only an edit solves.
 func (r *Reconciler) failed(in *condition.Input, m *memory, err error) error {
 	problem := refusal(in.Plan, err)
 	if problem == nil {
@@ -295,7 +292,7 @@ func (r *Reconciler) failed(in *condition.Input, m *memory, err error) error {
 	return nil
 }
 
-// report patches the status when it differs, and emits what has changed as Events.
+// report patches the status if it differs, and emits the changes as Events.
 func (r *Reconciler) report(ctx context.Context, in condition.Input, before plan.Digest) error {
 	s := condition.Compute(in)
 	if plan.DigestOf(s) == before {

@@ -14,9 +14,9 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// refusal returns what the API server has against a ConfigMap; nil: its answer
-// is worth another try soon, or the namespace is being deleted. Its text is not repeated: policies and webhooks write
-// in it what they like.
+// refusal returns the API server's objection to a ConfigMap; nil if a retry may help or the
+// namespace is being deleted. It never repeats the server's text, because policies and webhooks may
+// write anything in it.
 func refusal(p *plan.Plan, err error) *plan.Problem {
 	causes := causesOf(err)
 	has := func(kind metav1.CauseType, text string) bool {

@@ -11,8 +11,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/condition"
 )
 
-// limit returns how long a repair has to wait, since another controller writes the
-// same ConfigMap and it would go on for ever at full speed. One Event reports that.
+// limit returns how long a repair has to wait if another controller keeps changing the ConfigMap.
+// One Event reports that.
 func (r *Reconciler) limit(ctx context.Context, in *condition.Input, m *memory) time.Duration {
 	if m.digest != in.Plan.Digest && !isRepair(in.Plan, in.Target) {
 		return 0
@@ -24,16 +24,16 @@ func (r *Reconciler) limit(ctx context.Context, in *condition.Input, m *memory) 
 		e.Occurrence = strconv.FormatInt(in.Plan.Generation, 10)
 		err := r.record(ctx, e)
 		if m.repairs.Reported = err == nil; err != nil {
-			r.deps.Log.Warn().Err(err).Msg("an Event could not be recorded")
+			r.deps.Log.Warn().Err(err).Msg("cannot record Event")
 		}
 	}
 	return wait
 }
 
-// drifted emits that a ConfigMap was repaired.
+// drifted emits the Event for a repaired ConfigMap.
 func (r *Reconciler) drifted(ctx context.Context, in *condition.Input) error {
 	e := event(in.Plan, pipeline.ReasonDrifted, "Apply",
-		fmt.Sprintf("ConfigMap %s was changed%s, and is as the Watcher has it again", in.Plan.Target.Name, by(in)))
+		fmt.Sprintf("ConfigMap %s was changed%s and has been repaired", in.Plan.Target.Name, by(in)))
 	if in.Target == nil {
 		e.Note = "ConfigMap " + in.Plan.Target.Name + " was deleted, and is made again"
 	}
@@ -41,7 +41,7 @@ func (r *Reconciler) drifted(ctx context.Context, in *condition.Input) error {
 	return r.record(ctx, e)
 }
 
-// by names who changed a ConfigMap, as far as that is known.
+// by names the field manager that changed a ConfigMap, if it is known.
 func by(in *condition.Input) string {
 	if in.Target == nil || in.Target.Other == "" {
 		return ""

@@ -8,12 +8,12 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Wanted is the sidecar that a Watcher asks for now.
+// Wanted is the sidecar that a Watcher currently asks for.
 type Wanted struct {
-	// Watcher is its name, and Generation its newest one.
+	// Watcher is its name, and Generation its newest generation.
 	Watcher    string
 	Generation int64
-	// Container is the name of the sidecar; empty: it asks for none any more.
+	// Container is the name of the sidecar; empty if it asks for none.
 	Container string
 }
 
@@ -22,18 +22,18 @@ type PodState struct {
 	State State
 	// Reason of a failure.
 	Reason string
-	// Generation of the Watcher that it is of.
+	// Generation of the Watcher that the sidecar has.
 	Generation int64
 }
 
-// Count is the states of the sidecars of one Watcher.
+// Count has the states of the sidecars of one Watcher.
 type Count struct {
 	watchv1.PodsStatus
-	// Pods are those with a sidecar.
+	// Pods with a sidecar.
 	Pods map[types.NamespacedName]PodState
-	// Worst is the first pod whose sidecar fails; the zero value: none does.
+	// Worst is the first pod with a failing sidecar; the zero value if there is none.
 	Worst types.NamespacedName
-	// Again is after what time the same pods may be counted otherwise; 0: never.
+	// Again is when the count may change without an event; 0 means never.
 	Again time.Duration
 }
 

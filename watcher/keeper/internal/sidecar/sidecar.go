@@ -1,4 +1,4 @@
-// Package sidecar reads the states of the sidecars of Watchers from pods. It is pure.
+// Package sidecar reads the states of sidecars from pods. It is pure.
 package sidecar
 
 import (
@@ -17,12 +17,11 @@ import (
 )
 
 const (
-	// RecoveryTime is how long a sidecar that has crashed runs until it counts as well
-	// again: as long as the longest pause of the kubelet between two starts. One
-	// that crashes again and again fails all the time, not once for each start.
+	// RecoveryTime is how long a crashed sidecar must run to count as healthy again: the kubelet's
+	// longest back-off. A sidecar in a crash loop therefore fails all the time, not once per start.
 	RecoveryTime = 5 * time.Minute
-	// maxWatchers bounds how many Watchers of one pod are looked at: whoever makes
-	// a pod may write the annotation.
+	// maxWatchers is the maximum number of Watchers per pod, because anybody who creates a pod may
+	// write the annotation.
 	maxWatchers = 16
 )
 
@@ -31,43 +30,43 @@ type State string
 
 // The states.
 const (
-	// Starting: it does not run yet, or is not ready.
+	// Starting: it is not running or not ready yet.
 	Starting State = "starting"
-	// Ready: it runs and is ready.
+	// Ready: it is running and ready.
 	Ready State = "ready"
-	// Failing: it cannot be started, or crashes again and again.
+	// Failing: it cannot start, or it crashes repeatedly.
 	Failing State = "failing"
 )
 
 // States returns all states.
 func States() []State { return []State{Starting, Ready, Failing} }
 
-// Pod is what is kept of one pod.
+// Pod is the cached part of a pod.
 type Pod struct {
 	informer.Meta
 	// Injected are the Watchers whose sidecars it has.
 	Injected []Injection
-	// Containers are its sidecars, as far as the kubelet has reported them.
+	// Containers are its sidecars as reported by the kubelet.
 	Containers []Container
 }
 
-// Injection is one sidecar that a pod was given.
+// Injection is one injected sidecar.
 type Injection struct {
 	// Watcher of the pod's namespace.
 	Watcher string
-	// Generation of the Watcher that the sidecar is of.
+	// Generation of the Watcher that the sidecar has.
 	Generation int64
 }
 
-// Container is one sidecar as the kubelet reports it.
+// Container is one sidecar as reported by the kubelet.
 type Container struct {
 	Name string
-	// State, once Steady has passed.
+	// State from Steady on.
 	State State
 	// Reason of a failure, such as CrashLoopBackOff.
 	Reason string
-	// Steady is when a sidecar that has crashed counts as well again; zero: it has
-	// not, or not lately.
+	// Steady is when a crashed sidecar counts as healthy again; zero if it has not crashed
+	// recently.
 	Steady time.Time
 }
 
@@ -79,8 +78,8 @@ func (c Container) at(now time.Time) State {
 	return c.State
 }
 
-// Of returns the sidecar of a Watcher with the name that its container has; false:
-// the kubelet has not reported it, or it had another name when the pod was made.
+// Of returns the sidecar of a Watcher by the name of its container; false if the kubelet has not
+// reported it, or it had another name when the pod was created.
 func (p *Pod) Of(container string) (Container, bool) {
 	if i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == container }); i >= 0 {
 		return p.Containers[i], true
@@ -88,7 +87,7 @@ func (p *Pod) Of(container string) (Container, bool) {
 	return Container{}, false
 }
 
-// Watchers returns those whose sidecars a pod has.
+// Watchers returns the Watchers whose sidecars a pod has.
 func (p *Pod) Watchers() []types.NamespacedName {
 	names := make([]types.NamespacedName, len(p.Injected))
 	for i, injection := range p.Injected {
@@ -97,8 +96,7 @@ func (p *Pod) Watchers() []types.NamespacedName {
 	return names
 }
 
-// Read returns what is kept of a pod; nil: nothing, since it is over or has no
-// sidecar of a Watcher.
+// Read returns the cached part of a pod; nil if it has ended or has no sidecar of a Watcher.
 func Read(pod *corev1.Pod) *Pod {
 	injected := injections(pod.Annotations[watchv1.InjectedAnnotation])
 	if len(injected) == 0 || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
@@ -119,7 +117,7 @@ func Read(pod *corev1.Pod) *Pod {
 	return p
 }
 
-// injections reads the annotation. What is not of its form is left out.
+// injections parses the annotation and skips invalid parts.
 func injections(text string) []Injection {
 	var found []Injection
 	for part := range strings.SplitSeq(text, ",") {
@@ -135,8 +133,8 @@ func injections(text string) []Injection {
 	return found
 }
 
-// read returns the state of a container; a pod that is being deleted stops its
-// sidecars, which is no failure of theirs.
+// read returns the state of a container. A pod that is being deleted stops its sidecars, which is
+// no failure.
 func read(s *corev1.ContainerStatus, deleted bool) Container {
 	c := Container{Name: unique.Make(s.Name).Value(), State: Starting}
 	switch now := s.State; {
@@ -156,22 +154,21 @@ func read(s *corev1.ContainerStatus, deleted bool) Container {
 	return c
 }
 
-// starts reports whether a container waits for what comes before it.
+// starts reports whether a container waits for earlier ones.
 func starts(reason string) bool {
 	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
 }
 
-// crashes reports whether a container that runs has crashed more than once, the
-// last time soon after its start.
+// crashes reports whether a running container has crashed more than once, and recently.
 func crashes(s *corev1.ContainerStatus, last *corev1.ContainerStateTerminated) bool {
 	return s.RestartCount > 1 && last != nil && last.ExitCode != 0 && last.FinishedAt.Sub(last.StartedAt.Time) < RecoveryTime
 }
 
-// written is how the kubelet writes a reason.
+// written matches the reasons that the kubelet writes.
 var written = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,63}$`)
 
-// reason returns that of a container, which whoever may write the status of a pod
-// may have set to any text.
+// reason returns the reason of a container if it looks like the kubelet's; pod status is writable
+// by others.
 func reason(text string) string {
 	if written.MatchString(text) {
 		return unique.Make(text).Value()

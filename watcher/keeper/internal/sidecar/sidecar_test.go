@@ -21,7 +21,7 @@ func TestSidecar(t *testing.T) { suitetest.Run(t, "Sidecar") }
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// pod is one with the sidecar "watch" of generation 3 of Watcher errors.
+// pod returns a pod with the sidecar "watch" of generation 3 of Watcher errors.
 func pod(change ...func(*corev1.Pod, *corev1.ContainerStatus)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web", Annotations: map[string]string{watchv1.InjectedAnnotation: "errors=3"}},
@@ -45,7 +45,7 @@ func waits(reason string) func(*corev1.Pod, *corev1.ContainerStatus) {
 	}
 }
 
-// runs since some time ago, ready.
+// runs has been running for some time, ready.
 func runs(since time.Duration) func(*corev1.Pod, *corev1.ContainerStatus) {
 	return func(_ *corev1.Pod, s *corev1.ContainerStatus) {
 		s.State.Running, s.Ready = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-since))}, true
@@ -54,7 +54,7 @@ func runs(since time.Duration) func(*corev1.Pod, *corev1.ContainerStatus) {
 
 func unready(_ *corev1.Pod, s *corev1.ContainerStatus) { s.Ready = false }
 
-// crashed so often, the last time after it ran for a while.
+// crashed has crashed this often, the last time after running for a while.
 func crashed(times int32, after time.Duration) func(*corev1.Pod, *corev1.ContainerStatus) {
 	return func(_ *corev1.Pod, s *corev1.ContainerStatus) {
 		s.RestartCount = times
@@ -74,7 +74,7 @@ func deleted(p *corev1.Pod, _ *corev1.ContainerStatus) {
 	p.DeletionTimestamp = new(metav1.NewTime(now))
 }
 
-// count is what one pod comes to for Watcher errors of generation 4.
+// count counts one pod for Watcher errors of generation 4.
 func count(p *corev1.Pod) sidecar.Count {
 	read := sidecar.Read(p)
 	if read == nil {
@@ -89,26 +89,26 @@ var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
 	seen := got.Pods[types.NamespacedName{Namespace: "team-a", Name: "web"}]
 	Expect(strings.TrimSpace(fmt.Sprint(seen.State, " ", seen.Reason))).To(Equal(want))
 },
-	Entry("that the kubelet has not reported starts", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.InitContainerStatuses = nil }), "starting"),
-	Entry("that waits for other containers starts", pod(waits("PodInitializing")), "starting"),
-	Entry("whose image is pulled starts", pod(waits("ContainerCreating")), "starting"),
-	Entry("whose image cannot be pulled fails", pod(waits("ImagePullBackOff")), "failing ImagePullBackOff"),
-	Entry("whose key is missing fails", pod(waits("CreateContainerConfigError")), "failing CreateContainerConfigError"),
-	Entry("that waits for its next start fails", pod(waits("CrashLoopBackOff"), crashed(3, time.Second)), "failing CrashLoopBackOff"),
-	Entry("with a reason that no kubelet writes fails without it", pod(waits("a text\nof a tenant")), "failing Error"),
-	Entry("that runs is ready", pod(runs(time.Minute)), "ready"),
-	Entry("that runs and is not ready starts", pod(runs(time.Minute), unready), "starting"),
-	Entry("that crashed once is ready again", pod(runs(time.Minute), crashed(1, time.Second)), "ready"),
-	Entry("that crashes again and again fails while it runs", pod(runs(time.Minute), crashed(2, time.Second)), "failing Error"),
-	Entry("that has run for long since is ready", pod(runs(sidecar.RecoveryTime+time.Second), crashed(9, time.Second)), "ready"),
-	Entry("that had run for long before is ready", pod(runs(time.Minute), crashed(9, time.Hour)), "ready"),
-	Entry("that has ended once starts again", pod(ended(1, 0)), "starting"),
-	Entry("that ends again fails", pod(ended(1, 1)), "failing Error"),
-	Entry("that ends with its pod does not fail", pod(ended(143, 7), deleted), "starting"),
+	Entry("is starting before the kubelet reports it", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.InitContainerStatuses = nil }), "starting"),
+	Entry("is starting while it waits for other containers", pod(waits("PodInitializing")), "starting"),
+	Entry("is starting while its image is pulled", pod(waits("ContainerCreating")), "starting"),
+	Entry("fails if its image cannot be pulled", pod(waits("ImagePullBackOff")), "failing ImagePullBackOff"),
+	Entry("fails if its key is missing", pod(waits("CreateContainerConfigError")), "failing CreateContainerConfigError"),
+	Entry("fails while it waits for its next start", pod(waits("CrashLoopBackOff"), crashed(3, time.Second)), "failing CrashLoopBackOff"),
+	Entry("fails without a reason that no kubelet writes", pod(waits("a text\nof a tenant")), "failing Error"),
+	Entry("is ready if it is running and ready", pod(runs(time.Minute)), "ready"),
+	Entry("is starting if it is running and not ready", pod(runs(time.Minute), unready), "starting"),
+	Entry("is ready again after one crash", pod(runs(time.Minute), crashed(1, time.Second)), "ready"),
+	Entry("fails while it is running in a crash loop", pod(runs(time.Minute), crashed(2, time.Second)), "failing Error"),
+	Entry("is ready after running long enough", pod(runs(sidecar.RecoveryTime+time.Second), crashed(9, time.Second)), "ready"),
+	Entry("is ready if it ran long enough before", pod(runs(time.Minute), crashed(9, time.Hour)), "ready"),
+	Entry("is starting again after it ended once", pod(ended(1, 0)), "starting"),
+	Entry("fails if it ends again", pod(ended(1, 1)), "failing Error"),
+	Entry("does not fail if it ends with its pod", pod(ended(143, 7), deleted), "starting"),
 )
 
 var _ = Describe("A pod", func() {
-	It("counts for the generation that its sidecar is of", func() {
+	It("counts for the generation of its sidecar", func() {
 		got := count(pod(runs(time.Minute)))
 		Expect(got.PodsStatus).To(Equal(watchv1.PodsStatus{Injected: 1, Ready: 1}), "of generation 3, not of 4")
 		got = count(pod(runs(time.Minute), func(p *corev1.Pod, _ *corev1.ContainerStatus) {
@@ -117,24 +117,24 @@ var _ = Describe("A pod", func() {
 		Expect(got.PodsStatus).To(Equal(watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1}))
 	})
 
-	It("looks again at a pod when its sidecar has run for long enough", func() {
+	It("is counted again when its sidecar has run long enough", func() {
 		got := count(pod(runs(time.Minute), crashed(2, time.Second)))
 		Expect(got.Again).To(Equal(sidecar.RecoveryTime - time.Minute))
 		Expect(got.Worst.Name).To(Equal("web"))
 	})
 
-	DescribeTable("drops a pod without a sidecar of ours", func(p *corev1.Pod) {
+	DescribeTable("is dropped without a sidecar of ours", func(p *corev1.Pod) {
 		Expect(sidecar.Read(p)).To(BeNil())
 	},
-		Entry("when it has succeeded", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodSucceeded })),
-		Entry("when it has failed", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodFailed })),
+		Entry("that has succeeded", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodSucceeded })),
+		Entry("that has failed", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodFailed })),
 		Entry("without the annotation", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Annotations = nil })),
-		Entry("when the annotation has another form", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) {
+		Entry("with an invalid annotation", pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) {
 			p.Annotations[watchv1.InjectedAnnotation] = "errors, other=x"
 		})),
 	)
 
-	It("names no more Watchers than a pod can use, and each once", func() {
+	It("names at most as many Watchers as a pod can use, once each", func() {
 		text := strings.Repeat("errors=1,", 100)
 		for i := range 100 {
 			text += fmt.Sprintf("w%d=1,", i)

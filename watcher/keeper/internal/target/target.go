@@ -1,5 +1,5 @@
-// Package target reads the metadata of the ConfigMap of a Watcher: whose it is,
-// what keeper last applied and still owns, and what the writer reports of its keys.
+// Package target reads the metadata of a Watcher's ConfigMap: its owner, the fields that keeper
+// applied and still owns, and the writer's status of its keys.
 package target
 
 import (
@@ -19,24 +19,24 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// Target is what is kept of one ConfigMap.
+// Target is the cached part of a ConfigMap.
 type Target struct {
 	informer.Meta
-	// Label is the value of watchv1.WatcherLabel; empty: it has none.
+	// Label is the value of watchv1.WatcherLabel; empty if it has none.
 	Label string
-	// Controller is the owner that controls it; the zero value: none does.
+	// Controller is its controlling owner; the zero value if there is none.
 	Controller metav1.OwnerReference
-	// Digest of what keeper last applied.
+	// Digest of the object that keeper last applied.
 	Digest plan.Digest
-	// Fields that keeper owns, as plan.Plan.Fields; the zero value: none.
+	// Fields owned by keeper, as in plan.Plan.Fields; the zero value if there are none.
 	Fields plan.Digest
-	// Other is the newest field manager but keeper and the writer.
+	// Other is the newest field manager other than keeper and the writer.
 	Other string
 	// Entries of the status annotation.
 	Entries annotated.Entries
 }
 
-// Read returns what is kept of a ConfigMap.
+// Read returns the cached part of a ConfigMap.
 func Read(m *metav1.PartialObjectMetadata) *Target {
 	t := &Target{
 		Meta: informer.MetaOf(m), Label: m.Labels[watchv1.WatcherLabel],
@@ -89,7 +89,7 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) plan.Digest {
 	return f.Digest()
 }
 
-// uids returns those of owner references, which are named k:{"uid":"…"}.
+// uids returns the uids of owner references, which are named k:{"uid":"…"}.
 func uids(fields map[string]json.RawMessage) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for field := range fields {
