@@ -140,7 +140,7 @@ var _ = Describe("a request", func() {
 			Expect(asError(err).Host).To(Equal(failureHost))
 			Expect(err).To(MatchError(text))
 		},
-		Entry(nil, "http://10.0.0.1/", "10.0.0.1", "GET from (address) is denied by the egress policy: the host has no public address"),
+		Entry(nil, "http://10.0.0.1/", "10.0.0.1", "GET from (address) is denied by the egress policy: it has no public address"),
 		Entry(nil, "http://data_example.com/", "data_example.com", "GET from data_example.com is denied by the egress policy: the host is neither a DNS name nor an address in its usual form"),
 		Entry(nil, "http://data%C3%A9.com/", "", "GET from the host of the URL is denied by the egress policy: the host is neither a DNS name nor an address in its usual form"),
 		Entry(nil, "://", "", "GET from the host of the URL is denied by the egress policy: the URL is not an absolute URL of printable ASCII characters"),
