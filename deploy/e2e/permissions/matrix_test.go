@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -22,8 +23,11 @@ type cell struct {
 
 var (
 	heading = regexp.MustCompile(`^### (Publish|Subscribe)$`)
-	row     = regexp.MustCompile("^\\| ([^|]+) \\| `([^`]+)` \\|(.*)\\|$")
+	row     = regexp.MustCompile("^\\| ([^|]+) \\| `([^`]+)` \\| ([^|]+) \\|$")
 )
+
+// columns are the identities in the tables of README.md.
+var columns = []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin"}
 
 // cells reads the tables of README.md.
 func cells() []cell {
@@ -31,30 +35,28 @@ func cells() []cell {
 	text, err := os.ReadFile(filepath.Join(shipped, "README.md"))
 	Expect(err).NotTo(HaveOccurred())
 	var all []cell
-	var identities []string
 	operation := ""
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
 		switch {
 		case heading.MatchString(line):
 			operation = strings.ToLower(strings.TrimPrefix(line, "### "))
-		case strings.HasPrefix(line, "| what | subject |"):
-			identities = fields(strings.TrimPrefix(line, "| what | subject |"))
+		case strings.HasPrefix(line, "## "):
+			operation = ""
 		case operation != "" && row.MatchString(line):
 			m := row.FindStringSubmatch(line)
-			marks := fields(m[3])
-			Expect(marks).To(HaveLen(len(identities)), line)
-			for i, mark := range marks {
-				Expect(mark).To(Or(Equal("yes"), Equal("-")), line)
-				all = append(all, cell{operation: operation, what: m[1], subject: m[2], identity: identities[i], may: mark == "yes"})
+			allowed := strings.Split(m[3], ", ")
+			Expect(append(slices.Clone(columns), "nobody")).To(ContainElements(allowed), line)
+			for _, identity := range columns {
+				all = append(all, cell{
+					operation: operation, what: m[1], subject: m[2], identity: identity, may: slices.Contains(allowed, identity),
+				})
 			}
 		}
 	}
 	Expect(len(all)).To(BeNumerically(">", 400), "cells in the tables")
 	return all
 }
-
-func fields(line string) []string { return strings.Fields(strings.ReplaceAll(line, "|", " ")) }
 
 // tried does what a cell is about, and tells whether the server let it.
 func tried(nc *nats.Conn, c cell) bool {
