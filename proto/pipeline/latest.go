@@ -4,60 +4,100 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// MaxLatest is how many subjects Latest takes: the server answers a request for
-// more with an error.
+// MaxLatest is how many subjects the server takes in one request for the last
+// message of each.
 const MaxLatest = 1024
 
+// requestShare is the part of the server's max_payload that one request uses.
+const requestShare = 4
+
 // Latest returns the last message of each of the given subjects of Requests that
-// has one, without wildcards, by one batched direct get (ADR-31). It publishes
-// to $JS.API.DIRECT.GET.CURL_REQUESTS only.
+// has one, without wildcards, by batched direct gets (ADR-31). It publishes to
+// $JS.API.DIRECT.GET.CURL_REQUESTS only.
 func (c *Client) Latest(ctx context.Context, subjects []string) (map[string]Message, error) {
-	fail := func(err error) error { return fmt.Errorf("read the last of %d subjects: %w", len(subjects), err) }
 	found := make(map[string]Message, len(subjects))
 	if len(subjects) == 0 {
 		return found, nil
 	}
 	b, err := c.openBatches(ctx, Requests)
-	if err != nil {
-		return nil, fail(err)
+	if err == nil {
+		defer b.close()
 	}
-	defer b.close()
-	request := map[string]any{"multi_last": subjects, "batch": len(subjects), "max_bytes": scanBatchBytes}
-	more, err := b.read(ctx, request, func(m Message) bool {
-		found[m.Subject] = m
-		return true
-	})
-	switch {
-	case err != nil:
-		return nil, fail(err)
-	case more:
-		return nil, fail(errors.New("the answer was cut"))
+	most := int(c.js.Conn().MaxPayload()) / requestShare
+	for rest := subjects; err == nil && len(rest) > 0; {
+		n, bytes := 0, 0
+		for n < min(len(rest), MaxLatest) && (n == 0 || bytes+len(rest[n]) < most) {
+			bytes += len(rest[n]) + len(`"",`)
+			n++
+		}
+		err = b.latest(ctx, rest[:n], found)
+		rest = rest[n:]
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the last of %d subjects: %w", len(subjects), err)
 	}
 	return found, nil
 }
 
-// QueuedResults calls each with every key that has a result which waits for the
-// writer. It publishes to $JS.API.STREAM.INFO.CURL_RESULTS only.
-func (c *Client) QueuedResults(ctx context.Context, each func(Key)) error {
-	stream, err := c.js.Stream(ctx, Results)
-	if err != nil {
-		return fmt.Errorf("look up stream %s: %w", Results, err)
-	}
-	if stream.CachedInfo().State.Msgs == 0 {
-		return nil
-	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
-	if err != nil {
-		return fmt.Errorf("list the subjects of stream %s: %w", Results, err)
-	}
-	for subject := range info.State.Subjects {
-		if _, key, err := ParseSubject(subject); err == nil {
-			each(key)
+// latest adds the last message of each subject to found. It asks again for the
+// rest when the server cuts its answer.
+func (b *batches) latest(ctx context.Context, subjects []string, found map[string]Message) error {
+	for more := true; more; {
+		got := map[string]Message{}
+		var err error
+		request := map[string]any{"multi_last": subjects, "batch": len(subjects), "max_bytes": scanBatchBytes}
+		more, err = b.read(ctx, request, func(m Message) bool {
+			got[m.Subject] = m
+			return true
+		})
+		switch {
+		case err != nil:
+			return err
+		case more && len(got) == 0:
+			return errors.New("the answer was cut before its first message")
+		case more:
+			subjects = slices.DeleteFunc(slices.Clone(subjects), func(s string) bool { _, ok := got[s]; return ok })
 		}
+		maps.Copy(found, got)
 	}
 	return nil
+}
+
+// QueuedResults returns those of the given keys that have a result which waits for
+// the writer. It lists the subjects of one ConfigMap after the other: a list of all
+// could be more than the server holds back for a connection. It publishes to
+// $JS.API.STREAM.INFO.CURL_RESULTS only.
+func (c *Client) QueuedResults(ctx context.Context, keys []Key) (map[Key]bool, error) {
+	queued := map[Key]bool{}
+	if len(keys) == 0 {
+		return queued, nil
+	}
+	stream, err := c.js.Stream(ctx, Results)
+	if err != nil {
+		return nil, fmt.Errorf("look up stream %s: %w", Results, err)
+	}
+	listed := map[string]bool{}
+	for _, key := range keys {
+		filter := resultPrefix + Kind("*.").Subjects(key.Namespace, key.Name)
+		if listed[filter] || stream.CachedInfo().State.Msgs == 0 {
+			continue
+		}
+		listed[filter] = true
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(filter))
+		if err != nil {
+			return nil, fmt.Errorf("list the results of %s/%s: %w", key.Namespace, key.Name, err)
+		}
+		for subject := range info.State.Subjects {
+			if _, k, err := ParseSubject(subject); err == nil {
+				queued[k] = true
+			}
+		}
+	}
+	return queued, nil
 }

@@ -24,6 +24,8 @@ const (
 const (
 	deadPrefix   = "curl.failure."
 	recordPrefix = "curl.record."
+	// The kind of a result follows.
+	resultPrefix = "curl.result."
 	// The subject of a message follows.
 	begunPrefix = "curl.begun."
 )

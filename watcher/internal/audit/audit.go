@@ -4,6 +4,8 @@ package audit
 
 import (
 	"context"
+	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -17,24 +19,24 @@ import (
 )
 
 const (
-	// perNamespace is how many keys of one namespace an audit asks for that it asked
-	// for before, in vain.
-	perNamespace = 500
-	// refreshedAtOnce is how many held keys an audit looks at the timers of, or a
-	// tenth of them if that is more.
-	refreshedAtOnce = 100_000
-	// looks is how often in an interval it is looked at what was refused.
+	// looks is the number of looks in an interval. Each key has its turn in one of
+	// them; keys that are not held are followed up in all of them.
 	looks = 8
-	// requestTimeout bounds one request to the broker. The audit as a whole has
+	// refreshedAtOnce is the number of held keys, or a tenth of them if that is
+	// more, whose timers are read in an interval.
+	refreshedAtOnce = 100_000
+	// perSuccess is how many pauses end for each key that is held again.
+	perSuccess = 32
+	// requestTimeout bounds one request to the broker. A look as a whole has
 	// no bound: it goes on for as long as each request gets a response.
 	requestTimeout = 10 * time.Second
 )
 
 // Config of an Auditor.
 type Config struct {
-	// Interval between audits. All other times follow from it: with the default
-	// of 2 min a want is left alone for its first 30 s, a timer counts as lost
-	// when it is overdue by 1 min, and a message that was delivered counts as in
+	// Interval in which each key has a turn. All other times follow from it: with
+	// the default of 2 min a want is left alone for its first 30 s, a timer counts as
+	// lost when it is overdue by 1 min, and a message that was delivered counts as in
 	// work for 5 min.
 	Interval time.Duration
 }
@@ -51,17 +53,13 @@ func (c Config) overdue() time.Duration { return c.Interval / 2 }
 // to be delivered until it becomes a dead letter.
 func (c Config) inWork() time.Duration { return c.Interval * 5 / 2 }
 
-// pause returns how long a want waits that was asked for again so many times in
-// a row while nothing about its object changed.
+// longest is the longest time for which a key that is not held is not looked at.
+func (c Config) longest() time.Duration { return 5 * c.Interval }
+
+// pause is the time before a key is asked for again that was asked for so many
+// times while nothing about its object changed.
 func (c Config) pause(asks uint8) time.Duration {
-	switch asks {
-	case 0:
-		return c.young()
-	case 1, 2:
-		return c.Interval << (asks - 1)
-	default:
-		return min(c.Interval<<(min(asks, 8)-1), 5*c.Interval)
-	}
+	return min(c.Interval<<(min(max(asks, 1), 8)-1), c.longest())
 }
 
 // Objects are the annotated ConfigMaps.
@@ -81,127 +79,92 @@ type Deps struct {
 	Metrics *Metrics
 }
 
-// Auditor audits at each interval.
+// Auditor looks at all keys in each interval.
 type Auditor struct {
 	config Config
 	deps   Deps
-	// asked are the keys that do not hold what is asked for.
-	asked map[pipeline.Key]asked
-	// notLanded are the digests of the bodies that the last audit has seen
-	// fetched for keys that hold another one.
-	notLanded map[pipeline.Key]string
-	// probed is when a key was last asked for before its time to see whether a
-	// refusal still holds.
-	probed map[refusal]time.Time
-	// refreshing is how many wants had an interval at the last audit.
+	seed   maphash.Seed
+	// table has the keys that are not held.
+	table map[pipeline.Key]*row
+	// turn counts the looks.
+	turn int
+	// refreshing is the number of wants with an interval at the last look.
 	refreshing int
-	round      uint32
-}
-
-// asked is how often a key was asked for again, what its object was like and what
-// its status named as the reason, and whether an audit since has waited for what a
-// refresh had led to.
-type asked struct {
-	times  uint8
-	waited bool
-	object string
-	reason string
-}
-
-// finding is what is found of a key that is asked for now.
-func (a asked) finding() wantindex.Finding {
-	if a.times > 0 {
-		return wantindex.Refused
-	}
-	return wantindex.BodyLost
+	// stale counts stale keys since the interval began.
+	stale int
 }
 
 // New returns an auditor that does not run.
 func New(c Config, d Deps) *Auditor {
-	return &Auditor{config: c, deps: d, asked: map[pipeline.Key]asked{}, probed: map[refusal]time.Time{}}
+	return &Auditor{config: c, deps: d, seed: maphash.MakeSeed(), table: map[pipeline.Key]*row{}}
 }
 
-// Run audits at each interval until ctx is done, and follows up what was refused
-// more often. It records findings in the index and calls enqueue for their objects.
+// Run looks until ctx is done. It records findings in the index and calls enqueue
+// for their objects.
 func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
+	for _, r := range a.table { // the stream may have lost what was under way
+		if r.underWay {
+			r.notBefore = time.Time{}
+		}
+	}
 	ticker := a.deps.Clock.NewTicker(a.config.Interval / looks)
 	defer ticker.Stop()
-	for look := 1; ; look++ {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
-		do := a.FollowUp
-		if look%looks == 0 {
-			do = a.Audit
-		}
-		if err := do(ctx, enqueue); err != nil && ctx.Err() == nil {
+		if err := a.Look(ctx, enqueue); err != nil && ctx.Err() == nil {
 			a.deps.Log.Warn().Err(err).Msg("the audit could not read the streams")
 		}
 	}
 }
 
-// Audit audits once.
-func (a *Auditor) Audit(ctx context.Context, enqueue func(types.NamespacedName)) error {
+// Look looks at the keys whose turn it is, and at those that are not held and do
+// not wait for anything.
+func (a *Auditor) Look(ctx context.Context, enqueue func(types.NamespacedName)) error {
 	began := a.deps.Clock.Now()
-	a.round++
 	e, err := a.gather(ctx)
 	if err != nil {
 		return err
 	}
-	s := a.sort(e)
-	for _, name := range s.unasked {
+	l := a.sort(e)
+	for _, name := range l.unasked {
 		enqueue(name)
 	}
-	asks, err := a.askAgain(ctx, e, s.asks, enqueue)
-	if err != nil {
-		return err
-	}
-	timers, err := a.restart(ctx, e, s.refreshed)
-	if err != nil {
-		return err
-	}
-	a.deps.Metrics.stale.Set(float64(s.stale + e.stale))
-	for _, key := range s.behind {
-		if timers[key] == wantindex.NothingLost {
-			timers[key] = wantindex.StreamBehind
+	a.endPauses(l)
+	found := 0
+	for batch := range slices.Chunk(append(l.due, l.held...), pipeline.MaxLatest/2) {
+		n, err := a.read(ctx, l, batch, enqueue)
+		if err != nil {
+			return err // the rest is as due at the next look as it is now
 		}
+		found += n
 	}
-	a.record(asks, enqueue)
-	a.record(timers, enqueue)
+	if a.stale += l.stale; a.turn%looks == 0 {
+		a.deps.Metrics.stale.Set(float64(a.stale))
+		a.stale = 0
+	}
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
-	if len(asks)+len(timers) > 0 {
-		logfield.Duration(a.deps.Log.Info().Int("not_held", len(asks)).Int("refreshes", len(timers)), "took", took).
+	if found > 0 {
+		logfield.Duration(a.deps.Log.Info().Int("keys", found), "took", took).
 			Msg("the audit found keys that nothing is under way for")
 	}
 	return nil
 }
 
-// FollowUp looks at the keys that were not held at the last audit: whether what
-// they were refused for has gone.
-func (a *Auditor) FollowUp(ctx context.Context, enqueue func(types.NamespacedName)) error {
-	if len(a.asked) == 0 {
-		return nil
+// record notes a finding in the index, so that the plan of the object has it, and
+// only then counts the key as asked for.
+func (a *Auditor) record(l *look, c candidate) {
+	if c.finding == wantindex.BodyLost {
+		if c.asks > 0 {
+			c.finding = wantindex.Refused
+		}
+		c.asks, c.waited, c.asked = min(c.asks, 100)+1, false, l.now
+		c.wait(l.now.Add(a.config.pause(c.asks)), false)
 	}
-	e, err := a.gather(ctx)
-	if err != nil {
-		return err
-	}
-	asks, err := a.askAgain(ctx, e, a.sortAsked(e), enqueue)
-	if err != nil {
-		return err
-	}
-	a.record(asks, enqueue)
-	return nil
-}
-
-// record notes findings in the index, so that the plans of the objects have them.
-func (a *Auditor) record(all map[pipeline.Key]wantindex.Finding, enqueue func(types.NamespacedName)) {
-	for key, finding := range all {
-		a.deps.Index.Update(key, func(w *wantindex.Want) { w.Finding = finding })
-		a.deps.Metrics.lost.WithLabelValues(string(finding)).Inc()
-		enqueue(wantindex.ObjectOf(key))
-	}
+	a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Finding = c.finding })
+	a.deps.Metrics.lost.WithLabelValues(string(c.finding)).Inc()
 }
