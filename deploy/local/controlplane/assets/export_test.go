@@ -5,6 +5,3 @@ func VersionHash() string { return versionHash() }
 
 // KubernetesVersion is the version that is pinned.
 func KubernetesVersion() string { return kubernetesVersion() }
-
-// ReachTimeout is how long the index of the archives may take.
-const ReachTimeout = reachTimeout

@@ -18,18 +18,18 @@ import (
 
 // The build that succeeds takes minutes; the runs of the other suites are its test.
 // Here a script stands in for a go command that fails, or hangs.
-var _ = Describe("The builder", func() {
+var _ = Describe("A cache of control planes", func() {
 	var (
 		dir     string
 		printed *gbytes.Buffer
-		builder assets.Builder
+		cache   assets.Cache
 	)
 
 	BeforeEach(func() {
 		dir = GinkgoT().TempDir()
 		printed = gbytes.NewBuffer()
 		display := progress.New(printed)
-		builder = assets.Builder{Dir: dir, Kubectl: true, Part: display.Part()}
+		cache = assets.Cache{Dir: dir, Kubectl: true, Build: true, Part: display.Part()}
 		DeferCleanup(display.Close)
 	})
 
@@ -41,7 +41,7 @@ var _ = Describe("The builder", func() {
 
 	It("reports that there is no go command", func(ctx SpecContext) {
 		GinkgoT().Setenv("PATH", GinkgoT().TempDir())
-		_, err := builder.Build(ctx)
+		_, err := cache.Fill(ctx)
 		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
 		Expect(err).To(MatchError(HaveSuffix("; install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
 	})
@@ -56,7 +56,7 @@ build)
 	echo 'types.go:1:1: no space left on device' >&2
 	exit 3 ;;
 esac`)
-		_, err := builder.Build(ctx)
+		_, err := cache.Fill(ctx)
 		Expect(err).To(MatchError(gobuild.ErrFailed))
 		Expect(err).To(MatchError(HaveSuffix(
 			"go build: exit status 3: # k8s.io/api/core/v1; types.go:1:1: no space left on device")))
@@ -70,11 +70,11 @@ esac`)
 		leaving, leave := context.WithCancelCause(ctx)
 		result := make(chan error, 1)
 		go func() {
-			_, err := builder.Build(leaving)
+			_, err := cache.Fill(leaving)
 			result <- err
 		}()
-		scratch := filepath.Join(dir, assets.VersionHash()+".building")
-		started := filepath.Join(scratch, "module", "started")
+		scratch := filepath.Join(dir, assets.VersionHash()+".new")
+		started := filepath.Join(scratch, "started")
 		Eventually(started).Should(BeAnExistingFile())
 		leave(gone)
 		Eventually(result).Should(Receive(MatchError(gone)))
@@ -84,12 +84,12 @@ esac`)
 	It("waits for another process that builds, and takes its result", func(ctx SpecContext) {
 		useGo("exit 1")
 		target := filepath.Join(dir, assets.VersionHash())
-		other, err := filelock.Try(target + ".lock")
+		other, err := filelock.Try(filepath.Join(dir, "lock"))
 		Expect(err).NotTo(HaveOccurred())
 		result := make(chan assets.Binaries, 1)
 		go func() {
 			defer GinkgoRecover()
-			found, err := builder.Build(ctx)
+			found, err := cache.Fill(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			result <- found
 		}()
@@ -108,18 +108,18 @@ case "$*" in *etcd*|*kube-apiserver*) exit 1 ;; esac
 mkdir -p "$4" && echo built >"$4/${last##*/}" && chmod +x "$4/${last##*/}"`)
 		target := filepath.Join(dir, assets.VersionHash())
 		write(target, "", "etcd", "kube-apiserver")
-		found, err := builder.Build(ctx)
+		found, err := cache.Fill(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found.Kubectl()).To(BeAnExistingFile())
 	})
 
 	It("stops waiting for another process when the caller leaves", func(ctx SpecContext) {
-		other, err := filelock.Try(filepath.Join(dir, assets.VersionHash()+".lock"))
+		other, err := filelock.Try(filepath.Join(dir, "lock"))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(other.Unlock)
 		leaving, leave := context.WithCancel(ctx)
 		leave()
-		_, err = builder.Build(leaving)
+		_, err = cache.Fill(leaving)
 		Expect(err).To(MatchError(context.Canceled))
 	})
 })

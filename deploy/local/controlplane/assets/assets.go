@@ -1,0 +1,129 @@
+// Package assets provides the programs of a control plane: etcd, kube-apiserver and
+// kubectl.
+package assets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
+)
+
+// EnvDir is the variable that names a folder with the programs. The name is that of
+// controller-runtime's envtest.
+const EnvDir = "KUBEBUILDER_ASSETS"
+
+// ErrMissing means that a folder lacks one of the programs.
+var ErrMissing = errors.New("control plane binary missing")
+
+const (
+	etcd      = "etcd"
+	apiServer = "kube-apiserver"
+	kubectl   = "kubectl"
+)
+
+// Options of Find.
+type Options struct {
+	// Kubectl: kubectl is needed, too.
+	Kubectl bool
+	// Build ignores KUBEBUILDER_ASSETS and archives of envtest.
+	Build bool
+	// Progress receives the progress for a person; nil: none.
+	Progress io.Writer
+	// Part of an existing display, instead of Progress.
+	Part *progress.Part
+}
+
+// Binaries are the programs, all in one folder.
+type Binaries struct {
+	Dir string
+}
+
+// Etcd is the path of etcd.
+func (b Binaries) Etcd() string { return filepath.Join(b.Dir, etcd) }
+
+// APIServer is the path of kube-apiserver.
+func (b Binaries) APIServer() string { return filepath.Join(b.Dir, apiServer) }
+
+// Kubectl is the path of kubectl, which exists if it was asked for.
+func (b Binaries) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
+
+// Find returns the programs of the folder that KUBEBUILDER_ASSETS names. Without it, it
+// uses a cache, which it fills from an archive of envtest if one can be downloaded, or
+// else by a build from source, which takes minutes.
+func Find(ctx context.Context, o Options) (Binaries, error) {
+	if dir := os.Getenv(EnvDir); dir != "" && !o.Build {
+		found, err := binariesIn(dir, programs(o.Kubectl)...)
+		if err != nil {
+			return Binaries{}, fmt.Errorf("%w; point %s at a folder with %s, %s and %s, or unset it to have them downloaded or built",
+				err, EnvDir, etcd, apiServer, kubectl)
+		}
+		return found, nil
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return Binaries{}, fmt.Errorf("find a cache folder for the control plane: %w; set HOME or %s", err, EnvDir)
+	}
+	if o.Part == nil {
+		report := progress.New(o.Progress)
+		defer report.Close()
+		o.Part = report.Part()
+	}
+	return Cache{Dir: cache, Kubectl: o.Kubectl, Build: o.Build, Part: o.Part}.Fill(ctx)
+}
+
+// Kubectl returns the path of a kubectl on this machine.
+func Kubectl() (string, bool) {
+	if path, err := exec.LookPath(kubectl); err == nil {
+		return path, true
+	}
+	dirs := []string{os.Getenv(EnvDir)}
+	if cache, err := cacheDir(); err == nil {
+		dirs = append(dirs, Cache{Dir: cache}.built(), Cache{Dir: cache}.fetched())
+	}
+	for _, dir := range dirs {
+		if found, err := binariesIn(dir, kubectl); dir != "" && err == nil {
+			return found.Kubectl(), true
+		}
+	}
+	return "", false
+}
+
+func programs(withKubectl bool) []string {
+	if withKubectl {
+		return []string{etcd, apiServer, kubectl}
+	}
+	return []string{etcd, apiServer}
+}
+
+func cacheDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "curl-me-that", "control-plane"), err
+}
+
+// binariesIn returns the programs in dir. The error wraps ErrMissing and names the first
+// one that is missing or cannot be executed.
+func binariesIn(dir string, names ...string) (Binaries, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Binaries{}, fmt.Errorf("resolve the folder of the control plane: %w", err)
+	}
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(dir, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return Binaries{}, fmt.Errorf("%w: no %s in %s", ErrMissing, name, dir)
+		case err != nil:
+			return Binaries{}, fmt.Errorf("%w: %w", ErrMissing, err)
+		case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
+			return Binaries{}, fmt.Errorf("%w: %s in %s is not an executable file", ErrMissing, name, dir)
+		}
+	}
+	return Binaries{Dir: dir}, nil
+}

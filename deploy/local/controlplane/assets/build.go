@@ -1,0 +1,81 @@
+package assets
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+
+	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
+)
+
+// The module that pins the sources. Its files end in .txt, since a folder with a
+// go.mod can neither be embedded nor stay out of `go mod tidy`. update.sh moves it to
+// another version.
+var (
+	//go:embed go.mod.txt
+	goMod []byte
+	//go:embed go.sum.txt
+	goSum []byte
+)
+
+var required = regexp.MustCompile(`\sk8s\.io/kubernetes (v\S+)`)
+
+// kubernetesVersion returns the version in the module, the only place that has it.
+func kubernetesVersion() string { return string(required.FindSubmatch(goMod)[1]) }
+
+// buildFlags are those of the release builds as far as they matter here, without
+// debug information. The API server reports the version that is stamped.
+func buildFlags(version string) []string {
+	return []string{"-trimpath", gobuild.NoDWARF, "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + version}
+}
+
+// versionHash changes with the sources, the flags and the platform.
+func versionHash() string {
+	text := string(goMod) + string(goSum) + strings.Join(append(buildFlags("version"), runtime.GOOS, runtime.GOARCH), "\n") + "\n"
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])[:16]
+}
+
+// build builds the programs that are missing into scratch.
+func (c Cache) build(ctx context.Context, scratch string) error {
+	for name, content := range map[string][]byte{"go.mod": goMod, "go.sum": goSum} {
+		if err := os.WriteFile(filepath.Join(scratch, name), content, 0o600); err != nil {
+			return fmt.Errorf("write the module to build: %w", err)
+		}
+	}
+	sources := gobuild.Programs{
+		What:  "control plane " + kubernetesVersion(),
+		Dir:   scratch,
+		Env:   []string{"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH},
+		Flags: buildFlags(kubernetesVersion()),
+	}
+	for _, name := range programs(c.Kubectl) {
+		switch {
+		case executable(c.built(), name):
+		case name == etcd:
+			sources.Packages = append(sources.Packages, "go.etcd.io/etcd/server/v3")
+		default:
+			sources.Packages = append(sources.Packages, "k8s.io/kubernetes/cmd/"+name)
+		}
+	}
+	err := sources.Build(ctx, scratch, c.Part)
+	if errors.Is(err, gobuild.ErrNoToolchain) {
+		return fmt.Errorf("%w; install Go or set %s to a folder with %s, %s and %s", err, EnvDir, etcd, apiServer, kubectl)
+	}
+	if err != nil {
+		return fmt.Errorf("build the control plane: %w", err)
+	}
+	// The go command names etcd after its folder.
+	if err := os.Rename(filepath.Join(scratch, "server"), filepath.Join(scratch, etcd)); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("rename etcd: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package assets_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha512"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
+	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
+)
+
+var _ = Describe("KUBEBUILDER_ASSETS", func() {
+	It("names the folder with the programs", func(ctx SpecContext) {
+		dir := GinkgoT().TempDir()
+		write(dir, "", "etcd", "kube-apiserver", "kubectl")
+		GinkgoT().Setenv(assets.EnvDir, dir)
+		found, err := assets.Find(ctx, assets.Options{Kubectl: true})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found.Etcd()).To(Equal(filepath.Join(dir, "etcd")))
+		Expect(found.APIServer()).To(Equal(filepath.Join(dir, "kube-apiserver")))
+		Expect(found.Kubectl()).To(Equal(filepath.Join(dir, "kubectl")))
+	})
+
+	DescribeTable("is refused with one sentence",
+		func(ctx SpecContext, spoil func(dir string) error, message string) {
+			dir := GinkgoT().TempDir()
+			write(dir, "", "etcd", "kube-apiserver", "kubectl")
+			Expect(spoil(dir)).To(Succeed())
+			GinkgoT().Setenv(assets.EnvDir, dir)
+			_, err := assets.Find(ctx, assets.Options{Kubectl: true})
+			Expect(err).To(MatchError(assets.ErrMissing))
+			Expect(err).To(MatchError(And(
+				ContainSubstring(message),
+				ContainSubstring(dir),
+				HaveSuffix("; point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver and kubectl, or unset it to have them downloaded or built"),
+			)))
+		},
+		Entry("no folder", os.RemoveAll, "no etcd in"),
+		Entry("no etcd", remove("etcd"), "no etcd in"),
+		Entry("no kube-apiserver", remove("kube-apiserver"), "no kube-apiserver in"),
+		Entry("no kubectl", remove("kubectl"), "no kubectl in"),
+		Entry("not executable", func(dir string) error { return os.Chmod(filepath.Join(dir, "etcd"), 0o644) },
+			"etcd in"),
+		Entry("a folder in place of a program", func(dir string) error {
+			path := filepath.Join(dir, "kubectl")
+			if err := os.Remove(path); err != nil {
+				return err
+			}
+			return os.Mkdir(path, 0o755)
+		}, "is not an executable file"),
+	)
+
+	It("is needed if there is no home", func(ctx SpecContext) {
+		for _, name := range []string{assets.EnvDir, "HOME", "XDG_CACHE_HOME"} {
+			GinkgoT().Setenv(name, "")
+		}
+		_, err := assets.Find(ctx, assets.Options{Kubectl: true})
+		Expect(err).To(MatchError(HaveSuffix("; set HOME or KUBEBUILDER_ASSETS")))
+	})
+})
+
+var _ = Describe("An archive of envtest", func() {
+	var (
+		cache   assets.Cache
+		printed *gbytes.Buffer
+		digest  string
+	)
+
+	BeforeEach(func() {
+		GinkgoT().Setenv("PATH", GinkgoT().TempDir()) // no go command
+		dir := GinkgoT().TempDir()
+		write(dir, "", "etcd", "kube-apiserver", "kubectl")
+		content := archived(dir)
+		digest = fmt.Sprintf("%x", sha512.Sum512(content))
+		printed = gbytes.NewBuffer()
+		display := progress.New(printed)
+		DeferCleanup(display.Close)
+		mux := http.NewServeMux()
+		server := httptest.NewServer(mux)
+		DeferCleanup(server.Close)
+		name := fmt.Sprintf("envtest-%s-%s-%s.tar.gz", assets.KubernetesVersion(), runtime.GOOS, runtime.GOARCH)
+		mux.HandleFunc("GET /index", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, "releases: {%s: {%s: {hash: %s, selfLink: %s/archive}}}", assets.KubernetesVersion(), name, digest, server.URL)
+		})
+		mux.HandleFunc("GET /archive", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) })
+		cache = assets.Cache{Dir: GinkgoT().TempDir(), Kubectl: true, Part: display.Part(), Index: server.URL + "/index"}
+	})
+
+	It("is downloaded once, and serves instead of a build", func(ctx SpecContext) {
+		found, err := cache.Fill(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(found.APIServer()).To(BeAnExistingFile())
+		cache.Index = "http://127.0.0.1:1/index"
+		Expect(cache.Fill(ctx)).To(Equal(found))
+	})
+
+	It("is not used if a build is asked for", func(ctx SpecContext) {
+		_, err := cache.Fill(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		cache.Build = true
+		_, err = cache.Fill(ctx)
+		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
+	})
+
+	It("is refused with another checksum", func(ctx SpecContext) {
+		digest = strings.Repeat("0", 128)
+		_, err := cache.Fill(ctx)
+		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
+		Expect(printed).To(gbytes.Say("no archive of envtest, building from source: checksum mismatch"))
+		Expect(filepath.Glob(filepath.Join(cache.Dir, "*", "*"))).To(BeEmpty())
+	})
+
+	It("is not waited for if the network drops packets", func(ctx SpecContext) {
+		silent, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0") // the kernel accepts
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(silent.Close)
+		cache.Index = "http://" + silent.Addr().String() + "/index"
+		_, err = cache.Fill(ctx)
+		Expect(err).To(MatchError(gobuild.ErrNoToolchain))
+		Expect(printed).To(gbytes.Say("no archive of envtest, building from source: .*context deadline exceeded.*\n"))
+	}, NodeTimeout(time.Minute))
+})
+
+// archived returns the files of dir as an archive of envtest.
+func archived(dir string) []byte {
+	GinkgoHelper()
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	files := tar.NewWriter(zipped)
+	Expect(files.AddFS(os.DirFS(dir))).To(Succeed())
+	Expect(errors.Join(files.Close(), zipped.Close())).To(Succeed())
+	return out.Bytes()
+}
+
+func remove(name string) func(dir string) error {
+	return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
+}
