@@ -1,7 +1,20 @@
+// Package tracing makes the spans of the services with OpenTelemetry: one for each
+// message that is published, fetched or applied.
+//
+// Trace context travels in the headers of NATS messages (package pipeline). The
+// variables OTEL_* configure the SDK. Without an endpoint nothing is made or allocated.
+//
+// No span holds a query string, userinfo, an IP address or text of a server.
 package tracing
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,67 +26,87 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// FlushTimeout bounds the sending of what is left when a service ends.
+// FlushTimeout is the maximum time for sending the rest when a service ends.
 const FlushTimeout = 2 * time.Second
 
-// Provider is where the spans of one service go. A nil Provider is off.
-type Provider struct {
-	sdk    *sdktrace.TracerProvider
-	sender *sender
-}
+// errorInterval is the minimum time between two log lines about the collector.
+const errorInterval = 5 * time.Minute
 
-// FromEnv returns what the variables OTEL_* ask for: nil when they name no
-// endpoint. What cannot be used is logged in one sentence and means: off.
-// Spans are sent by OTLP over HTTP, in the background: a collector that cannot
-// be reached delays nothing, and costs the spans that do not fit into the
-// queue. The default service name is curl-me-that-<service>.
+// Provider receives the spans of one service. A nil Provider is off.
+type Provider struct{ sdk *sdktrace.TracerProvider }
+
+// FromEnv returns a provider that sends spans by OTLP over HTTP in the background, as the
+// variables OTEL_* configure it; nil if they name no endpoint or turn traces off.
 //
-// It silences the loggers of the OpenTelemetry SDK, which are one for the
-// process and print the values of variables.
+// The error handler of the SDK is global: with several services in one process, the last
+// one logs.
 func FromEnv(ctx context.Context, service, version string, log zerolog.Logger) *Provider {
-	env := readEnvironment()
-	for _, sentence := range env.wrong {
-		log.Warn().Msg(sentence)
-	}
-	if env.endpoint == "" {
+	collector := endpoint(log)
+	if collector == "" {
 		return nil
 	}
-	otel.SetLogger(logr.Discard())
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(error) {}))
+	otel.SetLogger(logr.Discard()) // it prints values of variables, which may be secrets
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn().Msg("configure traces by OTEL_*: " + err.Error()) }))
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		log.Warn().Msg("OTEL_EXPORTER_OTLP_*: the certificates do not fit the address; there are no traces")
+		log.Warn().Msg("OTEL_EXPORTER_OTLP_*: the certificates do not fit the address; traces are off")
 		return nil
 	}
-	s := newSender(exporter, env.endpoint, log)
-	p := New(ctx, service, version, sdktrace.NewBatchSpanProcessor(s))
-	p.sender = s
-	log.Info().Str("collector", env.endpoint).Msg("sending traces")
+	p := New(ctx, service, version, sdktrace.NewBatchSpanProcessor(exporter))
+	seldom := log.Sample(&zerolog.BurstSampler{Burst: 1, Period: errorInterval})
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		seldom.Warn().Str("collector", collector).Str("error", kindOf(err)).Msg("traces do not reach the collector; working on without them")
+	}))
+	log.Info().Str("collector", collector).Msg("sending traces")
 	return p
 }
 
-// New returns a provider that hands ended spans to a processor. Sampler,
-// resource and limits follow the variables OTEL_*.
+// endpoint returns the address of the collector without userinfo; empty: traces are off.
+func endpoint(log zerolog.Logger) string {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || strings.EqualFold(os.Getenv("OTEL_TRACES_EXPORTER"), "none") {
+		return ""
+	}
+	raw := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	if raw == "" {
+		return ""
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		log.Warn().Msg("OTEL_EXPORTER_OTLP_ENDPOINT is not an address such as http://collector:4318; traces are off")
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// kindOf describes an error without its text, which may hold what the collector sent.
+func kindOf(err error) string {
+	if operation, ok := errors.AsType[*net.OpError](err); ok {
+		return operation.Error()
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) {
+		return "timeout"
+	}
+	return "the collector refused them"
+}
+
+// New returns a provider that hands ended spans to a processor. Sampler, resource and
+// limits follow the variables OTEL_*.
 func New(ctx context.Context, service, version string, processor sdktrace.SpanProcessor) *Provider {
 	own := resource.NewSchemaless(
 		semconv.ServiceName("curl-me-that-"+service),
 		semconv.ServiceNamespace("curl-me-that"),
 		semconv.ServiceVersion(version),
 	)
-	// What could not be detected is not worth more than the rest.
+	// An incomplete resource is good enough.
 	detected, _ := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
 	all, err := resource.Merge(own, detected)
 	if err != nil {
 		all = own
 	}
-	return &Provider{sdk: sdktrace.NewTracerProvider(
-		sdktrace.WithIDGenerator(ids{}),
-		sdktrace.WithResource(all),
-		sdktrace.WithSpanProcessor(processor),
-	)}
+	return &Provider{sdk: sdktrace.NewTracerProvider(sdktrace.WithResource(all), sdktrace.WithSpanProcessor(processor))}
 }
 
-// Tracer returns what makes the spans; nil when traces are off.
+// Tracer returns the tracer of the service; nil if traces are off.
 func (p *Provider) Tracer() *Tracer {
 	if p == nil {
 		return nil
@@ -81,15 +114,14 @@ func (p *Provider) Tracer() *Tracer {
 	return &Tracer{otel: p.sdk.Tracer("github.com/kv8s/curl-me-that")}
 }
 
-// Shutdown sends what is left, for FlushTimeout at most.
+// Shutdown sends the rest within FlushTimeout.
 func (p *Provider) Shutdown(ctx context.Context) {
 	if p == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, FlushTimeout)
 	defer cancel()
-	if p.sender != nil {
-		defer context.AfterFunc(ctx, p.sender.abandon)()
+	if err := p.sdk.Shutdown(ctx); err != nil {
+		otel.Handle(err)
 	}
-	_ = p.sdk.Shutdown(ctx) // what was not sent has been logged
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -36,8 +39,6 @@ const (
 
 // What links lead to.
 const (
-	// EarlierDelivery: the delivery before of the same message.
-	EarlierDelivery = "earlier_delivery"
 	// EarlierAttempt: the attempt that set the timer which has fired.
 	EarlierAttempt = "earlier_attempt"
 	// ReplayedFailure: the attempt that ended in the failure which is replayed.
@@ -64,8 +65,7 @@ func (t *Tracer) Publish(ctx context.Context, kind pipeline.Kind, key pipeline.K
 }
 
 // Consume begins the span of handling a message, in the trace whose context
-// the message carries, or in a new one. It links to the delivery before, if
-// there was one. The caller ends the span.
+// the message carries, or in a new one. The caller ends the span.
 func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m Message) (context.Context, trace.Span) {
 	ctx = pipeline.ContextWithTrace(ctx, m.Headers())
 	if t == nil {
@@ -78,39 +78,35 @@ func (t *Tracer) Consume(ctx context.Context, operation, consumer string, m Mess
 			semconv.MessagingConsumerGroupName(consumer), semconv.MessagingMessageBodySize(len(m.Data()))),
 		trace.WithAttributes(about(kind, key)...),
 	}
-	if d, ok := deliveryOf(m); ok {
+	if meta, err := m.Metadata(); err == nil {
 		options = append(options, trace.WithAttributes(
-			semconv.MessagingMessageID(strconv.FormatUint(d.sequence, 10)), Delivery.Int64(int64(d.number))))
-		if d.number > 1 {
-			options = append(options, trace.WithLinks(linkTo(d.earlier(trace.SpanContextFromContext(ctx)), EarlierDelivery)))
-		}
-		ctx = context.WithValue(ctx, markKey{}, &mark{delivery: &d})
+			semconv.MessagingMessageID(strconv.FormatUint(meta.Sequence.Stream, 10)), Delivery.Int64(int64(meta.NumDelivered))))
 	}
 	return t.otel.Start(ctx, operation+" "+kind.String(), options...) //nolint:spancheck // the caller ends it
-}
-
-// earlier is the context of the span of the delivery before, in the trace that
-// the message carries.
-func (d delivery) earlier(carried trace.SpanContext) trace.SpanContext {
-	before := d.before()
-	config := trace.SpanContextConfig{
-		TraceID: carried.TraceID(), SpanID: before.span(), TraceFlags: carried.TraceFlags(), TraceState: carried.TraceState(), Remote: true,
-	}
-	if !carried.IsValid() {
-		config.TraceID, config.TraceFlags = before.trace(), trace.FlagsSampled
-	}
-	return trace.NewSpanContext(config)
 }
 
 // LinkTo adds a link to a span, if there is something to link to.
 func LinkTo(span trace.Span, to trace.SpanContext, what string) {
 	if span.IsRecording() && to.IsValid() && to.SpanID() != span.SpanContext().SpanID() {
-		span.AddLink(linkTo(to, what))
+		span.AddLink(trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{Link.String(what)}})
 	}
 }
 
-func linkTo(to trace.SpanContext, what string) trace.Link {
-	return trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{Link.String(what)}}
+// Stamp adds the id of a trace, under trace_id, to a log line, if there is one.
+func Stamp(line *zerolog.Event, span trace.SpanContext) *zerolog.Event {
+	if !span.HasTraceID() {
+		return line
+	}
+	return line.Stringer("trace_id", span.TraceID())
+}
+
+// Message is a message as a span describes it. A jetstream.Msg and a pipeline.Delivery
+// both are one.
+type Message interface {
+	Subject() string
+	Data() []byte
+	Headers() nats.Header
+	Metadata() (*jetstream.MsgMetadata, error)
 }
 
 func about(kind pipeline.Kind, key pipeline.Key) []attribute.KeyValue {
