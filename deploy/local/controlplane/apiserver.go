@@ -2,7 +2,10 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"time"
 
@@ -63,7 +66,7 @@ func (c *ControlPlane) KillAPIServer() {
 
 func (c *ControlPlane) apiServerFlags() []string {
 	return []string{
-		"--etcd-servers=unix://" + EtcdSocket,
+		"--etcd-servers=unix://" + etcdSocket,
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(c.port),
@@ -79,5 +82,44 @@ func (c *ControlPlane) apiServerFlags() []string {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + c.data.path(pkiDir, serviceAccountKey),
 		"--service-account-signing-key-file=" + c.data.path(pkiDir, serviceAccountKey),
+	}
+}
+
+// etcdSocket is relative to the folder in which both processes run, because the path of a
+// Unix socket is limited to about a hundred bytes. Other users cannot reach a socket.
+const etcdSocket = "etcd.sock"
+
+func startEtcd(ctx context.Context, path string, d dataDir) (*process, error) {
+	socket := d.path(etcdSocket)
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove the socket of an earlier etcd: %w", err)
+	}
+	etcd, err := program{name: "etcd", path: path, args: etcdFlags(d), dir: d.dir, log: d.log("etcd")}.start()
+	if err != nil {
+		return nil, err
+	}
+	err = etcd.await(ctx, 10*time.Millisecond, func(context.Context) error {
+		_, err := os.Stat(socket)
+		return err
+	})
+	if err != nil {
+		etcd.kill()
+		return nil, err
+	}
+	return etcd, nil
+}
+
+func etcdFlags(d dataDir) []string {
+	// Nobody reads the addresses of a single member. Its port for peers cannot be
+	// switched off.
+	const nowhere = "http://127.0.0.1:0"
+	return []string{
+		"--data-dir=" + d.path("etcd"),
+		"--listen-client-urls=unix://" + etcdSocket,
+		"--advertise-client-urls=" + nowhere,
+		"--listen-peer-urls=" + nowhere,
+		"--initial-advertise-peer-urls=" + nowhere,
+		"--initial-cluster=default=" + nowhere,
+		"--unsafe-no-fsync",
 	}
 }

@@ -1,3 +1,14 @@
+// Package controlplane runs a real etcd and kube-apiserver on the loopback
+// interface, for trying things out and for tests: nothing about the API is faked.
+//
+// What a cluster has beside an API server is absent. No controller manager means
+// that a deleted namespace stays in Terminating, that nothing collects the objects
+// of a deleted owner, that a new namespace has no default service account, and that
+// the aggregated cluster roles (admin, edit, view) grant nothing.
+//
+// The data survives a restart when the folder is named, and dies with the control
+// plane when it is not. Nothing is synced to disk, so a crash of the machine, not
+// of a process, may lose it.
 package controlplane
 
 import (
@@ -9,6 +20,17 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
+)
+
+var (
+	// ErrPortTaken means that the port of the API server is not free.
+	ErrPortTaken = errors.New("port taken")
+	// ErrExited means that etcd or kube-apiserver ended without being asked to.
+	ErrExited = errors.New("exited")
+	// ErrRunning means that an API server cannot be started beside a running one.
+	ErrRunning = errors.New("already running")
+	// ErrStopped means that the control plane is over.
+	ErrStopped = errors.New("control plane stopped")
 )
 
 // Options configure a control plane. The zero value is a temporary one on a
@@ -95,7 +117,7 @@ func (c *ControlPlane) prepareFiles() (err error) {
 	if c.authority, err = openAuthority(c.data); err != nil {
 		return err
 	}
-	return c.authority.writeKubeconfig(c.Kubeconfig(), c.server())
+	return c.authority.writeKubeconfig(c.Kubeconfig(), "https://"+loopback(c.port))
 }
 
 func (c *ControlPlane) startAll(ctx context.Context) error {
@@ -162,3 +184,6 @@ func (c *ControlPlane) discard() error {
 	}
 	return c.data.close()
 }
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (c *ControlPlane) Kubeconfig() string { return c.data.path("kubeconfig") }

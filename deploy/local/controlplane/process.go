@@ -2,11 +2,17 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kv8s/curl-me-that/deploy/local/launch"
 )
@@ -82,4 +88,59 @@ func (p *process) kill() {
 	p.asked.Store(true)
 	_ = p.cmd.Process.Kill()
 	<-p.Exited()
+}
+
+// startTimeout bounds the start of a process, which takes 3 s on an idle machine.
+const startTimeout = 2 * time.Minute
+
+// await calls ready until it returns nil. It gives up when the process or ctx ends, or
+// after startTimeout.
+func (p *process) await(ctx context.Context, interval time.Duration, ready func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, interval, startTimeout, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-p.Exited():
+			return false, p.failure()
+		default:
+		}
+		last = ready(ctx)
+		return last == nil, nil
+	})
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fmt.Errorf("wait for %s: %w", p.name, context.Cause(ctx))
+	}
+	if wait.Interrupted(err) {
+		return fmt.Errorf("%s not ready: %w (%w); last line of its log: %s", p.name, last, err, lastLine(p.log, p.logStart))
+	}
+	return err
+}
+
+const (
+	logWindow  = 8 << 10 // bytes at the end of a log
+	lineLength = 400     // bytes of a line in an error message
+)
+
+// lastLine returns the last line of a log from an offset on, or why it cannot be read.
+func lastLine(path string, start int64) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil {
+		start = max(start, info.Size()-logWindow)
+	}
+	text, err := io.ReadAll(io.NewSectionReader(file, start, logWindow))
+	if err != nil {
+		return err.Error()
+	}
+	last := strings.TrimSpace(string(text))
+	last = last[strings.LastIndexByte(last, '\n')+1:]
+	if last == "" {
+		return "it logged nothing"
+	}
+	if len(last) > lineLength {
+		last = strings.ToValidUTF8(last[:lineLength], "") + "…"
+	}
+	return last
 }

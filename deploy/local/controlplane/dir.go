@@ -1,0 +1,112 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
+)
+
+// dataDir is the folder of one control plane:
+//
+//	kubeconfig   of the administrator
+//	port         of the API server
+//	pki/         certificates and keys
+//	etcd/        data
+//	logs/        of this run
+type dataDir struct {
+	dir       string
+	temporary bool
+	lock      *filelock.Lock
+}
+
+// openDataDir creates the folder if needed, and locks it. An empty name is a temporary one.
+func openDataDir(dir string) (d dataDir, err error) {
+	if d.temporary = dir == ""; d.temporary {
+		d.dir, err = os.MkdirTemp("", "control-plane-")
+	} else if d.dir, err = filepath.Abs(dir); err == nil {
+		err = os.MkdirAll(d.dir, 0o700)
+	}
+	if err != nil {
+		return d, fmt.Errorf("create the folder of the control plane: %w", err)
+	}
+	if d.lock, err = filelock.Own(d.dir, "control plane"); err != nil {
+		return d, err
+	}
+	err = os.RemoveAll(d.path("logs")) // they would grow without limit
+	if err = errors.Join(err, os.MkdirAll(d.path("logs"), 0o700)); err != nil {
+		return d, fmt.Errorf("create the folder of logs: %w", errors.Join(err, d.close()))
+	}
+	return d, nil
+}
+
+func (d dataDir) path(elements ...string) string {
+	return filepath.Join(append([]string{d.dir}, elements...)...)
+}
+
+func (d dataDir) log(process string) string { return d.path("logs", process+".log") }
+
+// close unlocks the folder, and removes it if it is temporary.
+func (d dataDir) close() error {
+	err := d.lock.Unlock()
+	if d.temporary {
+		err = errors.Join(err, os.RemoveAll(d.dir))
+	}
+	return err
+}
+
+// Ports are below the range that Linux (32768) and macOS (49152) give to outgoing
+// connections. Otherwise a client of a stopped API server could be given its very port,
+// connect to itself, and block the restart.
+const (
+	firstPort = 20000
+	lastPort  = 32000
+)
+
+// choosePort returns the port of the last run, or a free one, which it stores.
+func choosePort(d dataDir) (port int, err error) {
+	text, err := os.ReadFile(d.path("port"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		for range 100 {
+			port = firstPort + rand.IntN(lastPort-firstPort)
+			if err = tryPort(port); err == nil {
+				break
+			}
+		}
+		if err != nil {
+			return 0, fmt.Errorf("find a free port between %d and %d: %w", firstPort, lastPort, err)
+		}
+	case err != nil:
+		return 0, fmt.Errorf("read the port of the last run: %w", err)
+	default:
+		if port, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+			return 0, fmt.Errorf("read the port of the last run from %s: %w; remove the file to have one chosen", d.path("port"), err)
+		}
+		if err := tryPort(port); err != nil {
+			return 0, fmt.Errorf("%w: the API server cannot listen on %s: %w; stop the other program, or remove %s to have another port chosen",
+				ErrPortTaken, loopback(port), err, d.path("port"))
+		}
+	}
+	if err := os.WriteFile(d.path("port"), []byte(strconv.Itoa(port)+"\n"), 0o600); err != nil {
+		return 0, fmt.Errorf("store the port of the API server: %w", err)
+	}
+	return port, nil
+}
+
+func tryPort(port int) error {
+	listener, err := net.Listen("tcp", loopback(port))
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
