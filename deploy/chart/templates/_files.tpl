@@ -1,6 +1,5 @@
-{{/* What the fetcher is given in files of objects that exist: args, and volumes, each of
-which is mounted below /etc/curl-me-that by its name. A pod waits for the objects; the
-fetcher reads the files again on change, thus no checksum. */}}
+{{/* Arguments and volumes of the files of the fetcher, mounted below /etc/curl-me-that. Pods
+wait for missing objects. The fetcher reloads changed files, so there is no checksum. */}}
 {{- define "curl-me-that.fetcherFiles" -}}
 {{- $ca := .Values.fetcher.caBundle -}}
 {{- $credentials := .Values.fetcher.credentials -}}

@@ -1,5 +1,4 @@
-{{/* The namespaces whose pods may get sidecars: those with the label, of the namespaces that
-the services work on. */}}
+{{/* Selector of namespaces whose pods can get sidecars. */}}
 {{- define "curl-me-that.injectedNamespaces" -}}
 matchLabels: {x-kv8s.io/inject: enabled}
 {{- if or .Values.protectedNamespaces .Values.namespaces }}

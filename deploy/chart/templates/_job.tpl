@@ -1,7 +1,5 @@
-{{/* A Job that runs curlctl to its end. Its name has the release's revision and a
-hash of what it does, since the pods of a Job cannot be changed: an upgrade makes
-a new one, and applying the same twice changes nothing. Whatever it does may be done
-any number of times. Takes (list $ component pod-template). */}}
+{{/* A Job that runs curlctl. Pods of a Job are immutable, so its name contains the release
+revision and a hash of its template. Takes (list $ component pod-template). */}}
 {{- define "curl-me-that.job" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
@@ -17,8 +15,8 @@ spec:
     {{- $template | trim | nindent 4 }}
 {{- end -}}
 
-{{/* The pod of such a Job, or of a test. Takes a dict: root, component, account,
-token, args (a list), and identity for one that speaks to NATS. */}}
+{{/* Pod of a Job or test. Takes a dict: root, component, account, token, args (a list), and
+identity if it connects to NATS. */}}
 {{- define "curl-me-that.curlctlPod" -}}
 {{- $root := .root -}}
 serviceAccountName: {{ .account }}

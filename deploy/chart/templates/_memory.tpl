@@ -1,4 +1,4 @@
-{{/* Memory limits, and GOMEMLIMIT that fits them. */}}
+{{/* Memory limits and GOMEMLIMIT. */}}
 
 {{/* Bytes of a quantity such as 256Mi. Takes (list quantity value-name). */}}
 {{- define "curl-me-that.bytes" -}}
@@ -12,13 +12,13 @@
 {{- mulf $number (get $units $unit) | int64 -}}
 {{- end -}}
 
-{{/* What the bodies in work may take: fetchers hold each twice. */}}
+{{/* Bytes of concurrent bodies: a fetcher holds each twice. */}}
 {{- define "curl-me-that.bodyBytes" -}}
 {{- mul .Values.fetcher.concurrency .Values.fetcher.maxBody 2 -}}
 {{- end -}}
 
-{{/* Memory limit of the fetcher: as given, or bodies and 32 MiB for all else in
-four fifths of it, and not less than is requested. */}}
+{{/* Memory limit of the fetcher. Default: 80 % of it holds the bodies and 32 MiB; at least the
+request. */}}
 {{- define "curl-me-that.fetcherMemory" -}}
 {{- $limits := .Values.fetcher.resources.limits | default dict -}}
 {{- if $limits.memory -}}
@@ -31,9 +31,8 @@ four fifths of it, and not less than is requested. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* Memory limit of the bundled NATS: as given, or 64 MiB and 4 KiB for each key,
-and not less than is requested. A server that was away while all timers came due
-publishes them at once; curlctl doctor reckons with the same numbers. */}}
+{{/* Memory limit of the bundled NATS. Default: 64 MiB and 4 KiB per key, at least the request.
+After an outage NATS publishes all due timers at once. curlctl doctor uses the same numbers. */}}
 {{- define "curl-me-that.natsMemory" -}}
 {{- $b := .Values.nats.bundled -}}
 {{- $limits := $b.resources.limits | default dict -}}
@@ -46,8 +45,8 @@ publishes them at once; curlctl doctor reckons with the same numbers. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* GOMEMLIMIT for a memory limit: four fifths of it, the rest is for what the Go
-runtime does not count. Takes (list limit value-name). */}}
+{{/* GOMEMLIMIT is 80 % of the memory limit; the Go runtime does not count the rest.
+Takes (list limit value-name). */}}
 {{- define "curl-me-that.goMemLimit" -}}
 {{- printf "%dMiB" (div (div (mul (include "curl-me-that.bytes" . | int64) 4) 5) 1048576) -}}
 {{- end -}}

@@ -4,7 +4,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* What all names begin with; short enough for any suffix. */}}
+{{/* Prefix of all names, short enough for any suffix. */}}
 {{- define "curl-me-that.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
@@ -15,8 +15,8 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels that select; they never change. Takes (list $ component), where an
-empty component selects all pods of the release. */}}
+{{/* Selector labels, which never change. Takes (list $ component). An empty component selects
+all pods of the release. */}}
 {{- define "curl-me-that.selectorLabels" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "curl-me-that.name" $root }}
@@ -39,8 +39,8 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{/* Labels of a pod: without versions, since a change of labels replaces pods, and
-one of NATS may hold what is not on a volume. Takes (list $ component). */}}
+{{/* Labels of a pod. They contain no version, because changed labels replace pods, and a NATS
+pod without a volume would lose its data. Takes (list $ component). */}}
 {{- define "curl-me-that.podLabels" -}}
 {{ include "curl-me-that.selectorLabels" . }}
 app.kubernetes.io/part-of: curl-me-that
@@ -58,7 +58,7 @@ labels:
   {{- include "curl-me-that.labels" (list $root (index . 1)) | nindent 2 }}
 {{- end -}}
 
-{{/* Image of one of our programs, by digest where that is given; the tag before it is for the reader. Takes (list $ name). */}}
+{{/* Image of a program, with its digest if that is set. Takes (list $ name). */}}
 {{- define "curl-me-that.image" -}}
 {{- $root := index . 0 -}}
 {{- printf "%s/%s:%s" $root.Values.image.registry (index . 1) ($root.Values.image.tag | default $root.Chart.AppVersion) -}}

@@ -1,10 +1,10 @@
-{{/* How identities reach NATS. */}}
+{{/* Connection to NATS. */}}
 
 {{- define "curl-me-that.natsName" -}}
 {{ include "curl-me-that.fullname" . }}-nats
 {{- end -}}
 
-{{/* The NATS of the release, or somebody else's; not none, not both. */}}
+{{/* URL of the bundled NATS or your own. */}}
 {{- define "curl-me-that.natsURL" -}}
 {{- if and .Values.nats.bundled.enabled .Values.nats.url -}}
 {{- fail "nats: url and bundled.enabled exclude each other; set nats.bundled.enabled=false to use your own NATS" -}}
@@ -25,7 +25,7 @@ tls://{{ include "curl-me-that.natsName" . }}:4222
 {{- end -}}
 {{- end -}}
 
-{{/* Whether an identity can be used: "true" or nothing. Takes (list $ identity). */}}
+{{/* "true" if an identity is available. Takes (list $ identity). */}}
 {{- define "curl-me-that.hasIdentity" -}}
 {{- $nats := (index . 0).Values.nats -}}
 {{- if or (include "curl-me-that.natsSecret" .) (and (not $nats.bundled.enabled) (eq $nats.credentials.kind "none")) -}}
@@ -44,7 +44,7 @@ true
 {{- if include "curl-me-that.natsSecret" . }}
 - --nats-{{ $nats.credentials.kind }}=/etc/curl-me-that/nats/{{ $nats.credentials.kind }}
 {{- else if ne $nats.credentials.kind "none" }}
-{{- fail (printf "nats.credentials.secrets.%s: name the Secret with the %s of that identity, or set nats.credentials.kind=none" (index . 1) $nats.credentials.kind) }}
+{{- fail (printf "nats.credentials.secrets.%s: set the Secret with the %s of this identity, or set nats.credentials.kind=none" (index . 1) $nats.credentials.kind) }}
 {{- end }}
 {{- if $nats.tls.caSecret }}
 - --nats-ca=/etc/curl-me-that/nats/ca.crt
@@ -56,8 +56,7 @@ true
 {{- end }}
 {{- end -}}
 
-{{/* The volume with what the arguments name, if they name anything; a pod waits
-for it. Takes (list $ identity). */}}
+{{/* Volume with the files of the arguments, if any. Takes (list $ identity). */}}
 {{- define "curl-me-that.natsVolume" -}}
 {{- $nats := (index . 0).Values.nats -}}
 {{- $sources := list -}}
@@ -95,8 +94,8 @@ for it. Takes (list $ identity). */}}
 {{- end -}}
 {{- end -}}
 
-{{/* The file in that volume by which the watcher signs wants, or writer and fetchers
-verify them; empty if there is none. Takes (list $ identity). */}}
+{{/* File that signs wants (watcher) or verifies them (writer, fetcher), if any.
+Takes (list $ identity). */}}
 {{- define "curl-me-that.signing" -}}
 {{- $nats := (index . 0).Values.nats -}}
 {{- if or $nats.bundled.enabled $nats.signingSecret -}}
@@ -111,9 +110,8 @@ verify them; empty if there is none. Takes (list $ identity). */}}
 {{- end -}}
 {{- end -}}
 
-{{/* A checksum of the credentials, so that new ones restart the pods. The Secrets of
-the bundled NATS are made by a Job, kept, and not known to Helm; without a cluster
-to look at (helm template) there is none. Takes (list $ identity). */}}
+{{/* Checksum of the credentials of your own NATS, so that new ones restart the pods. Without a
+cluster (helm template) there is none. Takes (list $ identity). */}}
 {{- define "curl-me-that.natsChecksum" -}}
 {{- $root := index . 0 -}}
 {{- if not $root.Values.nats.bundled.enabled -}}
@@ -147,7 +145,7 @@ checksum/nats-credentials: {{ toJson . | sha256sum }}
 CURL
 {{- end -}}
 
-{{/* Where NATS tells how it is set up: the servers' monitoring, for metrics. */}}
+{{/* Monitoring endpoints of the NATS servers, for metrics. */}}
 {{- define "curl-me-that.natsMonitors" -}}
 {{- $name := include "curl-me-that.natsName" . -}}
 {{- $monitors := list -}}

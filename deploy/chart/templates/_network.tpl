@@ -9,20 +9,20 @@ ports:
   {{- end }}
 {{- end -}}
 
-{{/* The address of a rule as a range of its own. Takes an address. */}}
+{{/* CIDR of a single address. */}}
 {{- define "curl-me-that.single" -}}
 {{ . }}/{{ contains ":" . | ternary 128 32 }}
 {{- end -}}
 
-{{/* Where a rule leads. One without peers would lead anywhere, so it is refused by a
-sentence. Takes (list peers sentence). */}}
+{{/* Peers of a rule. A rule without peers would allow any address, so it fails with a message.
+Takes (list peers message). */}}
 {{- define "curl-me-that.to" -}}
 to:
   {{- index . 0 | default nil | required (index . 1) | toYaml | nindent 2 }}
 {{- end -}}
 
-{{/* The name servers of the cluster: by what they are, by the address at which a cache
-on each node listens, and by that of their Service, which such a cache may take over. */}}
+{{/* DNS of the cluster: its pods, the address of a node-local cache, and the address of the
+Service, which such a cache can take over. */}}
 {{- define "curl-me-that.nameServers" -}}
 - namespaceSelector:
     matchExpressions:
@@ -37,7 +37,7 @@ on each node listens, and by that of their Service, which such a cache may take 
 {{- with .Values.networkPolicy.dns -}}
 - {{ include "curl-me-that.ports" (list .ports (list "UDP" "TCP")) | nindent 2 | trim }}
   to:
-    {{- /* Not by default, which would look the Service up where helm may not, too. */}}
+    {{- /* No `default`: it would look up the Service even if helm may not. */}}
     {{- if .to }}
     {{- toYaml .to | nindent 4 }}
     {{- else }}
@@ -50,7 +50,7 @@ on each node listens, and by that of their Service, which such a cache may take 
 {{- define "curl-me-that.ownNATS" -}}
 {{- $_ := include "curl-me-that.natsURL" (index . 0) -}}
 - {{ include "curl-me-that.ports" (list (index . 1) (list "TCP")) | nindent 2 | trim }}
-  {{- include "curl-me-that.to" (list (index . 0).Values.networkPolicy.nats.to "networkPolicy.nats.to: name the peers that are your NATS, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: nats}}}]; [{ipBlock: {cidr: 0.0.0.0/0}}] is any address") | nindent 2 }}
+  {{- include "curl-me-that.to" (list (index . 0).Values.networkPolicy.nats.to "networkPolicy.nats.to: set the peers that are your NATS, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: nats}}}]; [{ipBlock: {cidr: 0.0.0.0/0}}] allows any address") | nindent 2 }}
 {{- end -}}
 
 {{- define "curl-me-that.egressNATS" -}}
@@ -66,8 +66,8 @@ on each node listens, and by that of their Service, which such a cache may take 
 {{- end }}
 {{- end -}}
 
-{{/* A policy cannot select the API server, only its addresses: those that are given, or
-those that the cluster has now, before and behind the Service. */}}
+{{/* A policy cannot select the API server, so it allows the addresses of the value, or those of
+Service and endpoints at install or upgrade. */}}
 {{- define "curl-me-that.egressAPIServer" -}}
 {{- $cidrs := .Values.networkPolicy.apiServer.cidrs -}}
 {{- $ports := list -}}
@@ -90,7 +90,7 @@ those that the cluster has now, before and behind the Service. */}}
 {{- end -}}
 {{- end -}}
 {{- if not $cidrs -}}
-{{- fail "networkPolicy.apiServer.cidrs: here is no cluster in which the API server could be looked up (helm template, a dry run on the client, Argo CD): name its addresses, those of `kubectl -n default get service,endpointslice kubernetes`; [0.0.0.0/0] is any address" -}}
+{{- fail "networkPolicy.apiServer.cidrs: helm cannot look up the API server (helm template, a client-side dry run, Argo CD); set its addresses, as in `kubectl -n default get service,endpointslice kubernetes`; [0.0.0.0/0] allows any address" -}}
 {{- end -}}
 - {{ include "curl-me-that.ports" (list (uniq $ports) (list "TCP")) | nindent 2 | trim }}
   to:

@@ -1,4 +1,4 @@
-{{/* What the pods of the services have in common. */}}
+{{/* Common parts of the pods of all services. */}}
 
 {{/* The restricted Pod Security Standard, for a pod and for its containers. */}}
 {{- define "curl-me-that.podSecurity" -}}
@@ -16,7 +16,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Where pods go, from the values of a component. Takes (list $ component values). */}}
+{{/* Scheduling of pods. Takes (list $ component values). */}}
 {{- define "curl-me-that.placement" -}}
 {{- $root := index . 0 -}}
 {{- $values := index . 2 -}}
@@ -54,7 +54,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* Where a service is asked how it does. Takes its component. */}}
+{{/* Health port of a service. Takes its component. */}}
 {{- define "curl-me-that.healthPort" -}}
 {{ get (dict "watcher" 8081 "fetcher" 8082 "writer" 8083 "keeper" 8085) . }}
 {{- end -}}

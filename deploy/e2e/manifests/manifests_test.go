@@ -116,9 +116,9 @@ var _ = Describe("Values", func() {
 		Entry("credentials of an unknown kind", `nats.credentials.kind="password"`, `/nats/credentials/kind.*must be one of 'creds', 'nkey', 'none'`),
 		Entry("two that scale the fetchers", `fetcher.autoscaling={"keda":{"enabled":true},"hpa":{"enabled":true}}`, `keda.enabled and hpa.enabled exclude each other`),
 		Entry("no NATS", `nats.bundled.enabled=false`, `nats.url: set it to the address of your NATS`),
-		Entry("a NATS that may be anywhere", `nats={"bundled":{"enabled":false},"url":"tls://nats:4222","credentials":{"kind":"none"}}`, `networkPolicy.nats.to: name the peers`),
-		Entry("traces that may go anywhere", `tracing.endpoint="http://collector.tracing:4318"`, `networkPolicy.tracing.to: name the peers`),
-		Entry("no API server where none can be looked up", `networkPolicy.apiServer.cidrs=[]`, `networkPolicy.apiServer.cidrs: .* name its addresses`),
+		Entry("a NATS that may be anywhere", `nats={"bundled":{"enabled":false},"url":"tls://nats:4222","credentials":{"kind":"none"}}`, `networkPolicy.nats.to: set the peers`),
+		Entry("traces that may go anywhere", `tracing.endpoint="http://collector.tracing:4318"`, `networkPolicy.tracing.to: set the peers`),
+		Entry("no API server where none can be looked up", `networkPolicy.apiServer.cidrs=[]`, `networkPolicy.apiServer.cidrs: .* set its addresses`),
 	)
 
 	It("describes all values in the README", func() {
