@@ -40,9 +40,6 @@ type Config struct {
 	TrustedKeys string
 	// Engine configures how messages are handled.
 	Engine engine.Config
-	// MaxUnended is how many handlings of a message may begin without an end before it
-	// becomes a dead letter.
-	MaxUnended uint64
 }
 
 // DefaultConfig returns what a fetcher does without any flag.
@@ -51,9 +48,9 @@ func DefaultConfig() Config {
 		DialTimeout: egress.DefaultDialTimeout,
 		Get:         get.Defaults(),
 		Throttle:    throttle.Defaults(),
-		MaxUnended:  pipeline.DefaultMaxUnended,
 		Engine: engine.Config{
 			MaxAttempts:   6,
+			MaxUnended:    pipeline.DefaultMaxUnended,
 			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter: time.Hour,
 			Refresh:       schedule.Refresh{Min: 10 * time.Second, Max: 24 * time.Hour, Jitter: 0.05},
@@ -115,7 +112,7 @@ func (c *Config) bindThrottle(fs *pflag.FlagSet) {
 func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts, "attempts in a row before a failure becomes a dead letter")
-	fs.Uint64Var(&c.MaxUnended, "max-deliver", c.MaxUnended, "handlings of one message that may begin without an end, as by a crash, before it becomes a dead letter")
+	fs.Uint64Var(&e.MaxUnended, "max-deliver", e.MaxUnended, "handlings of one message that may begin without an end, as by a crash, before it becomes a dead letter")
 	duration.Var(fs, &e.Retry.Base, "retry-base", e.Retry.Base, "pause after the first failed attempt; doubles with each further one")
 	duration.Var(fs, &e.Retry.Max, "retry-max", e.Retry.Max, "longest pause between attempts")
 	duration.Var(fs, &e.MaxRetryAfter, "max-retry-after", e.MaxRetryAfter, "longest pause that a server may ask for by Retry-After")
@@ -153,8 +150,6 @@ func (c *Config) Validate() error {
 	switch {
 	case c.DialTimeout <= 0:
 		return errors.New("--dial-timeout must be positive")
-	case c.MaxUnended < 1:
-		return errors.New("--max-deliver must be at least 1")
 	case c.Get.Timeout <= 0 || c.Get.Timeout > maxTimeout:
 		return fmt.Errorf("--timeout must be positive and at most %s", maxTimeout)
 	}

@@ -25,8 +25,10 @@ func newMetrics(set *metric.Set, cfg Config, slots *throttle.Throttle) *engine.M
 	m := engine.NewMetrics(set)
 	set.GaugeFunc("in_flight_limit_messages", "Messages that may be in work at a time.",
 		func() float64 { return float64(cfg.Throttle.Slots) })
+	set.GaugeFunc("queued_keys", "Keys that wait for a slot of their host in the memory of the fetcher.",
+		func() float64 { return float64(slots.Queued()) })
 	set.GaugesFunc("hosts",
-		"Hosts, by state: paused (asked by Retry-After to be left alone), queued (requests were refused and are to come back), "+
+		"Hosts, by state: paused (asked by Retry-After to be left alone), queued (keys wait for a slot), "+
 			"active (GETs are under way); each in the first that fits.",
 		metric.Of("state", throttle.States()...), slots.Hosts)
 	return m

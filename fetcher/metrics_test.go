@@ -188,7 +188,7 @@ func moves() []move {
 			},
 		},
 		{
-			series: own + "advanced_total", change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
+			series: own + `claims_total{result="won"}`, change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
 			do: func(l *lab) {
 				hang(l)
 				for i := range 20 {
@@ -212,6 +212,13 @@ func moves() []move {
 		{series: own + `hosts{state="paused"}`, do: ask("/busy")},
 		{
 			series: own + `hosts{state="queued"}`, change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
+			do: func(l *lab) {
+				hang(l)
+				Eventually(l.value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")
+				l.want("two", "/ok")
+			},
+		},		{
+			series: own + "queued_keys", change: func(c *fetcher.Config) { c.Throttle.PerHost = 1 },
 			do: func(l *lab) {
 				hang(l)
 				Eventually(l.value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")

@@ -64,7 +64,9 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 	rt.Started()
 	group.Go(func() error {
 		defer stop()
-		return pipeline.Consume(ctx, rt.JetStream, consumption(rt, cfg, handler), handler.Handle)
+		err := pipeline.Consume(ctx, rt.JetStream, consumption(rt, cfg, handler), handler.Handle)
+		slots.Stop()
+		return err
 	})
 	return group.Wait()
 }
@@ -115,7 +117,7 @@ func consumption(rt *service.Runtime, cfg Config, handler *engine.Engine) pipeli
 		Consumer:    pipeline.FetcherConsumer,
 		Concurrency: cfg.Throttle.Slots,
 		State:       rt.ConsumerHealth("requests"),
-		MaxUnended:  cfg.MaxUnended,
+		MaxUnended:  cfg.Engine.MaxUnended,
 		Poison:      handler.Poison,
 		Observe:     handler.Observe,
 	}

@@ -230,6 +230,8 @@ func WaitsFor(w v1.WaitsFor, url string) string {
 		return "bytes of the namespace"
 	case v1.WaitsFor_WAITS_FOR_SHARED_GET:
 		return "GET of the same"
+	case v1.WaitsFor_WAITS_FOR_SLOTS:
+		return "slot of the fetcher"
 	case v1.WaitsFor_WAITS_FOR_UNSPECIFIED:
 	}
 	return ""

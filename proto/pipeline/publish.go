@@ -157,14 +157,28 @@ func (c *Client) SetTimer(ctx context.Context, due *v1.Due, at time.Time) (seq u
 // ReplaceTimer sets the timer of a key in place of the one with the sequence last.
 // The error wraps ErrSuperseded when that is not pending any more: it has fired, or
 // another timer or a new want took its place.
-func (c *Client) ReplaceTimer(ctx context.Context, due *v1.Due, at time.Time, last uint64) error {
+func (c *Client) ReplaceTimer(ctx context.Context, due *v1.Due, at time.Time, last uint64) (seq uint64, err error) {
 	key := KeyOf(due.GetWant())
 	m, err := timer(ctx, key, due, at)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if _, err = c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last)); err != nil {
-		return fmt.Errorf("replace timer of %s: %w", key, Refusal(err))
+	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests), jetstream.WithExpectLastSequencePerSubject(last))
+	if err != nil {
+		return 0, fmt.Errorf("replace timer of %s: %w", key, Refusal(err))
+	}
+	return ack.Sequence, nil
+}
+
+// cancelledTTL is how long the message stays that takes the place of a timer.
+const cancelledTTL = time.Second
+
+// CancelTimer takes the timer of a key away, by a message without a schedule in its
+// place. The error wraps ErrSuperseded when the want of the key has another sequence.
+func (c *Client) CancelTimer(ctx context.Context, key Key, want uint64) error {
+	m := nats.NewMsg(key.Timer())
+	if _, err := c.publishFor(ctx, m, key, want, jetstream.WithMsgTTL(cancelledTTL)); err != nil {
+		return fmt.Errorf("cancel timer of %s: %w", key, err)
 	}
 	return nil
 }

@@ -127,24 +127,47 @@ var _ = Describe("A timer", func() {
 		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(BeEquivalentTo(4))
 	})
 
+	DescribeTable("does not fire once it was cancelled",
+		func(ctx SpecContext, restart func() error) {
+			due, at := wanted(pipelinetest.Numbered(1)), time.Now().Add(1500*time.Millisecond)
+			Expect(c.PublishTimer(ctx, due, at)).To(Succeed())
+			Expect(c.PublishTimer(ctx, wanted(pipelinetest.Numbered(2)), at.Add(500*time.Millisecond))).To(Succeed())
+			Expect(c.CancelTimer(ctx, pipelinetest.Numbered(1), due.GetWantSequence()+1)).To(MatchError(pipeline.ErrSuperseded))
+			Expect(c.CancelTimer(ctx, pipelinetest.Numbered(1), due.GetWantSequence())).To(Succeed())
+			if restart != nil {
+				Expect(restart()).To(Succeed())
+				Expect(s.Start()).To(Succeed())
+				js = pipelinetest.Connect(GinkgoTB(), s)
+			}
+			fired(ctx, js, pipelinetest.Numbered(2))
+			Expect(last(ctx, js, pipelinetest.Numbered(1).Due())).To(BeNil())
+			Eventually(func() any { return last(ctx, js, pipelinetest.Numbered(1).Timer()) }).WithTimeout(lateness).Should(BeNil())
+		},
+		Entry("by a server that goes on", nil),
+		Entry("by a server that is restarted", func() error { s.Stop(); return nil }),
+		Entry("by a server that is killed", func() error { return s.Kill() }),
+	)
+
 	It("replaces a timer while it is pending, by its sequence", func(ctx SpecContext) {
 		due := wanted(key)
 		first, err := c.SetTimer(ctx, due, time.Now().Add(time.Hour))
 		Expect(err).NotTo(HaveOccurred())
 		second, err := c.SetTimer(ctx, due, time.Now().Add(time.Hour))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(c.ReplaceTimer(ctx, due, time.Now(), first)).To(MatchError(pipeline.ErrSuperseded))
+		replace := func(last uint64) error { _, err := c.ReplaceTimer(ctx, due, time.Now(), last); return err }
+		Expect(replace(first)).To(MatchError(pipeline.ErrSuperseded))
 		due.Attempts = 4
-		Expect(c.ReplaceTimer(ctx, due, time.Now(), second)).To(Succeed())
+		Expect(replace(second)).To(Succeed())
 		fired(ctx, js, key)
-		Expect(c.ReplaceTimer(ctx, due, time.Now(), second)).To(MatchError(pipeline.ErrSuperseded))
+		Expect(replace(second)).To(MatchError(pipeline.ErrSuperseded))
 
 		other := wanted(pipelinetest.Numbered(1))
 		third, err := c.SetTimer(ctx, other, time.Now().Add(time.Hour))
 		Expect(err).NotTo(HaveOccurred())
 		_, err = c.PublishWant(ctx, pipelinetest.Want(pipelinetest.Numbered(1), "https://b.example"), other.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
-		Expect(c.ReplaceTimer(ctx, other, time.Now(), third)).To(MatchError(pipeline.ErrSuperseded))
+		_, err = c.ReplaceTimer(ctx, other, time.Now(), third)
+		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(last(ctx, js, pipelinetest.Numbered(1).Timer())).To(BeNil())
 	})
 

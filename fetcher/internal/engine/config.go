@@ -14,6 +14,9 @@ import (
 type Config struct {
 	// MaxAttempts in a row before a key waits for its next refresh or recheck.
 	MaxAttempts uint32
+	// MaxUnended is how many claims of a key in a row may stay without an end, as by a
+	// crash, before its message becomes a dead letter.
+	MaxUnended uint64
 	// Retry spaces the attempts.
 	Retry schedule.Backoff
 	// MaxRetryAfter bounds what a server may ask for by Retry-After.
@@ -37,6 +40,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.MaxAttempts < 1:
 		return errors.New("--max-attempts must be at least 1")
+	case c.MaxUnended < 1:
+		return errors.New("--max-deliver must be at least 1")
 	case c.MaxRetryAfter <= 0:
 		return errors.New("--max-retry-after must be positive")
 	case c.Recheck <= 0:

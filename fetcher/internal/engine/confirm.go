@@ -26,7 +26,7 @@ func (e *Engine) confirm(ctx context.Context, t *trigger) result {
 	}
 	want, sequence, err := e.lastWant(ctx, t.key)
 	switch {
-	case errors.Is(err, pipeline.ErrNoMessage) && t.delivery.Number() < lookups:
+	case errors.Is(err, pipeline.ErrNoMessage) && t.deliveries < lookups:
 		return result{outcome: postponed, wait: replicaLag}
 	case errors.Is(err, pipeline.ErrNoMessage):
 		return result{outcome: superseded}

@@ -16,13 +16,13 @@ func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a followUp) 
 	deadLetter := &v1.DeadLetter{
 		Want:         slim(t.want),
 		Failure:      t.describe(a),
-		Sequence:     t.delivery.Sequence(),
+		Sequence:     t.sequence,
 		LastFailedAt: timestamppb.New(a.at),
 		Snippet:      a.Snippet[:min(len(a.Snippet), get.MaxSnippet)],
 		ReplayOf:     t.replayOf,
 		Traceparent:  pipeline.Traceparent(t.span.SpanContext()),
 	}
-	id := strconv.FormatInt(t.want.GetEpoch(), 10) + "." + strconv.FormatUint(t.delivery.Sequence(), 10) + ".dead"
+	id := strconv.FormatInt(t.want.GetEpoch(), 10) + "." + strconv.FormatUint(t.sequence, 10) + ".dead"
 	return e.sendDeadLetter(ctx, t.key, deadLetter, id)
 }
 

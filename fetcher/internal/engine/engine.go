@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/budget"
 	"github.com/kv8s/curl-me-that/proto/service/logsample"
@@ -79,6 +80,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up engine: %w", err)
 	}
+	deps.Throttle.OnStart(e.start)
 	return e, nil
 }
 
@@ -107,8 +109,9 @@ func (e *Engine) handle(ctx context.Context, d *pipeline.Delivery, do func(conte
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
 	t, err := e.decode(d) //nolint:contextcheck // a trace context is read by way of a context; nothing waits
-	ctx = e.begin(ctx, t)
+	ctx = e.begin(ctx, t, d)
 	d.SetTrace(t.span.SpanContext())
+	defer t.endSlot()
 	var ended result
 	switch {
 	case err != nil:
@@ -120,16 +123,21 @@ func (e *Engine) handle(ctx context.Context, d *pipeline.Delivery, do func(conte
 	}
 	e.report(t, ended)
 	t.setSpanOutcome(ended)
-	if t.slot != nil {
-		e.advance(ctx, t.slot)
-	}
 	return ended.disposition()
 }
 
 // fetchAndPublish follows a message as far as it goes.
 func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) result {
+	if t.cause == v1.Cause_CAUSE_PARKED && !t.claimed {
+		if queue, ok := e.deps.Throttle.Waits(t.key, t.wantSequence); ok {
+			return e.wait(ctx, t, &throttle.Busy{Queue: queue})
+		}
+	}
 	if stop := e.confirm(ctx, t); stop.outcome != "" {
 		return stop
+	}
+	if t.unended >= e.cfg.MaxUnended {
+		return e.giveUp(ctx, t, poisoned())
 	}
 	if t.kind == pipeline.KindWant && t.want.GetSettled() != nil {
 		return e.keepInSync(ctx, t)
@@ -143,7 +151,7 @@ func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) result {
 	case errors.Is(err, sharedcall.ErrSlow):
 		return e.park(ctx, t, sharedCallSlow, 0)
 	case got.busy != nil:
-		return e.park(ctx, t, got.busy.Cause, got.busy.Wait)
+		return e.wait(ctx, t, got.busy)
 	case got.err != nil:
 		e.deps.Metrics.observeStaleness(t, e.deps.Clock.Now())
 		return e.failed(ctx, t, failureOf(got.err))

@@ -34,13 +34,11 @@ func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
 	if f.RetryAfter > 0 {
 		a.waitsFor, due.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
 	}
-	if err := e.setTimer(t.sameTrace(ctx), due, a.next); err != nil {
+	err := t.inOrder(
+		func() error { _, err := e.setTimer(t.sameTrace(ctx), due, a.next); return err },
+		func() error { return e.publishFailure(ctx, t, a) })
+	if err != nil {
 		return afterPublishError(err)
-	}
-	if a.publish {
-		if err := e.publishFailure(ctx, t, a); err != nil {
-			return afterPublishError(err)
-		}
 	}
 	e.deps.Metrics.retries.Inc()
 	return result{outcome: retry, failure: f, wait: wait}
@@ -69,22 +67,30 @@ const deadLetters = "dead_letters"
 // recheck.
 func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	a := e.lastOfRound(t, f, e.deps.Clock.Now())
-	if err := e.lookAgain(ctx, t, a); err != nil {
+	dropped := false
+	err := t.inOrder(
+		func() error { return e.lookAgain(ctx, t, a) },
+		func() error {
+			var err error
+			if dropped, err = e.keepDeadLetter(ctx, t, a); err != nil {
+				return err
+			}
+			return e.publishFailure(ctx, t, a)
+		})
+	if err != nil {
 		return afterPublishError(err)
 	}
-	short := e.deadLetters.Take(t.key.Namespace, 1)
-	if short != nil {
+	return result{outcome: gaveUp, failure: f, wait: a.next.Sub(a.at), dropped: dropped}
+}
+
+// keepDeadLetter publishes the dead letter of a trigger, or reports that it was dropped.
+func (e *Engine) keepDeadLetter(ctx context.Context, t *trigger, a followUp) (dropped bool, err error) {
+	if short := e.deadLetters.Take(t.key.Namespace, 1); short != nil {
 		e.deps.Metrics.deadLettersDropped.Inc()
 		e.logShortage(t, short, deadLetters, "the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
-	} else if err := e.publishDeadLetter(ctx, t, a); err != nil {
-		return afterPublishError(err)
+		return true, nil
 	}
-	if a.publish {
-		if err := e.publishFailure(ctx, t, a); err != nil {
-			return afterPublishError(err)
-		}
-	}
-	return result{outcome: gaveUp, failure: f, wait: a.next.Sub(a.at), dropped: short != nil}
+	return false, e.publishDeadLetter(ctx, t, a)
 }
 
 // lookAgain sets the timer of the next refresh, or of a slow recheck.
@@ -95,7 +101,8 @@ func (e *Engine) lookAgain(ctx context.Context, t *trigger, a followUp) error {
 	}
 	due := e.dueAfter(t, a, cause)
 	due.Attempts, due.ReplayOf, due.WaitsFor = 0, 0, a.waitsFor
-	return e.setTimer(newTrace(ctx), due, a.next)
+	_, err := e.setTimer(newTrace(ctx), due, a.next)
+	return err
 }
 
 // repeatAfter is how long a failure that lasts is not published again, unless a
@@ -157,8 +164,11 @@ func (t *trigger) failingSince(now time.Time) time.Time {
 	return t.firstFailed
 }
 
-// publishFailure hands a change of the failure state to the writer.
+// publishFailure hands a change of the failure state to the writer, if there is one.
 func (e *Engine) publishFailure(ctx context.Context, t *trigger, a followUp) error {
+	if !a.publish {
+		return nil
+	}
 	result := e.result(t, &v1.Result{Outcome: &v1.Result_Failure{Failure: t.describe(a)}})
 	if !e.fit(result) {
 		return errRefused

@@ -37,8 +37,11 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(t.want) != nil
 	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, t, r) }
 	got, coalesced, err := e.shared.Do(r, t.notBefore(), get)
+	if coalesced && got.busy != nil { // the namespace that leads the call has no slot
+		got, coalesced, err = get().Value, false, nil
+	}
 	if coalesced && err == nil && t.hasOtherDigest(got) { // the digest may be that of a body that came since
-		got, coalesced, err = e.shared.Do(r, t.delivery.StoredAt(), get)
+		got, coalesced, err = e.shared.Do(r, t.storedAt, get)
 	}
 	if coalesced && err == nil && got.busy == nil {
 		e.deps.Metrics.coalesced.Inc()
@@ -56,7 +59,7 @@ func (e *Engine) fetch(ctx context.Context, t *trigger) (fetched, error) {
 func (t *trigger) notBefore() time.Time {
 	switch {
 	case t.urgent(), t.cause == v1.Cause_CAUSE_AUDIT, t.cause == v1.Cause_CAUSE_HEALED:
-		return t.delivery.StoredAt()
+		return t.storedAt
 	default:
 		return time.Time{}
 	}
@@ -71,7 +74,7 @@ func (t *trigger) urgent() bool {
 	case t.cause == v1.Cause_CAUSE_NOW, t.cause == v1.Cause_CAUSE_REPLAY:
 		return true
 	}
-	return t.cause == v1.Cause_CAUSE_PARKED && (t.want.GetCause() == v1.Cause_CAUSE_NOW && t.firstFailed.IsZero() || t.replayOf > 0)
+	return t.cause == v1.Cause_CAUSE_PARKED && (t.want.GetCause() == v1.Cause_CAUSE_NOW && t.untried() || t.replayOf > 0)
 }
 
 // tooManyPause is the pause that a 429 asks for that has no Retry-After.
@@ -101,12 +104,8 @@ func (t *trigger) hasOtherDigest(got fetched) bool {
 
 // get makes a GET if the throttle permits it now.
 func (e *Engine) get(ctx context.Context, t *trigger, r get.Request) sharedcall.Outcome[fetched] {
-	if t.advanceable() {
-		t.waiter = &throttle.Waiter{Key: t.key, Want: t.wantSequence}
-	}
 	slot, busy := e.deps.Throttle.Acquire(throttle.Request{
-		Host: authority(r.URL), Namespace: t.key.Namespace, Waiter: t.waiter,
-		Backlog: t.delivery.Backlog(), Reserved: t.reserved, Urgent: t.urgent(),
+		Host: authority(r.URL), Namespace: t.key.Namespace, Slot: t.slot, Backlog: t.backlog, Urgent: t.urgent(),
 	})
 	if busy != nil {
 		return sharedcall.Outcome[fetched]{Value: fetched{busy: busy}}

@@ -52,6 +52,7 @@ type fetcherOptions struct {
 type fetcher struct {
 	*engine.Engine
 	world *world
+	slots *throttle.Throttle
 	fetcherOptions
 }
 
@@ -60,6 +61,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	o := fetcherOptions{
 		config: engine.Config{
 			MaxAttempts:   3,
+			MaxUnended:    pipeline.DefaultMaxUnended,
 			Retry:         schedule.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter: time.Hour,
 			Refresh:       schedule.Refresh{Min: time.Second, Max: 24 * time.Hour},
@@ -101,7 +103,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 		Signatures: o.signatures,
 	})
 	Expect(err).NotTo(HaveOccurred())
-	return &fetcher{Engine: e, world: w, fetcherOptions: o}
+	return &fetcher{Engine: e, world: w, slots: slots, fetcherOptions: o}
 }
 
 // run lets a fetcher consume until the spec ends, or until it is stopped.
@@ -112,6 +114,7 @@ func (f *fetcher) run() (stop func()) {
 		defer close(ended)
 		defer GinkgoRecover()
 		Expect(pipeline.Consume(ctx, f.js, f.options(), f.Handle)).To(Succeed())
+		f.slots.Stop()
 	}()
 	stop = sync.OnceFunc(func() { close(f.draining); cancel(); <-ended })
 	DeferCleanup(func() { f.world.end(); stop() })

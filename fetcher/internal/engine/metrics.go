@@ -20,6 +20,9 @@ const (
 	// anything else.
 	full   = "full"
 	broker = "broker"
+	// won and lost are the results of claims.
+	won  = "won"
+	lost = "lost"
 )
 
 // Metrics counts what an engine does. It also observes the phases of GETs.
@@ -31,7 +34,7 @@ type Metrics struct {
 	notModified prometheus.Counter
 	coalesced   prometheus.Counter
 	parked      *prometheus.CounterVec
-	advanced    prometheus.Counter
+	claims      *prometheus.CounterVec
 	retries     prometheus.Counter
 	deadLetters *prometheus.CounterVec
 	// deadLettersDropped are those above the budgets of namespaces.
@@ -58,7 +61,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		notModified: set.Counter("not_modified_total", "Answers 304 to conditional GETs."),
 		coalesced:   set.Counter("coalesced_total", "Messages served by the GET of another one."),
 		parked:      set.Counters("parked_total", "Attempts put off without a GET, by cause.", metric.Of("cause", parkCauses()...)),
-		advanced:    set.Counter("advanced_total", "Attempts put off that were given a sooner time, since their host turned out to be quicker than was guessed."),
+		claims:      set.Counters("claims_total", "Waiting keys whose turn came, by result: won, or lost to an edit or another fetcher.", metric.Of("result", won, lost)),
 		retries:     set.Counter("retries_total", "Attempts scheduled after a failure."),
 		deadLetters: set.Counters("dead_letters_total", "Dead letters kept, by reason.", metric.Of("reason", append(failures,
 			pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH), pipeline.Reason(v1.FailureClass_FAILURE_CLASS_POISON),

@@ -32,7 +32,8 @@ var _ = Describe("A host without a free slot", func() {
 		Expect(t.GetWantSequence()).To(Equal(sequence))
 		Expect(t.GetAttempts()).To(BeZero())
 		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
-		Expect(t.at.Sub(w.clock.Now())).To(BeNumerically(">=", 300*time.Millisecond))
+		Expect(t.GetWaitingSince().AsTime()).To(BeTemporally("==", w.clock.Now()))
+		Expect(t.at.Sub(w.clock.Now())).To(BeNumerically("~", 40*time.Second, 20*time.Second))
 		Expect(w.results()).To(BeEmpty())
 		Eventually(w.pending).Should(BeEquivalentTo(2), "the message is acknowledged")
 		Eventually(func() int { return f.parked("host_busy") }).Should(Equal(1))
@@ -47,52 +48,6 @@ var _ = Describe("A host without a free slot", func() {
 		Expect(w.result().GetWant().GetStatus()).To(Equal(want.GetStatus()))
 		Expect(w.result().GetWant().GetReadFirst()).To(BeFalse())
 		Expect(w.result().GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
-	})
-
-	It("lets those come sooner that were put off before it was known to be quick, and no other", func() {
-		const wants = 30
-		slow := w.hangs()
-		f := w.fetcher()
-		f.run()
-		for i := range wants {
-			w.publish(w.want(fmt.Sprintf("%s/%d", slow.URL, i), named("put-off", i)))
-		}
-		Eventually(func() int { return f.parked("host_busy") }).Should(Equal(wants - 7))
-		latest := func() (key pipeline.Key, at time.Time) {
-			for i := range wants {
-				want := w.want("", named("put-off", i))
-				if t := w.timerOf(pipeline.KeyOf(want)); t != nil && t.GetCause() == v1.Cause_CAUSE_PARKED && t.at.After(at) {
-					key, at = pipeline.KeyOf(want), t.at
-				}
-			}
-			return key, at
-		}
-		moved, at := latest()
-		Expect(at.Sub(w.clock.Now())).To(BeNumerically(">", 5*time.Second))
-		w.publish(w.want(serve(says("of another host")).URL, every(10*time.Minute), func(w *v1.Want) { w.Name = moved.Name }))
-		Eventually(func(g Gomega) {
-			t := w.timerOf(moved)
-			g.Expect(t).NotTo(BeNil())
-			g.Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
-		}).Should(Succeed())
-		By("leaving a timer alone that has been set since for the same want, as after a replay")
-		replayed, _ := latest()
-		later := &v1.Due{
-			Want: w.want(slow.URL, func(w *v1.Want) { w.Name = replayed.Name }), WantSequence: w.timerOf(replayed).GetWantSequence(),
-			Cause: v1.Cause_CAUSE_RETRY, Attempts: 3,
-		}
-		Expect(w.client.PublishTimer(w.ctx, later, w.clock.Now().Add(time.Minute))).To(Succeed())
-
-		w.clock.Advance(100 * time.Millisecond)
-		w.end()
-		Eventually(func() time.Duration { _, at := latest(); return at.Sub(w.clock.Now()) }).Should(BeNumerically("<", 2*time.Second))
-		Eventually(func() float64 { return f.metric("curlmethat_fetcher_advanced_total", "") }).Should(BeNumerically(">", wants/2))
-		Expect(w.timerOf(moved).GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
-		Expect(w.timerOf(replayed).GetAttempts()).To(BeEquivalentTo(3))
-		key, _ := latest()
-		t := w.timerOf(key)
-		Expect(t.GetWantSequence()).To(BeNumerically(">", 0))
-		Expect(t.GetAttempts()).To(BeZero())
 	})
 
 	It("lets others go on while some are parked", func() {

@@ -26,12 +26,14 @@ var (
 	errDraining = errors.New("process is draining")
 )
 
-// setTimer sets the timer of a key. The error wraps pipeline.ErrSuperseded,
-// errRefused or errDraining.
-func (e *Engine) setTimer(ctx context.Context, due *v1.Due, at time.Time) error {
-	return e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) error {
-		return e.deps.Client.PublishTimer(ctx, due, at)
+// setTimer sets the timer of a key and returns its sequence. The error wraps
+// pipeline.ErrSuperseded, errRefused or errDraining.
+func (e *Engine) setTimer(ctx context.Context, due *v1.Due, at time.Time) (sequence uint64, err error) {
+	err = e.untilTaken(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
+		sequence, err = e.deps.Client.SetTimer(ctx, due, at)
+		return err
 	})
+	return sequence, err
 }
 
 // publishResult hands an outcome to the writer, with the errors of setTimer.

@@ -18,7 +18,7 @@ func (e *Engine) report(t *trigger, ended result) {
 	switch ended.outcome {
 	case gaveUp, malformed:
 		level = zerolog.WarnLevel
-	case parked, superseded, tombstone, inSync, postponed:
+	case parked, waits, superseded, tombstone, inSync, postponed:
 		level = zerolog.DebugLevel
 	default:
 	}

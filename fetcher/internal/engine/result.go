@@ -17,6 +17,7 @@ const (
 	retry      outcome = "retry"      // the attempt failed, and another one is scheduled
 	gaveUp     outcome = "gave_up"    // the attempt failed, and a dead letter holds it unless the namespace is over its budget
 	parked     outcome = "parked"     // no attempt could be made now
+	waits      outcome = "waits"      // the key goes on waiting in the queue of its host
 	superseded outcome = "superseded" // the key wants something else by now, or nothing
 	tombstone  outcome = "tombstone"  // the message was a tombstone
 	malformed  outcome = "malformed"  // the message could not be handled; a dead letter has it
@@ -26,7 +27,7 @@ const (
 func outcomes() []outcome {
 	return []outcome{
 		content, recovered, unmodified, inSync, retry, gaveUp,
-		parked, superseded, tombstone, malformed, postponed,
+		parked, waits, superseded, tombstone, malformed, postponed,
 	}
 }
 

@@ -48,14 +48,15 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) resu
 	if result != nil && !e.fit(result) {
 		return e.failed(ctx, t, tooLarge())
 	}
-	if err := e.schedule(ctx, t, body, r.MaxAge); err != nil {
-		return afterPublishError(err)
-	}
-	if result == nil {
-		return ended
-	}
-	e.resultBytes.Spend(t.key.Namespace, int64(len(result.GetContent().GetBody())))
-	err := e.publishResult(ctx, result)
+	err := t.inOrder(
+		func() error { return e.schedule(ctx, t, body, r.MaxAge) },
+		func() error {
+			if result == nil {
+				return nil
+			}
+			e.resultBytes.Spend(t.key.Namespace, int64(len(result.GetContent().GetBody())))
+			return e.publishResult(ctx, result)
+		})
 	switch {
 	case errors.Is(err, pipeline.ErrTooLarge):
 		return e.failed(ctx, t, tooLarge())
@@ -70,7 +71,10 @@ func (e *Engine) succeeded(ctx context.Context, t *trigger, r get.Response) resu
 // wants are an error that wraps pipeline.ErrSuperseded.
 func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, maxAge time.Duration) error {
 	interval := t.want.GetRefresh().AsDuration()
-	if interval <= 0 {
+	switch {
+	case interval <= 0 && t.claimed:
+		return e.endClaim(ctx, t)
+	case interval <= 0:
 		return e.current(ctx, t)
 	}
 	now := e.deps.Clock.Now()
@@ -84,7 +88,8 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, max
 	if !t.overtaken(now) {
 		due.Settled, due.Reported, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, 0
 	}
-	return e.setTimer(newTrace(ctx), due, at)
+	_, err := e.setTimer(newTrace(ctx), due, at)
+	return err
 }
 
 // cachedBodyAfter returns the body that the key holds after an answer.
@@ -107,7 +112,7 @@ func (e *Engine) result(t *trigger, r *v1.Result) *v1.Result {
 	if t.readFirst {
 		t.want.Status, t.want.ReadFirst = "", true
 	}
-	r.Want, r.Sequence, r.Cause = t.want, t.delivery.Sequence(), t.cause
+	r.Want, r.Sequence, r.Cause = t.want, t.sequence, t.cause
 	r.ObservedAt, r.Answered = timestamppb.New(e.deps.Clock.Now()), t.cached != nil
 	return r
 }

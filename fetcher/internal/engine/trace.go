@@ -27,9 +27,9 @@ const maxPath = 256
 // retries. So the timer of a retry carries the trace context of the message it
 // follows, and that of a refresh carries none; either names the attempt that
 // set it, to link to.
-func (e *Engine) begin(ctx context.Context, t *trigger) context.Context {
-	ctx, t.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, t.delivery)
-	t.origin = trace.SpanContextFromContext(pipeline.ContextWithTrace(context.Background(), t.delivery.Headers()))
+func (e *Engine) begin(ctx context.Context, t *trigger, m tracing.Message) context.Context {
+	ctx, t.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, m)
+	t.origin = trace.SpanContextFromContext(pipeline.ContextWithTrace(context.Background(), m.Headers()))
 	if !t.origin.IsValid() {
 		t.origin = t.span.SpanContext()
 	}

@@ -18,21 +18,27 @@ import (
 // trigger is a message that asks for a fetch, with all that is known of its
 // key.
 type trigger struct {
-	delivery *pipeline.Delivery
-	kind     pipeline.Kind
-	key      pipeline.Key
-	// reserved reports whether it comes at a time that the throttle gave it.
-	reserved bool
+	kind pipeline.Kind
+	key  pipeline.Key
+	// sequence of the message, or of the claim of a key that has waited.
+	sequence uint64
+	// storedAt is when the stream took the message.
+	storedAt time.Time
+	// deliveries counts those of the message, and backlog reports whether more
+	// messages wait behind it.
+	deliveries uint64
+	backlog    bool
+	// claimed reports whether the key has waited. Its timer is the claim until the
+	// outcome is published.
+	claimed bool
 	// began is when the handling began.
 	began time.Time
 	// span of the handling, and what the trace context of a retry is: that of
 	// the message, or of the span if the message has none.
 	span   trace.Span
 	origin trace.SpanContext
-	// slot that its own GET was made with; nil: there was none.
+	// slot for its own GET; nil: there was none.
 	slot *throttle.Slot
-	// waiter is what the throttle may advance while it is put off; nil: nothing.
-	waiter *throttle.Waiter
 	// gotResponse reports whether a GET has got a good response.
 	gotResponse bool
 
@@ -66,6 +72,12 @@ type history struct {
 	// was none for this want.
 	freshUntil time.Time
 	replayOf   uint64
+	// waitsFor and waitingSince are why and since when it waits for a slot; zero: it
+	// does not.
+	waitsFor     v1.WaitsFor
+	waitingSince time.Time
+	// unended counts claims in a row without an end.
+	unended uint64
 	// earlier is the span of the attempt, or failure, that this one follows.
 	earlier trace.SpanContext
 }
@@ -74,7 +86,9 @@ type history struct {
 // pipeline.ErrSubject, the trigger has what could be read.
 func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 	e.deps.Clock.Observe(d.StoredAt())
-	t := &trigger{delivery: d, began: e.deps.Clock.Now()}
+	t := &trigger{
+		sequence: d.Sequence(), storedAt: d.StoredAt(), deliveries: d.Number(), backlog: d.Backlog(), began: e.deps.Clock.Now(),
+	}
 	var err error
 	if t.kind, t.key, err = pipeline.ParseSubject(d.Subject()); err != nil {
 		return t, err
@@ -82,7 +96,7 @@ func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 	switch t.kind {
 	case pipeline.KindWant:
 		t.want, err = pipeline.DecodeWant(t.key, d.Data())
-		t.wantSequence, t.cause = t.delivery.Sequence(), t.want.GetCause()
+		t.wantSequence, t.cause = t.sequence, t.want.GetCause()
 	case pipeline.KindDue:
 		var due *v1.Due
 		if due, err = pipeline.DecodeDue(t.key, d.Data()); err == nil {
@@ -99,10 +113,13 @@ func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 func (t *trigger) take(due *v1.Due) {
 	t.readFirst = true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
-	t.reserved = t.cause == v1.Cause_CAUSE_PARKED
+	t.waitsFor, t.unended = due.GetWaitsFor(), due.GetUnended()
 	t.attempts, t.reported, t.statusCode = due.GetAttempts(), due.GetReported(), due.GetStatusCode()
 	t.cached, t.replayOf = due.GetSettled(), due.GetReplayOf()
 	t.earlier = pipeline.ParseTraceparent(due.GetEarlier())
+	if due.GetWaitingSince() != nil {
+		t.waitingSince = due.GetWaitingSince().AsTime()
+	}
 	if due.GetFreshUntil() != nil {
 		t.freshUntil = due.GetFreshUntil().AsTime()
 	}
@@ -116,10 +133,6 @@ func (t *trigger) take(due *v1.Due) {
 
 func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
 
-// advanceable reports whether the throttle may advance it: only a want for which no
-// attempt was made, since of others a fetcher cannot read what their timers carry.
-func (t *trigger) advanceable() bool { return t.kind == pipeline.KindWant || t.untried() }
-
 // untried reports whether the message only repeats a want for which no attempt
 // could be made.
 func (t *trigger) untried() bool {
@@ -130,7 +143,7 @@ func (t *trigger) untried() bool {
 // was first delivered. The writer then may drop the outcome, for an older
 // trigger, so nothing may rely on it.
 func (t *trigger) overtaken(now time.Time) bool {
-	return t.delivery.Number() > 1 || now.Sub(t.began) > pipeline.AckWait
+	return t.deliveries > 1 || now.Sub(t.began) > pipeline.AckWait
 }
 
 // due returns a timer's payload with what is known now.

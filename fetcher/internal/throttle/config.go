@@ -2,28 +2,24 @@ package throttle
 
 import (
 	"errors"
-	"sync/atomic"
 	"time"
-
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // Config bounds a Throttle.
 type Config struct {
-	// Slots is the number of GETs at a time in all.
+	// Slots is the maximum number of GETs at a time.
 	Slots int
-	// PerHost is the number of GETs at a time to one host. One of them is kept
-	// for a second namespace, if there are two or more.
+	// PerHost is the maximum number of GETs at a time to one host. One of them is
+	// kept for a second namespace, if there are two or more.
 	PerHost int
 	// Share is the part of the slots, above 0 to 1, that one namespace may
 	// hold while others want slots, too.
 	Share float64
-	// MaxWait is how long a request waits in memory for a slot that will
-	// probably come free within it. A request without a reservation waits for an
-	// eighth of it.
+	// MaxWait is how long a request may wait in memory for a slot of a quick host.
 	MaxWait time.Duration
-	// MinPark is the shortest time after which to come back.
-	MinPark time.Duration
+	// MaxQueued bounds the memory of the queues in bytes. One namespace may use
+	// half of the memory that the others leave free.
+	MaxQueued int64
 	// MaxPause bounds the pause of a host for the namespace whose request it
 	// has refused, and MaxPauseOthers that for all other namespaces. A pause
 	// begins with a second and doubles with each further refusal.
@@ -36,8 +32,8 @@ func Defaults() Config {
 		Slots:          64,
 		PerHost:        8,
 		Share:          0.5,
-		MaxWait:        2 * time.Second,
-		MinPark:        300 * time.Millisecond,
+		MaxWait:        25 * time.Millisecond,
+		MaxQueued:      32 << 20,
 		MaxPause:       time.Minute,
 		MaxPauseOthers: 5 * time.Second,
 	}
@@ -52,8 +48,8 @@ func (c Config) Validate() error {
 		return errors.New("--per-host must be at least 1")
 	case c.Share <= 0 || c.Share > 1:
 		return errors.New("--namespace-share must be above 0 and at most 1")
-	case c.MaxWait < 0 || c.MinPark <= 0:
-		return errors.New("wait in memory must not be negative, shortest time until a return must be positive")
+	case c.MaxWait < 0 || c.MaxQueued < 0:
+		return errors.New("wait in memory and size of the queues must not be negative")
 	case c.MaxPauseOthers <= 0 || c.MaxPause < c.MaxPauseOthers:
 		return errors.New("pauses must be positive, that of others not above that of the namespace itself")
 	}
@@ -63,35 +59,19 @@ func (c Config) Validate() error {
 // perNamespace is the number of slots that a share comes to.
 func (c Config) perNamespace() int { return max(1, int(float64(c.Slots)*c.Share)) }
 
-// waiters is the number of requests that may wait in memory. Each holds one of
-// as many workers as there are slots.
-func (c Config) waiters() int64 { return int64(max(1, c.Slots/4)) }
-
 // Request asks for a slot.
 type Request struct {
 	// Host is the authority of the URL: host and port.
 	Host string
-	// Waiter is what waits if there is no slot; nil: it cannot be advanced.
-	Waiter *Waiter
 	// Namespace that the slot counts for.
 	Namespace string
+	// Slot that a started key has already; nil: none.
+	Slot *Slot
 	// Backlog reports whether further requests wait at the broker.
 	Backlog bool
-	// Reserved reports whether the request comes back at the time it was given.
-	Reserved bool
 	// Urgent reports whether a person asks for the GET now: no pause of the
 	// host holds it up.
 	Urgent bool
-}
-
-// Waiter is a want that waits for a slot of its host.
-type Waiter struct {
-	Key pipeline.Key
-	// Want is its sequence in the stream of requests.
-	Want uint64
-	// Timer is the sequence of the timer by which it was put off, for whoever sets
-	// that; 0: there is none yet.
-	Timer atomic.Uint64
 }
 
 // Cause is why a GET may not be made now, from a closed set.
@@ -102,12 +82,15 @@ const (
 	HostBusy       Cause = "host_busy"       // the host has no free slot for the namespace
 	HostSlowed     Cause = "host_slowed"     // the host has asked for a pause
 	NamespaceShare Cause = "namespace_share" // the namespace holds its share of the slots
+	SlotsBusy      Cause = "slots_busy"      // all slots of the fetcher are taken
 )
 
-// Busy is why a GET may not be made now, and when to come back.
+// Busy is why a GET may not be made now.
 type Busy struct {
 	// Cause of the refusal.
 	Cause Cause
-	// Wait until the reserved time.
-	Wait time.Duration
+	// Pause is how long the host still rests, if that is the cause.
+	Pause time.Duration
+	// Queue is the time that the queue will probably take in which the key may wait.
+	Queue time.Duration
 }

@@ -5,7 +5,7 @@ import "time"
 // firstPause is the first pause after a refusal.
 const firstPause = time.Second
 
-// pause is what a host has asked for.
+// pause is a rest that a host has asked for.
 type pause struct {
 	// refusals in a row, each after the pause for the one before.
 	refusals uint
@@ -22,42 +22,62 @@ func (p *pause) grow(began time.Time) time.Duration {
 	return firstPause << min(p.refusals-1, 16)
 }
 
-// Slot is the permission to make one GET.
+// Slot is the permission to make GETs, one at a time.
 type Slot struct {
-	throttle  *Throttle
-	name      string
-	host      *hostState
-	tenant    *tenant
-	namespace *namespaceState
-	began     time.Time
-	released  bool
+	throttle *Throttle
+	tenant   *tenant
+	began    time.Time
+	// claiming: its key was started, and it has no slot of the host yet.
+	// held: it has one. ended: it is none any more.
+	claiming, held, ended bool
 }
 
-// Release gives the slot back. A second call does nothing.
+// Release gives the slot of the host back, once a GET has ended. A second call does
+// nothing.
 func (s *Slot) Release() {
 	s.throttle.mu.Lock()
 	defer s.throttle.mu.Unlock()
-	if s.released {
-		return
-	}
-	s.released = true
-	s.throttle.release(s)
+	s.release(s.throttle.now())
 }
 
-// Advance returns a want that waits for the same host, of the same namespace, for
-// too long, as it was not known how long a GET takes, and how long it has to wait
-// from now on. There is none if ok is false.
-func (s *Slot) Advance() (w *Waiter, wait time.Duration, ok bool) {
+func (s *Slot) release(now time.Time) {
+	if !s.held {
+		return
+	}
+	s.held = false
+	s.tenant.held--
+	s.tenant.namespace.held--
+	s.tenant.host.giveBack(now.Sub(s.began))
+	s.throttle.freed(s.tenant.host, now)
+}
+
+// End gives the slot of the process back, too, once the outcome is published: until
+// then the body takes memory. A second call does nothing.
+func (s *Slot) End() {
 	t := s.throttle
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
-	if s.host.returns == 0 || later(s.host.pause.until, s.tenant.pausedUntil).After(now) {
-		return w, 0, false
+	if s.ended {
+		return
 	}
-	pace := s.host.pace(now, s.host.limit(s.name, t.cfg.PerHost, now))
-	w, at, ok := s.tenant.advance(now, now.Add(t.cfg.MinPark), pace)
-	return w, at.Sub(now), ok
+	now := t.now()
+	s.ended = true
+	t.held--
+	if s.claiming {
+		s.endClaim()
+	}
+	s.release(now)
+	t.freed(s.tenant.host, now)
+	if tenants := s.tenant.host.tenants; s.tenant.idle(now) && tenants[s.tenant.name] == s.tenant {
+		delete(tenants, s.tenant.name)
+	}
+}
+
+func (s *Slot) endClaim() {
+	s.claiming = false
+	s.tenant.claiming--
+	s.tenant.namespace.held--
+	s.tenant.host.claiming--
 }
 
 // Pause notes that the host has refused the GET and asks for a pause. The URL
@@ -71,11 +91,18 @@ func (s *Slot) Pause(asked time.Duration) {
 	if len(t.hosts) >= maxPaused {
 		return
 	}
-	now := t.now()
-	wait := min(asked, s.host.pause.grow(s.began))
-	s.host.pause.since = now
-	s.host.pause.until = later(s.host.pause.until, now.Add(min(wait, t.cfg.MaxPauseOthers)))
+	h, now := s.tenant.host, t.now()
+	wait := min(asked, h.pause.grow(s.began))
+	h.pause.since = now
+	h.pause.until = later(h.pause.until, now.Add(min(wait, t.cfg.MaxPauseOthers)))
 	s.tenant.pausedUntil = later(s.tenant.pausedUntil, now.Add(min(wait, t.cfg.MaxPause)))
+	for _, until := range []time.Time{h.pause.until, s.tenant.pausedUntil} {
+		time.AfterFunc(until.Sub(now), func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.freed(h, t.now())
+		})
+	}
 }
 
 // Resume records that the host has responded well, which ends its pause unless the
@@ -83,11 +110,13 @@ func (s *Slot) Pause(asked time.Duration) {
 func (s *Slot) Resume() {
 	s.throttle.mu.Lock()
 	defer s.throttle.mu.Unlock()
-	if p := &s.host.pause; p.refusals > 0 && !s.began.Before(p.since) {
+	h := s.tenant.host
+	if p := &h.pause; p.refusals > 0 && !s.began.Before(p.since) {
 		*p = pause{}
-		for _, t := range s.host.tenants {
+		for _, t := range h.tenants {
 			t.pausedUntil = time.Time{}
 		}
+		s.throttle.freed(h, s.throttle.now())
 	}
 }
 

@@ -5,20 +5,17 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
 	// contention is how long a namespace that has asked for a slot is counted
 	// among those that want one.
 	contention = 10 * time.Second
-	// fresh is the part of MaxWait that a request without a reservation waits.
-	fresh = 8
-	// learn is how long all requests to a host wait of which no GET has ended
-	// yet, to see whether it is quick. It happens once for each host.
-	learn = 25 * time.Millisecond
-	// sweepAt is the number of hosts or namespaces above which idle ones are
-	// looked for and dropped.
+	// claimedWait is how long a started key waits in memory for its slot, which is
+	// expected to come free within claimTime.
+	claimedWait = time.Second
+	// sweepAt is the number of hosts or namespaces above which idle ones are dropped.
 	sweepAt = 1024
 	// maxPaused bounds the hosts that may be paused: with names under a wildcard
 	// one namespace could make up any number of them.
@@ -27,29 +24,41 @@ const (
 
 // Throttle hands out slots. It is safe for concurrent use.
 type Throttle struct {
-	cfg     Config
-	now     func() time.Time
-	waiters *semaphore.Weighted
+	cfg  Config
+	deps Deps
+	// running are the started keys.
+	running sync.WaitGroup
 
 	mu         sync.Mutex
+	stopped    bool
 	hosts      map[string]*hostState
 	namespaces map[string]*namespaceState
 	nextSweep  int
-	// guesses counts those that are remembered.
-	guesses int
+	// held counts the slots, also those whose GET has ended.
+	held int
+	// queued are the keys that wait, which take so many bytes.
+	queued map[pipeline.Key]*Waiter
+	bytes  int64
+	// ready are the namespaces with a key that may possibly be started.
+	ready map[*namespaceState]struct{}
 	// last and other are the namespaces that asked last and, before it, another.
-	last, other request
+	last, other ask
+	// backlog reports whether requests waited at the broker when the last one came.
+	backlog bool
 }
 
-type request struct {
-	namespace string
-	at        time.Time
+type ask struct {
+	by *namespaceState
+	at time.Time
 }
 
 // Deps is what a Throttle works with.
 type Deps struct {
 	// Now is the clock.
 	Now func() time.Time
+	// Start claims a key that has waited, and makes its GET with the slot. It is
+	// called in a goroutine of its own.
+	Start func(*Waiter, *Slot)
 }
 
 // New returns a throttle.
@@ -58,202 +67,214 @@ func New(cfg Config, deps Deps) (*Throttle, error) {
 		return nil, err
 	}
 	return &Throttle{
-		cfg: cfg, now: deps.Now, waiters: semaphore.NewWeighted(cfg.waiters()), nextSweep: sweepAt,
+		cfg: cfg, deps: deps, nextSweep: sweepAt,
 		hosts: map[string]*hostState{}, namespaces: map[string]*namespaceState{},
+		queued: map[pipeline.Key]*Waiter{}, ready: map[*namespaceState]struct{}{},
 	}, nil
 }
 
-// Acquire returns a slot, or why there is none now and when there will be. It
-// may wait for a moment.
-func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
+// OnStart sets Deps.Start, before the first key waits.
+func (t *Throttle) OnStart(start func(*Waiter, *Slot)) { t.deps.Start = start }
+
+// Stop starts no further key, and waits until those that were started have ended.
+func (t *Throttle) Stop() {
 	t.mu.Lock()
-	a := t.attempt(r)
-	if busy := t.refuse(a); busy != nil {
-		t.mu.Unlock()
-		return nil, busy
-	}
-	if a.host.held < t.cfg.PerHost && a.tenant.held < a.limit {
-		defer t.mu.Unlock()
-		return t.grant(a), nil
-	}
-	wait, place := t.maxWait(a)
-	if wait == 0 {
-		defer t.mu.Unlock()
-		return nil, t.hostBusy(a)
-	}
-	p := t.addWaiting(a)
+	t.stopped = true
 	t.mu.Unlock()
-	if place {
-		defer t.waiters.Release(1)
-	}
-	return t.await(a, p, wait)
+	t.running.Wait()
 }
 
-// attempt is a request with what is known of its host and namespace.
+// attempt is a request with the state of its host and namespace.
 type attempt struct {
 	Request
-	now       time.Time
-	host      *hostState
-	tenant    *tenant
-	namespace *namespaceState
-	// limit is how many slots of the host the namespace may hold.
-	limit int
+	throttle *Throttle
+	tenant   *tenant
+	// granted gets the slot of a request that waits in memory.
+	granted chan *Slot
 }
 
-func (t *Throttle) attempt(r Request) *attempt {
-	a := &attempt{Request: r, now: t.now()}
-	t.sweep(a.now)
-	host, ok := t.hosts[r.Host]
-	if !ok {
-		host = newHostState(&t.guesses)
-		t.hosts[r.Host] = host
-	}
-	namespace, ok := t.namespaces[r.Namespace]
-	if !ok {
-		namespace = &namespaceState{meter: meter{guess: namespaceGuess}}
-		t.namespaces[r.Namespace] = namespace
-	}
-	a.host, a.tenant, a.namespace = host, host.tenant(r.Namespace), namespace
-	a.limit = host.limit(r.Namespace, t.cfg.PerHost, a.now)
-	if t.last.namespace != r.Namespace {
+// claimed reports whether it is for a started key that has no slot yet.
+func (a *attempt) claimed() bool { return a.Slot != nil && a.Slot.claiming }
+
+// Acquire returns a slot, or why there is none. It may wait for a moment.
+func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
+	t.mu.Lock()
+	now := t.now()
+	t.sweep(now)
+	namespace := t.namespace(r.Namespace)
+	if t.last.by != namespace {
 		t.other = t.last
 	}
-	t.last = request{namespace: r.Namespace, at: a.now}
-	return a
+	t.last, t.backlog = ask{by: namespace, at: now}, r.Backlog
+	a := &attempt{Request: r, throttle: t, tenant: t.host(r.Host).tenant(r.Namespace, namespace)}
+	busy := a.refusal(now)
+	if busy == nil {
+		defer t.mu.Unlock()
+		return t.grant(a, now), nil
+	}
+	busy.Queue = t.line(a.tenant, now)
+	wait := a.patience(busy.Cause, now)
+	if wait == 0 {
+		defer t.mu.Unlock()
+		return nil, busy
+	}
+	a.granted = make(chan *Slot, 1)
+	h := a.tenant.host
+	h.waiting = append(h.waiting, a)
+	a.tenant.waiting++
+	t.mu.Unlock()
+	return t.await(a, busy, wait)
 }
 
-// refuse returns why a request may have no slot, free or not.
-func (t *Throttle) refuse(a *attempt) *Busy {
-	until := later(a.host.pause.until, a.tenant.pausedUntil)
-	if until.After(a.now) && !(a.Urgent && a.tenant.held == 0) {
-		pace := a.host.pace(a.now, a.limit)
-		return &Busy{Cause: HostSlowed, Wait: a.tenant.reserve(a.now, later(until, a.now.Add(t.cfg.MinPark)), pace).Sub(a.now)}
+// refusal returns why a request may have no slot now.
+func (a *attempt) refusal(now time.Time) *Busy {
+	t, n, h := a.throttle, a.tenant, a.tenant.host
+	if until := later(h.pause.until, n.pausedUntil); until.After(now) && !(a.Urgent && n.held == 0) {
+		return &Busy{Cause: HostSlowed, Pause: until.Sub(now)}
 	}
-	if limit := t.cfg.perNamespace(); a.namespace.held >= limit && (a.Backlog || t.contended(a.now)) {
-		pace := a.namespace.pace(a.now, limit)
-		return &Busy{Cause: NamespaceShare, Wait: a.namespace.reserve(a.now, a.now.Add(t.cfg.MinPark), pace).Sub(a.now)}
+	perHost, limit := t.cfg.PerHost, h.limit(n, t.cfg.PerHost)
+	switch {
+	case h.held >= perHost, n.held >= limit:
+		return &Busy{Cause: HostBusy}
+	case a.claimed():
+		return nil
+	case a.Slot == nil && t.overShare(n.namespace, now):
+		return &Busy{Cause: NamespaceShare}
+	case a.Slot == nil && t.held >= t.cfg.Slots:
+		return &Busy{Cause: SlotsBusy}
+	case h.quick(now, t.cfg.MaxWait): // a started key need not wait for long
+		return nil
+	case len(n.queue) > 0, h.held+h.claiming >= perHost, n.held+n.claiming >= limit:
+		return &Busy{Cause: HostBusy}
 	}
 	return nil
 }
 
-// hostBusy reserves a time.
-func (t *Throttle) hostBusy(a *attempt) *Busy {
-	pace := a.host.pace(a.now, a.limit)
-	earliest := a.now.Add(t.cfg.MinPark)
-	if a.Urgent {
-		return &Busy{Cause: HostBusy, Wait: t.cfg.MinPark}
-	}
-	remembered := a.tenant.guesses.take(a.Waiter)
-	if !pace.known && !remembered && a.tenant.next.Sub(a.now) > maxUnadvanced {
-		return &Busy{Cause: HostBusy, Wait: maxUnadvanced}
-	}
-	at := a.tenant.reserve(a.now, earliest, pace)
-	if !pace.known && remembered {
-		a.tenant.guesses.add(a.Waiter, at)
-	}
-	return &Busy{Cause: HostBusy, Wait: at.Sub(a.now)}
-}
-
-// maxWait is how long to wait in memory for a slot, and whether that takes one
-// of the places to wait; 0: it is not worth it.
-func (t *Throttle) maxWait(a *attempt) (wait time.Duration, place bool) {
-	wait = t.cfg.MaxWait
-	if !a.Reserved && !a.Urgent {
-		wait /= fresh
-	}
-	if a.host.returns == 0 {
-		if a.host.waitedInVain {
-			return 0, false
-		}
-		return min(wait, learn), false
-	}
-	ahead := a.tenant.waiting
-	if !a.Reserved {
-		ahead++
-	}
-	if a.Urgent {
-		ahead = 0
-	}
-	switch expected := a.host.pace(a.now, a.limit).Duration * time.Duration(ahead); {
-	case expected > wait:
-		return 0, false
-	case a.Reserved && expected < t.cfg.MaxWait/fresh:
-		// Timers fire in bunches, and no more of them than slots come free.
-		return wait, false
-	}
-	if !t.waiters.TryAcquire(1) {
-		return 0, false
-	}
-	return wait, true
-}
-
-// addWaiting lets a request wait for a slot of its host.
-func (t *Throttle) addWaiting(a *attempt) *pending {
-	p := &pending{granted: make(chan struct{}), rank: 2, tenant: a.tenant, name: a.Namespace, namespace: a.namespace}
+// patience is how long a request waits in memory for a slot; 0: not at all.
+func (a *attempt) patience(cause Cause, now time.Time) time.Duration {
+	t, n, h := a.throttle, a.tenant, a.tenant.host
 	switch {
-	case a.Urgent:
-		p.rank = 0
-	case a.Reserved:
-		p.rank = 1
+	case cause != HostBusy:
+		return 0
+	case a.claimed():
+		return claimedWait
+	case h.mean == 0 && h.waitedInVain:
+		return 0
+	case t.line(n, now) > t.cfg.MaxWait:
+		return 0
 	}
-	a.host.waiting = append(a.host.waiting, p)
-	a.tenant.waiting++
-	a.namespace.waiting++
-	return p
+	return t.cfg.MaxWait
 }
 
 // await waits for a slot.
-func (t *Throttle) await(a *attempt, p *pending, wait time.Duration) (*Slot, *Busy) {
+func (t *Throttle) await(a *attempt, busy *Busy, wait time.Duration) (*Slot, *Busy) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-p.granted:
+	case s := <-a.granted:
+		return s, nil
 	case <-timer.C:
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a.now = t.now()
-	i := slices.Index(a.host.waiting, p)
-	if i < 0 { // granted, if only at the last moment
-		return t.slot(a), nil
+	h := a.tenant.host
+	i := slices.Index(h.waiting, a)
+	if i < 0 { // granted at the last moment
+		return <-a.granted, nil
 	}
-	a.host.waiting = slices.Delete(a.host.waiting, i, i+1)
+	h.waiting = slices.Delete(h.waiting, i, i+1)
 	a.tenant.waiting--
-	a.namespace.waiting--
-	a.host.waitedInVain = a.host.returns == 0
-	return nil, t.hostBusy(a)
+	h.waitedInVain = h.mean == 0
+	return nil, busy
 }
 
-// grant takes a slot.
-func (t *Throttle) grant(a *attempt) *Slot {
-	a.host.take(a.now)
-	a.tenant.held++
-	a.namespace.take(a.now)
-	return t.slot(a)
+// place takes a slot of the process, without one of a host.
+func (t *Throttle) place(n *tenant, now time.Time) *Slot {
+	t.held++
+	return &Slot{throttle: t, tenant: n, began: now}
 }
 
-func (t *Throttle) slot(a *attempt) *Slot {
-	return &Slot{throttle: t, name: a.Namespace, host: a.host, tenant: a.tenant, namespace: a.namespace, began: a.now}
-}
-
-// release gives a slot back, and to the next that waits for one.
-func (t *Throttle) release(s *Slot) {
-	now := t.now()
-	s.host.giveBack(now.Sub(s.began))
-	s.namespace.giveBack(now.Sub(s.began))
-	s.tenant.held--
-	for s.host.held < t.cfg.PerHost {
-		next := s.host.takeWaiting(t.cfg.PerHost, now)
-		if next == nil {
-			return
-		}
-		next.tenant.waiting--
-		next.namespace.waiting--
-		s.host.take(now)
-		next.tenant.held++
-		next.namespace.take(now)
-		close(next.granted)
+// grant takes a slot of a host.
+func (t *Throttle) grant(a *attempt, now time.Time) *Slot {
+	s, n := a.Slot, a.tenant
+	switch {
+	case s == nil:
+		s = t.place(n, now)
+	case s.claiming:
+		s.endClaim()
 	}
+	s.tenant, s.began, s.held = n, now, true
+	n.held++
+	n.namespace.held++
+	n.host.held++
+	n.host.taken = now
+	return s
+}
+
+// freed hands on what has come free: to the requests that wait in memory, of which
+// started keys come first, then those of the namespace that holds the fewest, and
+// then to the queues.
+func (t *Throttle) freed(h *hostState, now time.Time) {
+	for h.held < t.cfg.PerHost {
+		best := -1
+		for i, a := range h.waiting {
+			if a.refusal(now) == nil && (best < 0 || a.before(h.waiting[best])) {
+				best = i
+			}
+		}
+		if best < 0 {
+			break
+		}
+		a := h.waiting[best]
+		h.waiting = slices.Delete(h.waiting, best, best+1)
+		a.tenant.waiting--
+		a.granted <- t.grant(a, now)
+	}
+	h.wake()
+	t.dispatch(now)
+}
+
+func (a *attempt) before(b *attempt) bool {
+	if a.claimed() != b.claimed() {
+		return a.claimed()
+	}
+	return a.tenant.held < b.tenant.held
+}
+
+// overShare reports whether a namespace holds its share of the slots and others want
+// some.
+func (t *Throttle) overShare(n *namespaceState, now time.Time) bool {
+	if n.held < t.cfg.perNamespace() {
+		return false
+	}
+	for other := range t.ready {
+		if other != n {
+			return true
+		}
+	}
+	another := t.last
+	if another.by == n {
+		another = t.other
+	}
+	return another.by != nil && now.Sub(another.at) < contention || t.backlog && now.Sub(t.last.at) < contention
+}
+
+func (t *Throttle) host(name string) *hostState {
+	h, ok := t.hosts[name]
+	if !ok {
+		h = &hostState{throttle: t, tenants: map[string]*tenant{}}
+		t.hosts[name] = h
+	}
+	return h
+}
+
+func (t *Throttle) namespace(name string) *namespaceState {
+	n, ok := t.namespaces[name]
+	if !ok {
+		n = new(namespaceState)
+		t.namespaces[name] = n
+	}
+	return n
 }
 
 // Hosts counts the hosts in each state, by the name of that.
@@ -273,26 +294,26 @@ func (t *Throttle) Hosts() map[string]float64 {
 	return counts
 }
 
-// contended reports whether another namespace than the one that asks now has
-// asked lately.
-func (t *Throttle) contended(now time.Time) bool {
-	return !t.other.at.IsZero() && now.Sub(t.other.at) < contention
-}
-
 // sweep drops idle hosts and namespaces once there are many.
 func (t *Throttle) sweep(now time.Time) {
 	if len(t.hosts) < t.nextSweep && len(t.namespaces) < t.nextSweep {
 		return
 	}
+	used := map[*namespaceState]bool{}
 	for name, h := range t.hosts {
-		if h.idle(now) {
+		if h.forget(now) {
 			delete(t.hosts, name)
+		}
+		for _, n := range h.tenants {
+			used[n.namespace] = true
 		}
 	}
 	for name, n := range t.namespaces {
-		if n.idle(now) {
+		if n.held == 0 && !used[n] {
 			delete(t.namespaces, name)
 		}
 	}
 	t.nextSweep = max(sweepAt, 2*len(t.hosts), 2*len(t.namespaces))
 }
+
+func (t *Throttle) now() time.Time { return t.deps.Now() }

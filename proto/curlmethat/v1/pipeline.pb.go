@@ -367,6 +367,8 @@ const (
 	WaitsFor_WAITS_FOR_NAMESPACE_BYTES WaitsFor = 4
 	// A GET of the same is under way and takes long.
 	WaitsFor_WAITS_FOR_SHARED_GET WaitsFor = 5
+	// All slots of the fetcher are taken.
+	WaitsFor_WAITS_FOR_SLOTS WaitsFor = 6
 )
 
 // Enum value maps for WaitsFor.
@@ -378,6 +380,7 @@ var (
 		3: "WAITS_FOR_NAMESPACE_SHARE",
 		4: "WAITS_FOR_NAMESPACE_BYTES",
 		5: "WAITS_FOR_SHARED_GET",
+		6: "WAITS_FOR_SLOTS",
 	}
 	WaitsFor_value = map[string]int32{
 		"WAITS_FOR_UNSPECIFIED":     0,
@@ -386,6 +389,7 @@ var (
 		"WAITS_FOR_NAMESPACE_SHARE": 3,
 		"WAITS_FOR_NAMESPACE_BYTES": 4,
 		"WAITS_FOR_SHARED_GET":      5,
+		"WAITS_FOR_SLOTS":           6,
 	}
 )
 
@@ -735,7 +739,11 @@ type Due struct {
 	// well.
 	StatusCode int32 `protobuf:"varint,13,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
 	// What is known of the attempt that set the timer beyond its class, if that failed.
-	Detail        FailureDetail `protobuf:"varint,14,opt,name=detail,proto3,enum=curlmethat.v1.FailureDetail" json:"detail,omitempty"`
+	Detail FailureDetail `protobuf:"varint,14,opt,name=detail,proto3,enum=curlmethat.v1.FailureDetail" json:"detail,omitempty"`
+	// Since when the key waits for a slot; absent: it does not.
+	WaitingSince *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
+	// How many fetchers claimed the waiting key in a row and did not end its handling.
+	Unended       uint64 `protobuf:"varint,16,opt,name=unended,proto3" json:"unended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -866,6 +874,20 @@ func (x *Due) GetDetail() FailureDetail {
 		return x.Detail
 	}
 	return FailureDetail_FAILURE_DETAIL_UNSPECIFIED
+}
+
+func (x *Due) GetWaitingSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WaitingSince
+	}
+	return nil
+}
+
+func (x *Due) GetUnended() uint64 {
+	if x != nil {
+		return x.Unended
+	}
+	return 0
 }
 
 // Result is the outcome of a trigger: the payload of curl.result.….
@@ -1737,7 +1759,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\aSettled\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\x88\x05\n" +
+	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xe3\x05\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1756,7 +1778,9 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\twaits_for\x18\f \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\x12\x1f\n" +
 	"\vstatus_code\x18\r \x01(\x05R\n" +
 	"statusCode\x124\n" +
-	"\x06detail\x18\x0e \x01(\x0e2\x1c.curlmethat.v1.FailureDetailR\x06detail\"\xed\x03\n" +
+	"\x06detail\x18\x0e \x01(\x0e2\x1c.curlmethat.v1.FailureDetailR\x06detail\x12?\n" +
+	"\rwaiting_since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\x12\x18\n" +
+	"\aunended\x18\x10 \x01(\x04R\aunended\"\xed\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +
@@ -1882,14 +1906,15 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x1bFAILURE_DETAIL_DENIED_RANGE\x10\x11\x12\x1d\n" +
 	"\x19FAILURE_DETAIL_DENIED_URL\x10\x12\x12 \n" +
 	"\x1cFAILURE_DETAIL_MESSAGE_LIMIT\x10\x13\x12%\n" +
-	"!FAILURE_DETAIL_DENIED_CREDENTIALS\x10\x14*\xa6\x01\n" +
+	"!FAILURE_DETAIL_DENIED_CREDENTIALS\x10\x14*\xbb\x01\n" +
 	"\bWaitsFor\x12\x19\n" +
 	"\x15WAITS_FOR_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fWAITS_FOR_PAUSE\x10\x01\x12\x12\n" +
 	"\x0eWAITS_FOR_HOST\x10\x02\x12\x1d\n" +
 	"\x19WAITS_FOR_NAMESPACE_SHARE\x10\x03\x12\x1d\n" +
 	"\x19WAITS_FOR_NAMESPACE_BYTES\x10\x04\x12\x18\n" +
-	"\x14WAITS_FOR_SHARED_GET\x10\x05B?Z=github.com/kv8s/curl-me-that/proto/curlmethat/v1;curlmethatv1b\x06proto3"
+	"\x14WAITS_FOR_SHARED_GET\x10\x05\x12\x13\n" +
+	"\x0fWAITS_FOR_SLOTS\x10\x06B?Z=github.com/kv8s/curl-me-that/proto/curlmethat/v1;curlmethatv1b\x06proto3"
 
 var (
 	file_curlmethat_v1_pipeline_proto_rawDescOnce sync.Once
@@ -1940,30 +1965,31 @@ var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
 	17, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
 	3,  // 12: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
 	2,  // 13: curlmethat.v1.Due.detail:type_name -> curlmethat.v1.FailureDetail
-	4,  // 14: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
-	0,  // 15: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	17, // 16: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
-	8,  // 17: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
-	9,  // 18: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
-	10, // 19: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
-	11, // 20: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
-	12, // 21: curlmethat.v1.Result.problems:type_name -> curlmethat.v1.Problems
-	1,  // 22: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	17, // 23: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
-	2,  // 24: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
-	17, // 25: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
-	16, // 26: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
-	3,  // 27: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
-	4,  // 28: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
-	10, // 29: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	17, // 30: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	17, // 31: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
-	17, // 32: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	17, // 14: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
+	4,  // 15: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
+	0,  // 16: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
+	17, // 17: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	8,  // 18: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
+	9,  // 19: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
+	10, // 20: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
+	11, // 21: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
+	12, // 22: curlmethat.v1.Result.problems:type_name -> curlmethat.v1.Problems
+	1,  // 23: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
+	17, // 24: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	2,  // 25: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
+	17, // 26: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
+	16, // 27: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
+	3,  // 28: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
+	4,  // 29: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
+	10, // 30: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
+	17, // 31: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 32: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
+	17, // 33: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }
