@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -28,14 +27,18 @@ var _ = Describe("A watcher that is given other --annotation-keys", func() {
 			URL: "https://example.com", SHA256: digest("body"), Size: 4, FetchedAt: time.Now(),
 			Fence: status.Fence{Epoch: 1, Seq: 1},
 		}}}
-		w.createAll(ctx, keys, func(n int) string { return fmt.Sprint("cm-", n) }, "k=example.com",
-			func(cm *corev1.ConfigMap) { cm.Annotations[annotation.StatusKey] = held.String() })
+		w.createAll(ctx, keys, func(n int) string { return fmt.Sprint("cm-", n) }, "k=example.com")
+		for n := range keys {
+			w.patch(ctx, annotation.FieldManager, fmt.Sprint("cm-", n), object{
+				"data": object{"k": "body"}, "metadata": object{"annotations": object{annotation.StatusKey: held.String()}},
+			})
+		}
 	})
 
 	It("removes no key, whether it is restarted or not, and removes none when it is given the right ones", func(ctx SpecContext) {
 		for range 2 {
 			wrong := w.watch(other).awaitReady()
-			Eventually(wrong.log).Should(gbytes.Say("too many keys are no longer asked for at once"))
+			Eventually(wrong.log).Should(gbytes.Say("refusing to remove so many keys of a namespace at once"))
 			Eventually(func() (float64, error) {
 				return metrictest.Value(wrong.metrics, "curlmethat_watcher_held_back_removals")
 			}).Should(BeEquivalentTo(keys))

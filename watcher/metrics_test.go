@@ -54,12 +54,14 @@ func moves() []move {
 		w.ask(ctx, "cm", "other=example.com")
 	}
 	dropMany := func(ctx context.Context, w *world) {
-		w.create(ctx, "cm", "k=example.com", func(cm *corev1.ConfigMap) {
-			held := status.Status{Keys: map[string]status.Entry{}}
-			for n := range 60 {
-				held.Keys[fmt.Sprint("k", n)] = status.Entry{URL: "https://example.com", SHA256: strings.Repeat("ab", 32)}
-			}
-			cm.Annotations[annotation.StatusKey] = held.String()
+		w.create(ctx, "cm", "k=example.com")
+		data, held := object{}, status.Status{Keys: map[string]status.Entry{}}
+		for n := range 60 {
+			key := fmt.Sprint("k", n)
+			data[key], held.Keys[key] = "body", status.Entry{URL: "https://example.com", SHA256: strings.Repeat("ab", 32)}
+		}
+		w.patch(ctx, annotation.FieldManager, "cm", object{
+			"data": data, "metadata": object{"annotations": object{annotation.StatusKey: held.String()}},
 		})
 	}
 	bad := func(ctx context.Context, w *world) { w.create(ctx, "cm", "not correct") }
@@ -84,10 +86,11 @@ func moves() []move {
 		}, nil},
 		{own + "removals_published_total", drop, nil},
 		{own + "held_back_removals", dropMany, nil},
-		{own + "problems_reported_total", bad, nil},
+		{own + "reconciles_published_total", bad, nil},
 		{own + "publish_duration_seconds", create, nil},
 		{own + "publish_conflicts_total", overtake, nil},
 		{own + `events_emitted_total{reason="InvalidAnnotation"}`, bad, nil},
+		{own + `events_emitted_total{reason="RemovalHeldBack"}`, dropMany, nil},
 		{own + "sessions_total", func(_ context.Context, w *world) { Expect(w.nats.Restart()).To(Succeed()) }, nil},
 		{own + "purges_total", func(ctx context.Context, w *world) {
 			create(ctx, w)

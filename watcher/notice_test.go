@@ -81,7 +81,7 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 			w.ask(ctx, "cm", "k=example.com")
 			Eventually(func() int { return len(w.reports(ctx)) }).Should(BeNumerically(">=", 3), "the audit of this watcher is due every 400 ms")
 			report("")
-			Eventually(second.value(own + "problems_reported_total")).Should(BeNumerically(">=", 2))
+			Eventually(second.value(own + "reconciles_published_total")).Should(BeNumerically(">=", 2))
 			Expect(w.removals(ctx)).To(BeEmpty(), "* is no key")
 		})
 	})

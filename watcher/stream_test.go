@@ -135,14 +135,14 @@ func (w *world) results(ctx context.Context) []*v1.Result {
 	return results
 }
 
-// reports returns the results by which the writer is asked to bring a status in
-// line with what is wrong with annotations, and removals all others.
+// reports returns the messages by which the writer is asked to bring an object in line,
+// and removals those among them that let it remove keys.
 func (w *world) reports(ctx context.Context) []*v1.Result {
 	GinkgoHelper()
-	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetProblems() == nil })
+	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetReconcile() == nil })
 }
 
 func (w *world) removals(ctx context.Context) []*v1.Result {
 	GinkgoHelper()
-	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetProblems() != nil })
+	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return !r.GetReconcile().GetRemove() })
 }

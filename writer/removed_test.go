@@ -26,7 +26,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 
 	It("takes the key with it", func() {
 		w.start()
-		w.apply(w.removed(taken(), "b"))
+		w.apply(w.reconcile(taken()))
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"a": "A"}))
 		Expect(entry(got, "b")).To(BeZero())
@@ -38,7 +38,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "\xff"))
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { delete(cm.Annotations, annotation.DefaultKey) })
-		w.apply(w.removed(got, "mydata"))
+		w.apply(w.reconcile(got))
 		got = w.get("cm")
 		Expect(got.Annotations).To(BeEmpty())
 		Expect(got.BinaryData).To(BeEmpty())
@@ -47,7 +47,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 	It("leaves the key where --prune=false", func() {
 		w.config.Prune = false
 		w.start()
-		w.apply(w.removed(taken(), "b"))
+		w.apply(w.reconcile(taken()))
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
 		Expect(entry(got, "b")).To(BeZero())
@@ -56,7 +56,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 	It("leaves the key when it is asked for again", func() {
 		w.start()
 		cm := taken()
-		r := w.removed(cm, "b")
+		r := w.reconcile(cm)
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations[annotation.DefaultKey] = "a=" + url + " b=" + url })
 		w.apply(r)
 		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
@@ -66,7 +66,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		w.start()
 		taken()
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data["b"] = "theirs now" })
-		w.apply(w.removed(got, "b"))
+		w.apply(w.reconcile(got))
 		got = w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "theirs now"}))
 		Expect(entry(got, "b")).To(BeZero())
@@ -79,7 +79,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 			[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm"},"data":{"b":"B"}}`),
 			metav1.PatchOptions{FieldManager: "kustomize-controller"})
 		Expect(err).NotTo(HaveOccurred())
-		r := w.removed(applied, "b")
+		r := w.reconcile(applied)
 		w.apply(r)
 		w.again(r)
 		w.acknowledged()
@@ -95,7 +95,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		got := w.edit("cm", func(cm *corev1.ConfigMap) {
 			cm.Annotations[corev1.LastAppliedConfigAnnotation] = `{"data":{"a":"x","b":"B"}}`
 		})
-		w.apply(w.removed(got, "b"))
+		w.apply(w.reconcile(got))
 		got = w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
 		Expect(w.events(got)).To(ConsistOf("Warning KeyExists: key b is no longer annotated but kept: the manifest that was last applied has it, too"))
@@ -105,13 +105,13 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		w.start()
 		taken()
 		got := w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations[annotation.DefaultKey] = "a=" + url + " oops" })
-		w.apply(w.removed(got, "b"))
+		w.apply(w.reconcile(got))
 		Expect(w.get("cm").Data).To(HaveKey("b"))
 		got = w.edit("cm", func(cm *corev1.ConfigMap) {
 			cm.Annotations[annotation.DefaultKey] = "a=" + url
 			cm.Annotations["x-kv8s.io/curl-suspend"] = "true"
 		})
-		w.apply(w.removed(got, "b"))
+		w.apply(w.reconcile(got))
 		Expect(w.get("cm").Data).To(HaveKey("b"))
 	})
 
@@ -124,14 +124,14 @@ var _ = Describe("A pair taken out of the annotation", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return cm
 		}
-		w.apply(w.removed(empty(), "b"))
+		w.apply(w.reconcile(empty()))
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"a": "A"}))
 
 		w.edit("cm", func(cm *corev1.ConfigMap) {
 			delete(cm.Annotations, annotation.DefaultKey)
 			cm.Data["a"] = "edited"
 		})
-		w.apply(w.removed(empty(), "a"))
+		w.apply(w.reconcile(empty()))
 		got := w.get("cm")
 		Expect(got.Data).To(Equal(map[string]string{"a": "edited"}))
 		Expect(got.Annotations).To(BeEmpty())
@@ -141,7 +141,7 @@ var _ = Describe("A pair taken out of the annotation", func() {
 		w.start()
 		cm := taken()
 		late := w.content(w.want(cm, "b", url), "late")
-		r := w.removed(cm, "b")
+		r := w.reconcile(cm)
 		w.apply(r)
 		version := w.get("cm").ResourceVersion
 		w.apply(late)

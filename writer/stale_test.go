@@ -59,7 +59,7 @@ var _ = Describe("A result that came too late", func() {
 	It("does not create an object that is gone", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		Expect(w.kube.CoreV1().ConfigMaps(w.namespace).Delete(w.ctx(), "cm", metav1.DeleteOptions{})).To(Succeed())
-		w.apply(w.content(w.want(cm, "mydata", url), "late"), w.failure(w.want(cm, "mydata", url), 500), w.removed(cm, "mydata"),
+		w.apply(w.content(w.want(cm, "mydata", url), "late"), w.failure(w.want(cm, "mydata", url), 500), w.reconcile(cm),
 			w.content(due(w.want(cm, "mydata", url)), "later"))
 		_, err := w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx(), "cm", metav1.GetOptions{})
 		Expect(err).To(MatchError(ContainSubstring("not found")))

@@ -26,8 +26,8 @@ func resultSubject(r *v1.Result) string {
 	switch {
 	case r.GetFailure() != nil:
 		return key.Failure()
-	case r.GetRemoved() != nil:
-		return key.Removed()
+	case r.GetReconcile() != nil:
+		return key.Reconcile()
 	}
 	return key.Content()
 }

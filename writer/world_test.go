@@ -202,10 +202,11 @@ func (w *world) failure(want *v1.Want, code int32) *v1.Result {
 	return r
 }
 
-// removed returns the news that a pair was taken out.
-func (w *world) removed(cm *corev1.ConfigMap, key string) *v1.Result {
-	r := w.result(w.want(cm, key, ""))
-	r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}}
+// reconcile asks to bring an object in line with its annotations, and to remove what
+// nobody asks for.
+func (w *world) reconcile(cm *corev1.ConfigMap) *v1.Result {
+	r := w.result(w.want(cm, status.ObjectKey, ""))
+	r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
 	return r
 }
 

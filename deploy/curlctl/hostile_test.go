@@ -218,7 +218,7 @@ func (w *world) passing() (stop func()) {
 				key.Want(): marshal(want), key.Due(): []byte(steering), key.Content(): []byte(steering),
 				key.Failure(): marshal(&v1.Result{Want: want, Outcome: &v1.Result_Failure{Failure: &v1.Failure{Host: text}}}),
 				key.DeadLetter("r"+steering, "h"+steering): marshal(&v1.DeadLetter{Want: want, ReplayOf: 1}),
-				key.Removed(): []byte(steering),
+				key.Reconcile(): []byte(steering),
 				pipeline.AuditSubject("a", "u"+steering, ""): nil,
 			} {
 				_ = w.js.Conn().PublishMsg(&nats.Msg{Subject: subject, Data: data})

@@ -183,7 +183,7 @@ var _ = Describe("The pipeline", func() {
 	It("refuses to watch for what does not exist, and names what does", func(ctx SpecContext) {
 		r := w.run(ctx, "watch", "--only", "wanted,fetchd")
 		Expect(r.code).To(Equal(2))
-		Expect(r.err).To(ContainSubstring(`--only: "fetchd" is not one of wanted, retracted, scheduled, due, fetched, recovered, failing, removed, failed, annotated`))
+		Expect(r.err).To(ContainSubstring(`--only: "fetchd" is not one of wanted, retracted, scheduled, due, fetched, recovered, failing, failed, reconcile`))
 	})
 
 	It("sets the pipeline up, compares and examines it", func(ctx SpecContext) {

@@ -13,6 +13,8 @@ const (
 	ReasonDrifted = "Drifted"
 	// ReasonContested: that recurs, and repairs are slowed down.
 	ReasonContested = "Contested"
+	// ReasonHeldBack: a namespace removes so many keys at once that none is removed.
+	ReasonHeldBack = "RemovalHeldBack"
 	// ReasonRecovered: a failure is over.
 	ReasonRecovered = "Recovered"
 )

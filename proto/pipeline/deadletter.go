@@ -80,7 +80,7 @@ func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64) {
 	case KindDue:
 		due, _ := DecodeDue(key, data)
 		want = due.GetWant()
-	case KindContent, KindFailure, KindRemoved:
+	case KindContent, KindFailure, KindReconcile:
 		result, _ := DecodeResult(key, data)
 		want, sequence = result.GetWant(), result.GetSequence()
 	case KindTimer:

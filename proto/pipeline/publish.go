@@ -13,12 +13,10 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// What a tombstone does, in the words of a KV store of NATS (ADR-8): it takes back
-// what is wanted, or also removes what that led to.
+// A tombstone is marked as a deleted key of a KV store of NATS is (ADR-8).
 const (
 	headerOperation = "KV-Operation"
 	operationDelete = "DEL"
-	operationRemove = "PURGE"
 )
 
 // Client publishes and reads the messages of the pipeline. What it publishes
@@ -76,24 +74,11 @@ func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq 
 // PublishTombstone replaces the want of a key with a tombstone and cancels the
 // key's timer, under the same condition as PublishWant.
 func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (seq uint64, err error) {
-	return c.publishTombstone(ctx, key, last, operationDelete)
-}
-
-// PublishRemoval is PublishTombstone for a key whose value is removed, too, by a
-// result that follows. IsRemoval distinguishes the two.
-func (c *Client) PublishRemoval(ctx context.Context, key Key, last uint64) (seq uint64, err error) {
-	return c.publishTombstone(ctx, key, last, operationRemove)
-}
-
-// IsRemoval reports whether a message is a tombstone of PublishRemoval.
-func IsRemoval(m Message) bool { return m.Header.Get(headerOperation) == operationRemove }
-
-func (c *Client) publishTombstone(ctx context.Context, key Key, last uint64, operation string) (seq uint64, err error) {
 	m, err := newMessage(ctx, key.Want(), nil)
 	if err != nil {
 		return 0, err
 	}
-	m.Header.Set(headerOperation, operation)
+	m.Header.Set(headerOperation, operationDelete)
 	seq, err = c.replaceWant(ctx, m, key, last, jetstream.WithMsgTTL(TombstoneTTL))
 	if !errors.Is(err, ErrSuperseded) {
 		return seq, err
@@ -261,8 +246,8 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	switch r.GetOutcome().(type) {
 	case *v1.Result_Content:
 		subject = key.Content()
-	case *v1.Result_Removed, *v1.Result_Problems: // the watcher may publish there
-		subject = key.Removed()
+	case *v1.Result_Reconcile: // only the watcher may publish there
+		subject = key.Reconcile()
 	default:
 		// Unmodified ends a failure, so it belongs among the changes of that
 		// state. On the subject of bodies it would push one out that is not yet

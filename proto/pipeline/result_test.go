@@ -39,7 +39,7 @@ var _ = Describe("A result", func() {
 		Entry("content", &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{}}}, key.Content()),
 		Entry("unmodified", &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}}}, key.Failure()),
 		Entry("failure", &v1.Result{Outcome: &v1.Result_Failure{Failure: &v1.Failure{}}}, key.Failure()),
-		Entry("removed", &v1.Result{Outcome: &v1.Result_Removed{Removed: &v1.Removed{}}}, key.Removed()),
+		Entry("reconcile", &v1.Result{Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}}, key.Reconcile()),
 	)
 
 	DescribeTable("stores a result although somebody has guessed its id and published before",
@@ -55,7 +55,7 @@ var _ = Describe("A result", func() {
 		Entry("content", "content", &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{}}}),
 		Entry("unmodified", "unmodified", &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}}}),
 		Entry("failure", "failure", &v1.Result{Outcome: &v1.Result_Failure{Failure: &v1.Failure{}}}),
-		Entry("removed", "removed", &v1.Result{Outcome: &v1.Result_Removed{Removed: &v1.Removed{}}}),
+		Entry("reconcile", "reconcile", &v1.Result{Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}}),
 	)
 
 	It("keeps a body that is not yet written through any number of failures and recoveries", func(ctx SpecContext) {

@@ -12,12 +12,12 @@ type Kind string
 
 // The kinds of subjects.
 const (
-	KindWant    = Kind("curl.want.")
-	KindDue     = Kind("curl.due.")
-	KindTimer   = Kind("curl.timer.")
-	KindContent = Kind("curl.result.content.")
-	KindFailure = Kind("curl.result.failure.")
-	KindRemoved = Kind("curl.result.removed.")
+	KindWant      = Kind("curl.want.")
+	KindDue       = Kind("curl.due.")
+	KindTimer     = Kind("curl.timer.")
+	KindContent   = Kind("curl.result.content.")
+	KindFailure   = Kind("curl.result.failure.")
+	KindReconcile = Kind("curl.result.reconcile.")
 )
 
 // Prefixes of the other subjects.
@@ -66,8 +66,8 @@ func (k Key) Content() string { return KindContent.of(k) }
 // included.
 func (k Key) Failure() string { return KindFailure.of(k) }
 
-// Removed is the subject of pairs taken out of the annotation.
-func (k Key) Removed() string { return KindRemoved.of(k) }
+// Reconcile is the subject of objects to bring in line with their annotations.
+func (k Key) Reconcile() string { return KindReconcile.of(k) }
 
 // DeadLetter is the subject of a failure that is kept, for its reason (an
 // Event reason) and host, which HostOf gives; an address becomes HiddenHost here
@@ -139,7 +139,7 @@ func (k Kind) of(key Key) string { return string(k) + key.tokens() }
 // ParseSubject returns the kind and key of a subject in CURL_REQUESTS or
 // CURL_RESULTS, or ErrSubject.
 func ParseSubject(subject string) (Kind, Key, error) {
-	for _, kind := range []Kind{KindWant, KindDue, KindTimer, KindContent, KindFailure, KindRemoved} {
+	for _, kind := range []Kind{KindWant, KindDue, KindTimer, KindContent, KindFailure, KindReconcile} {
 		if strings.HasPrefix(subject, string(kind)) {
 			parts, err := untokens(subject, string(kind), 3)
 			if err != nil {

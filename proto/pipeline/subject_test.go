@@ -18,7 +18,7 @@ func TestSubjects(t *testing.T) {
 		"curl.timer." + tokens:                                            k.Timer(),
 		"curl.result.content." + tokens:                                   k.Content(),
 		"curl.result.failure." + tokens:                                   k.Failure(),
-		"curl.result.removed." + tokens:                                   k.Removed(),
+		"curl.result.reconcile." + tokens:                                 k.Reconcile(),
 		"curl.failure.Timeout.data%2Eexample%2Ecom." + tokens:             k.DeadLetter("Timeout", "data.example.com"),
 		"curl.failure.AddressDenied.%28address%29." + tokens:              k.DeadLetter("AddressDenied", "fe80::1%eth0"),
 		"curl.failure.Malformed.%." + tokens:                              k.DeadLetter("Malformed", ""),
@@ -76,7 +76,7 @@ func FuzzSubject(f *testing.F) {
 		k := pipeline.Key{Namespace: namespace, Name: name, Key: key}
 		for kind, subject := range map[pipeline.Kind]string{
 			pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
-			pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindRemoved: k.Removed(),
+			pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindReconcile: k.Reconcile(),
 		} {
 			tokens := 5
 			if strings.HasPrefix(subject, "curl.result.") {
@@ -126,7 +126,7 @@ func FuzzParse(f *testing.F) {
 		if kind, k, err := pipeline.ParseSubject(subject); err == nil {
 			again := map[pipeline.Kind]string{
 				pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
-				pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindRemoved: k.Removed(),
+				pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindReconcile: k.Reconcile(),
 			}[kind]
 			if again != subject {
 				t.Errorf("ParseSubject(%q) = %v, %q, whose subject is %q", subject, kind, k, again)
@@ -151,7 +151,7 @@ func TestParsedSubjectsAreThoseThatWereMade(t *testing.T) {
 		k := pipeline.Key{Namespace: parts[0], Name: parts[1], Key: parts[2]}
 		for want, subject := range map[pipeline.Kind]string{
 			pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
-			pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindRemoved: k.Removed(),
+			pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindReconcile: k.Reconcile(),
 		} {
 			if kind, key, err := pipeline.ParseSubject(subject); kind != want || key != k || err != nil {
 				t.Errorf("%q is of %v, %q, %v", subject, kind, key, err)

@@ -159,7 +159,7 @@ func (t Topology) results() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        Results,
 		Description: "curl-me-that: outcomes that wait for the writer",
-		Subjects:    []string{KindContent.All(), KindFailure.All(), KindRemoved.All()},
+		Subjects:    []string{KindContent.All(), KindFailure.All(), KindReconcile.All()},
 		Retention:   jetstream.WorkQueuePolicy,
 		// Not 1: an outcome that arrives late would replace a newer one
 		// that is still queued; the writer's fence picks the newest.

@@ -25,9 +25,9 @@ var _ = Describe("Garbage", func() {
 		theirs := pipeline.Key{Namespace: w.Namespace, Name: "no-such-map", Key: "k"}
 		count := 0
 		for _, subject := range []string{
-			theirs.Want(), theirs.Due(), theirs.Content(), theirs.Failure(), theirs.Removed(),
+			theirs.Want(), theirs.Due(), theirs.Content(), theirs.Failure(), theirs.Reconcile(),
 			"curl.want.one-token", "curl.due.a.b.c.d", "curl.result.content.%zz.%2.k",
-			"curl.result.content." + w.Namespace + ".load-000.$patch", "curl.result.removed.kube-system.x.k",
+			"curl.result.content." + w.Namespace + ".load-000.$patch", "curl.result.reconcile.kube-system.x.k",
 		} {
 			for _, payload := range [][]byte{bytes.Repeat([]byte{0xff}, 100), {0x08}, []byte(strings.Repeat("x", 60_000)), []byte("{}")} {
 				_, err := w.JetStream.Publish(ctx, subject, payload)

@@ -30,7 +30,7 @@ func targets(inbox, victim string) []target {
 	all := []target{
 		{subject: victim},
 		{subject: "curl.want.default.canary.key"},
-		{subject: "curl.result.removed.default.canary.key"},
+		{subject: "curl.result.reconcile.default.canary.key"},
 		{subject: "curl.record.purge.SOMEBODY.1"},
 		{"$JS.API.STREAM.CREATE.EVIL", `{"name":"EVIL","subjects":["evil.>"]}`},
 		{"$JS.API.STREAM.UPDATE.CURL_FAILURES", `{"name":"CURL_FAILURES","subjects":["curl.failure.>"],"max_msgs":1}`},
@@ -272,7 +272,7 @@ func (s *attacker) see(ctx context.Context) map[string]string {
 		for what, subject := range map[string]string{
 			"want": "curl.want.default.canary.key", "timer": "curl.timer.default.canary.key", "body": "curl.result.content.default.canary.key",
 			"dead letter": "curl.failure.Timeout.host.default.canary.key", "audit": "curl.record.replay.CANARY.1",
-			"removed": "curl.result.removed.default.canary.key", "forged audit": "curl.record.purge.SOMEBODY.1",
+			"removed": "curl.result.reconcile.default.canary.key", "forged audit": "curl.record.purge.SOMEBODY.1",
 		} {
 			if m := s.last(ctx, name, subject); m != "" {
 				seen["canary "+what] = m

@@ -240,11 +240,10 @@ var _ = Describe("A watcher in wrong hands", func() {
 		Expect(seen.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
 
 		By("and it has nothing removed that is asked for, or that the writer has not written")
-		for cm, key := range map[*world.ConfigMap]string{seen: "mydata", bare: "theirs"} {
+		for _, cm := range []*world.ConfigMap{seen, bare} {
 			found := cm.Get(ctx)
-			want := &v1.Want{Namespace: found.Namespace, Name: found.Name, Key: key, Uid: string(found.UID), ResourceVersion: found.ResourceVersion, Epoch: epoch}
-			stolen.Sign(want)
-			Expect(watcher.PublishResult(ctx, &v1.Result{Want: want, Sequence: math.MaxUint32, Outcome: &v1.Result_Removed{Removed: &v1.Removed{}}})).To(Succeed())
+			want := &v1.Want{Namespace: found.Namespace, Name: found.Name, Key: status.ObjectKey, Uid: string(found.UID), ResourceVersion: found.ResourceVersion}
+			Expect(watcher.PublishResult(ctx, &v1.Result{Want: want, Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}})).To(Succeed())
 		}
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
 		w.EventuallyQuiet(ctx)

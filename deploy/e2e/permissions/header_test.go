@@ -33,7 +33,7 @@ func headers() []forged {
 		{"a purge of a want", nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.want.default.canary.key"}}},
 		{"a purge of all timers", nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.timer.>"}}},
 		{"a schedule for a want", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.want.default.canary.key"}}},
-		{"a schedule for a result", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.result.removed.default.canary.key"}}},
+		{"a schedule for a result", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.result.reconcile.default.canary.key"}}},
 		{"a schedule for the API", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}}},
 		{"a schedule by a source", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.due.default.canary.key"}, "Nats-Schedule-Source": {"curl.want.default.canary.key"}}},
 		{"a trace", nats.Header{"Nats-Trace-Dest": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}}},

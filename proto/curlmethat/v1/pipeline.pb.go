@@ -910,8 +910,7 @@ type Result struct {
 	//	*Result_Content
 	//	*Result_Unmodified
 	//	*Result_Failure
-	//	*Result_Removed
-	//	*Result_Problems
+	//	*Result_Reconcile
 	Outcome       isResult_Outcome `protobuf_oneof:"outcome"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1016,19 +1015,10 @@ func (x *Result) GetFailure() *Failure {
 	return nil
 }
 
-func (x *Result) GetRemoved() *Removed {
+func (x *Result) GetReconcile() *Reconcile {
 	if x != nil {
-		if x, ok := x.Outcome.(*Result_Removed); ok {
-			return x.Removed
-		}
-	}
-	return nil
-}
-
-func (x *Result) GetProblems() *Problems {
-	if x != nil {
-		if x, ok := x.Outcome.(*Result_Problems); ok {
-			return x.Problems
+		if x, ok := x.Outcome.(*Result_Reconcile); ok {
+			return x.Reconcile
 		}
 	}
 	return nil
@@ -1053,14 +1043,9 @@ type Result_Failure struct {
 	Failure *Failure `protobuf:"bytes,12,opt,name=failure,proto3,oneof"`
 }
 
-type Result_Removed struct {
-	// The pair was taken out of the annotation.
-	Removed *Removed `protobuf:"bytes,13,opt,name=removed,proto3,oneof"`
-}
-
-type Result_Problems struct {
-	// What is wrong with the annotations has changed.
-	Problems *Problems `protobuf:"bytes,14,opt,name=problems,proto3,oneof"`
+type Result_Reconcile struct {
+	// The object is not in line with its annotations.
+	Reconcile *Reconcile `protobuf:"bytes,14,opt,name=reconcile,proto3,oneof"`
 }
 
 func (*Result_Content) isResult_Outcome() {}
@@ -1069,9 +1054,7 @@ func (*Result_Unmodified) isResult_Outcome() {}
 
 func (*Result_Failure) isResult_Outcome() {}
 
-func (*Result_Removed) isResult_Outcome() {}
-
-func (*Result_Problems) isResult_Outcome() {}
+func (*Result_Reconcile) isResult_Outcome() {}
 
 // Content is a fetched body.
 type Content struct {
@@ -1347,27 +1330,32 @@ func (x *Failure) GetWaitsFor() WaitsFor {
 	return WaitsFor_WAITS_FOR_UNSPECIFIED
 }
 
-// Removed: a pair was taken out of the annotation.
-type Removed struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+// Reconcile asks the writer to bring an object in line with its annotations: the
+// status lacks a problem of them or a key that somebody else has written, has one
+// that is over, or keys are left that nobody asks for. The writer reads all of that
+// in the object itself. The want has the key * and no URL.
+type Reconcile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Keys that nobody asks for may be removed.
+	Remove        bool `protobuf:"varint,1,opt,name=remove,proto3" json:"remove,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Removed) Reset() {
-	*x = Removed{}
+func (x *Reconcile) Reset() {
+	*x = Reconcile{}
 	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Removed) String() string {
+func (x *Reconcile) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Removed) ProtoMessage() {}
+func (*Reconcile) ProtoMessage() {}
 
-func (x *Removed) ProtoReflect() protoreflect.Message {
+func (x *Reconcile) ProtoReflect() protoreflect.Message {
 	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1379,48 +1367,16 @@ func (x *Removed) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Removed.ProtoReflect.Descriptor instead.
-func (*Removed) Descriptor() ([]byte, []int) {
+// Deprecated: Use Reconcile.ProtoReflect.Descriptor instead.
+func (*Reconcile) Descriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{7}
 }
 
-// Problems: the status of the object does not have what is wrong with
-// its annotations, or a key that somebody else has written, or has what no longer
-// is. The writer reads that in the object itself. The want has the key * and no URL.
-type Problems struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Problems) Reset() {
-	*x = Problems{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Problems) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Problems) ProtoMessage() {}
-
-func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
+func (x *Reconcile) GetRemove() bool {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
+		return x.Remove
 	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Problems.ProtoReflect.Descriptor instead.
-func (*Problems) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{8}
+	return false
 }
 
 // DeadLetter keeps what could not be done: the payload of curl.failure.….
@@ -1451,7 +1407,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1419,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1432,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{9}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DeadLetter) GetWant() *Want {
@@ -1556,7 +1512,7 @@ type Begun struct {
 
 func (x *Begun) Reset() {
 	*x = Begun{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1524,7 @@ func (x *Begun) String() string {
 func (*Begun) ProtoMessage() {}
 
 func (x *Begun) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1537,7 @@ func (x *Begun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begun.ProtoReflect.Descriptor instead.
 func (*Begun) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{10}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Begun) GetSequence() uint64 {
@@ -1630,7 +1586,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1598,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1611,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{11}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Audit) GetAction() string {
@@ -1780,7 +1736,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"statusCode\x124\n" +
 	"\x06detail\x18\x0e \x01(\x0e2\x1c.curlmethat.v1.FailureDetailR\x06detail\x12?\n" +
 	"\rwaiting_since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\x12\x18\n" +
-	"\aunended\x18\x10 \x01(\x04R\aunended\"\xed\x03\n" +
+	"\aunended\x18\x10 \x01(\x04R\aunended\"\xd5\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +
@@ -1793,10 +1749,9 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\n" +
 	"unmodified\x18\v \x01(\v2\x19.curlmethat.v1.UnmodifiedH\x00R\n" +
 	"unmodified\x122\n" +
-	"\afailure\x18\f \x01(\v2\x16.curlmethat.v1.FailureH\x00R\afailure\x122\n" +
-	"\aremoved\x18\r \x01(\v2\x16.curlmethat.v1.RemovedH\x00R\aremoved\x125\n" +
-	"\bproblems\x18\x0e \x01(\v2\x17.curlmethat.v1.ProblemsH\x00R\bproblemsB\t\n" +
-	"\aoutcome\"n\n" +
+	"\afailure\x18\f \x01(\v2\x16.curlmethat.v1.FailureH\x00R\afailure\x128\n" +
+	"\treconcile\x18\x0e \x01(\v2\x18.curlmethat.v1.ReconcileH\x00R\treconcileB\t\n" +
+	"\aoutcomeJ\x04\b\r\x10\x0eR\aremovedR\bproblems\"n\n" +
 	"\aContent\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
@@ -1821,10 +1776,9 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x06nextAt\x125\n" +
 	"\binterval\x18\v \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x14\n" +
 	"\x05again\x18\f \x01(\bR\x05again\x124\n" +
-	"\twaits_for\x18\r \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\"\t\n" +
-	"\aRemoved\"\n" +
-	"\n" +
-	"\bProblems\"\xd2\x02\n" +
+	"\twaits_for\x18\r \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\"#\n" +
+	"\tReconcile\x12\x16\n" +
+	"\x06remove\x18\x01 \x01(\bR\x06remove\"\xd2\x02\n" +
 	"\n" +
 	"DeadLetter\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x120\n" +
@@ -1929,7 +1883,7 @@ func file_curlmethat_v1_pipeline_proto_rawDescGZIP() []byte {
 }
 
 var file_curlmethat_v1_pipeline_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(Cause)(0),                    // 0: curlmethat.v1.Cause
 	(FailureClass)(0),             // 1: curlmethat.v1.FailureClass
@@ -1942,54 +1896,52 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(*Content)(nil),               // 8: curlmethat.v1.Content
 	(*Unmodified)(nil),            // 9: curlmethat.v1.Unmodified
 	(*Failure)(nil),               // 10: curlmethat.v1.Failure
-	(*Removed)(nil),               // 11: curlmethat.v1.Removed
-	(*Problems)(nil),              // 12: curlmethat.v1.Problems
-	(*DeadLetter)(nil),            // 13: curlmethat.v1.DeadLetter
-	(*Begun)(nil),                 // 14: curlmethat.v1.Begun
-	(*Audit)(nil),                 // 15: curlmethat.v1.Audit
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*Reconcile)(nil),             // 11: curlmethat.v1.Reconcile
+	(*DeadLetter)(nil),            // 12: curlmethat.v1.DeadLetter
+	(*Begun)(nil),                 // 13: curlmethat.v1.Begun
+	(*Audit)(nil),                 // 14: curlmethat.v1.Audit
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
-	16, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
+	15, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
 	5,  // 2: curlmethat.v1.Want.settled:type_name -> curlmethat.v1.Settled
-	17, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
-	17, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
+	16, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
+	16, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
 	4,  // 5: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
 	0,  // 6: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	17, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	16, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
 	1,  // 8: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
 	5,  // 9: curlmethat.v1.Due.settled:type_name -> curlmethat.v1.Settled
-	17, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
-	17, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
+	16, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
+	16, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
 	3,  // 12: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
 	2,  // 13: curlmethat.v1.Due.detail:type_name -> curlmethat.v1.FailureDetail
-	17, // 14: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
+	16, // 14: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
 	4,  // 15: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
 	0,  // 16: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	17, // 17: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	16, // 17: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
 	8,  // 18: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
 	9,  // 19: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
 	10, // 20: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
-	11, // 21: curlmethat.v1.Result.removed:type_name -> curlmethat.v1.Removed
-	12, // 22: curlmethat.v1.Result.problems:type_name -> curlmethat.v1.Problems
-	1,  // 23: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	17, // 24: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
-	2,  // 25: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
-	17, // 26: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
-	16, // 27: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
-	3,  // 28: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
-	4,  // 29: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
-	10, // 30: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	17, // 31: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	17, // 32: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
-	17, // 33: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	11, // 21: curlmethat.v1.Result.reconcile:type_name -> curlmethat.v1.Reconcile
+	1,  // 22: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
+	16, // 23: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	2,  // 24: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
+	16, // 25: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
+	15, // 26: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
+	3,  // 27: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
+	4,  // 28: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
+	10, // 29: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
+	16, // 30: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	16, // 31: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
+	16, // 32: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }
@@ -2001,8 +1953,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 		(*Result_Content)(nil),
 		(*Result_Unmodified)(nil),
 		(*Result_Failure)(nil),
-		(*Result_Removed)(nil),
-		(*Result_Problems)(nil),
+		(*Result_Reconcile)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2010,7 +1961,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_curlmethat_v1_pipeline_proto_rawDesc), len(file_curlmethat_v1_pipeline_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   12,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

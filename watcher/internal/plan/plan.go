@@ -24,7 +24,7 @@ type Plan struct {
 	Publish []Want
 	// Retract are keys whose want is to be replaced by a tombstone.
 	Retract []string
-	// Remove are keys to be taken out of the object, after their tombstone.
+	// Remove are keys that the status has and nobody asks for.
 	Remove []string
 	// Resolved are keys whose known want was seen to be resolved.
 	Resolved []string
@@ -355,12 +355,11 @@ func (m *planner) ownerUnknown(key string) bool {
 // carryStatus adds the entry of the key in the status, if that has no other
 // entries: the wants of an object with many keys would repeat the whole.
 func (m *planner) carryStatus(w *v1.Want) {
-	text := ""
-	written := m.object.Status.Status()
-	if len(written.Keys) < 2 {
-		text = written.String()
+	own, readFirst := "", m.object.Status.Len() > 1
+	if !readFirst {
+		written := m.object.Status.Status()
+		own, readFirst = written.Own(w.GetKey(), written.String())
 	}
-	own, readFirst := written.Own(w.GetKey(), text)
 	if len(own) > maxStatusBytes {
 		own, readFirst = "", true
 	}
@@ -387,28 +386,14 @@ func (m *planner) fence(key string) status.Fence {
 	return entry.Fence
 }
 
-// Removed returns the result by which the writer takes a key out.
-func Removed(o *annotated.Object, key string, epoch int64, seq uint64) *v1.Result {
-	m := &planner{object: o}
-	m.epoch = m.fence(key).EpochAfter(epoch, seq)
-	w := m.want(annotation.Pair{Key: key})
-	m.carryStatus(w)
-	return &v1.Result{
-		Want:       w,
-		Sequence:   seq,
-		ObservedAt: timestamppb.New(o.SeenAt),
-		Outcome:    &v1.Result_Removed{Removed: &v1.Removed{}},
-	}
-}
-
-// Problems returns the result by which the writer brings the status in line with
-// what is wrong with the annotations. It reads that in the object.
-func Problems(o *annotated.Object) *v1.Result {
+// Reconcile returns the message that asks the writer to bring an object in line with its
+// annotations; remove: also by the removal of keys that nobody asks for.
+func Reconcile(o *annotated.Object, remove bool) *v1.Result {
 	return &v1.Result{
 		Want: &v1.Want{
 			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID), ResourceVersion: o.ResourceVersion(),
 		},
 		ObservedAt: timestamppb.New(o.SeenAt),
-		Outcome:    &v1.Result_Problems{Problems: &v1.Problems{}},
+		Outcome:    &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: remove}},
 	}
 }

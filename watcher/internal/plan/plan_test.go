@@ -357,17 +357,6 @@ func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 	}
 }
 
-func TestARemovalCarriesWhatTheWriterNeeds(t *testing.T) {
-	t.Parallel()
-	c := about(ours, written(), nil, asking(annotation.Request{}))
-	r := plan.Removed(c.object, "k", epoch, 12)
-	w := r.GetWant()
-	if r.GetRemoved() == nil || r.GetSequence() != 12 || w.GetUid() != "uid" || w.GetKey() != "k" ||
-		w.GetResourceVersion() != "5" || w.GetStatus() != c.object.Status.Status().String() || w.GetEpoch() != epoch {
-		t.Errorf("got %v", r)
-	}
-}
-
 // What a want leads to must come after what the object holds, whatever became
 // of the stream.
 func TestEpoch(t *testing.T) {
@@ -386,9 +375,6 @@ func TestEpoch(t *testing.T) {
 		p := plan.Make(c.object, nil, epoch)
 		if len(p.Publish) != 1 || p.Publish[0].GetEpoch() != tt.want || p.Publish[0].Held != tt.held {
 			t.Errorf("%s: %+v", name, p.Publish)
-		}
-		if r := plan.Removed(c.object, "k", epoch, 3); !(status.Fence{Epoch: r.GetWant().GetEpoch(), Seq: 3}).Newer(tt.held) {
-			t.Errorf("%s: removed in epoch %d", name, r.GetWant().GetEpoch())
 		}
 	}
 }

@@ -69,26 +69,18 @@ func TestWantHasAllThatDecides(t *testing.T) {
 
 func modified(e *status.Entry) { e.LastModified = "yesterday" }
 
-// What the writer is asked to do names the object and its version.
-func TestResultsOfTheWatcherNameTheObject(t *testing.T) {
+// The writer is asked for an object and its version, and reads the rest itself.
+func TestRequestsToTheWriterNameTheObject(t *testing.T) {
 	t.Parallel()
 	c := about(ours, written(), nil, asking(annotation.Request{}), delivered)
-	removed := &v1.Result{
-		Want: &v1.Want{
-			Namespace: "ns", Name: "cm", Key: "k", Uid: "uid", ResourceVersion: "5", Epoch: epoch, ObservedAt: timestamppb.New(seen),
-			Status: c.object.Status.Status().String(),
-		},
-		Sequence: 12, ObservedAt: timestamppb.New(seen), Outcome: &v1.Result_Removed{Removed: &v1.Removed{}},
-	}
-	if got := plan.Removed(c.object, "k", epoch, 12); !proto.Equal(got, removed) {
-		t.Errorf("\n got %v\nwant %v", got, removed)
-	}
-	problems := &v1.Result{
-		Want:       &v1.Want{Namespace: "ns", Name: "cm", Key: status.ObjectKey, Uid: "uid", ResourceVersion: "5"},
-		ObservedAt: timestamppb.New(seen), Outcome: &v1.Result_Problems{Problems: &v1.Problems{}},
-	}
-	if got := plan.Problems(c.object); !proto.Equal(got, problems) {
-		t.Errorf("\n got %v\nwant %v", got, problems)
+	for _, remove := range []bool{false, true} {
+		want := &v1.Result{
+			Want:       &v1.Want{Namespace: "ns", Name: "cm", Key: status.ObjectKey, Uid: "uid", ResourceVersion: "5"},
+			ObservedAt: timestamppb.New(seen), Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: remove}},
+		}
+		if got := plan.Reconcile(c.object, remove); !proto.Equal(got, want) {
+			t.Errorf("\n got %v\nwant %v", got, want)
+		}
 	}
 }
 

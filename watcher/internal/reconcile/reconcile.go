@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -52,13 +51,13 @@ type Config struct {
 	// Coalesce is how long after something was done about an object the next
 	// thing waits, so that a burst of edits becomes few publishes.
 	Coalesce time.Duration
-	// Repeat is how long a removal waits for the writer before it is published
-	// again.
+	// Repeat is how long the writer has to bring an object in line before it is asked
+	// again; that doubles with each time.
 	Repeat time.Duration
 	// Installation is what wants are marked with, so that their namespaces can be
 	// distinguished from those of another installation when they are no longer watched.
 	Installation string
-	// MaxRemovals bounds the removals of a minute.
+	// MaxRemovals bounds the removals of a minute by namespace.
 	MaxRemovals MaxRemovals
 }
 
@@ -93,9 +92,8 @@ type Reconciler struct {
 	mu         sync.Mutex
 	published  memory[types.NamespacedName, time.Time]
 	conditions map[types.NamespacedName]*conditions
-	removals   memory[pipeline.Key, removal]
 	repairs    memory[pipeline.Key, *backoff.Repairs]
-	reports    memory[types.NamespacedName, reported]
+	requests   memory[types.NamespacedName, request]
 	limiter    removalLimiter
 }
 
@@ -107,10 +105,9 @@ func New(c Config, d Deps) *Reconciler {
 		lines:      logsample.New(d.Log),
 		published:  newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
 		conditions: map[types.NamespacedName]*conditions{},
-		removals:   newMemory[pipeline.Key](func(sent removal) bool { return d.Clock.Since(sent.at) > c.Repeat }),
 		repairs:    newMemory[pipeline.Key](func(f *backoff.Repairs) bool { return f.Over(d.Clock.Now()) }),
-		reports:    newMemory[types.NamespacedName](func(s reported) bool { return d.Clock.Since(s.at) > 2*max(c.Repeat, maxReportPause) }),
-		limiter:    removalLimiter{held: map[types.NamespacedName]int{}},
+		requests:   newMemory[types.NamespacedName](func(s request) bool { return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause) }),
+		limiter:    removalLimiter{tallies: map[string]*tally{}},
 	}
 }
 
@@ -123,8 +120,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.takeOver(name, p)
-	again = backoff.Soonest(r.dropSent(o, &p), r.dropReported(name, o, &p))
-	r.holdBack(name, o, &p)
+	again = r.holdBack(o, &p)
+	again = backoff.Soonest(again, r.dropRequested(name, o, &p))
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Conditions) > 0 || p.Report {
 		if wait := r.tooSoon(name); wait > 0 {
 			later, err := r.emitEvents(ctx, name)
@@ -159,24 +156,14 @@ func (r *Reconciler) carryOut(ctx context.Context, name types.NamespacedName, o 
 		done = done || err == nil
 		errs = append(errs, err)
 	}
-	retracted := map[string]uint64{}
 	for _, key := range p.Retract {
-		publish := r.deps.Client.PublishTombstone
-		if slices.Contains(p.Remove, key) {
-			publish = r.deps.Client.PublishRemoval
-		}
-		seq, err := r.retract(ctx, wantindex.KeyOf(name, key), publish)
-		retracted[key] = seq
-		note(err)
-	}
-	for _, key := range p.Remove {
-		note(r.remove(ctx, o, key, retracted[key]))
+		note(r.retract(ctx, wantindex.KeyOf(name, key)))
 	}
 	for _, w := range p.Publish {
 		note(r.publish(ctx, w))
 	}
-	if p.Report {
-		note(r.reportProblem(ctx, o, &p))
+	if p.Report || len(p.Remove) > 0 {
+		note(r.bringInLine(ctx, o, &p))
 	}
 	return done, errors.Join(errs...)
 }
@@ -204,9 +191,6 @@ func (r *Reconciler) acted(name types.NamespacedName) {
 func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	w.Installation = r.config.Installation
 	key := pipeline.KeyOf(w.Want)
-	r.mu.Lock()
-	delete(r.removals.of, key)
-	r.mu.Unlock()
 	began, cause := r.deps.Clock.Now(), pipeline.CauseName(w.Cause)
 	seq, err := r.traced(ctx, pipeline.KindWant, key, cause, func(ctx context.Context) (uint64, error) {
 		return r.put(ctx, key, w)
@@ -270,22 +254,20 @@ func (r *Reconciler) yield(key pipeline.Key, have *v1.Want, at uint64) error {
 	return fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
 }
 
-// tombstoner publishes a tombstone over the message with the sequence last.
-type tombstoner func(ctx context.Context, key pipeline.Key, last uint64) (uint64, error)
-
-// retract publishes a tombstone over the known want and returns its sequence.
-func (r *Reconciler) retract(ctx context.Context, key pipeline.Key, publish tombstoner) (uint64, error) {
+// retract publishes a tombstone over the known want.
+func (r *Reconciler) retract(ctx context.Context, key pipeline.Key) error {
 	known, _ := r.deps.Index.Want(key)
-	last := known.Fence.Seq
-	seq, err := r.traced(ctx, pipeline.KindWant, key, tombstone, func(ctx context.Context) (uint64, error) {
-		return r.overwrite(ctx, key, last, func(last uint64) (uint64, error) { return publish(ctx, key, last) })
+	_, err := r.traced(ctx, pipeline.KindWant, key, tombstone, func(ctx context.Context) (uint64, error) {
+		return r.overwrite(ctx, key, known.Fence.Seq, func(last uint64) (uint64, error) {
+			return r.deps.Client.PublishTombstone(ctx, key, last)
+		})
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
 	r.deps.Index.Drop(key)
 	r.deps.Metrics.wants.WithLabelValues(tombstone).Inc()
-	return seq, nil
+	return nil
 }
 
 // overwrite publishes with a compare-and-set. When the stream has something

@@ -4,162 +4,181 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	"github.com/rs/zerolog"
 
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// MaxRemovals is how many keys may be removed within a minute. Only what exceeds
-// both bounds is too much.
+// MaxRemovals is the maximum number of keys that may be removed in a namespace within
+// a minute. Only removals that exceed both bounds are held back.
 type MaxRemovals struct {
 	// Keys is a number of keys; 0: as many as are asked for.
 	Keys int
-	// Percent is a share of the keys that the ConfigMaps ask for or hold.
+	// Percent is a share of the keys that the ConfigMaps of the namespace ask for or
+	// hold. All removals are held back if more than that share of the namespaces exceed
+	// it, as with a wrong --annotation-keys.
 	Percent int
 }
 
 const (
 	// removalWindow is how long a removal counts.
 	removalWindow = time.Minute
-	// countInterval is the shortest time between two counts of all objects.
+	// countInterval is the minimum time between two counts of all objects.
 	countInterval = time.Second
+	// minSpread is the minimum number of namespaces that hold back all others.
+	minSpread = 3
 )
 
-// removalLimiter holds removals back when so many are asked for at once that a mistake
-// is likely. What is asked for is read from the objects, so that a restart or
-// another leader comes to the same result.
+// removalLimiter holds removals back if so many are asked for at once that a mistake
+// is likely. They are counted from the objects, so that a restart or another leader
+// comes to the same result.
 type removalLimiter struct {
-	// sent is when the removals of the last minute were published.
-	sent []time.Time
-	// held is how many removals of each object are held back, and keys their sum;
-	// it is on while there are any.
-	held map[types.NamespacedName]int
-	keys int
-	// countedAt is when all objects were counted, and all how many keys they had.
+	// sent are the removals of the last minute, oldest first.
+	sent []removals
+	// tallies are the counts by namespace, made at countedAt.
+	tallies   map[string]*tally
 	countedAt time.Time
-	all       int
+	// fresh is how many removals were sent since.
+	fresh int
+	// all: every namespace is held back.
+	all bool
+	// held is how many removals are held back.
+	held int
 }
 
-// holdBack takes the removals out of a plan when there are too many of them in
-// all. It holds back all of them, as nothing shows which ones are meant.
-func (r *Reconciler) holdBack(name types.NamespacedName, o *annotated.Object, p *plan.Plan) {
+// removals are keys of one namespace that the writer was asked to remove.
+type removals struct {
+	namespace string
+	at        time.Time
+	keys      int
+}
+
+// tally counts the keys of a namespace: all, those that are to be removed, and those
+// that were removed within the minute.
+type tally struct{ keys, asked, sent int }
+
+// exceeds reports whether more than a share of the keys go.
+func (t tally) exceeds(percent int) bool { return (t.asked+t.sent)*100 > (t.keys+t.sent)*percent }
+
+// tooMany reports whether more keys go than may in one namespace.
+func (t tally) tooMany(limit MaxRemovals) bool {
+	return t.asked+t.sent > limit.Keys && t.exceeds(limit.Percent)
+}
+
+// of returns the tally of a namespace.
+func (b *removalLimiter) of(namespace string) *tally {
+	if b.tallies[namespace] == nil {
+		b.tallies[namespace] = &tally{}
+	}
+	return b.tallies[namespace]
+}
+
+// add counts removals that the writer was asked for.
+func (b *removalLimiter) add(namespace string, at time.Time, keys int) {
+	if keys == 0 {
+		return
+	}
+	b.sent = append(b.sent, removals{namespace, at, keys})
+	t := b.of(namespace)
+	t.asked, t.sent = max(0, t.asked-keys), t.sent+keys
+	b.fresh += keys
+}
+
+// holdBack takes the removals out of a plan if there are too many of them in the
+// namespace, or in too many namespaces. It holds back all of them, as nothing shows
+// which ones are meant. It returns when to look again.
+func (r *Reconciler) holdBack(o *annotated.Object, p *plan.Plan) (again time.Duration) {
+	limit := r.config.MaxRemovals
+	if o == nil || limit.Keys == 0 {
+		return 0
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.deps.Clock.Now()
-	values := written(o, p.Remove)
-	if r.limiter.keys > 0 {
-		r.letGo(name, now, len(values) > 0)
-	}
-	if len(values) == 0 || r.limiter.keys == 0 && !r.tooMany(now, r.unsent(o, values)) {
-		return
-	}
-	r.limiter.hold(name, len(values))
-	r.deps.Metrics.heldBack.Set(float64(r.limiter.keys))
-	p.Remove = slices.DeleteFunc(p.Remove, func(key string) bool { return slices.Contains(values, key) })
-}
-
-// written returns those of the keys of an object that hold a value of ours. Of the
-// others, such as keys of somebody else, only an entry of the status goes.
-func written(o *annotated.Object, keys []string) []string {
-	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !o.Status.Of(key).Written() })
-}
-
-// tooMany reports whether the removals that are asked for exceed what is allowed.
-// The caller holds the lock.
-func (r *Reconciler) tooMany(now time.Time, removals int) bool {
-	limit, b := r.config.MaxRemovals, &r.limiter
-	if limit.Keys == 0 {
-		return false
-	}
-	if now.Sub(b.countedAt) >= countInterval {
-		b.countedAt = now
-		removals, b.all = r.countKeys()
-	}
-	recent := b.recent(now)
-	removals += recent
-	if removals <= limit.Keys || removals*100 <= (b.all+recent)*limit.Percent {
-		return false
-	}
-	r.deps.Log.Error().Int("removals", removals).Int("keys", b.all+recent).
-		Msg("too many keys are no longer asked for at once, so none is removed until they are asked for again: mend --annotation-keys" +
-			" or the annotations; if the removals are meant, start the watcher with --max-removals=0 until they are made")
-	return true
-}
-
-// countKeys counts the keys that are to be removed and were not yet published as
-// such, and all keys.
-func (r *Reconciler) countKeys() (removals, all int) {
-	r.deps.Objects.Each(func(o *annotated.Object) {
-		all += max(len(o.Request.Pairs), o.Status.Len())
-		removals += r.unsent(o, written(o, plan.Unasked(o)))
-	})
-	return removals, all
-}
-
-// unsent counts the keys of an object whose removal was not yet published, by
-// this watcher or one before.
-func (r *Reconciler) unsent(o *annotated.Object, keys []string) (n int) {
-	for _, key := range keys {
-		if !r.sentBefore(o, key) {
-			n++
-		}
-	}
-	return n
-}
-
-// sentBefore reports whether the removal of a key was. That of another watcher is
-// known by its tombstone, which has no uid; then the entry of the key must come
-// from the stream that has it, and be of this object.
-func (r *Reconciler) sentBefore(o *annotated.Object, key string) bool {
-	sent, ok := r.removals.of[wantindex.KeyOf(o.NamespacedName, key)]
-	if !ok || sent.uid != "" {
-		return ok && sent.uid == o.UID
-	}
-	entry := o.Status.Of(key)
-	return entry.Fence.Epoch == sent.epoch && !entry.Copied(o.UID)
-}
-
-// letGo forgets what is no longer asked for: the removals of the named object,
-// unless it still has some, and now and then those of all others, as an object
-// may be gone unseen between two sessions. The caller holds the lock.
-func (r *Reconciler) letGo(name types.NamespacedName, now time.Time, still bool) {
 	b := &r.limiter
-	if !still {
-		b.hold(name, 0)
+	unsent := len(r.unsent(o))
+	if unsent == 0 && b.held == 0 {
+		return 0
 	}
-	if now.Sub(b.countedAt) >= countInterval {
-		b.countedAt = now
-		for held := range b.held {
-			if o := r.deps.Objects.Get(held); o == nil || len(written(o, plan.Unasked(o))) == 0 {
-				b.hold(held, 0)
-			}
+	if now := r.deps.Clock.Now(); now.Sub(b.countedAt) >= countInterval || b.fresh >= limit.Keys {
+		r.count(now)
+	}
+	t := *b.of(o.Namespace)
+	t.asked, t.keys = max(t.asked, unsent), max(t.keys, keysOf(o)) // it may be newer than the count
+	if unsent == 0 || !b.all && !t.tooMany(limit) {
+		return 0
+	}
+	p.Remove = nil
+	if !b.all {
+		p.Conditions = append(p.Conditions, heldBack(o.Namespace))
+	}
+	return removalWindow
+}
+
+// count counts the keys of all objects by namespace. The caller holds the lock.
+func (r *Reconciler) count(now time.Time) {
+	b, limit, before := &r.limiter, r.config.MaxRemovals, r.limiter
+	b.sent = slices.DeleteFunc(b.sent, func(s removals) bool { return now.Sub(s.at) > removalWindow })
+	b.tallies, b.countedAt, b.fresh, b.held = map[string]*tally{}, now, 0, 0
+	for _, s := range b.sent {
+		b.of(s.namespace).sent += s.keys
+	}
+	r.deps.Objects.Each(func(o *annotated.Object) {
+		if keys := keysOf(o); keys > 0 {
+			t := b.of(o.Namespace)
+			t.keys, t.asked = t.keys+keys, t.asked+len(r.unsent(o))
+		}
+	})
+	sum, spread := tally{}, 0
+	for _, t := range b.tallies {
+		sum.keys, sum.asked, sum.sent = sum.keys+t.keys, sum.asked+t.asked, sum.sent+t.sent
+		if t.exceeds(limit.Percent) {
+			spread++
 		}
 	}
-	r.deps.Metrics.heldBack.Set(float64(b.keys))
-	if b.keys == 0 {
-		b.countedAt = time.Time{}
-		r.deps.Log.Info().Msg("none of the removals that were held back is asked for any more; removing keys again")
+	b.all = spread >= minSpread && spread*100 > len(b.tallies)*limit.Percent && sum.asked+sum.sent > limit.Keys
+	for namespace, t := range b.tallies {
+		was := before.tallies[namespace]
+		held := t.asked > 0 && t.tooMany(limit)
+		if held && (was == nil || was.asked == 0 || !was.tooMany(limit)) {
+			r.lines.Line(zerolog.ErrorLevel, heldBackLine).Str("namespace", namespace).Int("removals", t.asked+t.sent).Int("keys", t.keys+t.sent).
+				Msg("refusing to remove so many keys of a namespace at once; check its annotations, or start the watcher with --max-removals=0 until they are removed")
+		}
+		if held || b.all {
+			b.held += t.asked
+		}
+	}
+	r.deps.Metrics.heldBack.Set(float64(b.held))
+	switch {
+	case b.all && !before.all:
+		r.deps.Log.Error().Int("namespaces", spread).Int("removals", sum.asked+sum.sent).Int("keys", sum.keys+sum.sent).
+			Msg("refusing to remove keys in so many namespaces at once; check --annotation-keys, or start the watcher with --max-removals=0 until they are removed")
+	case b.held == 0 && before.held > 0:
+		r.deps.Log.Info().Msg("no removals are held back any more")
 	}
 }
 
-// hold notes how many removals of an object are held back.
-func (b *removalLimiter) hold(name types.NamespacedName, keys int) {
-	b.keys += keys - b.held[name]
-	if keys == 0 {
-		delete(b.held, name)
-		return
+// heldBack is the condition of an object whose namespace removes too many keys.
+func heldBack(namespace string) plan.Condition {
+	return plan.Condition{
+		Reason: pipeline.ReasonHeldBack, Occurrence: namespace,
+		Note: "keys that are no longer asked for are kept: namespace " + namespace + " removes too many at once",
 	}
-	b.held[name] = keys
 }
 
-// recent returns how many removals were published within the last minute.
-func (b *removalLimiter) recent(now time.Time) int {
-	old := 0
-	for old < len(b.sent) && now.Sub(b.sent[old]) > removalWindow {
-		old++
-	}
-	b.sent = b.sent[old:]
-	return len(b.sent)
+// keysOf returns how many keys an object asks for or holds.
+func keysOf(o *annotated.Object) int { return max(len(o.Request.Pairs), o.Status.Len()) }
+
+// unsent returns the keys whose values the writer would remove, and was not asked to
+// before: those that are ours by the record of owners, or by the status if there is
+// no record. The caller holds the lock.
+func (r *Reconciler) unsent(o *annotated.Object) []string {
+	sent, ok := r.requests.of[o.NamespacedName]
+	return slices.DeleteFunc(plan.Unasked(o), func(key string) bool {
+		owner := o.Owner(key).State
+		ours := owner == annotation.Ours || owner == annotation.Unknown && o.Status.Of(key).Written()
+		return !ours || ok && sent.uid == o.UID && slices.Contains(sent.remove, key)
+	})
 }

@@ -10,25 +10,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// newCluster returns a bench with many objects, each of which holds a key that
-// it asks for.
+// newCluster returns a bench with many objects in one namespace, each of which holds
+// a key that it asks for.
 func newCluster(t *testing.T, objects int) *bench {
+	t.Helper()
+	return newClusterOf(t, objects, 1)
+}
+
+// newClusterOf is newCluster with the objects spread over namespaces.
+func newClusterOf(t *testing.T, objects, namespaces int) *bench {
 	t.Helper()
 	b := newBench(t)
 	b.object = nil
 	for n := range objects {
+		name := types.NamespacedName{Namespace: fmt.Sprint("ns-", n%namespaces), Name: fmt.Sprint("cm-", n)}
 		b.others = append(b.others, &annotated.Object{
-			Meta: informer.Meta{
-				NamespacedName: types.NamespacedName{Namespace: "ns", Name: fmt.Sprint("cm-", n)}, UID: types.UID(fmt.Sprint("uid-", n)), Version: 1,
-			},
+			Meta:    informer.Meta{NamespacedName: name, UID: types.UID(fmt.Sprint("uid-", n)), Version: 1},
 			Written: b.clock.Now(),
 			Request: annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}},
 			Status:  annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {URL: "https://example.com", SHA256: sum}}}, nil),
@@ -81,7 +84,7 @@ func (b *bench) expectRemovals(published, heldBack int) {
 
 func (b *bench) logged(text string) int { return strings.Count(b.log.String(), text) }
 
-func TestNoKeyIsRemovedWhenTooManyAreNoLongerAskedForAtOnce(t *testing.T) {
+func TestANamespaceThatRemovesTooManyKeysAtOnceKeepsThem(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)
 	unask(b.others)
@@ -90,27 +93,109 @@ func TestNoKeyIsRemovedWhenTooManyAreNoLongerAskedForAtOnce(t *testing.T) {
 	b.clock.Step(repeat)
 	b.lookAt(b.others)
 	b.expectRemovals(0, 100)
-	if b.logged("--max-removals=0") != 1 || b.logged(`"removals":100,"keys":100`) != 1 {
+	if b.logged("--max-removals=0") != 1 || b.logged(`"namespace":"ns-0","removals":100,"keys":100`) != 1 {
 		t.Errorf("logged %s", b.log)
 	}
+	for _, e := range b.emitted {
+		if e.Reason != "RemovalHeldBack" || e.Namespace != "ns-0" || !strings.Contains(e.Note, "namespace ns-0") {
+			t.Fatalf("emitted %+v", e)
+		}
+	}
+	if len(b.emitted) != len(b.others) {
+		t.Errorf("%d Events", len(b.emitted))
+	}
 
-	t.Log("The keys are asked for again, and removals go on.")
-	askAgain(b.others)
-	b.lookAt(b.others)
-	b.expectRemovals(0, 0)
-	unask(b.others[:5])
+	t.Log("Enough of the keys are asked for again, and the rest goes.")
+	askAgain(b.others[20:])
 	b.clock.Step(time.Second)
-	b.lookAt(b.others[:5])
-	b.expectRemovals(5, 0)
-	if b.logged("removing keys again") != 1 {
+	b.lookAt(b.others)
+	b.expectRemovals(20, 0)
+	if b.logged("no removals are held back any more") != 1 {
 		t.Errorf("logged %s", b.log)
 	}
 }
 
-func TestWhatHoldsNoValueOfOursIsNotHeldBack(t *testing.T) {
+// Whoever may edit one namespace holds back no removals of another one, be it by what
+// they write into a status or by keys of their own.
+func TestANamespaceHoldsBackNoneOfAnother(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		owner    annotation.State
+		heldBack int
+	}{
+		"forged":          {annotation.None, 0},
+		"somebody else's": {annotation.Foreign, 0},
+		"its own":         {annotation.Ours, 256},
+		"not on record":   {annotation.Unknown, 256},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newCluster(t, 250)
+			forged := map[string]status.Entry{}
+			for n := range 256 {
+				forged[fmt.Sprint("k", n)] = status.Entry{SHA256: sum}
+			}
+			evil := &annotated.Object{
+				Meta:    informer.Meta{NamespacedName: types.NamespacedName{Namespace: "evil", Name: "cm"}, UID: "uid-evil", Version: 1},
+				Written: b.clock.Now(), Status: annotated.EntriesOf(status.Status{Keys: forged}, nil), Owned: annotation.Ownership{State: c.owner},
+			}
+			b.others = append(b.others, evil)
+			b.lookAt(b.others[250:])
+			before := b.removalsPublished()
+			unask(b.others[:5])
+			b.lookAt(b.others[:5])
+			b.expectRemovals(before+5, c.heldBack)
+
+			t.Log("What is held back ends with its object.")
+			b.others = b.others[:250]
+			unask(b.others[5:10])
+			b.clock.Step(time.Second)
+			b.lookAt(b.others[5:10])
+			b.expectRemovals(before+10, 0)
+		})
+	}
+}
+
+// A wrong --annotation-keys takes few keys of each namespace, but in all of them.
+func TestTooManyNamespacesThatRemoveKeysKeepThemAll(t *testing.T) {
+	t.Parallel()
+	b := newClusterOf(t, 100, 20)
+	unask(b.others)
+	b.lookAt(b.others)
+	b.expectRemovals(0, 100)
+	b.clock.Step(repeat)
+	b.lookAt(b.others)
+	b.expectRemovals(0, 100)
+	if b.logged("check --annotation-keys") != 1 || b.logged(`"namespaces":20,"removals":100,"keys":100`) != 1 || len(b.emitted) > 0 {
+		t.Errorf("emitted %v, logged %s", b.emitted, b.log)
+	}
+
+	t.Log("The keys are asked for again, and removals go on.")
+	askAgain(b.others)
+	unask(b.others[:5])
+	b.clock.Step(time.Second)
+	b.lookAt(b.others)
+	b.expectRemovals(5, 0)
+}
+
+func TestFewNamespacesHoldBackNoOthers(t *testing.T) {
+	t.Parallel()
+	b := newClusterOf(t, 400, 20)
+	unask(b.others[0:1])
+	for _, o := range b.others { // all of the keys of four namespaces, which are a fifth of them
+		if n := o.Namespace; n == "ns-0" || n == "ns-1" || n == "ns-2" || n == "ns-3" {
+			unask([]*annotated.Object{o})
+		}
+	}
+	b.lookAt(b.others)
+	b.expectRemovals(80, 0)
+}
+
+func TestKeysThatAreNotOursAreNotHeldBack(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)
 	for _, o := range b.others[:60] {
+		o.Owned = annotation.Ownership{State: annotation.Foreign}
 		o.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {Error: "KeyExists", ErrorURL: "https://example.com"}}}, nil)
 	}
 	unask(b.others[:60])
@@ -121,18 +206,6 @@ func TestWhatHoldsNoValueOfOursIsNotHeldBack(t *testing.T) {
 	unask(b.others[60:])
 	b.lookAt(b.others[60:])
 	b.expectRemovals(100, 0)
-}
-
-func TestTheBrakeLetsGoWhenTheObjectsAreGone(t *testing.T) {
-	t.Parallel()
-	b := newCluster(t, 100)
-	unask(b.others[:60])
-	b.lookAt(b.others[:60])
-	b.expectRemovals(0, 60)
-	b.others = b.others[60:] // between two sessions, unseen by this one
-	b.clock.Step(time.Second)
-	b.lookAt(b.others[:1])
-	b.expectRemovals(0, 0)
 }
 
 func TestRemovalsOneAfterTheOtherWithinAMinuteAddUp(t *testing.T) {
@@ -146,7 +219,14 @@ func TestRemovalsOneAfterTheOtherWithinAMinuteAddUp(t *testing.T) {
 			removed(one)
 		}
 	}
+	b.clock.Step(time.Second)
+	b.lookAt(b.others[59:60])
 	b.expectRemovals(50, 10)
+
+	t.Log("They go when those before are a minute old.")
+	b.clock.Step(time.Minute + time.Second)
+	b.lookAt(b.others[50:60])
+	b.expectRemovals(60, 0)
 }
 
 func TestOrdinaryRemovalsAreNotHeldBack(t *testing.T) {
@@ -191,57 +271,21 @@ func TestAFifthOfManyKeysIsRemoved(t *testing.T) {
 	b.expectRemovals(160, 0)
 }
 
-// answered is newCluster with the wants and fences of the stream that there is.
-func answered(t *testing.T, objects int) *bench {
-	t.Helper()
-	b := newCluster(t, objects)
-	for _, o := range b.others {
-		o.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": {
-			URL: "https://example.com", SHA256: sum, Fence: b.index.Object(o.NamespacedName)["k"].Fence,
-		}}}, nil)
-	}
-	return b
-}
-
-// restarted returns a watcher that knows nothing but objects and stream.
-func (b *bench) restarted() *bench {
-	b.t.Helper()
-	next := newBench(b.t)
-	next.object, next.others = nil, b.others
-	next.read(b.client, b.index.Epoch())
-	return next
-}
-
-// read reads the stream as a session does when it begins.
-func (b *bench) read(from *pipeline.Client, epoch int64) {
-	b.t.Helper()
-	wants := map[pipeline.Key]wantindex.Want{}
-	err := from.LoadWants(b.t.Context(), func(m pipeline.Message) error {
-		_, key, err := pipeline.ParseSubject(m.Subject)
-		if err != nil {
-			return err
-		}
-		switch w, err := pipeline.DecodeWant(key, m.Data); {
-		case err != nil:
-			return err
-		case w != nil:
-			wants[key] = wantindex.Of(w, epoch, m.Sequence, m.Time)
-		case pipeline.IsRemoval(m):
-			b.NoteRemoval(key, epoch)
-		}
-		return nil
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.index.Reset(epoch, wants)
-}
-
-func TestRemovalsThatTheWriterIsRefusedHoldUpNoOthersAfterARestart(t *testing.T) {
+// A namespace where the writer may not write keeps its keys over any restart, and
+// holds up no other one.
+func TestRemovalsThatAreRefusedHoldUpNoOtherNamespaceAfterARestart(t *testing.T) {
 	t.Parallel()
-	b := answered(t, 400)
+	b := newClusterOf(t, 400, 2)
+	refused := func() (objects []*annotated.Object) {
+		for _, o := range b.others[:240] {
+			if o.Namespace == "ns-0" {
+				objects = append(objects, o)
+			}
+		}
+		return objects
+	}()
 	for n := range 4 { // they may not be written; each minute as many as pass
-		some := b.others[n*30 : (n+1)*30]
+		some := refused[n*30 : (n+1)*30]
 		unask(some)
 		b.lookAt(some)
 		b.clock.Step(2 * time.Minute)
@@ -249,12 +293,12 @@ func TestRemovalsThatTheWriterIsRefusedHoldUpNoOthersAfterARestart(t *testing.T)
 	b.expectRemovals(120, 0)
 
 	next := b.restarted()
-	next.lookAt(next.others[:120])
-	next.expectRemovals(120, 0)
-	unask(next.others[200:205])
+	next.lookAt(refused)
+	next.expectRemovals(0, 120)
+	unask(next.others[301:302])
 	next.clock.Step(2 * time.Minute)
-	next.lookAt(next.others[200:205])
-	next.expectRemovals(125, 0)
+	next.lookAt(next.others[301:302])
+	next.expectRemovals(1, 120)
 }
 
 func TestTheBrakeHoldsOverARestart(t *testing.T) {
@@ -265,7 +309,7 @@ func TestTheBrakeHoldsOverARestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := answered(t, 100)
+			b := newCluster(t, 100)
 			for _, o := range b.others {
 				before(&o.Request)
 			}
@@ -280,4 +324,22 @@ func TestTheBrakeHoldsOverARestart(t *testing.T) {
 			b.expectRemovals(0, 100)
 		})
 	}
+}
+
+// restarted returns a watcher that knows nothing but the objects.
+func (b *bench) restarted() *bench {
+	b.t.Helper()
+	next := newBench(b.t)
+	next.object, next.others = nil, b.others
+	return next
+}
+
+// removalsPublished returns how many keys the writer was asked to remove.
+func (b *bench) removalsPublished() int {
+	b.t.Helper()
+	n, err := metrictest.Value(b.registry, "curlmethat_watcher_removals_published_total")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return int(n)
 }

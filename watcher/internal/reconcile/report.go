@@ -14,9 +14,11 @@ import (
 // Causes of what is published beside wants.
 const (
 	tombstone = "tombstone"
-	removed   = "removed"
-	problems  = "problems"
+	inLine    = "reconcile"
 )
+
+// heldBackLine is the kind of log lines about a namespace whose removals are held back.
+const heldBackLine = "held_back"
 
 // Why something was not published, in spans.
 const (

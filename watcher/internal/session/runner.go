@@ -54,9 +54,6 @@ type Reconciler interface {
 	// Reconcile returns when to look again, and an error when another try soon
 	// is worth it.
 	Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error)
-	// NoteRemoval notes that the stream of that epoch has the tombstone of a key
-	// whose value was removed, too.
-	NoteRemoval(key pipeline.Key, epoch int64)
 }
 
 // Auditor finds wants that nothing is under way for.

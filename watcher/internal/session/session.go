@@ -65,9 +65,6 @@ func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantin
 		w, err := pipeline.DecodeWant(key, e.Data)
 		switch {
 		case err == nil && w == nil: // a tombstone
-			if pipeline.IsRemoval(e) {
-				r.deps.Reconciler.NoteRemoval(key, epoch)
-			}
 		case !r.config.InScope(key.Namespace) && (r.config.Installation == "" || w.GetInstallation() != r.config.Installation):
 			outOfScope++
 		case err != nil:

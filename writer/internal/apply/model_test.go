@@ -320,11 +320,11 @@ func (m *model) watch() {
 	}
 	for key := range noted.Keys {
 		if _, asked := request.URL(key); !asked {
-			m.seq++
-			m.log("want %d: %s removed", m.seq, key)
-			r := &v1.Result{Want: m.want(whole, annotation.Pair{Key: key}), Sequence: m.seq, ObservedAt: timestamppb.Now()}
-			r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}}
+			m.log("want: bring in line")
+			r := &v1.Result{Want: m.want(whole, annotation.Pair{Key: status.ObjectKey}), ObservedAt: timestamppb.Now()}
+			r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
 			m.queue = append(m.queue, r)
+			return
 		}
 	}
 }

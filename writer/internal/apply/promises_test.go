@@ -118,6 +118,7 @@ func (m *model) checkEntry(after *corev1.ConfigMap, key string, noted, written s
 		demanded = m.failed // whoever comes next may find the state already over
 	}
 	switch {
+	case written.Error == "KeyExists" && written.Fence == noted.Fence: // by the watcher's cue, who emits the Event
 	case written.Failing() && (written.Error != noted.Error || written.FailingURL() != noted.FailingURL()):
 		demanded[string(after.UID)+" "+written.Error] = true
 	case noted.Failing() && !written.Failing():

@@ -186,13 +186,14 @@ func (t *task) refused(ctx context.Context, p plan.Plan, obstacle plan.Obstacle,
 // hold is wanted again by the watcher.
 func (t *task) refuse(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Outcome {
 	for _, item := range t.items {
-		if item.OfObject() {
-			continue
+		written := true
+		if !item.OfObject() {
+			uid := types.UID(item.Result.GetWant().GetUid())
+			t.unwritable.Put(uid, item.Key.Key)
+			// Where even Events are forbidden, the log has to do.
+			written, _ = t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)})
 		}
-		uid := types.UID(item.Result.GetWant().GetUid())
-		t.unwritable.Put(uid, item.Key.Key)
-		// Where even Events are forbidden, the log has to do.
-		if written, _ := t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}); written {
+		if written {
 			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("API server refuses the change")
 		}
 	}

@@ -30,11 +30,9 @@ func (c Config) read(subject string, data []byte) (plan.Item, error) {
 		return plan.Item{Key: key}, fmt.Errorf("%w: %w", errMalformed, err)
 	}
 	item := plan.NewItem(result)
-	if result.GetProblems() != nil && (kind != pipeline.KindRemoved || key.Key != status.ObjectKey) {
-		return item, fmt.Errorf("%w: not where the watcher reports what is wrong with annotations", errMalformed)
-	}
-	if result.GetRemoved() != nil && kind != pipeline.KindRemoved { // of many at once the watcher removes none
-		return item, fmt.Errorf("%w: not where the watcher has keys removed", errMalformed)
+	// The watcher alone may publish there: it removes no keys where they are too many.
+	if item.OfObject() != (kind == pipeline.KindReconcile) || item.OfObject() && key.Key != status.ObjectKey {
+		return item, fmt.Errorf("%w: only a watcher, and on its own subject, asks to bring objects in line", errMalformed)
 	}
 	if err := check(key, result); err != nil {
 		return item, err
@@ -47,7 +45,6 @@ func (c Config) read(subject string, data []byte) (plan.Item, error) {
 
 func check(key pipeline.Key, r *v1.Result) error {
 	want := r.GetWant()
-	ofObject := r.GetProblems() != nil && key.Key == status.ObjectKey // and so without URL and fence
 	switch {
 	case len(validation.IsDNS1123Label(key.Namespace)) > 0:
 		return fmt.Errorf("%w: illegal namespace", errMalformed)
@@ -55,7 +52,7 @@ func check(key pipeline.Key, r *v1.Result) error {
 		return fmt.Errorf("%w: illegal name", errMalformed)
 	case want.GetUid() == "":
 		return fmt.Errorf("%w: no uid", errMalformed)
-	case ofObject:
+	case r.GetReconcile() != nil: // it has neither URL nor fence
 		return checkTimes(r)
 	case len(validation.IsConfigMapKey(key.Key)) > 0:
 		return fmt.Errorf("%w: illegal key", errMalformed)
@@ -63,7 +60,7 @@ func check(key pipeline.Key, r *v1.Result) error {
 		return fmt.Errorf("%w: no sequence", errMalformed)
 	case want.GetEpoch() < 0 || want.GetEpoch() > status.MaxEpoch: // it would make the status unreadable
 		return fmt.Errorf("%w: no stream is of that epoch", errMalformed)
-	case want.GetUrl() == "" && r.GetRemoved() == nil:
+	case want.GetUrl() == "":
 		return fmt.Errorf("%w: no url", errMalformed)
 	}
 	switch outcome := r.GetOutcome().(type) {

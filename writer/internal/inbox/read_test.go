@@ -31,7 +31,7 @@ func beyond() *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: 1 
 // ofObject makes a result about the annotations of its object.
 func ofObject(r *v1.Result) *v1.Want {
 	r.Sequence, r.Want.Url, r.Want.Key = 0, "", "*"
-	r.Outcome = &v1.Result_Problems{Problems: &v1.Problems{}}
+	r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}
 	return r.GetWant()
 }
 
@@ -44,7 +44,6 @@ func TestRead(t *testing.T) {
 		class  v1.FailureClass
 	}{
 		"good":                {func(*v1.Result) {}, nil, 0},
-		"removal without url": {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Removed{Removed: &v1.Removed{}} }, nil, 0},
 		"failure":             {func(r *v1.Result) { r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{}} }, nil, 0},
 		"failure without url": {func(r *v1.Result) { r.Want.Url, r.Outcome = "", &v1.Result_Failure{} }, errMalformed, v1.FailureClass_FAILURE_CLASS_MALFORMED},
 		"demanded digest":     {func(r *v1.Result) { r.Want.Sha256 = r.GetContent().GetSha256() }, nil, 0},
@@ -80,8 +79,8 @@ func TestRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			subject := pipeline.KeyOf(r.GetWant()).Content()
-			if r.GetProblems() != nil || r.GetRemoved() != nil {
-				subject = pipeline.KeyOf(r.GetWant()).Removed()
+			if r.GetReconcile() != nil {
+				subject = pipeline.KeyOf(r.GetWant()).Reconcile()
 			}
 			item, err := Config{Protected: []string{"kube-system"}}.read(subject, data)
 			if !errors.Is(err, tt.want) {
@@ -114,9 +113,9 @@ func TestReadRefusesAnotherObject(t *testing.T) {
 	}
 }
 
-// A fetcher publishes bodies and failures, and no word about annotations, whose time
-// would be put before their owner.
-func TestReadRefusesAnnotationsFromAFetcher(t *testing.T) {
+// A fetcher publishes bodies and failures. It has no keys removed, which the watcher
+// does not where they are too many, and no sentence put before their owner.
+func TestReadRefusesFromAFetcherToReconcile(t *testing.T) {
 	r := aResult()
 	ofObject(r)
 	data, err := proto.Marshal(r)
@@ -130,20 +129,13 @@ func TestReadRefusesAnnotationsFromAFetcher(t *testing.T) {
 	}
 }
 
-// Nor does it remove keys, which the watcher does not where it would be many at once.
-func TestReadRefusesRemovalsFromAFetcher(t *testing.T) {
-	r := aResult()
-	r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}}
-	data, err := proto.Marshal(r)
+// Nor does what the watcher may publish bring a body.
+func TestReadRefusesBodiesFromTheWatcher(t *testing.T) {
+	data, err := proto.Marshal(aResult())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, subject := range []string{pipeline.KeyOf(r.GetWant()).Content(), pipeline.KeyOf(r.GetWant()).Failure()} {
-		if _, err := (Config{}).read(subject, data); !errors.Is(err, errMalformed) {
-			t.Errorf("%s: %v", subject, err)
-		}
-	}
-	if _, err := (Config{}).read(pipeline.KeyOf(r.GetWant()).Removed(), data); err != nil {
+	if _, err := (Config{}).read(pipeline.KeyOf(aResult().GetWant()).Reconcile(), data); !errors.Is(err, errMalformed) {
 		t.Error(err)
 	}
 }
@@ -154,7 +146,7 @@ func FuzzRead(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(pipeline.KeyOf(aResult().GetWant()).Content(), good)
-	f.Add("curl.result.removed.a.b.c", []byte{})
+	f.Add("curl.result.reconcile.a.b.c", []byte{})
 	f.Add("curl.result.content.a.%2E%2E%2Fb.c", []byte("\xff"))
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {
 		item, err := Config{Protected: []string{"kube-system"}}.read(subject, data)

@@ -56,7 +56,7 @@ func TestPlanKeepsOtherEntries(t *testing.T) {
 }
 
 func TestPlanForMissingObject(t *testing.T) {
-	p := plan.Planner{}.Plan(nil, []plan.Item{content(6, "b"), removed(7)})
+	p := plan.Planner{}.Plan(nil, []plan.Item{content(6, "b"), reconcile()})
 	for _, d := range p.Decisions {
 		if d.Verdict != plan.Gone || len(d.Events) > 0 {
 			t.Errorf("decision %+v", d)
@@ -141,7 +141,7 @@ func TestAssume(t *testing.T) {
 	for name, change := range map[string]func(*v1.Result){
 		"no version":        func(r *v1.Result) { r.Want.ResourceVersion = "" },
 		"unreadable status": func(r *v1.Result) { r.Want.Status = "{" },
-		"removal":           func(r *v1.Result) { r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}} },
+		"removal":           func(r *v1.Result) { r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}} },
 	} {
 		item := content(6, "a")
 		change(item.Result)

@@ -109,7 +109,7 @@ func ofWrites(t *testing.T) []plan.Event {
 		planned(asking().behind(plan.Immutable), body),
 		planned(asking().behind(plan.TooLarge), body),
 		planned(asking().noted(wrote("a")).behind(plan.Rejected), body),
-		planned(noLonger, removed(6)),
+		planned(noLonger, reconcile()),
 		plan.Refusal(object, body, plan.Rejected), plan.Refusal(object, body, plan.NoRoom), plan.Denial(body), plan.OverBudget(object, body), plan.Restoration(body),
 	}
 }

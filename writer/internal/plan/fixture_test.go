@@ -248,10 +248,11 @@ func failure(seq uint64, class v1.FailureClass, change ...func(*v1.Result)) plan
 	})
 }
 
-func removed(seq uint64) plan.Item {
-	return result(seq, func(r *v1.Result) {
-		r.Want.Url = ""
-		r.Outcome = &v1.Result_Removed{Removed: &v1.Removed{}}
+// reconcile asks to bring the object in line, with the removal of what nobody asks for.
+func reconcile() plan.Item {
+	return result(0, func(r *v1.Result) {
+		r.Want.Key, r.Want.Url = status.ObjectKey, ""
+		r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
 	})
 }
 

@@ -36,9 +36,9 @@ func NewItem(r *v1.Result) Item {
 // Confirmation returns what is kept of an item that found what the key holds.
 func (i Item) Confirmation() Confirmation { return Confirmation{Fence: i.Fence, At: i.observed()} }
 
-// OfObject reports whether an item is about the annotations of the object, and so
-// about none of its keys. The watcher emits the Events about them.
-func (i Item) OfObject() bool { return i.Result.GetProblems() != nil }
+// OfObject reports whether an item is about the object as a whole. The watcher emits
+// the Events about its annotations.
+func (i Item) OfObject() bool { return i.Result.GetReconcile() != nil }
 
 // url that was asked for.
 func (i Item) url() string { return i.Result.GetWant().GetUrl() }

@@ -60,10 +60,8 @@ func failed(i Item, entry status.Entry, action, note string) Event {
 	}
 }
 
-// kept returns the Event for a key that is no longer asked for and stays, as it
-// has another owner.
-func kept(i Item, written status.Fence, note string) Event {
-	key := i.Key.Key
+// kept returns the Event for a key of ours that is no longer asked for and stays.
+func kept(key string, written status.Fence, note string) Event {
 	return Event{
 		Reason: pipeline.Reason(keyExists), Warning: true, Action: actionRemove,
 		Note:       "key " + key + " is no longer annotated but kept: " + note,

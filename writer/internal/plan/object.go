@@ -194,7 +194,7 @@ func Assume(items []Item) (*Object, bool) {
 		want := item.Result.GetWant()
 		drift := want.GetDrift()
 		if want.GetReadFirst() || want.GetUid() != first.GetUid() || want.GetResourceVersion() != o.ResourceVersion ||
-			want.GetStatus() != first.GetStatus() || drift != "" && drift != annotation.FingerprintNone || item.Result.GetRemoved() != nil || item.OfObject() {
+			want.GetStatus() != first.GetStatus() || drift != "" && drift != annotation.FingerprintNone || item.OfObject() {
 			return nil, false
 		}
 		if url, known := o.Request.URL(item.Key.Key); known {

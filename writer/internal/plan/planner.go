@@ -67,7 +67,7 @@ func (b *builder) decide(i Item) Decision {
 		return Decision{Verdict: Gone}
 	}
 	if i.OfObject() {
-		return b.problems(i)
+		return b.reconcile(i)
 	}
 	b.adoptCopied(i)
 	entry := b.status.Keys[i.Key.Key]
@@ -90,8 +90,6 @@ func (b *builder) decide(i Item) Decision {
 		return b.unmodified(i, outcome.Unmodified)
 	case *v1.Result_Failure:
 		return b.failure(i, outcome.Failure)
-	case *v1.Result_Removed:
-		return b.removed(i)
 	}
 	return Decision{Verdict: Refused}
 }

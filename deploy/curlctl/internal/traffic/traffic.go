@@ -23,24 +23,23 @@ const (
 	Fetched      = "fetched"
 	Recovered    = "recovered"
 	Failing      = "failing"
-	Removed      = "removed"
 	DeadLettered = "failed"
-	// Annotated: what is wrong with the annotations has changed.
-	Annotated = "annotated"
+	// Reconciled: the writer is asked to bring an object in line with its annotations.
+	Reconciled = "reconcile"
 	// Unreadable: a result that cannot be read.
 	Unreadable = "unreadable"
 )
 
 // Kinds of what passes.
 func Kinds() []string {
-	return []string{Wanted, Retracted, Scheduled, Due, Fetched, Recovered, Failing, Removed, DeadLettered, Annotated, Unreadable}
+	return []string{Wanted, Retracted, Scheduled, Due, Fetched, Recovered, Failing, DeadLettered, Reconciled, Unreadable}
 }
 
 // Subjects of all that passes.
 func Subjects() []string {
 	return []string{
 		pipeline.KindWant.All(), pipeline.KindTimer.All(), pipeline.KindDue.All(),
-		pipeline.KindContent.All(), pipeline.KindFailure.All(), pipeline.KindRemoved.All(),
+		pipeline.KindContent.All(), pipeline.KindFailure.All(), pipeline.KindReconcile.All(),
 		pipeline.DeadLetterSubjects("", "", pipeline.Key{}),
 	}
 }
@@ -109,10 +108,12 @@ func (p *Message) result(key pipeline.Key, data []byte) {
 		p.set(Fetched, key, fmt.Sprintf("%d bytes", len(out.Content.GetBody())), url)
 	case *v1.Result_Unmodified:
 		p.set(Recovered, key, "unmodified", url)
-	case *v1.Result_Removed:
-		p.set(Removed, key, "", url)
-	case *v1.Result_Problems:
-		p.set(Annotated, key, "what is wrong with the annotations has changed", "")
+	case *v1.Result_Reconcile:
+		detail := "status to correct"
+		if out.Reconcile.GetRemove() {
+			detail = "keys to remove"
+		}
+		p.set(Reconciled, key, detail, "")
 	case *v1.Result_Failure:
 		detail := fmt.Sprintf("%s, attempt %d", pipeline.Reason(out.Failure.GetClass()), out.Failure.GetAttempts())
 		if out.Failure.GetGaveUp() {

@@ -288,7 +288,7 @@ func (m *Model) apply(msg *nats.Msg, now time.Time) {
 		if removesTimer(msg) {
 			m.change(key, now, func(r *record) { r.timer, r.timerSeen = nil, live })
 		}
-	case pipeline.KindContent, pipeline.KindFailure, pipeline.KindRemoved: // they change nothing that is counted
+	case pipeline.KindContent, pipeline.KindFailure, pipeline.KindReconcile: // they change nothing that is counted
 	}
 }
 

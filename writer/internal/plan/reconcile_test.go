@@ -17,7 +17,7 @@ const formatSentence = "annotation value 'not correct' does not match expected f
 func problems() plan.Item {
 	return result(0, func(r *v1.Result) {
 		r.Want.Key, r.Want.Url = status.ObjectKey, ""
-		r.Outcome = &v1.Result_Problems{Problems: &v1.Problems{}}
+		r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}
 	})
 }
 
