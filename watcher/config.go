@@ -84,8 +84,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	duration.Var(fs, &c.Grammar.MinRefresh, "min-refresh", defaults.MinRefresh, "shortest interval of curl-refresh; shorter ones are raised to it")
 	duration.Var(fs, &c.Coalesce, "coalesce", 250*time.Millisecond, "how long a burst of edits of one object is gathered after the first")
 	duration.Var(fs, &c.Audit, "audit-interval", 2*time.Minute, "how often to look for keys that do not hold what they ask for while nothing is under way")
-	fs.IntVar(&c.MaxRemovals.Keys, "max-removals", 50, "keys that may be removed within a minute because they are no longer asked for; if more are, and more than --max-removals-percent, none is removed until that is mended; 0: any number")
-	fs.IntVar(&c.MaxRemovals.Percent, "max-removals-percent", 20, "share of all keys that may be removed within a minute; see --max-removals")
+	fs.IntVar(&c.MaxRemovals.Keys, "max-removals", 50, "maximum number of keys of a namespace that are removed within a minute because they are no longer annotated; if more would be, and more than --max-removals-percent, that namespace keeps them; 0: any number")
+	fs.IntVar(&c.MaxRemovals.Percent, "max-removals-percent", 20, "maximum share of the keys of a namespace that are removed within a minute, see --max-removals; if more namespaces than this share exceed it, all keep their keys")
 	c.Events.Refill = 500 * time.Second
 	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000, "Events for one namespace at once, which come back in 500 s; 0: no bound")
 	fs.IntVar(&c.Workers, "workers", 8, "objects that are worked on at a time")
