@@ -1,17 +1,17 @@
-# Everything here needs Go, git and make. Tools that the build itself needs are
-# pinned under deploy/tools and built once into .cache/tools.
+# You need Go, git and make. deploy/tools pins all other tools, which are built once into
+# .cache/tools.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# Go uses all cores by itself.
+# Go itself uses all cores.
 .NOTPARALLEL:
-# Recipes print what runs in few words, and long commands not: `make -n TARGET` does.
+# Recipes print short summaries. `make -n TARGET` prints the commands.
 
 include deploy/tools/tools.mk
 
 REPOSITORY := github.com/kv8s/curl-me-that
 
-# go.work is the one list of modules.
+# go.work lists the modules.
 MODULES  := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
 PACKAGES := $(MODULES:%=./%/...)
 UNIT     := $(filter-out ./deploy/e2e/...,$(PACKAGES))
@@ -24,42 +24,39 @@ COMMANDS := ./watcher/cmd/watcher ./watcher/cmd/keeper ./fetcher/cmd/fetcher ./w
 print-%:
 	@echo $($*)
 
-# What takes minutes begins first.
+# The longest suites start first.
 LONGEST := ./deploy/e2e/fault ./deploy/curlctl $(addprefix ./deploy/e2e/,broker acceptance permissions) ./writer ./watcher ./deploy/e2e/console
-# Suites against an installation that runs already have targets of their own.
+# Suites that need a running installation have their own targets.
 ACCEPTANCE = $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
 
-# Images are "dev" unless VERSION is given; programs are what git says.
+# The default version is "dev" for images and `git describe` for programs.
 IMAGE_VERSION := $(or $(VERSION),dev)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-# What only debuggers read takes a fifth of the time in which all is compiled.
+# Debug information takes a fifth of the compile time.
 NO_DWARF := -gcflags=all=-dwarf=false
 
-# The version is stamped, so Go need not ask git for one, which fails in a
-# checkout that belongs to another user.
+# The version is a linker flag. Go would ask git, which fails in a checkout of another user.
 LDFLAGS  = -s -w -X $(REPOSITORY)/proto/service.Version=$(VERSION)
-# Compiler and linker take a quarter less processor time when they collect their
-# garbage less often.
+# Rare garbage collection saves a quarter of the CPU time of compiler and linker.
 GO_BUILD = CGO_ENABLED=0 GOGC=$(or $(GOGC),400) go build -trimpath -buildvcs=false $(NO_DWARF) -ldflags '$(LDFLAGS)'
 
-# A third of the time in which a test is linked is for debuggers; stack traces need
-# none of it. Vet has a target of its own.
+# Debug information takes a third of the link time of a test. Vet has its own target.
 TEST_BUILD := -vet=off -ldflags='-s -w' $(NO_DWARF)
 
-# The race detector needs cgo, thus a C compiler with its headers.
+# The race detector needs cgo, so a C compiler with headers.
 RACE = $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && \
          echo | $$(go env CC) -E -include stdlib.h -x c - >/dev/null 2>&1 && echo -race)
 GO_TEST = go test $(or $(RACE),$(info no working C compiler found: testing without the race detector)) $(TEST_BUILD) $(TESTFLAGS)
 
-# Everything but the race detector's tests is compiled in one way, that of the programs:
-# Go caches by its flags, and one more way is all packages once more.
+# Everything but tests with the race detector uses the same build flags, because Go caches
+# packages by flags.
 ONE_WAY := CGO_ENABLED=0 GOFLAGS='-trimpath $(NO_DWARF)'
 
-# Starts an API server for the command behind it, unless KUBECONFIG names one.
+# Starts an API server for a command, unless KUBECONFIG is set.
 WITH_CLUSTER := bin/control-plane exec --
 
-# Prints the page about all metrics.
+# Prints the page about metrics.
 METRICS_PAGE := $(ONE_WAY) go run ./deploy/local/cmd/metricsdoc
 
 TESTFLAGS ?=
@@ -87,8 +84,8 @@ plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_
 	install -m 755 deploy/curlctl/kubectl/kubectl_complete-curl_me_that $(PLUGIN_DIR)/
 
 .PHONY: demo
-demo: ## See it work: what fills, what fails and is replayed, and a Watcher (Ctrl-C ends it)
-	@echo 'Building the demo: minutes the first time, seconds from then on.'
+demo: ## See it work: watch keys being filled, failing and being replayed (Ctrl-C to stop)
+	@echo 'Building the demo: this takes minutes the first time, then seconds.'
 	@$(ONE_WAY) go run -buildvcs=false ./deploy/local/cmd/build-demo --ldflags '$(LDFLAGS)' $(DEMO_ARGS)
 	bin/curl-me-that demo $(DEMO_ARGS)
 
@@ -99,12 +96,12 @@ images: ## Build all images as ghcr.io/kv8s/curl-me-that/NAME:VERSION (dev)
 	$(COMPOSE) --profile '*' build
 
 .PHONY: up
-up: ## Start everything in containers, with a Kubernetes API of its own, and wait for it
+up: ## Start everything in containers, with its own Kubernetes API, and wait until it is ready
 	$(COMPOSE) up --build --detach --wait
 	@echo 'export KUBECONFIG=$(CURDIR)/deploy/docker/kubeconfig/kubeconfig'
 
 .PHONY: down
-down: ## Stop and remove the containers; the volumes stay
+down: ## Stop and remove the containers, but keep the volumes
 	$(COMPOSE) --profile '*' down
 
 .PHONY: logs
@@ -113,26 +110,24 @@ logs: ## Follow the logs of the services in containers
 
 ##@ Test
 
-# The suites against binaries wait most of their time for what they broke to recover:
-# the modules' tests, which compute, are run beside them. go prints the results in
-# the order in which it began, thus those of the longest suite first.
+# The suites against programs mostly wait, so the tests of the modules run next to them. go
+# prints results in start order, so those of the longest suite come first.
 .PHONY: test test-suites
 test: test-rules test-chart test-suites ## Run all tests
 
 test-suites: build $(HELM)
-	@echo 'All suites beside each other, the longest first: go prints nothing until that one is over, some minutes.'
+	@echo 'Running all suites: go prints nothing until the longest one is done, after some minutes.'
 	@$(RUN_ACCEPTANCE) $(LONGEST) $(ACCEPTANCE) $(UNIT)
 	@$(SLOWEST)
 
-# The control plane stays the same one from run to run, so that Go knows which results
-# still hold.
+# The control plane keeps its address, so that Go can cache results.
 .PHONY: test-fast
-test-fast: control-plane ## Test each module by itself as far as it has changed since, without the race detector
-	@echo 'go test of all modules, as far as they have changed'
+test-fast: control-plane ## Test the modules that have changed, without the race detector
+	@echo 'go test of all changed modules'
 	@bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(ONE_WAY) go test $(TEST_BUILD) $(UNIT)
 
 .PHONY: test-unit
-test-unit: control-plane ## Test each module by itself
+test-unit: control-plane ## Test all modules, without the suites of deploy/e2e
 	@echo 'go test of all modules'
 	@$(WITH_CLUSTER) $(GO_TEST) $(UNIT)
 
@@ -145,44 +140,43 @@ test-rules: $(PROMTOOL) ## Test the alerts
 test-chart: $(HELM_UNITTEST) ## Test the templates of the chart
 	$(HELM_UNITTEST) --strict deploy/chart
 
-# So many suites at once: more than there are cores, since most of them wait.
+# Number of parallel suites: more than cores, because most suites wait.
 SUITES ?= 6
 
 SPEC_TIMES := $(CURDIR)/.cache/spec-times
 
-# The chart's manifests are rendered by helm.
 RUN_ACCEPTANCE = rm -f '$(SPEC_TIMES)'; HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' \
                  $(WITH_CLUSTER) $(GO_TEST) -p $(SUITES) -count=1 -timeout=30m
 SLOWEST = echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
 
 .PHONY: test-acceptance
-test-acceptance: build $(HELM) ## Test the built binaries as processes (uses KUBECONFIG if it is set)
+test-acceptance: build $(HELM) ## Test the programs as processes (in the cluster of KUBECONFIG if that is set)
 	@echo 'go test of the suites in deploy/e2e, $(SUITES) at a time'
 	@$(RUN_ACCEPTANCE) $(ACCEPTANCE)
 	@$(SLOWEST)
 
 .PHONY: transcript
-transcript: build ## Write deploy/docs/half-hour.md, what a user reads in half an hour, from a real run
-	@echo 'Half an hour of a user, as deploy/docs/half-hour.md'
+transcript: build ## Write deploy/docs/half-hour.md, a transcript of the first half hour, from a real run
+	@echo 'deploy/docs/half-hour.md'
 	@TRANSCRIPT='$(CURDIR)/deploy/docs/half-hour.md' $(WITH_CLUSTER) go test -count=1 ./deploy/e2e/acceptance -ginkgo.focus 'half hour'
 
 .PHONY: test-random
-test-random: build ## Soak: edit, break and mend at random for ROUNDS (1000) from SEED (a new one)
+test-random: build ## Soak test: random edits and faults for ROUNDS (1000) from SEED (random)
 	@echo 'go test ./deploy/e2e/random, $(or $(ROUNDS),1000) rounds'
 	@ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(ONE_WAY) $(WITH_CLUSTER) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/random
 
 .PHONY: test-manifests
-test-manifests: build $(HELM) ## Test what the chart renders, and the folder MANIFESTS, on a real API server
+test-manifests: build $(HELM) ## Test the rendered chart and the folder MANIFESTS with a real API server
 	@echo 'go test ./deploy/e2e/manifests'
 	@HELM='$(CURDIR)/$(HELM)' MANIFESTS='$(abspath $(MANIFESTS))' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
 
 .PHONY: test-compose
-test-compose: ## Test docker compose, with faults under load and each profile (10 minutes)
+test-compose: ## Test docker compose: all profiles, and faults under load (10 minutes)
 	@echo 'deploy/docker/test, with images of version $(IMAGE_VERSION)'
 	@$(ONE_WAY) VERSION=$(IMAGE_VERSION) deploy/docker/test
 
 .PHONY: test-cluster
-test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG (10 minutes); deploy/tools/test-cluster has its variables
+test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG (10 minutes; variables: deploy/tools/test-cluster)
 	@echo 'deploy/tools/test-cluster, with images of version $(IMAGE_VERSION)'
 	@$(ONE_WAY) HELM='$(CURDIR)/$(HELM)' CHART='$(abspath $(CHART))' MANIFESTS='$(abspath $(MANIFESTS))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
 
@@ -193,22 +187,22 @@ fuzz: ## Fuzz each target for FUZZTIME (10s)
 RELEASE_TOOLS := HELM='$(CURDIR)/$(HELM)' GORELEASER='$(CURDIR)/$(GORELEASER)' SYFT='$(CURDIR)/$(SYFT)'
 
 .PHONY: release
-release: $(GORELEASER) $(SYFT) $(HELM) $(VALIDATE_KREW) ## Make the files of release VERSION=v1.2.3 in dist/, and try them
+release: $(GORELEASER) $(SYFT) $(HELM) $(VALIDATE_KREW) ## Make the files of release VERSION=v1.2.3 in dist/ and try them
 	@$(RELEASE_TOOLS) LDFLAGS='$(LDFLAGS)' NO_DWARF='$(NO_DWARF)' deploy/tools/release '$(VERSION)'
 	@$(RELEASE_TOOLS) VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
 
 .PHONY: try-release
-try-release: ## Try release VERSION in dist/ on an API server, in containers and in the cluster of KUBECONFIG
+try-release: ## Try the release VERSION in dist/ with an API server, in containers and in the cluster of KUBECONFIG
 	env -u KUBECONFIG $(MAKE) test-manifests MANIFESTS=dist
 	$(MAKE) test-compose VERSION='$(VERSION)'
 	$(MAKE) test-cluster VERSION='$(VERSION)' CHART='dist/curl-me-that-$(VERSION:v%=%).tgz' MANIFESTS=dist
 
 .PHONY: release-again
-release-again: $(GORELEASER) $(SYFT) $(HELM) ## Make the files of dist/ again, from a clone elsewhere, and compare
+release-again: $(GORELEASER) $(SYFT) $(HELM) ## Make the files of dist/ again, from a fresh clone, and compare them
 	@$(RELEASE_TOOLS) LDFLAGS='$(LDFLAGS)' NO_DWARF='$(NO_DWARF)' deploy/tools/release-again '$(VERSION)'
 
 .PHONY: nightly
-nightly: test-random ## Run what is too long for each change: the soak, and 10 minutes of each fuzz target
+nightly: test-random ## Run the soak test and 10 minutes of each fuzz target
 	$(MAKE) fuzz FUZZTIME=10m
 
 comma := ,
@@ -233,7 +227,7 @@ control-plane:
 ##@ Change
 
 .PHONY: generate
-generate: generate-watchers generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go from .proto files, the resource Watcher, deploy/docs/metrics.md, and what the chart makes
+generate: generate-watchers generate-chart $(BUF) $(PROTOC_GEN_GO) ## Generate Go code from .proto files, the Watcher definition, deploy/docs/metrics.md and the manifests
 	@echo 'proto/**/*.pb.go, deploy/docs/metrics.md'
 	@$(WITH_PROTOC_GEN_GO) $(BUF) generate proto --template proto/buf.gen.yaml --output proto
 	@$(METRICS_PAGE) > deploy/docs/metrics.md
@@ -253,7 +247,7 @@ fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
 	$(GOLANGCI_LINT) fmt $(MODULES)
 
 .PHONY: tidy
-tidy: ## Bring all go.mod files in line with the code and with each other
+tidy: ## Tidy all go.mod files and sync the workspace
 	go work sync
 	@for module in $(MODULES); do (cd $$module && go mod tidy) || exit 1; done
 
@@ -263,7 +257,7 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yaml
 	@$(ONE_WAY) $(GOLANGCI_LINT) run $(PACKAGES)
 
 .PHONY: verify
-verify: verify-proto verify-watchers verify-metrics verify-docs verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check what is generated, schema, pages, modules, imports, chart, format, lint
+verify: verify-proto verify-watchers verify-metrics verify-docs verify-workflows verify-modules verify-imports verify-console verify-chart verify-format verify-vet verify-vulnerabilities lint ## Check generated files, schema, pages, modules, imports, chart, format and linters
 
 .PHONY: verify-proto
 verify-proto: $(BUF) $(PROTOC_GEN_GO)
@@ -281,14 +275,14 @@ verify-metrics:
 	@$(METRICS_PAGE) | diff -u deploy/docs/metrics.md - || { echo 'deploy/docs/metrics.md is stale: make generate' >&2; exit 1; }
 
 .PHONY: verify-docs
-verify-docs: ## Check that the files, headings and symbols that a page names exist
+verify-docs: ## Check that all files, headings and symbols in pages exist
 	@echo 'verify-docs'
 	@$(ONE_WAY) go run ./deploy/local/cmd/verify-docs
 
 .PHONY: verify-workflows
 verify-workflows: $(ACTIONLINT)
 	$(ACTIONLINT) -shellcheck= -pyflakes=
-	@! grep -rnE 'uses: [^.]' .github | grep -vE '@[0-9a-f]{40} # v' || { echo 'actions are named by digest, with the version behind it' >&2; exit 1; }
+	@! grep -rnE 'uses: [^.]' .github | grep -vE '@[0-9a-f]{40} # v' || { echo 'pin actions by digest, with the version in a comment' >&2; exit 1; }
 
 .PHONY: verify-modules
 verify-modules:
@@ -324,5 +318,5 @@ verify-vulnerabilities: $(GOVULNCHECK)
 	deploy/tools/verify-vulnerabilities $(GOVULNCHECK) $(MODULES)
 
 .PHONY: clean
-clean: ## Remove what was built; .cache, which takes minutes to fill, stays
+clean: ## Remove build results, but keep .cache
 	rm -rf bin dist

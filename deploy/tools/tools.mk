@@ -1,6 +1,6 @@
-# Development tools. Each is a module of its own, outside go.work, since their
-# dependencies conflict with each other and with ours. A binary lies under its
-# version and Go's, so a new one of either builds it again and nothing else does.
+# Development tools. Each is its own module outside go.work, because their dependencies
+# conflict. The path of a binary has the versions of tool and Go, so a new version of either
+# builds it again.
 
 TOOLS := .cache/tools
 comma := ,
@@ -32,10 +32,10 @@ SYFT          := $(TOOLS)/syft-$(SYFT_VERSION)-$(GO_VERSION)/syft
 GOVULNCHECK   := $(TOOLS)/govulncheck-$(VULNCHECK_VERSION)-$(GO_VERSION)/govulncheck
 PROTOC_GEN_GO := $(TOOLS)/protoc-gen-go-$(PROTOBUF_VERSION)-$(GO_VERSION)/protoc-gen-go
 
-# buf starts the generator by name.
+# buf finds the generator in PATH.
 WITH_PROTOC_GEN_GO := PATH="$(CURDIR)/$(dir $(PROTOC_GEN_GO)):$$PATH"
 
-# Keep the caches of the tools in the checkout: they need no home directory.
+# The caches of the tools are in the checkout, so they need no home directory.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/.cache/golangci-lint
 export BUF_CACHE_DIR       := $(CURDIR)/.cache/buf
 
@@ -54,12 +54,12 @@ $(HELM):
 	@echo "building helm $(HELM_VERSION) (a few minutes the first time)…"
 	@$(call build-tool,deploy/tools/helm,helm.sh/helm/v4/cmd/helm)
 
-# helm-unittest is a plugin of helm and a command of its own.
+# helm-unittest is a helm plugin that also works as a command.
 $(HELM_UNITTEST):
 	@echo "building helm-unittest $(UNITTEST_VERSION) (a few minutes the first time)…"
 	@$(call build-tool,deploy/tools/helm-unittest,github.com/helm-unittest/helm-unittest/cmd/helm-unittest)
 
-# Rules need no service discovery, whose clients of a dozen clouds are half of it.
+# Rules need no service discovery, which is half of the code.
 $(PROMTOOL):
 	@echo "building promtool $(PROMETHEUS_VERSION) (two minutes the first time)…"
 	@$(call build-tool,deploy/tools/prometheus,github.com/prometheus/prometheus/cmd/promtool,-tags remove_all_sd$(comma)enable_dns_sd)
@@ -89,7 +89,7 @@ $(GOVULNCHECK):
 	@echo "building govulncheck $(VULNCHECK_VERSION)…"
 	@$(call build-tool,deploy/tools/govulncheck,golang.org/x/vuln/cmd/govulncheck)
 
-# The generator comes from the protobuf module that the services link.
+# The generator has the version of the protobuf module that services link.
 $(PROTOC_GEN_GO):
 	@echo "building protoc-gen-go $(PROTOBUF_VERSION)…"
 	@$(call build-tool,proto,google.golang.org/protobuf/cmd/protoc-gen-go)
