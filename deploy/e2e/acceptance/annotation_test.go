@@ -14,17 +14,18 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// aWhile is long enough for something that must not happen to show.
+// aWhile is how long a spec watches before it concludes that something did not happen.
 const aWhile = time.Second
 
-// nextSecond waits until the API server stamps writes with another time.
+// nextSecond waits until the API server's timestamps, which have whole seconds, differ from earlier
+// ones.
 func nextSecond(last time.Time) {
 	GinkgoHelper()
 	Eventually(func() bool { return time.Since(last) > 1100*time.Millisecond }).Should(BeTrue())
 }
 
 var _ = Describe("An annotation", func() {
-	It("reports an unreadable annotation within 5 s, by one Event in exactly these words, and brings data once it is corrected", func(ctx SpecContext) {
+	It("that is invalid has the words of its Events in the status until it is corrected", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/right").Says("corrected")
 		cm := w.Create(ctx, "wrong", world.Asking("not correct"))
@@ -37,7 +38,8 @@ var _ = Describe("An annotation", func() {
 		Expect(events[0].ReportingController).To(Equal(kube.Controller))
 		Expect(events[0].Regarding.UID).To(Equal(cm.Get(ctx).UID))
 
-		Consistently(ctx, func() int { return len(w.Events(ctx)) }).WithTimeout(aWhile).WithPolling(100 * time.Millisecond).Should(Equal(1))
+		Consistently(ctx, func() int { return len(w.Events(ctx)) }).WithTimeout(aWhile).WithPolling(100 * time.Millisecond).
+			Should(Equal(1))
 		Eventually(ctx, func() int { return cm.Writes(ctx) }).Should(Equal(1), "the status")
 
 		cm.Ask(ctx, "mydata="+page.URL())
@@ -45,7 +47,7 @@ var _ = Describe("An annotation", func() {
 		Expect(w.Events(ctx)).To(HaveLen(1))
 	})
 
-	It("has in the status why an annotation is not followed, in the words of its Events, until it is corrected", func(ctx SpecContext) {
+	It("that is invalid is reported within 5 s by one Event, and works once corrected", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/page").Says("there")
 		cm := w.Create(ctx, "explained", world.Asking("page="+page.URL()))
@@ -53,20 +55,22 @@ var _ = Describe("An annotation", func() {
 		problem := func() *status.Problem { return cm.Problem(ctx) }
 		Expect(problem()).To(BeNil())
 
-		By("telling of the whole value")
+		By("reporting the whole value")
 		cm.Ask(ctx, "not correct")
 		const sentence = "annotation value 'not correct' does not match expected format key=url"
 		Eventually(ctx, problem).Should(HaveValue(And(HaveField("Error", "InvalidAnnotation"), HaveField("Message", sentence),
 			HaveField("Since", BeTemporally("~", time.Now(), time.Minute)))))
-		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).To(HavePrefix(`{"*":{"error":"InvalidAnnotation","message":"` + sentence + `","since":"2`))
+		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).
+			To(HavePrefix(`{"*":{"error":"InvalidAnnotation","message":"` + sentence + `","since":"2`))
 		first := problem()
 
-		By("telling of a pair that is refused and of a name that is not known, and fetching the rest")
+		By("reporting a refused pair and an unknown name, and fetching the rest")
 		cm.Annotate(ctx, "x-kv8s.io/curl-refrsh", "10m")
 		cm.Ask(ctx, "page=ftp://example.com/?token=S3CR3T other="+page.URL())
 		cm.EventuallyHasData(ctx, "other", "there")
-		Eventually(ctx, problem).Should(HaveValue(HaveField("Message", "annotation curl-me-that, pair 1 (key page): the scheme is neither http nor https; use http:// or https://; "+
-			"also annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?")))
+		Eventually(ctx, problem).Should(HaveValue(HaveField("Message",
+			"annotation curl-me-that, pair 1 (key page): the scheme is neither http nor https; use http:// or https://; "+
+				"also annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?")))
 		Eventually(ctx, problem).Should(HaveValue(HaveField("Since", first.Since)))
 		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).NotTo(ContainSubstring("S3CR3T"))
 
@@ -80,7 +84,7 @@ var _ = Describe("An annotation", func() {
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Writes(ctx)).To(Equal(writes))
 
-		By("falling silent when it is mended")
+		By("clearing the error once it is corrected")
 		cm.Patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
 			"x-kv8s.io/curl-refrsh": nil, annotation.DefaultKey: "page=" + page.URL() + " other=" + page.URL(),
 		}}})
@@ -90,16 +94,17 @@ var _ = Describe("An annotation", func() {
 		Expect(cm.Writes(ctx)).To(Equal(writes + 1))
 	})
 
-	It("reports an unreadable annotation by one Event, whatever else is edited", func(ctx SpecContext) {
+	It("that is invalid is reported by one Event, no matter how often other fields are edited", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "told", world.Asking("not correct"))
 		cm.EventuallyTells(ctx, "InvalidAnnotation")
 		nextSecond(cm.Get(ctx).CreationTimestamp.Time)
 		cm.Label(ctx, "app", "other")
-		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(aWhile).Should(ConsistOf("InvalidAnnotation"))
+		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(aWhile).
+			Should(ConsistOf("InvalidAnnotation"))
 	})
 
-	It("removes nothing when an annotation becomes unreadable", func(ctx SpecContext) {
+	It("removes no data when it becomes invalid", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "slip", "kept")
 		cm.Ask(ctx, "mydata="+page.URL()+" oops")
@@ -108,22 +113,22 @@ var _ = Describe("An annotation", func() {
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "kept"))
 	})
 
-	DescribeTable("reads annotations of every usual form", func(ctx SpecContext, value, event string) {
+	DescribeTable("that is invalid is reported without its secrets", func(ctx SpecContext, value, event string) {
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "odd", world.Asking(value))
 		cm.EventuallyTells(ctx, "InvalidAnnotation")
 		Expect(cm.Events(ctx)[0].Note).To(Equal(event))
 	},
-		Entry("when it is the sample", "mydata=this isn't a url",
+		Entry("in the sample", "mydata=this isn't a url",
 			"annotation value 'mydata=this isn't a url' does not match expected format key=url"),
-		Entry("without the secrets in it", "mydata=https://user:secret@data.example.com/?token=secret oops",
+		Entry("with a password and a token", "mydata=https://user:secret@data.example.com/?token=secret oops",
 			"annotation value 'mydata=https://data.example.com/?…' does not match expected format key=url"),
-		Entry("when one pair breaks a rule", "mydata=https://user:secret@data.example.com/?token=secret",
+		Entry("in a pair that breaks a rule", "mydata=https://user:secret@data.example.com/?token=secret",
 			"annotation curl-me-that, pair 1 (key mydata): the url carries a user name or a password; "+
 				"take it out, and ask the operator for credentials of that host"),
 	)
 
-	It("ignores an object labelled reconciler=ignore until the label is gone", func(ctx SpecContext) {
+	It("is ignored while the object is labelled reconciler=ignore", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/ignored").Says("at last")
 		cm := w.Create(ctx, "ignored", world.Asking("mydata="+page.URL()), world.Labelled("reconciler", "ignore"))
@@ -132,7 +137,7 @@ var _ = Describe("An annotation", func() {
 		cm.EventuallyHasData(ctx, "mydata", "at last")
 	})
 
-	It("does nothing while the object is suspended", func(ctx SpecContext) {
+	It("is not followed while the object is suspended", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		first, second := w.Origin.Page("/first").Says("first"), w.Origin.Page("/second").Says("second")
 		cm := w.Create(ctx, "suspended", world.Asking("mydata="+first.URL()))
@@ -147,7 +152,7 @@ var _ = Describe("An annotation", func() {
 		cm.EventuallyHasData(ctx, "mydata", "second")
 	})
 
-	It("holds a body to the digest that the annotation names", func(ctx SpecContext) {
+	It("with a digest accepts only a matching body", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/digest").Says("something else")
 		sum := sha256.Sum256([]byte("the right thing"))
@@ -162,7 +167,7 @@ var _ = Describe("An annotation", func() {
 		cm.EventuallyHasData(ctx, "mydata", "the right thing")
 	})
 
-	It("adds the scheme that the operator has chosen where the annotation has none", func(ctx SpecContext) {
+	It("without a scheme gets the operator's default scheme", func(ctx SpecContext) {
 		grammar := annotation.Defaults()
 		grammar.DefaultScheme = "http"
 		w := env.World(ctx, world.Options{Grammar: &grammar, Flags: map[string][]string{

@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("A change", func() {
-	It("fetches the new URL when the annotation changes", func(ctx SpecContext) {
+	It("of the annotation makes the fetcher get the new URL", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		first, second := w.Origin.Page("/first").Says("first"), w.Origin.Page("/second").Says("second")
 		cm := w.Create(ctx, "moved", world.Asking("mydata="+first.URL()))
@@ -24,7 +24,7 @@ var _ = Describe("A change", func() {
 		Expect(first.Hits()).To(Equal(1))
 	})
 
-	It("fetches and writes nothing when something else of the object changes", func(ctx SpecContext) {
+	It("of any other field causes no fetch and no write", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "still", "still")
 		w.EventuallyQuiet(ctx)
@@ -37,11 +37,11 @@ var _ = Describe("A change", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
-	It("ends with the last of ten changes in a row", func(ctx SpecContext) {
+	It("followed by nine more ends with the last one", func(ctx SpecContext) {
 		env.World(ctx, world.Options{}).EndsWithLastOf(ctx, 10)
 	})
 
-	It("drops the body of the old URL when the URL changes during the fetch", func(ctx SpecContext) {
+	It("of the URL during the fetch drops the body of the old URL", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		quick := w.Origin.Page("/quick").Says("current")
 		_, cm, release := w.Fetching(ctx, "overtaken", "outdated")
@@ -53,19 +53,20 @@ var _ = Describe("A change", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
-	It("leaves nothing behind when the annotation is removed during the fetch", func(ctx SpecContext) {
+	It("that removes the annotation during the fetch leaves nothing behind", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm, release := w.Fetching(ctx, "unasked", "unwanted")
 		cm.Unannotate(ctx, "x-kv8s.io/curl-me-that")
-		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.want.>") }).Should(Equal(1), "a tombstone in place of the want")
+		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.want.>") }).
+			Should(Equal(1), "a tombstone in place of the want")
 		release()
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Writes(ctx)).To(BeZero())
 	})
 })
 
-var _ = Describe("A ConfigMap", func() {
-	It("does not create a ConfigMap that is deleted during the fetch", func(ctx SpecContext) {
+var _ = Describe("A ConfigMap deleted during a fetch", func() {
+	It("is not created again", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm, release := w.Fetching(ctx, "deleted", "too late")
 		cm.Delete(ctx)
@@ -75,7 +76,7 @@ var _ = Describe("A ConfigMap", func() {
 		cm.Tells(ctx)
 	})
 
-	It("does not write to a ConfigMap that is re-created during the fetch without the annotation", func(ctx SpecContext) {
+	It("and re-created without the annotation is not written", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm, release := w.Fetching(ctx, "again", "for another one")
 		cm.Delete(ctx)
@@ -86,7 +87,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(cm.Writes(ctx)).To(BeZero())
 	})
 
-	It("writes into a ConfigMap that is re-created during the fetch only what it asks for itself", func(ctx SpecContext) {
+	It("and re-created with another annotation gets only the keys that it asks for", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		quick := w.Origin.Page("/quick").Says("its own")
 		_, cm, release := w.Fetching(ctx, "anew", "for another one")
@@ -99,7 +100,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
-	It("fills a ConfigMap that is re-created with the same annotation", func(ctx SpecContext) {
+	It("and re-created with the same annotation is filled", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/same").Says("the same")
 		for n := range 3 {

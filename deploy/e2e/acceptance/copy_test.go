@@ -13,10 +13,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// The status annotation travels with copies and backups of an object.
+// Copies and backups of an object include its status annotation.
 var _ = Describe("A copy of a ConfigMap with its status", func() {
-	// copied is what the status says that the writer of another cluster, whose
-	// stream is younger than any here, has written for url.
+	// copied adds a status for url as written in another cluster, by a writer with an older object
+	// and a higher fence.
 	copied := func(url, body string) world.Trait {
 		sum := sha256.Sum256([]byte(body))
 		return world.Annotated(annotation.StatusKey, status.Status{Keys: map[string]status.Entry{"mydata": {
@@ -25,7 +25,7 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		}}}.String())
 	}
 
-	It("fills a copy by what is wanted here, whatever the other's stream was", func(ctx SpecContext) {
+	It("is filled by the requests of this cluster, whatever the fence of the other one", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/copied").Says("now")
 		cm := w.Create(ctx, "copied", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
@@ -38,10 +38,11 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		cm.Tells(ctx)
 	})
 
-	It("takes a copy over by one write when nothing has changed, and by one when its value is missing", func(ctx SpecContext) {
+	It("is taken over by one write, whether or not its value is still there", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/same").Says("same")
-		held := w.Create(ctx, "held", world.Asking("mydata="+page.URL()), world.Holding("mydata", "same"), copied(page.URL(), "same"))
+		held := w.Create(ctx, "held", world.Asking("mydata="+page.URL()), world.Holding("mydata", "same"),
+			copied(page.URL(), "same"))
 		bare := w.Create(ctx, "bare", world.Asking("mydata="+page.URL()), copied(page.URL(), "same"))
 		for _, cm := range []*world.ConfigMap{held, bare} {
 			cm.EventuallyReports(ctx, "mydata", "")
@@ -53,10 +54,11 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		Expect(bare.Writes(ctx)).To(Equal(1))
 	})
 
-	It("keeps the value that somebody gave it", func(ctx SpecContext) {
+	It("keeps a value that a user set", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/ours").Says("ours")
-		cm := w.Create(ctx, "theirs", world.Asking("mydata="+page.URL()), world.Holding("mydata", "theirs"), copied(page.URL(), "ours, then"))
+		cm := w.Create(ctx, "theirs", world.Asking("mydata="+page.URL()), world.Holding("mydata", "theirs"),
+			copied(page.URL(), "ours, then"))
 		cm.EventuallyTells(ctx, "KeyExists")
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs"))
@@ -65,12 +67,13 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		cm.EventuallyHasData(ctx, "mydata", "ours")
 	})
 
-	It("looks after a copy of another name by itself", func(ctx SpecContext) {
+	It("under another name is refreshed independently", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, first := w.Fill(ctx, "first", "one", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		was := first.Get(ctx)
 		second := w.Create(ctx, "second", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
-			world.Holding("mydata", was.Data["mydata"]), world.Annotated(annotation.StatusKey, was.Annotations[annotation.StatusKey]))
+			world.Holding("mydata", was.Data["mydata"]),
+			world.Annotated(annotation.StatusKey, was.Annotations[annotation.StatusKey]))
 		page.Says("two")
 		first.EventuallyHasData(ctx, "mydata", "two")
 		second.EventuallyHasData(ctx, "mydata", "two")
@@ -78,10 +81,10 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 	})
 })
 
-var _ = Describe("A stream of requests that is younger than what an object holds", func() {
-	It("writes results into an object whose fence is ahead of the stream", func(ctx SpecContext) {
-		// As after NATS was restored from a backup, or made anew under a clock
-		// that is behind.
+var _ = Describe("A stream of requests with lower sequences than the fence of an object", func() {
+	It("does not stop results from being written", func(ctx SpecContext) {
+		// This happens after NATS was restored from a backup, or created again on a machine whose
+		// clock is behind.
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "ahead", "one")
 		w.EventuallyQuiet(ctx)

@@ -20,13 +20,13 @@ import (
 	"github.com/onsi/gomega/types"
 )
 
-// fits: the narrowest terminal has 80 columns.
+// fits checks that the output fits the narrowest terminal, 80 columns.
 func fits() types.GomegaMatcher {
 	return WithTransform(func(line string) int { return len(line) }, BeNumerically("<=", 80))
 }
 
 var _ = Describe("The demo", func() {
-	It("goes through its chapters without kubectl, and ends", func(ctx SpecContext) {
+	It("runs all chapters without kubectl and ends", func(ctx SpecContext) {
 		cmd := demo(ctx, GinkgoT().TempDir(), "--once")
 		out, err := cmd.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(out))
@@ -37,11 +37,12 @@ var _ = Describe("The demo", func() {
 			`5\. .*kind: Watcher.*\nNAME +READY +FRESH +FETCHED .*\n\S+ +True +True +1/1 +curl-me-that-joke-config .*joke: \|\n {4}\S.*` +
 			`The same as web pages:\n\n\$ ` + regexp.QuoteMeta(cmd.Path) + ` demo\n$`))
 		Expect(string(out)).NotTo(ContainSubstring("$ kubectl"), "there is no kubectl to type")
-		aPathOrTable := Or(ContainSubstring(os.TempDir()), MatchRegexp(`^(ID|\d+) `)) // a table fits where there is a terminal
+		// a table fits where there is a terminal
+		aPathOrTable := Or(ContainSubstring(os.TempDir()), MatchRegexp(`^(ID|\d+) `))
 		Expect(strings.Split(string(out), "\n")).To(HaveEach(Or(aPathOrTable, fits())))
 	})
 
-	It("names the kubectl that there is, and has the console at the address that it prints, until it is interrupted", func(ctx SpecContext) {
+	It("prints the installed kubectl, and serves the console until interrupted", func(ctx SpecContext) {
 		path := GinkgoT().TempDir()
 		Expect(os.WriteFile(filepath.Join(path, "kubectl"), nil, 0o700)).To(Succeed())
 		cmd, out := demo(ctx, path), gbytes.NewBuffer()
@@ -71,13 +72,14 @@ var _ = Describe("The demo", func() {
 	})
 })
 
-// demo is that of the all-in-one, on a machine with a PATH of one folder.
+// demo starts the demo of the all-in-one with a PATH of one folder.
 func demo(ctx context.Context, path string, args ...string) *exec.Cmd {
 	GinkgoHelper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" || runtime.GOOS != "linux" {
 		Skip("it has a control plane of its own, and servers on 127.0.0.2, where a demo of yours does not listen")
 	}
-	cmd := exec.CommandContext(ctx, env.Program(allInOne), append([]string{"demo", "--host=127.0.0.2", "--samples=../../samples"}, args...)...)
+	cmd := exec.CommandContext(ctx, env.Program(allInOne),
+		append([]string{"demo", "--host=127.0.0.2", "--samples=../../samples"}, args...)...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "KUBECONFIG=") || strings.HasPrefix(variable, "PATH=")
 	}), "PATH="+path)

@@ -15,19 +15,19 @@ import (
 )
 
 var (
-	// Commands in a page: on a line of their own, and as code within a sentence.
+	// Commands in a page, either on a line of their own or as code within a sentence.
 	ownLine    = regexp.MustCompile(`(?m)^(?:\$ )?((?:kubectl|(?:bin/)?curlctl) [^\n]*[^\n\\])$`)
 	inSentence = regexp.MustCompile("`((?:kubectl|(?:bin/)?curlctl) [^`\n]+)`")
 	// reads matches commands that only read, and end.
 	reads = regexp.MustCompile(`^(?:kubectl curl-me-that|(?:bin/)?curlctl) (?:status|failing|failures(?: show| --| -|$)|wants|timers|audit|doctor|check|completion|.* --dry-run)|` +
 		`^kubectl (?:get|describe|auth can-i|explain|events) `)
-	// elsewhere matches what needs more than an API server and the services.
+	// elsewhere matches commands that need more than an API server and the services.
 	elsewhere = regexp.MustCompile(`(?:get|describe|explain) (?:watchers?|wat|pod|hpa|scaledobject)\b|--fetch`)
-	// part matches a command within a sentence that leaves out what it is about.
+	// part matches a command within a sentence that leaves out its object.
 	part = regexp.MustCompile(` (?:-\w|--[\w-]+|show|configmap)$`)
 )
 
-// placeholders are words of the pages, and what stands for them in the spec.
+// placeholders maps words of the pages to values of the spec.
 var placeholders = []struct {
 	word *regexp.Regexp
 	with string
@@ -40,15 +40,15 @@ var placeholders = []struct {
 	{regexp.MustCompile(`-f (?:FILE|[\w.-]+\.yaml)`), "-f deploy/samples/refresh.yaml"},
 }
 
-// ends are the exit codes of commands that report something by them.
+// ends has the exit codes of commands that report their result by exit code.
 var ends = map[*regexp.Regexp][]int{
 	regexp.MustCompile(`curlctl doctor`):     {0, 7},
 	regexp.MustCompile(`curlctl check`):      {0, 7},
 	regexp.MustCompile(`kubectl auth can-i`): {0, 1},
 }
 
-var _ = Describe("A command that a page, a runbook or an alert names and that only reads", func() {
-	It("runs each command of a page, a runbook or an alert as it is written there", func(ctx SpecContext) {
+var _ = Describe("A read-only command in a page, a runbook or an alert", func() {
+	It("runs as it is written", func(ctx SpecContext) {
 		kubectl := world.Kubectl()
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "mine", world.Asking("page="+w.Origin.Page("/missing").URL()))
@@ -75,7 +75,7 @@ var _ = Describe("A command that a page, a runbook or an alert names and that on
 	})
 })
 
-// codes are those with which a command may end.
+// codes returns the exit codes allowed for a command.
 func codes(line string) []int {
 	for command, codes := range ends {
 		if command.MatchString(line) {
@@ -85,7 +85,7 @@ func codes(line string) []int {
 	return []int{0}
 }
 
-// documented returns the commands of all pages and alerts that only read, each once.
+// documented returns the read-only commands of all pages and alerts, without duplicates.
 func documented(root string) []string {
 	GinkgoHelper()
 	var found []string
@@ -102,7 +102,8 @@ func documented(root string) []string {
 		for _, commands := range []*regexp.Regexp{ownLine, inSentence} {
 			for _, match := range commands.FindAllStringSubmatch(string(text), -1) {
 				line := strings.TrimPrefix(match[1], "bin/")
-				if reads.MatchString(line) && !elsewhere.MatchString(line) && (commands == ownLine || !part.MatchString(line) || strings.HasSuffix(line, " --dry-run")) {
+				if reads.MatchString(line) && !elsewhere.MatchString(line) &&
+					(commands == ownLine || !part.MatchString(line) || strings.HasSuffix(line, " --dry-run")) {
 					found = append(found, line)
 				}
 			}

@@ -13,11 +13,11 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// reasonOfRow matches type and reason in a row of kubectl about an Event.
+// reasonOfRow matches type and reason in a row that kubectl prints for an Event.
 var reasonOfRow = regexp.MustCompile(`(?:Normal|Warning) +(\w+)`)
 
-var _ = Describe("Events", func() {
-	It("sorts its Events by kubectl among those of others", func(ctx SpecContext) {
+var _ = Describe("Events about a ConfigMap", func() {
+	It("of several sources are sorted by kubectl in the right order", func(ctx SpecContext) {
 		kubectl := world.Kubectl()
 		w := env.World(ctx, world.Options{})
 		cm := w.Create(ctx, "ordered", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
@@ -27,13 +27,16 @@ var _ = Describe("Events", func() {
 			at := metav1.NewTime(ours.EventTime.Add(after))
 			_, err := w.Cluster.Client.CoreV1().Events(w.Namespace).Create(ctx, &corev1.Event{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}, Reason: reason, Type: corev1.EventTypeNormal,
-				InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: w.Namespace, Name: cm.Name, UID: cm.Get(ctx).UID},
+				InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: w.Namespace, Name: cm.Name,
+					UID: cm.Get(ctx).UID},
 				FirstTimestamp: at, LastTimestamp: at, Count: 1,
 			}, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}
-		for _, args := range [][]string{{"get", "events", "--sort-by=.lastTimestamp"}, {"describe", "configmap", cm.Name}, {"events"}} {
-			command := exec.CommandContext(ctx, kubectl, append(args, "--kubeconfig="+w.Cluster.Kubeconfig, "--namespace="+w.Namespace)...)
+		for _, args := range [][]string{{"get", "events", "--sort-by=.lastTimestamp"}, {"describe", "configmap", cm.Name},
+			{"events"}} {
+			command := exec.CommandContext(ctx, kubectl,
+				append(args, "--kubeconfig="+w.Cluster.Kubeconfig, "--namespace="+w.Namespace)...)
 			out, err := command.CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), "%s", out)
 			var reasons []string

@@ -10,8 +10,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-var _ = Describe("A failure", func() {
-	It("leaves the last good value while a failure lasts, with one Event at its begin and one at its end", func(ctx SpecContext) {
+var _ = Describe("A failed fetch", func() {
+	It("keeps the last good value and emits one Event when it starts and one when it ends", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "moody", "good", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 
@@ -33,7 +33,7 @@ var _ = Describe("A failure", func() {
 		Expect(cm.Writes(ctx)).To(BeElementOf(3, 4), "one more if it has lasted for three intervals, and is stale")
 	})
 
-	It("ends a failure when the annotation is corrected", func(ctx SpecContext) {
+	It("recovers when the annotation is corrected", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/there").Says("there")
 		cm := w.Create(ctx, "corrected", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
@@ -44,7 +44,7 @@ var _ = Describe("A failure", func() {
 		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
 	})
 
-	It("ends a failure when curl-now changes and the server is well again", func(ctx SpecContext) {
+	It("recovers when curl-now changes and the server works again", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/later")
 		cm := w.Create(ctx, "later", world.Asking("mydata="+page.URL()))
@@ -57,12 +57,12 @@ var _ = Describe("A failure", func() {
 		cm.EventuallyTells(ctx, "BadStatus", "Recovered")
 	})
 
-	It("tries again soon after a failure that may pass, with one Event for all attempts", func(ctx SpecContext) {
+	It("is retried soon if it may be transient, with one Event for all attempts", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/busy").Fails(http.StatusServiceUnavailable)
 		cm := w.Create(ctx, "busy", world.Asking("mydata="+page.URL()))
 		Eventually(page.Hits).Should(BeNumerically(">=", 3))
-		// Else the recovery overtakes a failure that the writer has not read yet.
+		// Otherwise the recovery overtakes a failure that the writer has not read yet.
 		cm.EventuallyTells(ctx, "BadStatus")
 		cm.EventuallyReports(ctx, "mydata", "BadStatus")
 		page.Says("not busy any more")
@@ -71,7 +71,7 @@ var _ = Describe("A failure", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("reports an unknown host and a denied address without the address", func(ctx SpecContext) {
+	It("of an unknown host or a denied address is reported without the address", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		denied := w.Create(ctx, "denied", world.Asking("mydata=http://169.254.169.254/latest/meta-data"))
 		denied.EventuallyTells(ctx, "AddressDenied")
@@ -82,7 +82,7 @@ var _ = Describe("A failure", func() {
 		Expect(denied.Get(ctx).Data).To(BeEmpty())
 	})
 
-	It("reports a response beyond the limits", func(ctx SpecContext) {
+	It("is reported when the response exceeds a limit", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-body=1000", "--timeout=4s"}}})
 		large := w.Create(ctx, "large", world.Asking("mydata="+w.Origin.Page("/large").Serves(make([]byte, 1001)).URL()))
 		large.EventuallyTells(ctx, "BodyTooLarge")

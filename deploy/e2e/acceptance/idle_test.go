@@ -9,13 +9,14 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-var _ = Describe("Nothing", func() {
-	It("writes, publishes and fetches nothing when there is nothing to do", func(ctx SpecContext) {
+var _ = Describe("An idle pipeline", func() {
+	It("writes, publishes and fetches nothing", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		load := w.Begin(ctx, 40) // fewer than are logged in a second, after which a line says how many were left out
 		load.EventuallyEnds(ctx, time.Minute)
 		w.Create(ctx, "invalid", world.Asking("not correct")).EventuallyTells(ctx, "InvalidAnnotation")
-		w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+load.Pages[0].URL())).EventuallyTells(ctx, "KeyExists")
+		w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+load.Pages[0].URL())).
+			EventuallyTells(ctx, "KeyExists")
 		failing := w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
 		failing.EventuallyTells(ctx, "BadStatus")
 		failing.EventuallyReports(ctx, "mydata", "BadStatus")

@@ -28,14 +28,15 @@ var _ = Describe("All services in one process", func() {
 		data = GinkgoT().TempDir()
 	})
 
-	It("do what they do apart, and drain on SIGTERM", func(ctx SpecContext) {
+	It("behave as they do separately, and drain on SIGTERM", func(ctx SpecContext) {
 		p := start()
 		page := w.Origin.Page("/joke").Says("why did the chicken …")
 		cm := w.Create(ctx, "joke", world.Asking("mydata="+page.URL()))
 		invalid := w.Create(ctx, "invalid", world.Asking("mydata=this isn't a url"))
 		cm.EventuallyHasData(ctx, "mydata", "why did the chicken …")
 		invalid.EventuallyTells(ctx, "InvalidAnnotation")
-		Expect(invalid.Events(ctx)[0].Note).To(Equal("annotation value 'mydata=this isn't a url' does not match expected format key=url"))
+		Expect(invalid.Events(ctx)[0].Note).
+			To(Equal("annotation value 'mydata=this isn't a url' does not match expected format key=url"))
 
 		slow, waiting, release := w.Fetching(ctx, "waiting", "worth the wait")
 		release()
@@ -53,7 +54,7 @@ var _ = Describe("All services in one process", func() {
 		Expect(waiting.Writes(ctx)).To(Equal(1))
 	})
 
-	It("lose nothing when they end under load", func(ctx SpecContext) {
+	It("lose nothing when stopped under load", func(ctx SpecContext) {
 		load := w.Begin(ctx, 150)
 		for n := range 4 {
 			p := start()
@@ -63,13 +64,13 @@ var _ = Describe("All services in one process", func() {
 			Expect(code).To(BeZero())
 		}
 		start()
-		// What a service has given back in the moment in which the broker ends,
-		// too, comes again as if the service had been killed.
+		// If a service negatively acknowledges a message just as the broker stops, the message is
+		// redelivered only after AckWait, as if the service had been killed.
 		Eventually(load.Filled).WithTimeout(2 * pipeline.AckWait).Should(Equal(150))
 		Expect(load.MostHits()).To(Equal(1))
 	})
 
-	It("survive kill -9 with their streams", func(ctx SpecContext) {
+	It("keep their streams after kill -9", func(ctx SpecContext) {
 		p := start()
 		load := w.Begin(ctx, 50)
 		load.EventuallyFills(ctx, 20)
@@ -87,8 +88,8 @@ var _ = Describe("All services in one process", func() {
 	})
 })
 
-var _ = Describe("The rights", func() {
-	It("needs few rights for each service, and none for the fetcher", func(ctx SpecContext) {
+var _ = Describe("RBAC of the services", func() {
+	It("grants each service few permissions, and the fetcher none", func(ctx SpecContext) {
 		o := world.Options{Kubeconfigs: world.LeastRights(env.Cluster), Flags: map[string][]string{}}
 		w := env.World(ctx, o)
 		page := w.Origin.Page("/modest").Says("modest")

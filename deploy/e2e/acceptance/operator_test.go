@@ -18,7 +18,7 @@ import (
 // allInOne is the program that runs all services in one process.
 const allInOne = "curl-me-that"
 
-// run starts a program of ours that does not live longer than the spec.
+// run starts one of our programs and stops it at the end of the spec.
 func run(name string, environment []string, args ...string) *process.Process {
 	GinkgoHelper()
 	p, err := process.Start(process.Program{Name: name, Path: env.Program(name), Args: args, Env: environment})
@@ -34,46 +34,47 @@ func run(name string, environment []string, args ...string) *process.Process {
 	return p
 }
 
-// nowhere is an address on loopback at which nobody listens.
+// nowhere returns a loopback address without a listener.
 func nowhere() string { return "nats://" + env.FreeAddress() }
 
-var _ = Describe("An operator's mistake", func() {
-	DescribeTable("ends the program with one sentence", func(ctx SpecContext, name string, args []string, sentence string) {
+var _ = Describe("A configuration error", func() {
+	DescribeTable("ends the program with one sentence", func(ctx SpecContext, name string, args []string, said string) {
 		if name == allInOne {
 			args = append(args, "--data-dir="+GinkgoT().TempDir())
 		} else {
 			args = append([]string{"--listen=", "--nats-url=" + nowhere()}, args...)
 		}
-		if name != world.Fetcher && !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--kubeconfig") }) {
+		if name != world.Fetcher &&
+			!slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--kubeconfig") }) {
 			args = append(args, "--kubeconfig="+env.Cluster.Kubeconfig)
 		}
-		shouldSay(ctx, run(name, nil, args...), sentence)
+		shouldSay(ctx, run(name, nil, args...), said)
 	},
-		Entry("a flag that does not exist", world.Watcher, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
-		Entry("a flag that does not exist", world.Fetcher, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
-		Entry("a flag that does not exist", world.Writer, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
-		Entry("a flag that does not exist", allInOne, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
-		Entry("an argument too many", world.Fetcher, []string{"please"}, "please"),
-		Entry("a value that is no duration", world.Watcher, []string{"--coalesce=fast"}, "--coalesce"),
+		Entry("an unknown flag", world.Watcher, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
+		Entry("an unknown flag", world.Fetcher, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
+		Entry("an unknown flag", world.Writer, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
+		Entry("an unknown flag", allInOne, []string{"--no-such-flag"}, "unknown flag: --no-such-flag"),
+		Entry("an extra argument", world.Fetcher, []string{"please"}, "please"),
+		Entry("an invalid duration", world.Watcher, []string{"--coalesce=fast"}, "--coalesce"),
 		Entry("a number out of range", world.Writer, []string{"--concurrency=0"}, "--concurrency"),
 		Entry("a number out of range", world.Fetcher, []string{"--timeout=10h"}, "--timeout"),
 		Entry("a protected namespace", world.Watcher, []string{"--namespaces=kube-system"}, "kube-system"),
-		Entry("no namespace", world.Watcher, []string{"--namespaces=Not_One"}, "Not_One"),
-		Entry("no selector", world.Watcher, []string{"--selector=a in (b"}, "--selector"),
-		Entry("no address range", world.Fetcher, []string{"--allow-cidr=300.0.0.0/8"}, "allow-cidr"),
-		Entry("no scheme", world.Writer, []string{"--default-scheme=gopher"}, "gopher"),
-		Entry("no log level", world.Writer, []string{"--log-level=loud"}, "loud"),
-		Entry("a kubeconfig that is not there", world.Watcher, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
-		Entry("a kubeconfig that is not there", world.Writer, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
-		Entry("a kubeconfig that is not there", allInOne, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
-		Entry("a kubeconfig that is none", world.Writer, []string{"--kubeconfig=/dev/null"}, "/dev/null"),
-		Entry("no address of NATS", world.Fetcher, []string{"--nats-url=nats://"}, "--nats-url"),
-		Entry("credentials for NATS that are not there", world.Fetcher, []string{"--nats-creds=/no/such/creds"}, "/no/such/creds"),
+		Entry("an invalid namespace", world.Watcher, []string{"--namespaces=Not_One"}, "Not_One"),
+		Entry("an invalid selector", world.Watcher, []string{"--selector=a in (b"}, "--selector"),
+		Entry("an invalid address range", world.Fetcher, []string{"--allow-cidr=300.0.0.0/8"}, "allow-cidr"),
+		Entry("an unknown scheme", world.Writer, []string{"--default-scheme=gopher"}, "gopher"),
+		Entry("an unknown log level", world.Writer, []string{"--log-level=loud"}, "loud"),
+		Entry("a missing kubeconfig", world.Watcher, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
+		Entry("a missing kubeconfig", world.Writer, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
+		Entry("a missing kubeconfig", allInOne, []string{"--kubeconfig=/no/such/file"}, "/no/such/file"),
+		Entry("an empty kubeconfig", world.Writer, []string{"--kubeconfig=/dev/null"}, "/dev/null"),
+		Entry("an incomplete NATS address", world.Fetcher, []string{"--nats-url=nats://"}, "--nats-url"),
+		Entry("missing NATS credentials", world.Fetcher, []string{"--nats-creds=/no/such/creds"}, "/no/such/creds"),
 		Entry("a certificate without its key", world.Fetcher, []string{"--nats-cert=/dev/null"}, "--nats-key"),
-		Entry("an address that is none", world.Watcher, []string{"--listen=somewhere"}, "--listen"),
+		Entry("an invalid listen address", world.Watcher, []string{"--listen=somewhere"}, "--listen"),
 	)
 
-	DescribeTable("ends the fetcher with one sentence about a mistake in one of its files", func(ctx SpecContext, flag string) {
+	DescribeTable("in a file of the fetcher ends it with one sentence", func(ctx SpecContext, flag string) {
 		w := env.World(ctx, world.Options{Without: world.Services()})
 		w.Unfinished()
 		for _, path := range []string{"/no/such/file", garbage()} {
@@ -86,31 +87,33 @@ var _ = Describe("An operator's mistake", func() {
 		Entry("policies", "--policy="),
 	)
 
-	It("ends the program with one sentence when its port is taken", func(ctx SpecContext) {
+	It("such as a port in use ends the program with one sentence", func(ctx SpecContext) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(listener.Close)
 		taken := listener.Addr().String()
 		for _, name := range world.Services() {
-			shouldSay(ctx, run(name, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, "--listen="+taken, "--nats-url="+nowhere()), taken)
+			shouldSay(ctx, run(name, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, "--listen="+taken,
+				"--nats-url="+nowhere()), taken)
 		}
 		for _, flag := range []string{"--listen=", "--nats-listen="} {
-			shouldSay(ctx, run(allInOne, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, flag+taken, "--data-dir="+GinkgoT().TempDir()), taken)
+			shouldSay(ctx, run(allInOne, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, flag+taken,
+				"--data-dir="+GinkgoT().TempDir()), taken)
 		}
 	})
 
-	It("names the variable of the environment that has a mistake, and ends the program", func(ctx SpecContext) {
+	It("in an environment variable ends the program and names the variable", func(ctx SpecContext) {
 		shouldSay(ctx, run(world.Fetcher, []string{"CURLMETHAT_TIMEOUT=soon"}), "CURLMETHAT_TIMEOUT")
 		shouldSay(ctx, run(world.Watcher, []string{"CURLMETHAT_KUBECONFIG=/no/such/file"}), "/no/such/file")
 	})
 
-	It("ends the program with what to do when no cluster is named", func(ctx SpecContext) {
+	It("such as no cluster ends the program and says what to do", func(ctx SpecContext) {
 		for _, name := range []string{world.Watcher, world.Writer} {
 			shouldSay(ctx, run(name, nil, "--listen=", "--nats-url="+nowhere()), "KUBECONFIG")
 		}
 	})
 
-	It("ends a second program on the same data with one sentence", func(ctx SpecContext) {
+	It("such as a data directory in use ends the second program with one sentence", func(ctx SpecContext) {
 		data := GinkgoT().TempDir()
 		environment := []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}
 		first := run(allInOne, environment, "--data-dir="+data, "--namespaces=curl-me-that-e2e-none")
@@ -123,7 +126,7 @@ var _ = Describe("An operator's mistake", func() {
 	})
 })
 
-// garbage is a file with something that none of our formats allows.
+// garbage returns a file that is valid in none of our formats.
 func garbage() string {
 	GinkgoHelper()
 	path := filepath.Join(GinkgoT().TempDir(), "garbage")
@@ -131,7 +134,7 @@ func garbage() string {
 	return path
 }
 
-// shouldSay waits until the program has ended by itself, with one sentence.
+// shouldSay waits until the program exits by itself, with one sentence.
 func shouldSay(ctx SpecContext, p *process.Process, sentence string) {
 	GinkgoHelper()
 	Eventually(p.Running).Should(BeFalse(), "%s %v still runs", p.Name, p.Args)
@@ -156,10 +159,11 @@ func eventuallySilent(p *process.Process) {
 	}).Should(BeNumerically(">", 2*aWhile), "time without a line in the log")
 }
 
-var _ = Describe("What is not there", func() {
-	DescribeTable("waits for what is not there yet, and logs that once", func(ctx SpecContext, name string) {
+var _ = Describe("A service whose dependency is unavailable at start", func() {
+	DescribeTable("waits for it and logs that once", func(ctx SpecContext, name string) {
 		address := env.FreeAddress()
-		p := run(name, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, "--listen="+address, "--nats-url=nats://user:secret@"+env.FreeAddress())
+		p := run(name, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig}, "--listen="+address,
+			"--nats-url=nats://user:secret@"+env.FreeAddress())
 		Eventually(func() []string { return p.Log.Matching("no connection to NATS") }).Should(HaveLen(1))
 		eventuallySilent(p)
 		Expect(p.Log.Matching("no connection to NATS")).To(HaveLen(1))
@@ -169,12 +173,12 @@ var _ = Describe("What is not there", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(code).To(BeZero())
 	},
-		Entry("NATS by the watcher", world.Watcher),
-		Entry("NATS by the fetcher", world.Fetcher),
-		Entry("NATS by the writer", world.Writer),
+		Entry("NATS, for the watcher", world.Watcher),
+		Entry("NATS, for the fetcher", world.Fetcher),
+		Entry("NATS, for the writer", world.Writer),
 	)
 
-	It("waits for an API server that is not there yet", func(ctx SpecContext) {
+	It("waits for the API server", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Without: world.Services()})
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",

@@ -8,8 +8,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-var _ = Describe("A key", func() {
-	It("leaves a key of somebody else as it is, until they remove it", func(ctx SpecContext) {
+var _ = Describe("A key in a ConfigMap", func() {
+	It("of another owner is kept until its owner removes it", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/ours").Says("ours")
 		cm := w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+page.URL()))
@@ -20,7 +20,8 @@ var _ = Describe("A key", func() {
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs as before"))
 		Expect(page.Hits()).To(BeZero())
 		Expect(cm.Writes(ctx)).To(Equal(1), "the status, when it was found")
-		Expect(cm.Status(ctx, "mydata").Why().Message).To(HavePrefix("key mydata exists already and was not written by curl-me-that"))
+		Expect(cm.Status(ctx, "mydata").Why().Message).
+			To(HavePrefix("key mydata exists already and was not written by curl-me-that"))
 
 		cm.Drop(ctx, "mydata")
 		cm.EventuallyHasData(ctx, "mydata", "ours")
@@ -29,7 +30,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("repairs a key that was changed by hand, with an Event", func(ctx SpecContext) {
+	It("that was edited by hand is repaired, with an Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "drift", "as asked")
 
@@ -40,7 +41,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("repairs a key that was removed by hand, with an Event", func(ctx SpecContext) {
+	It("that was removed by hand is repaired, with an Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "gone", "as asked", world.Holding("other", "theirs"))
 
@@ -51,7 +52,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("repairs twice a key that was changed twice in a row", func(ctx SpecContext) {
+	It("that was edited twice in a row is repaired twice", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "twice", "as asked")
 		for _, text := range []string{"once", "twice"} {
@@ -62,7 +63,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Writes(ctx)).To(Equal(3))
 	})
 
-	It("writes nothing when a key was changed to what is fetched anyway", func(ctx SpecContext) {
+	It("is not written again after an edit to the fetched value", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "same", "old")
 		pastSharing(page)
@@ -73,7 +74,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "new"))
 	})
 
-	It("prunes a key when its pair is removed, and leaves the others", func(ctx SpecContext) {
+	It("is pruned when its pair is removed, and other keys stay", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		a, b := w.Origin.Page("/a").Says("A"), w.Origin.Page("/b").Says("B")
 		cm := w.Create(ctx, "pruned", world.Asking("a="+a.URL()+" b="+b.URL()), world.Holding("other", "theirs"))
@@ -94,19 +95,20 @@ var _ = Describe("A key", func() {
 		Expect(b.Hits()).To(Equal(1))
 	})
 
-	It("leaves a key whose pair is removed when the operator wants no pruning", func(ctx SpecContext) {
+	It("stays when its pair is removed if pruning is disabled", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Writer: {"--prune=false"}}})
 		a, b := w.Origin.Page("/a").Says("A"), w.Origin.Page("/b").Says("B")
 		cm := w.Create(ctx, "kept", world.Asking("a="+a.URL()+" b="+b.URL()))
 		cm.EventuallyHasData(ctx, "a", "A")
 		cm.EventuallyHasData(ctx, "b", "B")
 		cm.Ask(ctx, "b="+b.URL())
-		Eventually(ctx, func() string { return cm.Get(ctx).Annotations[annotation.StatusKey] }).ShouldNot(ContainSubstring(a.URL()))
+		Eventually(ctx, func() string { return cm.Get(ctx).Annotations[annotation.StatusKey] }).
+			ShouldNot(ContainSubstring(a.URL()))
 		w.EventuallyQuiet(ctx)
 		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
 	})
 
-	It("leaves a key that somebody has taken over when its pair is removed", func(ctx SpecContext) {
+	It("that another manager took over stays when its pair is removed", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "taken", "ours")
 		cm.Patch(ctx, map[string]any{
@@ -117,7 +119,7 @@ var _ = Describe("A key", func() {
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "theirs now"))
 	})
 
-	It("reports an immutable ConfigMap by one Event, without a storm of retries", func(ctx SpecContext) {
+	It("of an immutable ConfigMap is reported by one Event, without a storm of retries", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/fixed").Says("too late")
 		cm := w.Create(ctx, "fixed", world.Holding("other", "theirs"), world.Immutable(), world.Asking("mydata="+page.URL()))
@@ -128,11 +130,12 @@ var _ = Describe("A key", func() {
 		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total")).To(BeNumerically("<=", 2))
 	})
 
-	It("reports by one Event a body that would make the ConfigMap larger than the API allows", func(ctx SpecContext) {
+	It("whose body makes the ConfigMap too large for the API is reported by one Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/large").Serves(make([]byte, 600<<10))
 		small := w.Origin.Page("/small").Says("small")
-		cm := w.Create(ctx, "full", world.Holding("other", string(make([]byte, 600<<10))), world.Asking("large="+page.URL()+" small="+small.URL()))
+		cm := w.Create(ctx, "full", world.Holding("other", string(make([]byte, 600<<10))),
+			world.Asking("large="+page.URL()+" small="+small.URL()))
 		cm.EventuallyTells(ctx, "BodyTooLarge")
 		cm.EventuallyHasData(ctx, "small", "small")
 		w.EventuallyQuiet(ctx)

@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("kubectl", func() {
-	It("knows curlctl as a plugin, and completes it with live names", func(ctx SpecContext) {
+	It("finds curlctl as a plugin and completes its arguments with live names", func(ctx SpecContext) {
 		kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
 		if _, err := os.Stat(kubectl); err != nil {
 			if kubectl, err = exec.LookPath("kubectl"); err != nil {
@@ -24,7 +24,7 @@ var _ = Describe("kubectl", func() {
 		w := env.World(ctx, world.Options{})
 		w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/nothing").URL())).EventuallyTells(ctx, "BadStatus")
 
-		By("being installed as the Makefile does")
+		By("installing it as the Makefile does")
 		plugins := GinkgoT().TempDir()
 		for name, file := range map[string]string{
 			"kubectl-curl_me_that":          w.Program("curlctl"),
@@ -51,6 +51,7 @@ var _ = Describe("kubectl", func() {
 		Expect(run(ctx, "curl-me-that", "status", w.Namespace+"/failing")).To(ContainSubstring("gave up"))
 		Expect(run(ctx, "curl-me-that", "--help")).To(ContainSubstring("kubectl curl-me-that [command]"))
 		Expect(run(ctx, "__complete", "curl-me-that", "fail")).To(ContainSubstring("failures"))
-		Expect(run(ctx, "__complete", "curl-me-that", "failures", "show", "")).To(ContainSubstring("1\tBadStatus " + w.Namespace + "/failing"))
+		Expect(run(ctx, "__complete", "curl-me-that", "failures", "show", "")).
+			To(ContainSubstring("1\tBadStatus " + w.Namespace + "/failing"))
 	})
 })

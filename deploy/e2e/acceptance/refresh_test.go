@@ -10,16 +10,16 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// pastSharing waits until the outcome of the last GET of a page is no longer
-// shared with others who ask for the same, which is for a second.
+// pastSharing waits until the outcome of the last GET of a page, which fetches share for one
+// second, has expired.
 func pastSharing(page *origin.Page) {
 	GinkgoHelper()
 	hits := page.Hits()
 	Consistently(page.Hits).WithTimeout(1100 * time.Millisecond).Should(Equal(hits))
 }
 
-var _ = Describe("A refresh", func() {
-	It("brings a changed body, and writes nothing for one that is the same", func(ctx SpecContext) {
+var _ = Describe("A refresh of a URL", func() {
+	It("delivers a changed body, and writes nothing for an unchanged one", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "news", "morning", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		Eventually(page.Hits).Should(BeNumerically(">=", 3))
@@ -30,7 +30,7 @@ var _ = Describe("A refresh", func() {
 		cm.Tells(ctx)
 	})
 
-	It("asks the server only for what is new", func(ctx SpecContext) {
+	It("sends conditional requests", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/tagged").Tagged().Says("tagged")
 		cm := w.Create(ctx, "tagged", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
@@ -41,7 +41,7 @@ var _ = Describe("A refresh", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("ends when the interval is taken away, and begins when there is one", func(ctx SpecContext) {
+	It("stops when the interval is removed, and starts when one is set", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "ends", "same")
 		cm.Annotate(ctx, "x-kv8s.io/curl-refresh", "1s")
@@ -54,7 +54,7 @@ var _ = Describe("A refresh", func() {
 		Consistently(page.Hits).WithTimeout(2 * aWhile).Should(Equal(hits))
 	})
 
-	It("fetches at once when curl-now changes", func(ctx SpecContext) {
+	It("happens at once when curl-now changes", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "now", "before")
 		pastSharing(page)
@@ -65,7 +65,7 @@ var _ = Describe("A refresh", func() {
 		Expect(page.Hits()).To(Equal(2))
 	})
 
-	It("shares no GET that was made before curl-now changed", func(ctx SpecContext) {
+	It("by curl-now does not share an earlier GET", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm := w.Fill(ctx, "impatient", "before")
 		page.Says("after")

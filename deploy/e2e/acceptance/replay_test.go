@@ -12,8 +12,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-var _ = Describe("A host that was down", func() {
-	It("replays 100 ConfigMaps of a host that was down, each by one write", func(ctx SpecContext) {
+var _ = Describe("A host that recovers", func() {
+	It("has its 100 ConfigMaps replayed, each with one write", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}})
 		const n = 100
 		pages := w.Origin.Pages(n)

@@ -14,8 +14,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-var _ = Describe("The key by which the watcher signs", func() {
-	// replace changes a file as kubelet and curlctl do: at once, or not at all.
+var _ = Describe("The signing key of the watcher", func() {
+	// replace replaces a file atomically, as kubelet and curlctl do.
 	replace := func(file string, content []byte) {
 		GinkgoHelper()
 		next := filepath.Join(GinkgoT().TempDir(), "next")
@@ -29,7 +29,7 @@ var _ = Describe("The key by which the watcher signs", func() {
 		return content
 	}
 
-	It("rotates the key without a restart of fetcher and writer, which go on with it when the file is none", func(ctx SpecContext) {
+	It("is rotated without restarts, and an invalid file keeps the old key in use", func(ctx SpecContext) {
 		seed, trusted, err := signature.WriteFiles(GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
 		nextSeed, next, err := signature.WriteFiles(GinkgoT().TempDir())
@@ -54,7 +54,8 @@ var _ = Describe("The key by which the watcher signs", func() {
 		eventuallyLogged := func(line string) {
 			GinkgoHelper()
 			for _, s := range []*world.Service{fetcher, writer} {
-				Eventually(ctx, func() []string { return s.Log.Matching(line + " of file " + trusted) }).WithTimeout(time.Minute).Should(HaveLen(1), s.Name)
+				Eventually(ctx, func() []string { return s.Log.Matching(line + " of file " + trusted) }).WithTimeout(time.Minute).
+					Should(HaveLen(1), s.Name)
 			}
 		}
 		isServed("before")
@@ -69,7 +70,9 @@ var _ = Describe("The key by which the watcher signs", func() {
 		replace(trusted, []byte("no key\n"))
 		eventuallyLogged("keeping the last good content")
 		isServed("meanwhile")
-		Expect(writer.Log.Matching("keeping")).To(ConsistOf(And(ContainSubstring(trusted), ContainSubstring("it does not hold one or 2 public NKeys of users, one a line"))))
+		Expect(writer.Log.Matching("keeping")).
+			To(ConsistOf(And(ContainSubstring(trusted),
+				ContainSubstring("it does not hold one or 2 public NKeys of users, one a line"))))
 		Expect(w.Stored(ctx, pipeline.Failures, ">")).To(BeZero())
 	})
 })

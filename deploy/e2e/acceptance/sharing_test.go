@@ -12,22 +12,22 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// shared is how long a fetcher gives the same answer to others.
+// shared is how long a fetcher shares an answer.
 const shared = time.Second
 
-// expectShared expects that no fetcher has asked again before its last answer was
-// old. A fetcher counts from when it begins a GET, which may arrive much later,
-// so what can be said of arrivals is how many there may be since none could
-// have begun.
+// expectShared checks that no fetcher sent a GET before its last answer had expired. A fetcher
+// counts from the start of a GET, which may arrive much later. So the check limits the number of
+// arrivals since the first possible start.
 func expectShared(began time.Time, arrivals []time.Time, fetchers int) {
 	GinkgoHelper()
 	for i, at := range arrivals {
-		Expect(i).To(BeNumerically("<", fetchers*(1+int(at.Sub(began)/shared))), "GETs before the one that arrived after %s", at.Sub(began))
+		Expect(i).To(BeNumerically("<", fetchers*(1+int(at.Sub(began)/shared))), "GETs before the one that arrived after %s",
+			at.Sub(began))
 	}
 }
 
-var _ = Describe("A URL that 1,000 ConfigMaps ask for", func() {
-	It("fetches a URL of 1,000 ConfigMaps once a second by each of three fetchers at most, and writes nothing while it stays the same", func(ctx SpecContext) {
+var _ = Describe("A URL used by 1,000 ConfigMaps", func() {
+	It("is fetched once a second per fetcher at most, and written only when it changes", func(ctx SpecContext) {
 		const n, fetchers = 1000, 3
 		w := env.World(ctx, world.Options{Without: []string{world.Watcher}})
 		page := w.Origin.Page("/shared").Tagged().Says("for all")
@@ -55,7 +55,7 @@ var _ = Describe("A URL that 1,000 ConfigMaps ask for", func() {
 		expectShared(began, page.Arrivals(), fetchers)
 		results := w.LastResult(ctx)
 
-		// Each has a refresh within one and a half intervals.
+		// Each key is refreshed within one and a half intervals.
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Requests, "curl.due.>") }).
 			WithTimeout(2 * time.Minute).WithPolling(time.Second).Should(Equal(n))
 		Eventually(ctx, func() (refreshed float64) {

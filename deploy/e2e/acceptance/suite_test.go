@@ -1,5 +1,5 @@
-// Package acceptance runs the built services as processes against a real API
-// server and holds them to what users were promised.
+// Package acceptance runs the built services as processes against a real API server, and checks
+// them against the promises to users.
 package acceptance_test
 
 import (

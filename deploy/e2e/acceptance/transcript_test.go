@@ -22,24 +22,24 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// transcript is what a user types and reads, as a page. With TRANSCRIPT it is
-// written to that file: `make transcript`.
+// transcript is a page with the commands that a user types and their output. `make transcript`
+// writes it to the file in TRANSCRIPT.
 type transcript struct {
 	world   *world.World
 	kubectl string
 	page    strings.Builder
-	// typed counts the writes of the user by ConfigMap.
+	// typed counts the user's writes of each ConfigMap.
 	typed map[string]int
 }
 
-// write is a command by which a user writes a ConfigMap.
+// write matches a command that writes a ConfigMap.
 var write = regexp.MustCompile(`^kubectl (?:create|annotate|patch) configmap (\S+)`)
 
-// part begins a part of the page.
+// part starts a section of the page.
 func (t *transcript) part(title, text string) { fmt.Fprintf(&t.page, "\n## %s\n\n%s\n", title, text) }
 
-// types runs a command as a user does, and repeats it until its output is as
-// expected. That output goes into the page.
+// types runs a command, as a user does, until its output is as expected. That output goes into the
+// page.
 func (t *transcript) types(ctx context.Context, command string, expected types.GomegaMatcher) {
 	GinkgoHelper()
 	var out []byte
@@ -59,32 +59,35 @@ func (t *transcript) run(ctx context.Context, command string) []byte {
 	return out
 }
 
-// shell returns a command in a shell in which kubectl and curlctl are at hand, at
-// the root of the repository.
+// shell returns a command that runs in a shell at the root of the repository, with kubectl and
+// curlctl in PATH.
 func (t *transcript) shell(ctx context.Context, command string) *exec.Cmd {
 	tools := GinkgoT().TempDir()
-	for name, path := range map[string]string{"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl"), "kubectl-curl_me_that": t.world.Program("curlctl")} {
+	for name, path := range map[string]string{"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl"),
+		"kubectl-curl_me_that": t.world.Program("curlctl")} {
 		path, err := filepath.Abs(path)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.Symlink(path, filepath.Join(tools, name))).To(Succeed())
 	}
 	shell := exec.CommandContext(ctx, "sh", "-c", command)
-	shell.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+t.config(), "CURLMETHAT_SERVER="+t.world.NATS.URL(), "COLUMNS=120")
+	shell.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+t.config(),
+		"CURLMETHAT_SERVER="+t.world.NATS.URL(), "COLUMNS=120")
 	shell.Dir = "../../.."
 	return shell
 }
 
-// config returns a kubeconfig whose namespace is that of the world.
+// config returns a kubeconfig with the namespace of the world.
 func (t *transcript) config() string {
 	raw, err := os.ReadFile(t.world.Cluster.Kubeconfig)
 	Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(GinkgoT().TempDir(), "config")
 	Expect(os.WriteFile(path, raw, 0o600)).To(Succeed())
-	Expect(exec.Command(t.kubectl, "--kubeconfig="+path, "config", "set-context", "--current", "--namespace="+t.world.Namespace).Run()).To(Succeed())
+	Expect(exec.Command(t.kubectl, "--kubeconfig="+path, "config", "set-context", "--current",
+		"--namespace="+t.world.Namespace).Run()).To(Succeed())
 	return path
 }
 
-// normal are what differs from run to run, and what stands for it.
+// normal replaces text that differs from run to run.
 var normal = []struct {
 	pattern *regexp.Regexp
 	text    string
@@ -105,9 +108,10 @@ var normal = []struct {
 	{regexp.MustCompile(`(failure )\d+`), "${1}7"},
 }
 
-// told returns text without what differs from run to run.
+// told returns text without the parts that differ from run to run.
 func (t *transcript) told(text string) string {
-	text = strings.ReplaceAll(text, t.world.Namespace+"   ", fmt.Sprintf("%-*s", len(t.world.Namespace)+3, "shop")) // in a table
+	// in a table
+	text = strings.ReplaceAll(text, t.world.Namespace+"   ", fmt.Sprintf("%-*s", len(t.world.Namespace)+3, "shop"))
 	text = strings.ReplaceAll(text, t.world.Namespace, "shop")
 	text = strings.ReplaceAll(text, fmt.Sprintf("localhost:%d", t.world.Origin.Port()), "localhost:8080")
 	for _, n := range normal {
@@ -124,20 +128,20 @@ func (t *transcript) told(text string) string {
 	return strings.Join(lines, "")
 }
 
-// eventRow is an Event as kubectl describes it.
+// eventRow matches an Event as kubectl describes it.
 var eventRow = regexp.MustCompile(`^  (?:Warning|Normal) `)
 
-// events is how a user reads the Events of a ConfigMap.
+// events is the command that shows the Events of a ConfigMap.
 func events(name string) string {
 	return "kubectl describe configmap " + name + " | sed -n '/^Events/,$p'"
 }
 
-// statusOf is how a user reads the status annotation of a ConfigMap.
+// statusOf is the command that shows the status annotation of a ConfigMap.
 func statusOf(name string) string {
 	return "kubectl get configmap " + name + ` -o jsonpath='{.metadata.annotations.x-kv8s\.io/curl-status}{"\n"}'`
 }
 
-// wants creates a ConfigMap that asks for something.
+// wants creates an annotated ConfigMap.
 func (t *transcript) wants(ctx context.Context, name, pairs string, more ...string) {
 	GinkgoHelper()
 	t.types(ctx, "kubectl create configmap "+name, ContainSubstring("created"))
@@ -149,7 +153,7 @@ func (t *transcript) wants(ctx context.Context, name, pairs string, more ...stri
 }
 
 var _ = Describe("A user's half hour", func() {
-	It("explains what happens where people look, with no more writes than changes of state", func(ctx SpecContext) {
+	It("explains itself where people look, with no more writes than changes of state", func(ctx SpecContext) {
 		kubectl := world.Kubectl()
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {
 			"--max-body=1000", "--timeout=10s", "--retry-base=2s", "--deny-host=*.denied.example.com",
@@ -158,14 +162,15 @@ var _ = Describe("A user's half hour", func() {
 		t := &transcript{world: w, kubectl: kubectl, typed: map[string]int{}}
 		t.page.WriteString(`# A user's half hour
 
-What a person types and reads, from a first page to one that fails in each way there is. Made by ` + "`make transcript`" + ` from a real run against
-an API server; times, identities and ports are replaced by fixed ones. The causes and cures are in [why-empty.md](why-empty.md).
+Commands that a user types and their output, from a first page through every kind of failure. ` +
+			"`make transcript`" + ` writes this page from a real
+run against an API server, with fixed times, identities and ports. For causes and fixes, see [why-empty.md](why-empty.md).
 `)
 		t.goesWell(ctx)
 		t.isMistyped(ctx)
 		t.fails(ctx)
 		t.isDenied(ctx)
-		t.isLeftAlone(ctx)
+		t.isSuspended(ctx)
 		t.recovers(ctx)
 		t.logs(ctx)
 		if file := os.Getenv("TRANSCRIPT"); file != "" {
@@ -174,21 +179,22 @@ an API server; times, identities and ports are replaced by fixed ones. The cause
 		}
 		written, err := os.ReadFile("../../docs/half-hour.md")
 		Expect(err).NotTo(HaveOccurred())
-		Expect(timeless(t.page.String())).To(Equal(timeless(string(written))), "deploy/docs/half-hour.md is stale: make transcript")
+		Expect(timeless(t.page.String())).
+			To(Equal(timeless(string(written))), "deploy/docs/half-hour.md is stale: make transcript")
 	})
 })
 
-// spans are durations and what pads them in a table.
+// spans matches durations and the padding around them in a table.
 var spans = regexp.MustCompile(`\b\d+[dhms](?:\d+[ms])*\b|[ -]{2,}`)
 
-// timeless returns a page without durations, which depend on the machine, and
-// without the widths of columns, which depend on them.
+// timeless returns a page without durations, which depend on the machine, and without the column
+// widths, which depend on them.
 func timeless(page string) []string {
 	return strings.Split(spans.ReplaceAllString(page, " "), "\n")
 }
 
-// logs holds the lines of the fetcher about this half hour to what people read: the
-// host by the rule of Events, durations, and the words of metrics.
+// logs checks the log lines of the fetcher: they show hosts as Events do, durations as people read
+// them, and the words of the metrics.
 func (t *transcript) logs(ctx context.Context) {
 	GinkgoHelper()
 	lines := t.world.Fetcher().Log
@@ -196,84 +202,100 @@ func (t *transcript) logs(ctx context.Context) {
 		return func() []string { return lines.Matching(`"key":"` + t.world.Namespace + "/" + name + `/page"`) }
 	}
 	Eventually(ctx, about("internal")).Should(ContainElement(And(
-		ContainSubstring(`"host":"(address)"`), ContainSubstring(`"cause":"new"`), ContainSubstring(`"reason":"AddressDenied"`), MatchRegexp(`"next":"(1h|[45]\dm)`),
+		ContainSubstring(`"host":"(address)"`), ContainSubstring(`"cause":"new"`),
+		ContainSubstring(`"reason":"AddressDenied"`), MatchRegexp(`"next":"(1h|[45]\dm)`),
 	)))
 	Eventually(ctx, about("slow")).WithTimeout(time.Minute).Should(ContainElement(And(
-		ContainSubstring(`"host":"localhost"`), ContainSubstring(`"cause":"retry"`), ContainSubstring(`"reason":"Timeout"`), MatchRegexp(`"next":"\d+(\.\d+)?s"`),
+		ContainSubstring(`"host":"localhost"`), ContainSubstring(`"cause":"retry"`), ContainSubstring(`"reason":"Timeout"`),
+		MatchRegexp(`"next":"\d+(\.\d+)?s"`),
 	)))
 	Expect(lines.Matching("169.254")).To(BeEmpty())
 }
 
 func (t *transcript) goesWell(ctx context.Context) {
 	t.world.Origin.Page("/hello").Says("Hello!")
-	t.part("A page", "A ConfigMap, an annotation, and its data is there.")
+	t.part("A page", "A ConfigMap gets an annotation, and its data appears.")
 	t.wants(ctx, "mine", "page="+t.world.Origin.Page("/hello").URL())
 	t.types(ctx, "kubectl get configmap mine -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
 	t.types(ctx, statusOf("mine"), ContainSubstring("sha256"))
 }
 
 func (t *transcript) isMistyped(ctx context.Context) {
-	t.part("A slip of the pen", "What is no pair, a pair that breaks a rule, and a name that is not known. Each is explained, also in the annotation for as long as it is so, and nothing is removed.")
-	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=not correct'", ContainSubstring("annotated"))
+	t.part("A typo", "A value that is not a pair, a pair that breaks a rule, and an unknown name. Each is explained by "+
+		"an Event, and in the annotation until it is corrected. Nothing is removed.")
+	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=not correct'",
+		ContainSubstring("annotated"))
 	t.types(ctx, events("mine"), ContainSubstring("annotation value 'not correct' does not match expected format key=url"))
 	t.types(ctx, statusOf("mine"), ContainSubstring(`{"*":{"error":"InvalidAnnotation","message":"annotation value 'not correct' does not match expected format key=url"`))
-	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=page=ftp://example.com' x-kv8s.io/curl-refrsh=10m", ContainSubstring("annotated"))
-	t.types(ctx, events("mine"), And(ContainSubstring("the scheme is neither http nor https"), ContainSubstring("did you mean curl-refresh?")))
-	t.types(ctx, "curlctl status "+t.world.Namespace+"/mine", And(ContainSubstring("not followed since"), ContainSubstring("the scheme is neither http nor https")))
+	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=page=ftp://example.com' "+
+		"x-kv8s.io/curl-refrsh=10m", ContainSubstring("annotated"))
+	t.types(ctx, events("mine"),
+		And(ContainSubstring("the scheme is neither http nor https"), ContainSubstring("did you mean curl-refresh?")))
+	t.types(ctx, "curlctl status "+t.world.Namespace+"/mine",
+		And(ContainSubstring("not followed since"), ContainSubstring("the scheme is neither http nor https")))
 	t.types(ctx, "kubectl get configmap mine -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
-	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=page="+t.world.Origin.Page("/hello").URL()+"' x-kv8s.io/curl-refrsh-", ContainSubstring("annotated"))
+	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=page="+t.world.Origin.Page("/hello").
+		URL()+"' x-kv8s.io/curl-refrsh-", ContainSubstring("annotated"))
 	t.types(ctx, statusOf("mine"), And(ContainSubstring("sha256"), Not(ContainSubstring("InvalidAnnotation"))))
 }
 
 func (t *transcript) fails(ctx context.Context) {
 	site := t.world.Origin
-	t.part("Nothing there", "The Event has the status and what comes next. The annotation keeps it when the Event is gone.")
+	t.part("Nothing there", "The Event has the status code and the next step. The annotation still has both when the "+
+		"Event has expired.")
 	t.wants(ctx, "missing", "page="+site.Page("/missing").URL())
-	t.types(ctx, events("missing"), ContainSubstring("responded with 404; key page has no value yet; giving up after 1 attempt; next try"))
+	t.types(ctx, events("missing"),
+		ContainSubstring("responded with 404; key page has no value yet; giving up after 1 attempt; next try"))
 	t.types(ctx, statusOf("missing"),
 		And(ContainSubstring(`"httpStatus":404`), ContainSubstring(`"nextTry"`)))
 
-	t.part("Too slow", "It may pass, so it is tried again soon.")
+	t.part("Too slow", "A timeout may be transient, so the fetch is retried soon.")
 	release := site.Page("/slow").Says("at last").Hold()
 	DeferCleanup(release)
 	t.wants(ctx, "slow", "page="+site.Page("/slow").URL())
 	t.types(ctx, events("slow"), ContainSubstring("did not respond in time; key page has no value yet; next attempt in"))
 
-	t.part("Too large", "The limit is the operator's.")
+	t.part("Too large", "The operator sets the limit.")
 	t.wants(ctx, "huge", "page="+site.Page("/huge").Serves(make([]byte, 1001)).URL())
 	t.types(ctx, events("huge"), ContainSubstring("sent more than is allowed: the limit is 1000 bytes"))
 
-	t.part("Another body than the one that was asked for", "A digest pins the body. Another one is not stored.")
-	t.wants(ctx, "pinned", "page="+site.Page("/pinned").Says("something else").URL(), "x-kv8s.io/curl-sha256=page="+strings.Repeat("ab", 32))
+	t.part("An unexpected body", "A digest pins the body. Any other body is not stored.")
+	t.wants(ctx, "pinned", "page="+site.Page("/pinned").Says("something else").
+		URL(), "x-kv8s.io/curl-sha256=page="+strings.Repeat("ab", 32))
 	t.types(ctx, events("pinned"), ContainSubstring("sent something else than curl-sha256 names"))
 
-	t.part("A certificate of an unknown authority", "What is wrong with the certificate is in the Event; the address is not.")
+	t.part("A certificate of an unknown authority",
+		"The Event says what is wrong with the certificate, without the address.")
 	tls := origin.StartTLS()
 	DeferCleanup(tls.Close)
 	t.world.Trust(tls)
 	t.wants(ctx, "self-signed", "page=https://"+tls.PageByAddress("/"))
-	t.types(ctx, events("self-signed"), ContainSubstring("can be trusted: the certificate is signed by an unknown authority"))
+	t.types(ctx, events("self-signed"),
+		ContainSubstring("can be trusted: the certificate is signed by an unknown authority"))
 
-	t.part("A host that asks for a pause", "It waits as long as the host asks, and the list of what is not well has until when.")
+	t.part("A host that asks for a pause",
+		"The next attempt waits as long as the host asks. The list of failures shows until when.")
 	t.wants(ctx, "busy", "page="+site.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "1200").URL())
-	t.types(ctx, events("busy"), ContainSubstring("responded with 429; key page has no value yet; next attempt in 20m, as the host requested"))
+	t.types(ctx, events("busy"),
+		ContainSubstring("responded with 429; key page has no value yet; next attempt in 20m, as the host requested"))
 	t.types(ctx, statusOf("busy"), And(ContainSubstring(`"waitsFor":"pause of localhost"`), ContainSubstring(`"nextTry"`)))
 	t.types(ctx, "curlctl failing -n "+t.world.Namespace+" --name busy -o wide", ContainSubstring("pause of localhost"))
 }
 
 func (t *transcript) isDenied(ctx context.Context) {
-	t.part("An address that is not public", "The address itself is kept out of Events.")
+	t.part("An address that is not public", "Events never show the address.")
 	t.wants(ctx, "internal", "page=http://169.254.169.254/latest/meta-data")
-	t.types(ctx, events("internal"), And(ContainSubstring("is not allowed: it has no public address"), Not(ContainSubstring("169.254"))))
+	t.types(ctx, events("internal"),
+		And(ContainSubstring("is not allowed: it has no public address"), Not(ContainSubstring("169.254"))))
 
-	t.part("A redirect to a host that the operator denies", "Each hop is checked; the Event names the one that was denied.")
+	t.part("A redirect to a host that the operator denies", "Each hop is checked. The Event names the denied one.")
 	page := t.world.Origin.Page("/elsewhere").Fails(http.StatusFound).With("Location", "http://data.denied.example.com/")
 	t.wants(ctx, "redirected", "page="+page.URL())
 	t.types(ctx, events("redirected"), ContainSubstring("is not allowed: at redirect 1, the operator denies the host"))
 }
 
-func (t *transcript) isLeftAlone(ctx context.Context) {
-	t.part("Leave it alone", "While it is suspended nothing is fetched, and a hand edit stays.")
+func (t *transcript) isSuspended(ctx context.Context) {
+	t.part("Suspending a ConfigMap", "While it is suspended, nothing is fetched and manual edits stay.")
 	t.wants(ctx, "paused", "page="+t.world.Origin.Page("/hello").URL())
 	t.types(ctx, "kubectl get configmap paused -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
 	t.types(ctx, "kubectl annotate configmap paused x-kv8s.io/curl-suspend=true", ContainSubstring("annotated"))
@@ -281,34 +303,42 @@ func (t *transcript) isLeftAlone(ctx context.Context) {
 	t.types(ctx, `kubectl patch configmap paused --patch '{"data":{"page":"changed"}}'`, ContainSubstring("patched"))
 	t.types(ctx, "kubectl get configmap paused -o jsonpath='{.data.page}{\"\\n\"}'", Equal("changed\n"))
 
-	t.part("A key of one's own", "It is never overwritten.")
+	t.part("A key of your own", "It is never overwritten.")
 	t.types(ctx, "kubectl create configmap own --from-literal=page=mine", ContainSubstring("created"))
-	t.types(ctx, "kubectl annotate configmap own 'x-kv8s.io/curl-me-that=page="+t.world.Origin.Page("/hello").URL()+"'", ContainSubstring("annotated"))
+	t.types(ctx, "kubectl annotate configmap own 'x-kv8s.io/curl-me-that=page="+t.world.Origin.Page("/hello").
+		URL()+"'", ContainSubstring("annotated"))
 	t.types(ctx, events("own"), ContainSubstring("key page exists already and was not written by curl-me-that"))
-	t.types(ctx, statusOf("own"), ContainSubstring(`"message":"key page exists already and was not written by curl-me-that`))
+	t.types(ctx, statusOf("own"),
+		ContainSubstring(`"message":"key page exists already and was not written by curl-me-that`))
 
-	t.part("An edit by hand", "A key that curl-me-that has written is repaired, and an Event names who changed it.")
+	t.part("An edit by hand", "curl-me-that repairs keys that it wrote. An Event names who changed them.")
 	t.wants(ctx, "edited", "page="+t.world.Origin.Page("/hello").URL())
 	t.types(ctx, "kubectl get configmap edited -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
 	t.types(ctx, `kubectl patch configmap edited --patch '{"data":{"page":"changed"}}'`, ContainSubstring("patched"))
-	t.types(ctx, events("edited"), ContainSubstring("key page was changed by field manager kubectl-patch; it is fetched again"))
+	t.types(ctx, events("edited"),
+		ContainSubstring("key page was changed by field manager kubectl-patch; it is fetched again"))
 	t.types(ctx, "kubectl get configmap edited -o jsonpath='{.data.page}{\"\\n\"}'", Equal("Hello!\n"))
 }
 
 func (t *transcript) recovers(ctx context.Context) {
 	missing := t.world.Origin.Page("/missing")
-	t.part("Asked about once more", "The page is still missing. The Event is counted, and the ConfigMap is not written.")
+	t.part("The same failure again",
+		"The page is still missing. The count of the Event goes up, and the ConfigMap is not written.")
 	pastSharing(missing)
 	t.types(ctx, "kubectl annotate configmap missing x-kv8s.io/curl-now=1", ContainSubstring("annotated"))
 	t.types(ctx, `kubectl get events.events.k8s.io -o jsonpath='{range .items[?(@.regarding.name=="missing")]}{.reason} x{.series.count}{"\n"}{end}'`,
 		ContainSubstring("BadStatus x2"))
 
-	t.part("Events are gone", "A cluster keeps Events for an hour. What they said is in the annotation, and curlctl has the whole way of the key.")
-	Expect(t.world.Cluster.Client.EventsV1().Events(t.world.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
+	t.part("Events have expired",
+		"A cluster keeps Events for an hour. The annotation still has their message, and curlctl shows the whole history "+
+			"of the key.")
+	Expect(t.world.Cluster.Client.EventsV1().Events(t.world.Namespace).
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
 	t.types(ctx, events("missing"), ContainSubstring("<none>"))
-	t.types(ctx, "curlctl status "+t.world.Namespace+"/missing", And(ContainSubstring("responded with 404"), ContainSubstring("recheck"), ContainSubstring("last checked")))
+	t.types(ctx, "curlctl status "+t.world.Namespace+"/missing",
+		And(ContainSubstring("responded with 404"), ContainSubstring("recheck"), ContainSubstring("last checked")))
 
-	t.part("It is there", "The end of a failure has an Event of its own.")
+	t.part("Recovery", "The end of a failure has its own Event.")
 	missing.Says("found")
 	pastSharing(missing)
 	t.types(ctx, "kubectl annotate configmap missing --overwrite x-kv8s.io/curl-now=2", ContainSubstring("annotated"))
@@ -317,8 +347,8 @@ func (t *transcript) recovers(ctx context.Context) {
 	t.countWrites(ctx)
 }
 
-// cost is how often a ConfigMap of the half hour is written by the system: before
-// there were explanations in the status, and now.
+// cost is the number of writes of each ConfigMap by the system, before the status had explanations
+// and now.
 type cost struct {
 	name        string
 	before, now int
@@ -327,21 +357,21 @@ type cost struct {
 
 func costs() []cost {
 	return []cost{
-		{"mine", 1, 4, "the value; what is wrong with the annotations, twice, and the end of that"},
-		{"missing", 2, 2, "the failure, and the end of that; nothing for the look in between"},
+		{"mine", 1, 4, "the value, two annotation errors, and their correction"},
+		{"missing", 2, 2, "the failure and the recovery, nothing for the check in between"},
 		{"huge", 1, 1, "the failure"},
 		{"pinned", 1, 1, "the failure"},
 		{"busy", 1, 1, "the failure"},
 		{"internal", 1, 1, "the failure"},
 		{"redirected", 1, 1, "the failure"},
 		{"paused", 1, 1, "the value"},
-		{"own", 0, 1, "that the key is somebody else's"},
-		{"edited", 2, 2, "the value, and its repair"},
+		{"own", 0, 1, "the key belongs to another owner"},
+		{"edited", 2, 2, "the value and its repair"},
 	}
 }
 
-// countWrites holds the writes of each ConfigMap to those that the user typed, and
-// to its cost. What leaves the status as it is was typed.
+// countWrites checks the writes of each ConfigMap: those that the user typed plus its cost. It
+// takes a write that keeps the status for one of the user.
 func (t *transcript) countWrites(ctx context.Context) {
 	GinkgoHelper()
 	t.world.EventuallyCaughtUp(ctx)
@@ -357,8 +387,9 @@ func (t *transcript) countWrites(ctx context.Context) {
 		}
 		Expect(typed).To(Equal(t.typed[life.Name]), "writes of %s without a status of their own", life.Name)
 	}
-	t.part("What it cost", "How often curl-me-that has written each ConfigMap in this half hour, beside what was typed. `before` is without explanations in the\n"+
-		"status. Those that are tried again soon are left out: how many attempts fit in depends on the machine.")
+	t.part("Writes", "How often curl-me-that wrote each ConfigMap in this half hour, not counting the user's commands. "+
+		"`before` is without explanations in\n"+
+		"the status. Failures that are retried soon are left out, because their number of attempts depends on the machine.")
 	fmt.Fprint(&t.page, "\n| ConfigMap | before | now | written |\n|---|---|---|---|\n")
 	for _, c := range costs() {
 		Expect(t.world.Named(c.name).Writes(ctx)).To(Equal(c.now), c.name)

@@ -14,12 +14,13 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-var _ = Describe("A value", func() {
+var _ = Describe("A fetched value", func() {
 	It("arrives within 5 s, in one write that touches nothing else", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		w.Origin.Page("/").Says("hello there")
 		cm := w.Create(ctx, "cool", world.Asking("my-cool-value=http://"+w.Origin.Address()),
-			world.Holding("other", "  kept\r\nas it is \t"), world.Labelled("app", "cool"), world.Annotated("example.com/note", "ünïcode ✓"))
+			world.Holding("other", "  kept\r\nas it is \t"), world.Labelled("app", "cool"),
+			world.Annotated("example.com/note", "ünïcode ✓"))
 		before := cm.Get(ctx)
 
 		cm.EventuallyHasDataWithin(ctx, 5*time.Second, "my-cool-value", "hello there")
@@ -56,17 +57,18 @@ var _ = Describe("A value", func() {
 		cm.EventuallyHasData(ctx, "mydata", "spelled differently")
 	})
 
-	It("comes from the first spelling alone when both are there", func(ctx SpecContext) {
+	It("comes from the first spelling only if both are set", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		first, second := w.Origin.Page("/first").Says("first"), w.Origin.Page("/second").Says("second")
-		cm := w.Create(ctx, "both", world.Annotated(annotation.LegacyKey, "b="+second.URL()), world.Annotated(annotation.DefaultKey, "a="+first.URL()))
+		cm := w.Create(ctx, "both", world.Annotated(annotation.LegacyKey, "b="+second.URL()),
+			world.Annotated(annotation.DefaultKey, "a="+first.URL()))
 		cm.EventuallyHasData(ctx, "a", "first")
 		w.EventuallyQuiet(ctx)
 		Expect(second.Hits()).To(BeZero())
 		Expect(cm.Get(ctx).Data).NotTo(HaveKey("b"))
 	})
 
-	It("comes by HTTPS when the URL has no scheme", func(ctx SpecContext) {
+	It("is fetched over HTTPS if the URL has no scheme", func(ctx SpecContext) {
 		secure := origin.StartTLS()
 		DeferCleanup(secure.Close)
 		bundle := filepath.Join(GinkgoT().TempDir(), "ca.pem")
@@ -74,13 +76,13 @@ var _ = Describe("A value", func() {
 		secure.Page("/s").Says("well kept")
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--ca-bundle=" + bundle}}})
 		w.Trust(secure)
-		// The certificate is for this name and for addresses; the flag lets the
-		// name lead to loopback nowhere else than here.
+		// The certificate is for this name and for addresses. The flag lets the name resolve to
+		// loopback in this spec only.
 		cm := w.Create(ctx, "secure", world.Asking("mydata="+secure.PageByAddress("/s")))
 		cm.EventuallyHasData(ctx, "mydata", "well kept")
 	})
 
-	It("stores in binaryData what is not text, and moves it when it becomes text", func(ctx SpecContext) {
+	It("is stored in binaryData if it is not text, and moves to data when it becomes text", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		body := bytes.Repeat([]byte{0, 1, 0xff, '\n', 0x80}, 4000)
 		blob, text := w.Origin.Page("/blob").Serves(body), w.Origin.Page("/text").Says("this is text")
@@ -100,8 +102,8 @@ var _ = Describe("A value", func() {
 	})
 
 	It("arrives and is kept in a ConfigMap that was created empty and annotated later", func(ctx SpecContext) {
-		// Such an object has no managedFields, and a patch adds none: nothing
-		// but its data shows that a key was edited.
+		// Such an object has no managedFields, and a patch adds none. Only its data shows that a
+		// key was edited.
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/late").Says("late but sure")
 		cm := w.Create(ctx, "empty")
