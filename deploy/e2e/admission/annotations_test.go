@@ -27,20 +27,22 @@ func numbered(n int) string {
 	return strings.Join(pairs, "\n")
 }
 
-// spaced returns a name, and a value between two of each of the spaces of Unicode.
+// spaced returns a name, followed by the value surrounded by each Unicode space.
 func spaced(name, value string) []any {
 	all := []any{name}
-	for _, space := range "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000" {
+	for _, space := range "\t\n\v\f\r \u0085\u00a0\u1680" +
+		"\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000" {
 		all = append(all, string(space)+value+string(space))
 	}
 	return all
 }
 
-var _ = Describe("The policy of annotations", Ordered, func() {
+var _ = Describe("The annotation policy", Ordered, func() {
 	var api corev1client.ConfigMapInterface
 	BeforeAll(func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
-		install(ctx, within(namespace, render(ctx, namespace, []string{"admission-annotations.yaml"}, "admissionPolicies.annotations.action=Deny")))
+		install(ctx, within(namespace,
+			render(ctx, namespace, []string{"admission-annotations.yaml"}, "admissionPolicies.annotations.action=Deny")))
 		api = env.Cluster.Client.CoreV1().ConfigMaps(namespace)
 		Eventually(ctx, func() error { return try(ctx, api, "not correct") }).ShouldNot(Succeed(), "the policy is in force")
 	})
@@ -50,7 +52,7 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		panic(err) // cannot be: they are the defaults
 	}
 
-	DescribeTable("lets pass what the watcher accepts", func(ctx SpecContext, value string) {
+	DescribeTable("accepts annotations that the watcher accepts", func(ctx SpecContext, value string) {
 		request, err := grammar.Parse(map[string]string{annotation.DefaultKey: value})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(request.Refuses()).To(BeFalse())
@@ -58,10 +60,10 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 	},
 		Entry("a pair", "mydata=data.example.com"),
 		Entry("a URL", "mydata=https://data.example.com:8443/a/b?c=d=e#f"),
-		Entry("a scheme in capitals", "mydata=HTTP://data.example.com"),
-		Entry("several, on lines", "\n  a=x.example.com\n\tb=y.example.com/%20?q=a@b\n"),
+		Entry("a scheme in capital letters", "mydata=HTTP://data.example.com"),
+		Entry("several pairs on separate lines", "\n  a=x.example.com\n\tb=y.example.com/%20?q=a@b\n"),
 		Entry("other white space", "a=x.example.com\u00a0b=y.example.com\u2003c=z.example.com"),
-		Entry("one label", "a=localhost"),
+		Entry("a host with one label", "a=localhost"),
 		Entry("a port", "a=localhost:8080/x://y"),
 		Entry("an address", "a=http://[2001:db8::1]:80/"),
 		Entry("an address with a zone", "a=http://[fe80::1%25eth0]/"),
@@ -72,7 +74,9 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		Entry("many", numbered(annotation.MaxPairs)),
 	)
 
-	DescribeTable("refuses what the watcher refuses, in its words", func(ctx SpecContext, value string) {
+	DescribeTable("rejects annotations that the watcher rejects, with the same message", func(
+		ctx SpecContext, value string,
+	) {
 		request, wrong := grammar.Parse(map[string]string{annotation.DefaultKey: value})
 		err := try(ctx, api, value)
 		Expect(err).To(MatchError(apierrors.IsInvalid, "is invalid"))
@@ -95,25 +99,25 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		Entry("no key", "=https://a.example.com"),
 		Entry("no URL", "mydata="),
 		Entry("an illegal key", "my/data=a.example.com"),
-		Entry("the parent", "..=a.example.com"),
-		Entry("below the parent", "..a=a.example.com"),
+		Entry("the parent directory", "..=a.example.com"),
+		Entry("below the parent directory", "..a=a.example.com"),
 		Entry("the directory", ".=a.example.com"),
-		Entry("a key twice", "a=x.example.com a=y.example.com"),
-		Entry("another scheme", "a=ftp://x.example.com"),
-		Entry("a scheme alone", "a=https://"),
-		Entry("no port", "a=x.example.com:"),
-		Entry("a word for a port", "a=x.example.com:http"),
+		Entry("a duplicate key", "a=x.example.com a=y.example.com"),
+		Entry("an unsupported scheme", "a=ftp://x.example.com"),
+		Entry("a scheme without a host", "a=https://"),
+		Entry("an empty port", "a=x.example.com:"),
+		Entry("a word as the port", "a=x.example.com:http"),
 		Entry("a password", "a=https://user:secret@x.example.com"),
 		Entry("a query without a host", "a=https://?secret"),
-		Entry("no ASCII", "a=https://\u00e9.example.com"),
-		Entry("one that is wrong of many", numbered(100)+"\nwrong"),
+		Entry("non-ASCII characters", "a=https://\u00e9.example.com"),
+		Entry("one invalid pair among many", numbered(100)+"\nwrong"),
 		Entry("a long URL", "a=https://x.example.com/"+strings.Repeat("y", weburl.MaxBytes)),
-		Entry("too many", numbered(annotation.MaxPairs+1)),
+		Entry("too many pairs", numbered(annotation.MaxPairs+1)),
 		Entry("too many bytes", "a=x.example.com"+strings.Repeat(" ", annotation.MaxValueBytes)),
 		Entry("commas", "a=https://x.example.com,b=https://y.example.com/z"),
-		Entry("a secret, and no pair", "a=https://user:secret@x.example.com oops"),
+		Entry("a secret outside a pair", "a=https://user:secret@x.example.com oops"),
 		Entry("a long key", strings.Repeat("k", 254)+"=x.example.com"),
-		Entry("the second of three", "a=x.example.com b=ftp://user:secret@x.example.com c=z.example.com"),
+		Entry("the second of three pairs", "a=x.example.com b=ftp://user:secret@x.example.com c=z.example.com"),
 	)
 
 	with := func(ctx SpecContext, name, value string) error {
@@ -123,7 +127,7 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		return err
 	}
 
-	DescribeTable("lets pass the options that the watcher accepts", func(ctx SpecContext, name string, values ...string) {
+	DescribeTable("accepts options that the watcher accepts", func(ctx SpecContext, name string, values ...string) {
 		for _, value := range values {
 			request, err := grammar.Parse(map[string]string{annotation.DefaultKey: "a=x.example.com", name: value})
 			Expect(err).NotTo(HaveOccurred(), value)
@@ -131,17 +135,20 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 			Expect(with(ctx, name, value)).To(Succeed(), value)
 		}
 	},
-		Entry("intervals", "x-kv8s.io/curl-refresh", "10m", "1h30m", "2d", "1d12h", "0.5d", ".5h", "+10s", "0", "-0", "", " 10m ", "100ms", "1.5h2us"),
-		Entry("intervals between any white space", spaced("x-kv8s.io/curl-refresh", "10m")...),
+		Entry("intervals", "x-kv8s.io/curl-refresh", "10m", "1h30m", "2d", "1d12h", "0.5d", ".5h", "+10s", "0", "-0", "",
+			" 10m ", "100ms", "1.5h2us"),
+		Entry("an interval between any white space", spaced("x-kv8s.io/curl-refresh", "10m")...),
 		Entry("suspension", "x-kv8s.io/curl-suspend", "true", "False", "1", "0", "T", " f ", ""),
 		Entry("suspension between any white space", spaced("x-kv8s.io/curl-suspend", "true")...),
 		Entry("a time to fetch", "x-kv8s.io/curl-now", "anything, at all?"),
 		Entry("the status", "x-kv8s.io/curl-status", "{"),
 		Entry("a digest", "x-kv8s.io/curl-sha256", "a="+digest),
-		Entry("names of others", "example.com/curl-refrsh", "1h"),
+		Entry("annotations of other tools", "example.com/curl-refrsh", "1h"),
 	)
 
-	DescribeTable("refuses the options that the watcher does not follow, in its words", func(ctx SpecContext, name, value, words string) {
+	DescribeTable("rejects options that the watcher does not accept, with the same message", func(
+		ctx SpecContext, name, value, words string,
+	) {
 		request, err := grammar.Parse(map[string]string{annotation.DefaultKey: "a=x.example.com", name: value})
 		Expect(request.Problem(err)).NotTo(BeEmpty())
 		if words == "" {
@@ -149,46 +156,58 @@ var _ = Describe("The policy of annotations", Ordered, func() {
 		}
 		Expect(with(ctx, name, value)).To(MatchError(And(ContainSubstring(words), Not(ContainSubstring("S3CR3T")))))
 	},
-		Entry("a word for an interval", "x-kv8s.io/curl-refresh", "soon", ""),
+		Entry("a word as the interval", "x-kv8s.io/curl-refresh", "soon", ""),
 		Entry("an interval without a unit", "x-kv8s.io/curl-refresh", "10", ""),
 		Entry("a negative interval", "x-kv8s.io/curl-refresh", "-10m", ""),
-		Entry("a space of no width before an interval", "x-kv8s.io/curl-refresh", "\u200b10m", "annotation curl-refresh value '…' is not a duration such as 10m"),
-		Entry("a space of no width behind a truth", "x-kv8s.io/curl-suspend", "true\ufeff", "annotation curl-suspend value '…' is not true or false"),
+		Entry("a zero-width space before an interval", "x-kv8s.io/curl-refresh", "\u200b10m",
+			"annotation curl-refresh value '…' is not a duration such as 10m"),
+		Entry("a zero-width space after a boolean", "x-kv8s.io/curl-suspend", "true\ufeff",
+			"annotation curl-suspend value '…' is not true or false"),
 		Entry("weeks", "x-k8s.io/curl-refresh", "1w", ""),
-		Entry("a secret for an interval", "x-kv8s.io/curl-refresh", "https://u:S3CR3T@example.com", "annotation curl-refresh value '…' is not a duration such as 10m"),
-		Entry("a word for a truth", "x-kv8s.io/curl-suspend", "yes", ""),
-		Entry("a name like no other", "x-kv8s.io/curl-header", "x", ""),
-		Entry("a slip in a name", "x-kv8s.io/curl-refrsh", "10m",
-			"annotation x-kv8s.io/curl-refrsh is not known and does nothing; known are curl-me-that, curl-refresh, curl-now, curl-suspend, curl-sha256"),
-		Entry("a slip under the other prefix", "x-k8s.io/curl-nwo", "10m", "annotation x-k8s.io/curl-nwo is not known and does nothing; known are"),
+		Entry("a secret as the interval", "x-kv8s.io/curl-refresh", "https://u:S3CR3T@example.com",
+			"annotation curl-refresh value '…' is not a duration such as 10m"),
+		Entry("a word as the boolean", "x-kv8s.io/curl-suspend", "yes", ""),
+		Entry("an unknown name", "x-kv8s.io/curl-header", "x", ""),
+		Entry("a misspelled name", "x-kv8s.io/curl-refrsh", "10m",
+			"annotation x-kv8s.io/curl-refrsh is not known and does nothing; known are curl-me-that, curl-refresh, curl-now, "+
+				"curl-suspend, curl-sha256"),
+		Entry("a misspelled name under the other prefix", "x-k8s.io/curl-nwo", "10m",
+			"annotation x-k8s.io/curl-nwo is not known and does nothing; known are"),
 	)
 
-	It("names a slip in the name of what asks", func(ctx SpecContext) {
+	It("rejects a misspelled curl-me-that annotation and names it", func(ctx SpecContext) {
 		_, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			GenerateName: "slip-", Annotations: map[string]string{"x-kv8s.io/curl-me-tha": "a=x.example.com"},
 		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		Expect(err).To(MatchError(ContainSubstring("annotation x-kv8s.io/curl-me-tha is not known and does nothing; known are curl-me-that")))
+		Expect(err).To(MatchError(
+			ContainSubstring("annotation x-kv8s.io/curl-me-tha is not known and does nothing; known are curl-me-that")))
 	})
 
-	It("leaves alone what was there before", func(ctx SpecContext) {
+	It("does not validate unchanged annotations", func(ctx SpecContext) {
 		Expect(try(ctx, api, "a=x.example.com")).To(Succeed())
-		cm, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "plain-"}}, metav1.CreateOptions{})
+		cm, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "plain-"}},
+			metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred(), "without an annotation")
-		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations(annotation.LegacyKey, "not correct")), metav1.PatchOptions{})
+		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations(annotation.LegacyKey, "not correct")),
+			metav1.PatchOptions{})
 		Expect(err).To(MatchError(apierrors.IsInvalid, "is invalid"), "in the other spelling")
-		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations(annotation.DefaultKey, "a=x.example.com", annotation.LegacyKey, "not correct")), metav1.PatchOptions{})
+		_, err = api.Patch(ctx, cm.Name, types.MergePatchType,
+			[]byte(annotations(annotation.DefaultKey, "a=x.example.com", annotation.LegacyKey, "not correct")),
+			metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred(), "the first spelling counts alone")
 		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred(), "a change elsewhere")
-		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations("x-kv8s.io/curl-refresh", "soon")), metav1.PatchOptions{})
+		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations("x-kv8s.io/curl-refresh", "soon")),
+			metav1.PatchOptions{})
 		Expect(err).To(MatchError(ContainSubstring("is not a duration such as 10m")), "an option alone")
-		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations(annotation.StatusKey, "{}")), metav1.PatchOptions{})
+		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations(annotation.StatusKey, "{}")),
+			metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred(), "the status")
 	})
 })
 
-// warnings collects what the API server warns of by one policy: another suite may
-// have installed the same under another name.
+// warnings collects the API server's warnings from one policy, because another suite may have
+// installed the same policy under another name.
 type warnings struct {
 	policy string
 	texts  []string
@@ -200,8 +219,8 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	}
 }
 
-var _ = Describe("The policy of annotations, as the chart has it by default", func() {
-	It("warns in the words of the watcher, and lets pass", func(ctx SpecContext) {
+var _ = Describe("The annotation policy with the chart's default values", func() {
+	It("accepts invalid annotations with the watcher's message as a warning", func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
 		policy := within(namespace, render(ctx, namespace, []string{"admission-annotations.yaml"}))
 		install(ctx, policy)
@@ -216,7 +235,9 @@ var _ = Describe("The policy of annotations, as the chart has it by default", fu
 		}).Should(ContainElement(HaveSuffix("annotation value 'not correct' does not match expected format key=url")))
 		heard.texts = nil
 		Expect(try(ctx, api, "page=ftp://example.com")).To(Succeed())
-		Expect(heard.texts).To(ConsistOf(HaveSuffix("annotation curl-me-that, pair 1 (key page): the scheme is neither http nor https; use http:// or https://")))
+		Expect(heard.texts).To(ConsistOf(
+			HaveSuffix("annotation curl-me-that, pair 1 (key page): the scheme is neither http nor https; use http:// or " +
+				"https://")))
 		heard.texts = nil
 		Expect(try(ctx, api, "page=example.com")).To(Succeed())
 		Expect(heard.texts).To(BeEmpty())

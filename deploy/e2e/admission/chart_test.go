@@ -23,18 +23,19 @@ const (
 	release = "curl-me-that"
 )
 
-// render returns the objects of templates of the chart.
+// render returns the objects from the given templates of the chart.
 func render(ctx context.Context, namespace string, templates []string, set ...string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	objects, err := manifest.Render(ctx, manifest.Chart{
-		Dir: chart, Release: release, Namespace: namespace, Templates: templates, Set: append(set, "networkPolicy.enabled=false"),
+		Dir: chart, Release: release, Namespace: namespace, Templates: templates,
+		Set: append(set, "networkPolicy.enabled=false"),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	return objects
 }
 
-// within lets the bindings of policies hold for one namespace alone: other suites
-// use the API server at the same time.
+// within limits the bindings of policies to one namespace, because other suites use the API server
+// at the same time.
 func within(namespace string, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	GinkgoHelper()
 	for _, o := range objects {
@@ -46,7 +47,7 @@ func within(namespace string, objects []*unstructured.Unstructured) []*unstructu
 	return objects
 }
 
-// install creates objects for as long as the spec lasts.
+// install creates objects for the duration of the spec.
 func install(ctx context.Context, objects []*unstructured.Unstructured) {
 	GinkgoHelper()
 	apply(ctx, env.Cluster.Config, objects)
@@ -81,8 +82,9 @@ func resource(config *rest.Config, o *unstructured.Unstructured) dynamic.Resourc
 	return client.Resource(plural)
 }
 
-// only keeps objects of some kinds.
-func only(objects []*unstructured.Unstructured, keep func(schema.GroupVersionKind, string) bool) []*unstructured.Unstructured {
+// only returns the objects that keep selects.
+func only(objects []*unstructured.Unstructured,
+	keep func(schema.GroupVersionKind, string) bool) []*unstructured.Unstructured {
 	var kept []*unstructured.Unstructured
 	for _, o := range objects {
 		if keep(o.GroupVersionKind(), o.GetName()) {
@@ -92,8 +94,8 @@ func only(objects []*unstructured.Unstructured, keep func(schema.GroupVersionKin
 	return kept
 }
 
-// writer installs the account of the writer and its rights, as the chart has
-// them, and returns it. With the policy it returns when that is in force.
+// writer creates the writer's service account with the rights from the chart. If the policy is
+// installed, writer returns once it is in force.
 func writer(ctx context.Context, namespace string, policy bool) *world.Account {
 	GinkgoHelper()
 	objects := render(ctx, namespace, []string{"serviceaccounts.yaml", "rbac.yaml"})
@@ -105,10 +107,12 @@ func writer(ctx context.Context, namespace string, policy bool) *world.Account {
 		return account
 	}
 	install(ctx, render(ctx, namespace, []string{"admission-writer.yaml"}))
-	// Elsewhere, since a world looks at all that happens in its namespace.
-	probe := create(ctx, env.Cluster.Namespace(ctx), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}})
+	// The probe needs a namespace of its own, because a world records all writes in its namespace.
+	probe := create(ctx, env.Cluster.Namespace(ctx),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}})
 	Eventually(ctx, func() error {
 		return patch(ctx, account, probe, `{"data":{"probe":"x"}}`)
-	}).Should(MatchError(ContainSubstring("the writer leaves ConfigMaps without the annotation alone")), "the policy is in force")
+	}).Should(MatchError(ContainSubstring("the writer leaves ConfigMaps without the annotation alone")),
+		"the policy is in force")
 	return account
 }

@@ -22,13 +22,13 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// injected is a namespace whose pods get sidecars.
+// injected is a namespace with sidecar injection.
 type injected struct {
 	namespace string
 	api       dynamic.Interface
 }
 
-// enabled makes a namespace with labels in which pods can be created.
+// enabled creates a namespace with labels, in which pods can be created.
 func enabled(ctx context.Context, api dynamic.Interface, labels ...string) *injected {
 	GinkgoHelper()
 	i := &injected{namespace: env.Cluster.Namespace(ctx), api: api}
@@ -48,8 +48,8 @@ func label(ctx context.Context, namespace string, labels ...string) {
 	}
 }
 
-// account makes the service account that pods have, as a controller does that is
-// not here.
+// account creates the default service account of pods, because this control plane runs no
+// controller that does.
 func account(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	_, err := env.Cluster.Client.CoreV1().ServiceAccounts(namespace).Create(ctx,
@@ -59,10 +59,11 @@ func account(ctx context.Context, namespace string) {
 	}
 }
 
-// watcher makes a Watcher.
+// watcher creates a Watcher.
 func (i *injected) watcher(ctx context.Context, name, spec string) {
 	GinkgoHelper()
-	_, err := i.api.Resource(watchv1.Resource()).Namespace(i.namespace).Create(ctx, watcherOf(name, spec), metav1.CreateOptions{})
+	_, err := i.api.Resource(watchv1.Resource()).Namespace(i.namespace).
+		Create(ctx, watcherOf(name, spec), metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -70,17 +71,20 @@ func (i *injected) watcher(ctx context.Context, name, spec string) {
 func watcherOf(name, spec string) *unstructured.Unstructured {
 	GinkgoHelper()
 	o := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal([]byte("apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).To(Succeed())
+	Expect(yaml.Unmarshal([]byte(
+		"apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).
+		To(Succeed())
 	return o
 }
 
-// try lets the API server admit a pod, without keeping it.
+// try creates a pod as a dry run.
 func (i *injected) try(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	return env.Cluster.Client.CoreV1().Pods(i.namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return env.Cluster.Client.CoreV1().Pods(i.namespace).
+		Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// eventually admits a pod with a sidecar, since the policies see a Watcher, and the
-// label of a namespace, a moment after they are there.
+// eventually admits a pod with a sidecar. It retries, because policies see a new Watcher or
+// namespace label only after a moment.
 func (i *injected) eventually(ctx context.Context, pod *corev1.Pod) *corev1.Pod {
 	GinkgoHelper()
 	var admitted *corev1.Pod
@@ -94,8 +98,8 @@ func (i *injected) eventually(ctx context.Context, pod *corev1.Pod) *corev1.Pod 
 	return admitted
 }
 
-// eventuallyKnown waits until the policies know a namespace and a Watcher that come now,
-// and so all that came before.
+// eventuallyKnown waits until the policies see a new namespace and Watcher. They have then seen all
+// earlier ones.
 func eventuallyKnown(ctx context.Context, api dynamic.Interface) {
 	GinkgoHelper()
 	now := enabled(ctx, api, "x-kv8s.io/inject=enabled")
@@ -119,7 +123,7 @@ func naming(names string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// inits are the names of the init containers of a pod.
+// inits returns the names of the init containers of a pod.
 func inits(pod *corev1.Pod) []string {
 	names := []string{}
 	for _, c := range pod.Spec.InitContainers {
@@ -129,9 +133,10 @@ func inits(pod *corev1.Pod) []string {
 }
 
 const (
-	// logs is the Watcher of the design.
+	// logs is the Watcher of the design document.
 	logs = `configData: {LEVEL: warn, OWN: theirs, not-a-name: x, ALSO: "1"},
-		container: {name: watch-errors, image: "registry.example/watch:1", args: [--file=/logs/app.log], env: [{name: OWN, value: mine}],
+		container: {name: watch-errors, image: "registry.example/watch:1", args: [--file=/logs/app.log],
+			env: [{name: OWN, value: mine}],
 			ports: [{containerPort: 8080}], resources: {limits: {cpu: 1}}, volumeMounts: [{name: logs, mountPath: /logs}]},
 		volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`
 	simple = `container: {name: simple, image: "registry.example/simple:1"}`
@@ -157,7 +162,7 @@ var _ = Describe("A pod", Ordered, func() {
 		in.eventually(ctx, naming("errors, other"))
 	})
 
-	It("gets the sidecar of a Watcher that it names, after its own init containers, with what belongs to it", func(ctx SpecContext) {
+	It("gets the sidecar of its Watcher after its own init containers, with volumes and secrets", func(ctx SpecContext) {
 		pod, err := in.try(ctx, naming("errors", func(p *corev1.Pod) {
 			p.Labels = map[string]string{"app": "mine"}
 			p.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "registry.example/first:1"}}
@@ -190,7 +195,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(pod.Spec.Containers).To(HaveLen(1))
 	})
 
-	It("adds nothing to a pod that has the sidecar already", func(ctx SpecContext) {
+	It("does not get a sidecar twice", func(ctx SpecContext) {
 		once, err := in.try(ctx, naming("errors,other"))
 		Expect(err).NotTo(HaveOccurred())
 		again := once.DeepCopy()
@@ -202,14 +207,14 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(twice.Annotations).To(Equal(once.Annotations))
 	})
 
-	It("adds both sidecars once each to a pod that names two Watchers", func(ctx SpecContext) {
+	It("that names two Watchers gets both sidecars once each", func(ctx SpecContext) {
 		pod, err := in.try(ctx, naming(" other ,errors,, errors"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(inits(pod)).To(ConsistOf("watch-errors", "simple"))
 		Expect(strings.Split(pod.Annotations[watchv1.InjectedAnnotation], ",")).To(ConsistOf("errors=1", "other=1"))
 	})
 
-	It("keeps a volume and a pull secret of the same names", func(ctx SpecContext) {
+	It("keeps its own volume and pull secret of the same names", func(ctx SpecContext) {
 		pod, err := in.try(ctx, naming("errors", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "logs", VolumeSource: corev1.VolumeSource{
 				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "mine"}},
@@ -222,7 +227,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(pod.Spec.ImagePullSecrets).To(HaveLen(2))
 	})
 
-	It("adds the sidecar to a pod that only claims to have it", func(ctx SpecContext) {
+	It("that only claims to have the sidecar gets it", func(ctx SpecContext) {
 		pod, err := in.try(ctx, naming("errors", func(p *corev1.Pod) {
 			p.Annotations[watchv1.InjectedAnnotation] = "errors=77,gone=3"
 		}))
@@ -231,7 +236,7 @@ var _ = Describe("A pod", Ordered, func() {
 		Expect(pod.Annotations).To(HaveKeyWithValue(watchv1.InjectedAnnotation, "gone=3,errors=1"))
 	})
 
-	It("gets as many keys as a Watcher may have", func(ctx SpecContext) {
+	It("gets the maximum number of keys of a Watcher", func(ctx SpecContext) {
 		var keys strings.Builder
 		for n := range 256 {
 			fmt.Fprintf(&keys, "KEY_%d: x, ", n)
@@ -256,36 +261,43 @@ var _ = Describe("A pod", Ordered, func() {
 		}).Should(Succeed())
 	})
 
-	DescribeTable("refuses a pod in one sentence, which kubectl prints", func(ctx SpecContext, pod *corev1.Pod, text string) {
+	DescribeTable("is rejected with one sentence, which kubectl prints,", func(
+		ctx SpecContext, pod *corev1.Pod, text string,
+	) {
 		_, err := in.try(ctx, pod)
 		Expect(err).To(MatchError(apierrors.IsInvalid, "is invalid"))
 		Expect(err).To(MatchError(ContainSubstring(strings.ReplaceAll(text, "NAMESPACE", in.namespace))))
 	},
-		Entry("when there is no such Watcher", naming("nosuch"),
-			`denied request: Watcher "nosuch" of the annotation x-kv8s.io/inject does not exist in namespace NAMESPACE, has no container, `+
+		Entry("if the Watcher does not exist", naming("nosuch"),
+			`denied request: Watcher "nosuch" of the annotation x-kv8s.io/inject does not exist in namespace NAMESPACE, has `+
+				`no container, `+
 				`or its container has the name of an init container of the pod; kubectl get watchers -n NAMESPACE`),
-		Entry("when one of two does not exist", naming("errors,nosuch"), `Watcher "nosuch" of the annotation`),
-		Entry("when the Watcher has no container", naming("static"), `Watcher "static" of the annotation`),
-		Entry("when an init container of the pod has the name", naming("errors", func(p *corev1.Pod) {
+		Entry("if one of two does not exist", naming("errors,nosuch"), `Watcher "nosuch" of the annotation`),
+		Entry("if the Watcher has no container", naming("static"), `Watcher "static" of the annotation`),
+		Entry("if an init container of the pod has the name", naming("errors", func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "watch-errors", Image: "registry.example/mine:1"}}
 		}), `Watcher "errors" of the annotation`),
-		Entry("when a container of the pod has the name", naming("errors", func(p *corev1.Pod) {
+		Entry("if a container of the pod has the name", naming("errors", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Name = "watch-errors"
 		}), `spec.initContainers[0].name: Duplicate value: "watch-errors"`),
-		Entry("when it names nothing", naming(" , "), "the annotation x-kv8s.io/inject names no Watcher; write names with commas between them, or remove it"),
-		Entry("when the name cannot be printed", naming("a\nb"), "the annotation x-kv8s.io/inject names a Watcher that does not exist here, that has no container, or whose"),
-		Entry("when the names are no names", naming(strings.Repeat("x", 10_000)), "the annotation x-kv8s.io/inject names a Watcher that does not exist here"),
+		Entry("if it names nothing", naming(" , "),
+			"the annotation x-kv8s.io/inject names no Watcher; write names with commas between them, or remove it"),
+		Entry("if the name cannot be printed", naming("a\nb"),
+			"the annotation x-kv8s.io/inject names a Watcher that does not exist here, that has no container, or whose"),
+		Entry("if the names are invalid", naming(strings.Repeat("x", 10_000)),
+			"the annotation x-kv8s.io/inject names a Watcher that does not exist here"),
 	)
 
-	It("gets the Watchers of its own namespace only", func(ctx SpecContext) {
+	It("gets only Watchers of its own namespace", func(ctx SpecContext) {
 		elsewhere := enabled(ctx, api, "x-kv8s.io/inject=enabled")
 		Eventually(ctx, func() error {
 			_, err := elsewhere.try(ctx, naming("errors"))
 			return err
-		}).Should(MatchError(ContainSubstring(`Watcher "errors" of the annotation x-kv8s.io/inject does not exist in namespace ` + elsewhere.namespace)))
+		}).Should(MatchError(ContainSubstring(
+			`Watcher "errors" of the annotation x-kv8s.io/inject does not exist in namespace ` + elsewhere.namespace)))
 	})
 
-	DescribeTable("leaves a pod as it is", func(ctx SpecContext, names string, labels ...string) {
+	DescribeTable("is not changed", func(ctx SpecContext, names string, labels ...string) {
 		there := enabled(ctx, api, labels...)
 		there.watcher(ctx, "errors", logs)
 		eventuallyKnown(ctx, api)
@@ -299,21 +311,22 @@ var _ = Describe("A pod", Ordered, func() {
 		Entry("in a namespace where the label has another value", "nosuch", "x-kv8s.io/inject=disabled"),
 	)
 
-	It("leaves a pod that names no Watcher as it is", func(ctx SpecContext) {
+	It("without the name of a Watcher is not changed", func(ctx SpecContext) {
 		pod, err := in.try(ctx, naming("", func(p *corev1.Pod) { p.Annotations = nil }))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pod.Spec.InitContainers).To(BeEmpty())
 		Expect(pod.Labels).To(BeEmpty())
 	})
 
-	It("leaves a pod of kube-system as it is, though the namespace is labelled by mistake", func(ctx SpecContext) {
+	It("in kube-system is not changed, even if the namespace is labelled by mistake", func(ctx SpecContext) {
 		label(ctx, "kube-system", "x-kv8s.io/inject=enabled")
 		DeferCleanup(func(ctx SpecContext) { label(ctx, "kube-system", "x-kv8s.io/inject=disabled") })
 		account(ctx, "kube-system")
 		there := &injected{namespace: "kube-system", api: api}
 		there.watcher(ctx, "mistaken", simple)
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(api.Resource(watchv1.Resource()).Namespace("kube-system").Delete(ctx, "mistaken", metav1.DeleteOptions{})).To(Succeed())
+			Expect(api.Resource(watchv1.Resource()).Namespace("kube-system").Delete(ctx, "mistaken", metav1.DeleteOptions{})).
+				To(Succeed())
 		})
 
 		eventuallyKnown(ctx, api)
@@ -324,20 +337,25 @@ var _ = Describe("A pod", Ordered, func() {
 		}
 	})
 
-	It("has the pod refused by Pod Security, which checks the sidecar too", func(ctx SpecContext) {
+	It("is rejected by Pod Security, which checks the sidecar too", func(ctx SpecContext) {
 		there := enabled(ctx, api, "x-kv8s.io/inject=enabled", "pod-security.kubernetes.io/enforce=restricted")
-		there.watcher(ctx, "root", `container: {name: root, image: i, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [SYS_ADMIN]}}}`)
+		there.watcher(ctx, "root",
+			`container: {name: root, image: i, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], `+
+				`add: [SYS_ADMIN]}}}`)
 		Eventually(ctx, func() error {
 			_, err := there.try(ctx, naming("root", restricted))
 			return err
 		}).Should(MatchError(And(
-			ContainSubstring(`violates PodSecurity "restricted:latest": unrestricted capabilities (container "root" must not include "SYS_ADMIN" in securityContext.capabilities.add)`),
+			ContainSubstring(`violates PodSecurity "restricted:latest": unrestricted capabilities (container "root" must not `+
+				`include "SYS_ADMIN" in securityContext.capabilities.add)`),
 			Not(ContainSubstring(`container "app"`)))))
-		there.watcher(ctx, "plain", `container: {name: plain, image: i, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}`)
+		there.watcher(ctx, "plain",
+			`container: {name: plain, image: i, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: `+
+				`[ALL]}}}`)
 		Expect(inits(there.eventually(ctx, naming("plain", restricted)))).To(Equal([]string{"plain"}))
 	})
 
-	It("adds the sidecar of the sample to the pod of the samples", func(ctx SpecContext) {
+	It("of the samples gets the sidecar of the sample", func(ctx SpecContext) {
 		sample := func(name string, into any) {
 			GinkgoHelper()
 			text, err := os.ReadFile("../../samples/sidecars/" + name)
@@ -358,14 +376,15 @@ var _ = Describe("A pod", Ordered, func() {
 			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(inits(there.eventually(ctx, &pod))).To(Equal([]string{"served"}))
-		_, err = env.Cluster.Client.BatchV1().Jobs(there.namespace).Create(ctx, &job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err = env.Cluster.Client.BatchV1().Jobs(there.namespace).
+			Create(ctx, &job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		Expect(err).NotTo(HaveOccurred())
 		made := &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
 		made.Name = job.Name
 		Expect(inits(there.eventually(ctx, made))).To(Equal([]string{"served"}))
 	})
 
-	It("refuses a pod with a field of the sidecar that this API server does not know, by its name", func(ctx SpecContext) {
+	It("is rejected if this API server does not know a field of the sidecar, and is told which", func(ctx SpecContext) {
 		in.watcher(ctx, "future", `container: {name: future, image: i, fromTheFuture: {a: b}}`)
 		Eventually(ctx, func() error {
 			_, err := in.try(ctx, naming("future"))
@@ -374,7 +393,7 @@ var _ = Describe("A pod", Ordered, func() {
 	})
 })
 
-// restricted makes a pod keep to the standard restricted.
+// restricted makes a pod comply with the restricted standard.
 func restricted(p *corev1.Pod) {
 	p.Spec.SecurityContext = &corev1.PodSecurityContext{
 		RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -384,8 +403,8 @@ func restricted(p *corev1.Pod) {
 	}
 }
 
-var _ = Describe("Without the definition of Watchers, a pod", func() {
-	It("creates pods in namespaces that are not labelled, and refuses them in others, without the definition of Watchers", func(ctx SpecContext) {
+var _ = Describe("A pod in a cluster without the Watcher CRD", func() {
+	It("is created in namespaces without the label, and rejected in others", func(ctx SpecContext) {
 		release := env.Cluster.Namespace(ctx)
 		objects := render(ctx, release, []string{"injection.yaml"}, "resources.enabled=true", "sidecar.enabled=true")
 		for _, o := range objects {
@@ -393,7 +412,8 @@ var _ = Describe("Without the definition of Watchers, a pod", func() {
 				Expect(unstructured.SetNestedField(o.Object, "Absent", "spec", "paramKind", "kind")).To(Succeed())
 			}
 			if strings.HasSuffix(o.GetKind(), "Policy") { // that of another release is there meanwhile
-				Expect(unstructured.SetNestedField(o.Object, release, "spec", "matchConstraints", "namespaceSelector", "matchLabels", "x-kv8s.io/inject")).To(Succeed())
+				Expect(unstructured.SetNestedField(o.Object, release, "spec", "matchConstraints", "namespaceSelector",
+					"matchLabels", "x-kv8s.io/inject")).To(Succeed())
 			}
 		}
 		install(ctx, objects)

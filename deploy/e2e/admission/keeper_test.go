@@ -19,22 +19,24 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-var _ = Describe("The account of keeper", Ordered, func() {
+var _ = Describe("The service account of keeper", Ordered, func() {
 	var (
 		namespace, closed string
 		account           *world.Account
 	)
-	// mayDelete lets the policy refuse what the rights of keeper do not grant.
+	// mayDelete grants a right that keeper does not have, so that the policy has to reject it.
 	mayDelete := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"delete"}}
 
 	BeforeAll(func(ctx SpecContext) {
 		namespace, closed = env.Cluster.Namespace(ctx), env.Cluster.Namespace(ctx)
-		install(ctx, render(ctx, namespace, []string{"admission-keeper.yaml"}, "resources.enabled=true", "protectedNamespaces={kube-system,"+closed+"}"))
+		install(ctx, render(ctx, namespace, []string{"admission-keeper.yaml"}, "resources.enabled=true",
+			"protectedNamespaces={kube-system,"+closed+"}"))
 		account = env.Cluster.Account(ctx, namespace, "curl-me-that-keeper", append(world.KeeperRules(), mayDelete)...)
 		account.In(ctx, closed, world.KeeperRules()...)
 		Eventually(ctx, func() error {
 			_, err := account.Client.CoreV1().ConfigMaps(namespace).Create(ctx,
-				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}},
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		}).ShouldNot(Succeed(), "the policy is in force")
 	})
@@ -43,7 +45,8 @@ var _ = Describe("The account of keeper", Ordered, func() {
 	theirs := func(label string, traits ...trait) *corev1.ConfigMap {
 		cm := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "cm-", Annotations: map[string]string{
-				annotation.DefaultKey: "fetched=x.example.com\nlined=y.example.com\u00a0spaced=z.example.com", annotation.StatusKey: reporting("fetched"),
+				annotation.DefaultKey: "fetched=x.example.com\nlined=y.example.com\u00a0spaced=z.example.com",
+				annotation.StatusKey:  reporting("fetched"),
 			}},
 			Data:       map[string]string{"static": "a", "fetched": "b", "lined": "c"},
 			BinaryData: map[string][]byte{"staticbin": {0xff}, "spaced": {0xff}},
@@ -60,52 +63,74 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		GinkgoHelper()
 		created, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).Create(ctx, theirs(label), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		_, err = account.Client.CoreV1().ConfigMaps(namespace).Patch(ctx, created.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		_, err = account.Client.CoreV1().ConfigMaps(namespace).
+			Patch(ctx, created.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
 		return err
 	}
 
-	DescribeTable("lets keeper change static keys and the annotation", func(ctx SpecContext, body string) {
+	DescribeTable("is allowed to change static keys and the annotation:", func(ctx SpecContext, body string) {
 		Expect(apply(ctx, "errors", body)).To(Succeed())
 	},
 		Entry("change a static key", `{"data":{"static":"new"}}`),
 		Entry("remove a static key", `{"data":{"static":null}}`),
 		Entry("change a static binary key", `{"binaryData":{"staticbin":"/g=="}}`),
 		Entry("remove a static binary key", `{"binaryData":{"staticbin":null}}`),
-		Entry("ask for something else", annotations(annotation.DefaultKey, "other=y.example.com")),
-		Entry("make a static key a fetched one", both(annotations(annotation.DefaultKey, "fetched=x.example.com static=y.example.com"), `{"data":{"static":null}}`)),
-		Entry("make a fetched key a static one", both(annotations(annotation.DefaultKey, ""), `{"data":{"fetched":"static now"}}`)),
-		Entry("add its Watcher as the owner", `{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"errors","uid":"a","controller":true}]}}`),
+		Entry("ask for another URL", annotations(annotation.DefaultKey, "other=y.example.com")),
+		Entry("make a static key a fetched key",
+			both(annotations(annotation.DefaultKey, "fetched=x.example.com static=y.example.com"), `{"data":{"static":null}}`)),
+		Entry("make a fetched key a static key",
+			both(annotations(annotation.DefaultKey, ""), `{"data":{"fetched":"static now"}}`)),
+		Entry("add its Watcher as the owner",
+			`{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"errors",`+
+				`"uid":"a","controller":true}]}}`),
 	)
 
-	DescribeTable("refuses what keeper does not need", func(ctx SpecContext, label, body, text string) {
+	DescribeTable("is denied changes that keeper does not need:", func(ctx SpecContext, label, body, text string) {
 		err := apply(ctx, label, body)
 		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 		Expect(err).To(MatchError(ContainSubstring(text)))
 	},
-		Entry("change a ConfigMap without the label", "", `{"data":{"static":"new"}}`, "changes no ConfigMap that does not carry the label"),
-		Entry("label one that has no label", "", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":"errors"}}}`, "changes no ConfigMap that does not carry the label"),
-		Entry("hand one to another Watcher", "errors", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":"other"}}}`, "changes that label on none"),
-		Entry("remove the label", "errors", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":null}}}`, "changes that label on none"),
-		Entry("set a key that the annotation names", "errors", `{"data":{"fetched":"new"}}`, "sets no key that the annotation names, such as fetched"),
-		Entry("remove a key that the annotation names", "errors", `{"data":{"fetched":null}}`, "removes no key that the annotation has named, such as fetched"),
-		Entry("set one that it names behind a newline", "errors", `{"data":{"lined":"new"}}`, "such as lined"),
-		Entry("remove one that it names behind a newline", "errors", `{"data":{"lined":null}}`, "has named, such as lined"),
-		Entry("set a binary one that it names behind a no-break space", "errors", `{"binaryData":{"spaced":"/g=="}}`, "such as spaced"),
-		Entry("remove a binary one that it names behind a no-break space", "errors", `{"binaryData":{"spaced":null}}`, "has named, such as spaced"),
-		Entry("make a key that the annotation names binary", "errors", `{"data":{"fetched":null},"binaryData":{"fetched":"/w=="}}`, "sets no key that the annotation names, such as fetched"),
-		Entry("hide a key from the policy by a newline", "errors",
-			both(annotations(annotation.DefaultKey, "a=x.example.com\nstatic=y.example.com"), `{"data":{"static":"new"}}`), "such as static"),
-		Entry("hide a key from the policy by a no-break space", "errors",
-			both(annotations(annotation.DefaultKey, "a=x.example.com\u00a0static=y.example.com"), `{"data":{"static":"new"}}`), "such as static"),
+		Entry("change a ConfigMap without the label", "", `{"data":{"static":"new"}}`,
+			"changes no ConfigMap that does not carry the label"),
+		Entry("label a ConfigMap without the label", "", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":"errors"}}}`,
+			"changes no ConfigMap that does not carry the label"),
+		Entry("hand a ConfigMap to another Watcher", "errors", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":"other"}}}`,
+			"changes that label on none"),
+		Entry("remove the label", "errors", `{"metadata":{"labels":{"watch.x-kv8s.io/watcher":null}}}`,
+			"changes that label on none"),
+		Entry("set a key that the annotation names", "errors", `{"data":{"fetched":"new"}}`,
+			"sets no key that the annotation names, such as fetched"),
+		Entry("remove a key that the annotation names", "errors", `{"data":{"fetched":null}}`,
+			"removes no key that the annotation has named, such as fetched"),
+		Entry("set such a key after a newline", "errors", `{"data":{"lined":"new"}}`, "such as lined"),
+		Entry("remove such a key after a newline", "errors", `{"data":{"lined":null}}`, "has named, such as lined"),
+		Entry("set such a binary key after a no-break space", "errors", `{"binaryData":{"spaced":"/g=="}}`, "such as spaced"),
+		Entry("remove such a binary key after a no-break space", "errors", `{"binaryData":{"spaced":null}}`,
+			"has named, such as spaced"),
+		Entry("make a key that the annotation names binary", "errors",
+			`{"data":{"fetched":null},"binaryData":{"fetched":"/w=="}}`,
+			"sets no key that the annotation names, such as fetched"),
+		Entry("hide a key from the policy with a newline", "errors",
+			both(annotations(annotation.DefaultKey, "a=x.example.com\nstatic=y.example.com"), `{"data":{"static":"new"}}`),
+			"such as static"),
+		Entry("hide a key from the policy with a no-break space", "errors",
+			both(annotations(annotation.DefaultKey, "a=x.example.com\u00a0static=y.example.com"), `{"data":{"static":"new"}}`),
+			"such as static"),
 		Entry("report", "errors", annotations(annotation.StatusKey, ""), "leaves x-kv8s.io/curl-status as it is"),
-		Entry("make one immutable", "errors", `{"immutable":true}`, "leaves immutable and finalizers as they are"),
-		Entry("keep one from being deleted", "errors", `{"metadata":{"finalizers":["example.com/held"]}}`, "leaves immutable and finalizers as they are"),
-		Entry("let another kind control one", "errors", `{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"errors","uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
-		Entry("let another Watcher control one", "errors", `{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"other","uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
+		Entry("make a ConfigMap immutable", "errors", `{"immutable":true}`, "leaves immutable and finalizers as they are"),
+		Entry("keep a ConfigMap from being deleted", "errors", `{"metadata":{"finalizers":["example.com/held"]}}`,
+			"leaves immutable and finalizers as they are"),
+		Entry("let another kind control a ConfigMap", "errors",
+			`{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"errors","uid":"a",`+
+				`"controller":true}]}}`, "another object than its Watcher controls"),
+		Entry("let another Watcher control a ConfigMap", "errors",
+			`{"metadata":{"ownerReferences":[{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","name":"other",`+
+				`"uid":"a","controller":true}]}}`, "another object than its Watcher controls"),
 	)
 
-	It("lets keeper delete nothing, and grants it no right to delete or to get data", func(ctx SpecContext) {
-		created, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).Create(ctx, theirs("errors"), metav1.CreateOptions{})
+	It("has no right to delete or to get data, and the policy denies deletes", func(ctx SpecContext) {
+		created, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).
+			Create(ctx, theirs("errors"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		err = account.Client.CoreV1().ConfigMaps(namespace).Delete(ctx, created.Name, metav1.DeleteOptions{})
 		Expect(err).To(MatchError(ContainSubstring("keeper deletes no ConfigMap")))
@@ -117,7 +142,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 	})
 
-	It("lets keeper create the ConfigMap of a Watcher, and no other", func(ctx SpecContext) {
+	It("may create the ConfigMap of a Watcher and no other", func(ctx SpecContext) {
 		configMaps := account.Client.CoreV1().ConfigMaps(namespace)
 		made := theirs("errors")
 		delete(made.Annotations, annotation.StatusKey)
@@ -144,7 +169,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		}
 	})
 
-	It("refuses keeper's changes in a protected namespace, and of kube-root-ca.crt", func(ctx SpecContext) {
+	It("is denied changes in a protected namespace and of kube-root-ca.crt", func(ctx SpecContext) {
 		const text = "keeper leaves protected ConfigMaps alone"
 		configMaps := account.Client.CoreV1().ConfigMaps(closed)
 		_, err := configMaps.Create(ctx, theirs("errors"), metav1.CreateOptions{})
@@ -157,7 +182,7 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		}
 	})
 
-	It("evaluates the policy of keeper within the API server's limits, however much there is", func(ctx SpecContext) {
+	It("never exceeds the API server's cost limits for its policy", func(ctx SpecContext) {
 		cm := theirs("errors")
 		var pairs []string
 		for i := range annotation.MaxPairs {
@@ -177,10 +202,11 @@ var _ = Describe("The account of keeper", Ordered, func() {
 		all, err := json.Marshal(map[string]any{"data": cm.Data, "binaryData": cm.BinaryData})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(patch(ctx, account, created, string(all))).To(Succeed())
-		Expect(patch(ctx, account, created, `{"data":{"fetched-127":"new"}}`)).To(MatchError(ContainSubstring("such as fetched-127")))
+		Expect(patch(ctx, account, created, `{"data":{"fetched-127":"new"}}`)).
+			To(MatchError(ContainSubstring("such as fetched-127")))
 	})
 
-	It("grants all that keeper needs", func(ctx SpecContext) {
+	It("has all rights that keeper needs", func(ctx SpecContext) {
 		api := env.Cluster.ServeWatchers(ctx)
 		w := env.World(ctx, world.Options{Kubeconfigs: world.LeastRights(env.Cluster)})
 		install(ctx, render(ctx, w.Namespace, []string{"admission-keeper.yaml"}, "resources.enabled=true"))
@@ -215,9 +241,10 @@ var _ = Describe("The account of keeper", Ordered, func() {
 	})
 })
 
-// controlledBy is a ConfigMap that something controls.
+// controlledBy is a ConfigMap with a controller.
 func controlledBy(apiVersion, kind, name string) trait {
 	return func(cm *corev1.ConfigMap) {
-		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: "a", Controller: new(true)}}
+		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: "a",
+			Controller: new(true)}}
 	}
 }

@@ -16,11 +16,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// digest of a body that nobody looks at.
+// digest is the digest of a body that no spec reads.
 var digest = strings.Repeat("ab", 32)
 
-// reporting returns a status that tells of keys that were written, and of one
-// that was not.
+// reporting returns a status with keys that were written and one that was not.
 func reporting(keys ...string) string {
 	s := status.Status{Keys: map[string]status.Entry{"exists": {Error: "KeyExists"}}}
 	for _, key := range keys {
@@ -32,11 +31,11 @@ func reporting(keys ...string) string {
 	return s.String()
 }
 
-// trait is what is special about an object.
+// trait changes an object before it is created.
 type trait func(*corev1.ConfigMap)
 
-// asking is a ConfigMap that asks for mine and two, and for exists, which was
-// there before. It was asked for old, too. Everything else is somebody else's.
+// asking returns a ConfigMap with requests for mine and two, and for exists, which was there
+// before. It once asked for old. All other keys have other owners.
 func asking(traits ...trait) *corev1.ConfigMap {
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -73,7 +72,7 @@ func named(namespace, name string) trait {
 	return func(cm *corev1.ConfigMap) { cm.Namespace, cm.Name, cm.GenerateName = namespace, name, "" }
 }
 
-// create creates an object for as long as the spec lasts.
+// create creates an object for the duration of the spec.
 func create(ctx context.Context, namespace string, cm *corev1.ConfigMap) *corev1.ConfigMap {
 	GinkgoHelper()
 	if cm.Namespace != "" {
@@ -83,21 +82,22 @@ func create(ctx context.Context, namespace string, cm *corev1.ConfigMap) *corev1
 	created, err := api.Create(ctx, cm, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
-		_, err := api.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_, err := api.Patch(ctx, created.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`),
+			metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(api.Delete(ctx, created.Name, metav1.DeleteOptions{})).To(Succeed())
 	})
 	return created
 }
 
-// patch changes an object as an account, in the way of the writer.
+// patch changes an object as an account, with the writer's kind of patch.
 func patch(ctx context.Context, as *world.Account, cm *corev1.ConfigMap, body string) error {
 	_, err := as.Client.CoreV1().ConfigMaps(cm.Namespace).Patch(ctx, cm.Name, types.StrategicMergePatchType, []byte(body),
 		metav1.PatchOptions{FieldManager: annotation.FieldManager})
 	return err
 }
 
-// try tells whether an object with that annotation could be created.
+// try creates an object with that annotation as a dry run.
 func try(ctx context.Context, api corev1client.ConfigMapInterface, value string) error {
 	_, err := api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "try-", Annotations: map[string]string{annotation.DefaultKey: value},

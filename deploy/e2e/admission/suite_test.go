@@ -1,5 +1,5 @@
-// Package admission holds the ValidatingAdmissionPolicies of the chart, and the
-// rights of the writer, to what they are for, on a real API server.
+// Package admission checks the chart's ValidatingAdmissionPolicies and the writer's rights on a
+// real API server.
 package admission_test
 
 import (

@@ -18,14 +18,14 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// tryWatcher lets the API server admit a Watcher, without keeping it.
+// tryWatcher creates a Watcher as a dry run.
 func tryWatcher(ctx context.Context, in dynamic.ResourceInterface, spec string) error {
 	_, err := in.Create(ctx, watcherOf("new", spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
-// A sidecar runs with the rights of pods, so setting one is as creating a pod.
-var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
+// A sidecar runs with the rights of pods, so setting a sidecar amounts to creating a pod.
+var _ = Describe("A user who may not create pods", Ordered, func() {
 	var (
 		in     *injected
 		theirs dynamic.ResourceInterface
@@ -33,40 +33,46 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		api := env.Cluster.ServeWatchers(ctx)
 		in = enabled(ctx, api)
-		install(ctx, within(in.namespace, render(ctx, in.namespace, []string{"admission-watchers.yaml"}, "resources.enabled=true")))
+		install(ctx, within(in.namespace,
+			render(ctx, in.namespace, []string{"admission-watchers.yaml"}, "resources.enabled=true")))
 		theirs = in.as(ctx, "editor", rbacv1.PolicyRule{
-			APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"}, Verbs: []string{"create", "patch", "get", "delete"},
+			APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"},
+			Verbs: []string{"create", "patch", "get", "delete"},
 		})
 		in.watcher(ctx, "errors", logs)
-		Eventually(ctx, func() error { return tryWatcher(ctx, theirs, simple) }).Should(HaveOccurred(), "the policy is in force")
+		Eventually(ctx, func() error { return tryWatcher(ctx, theirs, simple) }).
+			Should(HaveOccurred(), "the policy is in force")
 	})
 	patch := func(ctx context.Context, body string) error {
-		_, err := theirs.Patch(ctx, "errors", types.MergePatchType, []byte(body), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := theirs.Patch(ctx, "errors", types.MergePatchType, []byte(body),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 
-	DescribeTable("lets through edits that add nothing to pods", func(ctx SpecContext, body string) {
+	DescribeTable("may edit parts of a Watcher that pods do not get:", func(ctx SpecContext, body string) {
 		Expect(patch(ctx, body)).To(Succeed())
 	},
 		Entry("change static data", `{"spec":{"configData":{"LEVEL":"info"}}}`),
 		Entry("remove static data", `{"spec":{"configData":{"LEVEL":null}}}`),
-		Entry("add static data that is no variable", `{"spec":{"configData":{"app.yaml":"a: b"}}}`),
+		Entry("add static data that is not a variable", `{"spec":{"configData":{"app.yaml":"a: b"}}}`),
 		Entry("change sources", `{"spec":{"sources":[{"key":"a","url":"a.example.com"}]}}`),
-		Entry("write what is there already", `{"spec":{"container":{"image":"registry.example/watch:1"}}}`),
+		Entry("write the existing values", `{"spec":{"container":{"image":"registry.example/watch:1"}}}`),
 		Entry("annotate", `{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`),
 	)
 
-	DescribeTable("refuses edits that become part of pods", func(ctx SpecContext, body string) {
+	DescribeTable("may not edit parts of a Watcher that pods get:", func(ctx SpecContext, body string) {
 		err := patch(ctx, body)
 		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
-		Expect(err).To(MatchError(ContainSubstring("denied request: container, volume, imagePullSecrets and new variables of configData become part of pods, " +
-			"and system:serviceaccount:" + in.namespace + ":editor may not create pods in namespace " + in.namespace +
-			"; leave them as they are, or ask for that right")))
+		Expect(err).To(MatchError(
+			ContainSubstring("denied request: container, volume, imagePullSecrets and new variables of configData become part " +
+				"of pods, " +
+				"and system:serviceaccount:" + in.namespace + ":editor may not create pods in namespace " + in.namespace +
+				"; leave them as they are, or ask for that right")))
 	},
 		Entry("add a variable", `{"spec":{"configData":{"LD_PRELOAD":"/rules/x.so"}}}`),
-		Entry("add a variable by another way", `{"spec":{"configData":{"LEVEL":null,"level":"info"}}}`),
+		Entry("add a variable by renaming another", `{"spec":{"configData":{"LEVEL":null,"level":"info"}}}`),
 		Entry("change the container", `{"spec":{"container":{"args":["--steal"]}}}`),
-		Entry("change a field of it that this Kubernetes does not know", `{"spec":{"container":{"fromTheFuture":1}}}`),
+		Entry("change a field that this Kubernetes does not know", `{"spec":{"container":{"fromTheFuture":1}}}`),
 		Entry("remove the container", `{"spec":{"container":null,"volume":null,"imagePullSecrets":null}}`),
 		Entry("change the volume", `{"spec":{"volume":{"emptyDir":null,"secret":{"secretName":"theirs"}}}}`),
 		Entry("remove the volume", `{"spec":{"volume":null}}`),
@@ -74,23 +80,26 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 		Entry("remove the pull secret", `{"spec":{"imagePullSecrets":null}}`),
 	)
 
-	It("lets who may not create pods make a Watcher without a sidecar, and none with one", func(ctx SpecContext) {
+	It("may create a Watcher without a sidecar, but not with one", func(ctx SpecContext) {
 		Expect(tryWatcher(ctx, theirs, `configData: {a: b}`)).To(Succeed())
-		Expect(tryWatcher(ctx, theirs, simple)).To(MatchError(ContainSubstring("may not create pods in namespace " + in.namespace)))
+		Expect(tryWatcher(ctx, theirs, simple)).
+			To(MatchError(ContainSubstring("may not create pods in namespace " + in.namespace)))
 	})
 
-	It("lets who may create pods set a sidecar", func(ctx SpecContext) {
+	It("needs the right to create pods to set a sidecar", func(ctx SpecContext) {
 		theirs := in.as(ctx, "deployer", sidecars, pods)
 		for _, spec := range []string{
 			simple, logs,
-			`container: {name: x, image: x, livenessProbe: {httpGet: {port: 80}}, ports: [{containerPort: 80, hostPort: 0}], securityContext: ` +
-				`{capabilities: {add: [CHOWN], drop: [ALL]}, privileged: false, procMount: Default, seccompProfile: {type: RuntimeDefault}}}`,
+			`container: {name: x, image: x, livenessProbe: {httpGet: {port: 80}}, ports: [{containerPort: 80, hostPort: 0}], ` +
+				`securityContext: ` +
+				`{capabilities: {add: [CHOWN], drop: [ALL]}, privileged: false, procMount: Default, seccompProfile: {type: ` +
+				`RuntimeDefault}}}`,
 		} {
 			Eventually(ctx, func() error { return tryWatcher(ctx, theirs, spec) }).Should(Succeed())
 		}
 	})
 
-	// leaving are sidecars that Pod Security refuses at the level baseline.
+	// leaving has sidecars that Pod Security rejects at the baseline level.
 	leaving := map[string]string{
 		"a privileged container":        `container: {name: x, image: x, securityContext: {privileged: true}}`,
 		"a capability":                  `container: {name: x, image: x, securityContext: {capabilities: {add: [CHOWN, SYS_ADMIN]}}}`,
@@ -105,7 +114,7 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 		"a folder of the host":          `container: {name: x, image: x}, volume: {name: x, hostPath: {path: /}}`,
 	}
 
-	It("refuses sidecars beyond the level baseline, which Pod Security does not check for users that it exempts", func(ctx SpecContext) {
+	It("needs more rights for a sidecar beyond the baseline standard", func(ctx SpecContext) {
 		evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 		Expect(err).NotTo(HaveOccurred())
 		theirs := in.as(ctx, "maker", sidecars, pods)
@@ -122,7 +131,7 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 		}
 	})
 
-	It("lets who may use watchers/privileged set any sidecar", func(ctx SpecContext) {
+	It("needs the right watchers/privileged to set any sidecar", func(ctx SpecContext) {
 		theirs := in.as(ctx, "operator", sidecars, pods, rbacv1.PolicyRule{
 			APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers/privileged"}, Verbs: []string{"use"},
 		})
@@ -132,13 +141,14 @@ var _ = Describe("Who edits Watchers and may not create pods", Ordered, func() {
 	})
 })
 
-// sidecars and pods are rights of who sets sidecars.
+// sidecars and pods are the rights needed to set sidecars.
 var (
-	sidecars = rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"}, Verbs: []string{"create"}}
-	pods     = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}}
+	sidecars = rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"},
+		Verbs: []string{"create"}}
+	pods = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}}
 )
 
-// as returns the Watchers of the namespace for an account with rights.
+// as returns a client for the namespace's Watchers, as an account with rights.
 func (i *injected) as(ctx context.Context, name string, rules ...rbacv1.PolicyRule) dynamic.ResourceInterface {
 	GinkgoHelper()
 	client, err := dynamic.NewForConfig(env.Cluster.Account(ctx, i.namespace, name, rules...).Config)

@@ -34,10 +34,10 @@ func annotations(pairs ...string) string {
 	return string(text)
 }
 
-// both returns a patch that does what two do.
+// both returns a patch that merges two patches.
 func both(a, b string) string { return strings.TrimSuffix(a, "}") + "," + strings.TrimPrefix(b, "{") }
 
-// Sentences of the policy.
+// Messages of the policy.
 const (
 	notAsked      = "the writer sets no key that the annotation does not name"
 	notWritten    = "the writer removes no key that is asked for or that it did not write"
@@ -51,7 +51,7 @@ const (
 	ignored       = "the writer changes no data of a ConfigMap that is labelled reconciler=ignore"
 )
 
-var _ = Describe("The account of the writer", Ordered, func() {
+var _ = Describe("The service account of the writer", Ordered, func() {
 	var (
 		namespace string
 		account   *world.Account
@@ -63,34 +63,49 @@ var _ = Describe("The account of the writer", Ordered, func() {
 
 	bare := []trait{without(annotation.DefaultKey), without(annotation.LegacyKey), without(annotation.StatusKey)}
 
-	DescribeTable("lets the writer set and remove what is asked for", func(ctx SpecContext, cm *corev1.ConfigMap, body string) {
+	DescribeTable("is allowed to set and remove requested keys:", func(
+		ctx SpecContext, cm *corev1.ConfigMap, body string,
+	) {
 		Expect(patch(ctx, account, create(ctx, namespace, cm), body)).To(Succeed())
 	},
 		Entry("change nothing", asking(), `{}`),
-		Entry("change a key that is asked for", asking(), `{"data":{"mine":"new"}}`),
-		Entry("add a key that is asked for", asking(), `{"data":{"two":"new"}}`),
-		Entry("add a binary key that is asked for", asking(), `{"binaryData":{"two":"/w=="}}`),
+		Entry("change a requested key", asking(), `{"data":{"mine":"new"}}`),
+		Entry("add a requested key", asking(), `{"data":{"two":"new"}}`),
+		Entry("add a requested binary key", asking(), `{"binaryData":{"two":"/w=="}}`),
 		Entry("make a key binary", asking(), `{"data":{"mine":null},"binaryData":{"mine":"/w=="}}`),
-		Entry("make a binary key text", asking(with(annotation.DefaultKey, "bin=x.example.com")), `{"data":{"bin":"text"},"binaryData":{"bin":null}}`),
+		Entry("make a binary key text", asking(with(annotation.DefaultKey, "bin=x.example.com")),
+			`{"data":{"bin":"text"},"binaryData":{"bin":null}}`),
 		Entry("report", asking(), annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin"))),
-		Entry("report a key of somebody else", asking(without(annotation.StatusKey)), annotations(annotation.StatusKey, reporting())),
-		Entry("set a key and report", asking(), both(annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin")), `{"data":{"two":"new"}}`)),
-		Entry("remove a key that it wrote and that is no longer asked for", asking(), `{"data":{"old":null}}`),
+		Entry("report a key of another owner", asking(without(annotation.StatusKey)),
+			annotations(annotation.StatusKey, reporting())),
+		Entry("set a key and report", asking(),
+			both(annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin")), `{"data":{"two":"new"}}`)),
+		Entry("remove a key that it wrote and that is no longer requested", asking(), `{"data":{"old":null}}`),
 		Entry("remove such a binary key", asking(), `{"binaryData":{"oldbin":null}}`),
-		Entry("remove such a key and its report", asking(), both(annotations(annotation.StatusKey, reporting("mine", "oldbin")), `{"data":{"old":null}}`)),
-		Entry("remove what it wrote and all reports when nothing is asked for any more", asking(without(annotation.DefaultKey), without(annotation.LegacyKey)),
+		Entry("remove such a key and its report", asking(),
+			both(annotations(annotation.StatusKey, reporting("mine", "oldbin")), `{"data":{"old":null}}`)),
+		Entry("remove what it wrote and all reports when nothing is requested any more",
+			asking(without(annotation.DefaultKey), without(annotation.LegacyKey)),
 			both(annotations(annotation.StatusKey, ""), `{"data":{"old":null,"mine":null},"binaryData":{"oldbin":null}}`)),
-		Entry("follow the other spelling where it stands alone", asking(without(annotation.DefaultKey)), `{"data":{"legacy":"new"}}`),
-		Entry("set keys that others separate by other white space", asking(with(annotation.DefaultKey, "a=x\u00a0b=y\u2003c=z\vd=w\r\ne=v")),
+		Entry("follow the other spelling if only that is set", asking(without(annotation.DefaultKey)),
+			`{"data":{"legacy":"new"}}`),
+		Entry("set keys separated by other white space",
+			asking(with(annotation.DefaultKey, "a=x\u00a0b=y\u2003c=z\vd=w\r\ne=v")),
 			`{"data":{"a":"1","b":"2","c":"3","d":"4","e":"5"}}`),
-		Entry("set a key of a ConfigMap that is no longer suspended", asking(with("x-kv8s.io/curl-suspend", " False ")), `{"data":{"mine":"new"}}`),
-		Entry("set a key where the second spelling alone suspends", asking(with("x-kv8s.io/curl-suspend", ""), with("x-k8s.io/curl-suspend", "true")),
+		Entry("set a key of a ConfigMap that is no longer suspended", asking(with("x-kv8s.io/curl-suspend", " False ")),
 			`{"data":{"mine":"new"}}`),
-		Entry("report on a suspended ConfigMap", asking(with("x-kv8s.io/curl-suspend", "true")), annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin"))),
-		Entry("set a key whose pair breaks a rule", asking(with(annotation.DefaultKey, "mine=ftp://x.example.com")), `{"data":{"mine":"new"}}`),
+		Entry("set a key if only the second spelling suspends",
+			asking(with("x-kv8s.io/curl-suspend", ""), with("x-k8s.io/curl-suspend", "true")),
+			`{"data":{"mine":"new"}}`),
+		Entry("report on a suspended ConfigMap", asking(with("x-kv8s.io/curl-suspend", "true")),
+			annotations(annotation.StatusKey, reporting("mine", "two", "old", "oldbin"))),
+		Entry("set a key whose pair breaks a rule", asking(with(annotation.DefaultKey, "mine=ftp://x.example.com")),
+			`{"data":{"mine":"new"}}`),
 	)
 
-	DescribeTable("refuses what the writer does not need", func(ctx SpecContext, cm *corev1.ConfigMap, body, said string) {
+	DescribeTable("is denied changes that the writer does not need:", func(
+		ctx SpecContext, cm *corev1.ConfigMap, body, said string,
+	) {
 		created := create(ctx, namespace, cm)
 		err := patch(ctx, account, created, body)
 		Expect(err).To(MatchError(apierrors.IsForbidden, "is forbidden"))
@@ -101,26 +116,39 @@ var _ = Describe("The account of the writer", Ordered, func() {
 	},
 		Entry("change another key", asking(), `{"data":{"theirs":"new"}}`, notAsked),
 		Entry("add another key", asking(), `{"data":{"new":"new"}}`, notAsked),
-		Entry("change another key beside its own", asking(), `{"data":{"mine":"new","theirs":"new"}}`, notAsked),
+		Entry("change another key along with its own", asking(), `{"data":{"mine":"new","theirs":"new"}}`, notAsked),
 		Entry("change another binary key", asking(), `{"binaryData":{"bin":"/g=="}}`, notAsked),
 		Entry("make another key binary", asking(), `{"data":{"theirs":null},"binaryData":{"theirs":"/w=="}}`, notAsked),
 		Entry("change a key that only the second spelling names", asking(), `{"data":{"legacy":"new"}}`, notAsked),
-		Entry("change a key that only a URL names", asking(with(annotation.DefaultKey, "mine=https://x.example.com/?old=1&theirs=2")), `{"data":{"theirs":"new"}}`, notAsked),
-		Entry("change a key that stands without a URL", asking(with(annotation.DefaultKey, "theirs")), `{"data":{"theirs":"new"}}`, notAsked),
-		Entry("change a key that it wrote and that is no longer asked for", asking(), `{"data":{"old":"new"}}`, notAsked),
+		Entry("change a key that is named only in a URL",
+			asking(with(annotation.DefaultKey, "mine=https://x.example.com/?old=1&theirs=2")), `{"data":{"theirs":"new"}}`,
+			notAsked),
+		Entry("change a key without a URL", asking(with(annotation.DefaultKey, "theirs")), `{"data":{"theirs":"new"}}`,
+			notAsked),
+		Entry("change a key that it wrote and that is no longer requested", asking(), `{"data":{"old":"new"}}`, notAsked),
 		Entry("delete another key", asking(), `{"data":{"theirs":null}}`, notWritten),
 		Entry("delete another binary key", asking(), `{"binaryData":{"bin":null}}`, notWritten),
-		Entry("delete a key that is asked for", asking(), `{"data":{"mine":null}}`, notWritten),
-		Entry("delete a key that it found occupied", asking(with(annotation.DefaultKey, "mine=a.example.com")), `{"data":{"exists":null}}`, notWritten),
+		Entry("delete a requested key", asking(), `{"data":{"mine":null}}`, notWritten),
+		Entry("delete a key that another owner had before", asking(with(annotation.DefaultKey, "mine=a.example.com")),
+			`{"data":{"exists":null}}`, notWritten),
 		Entry("delete all keys", asking(), `{"data":{"$patch":"delete"}}`, notWritten),
-		Entry("delete a key that a URL in the report names", asking(), `{"data":{"theirs":null}}`, notWritten),
-		Entry("report on another key", asking(), annotations(annotation.StatusKey, reporting("mine", "theirs")), notReportable),
-		Entry("report on another key behind a space", asking(), annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, `"theirs" :`, 1)), notReportable),
-		Entry("report on another key before a space", asking(), annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, "\"theirs\":\n ", 1)), notReportable),
-		Entry("report on another key that is spelled otherwise", asking(), annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, `"\u0074heirs":`, 1)), notReportable),
-		Entry("claim a key that it found occupied and that is no longer asked for", asking(with(annotation.DefaultKey, "mine=a.example.com")),
+		Entry("delete a key that is named only in a URL in the report", asking(), `{"data":{"theirs":null}}`, notWritten),
+		Entry("report on another key", asking(), annotations(annotation.StatusKey, reporting("mine", "theirs")),
+			notReportable),
+		Entry("report on another key after a space", asking(),
+			annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, `"theirs" :`, 1)),
+			notReportable),
+		Entry("report on another key before a space", asking(),
+			annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, "\"theirs\":\n ", 1)),
+			notReportable),
+		Entry("report on another key with a different spelling", asking(),
+			annotations(annotation.StatusKey, strings.Replace(reporting("theirs"), `"theirs":`, `"\u0074heirs":`, 1)),
+			notReportable),
+		Entry("claim a key that another owner had before and that is no longer requested",
+			asking(with(annotation.DefaultKey, "mine=a.example.com")),
 			annotations(annotation.StatusKey, reporting("mine", "exists")), notReportable),
-		Entry("change annotation and key together", asking(), both(annotations(annotation.DefaultKey, "theirs=x.example.com"), `{"data":{"theirs":"new"}}`), noAnnotation),
+		Entry("change annotation and key together", asking(),
+			both(annotations(annotation.DefaultKey, "theirs=x.example.com"), `{"data":{"theirs":"new"}}`), noAnnotation),
 		Entry("change the annotation", asking(), annotations(annotation.DefaultKey, "theirs=x.example.com"), noAnnotation),
 		Entry("remove the annotation", asking(), annotations(annotation.DefaultKey, ""), noAnnotation),
 		Entry("add an annotation", asking(), annotations("example.com/new", "new"), noAnnotation),
@@ -130,29 +158,41 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Entry("add labels", asking(), `{"metadata":{"labels":{"new":"y"}}}`, noMetadata),
 		Entry("remove labels", asking(), `{"metadata":{"labels":null}}`, noMetadata),
 		Entry("add finalizers", asking(), `{"metadata":{"finalizers":["example.com/new"]}}`, noMetadata),
-		Entry("remove finalizers", asking(), `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/held"]}}`, noMetadata),
-		Entry("add owners", asking(), `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"y"}]}}`, noMetadata),
+		Entry("remove finalizers", asking(), `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/held"]}}`,
+			noMetadata),
+		Entry("add owners", asking(),
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"x","uid":"y"}]}}`, noMetadata),
 		Entry("make it immutable", asking(), `{"immutable":true}`, "the writer leaves immutable as it is"),
-		Entry("set a key of a suspended ConfigMap", asking(with("x-kv8s.io/curl-suspend", "true")), `{"data":{"mine":"new"}}`, suspended),
-		Entry("set a binary key of one", asking(with("x-kv8s.io/curl-suspend", " 1\n")), `{"binaryData":{"two":"/w=="}}`, suspended),
-		Entry("remove a key of one", asking(with("x-k8s.io/curl-suspend", "T")), `{"data":{"old":null}}`, suspended),
-		Entry("set a key where curl-suspend cannot be read", asking(with("x-kv8s.io/curl-suspend", "perhaps")), `{"data":{"mine":"new"}}`, suspended),
+		Entry("set a key of a suspended ConfigMap", asking(with("x-kv8s.io/curl-suspend", "true")), `{"data":{"mine":"new"}}`,
+			suspended),
+		Entry("set a binary key of a suspended ConfigMap", asking(with("x-kv8s.io/curl-suspend", " 1\n")),
+			`{"binaryData":{"two":"/w=="}}`, suspended),
+		Entry("remove a key of a suspended ConfigMap", asking(with("x-k8s.io/curl-suspend", "T")), `{"data":{"old":null}}`,
+			suspended),
+		Entry("set a key if curl-suspend cannot be read", asking(with("x-kv8s.io/curl-suspend", "perhaps")),
+			`{"data":{"mine":"new"}}`, suspended),
 		Entry("set a key of an ignored ConfigMap", asking(ignoring), `{"data":{"mine":"new"}}`, ignored),
-		Entry("remove a key of an ignored one", asking(ignoring), `{"data":{"old":null}}`, ignored),
-		Entry("set the key of a pair without a URL", asking(with(annotation.DefaultKey, "=https://x.example.com theirs")), `{"data":{"theirs":"new"}}`, notAsked),
-		Entry("set a key under an annotation of white space", asking(with(annotation.DefaultKey, " \n\t")), `{"data":{"mine":"new"}}`, notAsked),
-		Entry("set a key without annotation", asking(bare...), `{"data":{"mine":"new"}}`, unannotated),
-		Entry("report without annotation", asking(bare...), annotations(annotation.StatusKey, reporting("mine")), unannotated),
-		Entry("touch the cluster's certificates", asking(func(cm *corev1.ConfigMap) { cm.Name, cm.GenerateName = "kube-root-ca.crt", "" }), `{"data":{"mine":"new"}}`, protected),
-		Entry("touch a protected namespace", asking(named("kube-public", "asking")), `{"data":{"mine":"new"}}`, protected),
+		Entry("remove a key of an ignored ConfigMap", asking(ignoring), `{"data":{"old":null}}`, ignored),
+		Entry("set the key of a pair without a URL", asking(with(annotation.DefaultKey, "=https://x.example.com theirs")),
+			`{"data":{"theirs":"new"}}`, notAsked),
+		Entry("set a key if the annotation is white space", asking(with(annotation.DefaultKey, " \n\t")),
+			`{"data":{"mine":"new"}}`, notAsked),
+		Entry("set a key without an annotation", asking(bare...), `{"data":{"mine":"new"}}`, unannotated),
+		Entry("report without an annotation", asking(bare...), annotations(annotation.StatusKey, reporting("mine")),
+			unannotated),
+		Entry("write kube-root-ca.crt",
+			asking(func(cm *corev1.ConfigMap) { cm.Name, cm.GenerateName = "kube-root-ca.crt", "" }), `{"data":{"mine":"new"}}`,
+			protected),
+		Entry("write in a protected namespace", asking(named("kube-public", "asking")), `{"data":{"mine":"new"}}`, protected),
 	)
 
-	It("lets the writer begin the record of owners by an apply, and nothing else", func(ctx SpecContext) {
+	It("may start managedFields with an apply, and nothing else", func(ctx SpecContext) {
 		cm := create(ctx, namespace, asking())
 		apply := func(name, body string) error {
 			force := true
 			_, err := account.Client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.ApplyPatchType,
-				fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":%q},%s}`, name, namespace, body),
+				fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":%q},%s}`, name, namespace,
+					body),
 				metav1.PatchOptions{FieldManager: annotation.FieldManager, Force: &force})
 			return err
 		}
@@ -161,24 +201,27 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		Expect(apply("missing", `"data":{"two":"new"}`)).To(MatchError(apierrors.IsForbidden, "is forbidden"))
 	})
 
-	// A part of it cannot be protected: taking a key over may take the last field of
-	// another manager, so an entry that is gone says nothing by itself.
-	It("lets the writer rewrite the record of owners and not empty it, and change no data by that", func(ctx SpecContext) {
+	// The policy cannot protect single entries: taking a key over may remove the last field of
+	// another manager, so a missing entry proves nothing.
+	It("may rewrite managedFields, but not empty them, and not change data with that", func(ctx SpecContext) {
 		cm := create(ctx, namespace, asking())
 		Expect(cm.ManagedFields).NotTo(BeEmpty())
 		Expect(patch(ctx, account, cm, `{"metadata":{"managedFields":[{}]}}`)).To(MatchError(ContainSubstring(unowned)))
-		Expect(patch(ctx, account, cm, `{"metadata":{"managedFields":[{}]},"data":{"mine":"new"}}`)).To(MatchError(ContainSubstring(unowned)))
-		own := `{"manager":"` + annotation.FieldManager + `","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:mine":{}}}}`
+		Expect(patch(ctx, account, cm, `{"metadata":{"managedFields":[{}]},"data":{"mine":"new"}}`)).
+			To(MatchError(ContainSubstring(unowned)))
+		own := `{"manager":"` + annotation.FieldManager +
+			`","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:mine":{}}}}`
 		Expect(patch(ctx, account, cm, `{"metadata":{"managedFields":[`+own+`]}}`)).To(Succeed())
 		now, err := env.Cluster.Client.CoreV1().ConfigMaps(namespace).Get(ctx, cm.Name, metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(now.ManagedFields).To(HaveExactElements(HaveField("Manager", annotation.FieldManager)))
 		Expect(now.Data).To(Equal(cm.Data))
 		Expect(now.BinaryData).To(Equal(cm.BinaryData))
-		Expect(patch(ctx, account, now, `{"metadata":{"managedFields":[`+own+`]},"data":{"theirs":"new"}}`)).To(MatchError(ContainSubstring(notAsked)))
+		Expect(patch(ctx, account, now, `{"metadata":{"managedFields":[`+own+`]},"data":{"theirs":"new"}}`)).
+			To(MatchError(ContainSubstring(notAsked)))
 	})
 
-	It("grants the writer by RBAC to get and patch ConfigMaps, to create and count up Events, and nothing else", func(ctx SpecContext) {
+	It("may get and patch ConfigMaps and create and patch Events by RBAC, and nothing else", func(ctx SpecContext) {
 		for _, t := range []struct {
 			group, resource string
 			verbs           string
@@ -194,22 +237,24 @@ var _ = Describe("The account of the writer", Ordered, func() {
 			{"admissionregistration.k8s.io", "validatingadmissionpolicies", ""},
 		} {
 			for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"} {
-				answer, err := account.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-						Namespace: namespace, Group: t.group, Resource: t.resource, Verb: verb,
-					}},
-				}, metav1.CreateOptions{})
+				answer, err := account.Client.AuthorizationV1().SelfSubjectAccessReviews().
+					Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+						Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+							Namespace: namespace, Group: t.group, Resource: t.resource, Verb: verb,
+						}},
+					}, metav1.CreateOptions{})
 				Expect(err).NotTo(HaveOccurred())
 				Expect(answer.Status.Allowed).To(Equal(strings.Contains(" "+t.verbs+" ", " "+verb+" ")), "%s %s", verb, t.resource)
 			}
 		}
 	})
 
-	It("refuses the writer to create and to delete even with the rights to", func(ctx SpecContext) {
+	It("is denied creates and deletes even if RBAC grants them", func(ctx SpecContext) {
 		meta := metav1.ObjectMeta{Name: "too-much", Namespace: namespace}
-		_, err := env.Cluster.Client.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
-		}}, metav1.CreateOptions{})
+		_, err := env.Cluster.Client.RbacV1().Roles(namespace).
+			Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
+			}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		_, err = env.Cluster.Client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
@@ -217,17 +262,19 @@ var _ = Describe("The account of the writer", Ordered, func() {
 		}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(env.Cluster.Client.RbacV1().RoleBindings(namespace).Delete(ctx, meta.Name, metav1.DeleteOptions{})).To(Succeed())
+			Expect(env.Cluster.Client.RbacV1().RoleBindings(namespace).Delete(ctx, meta.Name, metav1.DeleteOptions{})).
+				To(Succeed())
 		})
 		cm := create(ctx, namespace, asking())
 		const said = "the writer neither creates nor deletes ConfigMaps"
 		api := account.Client.CoreV1().ConfigMaps(namespace)
-		Eventually(ctx, func() error { return api.Delete(ctx, cm.Name, metav1.DeleteOptions{}) }).Should(MatchError(ContainSubstring(said)))
+		Eventually(ctx, func() error { return api.Delete(ctx, cm.Name, metav1.DeleteOptions{}) }).
+			Should(MatchError(ContainSubstring(said)))
 		_, err = api.Create(ctx, asking(), metav1.CreateOptions{})
 		Expect(err).To(MatchError(ContainSubstring(said)))
 	})
 
-	It("evaluates the policy of the writer within the API server's limits, however much there is", func(ctx SpecContext) {
+	It("never exceeds the API server's cost limits for its policy", func(ctx SpecContext) {
 		cm := large()
 		Expect(patch(ctx, account, create(ctx, namespace, cm), `{"data":{"key-007":"new"}}`)).To(Succeed())
 		all := map[string]string{}
@@ -242,8 +289,7 @@ var _ = Describe("The account of the writer", Ordered, func() {
 	})
 })
 
-// large returns a ConfigMap with 100 keys, 1 MiB of values and annotations that
-// leave no room for another.
+// large returns a ConfigMap with 100 keys, 1 MiB of values and annotations of the maximum size.
 func large() *corev1.ConfigMap {
 	var pairs []string
 	var keys []string
@@ -262,11 +308,12 @@ func large() *corev1.ConfigMap {
 	return cm
 }
 
-var _ = Describe("The account of the writer without its policy", func() {
-	It("changes any key of any ConfigMap, and by RBAC nothing else", func(ctx SpecContext) {
+var _ = Describe("The service account of the writer without its policy", func() {
+	It("may change any key of any ConfigMap, and nothing else", func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
 		account := writer(ctx, namespace, false)
-		cm := create(ctx, env.Cluster.Namespace(ctx), asking(without(annotation.DefaultKey), without(annotation.LegacyKey), without(annotation.StatusKey)))
+		cm := create(ctx, env.Cluster.Namespace(ctx),
+			asking(without(annotation.DefaultKey), without(annotation.LegacyKey), without(annotation.StatusKey)))
 		Expect(patch(ctx, account, cm, `{"data":{"theirs":"new"},"metadata":{"labels":{"app":"y"}}}`)).To(Succeed())
 		api := account.Client.CoreV1().ConfigMaps(cm.Namespace)
 		Expect(api.Delete(ctx, cm.Name, metav1.DeleteOptions{})).To(MatchError(apierrors.IsForbidden, "is forbidden"))
@@ -277,7 +324,7 @@ var _ = Describe("The account of the writer without its policy", func() {
 	})
 })
 
-var _ = Describe("The writer under its policy", func() {
+var _ = Describe("The writer with its policy", func() {
 	It("does all its work", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
 			world.Writer: func(ctx context.Context, namespace string) string { return writer(ctx, namespace, true).Kubeconfig },
@@ -304,7 +351,7 @@ var _ = Describe("The writer under its policy", func() {
 		cm.EventuallyLacks(ctx, "text")
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("theirs", "stays"))
 
-		By("reporting what fails, what is occupied and what is immutable")
+		By("reporting failures, occupied keys and immutable ConfigMaps")
 		broken := w.Origin.Page("/broken").Fails(404)
 		ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
 		ill.EventuallyReports(ctx, "text", "BadStatus")
@@ -313,7 +360,7 @@ var _ = Describe("The writer under its policy", func() {
 		immutable := w.Create(ctx, "immutable", world.Immutable(), world.Asking("text="+text.URL()))
 		immutable.EventuallyTells(ctx, "Immutable")
 
-		By("beginning the record of owners")
+		By("starting managedFields")
 		empty := w.Create(ctx, "empty")
 		empty.Ask(ctx, "text="+text.URL())
 		empty.EventuallyHasData(ctx, "text", "second")
