@@ -20,8 +20,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-var _ = Describe("The broker", func() {
-	DescribeTable("loses nothing while the broker goes away under load", func(ctx SpecContext, end func(context.Context, *process.Process)) {
+var _ = Describe("The system on an unreliable broker", func() {
+	DescribeTable("loses nothing when the broker stops under load", func(
+		ctx SpecContext, end func(context.Context, *process.Process),
+	) {
 		url, server := runBroker()
 		w := env.World(ctx, world.Options{Broker: url, AckWait: shortAckWait})
 		load := w.Begin(ctx, 200)
@@ -29,7 +31,7 @@ var _ = Describe("The broker", func() {
 		for n := range outages {
 			load.EventuallyFills(ctx, 40+80*n)
 			end(ctx, server)
-			// More ConfigMaps come in meanwhile; each service notices.
+			// The load keeps adding ConfigMaps, so each service notices the outage.
 			for _, name := range world.Services() {
 				Eventually(func() int { return len(w.Service(name).Log.Matching("no connection to NATS")) }).Should(Equal(n + 1))
 			}
@@ -40,15 +42,15 @@ var _ = Describe("The broker", func() {
 			Expect(w.Service(name).Log.Matching("no connection to NATS")).To(HaveLen(outages), "%s says each outage once", name)
 		}
 	},
-		Entry("in order", func(ctx context.Context, p *process.Process) {
+		Entry("after SIGTERM", func(ctx context.Context, p *process.Process) {
 			_, err := p.Stop(ctx)
 			Expect(err).NotTo(HaveOccurred())
 		}),
-		Entry("by kill -9", func(_ context.Context, p *process.Process) { Expect(p.Kill()).To(Succeed()) }),
+		Entry("after kill -9", func(_ context.Context, p *process.Process) { Expect(p.Kill()).To(Succeed()) }),
 	)
 
-	It("fetches again what the broker lost of the last that it acknowledged, as after a loss of power", func(ctx SpecContext) {
-		// What natstest keeps is a copy from shortly before the end.
+	It("fetches again when the broker lost acknowledged messages, as after a power failure", func(ctx SpecContext) {
+		// natstest keeps a copy of the store from shortly before the kill.
 		w := env.World(ctx, world.Options{AckWait: shortAckWait})
 		load := w.Begin(ctx, 200)
 		load.EventuallyFills(ctx, 40)
@@ -57,7 +59,7 @@ var _ = Describe("The broker", func() {
 		load.EventuallyEnds(ctx, 90*time.Second)
 	})
 
-	It("fetches nothing again that is satisfied when the broker loses its whole store, and goes on with the rest", func(ctx SpecContext) {
+	It("fetches no satisfied key again after the broker lost its whole store", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		load := w.Begin(ctx, 60)
 		load.EventuallyEnds(ctx, time.Minute)
@@ -86,31 +88,35 @@ var _ = Describe("The broker", func() {
 		failing.Tells(ctx, "BadStatus")
 	})
 
-	DescribeTable("makes a stream or a consumer anew that the broker has lost", func(ctx SpecContext, gets int, lose func(context.Context, jetstream.JetStream) error) {
-		w := env.World(ctx, world.Audited(world.Options{})) // the streams are looked at as often as audited
+	DescribeTable("restores a lost stream or consumer:", func(
+		ctx SpecContext, gets int, lose func(context.Context, jetstream.JetStream) error,
+	) {
+		w := env.World(ctx, world.Audited(world.Options{})) // which also shortens the interval between checks of the streams
 		before, after := w.Origin.Page("/before").Says("before"), w.Origin.Page("/after").Says("after")
 		kept := w.Create(ctx, "kept", world.Asking("mydata="+before.URL()))
 		kept.EventuallyHasData(ctx, "mydata", "before")
 		w.EventuallyQuiet(ctx)
 		Expect(lose(ctx, w.JetStream)).To(Succeed())
-		w.Create(ctx, "new", world.Asking("mydata="+after.URL())).EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", "after")
+		w.Create(ctx, "new", world.Asking("mydata="+after.URL())).
+			EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", "after")
 		kept.Ask(ctx, "mydata="+after.URL())
 		kept.EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", "after")
 		Expect(before.Hits()).To(BeNumerically("<=", gets), "GETs of what is held")
 	},
-		Entry("the requests", 1, func(ctx context.Context, js jetstream.JetStream) error {
+		Entry("the stream of requests", 1, func(ctx context.Context, js jetstream.JetStream) error {
 			return js.DeleteStream(ctx, pipeline.Requests)
 		}),
-		Entry("the results and the failures", 1, func(ctx context.Context, js jetstream.JetStream) error {
+		Entry("the streams of results and failures", 1, func(ctx context.Context, js jetstream.JetStream) error {
 			return errors.Join(js.DeleteStream(ctx, pipeline.Results), js.DeleteStream(ctx, pipeline.Failures))
 		}),
-		Entry("the consumer of the fetchers, after which all is fetched once more", 2, func(ctx context.Context, js jetstream.JetStream) error {
-			return js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-		}),
+		Entry("the consumer of the fetchers, with one more GET per key", 2,
+			func(ctx context.Context, js jetstream.JetStream) error {
+				return js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+			}),
 		Entry("the consumer of the writers", 1, func(ctx context.Context, js jetstream.JetStream) error {
 			return js.DeleteConsumer(ctx, pipeline.Results, pipeline.WriterConsumer)
 		}),
-		Entry("all messages of the requests", 1, func(ctx context.Context, js jetstream.JetStream) error {
+		Entry("all messages in the stream of requests", 1, func(ctx context.Context, js jetstream.JetStream) error {
 			stream, err := js.Stream(ctx, pipeline.Requests)
 			if err != nil {
 				return err
@@ -119,7 +125,7 @@ var _ = Describe("The broker", func() {
 		}),
 	)
 
-	It("loses nothing while the broker is full of results, for which fetchers wait", func(ctx SpecContext) {
+	It("loses nothing while the stream of results is full", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--max-results-bytes=16777216"}}})
 		Expect(w.Writer().Kill()).To(Succeed())
 		const count, size = 30, 900_000
@@ -138,12 +144,14 @@ var _ = Describe("The broker", func() {
 		}
 	})
 
-	It("has the limits that an operator chose last, by the watcher or by curlctl setup", func(ctx SpecContext) {
+	It("uses the limits that the operator set last, in the watcher or with curlctl setup", func(ctx SpecContext) {
 		raised := []string{"--max-results-bytes=5368709120", "--max-failures-bytes=2147483648", "--failures-max-age=30d"}
-		w := env.World(ctx, world.Options{Without: []string{world.Fetcher, world.Writer}, Flags: map[string][]string{world.Watcher: raised}})
+		w := env.World(ctx, world.Options{Without: []string{world.Fetcher, world.Writer},
+			Flags: map[string][]string{world.Watcher: raised}})
 		curlctl := func(args ...string) string {
 			GinkgoHelper()
-			out, _ := exec.CommandContext(ctx, w.Program("curlctl"), append(args, "--nats-url", w.NATS.URL())...).CombinedOutput()
+			out, _ := exec.CommandContext(ctx, w.Program("curlctl"), append(args, "--nats-url", w.NATS.URL())...).
+				CombinedOutput()
 			return string(out)
 		}
 		limits := func(g Gomega) []int64 {
@@ -165,14 +173,15 @@ var _ = Describe("The broker", func() {
 
 		_, err := w.Watcher().Stop(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(curlctl("setup", "--max-results-bytes=6442450944", "--failures-max-age=60d")).To(ContainSubstring("as they must be now."))
+		Expect(curlctl("setup", "--max-results-bytes=6442450944", "--failures-max-age=60d")).
+			To(ContainSubstring("as they must be now."))
 		w.Watcher().Args = slices.DeleteFunc(w.Watcher().Args, func(arg string) bool { return slices.Contains(raised, arg) })
 		w.Watcher().Restart(ctx)
 		shouldBe(6<<30, 2<<30, 60*24)
 		Expect(curlctl("doctor")).To(MatchRegexp("streams +ok"))
 	})
 
-	It("writes nothing twice when the broker delivers every result ten times, in any order, and late", func(ctx SpecContext) {
+	It("writes nothing twice when every result is redelivered ten times, in any order", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		results := listen(w, "curl.result.>")
 		load := w.Begin(ctx, 40)
@@ -202,7 +211,7 @@ var _ = Describe("The broker", func() {
 	})
 })
 
-// listen gathers the messages that are published on a subject from now on.
+// listen collects the messages published on a subject from now on.
 func listen(w *world.World, subject string) (heard func() []*nats.Msg) {
 	GinkgoHelper()
 	var mu sync.Mutex
@@ -221,7 +230,7 @@ func listen(w *world.World, subject string) (heard func() []*nats.Msg) {
 	}
 }
 
-// noise returns bytes that cannot be compressed and are no text.
+// noise returns random bytes, which cannot be compressed and are not text.
 func noise(size int) []byte {
 	b := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{byte(rand.Int())}).Read(b) // never fails

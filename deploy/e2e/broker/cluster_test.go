@@ -20,7 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// brokers are the servers of a cluster by name, and streams on all of them.
+// brokers are the servers of a cluster by name, with streams replicated on all of them.
 type brokers struct {
 	servers  map[string]*process.Process
 	urls     []string
@@ -63,10 +63,10 @@ func (b *brokers) connect() jetstream.JetStream {
 	return js
 }
 
-// all are the addresses as the services take them.
+// all returns the addresses as the services expect them.
 func (b *brokers) all() string { return strings.Join(b.urls, ",") }
 
-// kill ends the server with a role as kill -9 does.
+// kill ends the server in a role with kill -9.
 func (b *brokers) kill(ctx context.Context, js jetstream.JetStream, is role) {
 	GinkgoHelper()
 	var one *process.Process
@@ -77,22 +77,22 @@ func (b *brokers) kill(ctx context.Context, js jetstream.JetStream, is role) {
 	Expect(one.Kill()).To(Succeed())
 }
 
-// role returns the name of the server that has it; empty: none at the moment.
+// role returns the name of the server in a role, or "" if none has it at the moment.
 type role func(ctx context.Context, g Gomega, b *brokers, js jetstream.JetStream) string
 
-// streamLeader orders the requests.
+// streamLeader is the leader of the stream of requests.
 func streamLeader(ctx context.Context, g Gomega, _ *brokers, js jetstream.JetStream) string {
 	return requests(ctx, g, js).Leader
 }
 
-// consumerLeader hands the requests to the fetchers.
+// consumerLeader is the leader of the fetchers' consumer.
 func consumerLeader(ctx context.Context, g Gomega, _ *brokers, js jetstream.JetStream) string {
 	c, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	g.Expect(err).NotTo(HaveOccurred())
 	return c.CachedInfo().Cluster.Leader
 }
 
-// follower keeps a copy of the requests, and leads neither of both.
+// follower has a replica of the stream of requests and leads neither the stream nor the consumer.
 func follower(ctx context.Context, g Gomega, b *brokers, js jetstream.JetStream) string {
 	handing := consumerLeader(ctx, g, b, js)
 	for _, replica := range requests(ctx, g, js).Replicas {
@@ -103,7 +103,7 @@ func follower(ctx context.Context, g Gomega, b *brokers, js jetstream.JetStream)
 	return ""
 }
 
-// metaLeader places streams and consumers.
+// metaLeader is the leader that places streams and consumers.
 func metaLeader(ctx context.Context, g Gomega, b *brokers, _ jetstream.JetStream) string {
 	text, _, err := process.Get(ctx, "http://"+b.monitors[0]+"/jsz")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -119,13 +119,13 @@ func requests(ctx context.Context, g Gomega, js jetstream.JetStream) *jetstream.
 	return s.CachedInfo().Cluster
 }
 
-var _ = Describe("One of three brokers", func() {
-	// A message whose acknowledgement was lost is fetched again after
-	// shortAckWait, and once more while the others elect a leader. Where that
-	// takes longer, it comes again each time that shortAckWait has passed.
+var _ = Describe("A cluster of three brokers", func() {
+	// A message with a lost acknowledgement is fetched again after shortAckWait, and once more
+	// while a new leader is elected. If the election takes longer, the message is redelivered after
+	// each shortAckWait.
 	gets := func(since time.Time) int { return max(4, 1+int(time.Since(since)/shortAckWait)) }
 
-	DescribeTable("fetches every want and writes nothing twice when one server of three is killed by kill -9",
+	DescribeTable("fetches every want and writes nothing twice after kill -9 of one server:",
 		func(ctx SpecContext, before int, is role) {
 			b := runCluster(ctx)
 			w := env.World(ctx, world.Options{Broker: b.all(), AckWait: shortAckWait})
@@ -145,14 +145,14 @@ var _ = Describe("One of three brokers", func() {
 			load.EventuallyEnds(ctx, 90*time.Second)
 			Expect(load.MostHits()).To(BeNumerically("<=", gets(killed)), "GETs of one page")
 		},
-		Entry("that orders the requests, before they come", 0, role(streamLeader)),
-		Entry("that orders the requests", 30, role(streamLeader)),
-		Entry("that hands them out", 30, role(consumerLeader)),
-		Entry("that places streams and consumers", 30, role(metaLeader)),
-		Entry("that only follows", 30, role(follower)),
+		Entry("the stream leader, before the load", 0, role(streamLeader)),
+		Entry("the stream leader", 30, role(streamLeader)),
+		Entry("the leader of the fetchers' consumer", 30, role(consumerLeader)),
+		Entry("the meta leader", 30, role(metaLeader)),
+		Entry("a follower", 30, role(follower)),
 	)
 
-	It("brings back what is lost, and fetches nothing that is held, while servers hand the lead on during audits", func(ctx SpecContext) {
+	It("restores lost messages without a GET for held keys when leaders step down during audits", func(ctx SpecContext) {
 		b := runCluster(ctx)
 		w := env.World(ctx, world.Audited(world.Options{Broker: b.all()}))
 		held, lost := w.Origin.Page("/held").Says("held"), w.Origin.Page("/lost").Says("lost")
@@ -164,7 +164,7 @@ var _ = Describe("One of three brokers", func() {
 		w.Purge(ctx, pipeline.Results)
 		stop := world.Meanwhile(ctx, func() {
 			for _, stream := range []string{pipeline.Requests, pipeline.Results} {
-				// One that has no leader yet needs no change of it.
+				// A stream without a leader needs no step-down.
 				_, _ = w.Conn.Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil, aWhile)
 			}
 		})
@@ -177,12 +177,13 @@ var _ = Describe("One of three brokers", func() {
 		Expect(kept.Writes(ctx)).To(Equal(1))
 	})
 
-	It("reads what is wanted from the other servers when one is killed", func(ctx SpecContext) {
+	It("reads wants from the other servers after one is killed", func(ctx SpecContext) {
 		b := runCluster(ctx)
 		js := b.connect()
 		c := pipeline.NewClient(js)
 		key := pipeline.Key{Namespace: "default", Name: "cm", Key: "key"}
-		_, err := c.PublishWant(ctx, &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid", Url: "https://a.example"}, 0)
+		_, err := c.PublishWant(ctx,
+			&v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid", Url: "https://a.example"}, 0)
 		Expect(err).NotTo(HaveOccurred())
 		b.kill(ctx, js, follower)
 		var readers sync.WaitGroup

@@ -17,19 +17,18 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 )
 
-// Variables that make a NATS server of the program of this test. Only a
-// process can be killed as kill -9 does.
+// Variables that turn this test binary into a NATS server. Only a process can be killed with kill
+// -9.
 const (
 	brokerAddress = "BROKER_ADDRESS"
 	brokerStore   = "BROKER_STORE"
-	// brokerName is the name of one of several servers, brokerRoute where it
-	// listens to the others, and brokerRoutes where they all do. Such a server
-	// writes to the disk before it acknowledges, as deploy/nats/cluster.conf has
-	// it.
+	// brokerName is the name of one server of a cluster, brokerRoute its route address, and
+	// brokerRoutes the route addresses of all. Such a server syncs to disk before it acknowledges,
+	// as in deploy/nats/cluster.conf.
 	brokerName   = "BROKER_NAME"
 	brokerRoute  = "BROKER_ROUTE"
 	brokerRoutes = "BROKER_ROUTES"
-	// brokerMonitor is where one of several servers tells about itself.
+	// brokerMonitor is the monitoring address of one server of a cluster.
 	brokerMonitor = "BROKER_MONITOR"
 )
 
@@ -73,7 +72,7 @@ func serveBroker(address, store string) error {
 	return nil
 }
 
-// listenAt reads where to listen.
+// listenAt parses a listen address.
 func listenAt(address string, host *string, port *int) error {
 	h, p, err := net.SplitHostPort(address)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-// failedFetches are ConfigMaps whose fetches have failed for good, of pages
-// that are well by now.
+// failedFetches are ConfigMaps whose fetches failed for good, although their pages now work.
 type failedFetches struct {
 	*world.World
 	objects []*world.ConfigMap
@@ -24,7 +23,7 @@ type failedFetches struct {
 	broker  string
 }
 
-// letFail lets n fetches fail in a world at a broker.
+// letFail makes n fetches fail in a world with the given broker.
 func letFail(ctx context.Context, n int, broker string) *failedFetches {
 	GinkgoHelper()
 	w := env.World(ctx, world.Options{
@@ -66,7 +65,7 @@ func (f *failedFetches) replay(args ...string) *process.Process {
 	return p
 }
 
-// eventuallyFills waits until n of the ConfigMaps have been written since.
+// eventuallyFills waits until n of the ConfigMaps have been written again.
 func (f *failedFetches) eventuallyFills(ctx context.Context, n int) {
 	GinkgoHelper()
 	Eventually(ctx, func() (filled int) {
@@ -79,7 +78,7 @@ func (f *failedFetches) eventuallyFills(ctx context.Context, n int) {
 	}).WithTimeout(time.Minute).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", n))
 }
 
-// shouldBeRight waits until every ConfigMap is, each by one write.
+// shouldBeRight waits until every ConfigMap is up to date after exactly one write.
 func (f *failedFetches) shouldBeRight(ctx context.Context) {
 	GinkgoHelper()
 	for i, object := range f.objects {
@@ -93,7 +92,7 @@ func (f *failedFetches) shouldBeRight(ctx context.Context) {
 	}
 }
 
-// shouldEndWell waits for a replay that found, and saw through, all failures.
+// shouldEndWell waits for a replay that found all failures and waited for all of them.
 func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 	GinkgoHelper()
 	Eventually(p.Running).WithTimeout(2*time.Minute).Should(BeFalse(), "curlctl still runs")
@@ -105,7 +104,7 @@ func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 		ContainSubstring("The writer has dealt with all of them.")))
 }
 
-// replicated runs three servers as a cluster, with the streams on all of them.
+// replicated runs a cluster of three servers with three replicas of each stream.
 func replicated(ctx context.Context) (servers []*natstest.Server, addresses string) {
 	GinkgoHelper()
 	servers, addresses = pipelinetest.Cluster(GinkgoTB())
@@ -115,7 +114,7 @@ func replicated(ctx context.Context) (servers []*natstest.Server, addresses stri
 }
 
 var _ = Describe("A replay", func() {
-	It("goes on when the broker is killed and comes back", func(ctx SpecContext) {
+	It("resumes after the broker is killed and restarted", func(ctx SpecContext) {
 		url, server := runBroker()
 		f := letFail(ctx, 150, url)
 		p := f.replay("--rate=100") // slow enough that there is a middle
@@ -128,7 +127,7 @@ var _ = Describe("A replay", func() {
 		f.shouldBeRight(ctx)
 	})
 
-	It("replays all after a replay was broken off and run again, beside another and with a backlog", func(ctx SpecContext) {
+	It("is complete after an interrupted run, alongside another replay and with a backlog", func(ctx SpecContext) {
 		url, _ := runBroker()
 		f := letFail(ctx, 150, url)
 		Expect(f.Fetcher().Kill()).To(Succeed())
@@ -151,7 +150,9 @@ var _ = Describe("A replay", func() {
 		f.shouldBeRight(ctx)
 	})
 
-	DescribeTable("continues a replay on three servers", func(ctx SpecContext, disturb func(context.Context, *failedFetches, []*natstest.Server)) {
+	DescribeTable("continues on three servers", func(
+		ctx SpecContext, disturb func(context.Context, *failedFetches, []*natstest.Server),
+	) {
 		servers, addresses := replicated(ctx)
 		f := letFail(ctx, 120, addresses)
 		p := f.replay("--rate=100")
@@ -167,18 +168,19 @@ var _ = Describe("A replay", func() {
 				Expect(err).NotTo(HaveOccurred())
 			}
 		}),
-		Entry("when the server of the leader dies and comes back", func(ctx context.Context, f *failedFetches, servers []*natstest.Server) {
-			stream, err := f.JetStream.Stream(ctx, pipeline.Requests)
-			Expect(err).NotTo(HaveOccurred())
-			for i, s := range servers {
-				if stream.CachedInfo().Cluster.Leader == fmt.Sprintf("natstest-%d", i) {
-					Expect(s.Kill()).To(Succeed())
-					f.eventuallyFills(ctx, 60)
-					Expect(s.Start()).To(Succeed())
-					return
+		Entry("when the server of the leader dies and comes back",
+			func(ctx context.Context, f *failedFetches, servers []*natstest.Server) {
+				stream, err := f.JetStream.Stream(ctx, pipeline.Requests)
+				Expect(err).NotTo(HaveOccurred())
+				for i, s := range servers {
+					if stream.CachedInfo().Cluster.Leader == fmt.Sprintf("natstest-%d", i) {
+						Expect(s.Kill()).To(Succeed())
+						f.eventuallyFills(ctx, 60)
+						Expect(s.Start()).To(Succeed())
+						return
+					}
 				}
-			}
-			Fail("no server leads the stream")
-		}),
+				Fail("no server leads the stream")
+			}),
 	)
 })

@@ -1,5 +1,5 @@
-// Package broker takes the broker away, in every way in which one can go, and holds
-// the system to its promises.
+// Package broker stops the broker in every possible way and checks that the system keeps its
+// promises.
 package broker_test
 
 import (
@@ -20,9 +20,9 @@ var _ = BeforeSuite(func() { env = world.Open() })
 const refreshKey = "x-kv8s.io/curl-refresh"
 
 const (
-	// shortAckWait is after what time the work of a service that was killed is
-	// given to another one here; usually it is half a minute.
+	// shortAckWait is how long before a killed service's work is redelivered here. The default is
+	// 30 s.
 	shortAckWait = 3 * time.Second
-	// aWhile is long enough for something that must not happen to show.
+	// aWhile is how long a spec watches before it concludes that something did not happen.
 	aWhile = time.Second
 )
