@@ -11,13 +11,13 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// recovery is how long work may take that was broken off: after AckWait, half a
-// minute, it goes to another pod.
+// recovery is how long interrupted work may take: after AckWait, 30 s, it is redelivered to another
+// pod.
 const recovery = 3 * time.Minute
 
-// livesThroughChange are specs of pods that come and go under load.
+// livesThroughChange adds specs that scale and kill pods under load.
 func livesThroughChange() {
-	It("scales fetchers from 1 to 4, to none and to 2 with work queued", func(ctx SpecContext) {
+	It("keeps working while fetchers are scaled from 1 to 4, to none and to 2", func(ctx SpecContext) {
 		fetchers := func(n int) {
 			GinkgoHelper()
 			chart.Scale(ctx, release.Fetcher, n)
@@ -59,7 +59,7 @@ func livesThroughChange() {
 		after.ShouldEnd(ctx, recovery)
 		traffic.ShouldEnd(ctx)
 		before.ShouldEnd(ctx, recovery)
-		// Not even when all that NATS knew is gone with its pod.
+		// Not even if NATS lost its data with its pod.
 		for _, page := range before.Pages {
 			Expect(page.Hits(ctx)).To(Equal(1), "what is there is not fetched again")
 		}
@@ -70,7 +70,7 @@ func livesThroughChange() {
 		Entry(nil, release.NATS),
 	)
 
-	It("lets a fetcher that must go finish what it has begun", func(ctx SpecContext) {
+	It("lets a terminating fetcher finish its work", func(ctx SpecContext) {
 		page := visitor.Page("/drained").Says(ctx, "in time")
 		page.Hold(ctx)
 		cm := visitor.Create(ctx, "drained", world.Asking("mydata="+page.URL()))

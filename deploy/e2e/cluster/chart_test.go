@@ -18,11 +18,11 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// acceptanceTimeout bounds the suite of what users were promised.
+// acceptanceTimeout is the maximum duration of the installed suite.
 const acceptanceTimeout = 10 * time.Minute
 
-// chart and visitor are what the specs of the chart share: the release, and
-// ConfigMaps with their history.
+// chart and visitor are shared by the specs of the chart: the release, and ConfigMaps with their
+// history.
 var (
 	chart   *release.Release
 	visitor *installation.Installation
@@ -50,9 +50,10 @@ var _ = Describe("The chart", Ordered, func() {
 		}
 	})
 
-	It("installs where pods must meet the restricted standard", func(ctx SpecContext) {
+	It("installs in a namespace with the restricted standard", func(ctx SpecContext) {
 		chart.Install(ctx)
-		for component, n := range map[string]int{release.NATS: 1, release.Watcher: 2, release.Fetcher: 2, release.Writer: 2, console: 1} {
+		for component, n := range map[string]int{release.NATS: 1, release.Watcher: 2, release.Fetcher: 2, release.Writer: 2,
+			console: 1} {
 			chart.EventuallyRuns(ctx, component, n)
 		}
 		_, err := cluster.Client.CoreV1().Pods(chart.Namespace).Create(ctx, &corev1.Pod{
@@ -67,7 +68,7 @@ var _ = Describe("The chart", Ordered, func() {
 	securesPods()
 	enforcesNetworks()
 
-	It("keeps what users were promised", func(ctx SpecContext) {
+	It("passes the suite of an installed release", func(ctx SpecContext) {
 		ctx2, cancel := context.WithTimeout(ctx, acceptanceTimeout)
 		defer cancel()
 		cmd := exec.CommandContext(ctx2, "go", "test", "-count=1", "-v", "../installed", "--ginkgo.no-color")
@@ -83,7 +84,7 @@ var _ = Describe("The chart", Ordered, func() {
 	leaves()
 })
 
-// keepsPromises holds all that happened so far against the promises.
+// keepsPromises checks all events so far against the promises.
 func keepsPromises(ctx context.Context) {
 	GinkgoHelper()
 	visitor.ShouldKeepPromises(ctx)
@@ -103,7 +104,7 @@ func keepsPromises(ctx context.Context) {
 	}
 }
 
-// load makes a load that nothing has dealt with yet.
+// load creates a load and waits for nothing.
 func load(ctx context.Context, name string, n int) *installation.Load {
 	GinkgoHelper()
 	return visitor.Load(ctx, fmt.Sprintf("load-%s", name), n)

@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// manifestNamespace and manifestFetcher are what install.yaml calls them.
+	// manifestNamespace and manifestFetcher are the names in install.yaml.
 	manifestNamespace = "curl-me-that"
 	manifestFetcher   = "curl-me-that-fetcher"
-	// sampleURL is that of the valid sample, for which the origin stands in.
+	// sampleURL is the URL in the valid sample. The origin replaces it.
 	sampleURL = "http://localhost:8642/joke"
 )
 
 var _ = Describe("install.yaml", func() {
-	It("installs in a fresh cluster, where the two samples are filled", func(ctx SpecContext) {
+	It("installs in a fresh cluster and fills the two samples", func(ctx SpecContext) {
 		install := filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), fromRoot("deploy/kubernetes")), "install.yaml")
 		for _, other := range tagsIn(install) {
 			if other != version {
@@ -39,7 +39,8 @@ var _ = Describe("install.yaml", func() {
 			}
 		}
 		_, err := cluster.Client.CoreV1().Namespaces().Get(ctx, manifestNamespace, metav1.GetOptions{})
-		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "there is a namespace %s already: the cluster is not fresh", manifestNamespace)
+		Expect(apierrors.IsNotFound(err)).
+			To(BeTrue(), "there is a namespace %s already: the cluster is not fresh", manifestNamespace)
 		applier, err := access.NewApplier(cluster.Config, manifest.Manager)
 		Expect(err).NotTo(HaveOccurred())
 		objects := admitOrigin(decode(install))
@@ -57,16 +58,17 @@ var _ = Describe("install.yaml", func() {
 		valid := apply(ctx, i, decode(fromRoot("deploy/samples/config-map-valid.yaml"))[0], sampleURL, joke.URL())
 		valid.EventuallyHasDataWithin(ctx, 3*time.Minute, "joke", "A ConfigMap walks into a bar.")
 		invalid.EventuallyTellsWithin(ctx, 3*time.Minute, "InvalidAnnotation")
-		AddReportEntry("time", fmt.Sprintf("from kubectl apply to data and Event: %s", time.Since(since).Round(100*time.Millisecond)))
+		AddReportEntry("time", fmt.Sprintf("from kubectl apply to data and Event: %s",
+			time.Since(since).Round(100*time.Millisecond)))
 
-		Expect(invalid.Events(ctx)[0].Note).To(Equal("annotation value 'mydata=this isn't a url' does not match expected format key=url"))
+		Expect(invalid.Events(ctx)[0].Note).
+			To(Equal("annotation value 'mydata=this isn't a url' does not match expected format key=url"))
 		Expect(valid.Writes(ctx)).To(Equal(1))
 		Eventually(ctx, func() int { return i.History.Writes(invalid.Name) }).Should(Equal(1), "the status")
 	})
 })
 
-// tagsIn returns what follows the names of our images in a manifest: tags, and digests
-// behind them.
+// tagsIn returns the tags of our images in a manifest, with their digests.
 func tagsIn(path string) []string {
 	GinkgoHelper()
 	file, err := os.ReadFile(path)
@@ -88,17 +90,17 @@ func decode(path string) []*unstructured.Unstructured {
 	return objects
 }
 
-// apply creates a sample; replacements are pairs of what to replace in its
-// annotation, and by what.
-func apply(ctx context.Context, i *installation.Installation, sample *unstructured.Unstructured, replacements ...string) *world.ConfigMap {
+// apply creates a sample. replacements are pairs of old and new text in its annotation.
+func apply(ctx context.Context, i *installation.Installation, sample *unstructured.Unstructured,
+	replacements ...string) *world.ConfigMap {
 	GinkgoHelper()
 	asks := sample.GetAnnotations()[annotation.DefaultKey]
 	return i.Create(ctx, sample.GetName(), world.Asking(strings.NewReplacer(replacements...).Replace(asks)))
 }
 
-// admitOrigin opens the fetchers of install.yaml to the origin, which has a
-// private address, as an operator would. They must not see the sample before:
-// an address that is denied is not tried again soon.
+// admitOrigin allows the fetchers of install.yaml to reach the origin, which has a private address,
+// as an operator would. They must not see the sample before, because a denied address is not
+// retried soon.
 func admitOrigin(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	GinkgoHelper()
 	admitted := false
@@ -116,7 +118,8 @@ func admitOrigin(objects []*unstructured.Unstructured) []*unstructured.Unstructu
 		Expect(is).To(BeTrue())
 		env, _, err := unstructured.NestedSlice(fetcher, "env")
 		Expect(err).NotTo(HaveOccurred())
-		fetcher["env"] = append(env, map[string]any{"name": "CURLMETHAT_ALLOW_CIDR", "value": strings.Join(origin.CIDRs, ",")})
+		fetcher["env"] = append(env,
+			map[string]any{"name": "CURLMETHAT_ALLOW_CIDR", "value": strings.Join(origin.CIDRs, ",")})
 		Expect(unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers")).To(Succeed())
 		admitted = true
 	}

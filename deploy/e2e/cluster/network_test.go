@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// enforcing is how long the network plugin may take.
+	// enforcing is how long the network plugin may take to enforce policies.
 	enforcing = time.Minute
-	// setup is the component that keeps the streams.
+	// setup is the component that creates the streams.
 	setup = "setup"
-	// console is the component that serves the pages of curlctl.
+	// console is the component that serves curlctl's web console.
 	console = "console"
 )
 
-// enforcesNetworks checks who can reach what. The network plugin of kind enforces
-// NetworkPolicies, so there the rest of the suite runs under them, too.
+// enforcesNetworks adds a spec of the allowed connections. The network plugin of kind enforces
+// NetworkPolicies, so there the rest of the suite runs with them, too.
 func enforcesNetworks() {
-	It("reaches what it needs and nothing else where NetworkPolicies are enforced", func(ctx SpecContext) {
+	It("reaches only what it needs where NetworkPolicies are enforced", func(ctx SpecContext) {
 		n := surveyed(ctx)
 		var now paths
 		Eventually(ctx, func() (_ paths, err error) {
@@ -44,25 +44,25 @@ func enforcesNetworks() {
 	})
 }
 
-// A pod of the namespace of the release, and one of another, without an identity.
+// Two pods without an identity, one in the release's namespace and one in another namespace.
 const (
 	neighbour = "a pod of the namespace"
 	outsider  = "a pod of another namespace"
 )
 
-// network is what there is to reach, and from where.
+// network has the sources and destinations of connections.
 type network struct {
-	// from are pods by what they are.
+	// from has pods by their role.
 	from map[string]corev1.Pod
-	// to are addresses by what is there.
+	// to has addresses by their role.
 	to map[string]target
 }
 
-// target is an address, and the one of from that it is of, if any: whether a pod can
-// reach itself is not asked.
+// target is an address. If it belongs to a pod in from, of is that pod's role: connections of a pod
+// to itself are not tried.
 type target struct{ address, of string }
 
-// surveyed looks where everything is.
+// surveyed collects the pods and addresses.
 func surveyed(ctx context.Context) *network {
 	GinkgoHelper()
 	core := cluster.Client.CoreV1()
@@ -97,7 +97,7 @@ func surveyed(ctx context.Context) *network {
 	return n
 }
 
-// running returns a pod of a component that runs; its Jobs have ended.
+// running returns a running pod of a component. Pods of Jobs have ended.
 func running(ctx context.Context, component string) corev1.Pod {
 	GinkgoHelper()
 	for _, pod := range chart.Pods(ctx, component) {
@@ -109,7 +109,7 @@ func running(ctx context.Context, component string) corev1.Pod {
 	return corev1.Pod{}
 }
 
-// reached tries all ways from everywhere, and returns by from and to which are open.
+// reached tries all connections and returns their states by from and to.
 func (n *network) reached(ctx context.Context) (paths, error) {
 	var mu sync.Mutex
 	var tries sync.WaitGroup
@@ -151,12 +151,12 @@ func (n *network) reachedFrom(ctx context.Context, from string, pod corev1.Pod) 
 // paths are "open" or "denied" by from and to.
 type paths map[string]map[string]string
 
-// unenforced is what reached returns where no policy is enforced.
+// unenforced is the result of reached without enforcement.
 func (n *network) unenforced() paths {
 	return n.all(func(string, string) bool { return true })
 }
 
-// promised is what it returns where they are.
+// promised is the result of reached with enforcement.
 func (n *network) promised() paths {
 	nats := []string{"NATS", "NATS by its Service", "name servers"}
 	others := []string{"the API server", "name servers", "a private address", "a private address that is allowed"}

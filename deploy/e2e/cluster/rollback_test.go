@@ -16,12 +16,12 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// ours matches an image of ours in a manifest, and what follows its name.
+// ours matches one of our images in a manifest, with its tag.
 var ours = regexp.MustCompile(`(image: ghcr\.io/kv8s/curl-me-that/[a-z]+):(\S+)`)
 
 // The manifests of two versions differ in the tag of their images.
 var _ = Describe("An upgrade with kubectl apply", func() {
-	It("loses nothing, and neither fetches nor writes again, when it is rolled back", func(ctx SpecContext) {
+	It("loses nothing when it is rolled back, and fetches and writes nothing again", func(ctx SpecContext) {
 		_, err := cluster.Client.CoreV1().Namespaces().Get(ctx, manifestNamespace, metav1.GetOptions{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "the cluster already has a namespace %s", manifestNamespace)
 		applier, err := access.NewApplier(cluster.Config, manifest.Manager)
@@ -50,8 +50,8 @@ var _ = Describe("An upgrade with kubectl apply", func() {
 	})
 })
 
-// decodeAs reads manifests as they are of a version: with its images, and Jobs with
-// names of its own, since the chart makes these of what is in them.
+// decodeAs reads manifests as those of a version: with its images and with new names for Jobs, as
+// the chart derives these from their content.
 func decodeAs(path, version string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	file, err := os.ReadFile(fromRoot(path))
@@ -66,7 +66,7 @@ func decodeAs(path, version string) []*unstructured.Unstructured {
 	return objects
 }
 
-// eventuallyRolledOut waits until the pods of all Deployments are those of the manifests.
+// eventuallyRolledOut waits until all Deployments run the pods of the manifests.
 func eventuallyRolledOut(ctx context.Context, objects []*unstructured.Unstructured) {
 	GinkgoHelper()
 	for _, o := range objects {
@@ -78,7 +78,8 @@ func eventuallyRolledOut(ctx context.Context, objects []*unstructured.Unstructur
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
 			g.Expect(d.Status).To(And(
-				HaveField("UpdatedReplicas", *d.Spec.Replicas), HaveField("AvailableReplicas", *d.Spec.Replicas), HaveField("Replicas", *d.Spec.Replicas)))
+				HaveField("UpdatedReplicas", *d.Spec.Replicas), HaveField("AvailableReplicas", *d.Spec.Replicas),
+				HaveField("Replicas", *d.Spec.Replicas)))
 		}).WithTimeout(recovery).Should(Succeed(), o.GetName())
 	}
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// securesPods are specs of who can do what.
+// securesPods adds specs of the permissions.
 func securesPods() {
-	It("gives fetchers no way into the cluster", func(ctx SpecContext) {
+	It("gives fetchers no access to the cluster", func(ctx SpecContext) {
 		for _, component := range []string{release.Fetcher, release.NATS} {
 			for _, pod := range chart.Pods(ctx, component) {
 				for _, volume := range pod.Spec.Volumes {
@@ -40,7 +40,7 @@ func securesPods() {
 		}
 	})
 
-	It("shows metrics of every service", func(ctx SpecContext) {
+	It("exposes metrics of every service", func(ctx SpecContext) {
 		for _, component := range world.Services() {
 			for _, pod := range chart.Pods(ctx, component) {
 				Expect(chart.Metrics(ctx, pod)).To(ContainSubstring("\ncurlmethat_"+component+"_"), pod.Name)
@@ -48,13 +48,15 @@ func securesPods() {
 		}
 	})
 
-	It("pins the writer to what ConfigMaps ask for", func(ctx SpecContext) {
+	It("restricts the writer to requested keys", func(ctx SpecContext) {
 		page := visitor.Page("/pinned").Says(ctx, "asked for")
 		cm := visitor.Create(ctx, "pinned", world.Asking("mydata="+page.URL()), world.Holding("other", "theirs"))
 		cm.EventuallyHasDataWithin(ctx, installation.Patience, "mydata", "asked for")
 		writer := as(ctx, release.Writer).CoreV1().ConfigMaps(visitor.Namespace)
-		for key, sentence := range map[string]string{"other": "sets no key that the annotation does not name", "new": "sets no key that the annotation does not name"} {
-			_, err := writer.Patch(ctx, cm.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:"stolen"}}`, key), metav1.PatchOptions{})
+		for key, sentence := range map[string]string{"other": "sets no key that the annotation does not name",
+			"new": "sets no key that the annotation does not name"} {
+			_, err := writer.Patch(ctx, cm.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:"stolen"}}`, key),
+				metav1.PatchOptions{})
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "key %s: %v", key, err)
 			Expect(err).To(MatchError(ContainSubstring(sentence)))
 		}

@@ -30,23 +30,25 @@ import (
 )
 
 const (
-	// keeper is the component that the chart has with Watchers.
+	// keeper is the component for Watchers.
 	keeper = "keeper"
-	// scheduled is for what a kubelet does on a machine that is busy.
+	// scheduled is a timeout for kubelets on a busy machine.
 	scheduled = 2 * time.Minute
 )
 
-// team is a namespace whose pods get sidecars, and its Watchers.
+// team is a namespace with sidecar injection, and its Watchers.
 type team struct {
 	namespace string
 	watchers  dynamic.ResourceInterface
 }
 
-// apply makes or changes a Watcher, whose spec is in YAML.
+// apply creates or updates a Watcher from a spec in YAML.
 func (t *team) apply(ctx context.Context, name, spec string) {
 	GinkgoHelper()
 	o := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal([]byte("apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).To(Succeed())
+	Expect(yaml.Unmarshal([]byte(
+		"apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).
+		To(Succeed())
 	_, err := t.watchers.Apply(ctx, name, o, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
 	Expect(err).NotTo(HaveOccurred())
 }
@@ -60,7 +62,7 @@ func (t *team) get(ctx context.Context, name string) (w watchv1.Watcher, err err
 	return w, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &w)
 }
 
-// condition of a Watcher as "status/reason".
+// condition returns a condition of a Watcher as "status/reason".
 func (t *team) condition(ctx context.Context, name, kind string) (string, error) {
 	w, err := t.get(ctx, name)
 	if err != nil {
@@ -75,26 +77,29 @@ func (t *team) condition(ctx context.Context, name, kind string) (string, error)
 
 func (t *team) eventually(ctx context.Context, name, kind, value string) {
 	GinkgoHelper()
-	Eventually(ctx, func() (string, error) { return t.condition(ctx, name, kind) }).WithTimeout(scheduled).Should(Equal(value))
+	Eventually(ctx, func() (string, error) { return t.condition(ctx, name, kind) }).WithTimeout(scheduled).
+		Should(Equal(value))
 }
 
-// secure is a security context in YAML that keeps to the standard restricted.
-const secure = `securityContext: {runAsNonRoot: true, runAsUser: 65532, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}`
+// secure is a security context in YAML that complies with the restricted standard.
+const secure = `securityContext: {runAsNonRoot: true, runAsUser: 65532, allowPrivilegeEscalation: false, ` +
+	`capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}`
 
 // app is a container in YAML that serves until it is stopped.
 func app() string {
 	return `{name: app, image: "` + registry + `origin:` + version + `", ` + secure + `}`
 }
 
-// sidecar is another one, at other ports, with further fields.
+// sidecar is another such container, with other ports and further fields.
 func sidecar(name string, fields ...string) string {
 	fields = append([]string{
-		`name: ` + name, `image: "` + registry + `origin:` + version + `"`, `args: ["--pages=:9080", "--listen=:9084"]`, secure,
+		`name: ` + name, `image: "` + registry + `origin:` + version + `"`, `args: ["--pages=:9080", "--listen=:9084"]`,
+		secure,
 	}, fields...)
 	return `{` + strings.Join(fields, ", ") + `}`
 }
 
-// template of pods that name Watchers, with one container in YAML.
+// template returns a pod template that names Watchers, with one container in YAML.
 func template(names, container string) corev1.PodTemplateSpec {
 	GinkgoHelper()
 	t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
@@ -106,7 +111,7 @@ func template(names, container string) corev1.PodTemplateSpec {
 	return t
 }
 
-// pods that name Watchers.
+// pods returns the pods that name Watchers.
 func (t *team) pods(ctx context.Context, names string) []corev1.Pod {
 	GinkgoHelper()
 	list, err := cluster.Client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + names})
@@ -114,7 +119,7 @@ func (t *team) pods(ctx context.Context, names string) []corev1.Pod {
 	return list.Items
 }
 
-// pod of the team that names a Watcher, with one container in YAML.
+// pod creates a pod that names a Watcher, with one container in YAML.
 func (t *team) pod(name, container string) *corev1.Pod {
 	GinkgoHelper()
 	of := template(name, container)
@@ -122,7 +127,7 @@ func (t *team) pod(name, container string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: of.ObjectMeta, Spec: of.Spec}
 }
 
-// events about a Watcher with a reason, as many as there are.
+// events returns the number of Events about a Watcher with a reason.
 func (t *team) events(ctx context.Context, name, reason string) int {
 	GinkgoHelper()
 	list, err := cluster.Client.CoreV1().Events(t.namespace).List(ctx, metav1.ListOptions{
@@ -132,7 +137,7 @@ func (t *team) events(ctx context.Context, name, reason string) int {
 	return len(list.Items)
 }
 
-// eventuallyCounts waits until the status of a Watcher counts its pods so.
+// eventuallyCounts waits for these pod counts in the status of a Watcher.
 func (t *team) eventuallyCounts(ctx context.Context, name string, counts watchv1.PodsStatus) {
 	GinkgoHelper()
 	Eventually(ctx, func() (*watchv1.PodsStatus, error) {
@@ -145,12 +150,13 @@ func (t *team) eventuallyCounts(ctx context.Context, name string, counts watchv1
 func (t *team) grants(ctx context.Context, user string, role rbacv1.RoleRef) {
 	GinkgoHelper()
 	_, err := cluster.Client.RbacV1().RoleBindings(t.namespace).Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: role, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "team-" + user}},
+		ObjectMeta: metav1.ObjectMeta{Name: user}, RoleRef: role,
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "team-" + user}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// as returns the Watchers of the team for one of its users.
+// as returns a client for the team's Watchers, as one of its users.
 func (t *team) as(user string) dynamic.ResourceInterface {
 	GinkgoHelper()
 	config := rest.CopyConfig(cluster.Config)
@@ -170,7 +176,7 @@ func served(pod corev1.Pod, name string) bool {
 	return false
 }
 
-// deployment makes one of n pods.
+// deployment creates a Deployment of n pods.
 func (t *team) deployment(ctx context.Context, names string, n int32) {
 	GinkgoHelper()
 	_, err := cluster.Client.AppsV1().Deployments(t.namespace).Create(ctx, &appsv1.Deployment{
@@ -204,11 +210,12 @@ var _ = Describe("Sidecars", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		client, err := dynamic.NewForConfig(cluster.Config)
 		Expect(err).NotTo(HaveOccurred())
-		definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+		definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+			Resource: "customresourcedefinitions"})
 		definition := watchv1.Resource().GroupResource().String()
 		_, err = definitions.Get(ctx, definition, metav1.GetOptions{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "there are Watchers already: the cluster is not fresh")
-		// The chart leaves it behind.
+		// The chart keeps it on uninstall.
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(definitions.Delete(ctx, definition, metav1.DeleteOptions{})).To(Succeed())
 		})
@@ -237,14 +244,16 @@ var _ = Describe("Sidecars", Ordered, func() {
 		}
 	})
 
-	It("run beside a Job with its static and fetched data, and the Job completes", func(ctx SpecContext) {
+	It("run in the pod of a Job with static and fetched data, and the Job completes", func(ctx SpecContext) {
 		t.apply(ctx, "job", `configData: {LEVEL: warn, manifest.yaml: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
 			sources: [{key: index, url: "`+origin.URL+`/"}], container: `+sidecar("watch-job", `volumeMounts: [{name: served, mountPath: /served}]`)+`,
 			volume: {name: served, configMap: {name: job-config}}`)
 		t.eventually(ctx, "job", watchv1.ConditionReady, "True/Ready")
 		t.eventually(ctx, "job", watchv1.ConditionInjectable, "True/Injectable")
-		// It has done when it could read the ConfigMap.
-		checks := template("job", `{name: app, image: "`+registry+`curlctl:`+version+`", args: [check, -f, /job/manifest.yaml], volumeMounts: [{name: job, mountPath: /job}], `+secure+`}`)
+		// The Job succeeds only if it could read the ConfigMap.
+		checks := template("job",
+			`{name: app, image: "`+registry+`curlctl:`+version+`", args: [check, -f, /job/manifest.yaml], volumeMounts: `+
+				`[{name: job, mountPath: /job}], `+secure+`}`)
 		checks.Spec.Volumes = []corev1.Volume{{Name: "job", VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "job-config"}},
 		}}}
@@ -267,28 +276,32 @@ var _ = Describe("Sidecars", Ordered, func() {
 		Expect(pods[0].Spec.InitContainers[0].Env).To(ContainElement(HaveField("Name", "LEVEL")))
 	})
 
-	It("come with all pods of a Deployment, once their Watcher is there", func(ctx SpecContext) {
+	It("are added to all pods of a Deployment once their Watcher exists", func(ctx SpecContext) {
 		t.deployment(ctx, "late", 2)
 		Eventually(ctx, func(g Gomega) {
 			d, err := cluster.Client.AppsV1().Deployments(t.namespace).Get(ctx, "late", metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(d.Status.Conditions).To(ContainElement(And(
 				HaveField("Type", appsv1.DeploymentReplicaFailure), HaveField("Reason", "FailedCreate"),
-				HaveField("Message", ContainSubstring(`Watcher "late" of the annotation x-kv8s.io/inject does not exist in namespace `+t.namespace)))))
+				HaveField("Message", ContainSubstring(
+					`Watcher "late" of the annotation x-kv8s.io/inject does not exist in namespace `+t.namespace)))))
 		}).WithTimeout(scheduled).Should(Succeed())
 		t.apply(ctx, "late", `configData: {LEVEL: warn}, container: `+sidecar("watch-late"))
 		t.eventuallyServed(ctx, "late", "watch-late", 2)
 		t.eventuallyCounts(ctx, "late", watchv1.PodsStatus{Injected: 2, Current: 2, Ready: 2})
 	})
 
-	It("adds the sidecars of two Watchers with what belongs to them, after the init containers of the pod", func(ctx SpecContext) {
+	It("of two Watchers are added with their volumes and secrets, after the pod's init containers", func(ctx SpecContext) {
 		t.apply(ctx, "first", `configData: {LEVEL: warn}, container: `+sidecar("watch-first", `volumeMounts: [{name: logs, mountPath: /logs}]`)+`,
 			volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`)
-		t.apply(ctx, "second", `container: {name: watch-second, image: "`+registry+`origin:`+version+`", args: ["--pages=:9180", "--listen=:9184"], `+secure+`}, imagePullSecrets: {name: registry}`)
+		t.apply(ctx, "second", `container: {name: watch-second, image: "`+registry+`origin:`+version+`", args: `+
+			`["--pages=:9180", "--listen=:9184"], `+secure+`}, imagePullSecrets: {name: registry}`)
 		t.eventually(ctx, "first", watchv1.ConditionReady, "True/Ready")
 		pod := t.pod("both", app())
 		pod.Annotations[watchv1.InjectAnnotation] = "first, second"
-		Expect(yaml.UnmarshalStrict([]byte(`[{name: own, image: "`+registry+`curlctl:`+version+`", args: [--version], `+secure+`}]`), &pod.Spec.InitContainers)).To(Succeed())
+		Expect(yaml.UnmarshalStrict(
+			[]byte(`[{name: own, image: "`+registry+`curlctl:`+version+`", args: [--version], `+secure+`}]`),
+			&pod.Spec.InitContainers)).To(Succeed())
 		Eventually(ctx, func() error {
 			_, err := cluster.Client.CoreV1().Pods(t.namespace).Create(ctx, pod, metav1.CreateOptions{})
 			return err
@@ -305,10 +318,12 @@ var _ = Describe("Sidecars", Ordered, func() {
 		Expect(now.Spec.Volumes).To(HaveExactElements(HaveField("Name", "logs")))
 		Expect(now.Annotations[watchv1.InjectedAnnotation]).To(And(ContainSubstring("first=1"), ContainSubstring("second=1")))
 
-		By("making a pod of a copy, which gets nothing more")
-		again := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "again", Labels: now.Labels, Annotations: now.Annotations}, Spec: now.Spec}
+		By("creating a pod from a copy, which gets nothing more")
+		again := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "again", Labels: now.Labels, Annotations: now.Annotations},
+			Spec: now.Spec}
 		again.Spec.NodeName = ""
-		copied, err := cluster.Client.CoreV1().Pods(t.namespace).Create(ctx, again, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		copied, err := cluster.Client.CoreV1().Pods(t.namespace).
+			Create(ctx, again, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(copied.Spec.InitContainers).To(HaveLen(len(names)))
 		Expect(copied.Spec.ImagePullSecrets).To(HaveLen(1))
@@ -316,44 +331,49 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.eventuallyCounts(ctx, "first", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
 	})
 
-	It("counts sidecars that crash, with one Event, and another when the pod has one that runs", func(ctx SpecContext) {
+	It("that crash are counted, with one Event, and another Event when one recovers", func(ctx SpecContext) {
 		t.apply(ctx, "crashes", `container: `+strings.Replace(sidecar("watch-crashes"), `--pages=:9080`, `--no-such-flag`, 1))
 		t.deployment(ctx, "crashes", 1)
 		t.eventuallyCounts(ctx, "crashes", watchv1.PodsStatus{Injected: 1, Current: 1, Failing: 1})
 		Eventually(ctx, func() int { return t.events(ctx, "crashes", watchv1.ReasonSidecarFailing) }).Should(Equal(1))
 		t.apply(ctx, "crashes", `container: `+sidecar("watch-crashes"))
 		pods := cluster.Client.CoreV1().Pods(t.namespace)
-		Expect(pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, metav1.ListOptions{LabelSelector: "app=crashes"})).To(Succeed())
+		Expect(pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))},
+			metav1.ListOptions{LabelSelector: "app=crashes"})).To(Succeed())
 		t.eventuallyCounts(ctx, "crashes", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
 		Eventually(ctx, func() int { return t.events(ctx, "crashes", watchv1.ReasonSidecarRecovered) }).Should(Equal(1))
 		Expect(t.events(ctx, "crashes", watchv1.ReasonSidecarFailing)).To(Equal(1))
 	})
 
-	It("leaves pods of a namespace alone that is not labelled", func(ctx SpecContext) {
+	It("are not added in namespaces without the label", func(ctx SpecContext) {
 		pod := t.pod("nosuch", app())
 		pod.Namespace = namespace(ctx, "curl-me-that-plain-")
-		created, err := cluster.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		created, err := cluster.Client.CoreV1().Pods(pod.Namespace).
+			Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(created.Spec.InitContainers).To(BeEmpty())
 		Expect(created.Annotations).NotTo(HaveKey(watchv1.InjectedAnnotation))
 	})
 
-	It("lets those set sidecars who may create pods, as the roles edit and admin do", func(ctx SpecContext) {
+	It("may be set by users who may create pods, such as those with the roles edit and admin", func(ctx SpecContext) {
 		t.grants(ctx, "editor", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"})
 		watches := t.as("editor")
 		Eventually(ctx, func() error { // the roles are brought together by a controller
-			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(`{"spec":{"container":{"image":"any"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(`{"spec":{"container":{"image":"any"}}}`),
+				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		}).Should(Succeed())
 
-		_, err := cluster.Client.RbacV1().Roles(t.namespace).Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "watchers"}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{watchv1.GroupVersion().Group}, Resources: []string{"watchers"}, Verbs: []string{"get", "patch"},
-		}}}, metav1.CreateOptions{})
+		_, err := cluster.Client.RbacV1().Roles(t.namespace).
+			Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "watchers"}, Rules: []rbacv1.PolicyRule{{
+				APIGroups: []string{watchv1.GroupVersion().Group}, Resources: []string{"watchers"}, Verbs: []string{"get", "patch"},
+			}}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		t.grants(ctx, "watcher", rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "watchers"})
 		watches = t.as("watcher")
 		Eventually(ctx, func() error {
-			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(`{"spec":{"configData":{"LEVEL":"info"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := watches.Patch(ctx, "late", types.MergePatchType, []byte(`{"spec":{"configData":{"LEVEL":"info"}}}`),
+				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
 		}).Should(Succeed())
 		t.apply(ctx, "without", `configData: {LEVEL: warn}`)
@@ -362,12 +382,13 @@ var _ = Describe("Sidecars", Ordered, func() {
 			{"late", `{"spec":{"container":null}}`},
 			{"without", `{"spec":{"container":{"name":"any","image":"any"}}}`},
 		} {
-			_, err := watches.Patch(ctx, change.of, types.MergePatchType, []byte(change.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := watches.Patch(ctx, change.of, types.MergePatchType, []byte(change.patch),
+				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 			Expect(err).To(MatchError(apierrors.IsForbidden, "forbidden"), change.patch)
 		}
 	})
 
-	It("lists by curlctl which sidecars have an environment older than the ConfigMap", func(ctx SpecContext) {
+	It("with an environment older than the ConfigMap are listed by curlctl", func(ctx SpecContext) {
 		page := installation.Open(ctx).Page("/news").Says(ctx, "old")
 		t.apply(ctx, "news", `sources: [{key: NEWS, url: "`+page.URL()+`"}]`)
 		t.eventually(ctx, "news", watchv1.ConditionReady, "True/Ready")
@@ -401,14 +422,17 @@ var _ = Describe("Sidecars", Ordered, func() {
 			}
 			return found
 		}
-		Eventually(ctx, newest).WithTimeout(scheduled).WithPolling(time.Second).Should(And(HaveLen(2), Not(ContainElement("no"))))
+		Eventually(ctx, newest).WithTimeout(scheduled).WithPolling(time.Second).
+			Should(And(HaveLen(2), Not(ContainElement("no"))))
 		page.Says(ctx, "new")
-		_, err := t.watchers.Patch(ctx, "news", types.MergePatchType, []byte(`{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`), metav1.PatchOptions{})
+		_, err := t.watchers.Patch(ctx, "news", types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"x-kv8s.io/curl-now":"1"}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		Eventually(ctx, newest).WithTimeout(scheduled).WithPolling(time.Second).Should(And(HaveKeyWithValue("reads-env", "no"), HaveKeyWithValue("reads-volume", Not(Equal("no")))))
+		Eventually(ctx, newest).WithTimeout(scheduled).WithPolling(time.Second).
+			Should(And(HaveKeyWithValue("reads-env", "no"), HaveKeyWithValue("reads-volume", Not(Equal("no")))))
 	})
 
-	It("refuses sidecars by Pod Security, and reports that before by Injectable", func(ctx SpecContext) {
+	It("that Pod Security rejects are reported by Injectable before that", func(ctx SpecContext) {
 		t.apply(ctx, "privileged", `container: {name: privileged, image: any, securityContext: {privileged: true}}`)
 		t.eventually(ctx, "privileged", watchv1.ConditionInjectable, "False/PodSecurity")
 		pod := template("privileged", app())
@@ -417,10 +441,12 @@ var _ = Describe("Sidecars", Ordered, func() {
 				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "privileged", Annotations: pod.Annotations}, Spec: pod.Spec},
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err
-		}).Should(MatchError(ContainSubstring(`violates PodSecurity "restricted:latest": privileged (container "privileged" must not set securityContext.privileged=true)`)))
+		}).Should(MatchError(ContainSubstring(
+			`violates PodSecurity "restricted:latest": privileged (container "privileged" must not set ` +
+				`securityContext.privileged=true)`)))
 	})
 
-	It("adds sidecars to pods while keeper is down", func(ctx SpecContext) {
+	It("are added to pods while keeper is down", func(ctx SpecContext) {
 		installed.Scale(ctx, keeper, 0)
 		installed.EventuallyRuns(ctx, keeper, 0)
 		t.apply(ctx, "alone", `container: `+sidecar("watch-alone"))
@@ -431,7 +457,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.eventuallyCounts(ctx, "alone", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
 	})
 
-	It("leave the ConfigMap of their Watcher, once it is collected, to the next one that names it", func(ctx SpecContext) {
+	It("of a deleted Watcher hand its ConfigMap to the next Watcher that names it", func(ctx SpecContext) {
 		shared := func(name string) string {
 			return `configData: {whose: ` + name + `}, target: {name: shared}, container: ` + sidecar("watch-"+name)
 		}
@@ -446,7 +472,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		Expect(made.Data).To(Equal(map[string]string{"whose": "younger"}))
 	})
 
-	It("leave with their Watcher nothing but pods that run", func(ctx SpecContext) {
+	It("in running pods outlive their Watcher", func(ctx SpecContext) {
 		Expect(t.watchers.Delete(ctx, "late", metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, func() bool {
 			_, err := cluster.Client.CoreV1().ConfigMaps(t.namespace).Get(ctx, "late-config", metav1.GetOptions{})

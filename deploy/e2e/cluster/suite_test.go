@@ -1,18 +1,16 @@
-// Package cluster_test installs curl-me-that in the cluster of KUBECONFIG and
-// holds it to its promises while pods come and go. What it needs in the
-// environment `make test-cluster` sets:
+// Package cluster_test installs curl-me-that in the cluster of KUBECONFIG and checks that it keeps
+// its promises while pods come and go. `make test-cluster` sets its environment variables:
 //
 //	HELM                      the program
-//	CHART                     chart to install, a folder or what helm has packaged;
+//	CHART                     chart to install, a folder or a packaged chart;
 //	                          default: deploy/chart
 //	MANIFESTS                 folder of install.yaml; default: deploy/kubernetes
 //	CURLMETHAT_E2E_VERSION    tag of the images
 //	CURLMETHAT_E2E_NEXT       tag of the images to upgrade to
 //	CURLMETHAT_E2E_DOMAIN     domain of the cluster, if that is not cluster.local
 //
-// All nodes must have the images, or be able to pull them. Nothing that exists in
-// the cluster is touched, but while the suite runs, annotated ConfigMaps of others
-// are served, too.
+// All nodes must have the images, or be able to pull them. The suite changes no existing objects,
+// but while it runs, other annotated ConfigMaps in the cluster are served, too.
 package cluster_test
 
 import (
@@ -35,14 +33,14 @@ import (
 
 func TestCluster(t *testing.T) { installation.Run(t, "Cluster") }
 
-// registry of the images, as in the values of the chart.
+// registry is the image registry in the chart's values.
 const registry = "ghcr.io/kv8s/curl-me-that/"
 
 var (
 	cluster       *world.Cluster
 	origin        *release.Origin
 	version, next string
-	// shown are the namespaces of which a failed spec shows everything.
+	// shown are the namespaces that a failed spec dumps.
 	shown []string
 )
 
@@ -52,8 +50,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	cluster, err = world.OpenCluster(needs("KUBECONFIG"))
 	Expect(err).NotTo(HaveOccurred())
 	web := namespace(ctx, "curl-me-that-web-")
-	origin = release.RunOrigin(ctx, cluster, cmp.Or(os.Getenv("CURLMETHAT_E2E_DOMAIN"), "cluster.local"), web, registry+"origin:"+version)
-	// For package installation, and for the suite that it is in.
+	origin = release.RunOrigin(ctx, cluster, cmp.Or(os.Getenv("CURLMETHAT_E2E_DOMAIN"), "cluster.local"), web,
+		registry+"origin:"+version)
+	// For package installation and the suite of that name.
 	Expect(os.Setenv("CURLMETHAT_E2E_ORIGIN", origin.URL)).To(Succeed())
 	Expect(os.Setenv("CURLMETHAT_E2E_CONTROL", origin.Control)).To(Succeed())
 })
@@ -73,13 +72,13 @@ func needs(variable string) string {
 	return value
 }
 
-// chartPath is that of the chart to install.
+// chartPath returns the path of the chart to install.
 func chartPath() string {
 	GinkgoHelper()
 	return cmp.Or(os.Getenv("CHART"), fromRoot("deploy/chart"))
 }
 
-// fromRoot is a path below the root of the repository.
+// fromRoot returns a path below the root of the repository.
 func fromRoot(path string) string {
 	GinkgoHelper()
 	path, err := filepath.Abs(filepath.Join("..", "..", "..", path))
@@ -87,8 +86,8 @@ func fromRoot(path string) string {
 	return path
 }
 
-// namespace makes one in which pods must keep to the restricted standard, for as
-// long as the container or suite lasts.
+// namespace creates a namespace with the restricted standard, until the end of the container or
+// suite.
 func namespace(ctx context.Context, prefix string) string {
 	GinkgoHelper()
 	created, err := cluster.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{

@@ -12,10 +12,10 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// gap is the longest that a user may wait for data during an upgrade.
+// gap is the maximum wait for data during an upgrade.
 const gap = 30 * time.Second
 
-// upgrades is the spec of helm upgrade.
+// upgrades adds the spec of helm upgrade.
 func upgrades() {
 	It("upgrades under load without a gap", func(ctx SpecContext) {
 		nats := chart.Pods(ctx, release.NATS)[0]
@@ -36,15 +36,16 @@ func upgrades() {
 	})
 }
 
-// leaves are specs of helm uninstall, and of what comes after.
+// leaves adds the spec of helm uninstall and a new install.
 func leaves() {
-	It("leaves all data behind when it is uninstalled under load, and takes over without a write when it comes back", func(ctx SpecContext) {
+	It("keeps all data when uninstalled under load, and takes over without a write", func(ctx SpecContext) {
 		settled := load(ctx, "settled", 20)
 		settled.ShouldEnd(ctx, recovery)
 		traffic := visitor.Traffic(ctx, "uninstalled")
 		Eventually(ctx, traffic.Done).Should(BeNumerically(">", 4))
 		chart.Uninstall(ctx)
-		Eventually(ctx, func() int { return len(chart.Pods(ctx, "")) }).WithTimeout(recovery).Should(BeZero(), "pods of the release")
+		Eventually(ctx, func() int { return len(chart.Pods(ctx, "")) }).WithTimeout(recovery).
+			Should(BeZero(), "pods of the release")
 		cleared(ctx)
 		visitor.ShouldKeepPromises(ctx)
 		Expect(settled.Filled()).To(Equal(20))
@@ -58,8 +59,8 @@ func leaves() {
 	})
 }
 
-// cleared expects nothing of the release outside its namespace, whose name is in
-// all those names.
+// cleared checks that the release left nothing outside its namespace. All such objects have the
+// namespace in their name.
 func cleared(ctx context.Context) {
 	GinkgoHelper()
 	roles, err := cluster.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
