@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// natsVariable is where NATS is; for an installation that runs already it is set.
+// natsVariable names NATS. It must be set for an existing installation.
 const natsVariable = "CURLMETHAT_NATS_URL"
 
-// filled is the valid sample.
+// filled shows the valid sample.
 func filled(ctx context.Context, d *demo) error {
 	if err := d.create(ctx, d.samples.valid); err != nil {
 		return err
@@ -26,13 +26,13 @@ func filled(ctx context.Context, d *demo) error {
 	return d.printData(ctx, d.samples.valid.Name)
 }
 
-// explained is the invalid sample.
+// explained shows the invalid sample.
 func explained(ctx context.Context, d *demo) error {
 	name := d.samples.invalid.Name
 	if err := d.create(ctx, d.samples.invalid); err != nil {
 		return err
 	}
-	if err := d.waitFor(ctx, writeTimeout, "What `kubectl describe configmap "+name+"` prints", func(ctx context.Context) (bool, error) {
+	if err := d.waitFor(ctx, writeTimeout, "`kubectl describe configmap "+name+"` explains it", func(ctx context.Context) (bool, error) {
 		events, err := d.events(ctx, name)
 		return len(events) > 0, err
 	}); err != nil {
@@ -41,17 +41,17 @@ func explained(ctx context.Context, d *demo) error {
 	return d.describe(ctx, name)
 }
 
-// hostDown asks for a page of a server that is not started yet.
+// hostDown asks for a page of a server that is not running yet.
 func hostDown(ctx context.Context, d *demo) error {
 	if err := d.create(ctx, d.samples.down); err != nil {
 		return err
 	}
 	if d.Installed {
-		fmt.Fprint(d.Out, "The fetcher tries it six times within a minute or two, and then gives up.\n")
+		fmt.Fprint(d.Out, "The fetcher tries six times in a minute or two, and then gives up.\n")
 	} else {
-		fmt.Fprintf(d.Out, "The fetcher of the demo tries it %d times, and then gives up; by default, one\ntries 6 times within a minute.\n", attempts)
+		fmt.Fprintf(d.Out, "The fetcher of the demo tries %d times and then gives up. The default is 6 times\nin a minute.\n", attempts)
 	}
-	if err := d.waitFor(ctx, giveUpTimeout, "It is in the list of what was given up", func(ctx context.Context) (bool, error) {
+	if err := d.waitFor(ctx, giveUpTimeout, "The failure is listed", func(ctx context.Context) (bool, error) {
 		var listed bytes.Buffer
 		err := d.operate(ctx, &listed, "failures", "--name="+downName, "--output=name")
 		return listed.Len() > 0, err
@@ -69,7 +69,7 @@ func replayed(ctx context.Context, d *demo) error {
 	if err := d.hosts.serve(ctx, downPort); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.Out, "%s responds from now on.\n\n", d.hosts.url(downPort, ""))
+	fmt.Fprintf(d.Out, "%s is up now.\n\n", d.hosts.url(downPort, ""))
 	if err := d.typed(ctx, "replay", "--name="+downName, "--wait"); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func replayed(ctx context.Context, d *demo) error {
 	return d.printData(ctx, d.samples.down.Name)
 }
 
-// create creates a ConfigMap and prints what it asks for.
+// create creates a ConfigMap and prints its annotations.
 func (d *demo) create(ctx context.Context, cm *corev1.ConfigMap) error {
 	if _, err := d.client.ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create ConfigMap %s: %w", cm.Name, err)
@@ -93,7 +93,7 @@ func (d *demo) create(ctx context.Context, cm *corev1.ConfigMap) error {
 // printData waits for data and prints it.
 func (d *demo) printData(ctx context.Context, name string) error {
 	var data map[string]string
-	if err := d.waitFor(ctx, writeTimeout, "Its data", func(ctx context.Context) (bool, error) {
+	if err := d.waitFor(ctx, writeTimeout, "The data is there", func(ctx context.Context) (bool, error) {
 		cm, err := d.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -109,7 +109,7 @@ func (d *demo) printData(ctx context.Context, name string) error {
 	return nil
 }
 
-// removeEarlier removes what an earlier demo has left in this cluster.
+// removeEarlier removes the objects of an earlier demo in this cluster.
 func (d *demo) removeEarlier(ctx context.Context) error {
 	for _, cm := range []*corev1.ConfigMap{d.samples.valid, d.samples.invalid, d.samples.down} {
 		if err := d.client.ConfigMaps(namespace).Delete(ctx, cm.Name, metav1.DeleteOptions{}); err == nil {
@@ -122,13 +122,13 @@ func (d *demo) removeEarlier(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// typed prints a command of the operator's tool and what it prints.
+// typed prints a command of curlctl and its output.
 func (d *demo) typed(ctx context.Context, args ...string) error {
 	fmt.Fprintf(d.Out, "$ %s ctl %s\n", d.Program, strings.Join(args, " "))
 	return d.operate(ctx, d.Out, args...)
 }
 
-// operate runs the operator's tool, which is part of this program, as a person would.
+// operate runs curlctl, which is part of this program.
 func (d *demo) operate(ctx context.Context, out io.Writer, args ...string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -136,7 +136,7 @@ func (d *demo) operate(ctx context.Context, out io.Writer, args ...string) error
 	}
 	cmd := exec.CommandContext(ctx, self, append([]string{"ctl"}, args...)...)
 	cmd.Env = os.Environ()
-	if d.system.Kubeconfig != "" { // the console, too, looks at the cluster of the demo
+	if d.system.Kubeconfig != "" {
 		cmd.Env = append(cmd.Env, "KUBECONFIG="+d.system.Kubeconfig)
 	}
 	if d.system.NATS != "" {

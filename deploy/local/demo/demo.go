@@ -1,6 +1,5 @@
-// Package demo is the whole of curl-me-that at work, as a story in chapters: a
-// ConfigMap is filled, another one is wrong, a host is down and comes back, and a
-// Watcher gets a ConfigMap.
+// Package demo shows curl-me-that at work in chapters: a ConfigMap is filled, another
+// one is invalid, a host is down and comes back, and a Watcher gets a ConfigMap.
 package demo
 
 import (
@@ -23,36 +22,34 @@ import (
 type Config struct {
 	// Samples is the folder with the sample ConfigMaps.
 	Samples string
-	// Host is the name at which the demo's web servers listen, and by which fetchers
-	// reach them.
+	// Host is the name where the web servers of the demo listen and fetchers reach them.
 	Host string
-	// Installed is for an installation that runs already: that of the cluster of the
-	// kubeconfig, with the NATS that the variables CURLMETHAT_NATS_* name.
+	// Installed uses the installation in the cluster of the kubeconfig, with the NATS of
+	// CURLMETHAT_NATS_*.
 	Installed bool
 	// Once ends the demo after the last chapter.
 	Once bool
-	// Out is where the story is printed.
+	// Out receives the output.
 	Out io.Writer
-	// Program is how this one was started.
+	// Program is how this program was started.
 	Program string
-	// Console is the command that opens the console of what is installed; empty: that
-	// of this program.
+	// Console is the command that opens the console of the installation; empty: that of
+	// this program.
 	Console string
 }
 
 const (
-	// attempts and firstRetry of the demo's own fetcher, so that no one waits a
-	// minute for it to give up.
+	// attempts and firstRetry let the fetcher of the demo give up within seconds.
 	attempts   = 3
 	firstRetry = 250 * time.Millisecond
-	// writeTimeout is how long data and Event may take; they take milliseconds.
+	// writeTimeout is for data and Events, which take milliseconds.
 	writeTimeout = 15 * time.Second
 	// giveUpTimeout is for the six attempts of a fetcher with its defaults.
 	giveUpTimeout = 3 * time.Minute
 )
 
-// Run starts everything, goes through the chapters, and leaves it running until
-// ctx is done.
+// Run starts everything, goes through the chapters, and keeps it running until ctx is
+// done.
 func Run(ctx context.Context, c Config, system local.Config) error {
 	samples, err := readSamples(c.Samples, c.Host)
 	if err != nil {
@@ -96,20 +93,20 @@ type demo struct {
 	client  corev1client.CoreV1Interface
 }
 
-// chapter is one part of the story.
+// chapter is one part of the demo.
 type chapter struct {
 	title string
 	run   func(ctx context.Context, d *demo) error
 }
 
-// chapters in their order. Each leaves behind what the next one begins with.
+// chapters returns them in order. Each needs the objects of those before it.
 func chapters() []chapter {
 	return []chapter{
-		{"A ConfigMap asks for a page, and is filled", filled},
-		{"Another one asks for what is no URL, and an Event explains it", explained},
-		{"A host is down, and the failure is in the operator's list", hostDown},
+		{"A ConfigMap asks for a URL, and its data is filled", filled},
+		{"Another ConfigMap has an invalid annotation, and an Event explains it", explained},
+		{"A host is down, and operators see the failure", hostDown},
 		{"The host is back, and the failure is replayed", replayed},
-		{"A Watcher has a ConfigMap of its own, and conditions", watched},
+		{"A Watcher creates a ConfigMap, and reports its state", watched},
 	}
 }
 
@@ -137,17 +134,17 @@ func (d *demo) run(ctx context.Context, running local.System) error {
 
 func (d *demo) goodbye() {
 	if d.Once {
-		fmt.Fprintf(d.Out, "\nThe same as web pages:\n\n$ %s\n", d.consoleCommand())
+		fmt.Fprintf(d.Out, "\nTo see the same in a browser:\n\n$ %s\n", d.consoleCommand())
 		return
 	}
 	kubectl := "kubectl"
 	if path, ok := assets.Kubectl(); ok {
 		kubectl = path
 	} else {
-		fmt.Fprint(d.Out, "\nThere is no kubectl on this machine; with one of any version:\n")
+		fmt.Fprint(d.Out, "\nThis machine has no kubectl. Any version works:\n")
 	}
 	fmt.Fprintf(d.Out, `
-All of it keeps running. In another terminal:
+Everything keeps running. Try it in another terminal:
 
   export KUBECONFIG=%s
   kubectl=%s
@@ -155,13 +152,13 @@ All of it keeps running. In another terminal:
   $kubectl annotate configmap mine x-kv8s.io/curl-me-that=joke=%s
   $kubectl get configmap mine -o yaml
 
-Ctrl-C ends it, and the console, which is for a browser.
+Press Ctrl-C to end the demo and its console, which you can open in a browser:
 
 `, d.system.Kubeconfig, kubectl, d.hosts.url(jokePort, jokePath))
 }
 
-// consoleCommand opens the console when this demo has ended: where nothing is
-// installed, another one that stays.
+// consoleCommand returns the command that opens the console after this demo has ended.
+// Without an installation, it is another demo that keeps running.
 func (d *demo) consoleCommand() string {
 	if d.Installed {
 		return cmp.Or(d.Console, d.Program+" ctl console")
@@ -169,7 +166,7 @@ func (d *demo) consoleCommand() string {
 	return d.Program + " demo"
 }
 
-// openConsole serves the console until stop is called; it prints where.
+// openConsole prints the address of the console and serves it until stop is called.
 func (d *demo) openConsole(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -182,17 +179,16 @@ func (d *demo) openConsole(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// waitFor waits until isThere reports so, and prints what is; the error names it when
-// that takes too long.
-func (d *demo) waitFor(ctx context.Context, timeout time.Duration, what string, isThere func(context.Context) (bool, error)) error {
+// waitFor waits until a condition is met, and prints it with the time that it took.
+func (d *demo) waitFor(ctx context.Context, timeout time.Duration, what string, met func(context.Context) (bool, error)) error {
 	began := time.Now()
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, timeout, true, func(ctx context.Context) (there bool, _ error) {
-		there, last = isThere(ctx)
-		return there, nil
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, timeout, true, func(ctx context.Context) (done bool, _ error) {
+		done, last = met(ctx)
+		return done, nil
 	})
 	if err != nil {
-		return errors.Join(fmt.Errorf("there is not: %s after %s", what, timeout), last)
+		return errors.Join(fmt.Errorf("waited %s for: %s", timeout, what), last)
 	}
 	fmt.Fprintf(d.Out, "%s after %s:\n\n", what, time.Since(began).Round(time.Millisecond))
 	return nil

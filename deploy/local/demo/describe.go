@@ -15,8 +15,8 @@ import (
 // columns of the narrowest terminal.
 const columns = 80
 
-// describe prints a ConfigMap and its Events with all that `kubectl describe`
-// prints, in lines that fit.
+// describe prints a ConfigMap and its Events as `kubectl describe` does, in lines that
+// fit.
 func (d *demo) describe(ctx context.Context, name string) error {
 	cm, err := d.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -41,7 +41,7 @@ func (d *demo) describe(ctx context.Context, name string) error {
 	return nil
 }
 
-// events returns those of a ConfigMap as it is now, not of one that had its name.
+// events returns the Events of a ConfigMap, not those of an earlier one of its name.
 func (d *demo) events(ctx context.Context, name string) ([]corev1.Event, error) {
 	cm, err := d.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// jokePort is the one that the sample ConfigMap names.
+	// jokePort is the port in the sample ConfigMap.
 	jokePort = "8642"
-	// downPort is that of a server which is down at first.
+	// downPort is the port of a server that is down at first.
 	downPort = "8643"
 	jokePath = joke.Path
 )
@@ -28,7 +28,7 @@ func (h *hosts) url(port, path string) string {
 	return "http://" + net.JoinHostPort(h.host, port) + path
 }
 
-// serve starts one, which runs until ctx is done.
+// serve starts a server, which runs until ctx is done.
 func (h *hosts) serve(ctx context.Context, port string) error {
 	address := net.JoinHostPort(h.host, port)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

@@ -16,16 +16,16 @@ import (
 const (
 	namespace = metav1.NamespaceDefault
 	downName  = "curl-me-that-down"
-	// sampleHost is the one that the sample ConfigMap names.
+	// sampleHost is the host in the sample ConfigMap.
 	sampleHost = "localhost"
 )
 
-// samples are the ConfigMaps of the story.
+// samples are the ConfigMaps of the demo.
 type samples struct {
 	valid, invalid, down *corev1.ConfigMap
 }
 
-// readSamples reads those that are files, for servers at host.
+// readSamples reads the sample files, for servers at host.
 func readSamples(dir, host string) (s samples, err error) {
 	if s.valid, err = readSample(filepath.Join(dir, "config-map-valid.yaml"), host); err != nil {
 		return s, err

@@ -19,14 +19,14 @@ import (
 
 const (
 	watcherName = "curl-me-that-joke"
-	// asTable asks for what kubectl prints.
+	// asTable asks for the columns that kubectl prints.
 	asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 )
 
-// watched creates a Watcher and prints how it fares, where Watchers are served.
+// watched creates a Watcher and prints its state, if the cluster serves Watchers.
 func watched(ctx context.Context, d *demo) error {
 	if _, err := d.watchers(ctx); apierrors.IsNotFound(err) {
-		fmt.Fprint(d.Out, "This cluster serves no Watchers; deploy/kubernetes/watchers.yaml adds them.\n")
+		fmt.Fprint(d.Out, "This cluster has no Watchers. To add them, apply\ndeploy/kubernetes/watchers.yaml.\n")
 		return nil
 	}
 	w := &watchv1.Watcher{
@@ -41,7 +41,7 @@ func watched(ctx context.Context, d *demo) error {
 		return err
 	}
 	var table *metav1.Table
-	if err := d.waitFor(ctx, writeTimeout, "It is Ready, as `kubectl get watcher "+watcherName+"` prints", func(ctx context.Context) (ready bool, err error) {
+	if err := d.waitFor(ctx, writeTimeout, "`kubectl get watcher "+watcherName+"` shows that it is ready", func(ctx context.Context) (ready bool, err error) {
 		table, err = d.watchers(ctx)
 		return err == nil && isReady(table), err
 	}); err != nil {
@@ -54,7 +54,7 @@ func watched(ctx context.Context, d *demo) error {
 	return d.printData(ctx, w.ConfigMapName())
 }
 
-// request is one about Watchers.
+// request begins a request about Watchers.
 func (d *demo) request(verb string) *rest.Request {
 	return d.client.RESTClient().Verb(verb).
 		AbsPath("/apis", watchv1.GroupVersion().String(), "namespaces", namespace, watchv1.Resource().Resource)
@@ -79,7 +79,7 @@ func (d *demo) createWatcher(ctx context.Context, w *watchv1.Watcher) error {
 	return nil
 }
 
-// watchers returns that of the demo as kubectl prints it.
+// watchers returns the Watcher of the demo as kubectl prints it.
 func (d *demo) watchers(ctx context.Context) (*metav1.Table, error) {
 	text, err := d.request("GET").SetHeader("Accept", asTable).
 		Param("fieldSelector", fields.OneTermEqualSelector("metadata.name", watcherName).String()).Do(ctx).Raw()
@@ -93,7 +93,7 @@ func (d *demo) watchers(ctx context.Context) (*metav1.Table, error) {
 	return table, nil
 }
 
-// isReady reports whether the Watcher is there, and Ready.
+// isReady reports whether the Watcher exists and is Ready.
 func isReady(t *metav1.Table) bool {
 	column := slices.IndexFunc(t.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool {
 		return c.Name == watchv1.ConditionReady

@@ -20,11 +20,11 @@ func command() *cobra.Command {
 	c := local.DefaultConfig()
 	cmd := service.NewCommand(&cobra.Command{
 		Use:   "curl-me-that",
-		Short: "Put what a URL answers into a ConfigMap, and repair it: all services in one process",
+		Short: "Keep ConfigMaps in sync with URLs: all services in one process",
 		Long: `Runs watcher, fetcher, writer and NATS in one process, against the cluster of
 --kubeconfig or $KUBECONFIG. Without one it starts a real etcd and kube-apiserver:
-those of KUBEBUILDER_ASSETS or PATH, or an archive of envtest, or else built from
-source, which takes some minutes the first time.`,
+from KUBEBUILDER_ASSETS, from an archive of envtest, or built from source, which
+takes some minutes the first time.`,
 	}, &c, func(ctx context.Context) error {
 		return local.Run(ctx, c, os.Stderr, func(_ context.Context, s local.System) error {
 			fmt.Fprintf(os.Stderr, "Ready. The cluster's kubeconfig is %s\n", s.Kubeconfig)
@@ -43,7 +43,7 @@ func demoCommand() *cobra.Command {
 	d := demo.Config{Out: os.Stdout}
 	cmd := service.NewCommand(&cobra.Command{
 		Use:   "demo",
-		Short: "See it at work: ConfigMaps that are filled or wrong, and a host that is down and comes back",
+		Short: "Watch ConfigMaps being filled, failing and being replayed",
 	}, &c, func(ctx context.Context) error { return demo.Run(ctx, d, c) })
 	for flag, value := range map[string]string{"data-dir": "", "nats-listen": "127.0.0.1:0", "allow-cidr": "127.0.0.0/8,::1/128", "log-level": "error"} {
 		if f := cmd.Flags().Lookup(flag); f.Value.Set(value) == nil {
@@ -52,10 +52,10 @@ func demoCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&d.Samples, "samples", "deploy/samples", "folder with the sample ConfigMaps")
 	cmd.Flags().BoolVar(&d.Once, "once", false, "end after the last chapter")
-	cmd.Flags().StringVar(&d.Host, "host", "localhost", "name at which the demo's web servers listen, and by which fetchers reach them")
-	cmd.Flags().StringVar(&d.Program, "program", os.Args[0], "how you start this program, for the commands that are printed")
-	cmd.Flags().StringVar(&d.Console, "console", "", "with --installed, how you open the console, for what is printed at the end of --once; default: that of this program")
-	cmd.Flags().BoolVar(&d.Installed, "installed", false, "start nothing: use what runs in the cluster, with the NATS that CURLMETHAT_NATS_URL names")
+	cmd.Flags().StringVar(&d.Host, "host", "localhost", "name where the web servers of the demo listen and fetchers reach them")
+	cmd.Flags().StringVar(&d.Program, "program", os.Args[0], "how you start this program, for the printed commands")
+	cmd.Flags().StringVar(&d.Console, "console", "", "with --installed and --once, the command that opens the console; default: that of this program")
+	cmd.Flags().BoolVar(&d.Installed, "installed", false, "start nothing: use the installation in the cluster, with the NATS of CURLMETHAT_NATS_URL")
 	return cmd
 }
 

@@ -1,4 +1,4 @@
-// Package joke is the web server of the demos: it serves jokes.
+// Package joke is the web server of the demos. It serves jokes.
 package joke
 
 import (
