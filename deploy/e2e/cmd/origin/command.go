@@ -70,8 +70,7 @@ func serve(ctx context.Context, pages, listen string) error {
 	return group.Wait()
 }
 
-// front serves the pages for people, and those of the site that a test has
-// named; no request adds a page.
+// front serves the pages for people, and the pages of the site. No request adds a page.
 func front(site *origin.Site) http.Handler {
 	people := demoPages()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,8 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/reach"
 )
 
-// reachCommand is for tests of NetworkPolicies, which run it beside the programs of a
-// pod.
+// reachCommand is for tests of NetworkPolicies, which run it in a pod.
 func reachCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reach HOST:PORT | " + reach.DNS + "HOST:PORT ...",

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Answer refuses requests with a status, as an API server that is overloaded or
-// broken does. retryAfter in seconds; 0: no such header.
+// Answer responds with a status, as an overloaded or broken API server does. retryAfter
+// is in seconds. With 0 there is no such header.
 func Answer(code, retryAfter int) Fault {
 	return func(_ http.Handler, w http.ResponseWriter, _ *http.Request) {
 		if retryAfter > 0 {

@@ -16,7 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Fault is what happens to a request in place of passing through.
+// Fault handles a request instead of passing it on.
 type Fault func(pass http.Handler, w http.ResponseWriter, r *http.Request)
 
 // Rule returns the fault for a request, or nil to let it pass.
@@ -57,7 +57,7 @@ func Start(config *rest.Config) (*Gateway, error) {
 	return g, nil
 }
 
-// Close ends the gateway and what goes through it.
+// Close ends the gateway and its connections.
 func (g *Gateway) Close() {
 	g.Heal()
 	g.server.CloseClientConnections()
@@ -91,7 +91,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault(g.proxy, w, r.WithContext(ctx))
 }
 
-// Break puts a rule in force and cuts what is open, watches too.
+// Break applies a rule and cuts open requests, including watches.
 func (g *Gateway) Break(rule Rule) {
 	g.set(rule)
 	g.server.CloseClientConnections()

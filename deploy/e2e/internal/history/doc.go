@@ -1,4 +1,3 @@
-// Package history records every version of every ConfigMap in a namespace and
-// its writer, so that a test knows afterwards what was written how often,
-// and that nothing else was touched.
+// Package history records every version of every ConfigMap in a namespace and its writer.
+// So a test knows which objects were written how often, and which were not.
 package history

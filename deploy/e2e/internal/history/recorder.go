@@ -40,9 +40,9 @@ type life struct {
 	versions []Version
 }
 
-// Follow begins to record; Stop must be called. The watch finds back to an API
-// server that was unavailable. If that no longer knows where the watch was, versions in
-// between are recorded as one.
+// Follow begins to record. Call Stop afterwards. The watch reconnects after the API
+// server was unavailable. If its version has expired, it records the versions in between
+// as one.
 func Follow(ctx context.Context, client typed.ConfigMapInterface) (*Recorder, error) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r := &Recorder{
@@ -83,7 +83,7 @@ func (r *Recorder) follow(ctx context.Context, version string) {
 	}
 }
 
-// list records what there is now, and returns the version to watch from.
+// list records the current objects, and returns the version to watch from.
 func (r *Recorder) list(ctx context.Context) (version string, err error) {
 	list, err := r.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -106,8 +106,8 @@ func (r *Recorder) list(ctx context.Context) (version string, err error) {
 	return list.ResourceVersion, nil
 }
 
-// watch records changes since a version until the watch ends. It returns where
-// to go on; empty: with a list.
+// watch records changes from a version on until the watch ends. It returns the version to
+// continue from, or nothing if a new list is needed.
 func (r *Recorder) watch(ctx context.Context, version string) (last string, err error) {
 	watcher, err := r.client.Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
@@ -167,7 +167,7 @@ func (r *Recorder) Seen(object metav1.Object) bool {
 	})
 }
 
-// AllBySpec reports that a test is behind all that has been recorded so far.
+// AllBySpec attributes all versions so far to the test.
 func (r *Recorder) AllBySpec() {
 	for _, l := range r.Lives() {
 		for _, v := range l.Versions {
@@ -183,7 +183,7 @@ func (r *Recorder) DeletedBySpec(uid types.UID) {
 	r.bySpec[string(uid)] = struct{}{}
 }
 
-// Lives returns all that was recorded, in the order of creation.
+// Lives returns the records in the order of creation.
 func (r *Recorder) Lives() []Life {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,8 +194,7 @@ func (r *Recorder) Lives() []Life {
 	return lives
 }
 
-// life returns a copy with what is known of who wrote; the caller holds the
-// lock.
+// life returns a copy with the known writers. The caller holds the lock.
 func (r *Recorder) life(uid types.UID) Life {
 	l := r.lives[uid]
 	versions := slices.Clone(l.versions)
@@ -233,8 +232,8 @@ func (r *Recorder) Writes(name string) int {
 	return r.life(uid).Writes()
 }
 
-// CaughtUp returns nil when everything that the API server has now was
-// recorded, and else what is missing.
+// CaughtUp returns nil once the latest version of every object was recorded, or else the
+// difference.
 func (r *Recorder) CaughtUp(ctx context.Context) error {
 	list, err := r.client.List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -23,7 +23,7 @@ type Life struct {
 	UID types.UID
 	// Name of the ConfigMap.
 	Name string
-	// Versions in the order in which they were written.
+	// Versions in the order of their writes.
 	Versions []Version
 }
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// user and group of the process in the images, as in those of the Dockerfile.
+// user and group of the process, as in the Dockerfile.
 const user = "65532:65532"
 
 // Image is a program, and nothing else that runs.

@@ -1,9 +1,6 @@
-// Package imagearchive writes images of static programs as a docker archive,
-// what `docker load` and `ctr images import` read, without an engine: for tests
-// in clusters where there is none. The images that are shipped are made by
-// deploy/docker/Dockerfile.
-//
-// The format is that of `docker save`: manifest.json at the top, and what it
-// names (github.com/moby/docker-image-spec, v1.2, "Combined Image JSON +
-// Filesystem Changeset Format").
+// Package imagearchive writes images of static programs as an archive for `docker load`
+// and `ctr images import`. It needs no container engine, for tests where there is none.
+// deploy/docker/Dockerfile makes the released images. The format is that of `docker save`
+// (github.com/moby/docker-image-spec, v1.2, "Combined Image JSON + Filesystem Changeset
+// Format").
 package imagearchive

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// Patience is how long a spec waits for what must come: a refresh at the
-	// shortest interval of an installation, on a busy machine.
+	// Patience is the time limit of an expectation: a refresh at the shortest interval,
+	// on a busy machine.
 	Patience = 90 * time.Second
 	// AWhile is long enough for something that must not happen to be seen.
 	AWhile = 3 * time.Second
@@ -34,7 +34,7 @@ const (
 	controlEnv    = "CURLMETHAT_E2E_CONTROL"
 )
 
-// Installation is what somebody else runs, with a namespace in it for specs.
+// Installation is a running installation with a namespace for specs.
 type Installation struct {
 	*world.World
 	// Origin of the pages to fetch.
@@ -56,9 +56,9 @@ func Run(t *testing.T, suite string) {
 	RunSpecs(t, suite, config, reporter)
 }
 
-// Open finds the installation that the environment names. It fails the suite
-// with one sentence if there is none. Call it in BeforeSuite; what it makes is
-// removed, and the promises are checked, when the suite is over.
+// Open connects to the installation in the environment variables. It fails the suite with
+// one sentence if there is none. Call it in BeforeSuite. At the end of the suite it
+// removes its objects and checks the promises.
 func Open(ctx context.Context) *Installation {
 	GinkgoHelper()
 	for _, name := range []string{kubeconfigEnv, originEnv, controlEnv} {
@@ -79,7 +79,7 @@ func Open(ctx context.Context) *Installation {
 // service is NAMESPACE/SERVICE:PORT.
 var service = regexp.MustCompile(`^([a-z0-9-]+)/([a-z0-9-]+:[a-z0-9-]+)$`)
 
-// way returns how to reach the origin's control: by URL, or through the API
+// way returns a client and the URL of the origin's control, directly or through the API
 // server's proxy to a Service.
 func (i *Installation) way(config *rest.Config, control string) (*http.Client, string) {
 	GinkgoHelper()

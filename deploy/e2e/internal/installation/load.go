@@ -14,7 +14,7 @@ import (
 // key that the ConfigMaps of a load ask for.
 const key = "mydata"
 
-// Load is many ConfigMaps, each of which asks for a page of its own.
+// Load is a number of ConfigMaps, each with a page of its own.
 type Load struct {
 	// ConfigMaps and their Pages, in the same order.
 	ConfigMaps []*world.ConfigMap
@@ -23,8 +23,7 @@ type Load struct {
 	installation *Installation
 }
 
-// Load makes n pages and, for each, a ConfigMap that asks for it. Names begin
-// with that of the load.
+// Load creates n pages and a ConfigMap for each. Names begin with the name of the load.
 func (i *Installation) Load(ctx context.Context, name string, n int) *Load {
 	GinkgoHelper()
 	l := &Load{installation: i}
@@ -56,8 +55,8 @@ func (l *Load) EventuallyFills(ctx context.Context, n int, limit time.Duration) 
 	Eventually(ctx, l.Filled).WithTimeout(limit).Should(BeNumerically(">=", n), "ConfigMaps with their data")
 }
 
-// ShouldEnd waits until all ConfigMaps have their data, for so long at most.
-// Each must have been written exactly once, and must stay so for a while.
+// ShouldEnd waits until all ConfigMaps have their data. Each must have been written
+// exactly once, and no more for a while.
 func (l *Load) ShouldEnd(ctx context.Context, limit time.Duration) {
 	GinkgoHelper()
 	l.EventuallyFills(ctx, len(l.ConfigMaps), limit)

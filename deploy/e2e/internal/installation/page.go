@@ -12,7 +12,7 @@ import (
 // Page is one URL of the origin.
 type Page struct{ page *remote.Page }
 
-// Page returns the page at a path; until it is set, it responds 404.
+// Page returns the page at a path, which responds with 404 until it is set.
 func (i *Installation) Page(path string) *Page { return &Page{page: i.Origin.Page(path)} }
 
 // URL of the page, for the fetchers.

@@ -26,9 +26,9 @@ const (
 	endurance = 6 * time.Minute
 )
 
-// Traffic is users at work, until it ends: each creates a ConfigMap, waits for
-// its data, asks for another page, waits again, and goes on with the next. Some
-// write an annotation that cannot be read, wait for the Event, and correct it.
+// Traffic simulates users. Each creates a ConfigMap, waits for its data, requests another
+// page, waits again, and continues with the next. Some write an invalid annotation, wait
+// for the Event, and correct it.
 type Traffic struct {
 	installation *Installation
 	stop         func()
@@ -40,14 +40,15 @@ type Traffic struct {
 	slowest time.Duration
 }
 
-// outcome is what a ConfigMap has been through when its user is content.
+// outcome is the expected result for a ConfigMap.
 type outcome struct {
 	// least and most writes.
 	least, most int
 	events      []string
 }
 
-// Traffic begins; names of its ConfigMaps and pages begin with the given one.
+// Traffic starts the users. Names of their ConfigMaps and pages begin with the given
+// name.
 func (i *Installation) Traffic(ctx context.Context, name string) *Traffic {
 	GinkgoHelper()
 	stopped := make(chan struct{})
@@ -116,8 +117,8 @@ func (t *Traffic) slip(ctx context.Context, name string) outcome {
 	since := time.Now()
 	cm.Ask(ctx, key+"="+page.URL())
 	t.await(ctx, cm, body(1), since)
-	// The value, and where it came into the status in time, what was wrong and the end of
-	// that.
+	// One write is the value. The status may be written before and after it, for the
+	// problem and its end.
 	return outcome{least: 1, most: 3, events: []string{"InvalidAnnotation"}}
 }
 
@@ -140,9 +141,9 @@ func (t *Traffic) Done() int {
 	return len(t.done)
 }
 
-// ShouldEnd ends the traffic: every user must get what is still missing, each
-// ConfigMap must have been written exactly once for each change, and each Event
-// be written once. It returns the longest wait for data.
+// ShouldEnd stops the users. Each must get the missing data, and every change must have
+// led to exactly one write and every problem to one Event. It returns the longest wait
+// for data.
 func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	t.stop()

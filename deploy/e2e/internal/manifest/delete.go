@@ -15,8 +15,8 @@ import (
 // Manager is the field manager of kubectl apply.
 const Manager = "kubectl"
 
-// Delete deletes objects that were applied, the last first, and what belongs to them.
-// Those that are not there are none to complain of.
+// Delete deletes applied objects and their dependents, the last one first. It ignores
+// missing objects.
 func Delete(ctx context.Context, a *access.Applier, namespace string, objects []*unstructured.Unstructured) error {
 	for _, o := range slices.Backward(objects) {
 		resource, err := a.Resource(namespace, o)

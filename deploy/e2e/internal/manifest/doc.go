@@ -1,3 +1,3 @@
-// Package manifest renders the chart as helm template does, and deletes what was
-// applied as kubectl delete does.
+// Package manifest renders the chart as helm template does, and deletes objects as
+// kubectl delete does.
 package manifest

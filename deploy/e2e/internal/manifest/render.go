@@ -13,10 +13,10 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// errNoHelm is that the environment does not name the program.
+// errNoHelm means that $HELM is not set.
 var errNoHelm = errors.New("set HELM to the program, or run `make test-acceptance`")
 
-// Chart is what to render of one.
+// Chart selects the templates and values to render.
 type Chart struct {
 	// Dir of the chart.
 	Dir string
@@ -28,8 +28,7 @@ type Chart struct {
 	Set []string
 }
 
-// Render returns the objects of templates, by the program that $HELM names. The
-// error has what that complained of.
+// Render runs $HELM and returns the objects of the templates. The error has its messages.
 func Render(ctx context.Context, c Chart) ([]*unstructured.Unstructured, error) {
 	program := os.Getenv("HELM")
 	if program == "" {

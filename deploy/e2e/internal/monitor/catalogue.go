@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Metric is what there is to know of a metric.
+// Metric describes a metric.
 type Metric struct {
-	// Kind: counter, gauge or histogram; empty if unknown.
+	// Kind is counter, gauge or histogram, or empty if unknown.
 	Kind string
-	// Labels with all their values; none: the set is open.
+	// Labels with all their values. Without values, the set is open.
 	Labels map[string][]string
 }
 
-// Catalogue is what there is to ask for.
+// Catalogue has all metrics.
 type Catalogue struct {
 	// Metrics by name.
 	Metrics map[string]Metric
@@ -23,8 +23,8 @@ type Catalogue struct {
 	Everywhere []string
 }
 
-// NewCatalogue reads a page like deploy/docs/metrics.md, and adds what every process
-// and Prometheus itself have.
+// NewCatalogue reads a page like deploy/docs/metrics.md, and adds the metrics of every
+// process and of Prometheus.
 func NewCatalogue(page string) (*Catalogue, error) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -48,8 +48,7 @@ func NewCatalogue(page string) (*Catalogue, error) {
 	return c, nil
 }
 
-// add adds a metric as its row has it; one that several services have is the
-// union of theirs.
+// add adds a metric from its row. If several services have it, their labels are merged.
 func (c *Catalogue) add(name, kind, row string) {
 	m := c.Metrics[name]
 	if m.Labels == nil {

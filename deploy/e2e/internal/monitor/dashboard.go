@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// Dashboard is what specs look at in a dashboard of Grafana.
+// Dashboard is the part of a Grafana dashboard that specs check.
 type Dashboard struct {
 	SchemaVersion int     `json:"schemaVersion"`
 	UID           string  `json:"uid"`
@@ -44,7 +44,7 @@ type Target struct {
 	Datasource   Datasource `json:"datasource"`
 }
 
-// Datasource that a query goes to.
+// Datasource of a query.
 type Datasource struct {
 	UID string `json:"uid"`
 }

@@ -12,8 +12,8 @@ import (
 // Query is an expression as a dashboard or a rule has it.
 type Query string
 
-// What Grafana makes of its variables: four scrapes, which are 15 s apart, and
-// the time that the dashboard shows at first.
+// Values of Grafana's variables: four scrapes of 15 s, and the initial time range of the
+// dashboard.
 const (
 	rateInterval = "1m"
 	shownRange   = "30m"
@@ -33,8 +33,7 @@ func (q Query) parse() (parser.Expr, error) {
 	return expr, nil
 }
 
-// Selectors returns what the query selects: for each the name of the metric and
-// the matchers.
+// Selectors returns the metrics of the query with their matchers.
 func (q Query) Selectors() ([]Selector, error) {
 	expr, err := q.parse()
 	if err != nil {
@@ -52,9 +51,9 @@ func (q Query) Selectors() ([]Selector, error) {
 
 // Selector is a part of a query that names a metric.
 type Selector struct {
-	// Name of the metric; empty when it is matched otherwise.
+	// Name of the metric, or empty if another matcher selects it.
 	Name string
-	// Matchers of all labels, that of the name included.
+	// Matchers of all labels, including the name.
 	Matchers []*labels.Matcher
 }
 
@@ -68,8 +67,7 @@ func (s Selector) Metric(histograms func(name string) bool) string {
 	return s.Name
 }
 
-// Check returns what the query asks for that is not in the catalogue: a metric, a
-// label, or a value that the label never has.
+// Check returns metrics, labels and values in the query that the catalogue does not have.
 func (q Query) Check(c *Catalogue) error {
 	selectors, err := q.Selectors()
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// Rules are recording rules and alerts, in the order in which they are
-// evaluated.
+// Rules are recording rules and alerts in the order of evaluation.
 type Rules struct {
 	// Records are the recording rules.
 	Records []rulefmt.Rule

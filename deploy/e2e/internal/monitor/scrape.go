@@ -16,12 +16,12 @@ import (
 	"github.com/prometheus/prometheus/model/value"
 )
 
-// scrapeTimeout is what a target has to answer.
+// scrapeTimeout is the time limit for a target.
 const scrapeTimeout = 5 * time.Second
 
 // Process is a process that shows metrics.
 type Process struct {
-	// Job is what the process is.
+	// Job is the name of the service.
 	Job string
 	// Address where it serves /metrics.
 	Address string
@@ -94,8 +94,7 @@ func (s suffix) labels() []*dto.LabelPair {
 	return []*dto.LabelPair{{Name: new("le"), Value: &s.le}}
 }
 
-// samples returns the series that a metric makes; summaries only by sum and
-// count.
+// samples returns the series of a metric. Summaries have only sum and count.
 func samples(kind dto.MetricType, m *dto.Metric) map[suffix]float64 {
 	switch kind {
 	case dto.MetricType_HISTOGRAM:

@@ -28,7 +28,7 @@ type series struct {
 
 func newMemory() *memory { return &memory{series: map[string]*series{}} }
 
-// append adds a sample, which must be newer than those of its series.
+// append adds a sample, which must be newer than the others of its series.
 func (m *memory) append(l labels.Labels, at time.Time, value float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,4 +1,3 @@
-// Package origin is the web server that ConfigMaps fetch from in tests. Each
-// of its pages responds what and when the spec sets, counts the requests, and
-// records every good body that it has ever given.
+// Package origin is the web server of tests. The spec sets what each page responds and
+// when. Pages count their requests and record every good body that they have served.
 package origin

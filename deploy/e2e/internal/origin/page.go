@@ -91,7 +91,7 @@ func (p *Page) Tagged() *Page {
 	return p
 }
 
-// Takes lets each answer come after so long.
+// Takes delays each response.
 func (p *Page) Takes(d time.Duration) *Page {
 	p.mu.Lock()
 	defer p.mu.Unlock()

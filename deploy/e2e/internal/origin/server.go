@@ -18,8 +18,7 @@ type Server struct {
 	server *httptest.Server
 }
 
-// Start runs a server of plain HTTP, behind handlers that are put
-// before its site.
+// Start runs a plain HTTP server. The handlers wrap its site.
 func Start(before ...func(http.Handler) http.Handler) *Server {
 	return start("http://", (*httptest.Server).Start, before...)
 }
@@ -39,7 +38,7 @@ func start(scheme string, run func(*httptest.Server), before ...func(http.Handle
 	return s
 }
 
-// Close ends the server; requests that are held are let go.
+// Close ends the server and releases held requests.
 func (s *Server) Close() {
 	s.release()
 	s.server.CloseClientConnections()
@@ -56,8 +55,8 @@ func (s *Server) Certificate() []byte {
 // Address is the host and port, by the name localhost.
 func (s *Server) Address() string { return bare(s.base) }
 
-// PageByAddress is the URL of a page without a scheme, by the server's address
-// in place of its name; certificates of StartTLS are for addresses.
+// PageByAddress is the URL of a page without a scheme, with the address of the server
+// instead of its name. Certificates of StartTLS are for addresses.
 func (s *Server) PageByAddress(path string) string { return s.server.Listener.Addr().String() + path }
 
 // Port of the server.

@@ -20,7 +20,7 @@ type Site struct {
 // NewSite returns a site without pages whose URLs begin with base.
 func NewSite(base string) *Site { return &Site{base: base, pages: map[string]*Page{}} }
 
-// Page returns the page at a path such as /joke; at first it answers 404.
+// Page returns the page at a path such as /joke. At first it responds with 404.
 func (s *Site) Page(path string) *Page {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *Site) Page(path string) *Page {
 	return p
 }
 
-// Find returns the page at a path; nil: it was not named yet.
+// Find returns the page at a path, or nil if nobody named it yet.
 func (s *Site) Find(path string) *Page {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +46,8 @@ func (s *Site) Len() int {
 	return len(s.pages)
 }
 
-// Forget removes the page at a path and all below it; requests that are held
-// there are let go.
+// Forget removes the page at a path and all pages below it, and releases their held
+// requests.
 func (s *Site) Forget(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *Site) Forget(path string) {
 	}
 }
 
-// release lets all requests go that are held.
+// release answers all held requests.
 func (s *Site) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// getTimeout bounds one question to a program, maxAnswer what is read of the
-	// answer, in bytes.
+	// getTimeout is the time limit of one request, and maxAnswer the maximum size of its
+	// response in bytes.
 	getTimeout = 15 * time.Second
 	maxAnswer  = 16 << 20
 )

@@ -15,8 +15,7 @@ const (
 	maxLine = 8 << 10
 )
 
-// Log keeps the first and the last lines of what a process writes. It may be
-// used from several goroutines.
+// Log keeps the first and last lines of a process. It is safe for concurrent use.
 type Log struct {
 	mu    sync.Mutex
 	head  []string

@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// clockVariable is the environment variable by which the wall clock of a program
-// of BuildOffClock is off, as a duration.
+// clockVariable shifts the wall clock of a program of BuildOffClock by a duration.
 const clockVariable = "WALL_CLOCK_OFF_BY"
 
 const (
-	// clockRead is the line of time.Now that reads the clocks, and clockOff what
-	// follows it: seconds of the wall clock. The monotonic clock stays as it is.
+	// clockRead is the line of time.Now that reads the clocks, and clockOff the line
+	// after it. The monotonic clock is not changed.
 	clockRead = "\tsec, nsec, mono := runtimeNow()\n"
 	clockOff  = "\tsec += offBy\n"
 	// offBySource is a further file of package time.
@@ -34,10 +33,9 @@ var offBy = func() (seconds int64) {
 `
 )
 
-// BuildOffClock builds the program of a package as `make build` does, but with a
-// standard library whose wall clock can be off, into dir, and returns its path.
-// No program of ours has a way to set its clock off, and a library that is
-// preloaded does not reach a program that uses no libc.
+// BuildOffClock builds a program into dir as `make build` does, but with a standard
+// library whose wall clock can be shifted, and returns its path. Our programs have no
+// such option, and a preloaded library has no effect on a static program.
 func BuildOffClock(ctx context.Context, pkg, dir string) (path string, err error) {
 	overlay, err := overlayTime(ctx, dir)
 	if err != nil {
@@ -85,6 +83,6 @@ func overlayTime(ctx context.Context, dir string) (path string, err error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// ClockOff is the variable of the environment that lets the wall clock of a
-// program of BuildOffClock be ahead, by whole seconds; less than zero: behind.
+// ClockOff is the environment variable that sets the wall clock ahead by whole seconds,
+// or back if negative.
 func ClockOff(by time.Duration) string { return clockVariable + "=" + by.String() }

@@ -12,8 +12,8 @@ import (
 // AllowLoopback is the flag with which a fetcher reaches origins on this machine.
 const AllowLoopback = "--allow-cidr=127.0.0.0/8,::1/128"
 
-// Ports are taken from below those that outgoing connections are given. A
-// service that is down would else find its port taken when it comes back.
+// Ports are below the range of outgoing connections. Otherwise a stopped service might
+// find its port in use.
 const (
 	firstPort = 20000
 	lastPort  = 32000

@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/launch"
 )
 
-// Program is what to run.
+// Program describes a process to start.
 type Program struct {
 	// Name of the process, for people.
 	Name string
@@ -19,8 +19,8 @@ type Program struct {
 	Path string
 	// Args behind it.
 	Args []string
-	// Env is the whole environment. Nothing is inherited, so that a variable of
-	// the shell does not decide what a test finds out.
+	// Env is the whole environment. Nothing is inherited, so the shell cannot influence a
+	// test.
 	Env []string
 }
 
@@ -30,7 +30,7 @@ type Process struct {
 	// Name of the process, for people, and the arguments behind the program.
 	Name string
 	Args []string
-	// Log is what the process has written to either output, over all starts.
+	// Log has the output of all starts.
 	Log *Log
 
 	program Program

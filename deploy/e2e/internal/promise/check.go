@@ -14,9 +14,9 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Checker knows what a written value may be.
+// Checker checks written values.
 type Checker struct {
-	// Grammar by which annotations are read.
+	// Grammar of the annotations.
 	Grammar *annotation.Grammar
 	// Served reports whether a URL has ever given that body with status 200.
 	Served func(url string, body []byte) bool
@@ -35,7 +35,7 @@ func (c Checker) Check(lives []history.Life) []string {
 	return broken
 }
 
-// finding gathers what is wrong in one life.
+// finding collects the broken promises of one object.
 type finding struct {
 	Checker
 	life   history.Life
@@ -52,8 +52,7 @@ func (f *finding) version(i int) {
 	switch {
 	case v.BySpec:
 	case i > 0 && byKeeper(f.life.Versions[i-1].Object, v.Object), i == 0 && byKeeper(&corev1.ConfigMap{}, v.Object):
-		// Keeper writes as a person does who has a Watcher; what it may is held by
-		// specs of its own.
+		// Keeper writes like the owner of a Watcher. It has specs of its own.
 	case v.Deleted:
 		f.add(v.Object, "S1", "the system deleted it")
 	case i == 0:
@@ -63,8 +62,8 @@ func (f *finding) version(i int) {
 	}
 }
 
-// byKeeper reports whether a version was written by keeper: what it has applied, or
-// the record of what it owns, is another one than before.
+// byKeeper reports whether keeper wrote a version: its applied data or its record of
+// owned keys changed.
 func byKeeper(before, after *corev1.ConfigMap) bool {
 	record := func(object *corev1.ConfigMap) *metav1.ManagedFieldsEntry {
 		for i, entry := range object.ManagedFields {
@@ -139,8 +138,8 @@ func statusOf(object *corev1.ConfigMap) status.Status {
 	return s
 }
 
-// unfenced returns entries without what only orders results. Of a failure it
-// stays: the watcher knows by it that a want of its own was tried and failed.
+// unfenced returns entries without the fields that only order results. Of a failure they
+// stay, because the watcher needs them to see that its want was tried.
 func unfenced(entries map[string]status.Entry) map[string]status.Entry {
 	rest := make(map[string]status.Entry, len(entries))
 	for key, e := range entries {

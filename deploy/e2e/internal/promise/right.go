@@ -12,18 +12,17 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Promises about what there must be in the end, which Right is asked for.
+// Promises about the final state.
 const (
-	// Heals: a key comes right within the audit interval once its cause is gone.
+	// Heals: a key is repaired within the audit interval once its cause is gone.
 	Heals = "L4"
 	// Apart: no object, namespace or host stops or starves another.
 	Apart = "T1"
 )
 
-// Right returns a sentence for each key of an object that does not hold what
-// the annotation asks for, and for each of ours that is not asked for any more.
-// The promise that it breaks is the caller's to name. A suspended object and an
-// annotation that cannot be read ask for nothing.
+// Right returns a sentence for each key that does not hold the body of its annotation,
+// and for each of our keys without an annotation. The caller names the promise. A
+// suspended object and an invalid annotation request nothing.
 func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 	request, err := c.Grammar.Parse(object.Annotations)
 	if err != nil || request.Suspended {
@@ -47,7 +46,7 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 	return wrong
 }
 
-// wrong is what is the matter with a key; empty: nothing.
+// wrong describes the problem of a key, if any.
 func (c Checker) wrong(url string, asked bool, held *value, entry status.Entry) string {
 	switch {
 	case !asked && held != nil && entry.Written() && entry.SHA256 == digestOf(held.body):

@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// value is what a key holds.
+// value is the content of a key.
 type value struct {
 	body   string
 	binary bool
@@ -29,7 +29,7 @@ func values(object *corev1.ConfigMap) map[string]*value {
 	return all
 }
 
-// write is one write of the system: what there was before, and after it.
+// write is one write of the system, with the versions before and after it.
 type write struct {
 	uid        types.UID
 	was, is    map[string]*value
@@ -77,9 +77,8 @@ func (w *write) breaches(key string, served func(url string, body []byte) bool) 
 	return found
 }
 
-// ours reports whether we wrote the value that a key had, or one that somebody
-// changed since. A status that was copied from another object is evidence for
-// the very value only.
+// ours reports whether we wrote the value of a key, or somebody changed a value of ours.
+// A status that was copied from another object is evidence only for the same value.
 func (w *write) ours(key string) bool {
 	entry := w.had[key]
 	if !entry.Copied(w.uid) || w.was[key] == nil {

@@ -13,7 +13,7 @@ import (
 // DNS before a host and port stands for a name server there, asked by UDP.
 const DNS = "dns:"
 
-// timeout is after how long an address counts as out of reach: where packets are
+// timeout is the time after which an address counts as unreachable. If packets are
 // dropped, nothing else ends an attempt.
 const timeout = 4 * time.Second
 
@@ -47,7 +47,7 @@ func try(ctx context.Context, address string) error {
 	return connection.Close()
 }
 
-// ask sends a name server a question; any answer will do.
+// ask sends a question to a name server and accepts any answer.
 func ask(ctx context.Context, server string) error {
 	var d net.Dialer
 	connection, err := d.DialContext(ctx, "udp", server)

@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// originName is what the origin's pod and Service are called, and its port for
+// originName is the name of the origin's pod and Service, and controlPort its port for
 // instructions.
 const (
 	originName  = "origin"
@@ -60,8 +60,7 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 	}
 }
 
-// RunPod runs a pod that does what the origin does and has no Service, and returns when
-// it serves.
+// RunPod runs an origin without a Service, and returns when it is ready.
 func RunPod(ctx context.Context, c *world.Cluster, namespace, image string, labels map[string]string) *corev1.Pod {
 	GinkgoHelper()
 	pods := c.Client.CoreV1().Pods(namespace)

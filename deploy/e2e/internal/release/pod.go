@@ -32,7 +32,7 @@ const (
 // Object is the name of a component's workload and service account.
 func (r *Release) Object(component string) string { return r.Name + "-" + component }
 
-// Pods returns the pods of a component; of the whole release if that is empty.
+// Pods returns the pods of a component, or of the whole release if it is empty.
 func (r *Release) Pods(ctx context.Context, component string) []corev1.Pod {
 	GinkgoHelper()
 	pods, err := r.pods(ctx, component)
@@ -52,8 +52,7 @@ func (r *Release) pods(ctx context.Context, component string) ([]corev1.Pod, err
 	return list.Items, nil
 }
 
-// EventuallyRuns waits until a component has n pods, all of them ready and none
-// on its way out.
+// EventuallyRuns waits until a component has n ready pods and no other ones.
 func (r *Release) EventuallyRuns(ctx context.Context, component string, n int) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
@@ -89,7 +88,7 @@ func (r *Release) Kill(ctx context.Context, pod corev1.Pod) {
 	r.remove(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 }
 
-// Stop ends a pod as a drained node does: it may finish what it has begun.
+// Stop ends a pod gracefully, as a node drain does.
 func (r *Release) Stop(ctx context.Context, pod corev1.Pod) {
 	GinkgoHelper()
 	r.remove(ctx, pod, metav1.DeleteOptions{})

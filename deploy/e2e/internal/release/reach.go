@@ -63,8 +63,7 @@ func Reach(ctx context.Context, c *world.Cluster, pod corev1.Pod, image string, 
 	return reached, nil
 }
 
-// restricted is what a container of the origin's image needs to fit the restricted
-// standard.
+// restricted is the security context of the origin under the restricted standard.
 func restricted() *corev1.SecurityContext {
 	return &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),

@@ -20,8 +20,7 @@ import (
 const (
 	// helmEnv names the program.
 	helmEnv = "HELM"
-	// waits is for how long helm waits for pods, and slack what it may take
-	// beyond.
+	// waits is the time limit of helm for pods, and slack its time on top of that.
 	waits = 4 * time.Minute
 	slack = time.Minute
 )
@@ -31,12 +30,12 @@ type Release struct {
 	// Cluster and Namespace it is in.
 	Cluster   *world.Cluster
 	Namespace string
-	// Name of the release, which is what all its objects are called, since it
-	// contains the name of the chart.
+	// Name of the release. All objects have it as their name, because it contains the
+	// name of the chart.
 	Name string
 	// Chart is the folder of the chart.
 	Chart string
-	// Values that differ from those of the chart.
+	// Values that override those of the chart.
 	Values map[string]any
 }
 
@@ -77,7 +76,7 @@ func (r *Release) helm(ctx context.Context, args ...string) {
 	defer cancel()
 	//nolint:gosec // the program is of the person who runs the suite
 	cmd := exec.CommandContext(ctx, program, append(args, "--namespace", r.Namespace, "--kubeconfig", r.Cluster.Kubeconfig)...)
-	// Nothing of the person who runs the suite.
+	// Ignore the configuration of the user.
 	home := folder()
 	defer os.RemoveAll(home)
 	cmd.Env = append(os.Environ(), "HOME="+home)
@@ -90,7 +89,7 @@ func (r *Release) helm(ctx context.Context, args ...string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// folder makes one; GinkgoT cannot where a spec cleans up.
+// folder creates a temporary folder. GinkgoT cannot do that in a cleanup.
 func folder() string {
 	GinkgoHelper()
 	path, err := os.MkdirTemp("", "helm-")

@@ -15,8 +15,7 @@ import (
 // reportLines is how much of each log a failed spec shows.
 const reportLines = 60
 
-// Log returns the log of the containers of a pod since their last start, or, if it
-// is to be so, of the run before.
+// Log returns the logs of the containers of a pod, of the current or the previous run.
 func (r *Release) Log(ctx context.Context, pod corev1.Pod, before bool) string {
 	GinkgoHelper()
 	text, err := log(ctx, r.Cluster.Client, pod, corev1.PodLogOptions{Previous: before})
@@ -32,8 +31,8 @@ func log(ctx context.Context, client kubernetes.Interface, pod corev1.Pod, optio
 	return string(text), nil
 }
 
-// Show adds to the report of a failed spec what happened in namespaces: pods,
-// the end of their logs, and Events. What cannot be read is named there.
+// Show adds pods, the ends of their logs and Events of some namespaces to the report of a
+// failed spec. It notes what it cannot read.
 func Show(ctx context.Context, client kubernetes.Interface, namespaces ...string) {
 	for _, namespace := range namespaces {
 		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})

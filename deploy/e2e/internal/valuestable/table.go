@@ -68,7 +68,7 @@ func (r row) ofAny() row {
 	return r
 }
 
-// rows returns a row for each node that has a comment; those without hold more.
+// rows returns a row for each node with a comment. Nodes without one contain others.
 func rows(prefix string, node *yaml.Node) ([]row, error) {
 	var all []row
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -103,8 +103,7 @@ func text(comment string) string {
 	return strings.ReplaceAll(strings.Join(words, " "), "|", `\|`)
 }
 
-// inline returns a value as JSON, which is YAML on one line, in backticks; nothing for an
-// empty value.
+// inline returns a value as JSON in backticks, or nothing for an empty value.
 func inline(node *yaml.Node) (string, error) {
 	var value any
 	if err := node.Decode(&value); err != nil {

@@ -78,12 +78,12 @@ func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace stri
 type Account struct {
 	// Kubeconfig with a token of the account.
 	Kubeconfig string
-	// Config is its content, and Client what is made of it.
+	// Config is the parsed kubeconfig, and Client its client.
 	Config *rest.Config
 	Client kubernetes.Interface
 
 	cluster *Cluster
-	// namespace that the rights are for, home that of the account.
+	// namespace of the rights, and home of the account.
 	namespace, home, name string
 	probe                 authorizationv1.ResourceAttributes
 }
@@ -97,8 +97,8 @@ func (c *Cluster) Account(ctx context.Context, namespace, name string, rules ...
 	return c.ExistingAccount(ctx, namespace, name).In(ctx, namespace, rules...)
 }
 
-// In gives the account rights in a namespace, and returns when they are in
-// force. Grant and Revoke of what is returned are about that namespace.
+// In gives the account rights in a namespace, and returns when they are in force. Grant
+// and Revoke of the result apply to that namespace.
 func (a *Account) In(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) *Account {
 	GinkgoHelper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: a.name}, Rules: rules}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Cluster is a real API server and the administrator's way to it.
+// Cluster is a real API server with administrator access.
 type Cluster struct {
 	// Kubeconfig is the administrator's.
 	Kubeconfig string
@@ -44,8 +44,8 @@ func (c *Cluster) Namespace(ctx context.Context) string {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-e2e-"}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
-		// A control plane without controllers never finishes this; it does not
-		// live long either.
+		// Without controllers the namespace is never gone. The control plane does not
+		// live long.
 		_ = c.Client.CoreV1().Namespaces().Delete(ctx, created.Name, metav1.DeleteOptions{})
 	})
 	return created.Name

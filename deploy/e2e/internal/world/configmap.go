@@ -16,7 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// manager is the field manager of what specs write.
+// manager is the field manager of specs.
 const manager = "kubectl-edit"
 
 // ConfigMap is a ConfigMap of a spec.
@@ -105,13 +105,13 @@ func (c *ConfigMap) Unannotate(ctx context.Context, key string) {
 	c.Patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: nil}}})
 }
 
-// Ask changes what the ConfigMap asks for.
+// Ask sets the annotation.
 func (c *ConfigMap) Ask(ctx context.Context, pairs string) {
 	GinkgoHelper()
 	c.Annotate(ctx, annotation.DefaultKey, pairs)
 }
 
-// Label sets a label; an empty value removes it.
+// Label sets a label, or removes it if the value is empty.
 func (c *ConfigMap) Label(ctx context.Context, key, value string) {
 	GinkgoHelper()
 	labels := map[string]any{key: value}
@@ -121,7 +121,7 @@ func (c *ConfigMap) Label(ctx context.Context, key, value string) {
 	c.Patch(ctx, map[string]any{"metadata": map[string]any{"labels": labels}})
 }
 
-// Put sets a key, as somebody with an editor does.
+// Put sets a key, as a user would.
 func (c *ConfigMap) Put(ctx context.Context, key, value string) {
 	GinkgoHelper()
 	c.Patch(ctx, map[string]any{"data": map[string]any{key: value}})
@@ -144,8 +144,7 @@ func (c *ConfigMap) Patch(ctx context.Context, patch map[string]any) {
 	c.world.wrote(ctx, patched)
 }
 
-// Replace puts another object in place of the ConfigMap, whatever version it
-// has.
+// Replace overwrites the ConfigMap, whatever its version.
 func (c *ConfigMap) Replace(ctx context.Context, object *corev1.ConfigMap) {
 	GinkgoHelper()
 	replaced, err := c.world.Cluster.Client.CoreV1().ConfigMaps(c.world.Namespace).
@@ -154,8 +153,8 @@ func (c *ConfigMap) Replace(ctx context.Context, object *corev1.ConfigMap) {
 	c.world.wrote(ctx, replaced)
 }
 
-// wrote notes a write in the history, and waits until it shows there: what a
-// spec looks for next comes after it.
+// wrote attributes a write to the spec, and waits until the history has it, so that the
+// next expectation sees later versions only.
 func (w *World) wrote(ctx context.Context, object *corev1.ConfigMap) {
 	GinkgoHelper()
 	w.History.BySpec(object)
@@ -182,13 +181,13 @@ func (c *ConfigMap) Get(ctx context.Context) *corev1.ConfigMap {
 	return object
 }
 
-// Status reads what the writer reports about a key.
+// Status returns the status of a key.
 func (c *ConfigMap) Status(ctx context.Context, key string) status.Entry {
 	GinkgoHelper()
 	return c.status(ctx).Keys[key]
 }
 
-// Problem reads what the writer reports about the annotations; nil: nothing.
+// Problem returns the problem of the annotations in the status, or nil.
 func (c *ConfigMap) Problem(ctx context.Context) *status.Problem {
 	GinkgoHelper()
 	return c.status(ctx).Problem
@@ -208,8 +207,8 @@ func (c *ConfigMap) Writes(ctx context.Context) int {
 	return c.world.History.Writes(c.Name)
 }
 
-// EventuallyCaughtUp waits until the history has all that was written. It lists all
-// ConfigMaps: for many of them it is called once, before History.Writes of each.
+// EventuallyCaughtUp waits until the history is complete. It lists all ConfigMaps, so
+// call it once before History.Writes of many.
 func (w *World) EventuallyCaughtUp(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())

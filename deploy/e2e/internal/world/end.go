@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// drainTimeout is what a service may take to end.
+	// drainTimeout is the time limit for a service to stop.
 	drainTimeout = 30 * time.Second
 	// dumpLines is how much of each log a failed spec shows.
 	dumpLines = 80
 )
 
-// check ends the services in order and holds all that was written against the
-// promises. A spec that has failed already is not checked.
+// check stops the services in order and checks the history against the promises. It skips
+// specs that failed.
 func (w *World) check(ctx SpecContext) {
 	if CurrentSpecReport().Failed() {
 		return
@@ -39,8 +39,8 @@ func (w *World) check(ctx SpecContext) {
 	Expect(broken).To(ConsistOf(w.breaks...), "broken promises")
 }
 
-// Breaks names a promise that the spec breaks on purpose, by a part of what is found
-// then: that must be found, and nothing else.
+// Breaks expects a broken promise, by a part of the finding. Any other finding fails the
+// spec.
 func (w *World) Breaks(found string) { w.breaks = append(w.breaks, ContainSubstring(found)) }
 
 // Checker of the promises in this world.
@@ -48,8 +48,7 @@ func (w *World) Checker() promise.Checker {
 	return promise.Checker{Grammar: w.grammar(), Served: w.served}
 }
 
-// Unfinished reports that the spec ends with work under way, which cannot be
-// waited for.
+// Unfinished allows the spec to end with work in progress.
 func (w *World) Unfinished() { w.unfinished = true }
 
 // stopAll sends SIGTERM to all services that run, at once.
@@ -69,7 +68,7 @@ func (w *World) stopAll(ctx context.Context) {
 	group.Wait()
 }
 
-// ShouldStop ends the service with SIGTERM; it must exit 0 within 30 s.
+// ShouldStop stops the service with SIGTERM and expects exit code 0 within 30 s.
 func (s *Service) ShouldStop(ctx context.Context) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
@@ -79,8 +78,8 @@ func (s *Service) ShouldStop(ctx context.Context) {
 	Expect(code).To(BeZero(), "exit code of %s, whose last line is: %s", s.Name, s.Log.Last())
 }
 
-// checkWords looks for what must not be in Events or logs: the server's
-// words, the address of a host, and a panic.
+// checkWords fails if Events or logs contain a response body, the address of a host, or a
+// panic.
 func (w *World) checkWords(ctx context.Context) {
 	GinkgoHelper()
 	for _, e := range w.Events(ctx) {
@@ -97,7 +96,7 @@ func (w *World) checkWords(ctx context.Context) {
 	}
 }
 
-// kill ends what still runs.
+// kill ends all running services.
 func (w *World) kill() {
 	for _, s := range w.all {
 		if s.Running() {

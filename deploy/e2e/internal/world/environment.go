@@ -27,7 +27,7 @@ const (
 // Services returns the names of all services.
 func Services() []string { return []string{Watcher, Fetcher, Writer} }
 
-// Environment is what the specs of a suite share.
+// Environment is shared by the specs of a suite.
 type Environment struct {
 	// Cluster that the services work on, unless a spec has its own.
 	Cluster *Cluster
@@ -36,21 +36,18 @@ type Environment struct {
 	ports *process.Ports
 	// offClocks is the folder of the services whose clocks can be off.
 	offClocks string
-	// signingKey and trustedKeys are the files by which watchers sign wants, and
-	// writers and fetchers verify them.
+	// signingKey and trustedKeys are the files to sign and verify wants.
 	signingKey, trustedKeys string
 }
 
 const (
-	// patience is how long a spec waits for what must come, on a machine that
-	// is busy with other tests: less than pipeline.AckWait, so that what comes
-	// only because a message is delivered again comes too late.
+	// patience is the time limit of an expectation on a busy machine. It is less than
+	// pipeline.AckWait, so that a result that needs a redelivery is too late.
 	patience = 25 * time.Second
 	// polling is how often it looks, where looking costs nothing.
 	polling = 10 * time.Millisecond
-	// suiteTimeout bounds a suite, below the -timeout of make test-acceptance, also
-	// on a busy machine, and hangs is after what time the report has
-	// where a spec is.
+	// suiteTimeout is below the -timeout of make test-acceptance, and hangs is the time
+	// after which the report shows where a spec is.
 	suiteTimeout = 25 * time.Minute
 	hangs        = 90 * time.Second
 )
@@ -76,9 +73,8 @@ func RunWithin(t *testing.T, suite string, limit time.Duration) {
 	RunSpecs(t, suite, config, reporter)
 }
 
-// Open finds the cluster of KUBECONFIG and the programs in CURLMETHAT_BIN, or
-// else in bin at the root of the repository, seen from a folder two levels
-// below the module. It fails the suite with one sentence if there is none.
+// Open uses the cluster of KUBECONFIG and the programs in CURLMETHAT_BIN, or in bin at
+// the root of the repository. It fails the suite with one sentence if there is none.
 func Open() *Environment {
 	GinkgoHelper()
 	kubeconfig := os.Getenv("KUBECONFIG")
@@ -104,8 +100,8 @@ func Open() *Environment {
 	return e
 }
 
-// Gateway starts a gateway to the cluster until the spec ends, and returns it with
-// the kubeconfig of services that go through it, as Options have it.
+// Gateway starts a gateway to the cluster for the spec, and returns it with a kubeconfig
+// for services, see Options.
 func (e *Environment) Gateway() (g *gateway.Gateway, kubeconfig func(ctx context.Context, namespace string) string) {
 	GinkgoHelper()
 	g, err := gateway.Start(e.Cluster.Config)

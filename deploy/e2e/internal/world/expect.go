@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// data is what the newest version holds in data; nil: there is no such key.
+// data returns the newest value of a key, or nil without the key.
 func (c *ConfigMap) data(key string) any {
 	if object := c.world.History.Latest(c.Name); object != nil {
 		if value, found := object.Data[key]; found {
@@ -34,7 +34,7 @@ func (c *ConfigMap) EventuallyHasData(ctx context.Context, key, value string) {
 	c.EventuallyHasDataWithin(ctx, patience, key, value)
 }
 
-// EventuallyHasDataWithin waits until data holds a value, for so long at most.
+// EventuallyHasDataWithin waits until data has a value.
 func (c *ConfigMap) EventuallyHasDataWithin(ctx context.Context, limit time.Duration, key, value string) {
 	GinkgoHelper()
 	Eventually(ctx, func() any { return c.data(key) }).WithTimeout(limit).Should(Equal(value), "data of %s in key %s", c.Name, key)
@@ -53,8 +53,7 @@ func (c *ConfigMap) EventuallyLacks(ctx context.Context, key string) {
 		Should(BeTrue(), "ConfigMap %s still has key %s", c.Name, key)
 }
 
-// EventuallyReports waits until the status of a key has that error; empty: the
-// key is well.
+// EventuallyReports waits until the status of a key has an error, or none if it is empty.
 func (c *ConfigMap) EventuallyReports(ctx context.Context, key, reason string) {
 	GinkgoHelper()
 	Eventually(ctx, func() any {

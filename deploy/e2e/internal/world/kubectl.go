@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Kubectl returns the path of the kubectl beside the API server, or skips the spec.
+// Kubectl returns the path of a kubectl next to the API server, or skips the spec.
 func Kubectl() string {
 	GinkgoHelper()
 	path, err := filepath.Abs(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"))

@@ -15,7 +15,7 @@ import (
 // creators is how many ConfigMaps are created at a time.
 const creators = 4
 
-// Load is many ConfigMaps, each of which asks for a page of its own.
+// Load is a number of ConfigMaps, each with a page of its own.
 type Load struct {
 	// ConfigMaps in the order of their pages.
 	ConfigMaps []*ConfigMap
@@ -26,8 +26,8 @@ type Load struct {
 	done  sync.WaitGroup
 }
 
-// Begin creates n ConfigMaps in the background. What is to go wrong meanwhile
-// goes wrong while they come in.
+// Begin creates n ConfigMaps in the background, so that the spec can inject faults
+// meanwhile.
 func (w *World) Begin(ctx context.Context, n int) *Load {
 	GinkgoHelper()
 	l := &Load{ConfigMaps: make([]*ConfigMap, n), Pages: w.Origin.Pages(n), world: w}
@@ -68,9 +68,8 @@ func (l *Load) EventuallyFills(ctx context.Context, n int) {
 // EventuallyCreated waits until all ConfigMaps are created.
 func (l *Load) EventuallyCreated() { l.done.Wait() }
 
-// EventuallyEnds waits until all ConfigMaps have their data, for so long at
-// most, and until nothing more is on its way. Each must have been written
-// exactly once.
+// EventuallyEnds waits until all ConfigMaps have their data and nothing is in flight.
+// Each must have been written exactly once.
 func (l *Load) EventuallyEnds(ctx context.Context, limit time.Duration) {
 	GinkgoHelper()
 	l.EventuallyCreated()
@@ -92,8 +91,8 @@ func (l *Load) MostHits() int {
 	return most
 }
 
-// EndsWithLastOf edits what a ConfigMap asks for so often, one edit right after the
-// other: it ends with the last, and edits of a burst are gathered.
+// EndsWithLastOf makes some edits right after each other. The ConfigMap must end with the
+// last one, with fewer fetches than edits.
 func (w *World) EndsWithLastOf(ctx context.Context, edits int) {
 	GinkgoHelper()
 	pages := w.Origin.Pages(edits + 1)

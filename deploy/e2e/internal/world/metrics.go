@@ -13,8 +13,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 )
 
-// Metric returns the sum of all series of a metric of the service whose labels
-// contain what is given, such as `outcome="ok"`.
+// Metric returns the sum of all series of a metric whose labels contain a text such as
+// `outcome="ok"`.
 func (s *Service) Metric(ctx context.Context, name string, labels ...string) float64 {
 	GinkgoHelper()
 	var text string
@@ -32,8 +32,8 @@ func (s *Service) Metric(ctx context.Context, name string, labels ...string) flo
 	return sum
 }
 
-// Counters returns all that moves when something is published, fetched,
-// written or reported: counters of the services, and sequences of the streams.
+// Counters returns all counters of the services and sequences of the streams, which
+// change with every publish, fetch, write and Event.
 func (w *World) Counters(ctx context.Context) map[string]float64 {
 	GinkgoHelper()
 	flow := w.eventuallyFlow(ctx)
@@ -61,7 +61,7 @@ func (w *World) Counters(ctx context.Context) map[string]float64 {
 	return counters
 }
 
-// sample reads a line of the Prometheus text format if it is of that metric.
+// sample parses a line of the Prometheus text format if it belongs to the metric.
 func sample(line, name string, labels []string) (float64, bool) {
 	rest, found := strings.CutPrefix(line, name)
 	if !found || rest == "" || rest[0] != ' ' && rest[0] != '{' {

@@ -22,7 +22,7 @@ type Service struct {
 // readyTimeout is for a start on a machine that is busy with other tests.
 const readyTimeout = 40 * time.Second
 
-// Launch starts a service beside those that run, with further flags.
+// Launch starts one more service with more flags.
 func (w *World) Launch(ctx context.Context, name string, flags ...string) *Service {
 	GinkgoHelper()
 	address := w.FreeAddress()

@@ -46,8 +46,8 @@ func (w *World) flow(ctx context.Context) (flow, error) {
 	return f, nil
 }
 
-// EventuallyQuiet waits until nothing is on its way: every message has been
-// dealt with, and nothing new came for a while.
+// EventuallyQuiet waits until every message has been handled and no new one came for a
+// while.
 func (w *World) EventuallyQuiet(ctx context.Context) {
 	GinkgoHelper()
 	var last flow

@@ -13,10 +13,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// Visit returns a world around services that somebody else runs on a cluster: a
-// namespace of its own, ConfigMaps in it and their history, and nothing to start
-// or stop. When the spec or suite is over, the history is checked against the
-// promises; served reports whether a URL has ever given a body.
+// Visit returns a world around existing services: a namespace with ConfigMaps and their
+// history. At the end it checks the history against the promises. served reports whether
+// a URL has ever returned a body.
 func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte) bool) *World {
 	GinkgoHelper()
 	w := &World{Cluster: c, visited: served}
@@ -30,8 +29,7 @@ func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte)
 	return w
 }
 
-// ShouldKeepPromises holds all that happened so far in a world that is visited
-// against the promises.
+// ShouldKeepPromises checks the history so far against the promises.
 func (w *World) ShouldKeepPromises(ctx context.Context) {
 	GinkgoHelper()
 	w.EventuallyCaughtUp(ctx)
@@ -41,8 +39,8 @@ func (w *World) ShouldKeepPromises(ctx context.Context) {
 	w.checkWords(ctx)
 }
 
-// clear removes what a namespace holds, and then the namespace, also where no
-// controller manager does so.
+// clear removes the objects of a namespace and then the namespace, since there may be no
+// controller manager.
 func (w *World) clear(ctx SpecContext) {
 	core := w.Cluster.Client.CoreV1()
 	_, err := core.ConfigMaps(w.Namespace).Get(ctx, annotation.RootCA, metav1.GetOptions{})

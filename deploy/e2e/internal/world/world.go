@@ -17,22 +17,21 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// Options are what is special about the world of a spec.
+// Options of the world of a spec.
 type Options struct {
-	// Cluster, when it is not that of the environment.
+	// Cluster, if not that of the environment.
 	Cluster *Cluster
 	// Kubeconfigs by service, where it is not the administrator's, for the
 	// namespace of the spec.
 	Kubeconfigs map[string]func(ctx context.Context, namespace string) string
 	// Flags by service, which follow the usual ones and overrule them.
 	Flags map[string][]string
-	// ClocksOff is by how much the wall clock of a service is ahead of that of
-	// all others, in whole seconds; less than zero: behind.
+	// ClocksOff shifts the wall clock of a service by whole seconds.
 	ClocksOff map[string]time.Duration
-	// Grammar by which annotations are read, if not the usual one.
+	// Grammar of the annotations, if not the default.
 	Grammar *annotation.Options
-	// AckWait is after what time the work of a service that was killed goes to
-	// another one. Zero means pipeline.AckWait; less lets a spec wait less.
+	// AckWait is the time after which the work of a killed service is redelivered. Zero
+	// means pipeline.AckWait.
 	AckWait time.Duration
 	// Broker is the address of a NATS that the spec runs itself, and Connect
 	// how the spec's own connection to it is made.
@@ -40,7 +39,7 @@ type Options struct {
 	Connect []nats.Option
 	// Tenants is how many further namespaces the services work on.
 	Tenants int
-	// Without are services that are not started.
+	// Without lists services that are not started.
 	Without []string
 }
 
@@ -56,8 +55,7 @@ type World struct {
 	*Environment
 	// Cluster of the services.
 	Cluster *Cluster
-	// Namespace of the spec, the only one that the services know beside those of
-	// the tenants.
+	// Namespace of the spec. The services know only this one and those of the tenants.
 	Namespace string
 	// Tenants are the same world seen from further namespaces, each with a web
 	// server and a history of its own.
@@ -74,7 +72,8 @@ type World struct {
 	History *history.Recorder
 
 	options Options
-	// visited reports what was served in a world that the suite does not run.
+	// visited reports whether a URL has served a body, if the suite does not run the
+	// origin.
 	visited  func(url string, body []byte) bool
 	broker   string
 	origins  []*origin.Server
@@ -143,8 +142,8 @@ func (w *World) follow(ctx context.Context) {
 	DeferCleanup(w.History.Stop)
 }
 
-// Restored begins the history anew after etcd was restored: its versions count
-// from an earlier one. What was written before is held to the promises now.
+// Restored restarts the history after etcd was restored to an older version, and checks
+// the promises so far.
 func (w *World) Restored(ctx context.Context) {
 	GinkgoHelper()
 	w.History.Stop()
@@ -183,15 +182,15 @@ func (w *World) connect() {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// Trust takes what another web server serves for good.
+// Trust accepts the bodies of another web server.
 func (w *World) Trust(s *origin.Server) { w.origins = append(w.origins, s) }
 
 func (w *World) served(url string, body []byte) bool {
 	return slices.ContainsFunc(w.origins, func(s *origin.Server) bool { return s.Served(url, body) })
 }
 
-// MakeStreams creates the streams and consumers that are missing, in place of the
-// watcher, which would set AckWait to what it should be.
+// MakeStreams creates missing streams and consumers before the watcher does, which would
+// set AckWait to its default.
 func (w *World) MakeStreams(ctx context.Context) {
 	GinkgoHelper()
 	_, err := pipeline.Ensure(ctx, w.JetStream, pipeline.Topology{})
@@ -206,7 +205,7 @@ func (w *World) MakeStreams(ctx context.Context) {
 	}
 }
 
-// grammar by which the services read annotations.
+// grammar of the annotations of the services.
 func (w *World) grammar() *annotation.Grammar {
 	GinkgoHelper()
 	o := annotation.Defaults()

@@ -28,9 +28,8 @@ type Origin struct {
 	good map[string]map[[sha256.Size]byte]struct{} // by URL of the page
 }
 
-// New returns a hold on the origin that takes instructions at the URL control,
-// reached by client; fetchers reach it at the URL site. All pages are below folder,
-// which keeps tests apart.
+// New returns a client for the control URL of an origin. Fetchers reach the origin at the
+// URL site. All pages are below folder, which separates tests.
 func New(client *http.Client, control, site, folder string) *Origin {
 	folder = "/" + strings.Trim(folder, "/")
 	return &Origin{
@@ -69,7 +68,7 @@ func (o *Origin) remember(url string, body []byte) {
 	o.good[url][sha256.Sum256(body)] = struct{}{}
 }
 
-// errNoPage: the origin knows no such page.
+// errNoPage means that the origin does not have the page.
 var errNoPage = errors.New("the origin knows no such page")
 
 // do sends one request to the origin and decodes its answer into out, if any.

@@ -2,12 +2,11 @@ package remote
 
 import "net/http"
 
-// Instruction is what a page is to do: the body of PUT /pages/PATH.
+// Instruction sets a page. It is the body of PUT /pages/PATH.
 type Instruction struct {
 	// Status to answer, from 200 to 599.
 	Status int `json:"status"`
-	// Body to answer with a status of 200, of at most MaxBody bytes; base64 in
-	// JSON.
+	// Body of a response with status 200, at most MaxBody bytes, base64 in JSON.
 	Body []byte `json:"body,omitempty"`
 	// Tagged lets the page send an ETag, and answer 304 to a request that names it.
 	// It cannot be taken back.
@@ -16,7 +15,7 @@ type Instruction struct {
 	Held bool `json:"held,omitempty"`
 }
 
-// Count is what a page has seen: the answer to GET /pages/PATH.
+// Count has the counters of a page. It is the response to GET /pages/PATH.
 type Count struct {
 	// Hits is how many requests came, Waiting how many are being held, and
 	// NotModified how many of them got a 304.
@@ -26,8 +25,7 @@ type Count struct {
 }
 
 const (
-	// maxBody is the largest body of a page in bytes: twice what a ConfigMap
-	// holds.
+	// maxBody is the maximum size of a body in bytes, twice the size of a ConfigMap.
 	maxBody = 2 << 20
 	// maxPages is how many pages an origin keeps.
 	maxPages = 10_000

@@ -52,8 +52,7 @@ func (p *Page) Release(ctx context.Context) error {
 	return p.instruct(ctx)
 }
 
-// Count returns what the page has seen; nothing, when it was not set to
-// anything yet.
+// Count returns the counters of the page, or zeros if it was not set yet.
 func (p *Page) Count(ctx context.Context) (Count, error) {
 	var c Count
 	err := p.origin.do(ctx, http.MethodGet, p.path, nil, &c)
