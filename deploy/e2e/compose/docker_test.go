@@ -14,11 +14,10 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// commandTimeout bounds one call of docker.
+// commandTimeout is the maximum duration of one docker command.
 const commandTimeout = 3 * time.Minute
 
-// docker runs a command at the root of the repository, and returns what it
-// prints.
+// docker runs a command at the root of the repository and returns its output.
 func docker(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	out, err := tryDocker(ctx, args...)
@@ -34,7 +33,7 @@ func tryDocker(ctx context.Context, args ...string) (string, error) {
 	Expect(err).NotTo(HaveOccurred())
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	cmd.Dir = root
-	// KUBECONFIG is that of the specs, not one to adopt.
+	// docker compose would adopt the specs' KUBECONFIG.
 	cmd.Env = append(os.Environ(), "KUBECONFIG=")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, GinkgoWriter
@@ -48,7 +47,7 @@ func compose(ctx context.Context, args ...string) string {
 	return docker(ctx, append([]string{"compose"}, args...)...)
 }
 
-// container is what `docker inspect` tells of a container.
+// container is a container as `docker inspect` prints it.
 type container struct {
 	ID     string `json:"Id"`
 	Config struct {
@@ -71,11 +70,11 @@ type container struct {
 	RestartCount int
 }
 
-// service is the name that compose knows the container by.
+// service is the compose service of the container.
 func (c container) service() string { return c.Config.Labels["com.docker.compose.service"] }
 
-// containers returns all containers of the services, or of those that are named,
-// stopped ones included.
+// containers returns all containers of the given services, or of all services, including stopped
+// ones.
 func containers(ctx context.Context, services ...string) []container {
 	GinkgoHelper()
 	ids := strings.Fields(compose(ctx, append([]string{"ps", "--all", "--quiet"}, services...)...))
@@ -87,7 +86,7 @@ func containers(ctx context.Context, services ...string) []container {
 	return found
 }
 
-// running returns how many containers of a service run and are healthy.
+// running returns the number of running and healthy containers of a service.
 func running(ctx context.Context, service string) int {
 	GinkgoHelper()
 	n := 0
@@ -102,5 +101,6 @@ func running(ctx context.Context, service string) int {
 // scale sets the number of fetchers and waits until they are healthy.
 func scale(ctx context.Context, n string) {
 	GinkgoHelper()
-	compose(ctx, "up", "--detach", "--no-build", "--no-recreate", "--no-deps", "--wait", "--scale", "fetcher="+n, "fetcher")
+	compose(ctx, "up", "--detach", "--no-build", "--no-recreate", "--no-deps", "--wait", "--scale", "fetcher="+n,
+		"fetcher")
 }

@@ -8,11 +8,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// recovery is how long work may take that was broken off: after AckWait, half a
-// minute, it goes to another container.
+// recovery is how long interrupted work may take: after AckWait, 30 s, it is redelivered to another
+// container.
 const recovery = 3 * time.Minute
 
-var _ = Describe("Under load", Ordered, func() {
+var _ = Describe("Under load,", Ordered, func() {
 	AfterAll(func(ctx SpecContext) { scale(ctx, "1") })
 
 	It("four fetchers share the work", func(ctx SpecContext) {
@@ -21,7 +21,7 @@ var _ = Describe("Under load", Ordered, func() {
 		i.Load(ctx, "four", 60).ShouldEnd(ctx, recovery)
 	})
 
-	It("work waits while there is no fetcher", func(ctx SpecContext) {
+	It("work waits while no fetcher runs", func(ctx SpecContext) {
 		compose(ctx, "stop", "fetcher")
 		load := i.Load(ctx, "none", 20)
 		Consistently(ctx, load.Filled).Should(BeZero())
@@ -29,7 +29,7 @@ var _ = Describe("Under load", Ordered, func() {
 		load.ShouldEnd(ctx, recovery)
 	})
 
-	It("a restart of NATS loses nothing", func(ctx SpecContext) {
+	It("restarting NATS loses nothing", func(ctx SpecContext) {
 		first := i.Load(ctx, "before-nats", 20)
 		held := i.Page("/held").Says(ctx, "through it all")
 		held.Hold(ctx)
@@ -47,7 +47,7 @@ var _ = Describe("Under load", Ordered, func() {
 		first.ShouldEnd(ctx, recovery)
 	})
 
-	DescribeTable("a container that is killed loses nothing", func(ctx SpecContext, service string) {
+	DescribeTable("killing a container loses nothing:", func(ctx SpecContext, service string) {
 		load := i.Load(ctx, "killed-"+service, 40)
 		compose(ctx, "kill", "--signal", "SIGKILL", service)
 		compose(ctx, "up", "--detach", "--no-build", "--no-recreate", "--no-deps", "--wait", service)
@@ -59,7 +59,7 @@ var _ = Describe("Under load", Ordered, func() {
 		Entry(nil, "kube-apiserver"),
 	)
 
-	It("refuses no identity anything, and no service panics", func(ctx SpecContext) {
+	It("NATS denies nothing, and no service panics", func(ctx SpecContext) {
 		for _, service := range []string{"nats", "watcher", "fetcher", "writer", "keeper"} {
 			logs := compose(ctx, "logs", "--no-color", "--no-log-prefix", service)
 			for _, word := range []string{"Violation", "violation", "panic:", "fatal error:"} {

@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// programs are all images of ours.
+// programs are all our images.
 var programs = []string{"watcher", "fetcher", "writer", "keeper", "curlctl", "origin", "control-plane"}
 
 func reference(program string) string {
@@ -25,9 +25,9 @@ func reference(program string) string {
 	return "ghcr.io/kv8s/curl-me-that/" + program + ":" + version
 }
 
-var _ = Describe("An image", func() {
+var _ = Describe("The image", func() {
 	for _, program := range programs {
-		It("has a small, static image of "+program+" that is not root's and describes itself", func(ctx SpecContext) {
+		It("of "+program+" is small, static, runs without root and has labels", func(ctx SpecContext) {
 			var images []struct {
 				Size   int64
 				Config struct {
@@ -51,7 +51,8 @@ var _ = Describe("An image", func() {
 			Expect(image.Config.Labels).To(And(
 				HaveKeyWithValue("org.opencontainers.image.title", "curl-me-that "+program),
 				HaveKeyWithValue("org.opencontainers.image.licenses", "Apache-2.0"),
-				HaveKeyWithValue("org.opencontainers.image.version", strings.TrimPrefix(reference(program), "ghcr.io/kv8s/curl-me-that/"+program+":")),
+				HaveKeyWithValue("org.opencontainers.image.version",
+					strings.TrimPrefix(reference(program), "ghcr.io/kv8s/curl-me-that/"+program+":")),
 				HaveKey("org.opencontainers.image.source"),
 			))
 			files := docker(ctx, "run", "--rm", "--network=none", "--read-only", "--cap-drop=ALL", reference(program), "--help")
@@ -59,13 +60,16 @@ var _ = Describe("An image", func() {
 		})
 	}
 
-	It("pins each image by the digest of its own variable", func(ctx SpecContext) {
+	It("is pinned by digest in its own variable", func(ctx SpecContext) {
 		pinned := map[string]string{}
 		for image, variable := range map[string]string{
-			reference("watcher"): "WATCHER", reference("fetcher"): "FETCHER", reference("writer"): "WRITER", reference("keeper"): "KEEPER",
-			reference("curlctl"): "CURLCTL", reference("origin"): "ORIGIN", reference("control-plane"): "CONTROL_PLANE", reference("curl-me-that"): "CURL_ME_THAT",
-			"nats": "NATS", "registry.k8s.io/etcd": "ETCD", "registry.k8s.io/kube-apiserver": "KUBE_APISERVER", "registry.k8s.io/kubectl": "KUBECTL",
-			"prom/prometheus": "PROMETHEUS", "grafana/grafana": "GRAFANA",
+			reference("watcher"): "WATCHER", reference("fetcher"): "FETCHER", reference("writer"): "WRITER",
+			reference("keeper"):  "KEEPER",
+			reference("curlctl"): "CURLCTL", reference("origin"): "ORIGIN", reference("control-plane"): "CONTROL_PLANE",
+			reference("curl-me-that"): "CURL_ME_THAT",
+			"nats":                    "NATS", "registry.k8s.io/etcd": "ETCD", "registry.k8s.io/kube-apiserver": "KUBE_APISERVER",
+			"registry.k8s.io/kubectl": "KUBECTL",
+			"prom/prometheus":         "PROMETHEUS", "grafana/grafana": "GRAFANA",
 		} {
 			pinned[image] = fmt.Sprintf("sha256:%064x", len(pinned)+1)
 			GinkgoT().Setenv(variable+"_DIGEST", pinned[image])
@@ -86,8 +90,9 @@ var _ = Describe("An image", func() {
 })
 
 var _ = Describe("A container", func() {
-	It("runs without root, writes nowhere and may do nothing special", func(ctx SpecContext) {
-		for _, c := range containers(ctx, "watcher", "fetcher", "writer", "keeper", "origin", "identities", "setup", "certificates") {
+	It("runs without root, without capabilities and with a read-only root filesystem", func(ctx SpecContext) {
+		for _, c := range containers(ctx, "watcher", "fetcher", "writer", "keeper", "origin", "identities", "setup",
+			"certificates") {
 			Expect(c.HostConfig.ReadonlyRootfs).To(BeTrue(), c.service())
 			Expect(c.HostConfig.Privileged).To(BeFalse(), c.service())
 			Expect(c.HostConfig.CapDrop).To(Equal([]string{"ALL"}), c.service())
@@ -96,7 +101,7 @@ var _ = Describe("A container", func() {
 		}
 	})
 
-	DescribeTable("has the keys of its own identity and of no other", func(ctx SpecContext, service, folder string, files ...string) {
+	DescribeTable("has only the keys of its own identity", func(ctx SpecContext, service, folder string, files ...string) {
 		for _, c := range containers(ctx, service) {
 			names := tar.NewReader(strings.NewReader(docker(ctx, "cp", c.ID+":"+folder, "-")))
 			var found []string
@@ -121,7 +126,7 @@ var _ = Describe("A container", func() {
 		Entry(nil, "nats", "/etc/nats/identities", "identities.conf", "ca.crt", "tls.crt", "tls.key"),
 	)
 
-	It("opens ports on loopback only", func(ctx SpecContext) {
+	It("publishes ports on loopback only", func(ctx SpecContext) {
 		for _, c := range containers(ctx) {
 			for port, bindings := range c.HostConfig.PortBindings {
 				for _, binding := range bindings {
@@ -131,14 +136,14 @@ var _ = Describe("A container", func() {
 		}
 	})
 
-	It("gives keeper a token of the cluster, and nothing of NATS", func(ctx SpecContext) {
+	It("of keeper has a token of the cluster and no access to NATS", func(ctx SpecContext) {
 		keepers := containers(ctx, "keeper")
 		Expect(keepers).To(HaveLen(1))
 		mounts := docker(ctx, "inspect", "--format", "{{range .Mounts}}{{.Destination}} {{end}}", keepers[0].ID)
 		Expect(strings.Fields(mounts)).To(Equal([]string{"/data/keeper"}))
 	})
 
-	It("gives no token of the cluster to what has no access to it", func(ctx SpecContext) {
+	It("without access to the cluster has no token of it", func(ctx SpecContext) {
 		for _, c := range containers(ctx, "fetcher") {
 			mounts := docker(ctx, "inspect", "--format", "{{range .Mounts}}{{.Destination}} {{end}}", c.ID)
 			Expect(strings.Fields(mounts)).To(Equal([]string{"/identities"}))

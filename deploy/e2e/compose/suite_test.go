@@ -1,6 +1,5 @@
-// Package compose holds the containers of docker compose, which run already, to
-// what images and containers must be, and breaks them under load. `make
-// test-compose` starts them, and says where they are.
+// Package compose checks the running containers of docker compose and breaks them under load. `make
+// test-compose` starts them and tells the suite where they are.
 package compose_test
 
 import (

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("A Watcher", func() {
-	It("becomes Ready by its ConfigMap, and is listed so", func(ctx SpecContext) {
+	It("becomes Ready with its ConfigMap, and is listed as such", func(ctx SpecContext) {
 		client, err := dynamic.NewForConfig(i.Cluster.Config)
 		Expect(err).NotTo(HaveOccurred())
 		page := i.Page("/rules").Says(ctx, "the rules")
@@ -26,14 +26,15 @@ var _ = Describe("A Watcher", func() {
 			Expect(watchers.Delete(ctx, "rules", metav1.DeleteOptions{})).To(Succeed())
 		})
 		Eventually(ctx, func() (string, error) {
-			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "rules", "--namespace", i.Namespace, "--no-headers")
+			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "rules", "--namespace",
+				i.Namespace, "--no-headers")
 		}).WithTimeout(installation.Patience).Should(MatchRegexp(`^rules +True +True +1/1 +rules-config `))
 		cm, err := i.Cluster.Client.CoreV1().ConfigMaps(i.Namespace).Get(ctx, "rules-config", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn", "rules": "the rules"}))
 	})
 
-	It("has the Watcher of the manifests Ready from the start", func(ctx SpecContext) {
+	It("from the manifests is Ready from the start", func(ctx SpecContext) {
 		Eventually(ctx, func() (string, error) {
 			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "jokes", "--no-headers")
 		}).WithTimeout(installation.Patience).Should(MatchRegexp(`^jokes +True +True +1/1 +jokes-config `))

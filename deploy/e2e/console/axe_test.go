@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// accessible returns the script of axe-core, which deploy/tools/axe-core fetches
-// and compares with its digest. Where it cannot be had, the spec is skipped.
+// accessible returns the script of axe-core, which deploy/tools/axe-core downloads and verifies.
+// The spec is skipped if that fails.
 func accessible() string {
 	GinkgoHelper()
 	path := filepath.Join("..", "..", "..", ".cache", "axe-core.js")
@@ -23,7 +23,7 @@ func accessible() string {
 	return string(script)
 }
 
-// violations returns what axe-core finds of levels A and AA.
+// violations returns axe-core's findings for levels A and AA.
 func (t *tab) violations(axe string) string {
 	GinkgoHelper()
 	_ = evaluate(t, axe+";''")

@@ -29,7 +29,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 )
 
-// measured is a console in a process of its own, and a browser.
+// measured is a console in its own process, and a browser.
 type measured struct {
 	js      jetstream.JetStream
 	base    string
@@ -37,7 +37,7 @@ type measured struct {
 	browser context.Context //nolint:containedctx // chromedp finds the browser by its context
 }
 
-// measure starts a console as bin/curlctl, with so many failures that are stored.
+// measure starts a console as bin/curlctl, with this number of stored failures.
 func measure(b *testing.B, failures int) *measured {
 	b.Helper()
 	RegisterFailHandler(func(message string, _ ...int) { b.Fatal(message) })
@@ -52,20 +52,23 @@ func measure(b *testing.B, failures int) *measured {
 	Expect(err).NotTo(HaveOccurred())
 	b.Cleanup(closeConn)
 	fill(b.Context(), js, failures)
-	cmd := exec.CommandContext(b.Context(), filepath.Join("..", "..", "..", "bin", "curlctl"), "console", "--auth=none", "--nats-url="+server.URL())
+	cmd := exec.CommandContext(b.Context(), filepath.Join("..", "..", "..", "bin", "curlctl"), "console", "--auth=none",
+		"--nats-url="+server.URL())
 	out, err := cmd.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(cmd.Start()).To(Succeed())
 	b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	Expect(err).NotTo(HaveOccurred())
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 800))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WindowSize(1280, 800))
 	allocator, cancel := chromedp.NewExecAllocator(b.Context(), options...)
 	b.Cleanup(cancel)
 	ctx, end := chromedp.NewContext(allocator)
 	b.Cleanup(end)
 	Expect(chromedp.Do(ctx)).To(Succeed())
-	return &measured{js: js, base: regexp.MustCompile(`http://[0-9.:]+`).FindString(line), pid: cmd.Process.Pid, browser: ctx}
+	return &measured{js: js, base: regexp.MustCompile(`http://[0-9.:]+`).FindString(line), pid: cmd.Process.Pid,
+		browser: ctx}
 }
 
 // warm waits until the console has read the streams.
@@ -79,7 +82,7 @@ func (m *measured) warm() {
 	}).WithTimeout(time.Minute).WithPolling(time.Second).Should(Equal(http.StatusOK))
 }
 
-// get returns how long a page took, in milliseconds.
+// get returns the duration of a page request in milliseconds.
 func (m *measured) get(path string) float64 {
 	began := time.Now()
 	r, err := http.Get(m.base + path)
@@ -90,7 +93,7 @@ func (m *measured) get(path string) float64 {
 	return float64(time.Since(began).Microseconds()) / 1000
 }
 
-// quantile returns the q-th of some values.
+// quantile returns a quantile of values.
 func quantile(values []float64, q float64) float64 {
 	slices.Sort(values)
 	return values[min(len(values)-1, int(math.Ceil(q*float64(len(values))))-1)]
@@ -101,11 +104,10 @@ const painted = `new Promise((done) => new PerformanceObserver((list) => {
 	if (first && document.querySelector('tbody tr')) done(JSON.stringify({at: Math.max(first.startTime, n.domContentLoadedEventEnd), size: n.decodedBodySize}));
 }).observe({type: 'paint', buffered: true}))`
 
-// BenchmarkNavigation goes to the failures of which there are 20,000. Its goals are
-// 100 ms from the click to the table, 25 ms of the server for a page and 60 ms for
-// one of a rare filter, each as the 95th of 100 (-benchtime=100x), and 60 KB. What
-// a response without content takes tells how busy the machine is, and the CPU of a
-// page does not depend on that.
+// BenchmarkNavigation opens the page of 20,000 failures. Its goals are p95 of 100
+// (-benchtime=100x): 100 ms from the click to the table, 25 ms of the server for a page, 60 ms for
+// a page with a rare filter, and at most 60 KB. The duration of a response without content shows
+// how busy the machine is. The CPU time of a page does not depend on that.
 func BenchmarkNavigation(b *testing.B) {
 	m := measure(b, 20_000)
 	m.warm()
@@ -153,11 +155,10 @@ const watchTicks = `window.gaps = []; window.tasks = []; window.own = [];
 	let at = performance.now();
 	new MutationObserver(() => { const now = performance.now(); gaps.push(now - at); at = now; }).observe(document.querySelector('#asof'), {childList: true, characterData: true, subtree: true}); ''`
 
-// BenchmarkLoad publishes 10,000 wants a second for a minute while three pages are
-// open. Its goals are 25 % of a core and 128 MiB for the console, ticks at most
-// 1.2 s apart, and no task of the browser of more than 50 ms. What an acknowledged
-// publish takes is measured before the pages are open, and meanwhile; how far apart
-// the browser's own ticks of a second are tells how busy the machine is.
+// BenchmarkLoad publishes 10,000 wants a second for a minute while three pages are open. Its goals
+// are 25 % of a core and 128 MiB for the console, at most 1.2 s between ticks, and no browser task
+// of more than 50 ms. The duration of an acknowledged publish is measured before the pages are open
+// and while they are. The interval of the browser's own ticks shows how busy the machine is.
 func BenchmarkLoad(b *testing.B) {
 	m := measure(b, 500)
 	for b.Loop() {
@@ -204,8 +205,8 @@ type published struct {
 	acks      []float64
 }
 
-// publish publishes wants of 50,000 keys, 10,000 a second as far as the machine
-// does, and every 50 ms one whose acknowledgement it waits for.
+// publish publishes wants for 50,000 keys, 10,000 a second if the machine is fast enough. Every 50
+// ms, it waits for the acknowledgement of one.
 func (m *measured) publish(b *testing.B, period time.Duration) published {
 	b.Helper()
 	const keys, each, pause = 50_000, 100, 10 * time.Millisecond
@@ -217,7 +218,8 @@ func (m *measured) publish(b *testing.B, period time.Duration) published {
 		for due := int(time.Since(began)/pause) * each; p.published < due; p.published++ {
 			n := p.published % keys
 			key := pipeline.Key{Namespace: fmt.Sprintf("team-%d", n%7), Name: fmt.Sprintf("load-%05d", n), Key: "k"}
-			want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid", Url: "https://load.example.com/" + key.Name}
+			want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid",
+				Url: "https://load.example.com/" + key.Name}
 			data, err := proto.Marshal(want)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(m.js.Conn().PublishMsg(&nats.Msg{Subject: key.Want(), Data: data})).To(Succeed())
@@ -235,8 +237,7 @@ func (m *measured) publish(b *testing.B, period time.Duration) published {
 	return p
 }
 
-// cpu returns the seconds that the console has used, memory its largest resident
-// memory in MiB.
+// cpu returns the console's CPU time in seconds, memory its maximum resident memory in MiB.
 func (m *measured) cpu() float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.pid))
 	Expect(err).NotTo(HaveOccurred())

@@ -55,7 +55,7 @@ var _ = Describe("In a browser, a failure", func() {
 		t.sees("written")
 	}
 
-	It("leads from the red number to a key that is well, by mouse", func(ctx SpecContext) {
+	It("leads from the red number to a key that is up to date, by mouse", func(ctx SpecContext) {
 		t.click(".alert h2 a")
 		t.sees("BadStatus 404")
 		t.click("tbody th a")
@@ -66,7 +66,7 @@ var _ = Describe("In a browser, a failure", func() {
 		good(ctx)
 	})
 
-	It("leads from the red number to a key that is well, by keyboard alone", func(ctx SpecContext) {
+	It("leads from the red number to a key that is up to date, by keyboard", func(ctx SpecContext) {
 		t.live()
 		t.keys("g", "f")
 		t.sees("BadStatus 404")
@@ -83,7 +83,7 @@ var _ = Describe("In a browser, a failure", func() {
 	})
 })
 
-// fill keeps what an operator of some size sees on a bad night.
+// fill stores the failures of a bad night of a medium-sized operator.
 func fill(ctx context.Context, js jetstream.JetStream, failures int) {
 	GinkgoHelper()
 	epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
@@ -91,14 +91,16 @@ func fill(ctx context.Context, js jetstream.JetStream, failures int) {
 	client := operate.NewClient(js)
 	hosts := []string{"slow.example.com", "api.shop.example", "prices.example.net", "cdn.example.org"}
 	classes := []v1.FailureClass{
-		v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, v1.FailureClass_FAILURE_CLASS_TIMEOUT,
+		v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_BAD_STATUS,
+		v1.FailureClass_FAILURE_CLASS_TIMEOUT,
 		v1.FailureClass_FAILURE_CLASS_TLS_FAILED, v1.FailureClass_FAILURE_CLASS_DNS_FAILED,
 	}
 	for i := range 2 * failures {
 		key := pipeline.Key{Namespace: fmt.Sprintf("team-%d", i%7), Name: fmt.Sprintf("catalog-%04d", i), Key: "prices.json"}
 		host, class := hosts[min(i*i%11/3, 3)], classes[i*i%5]
 		want := &v1.Want{
-			Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid-" + key.Name, Url: "https://" + host + "/v1/" + key.Name,
+			Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid-" + key.Name,
+			Url:   "https://" + host + "/v1/" + key.Name,
 			Epoch: epoch, Cause: v1.Cause_CAUSE_NEW, Refresh: durationpb.New(10 * time.Minute),
 		}
 		sequence, err := client.PublishWant(ctx, want, 0)
@@ -110,7 +112,8 @@ func fill(ctx context.Context, js jetstream.JetStream, failures int) {
 		}
 		Expect(client.PublishTimer(ctx, due, time.Now().Add(time.Duration(600+i*37%3600)*time.Second))).To(Succeed())
 		if i < failures {
-			letter := &v1.DeadLetter{Want: want, LastFailedAt: timestamppb.Now(), Failure: &v1.Failure{Class: class, Host: host, Attempts: 6, FirstFailedAt: due.GetFirstFailedAt(), GaveUp: true}}
+			letter := &v1.DeadLetter{Want: want, LastFailedAt: timestamppb.Now(),
+				Failure: &v1.Failure{Class: class, Host: host, Attempts: 6, FirstFailedAt: due.GetFirstFailedAt(), GaveUp: true}}
 			if class == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
 				letter.Failure.StatusCode, letter.Snippet = http.StatusServiceUnavailable, []byte("<h1>Back soon</h1>")
 			}
@@ -135,21 +138,26 @@ var _ = Describe("In a browser, the console", func() {
 		DeferCleanup(closeConn)
 	})
 	pages := []string{
-		"/", "/failures", "/failures/1", "/failures/61", "/hosts", "/schedule", "/wants", "/queue", "/objects/team-1/catalog-0001", "/audit", "/doctor", "/help",
-		"/failures/replay?host=slow.example.com", "/failures/purge?id=1", "/refetch", "/pause", "/failures?host=nothing", "/nothing",
+		"/", "/failures", "/failures/1", "/failures/61", "/hosts", "/schedule", "/wants", "/queue",
+		"/objects/team-1/catalog-0001", "/audit", "/doctor", "/help",
+		"/failures/replay?host=slow.example.com", "/failures/purge?id=1", "/refetch", "/pause", "/failures?host=nothing",
+		"/nothing",
 	}
 	fillLong := func(ctx context.Context) {
 		GinkgoHelper()
 		fill(ctx, js, 60)
-		long := pipeline.Key{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("قائمة-", 30), Key: strings.Repeat("k", 200)}
+		long := pipeline.Key{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("قائمة-", 30),
+			Key: strings.Repeat("k", 200)}
 		host := strings.Repeat("long.", 40) + "example.com"
 		Expect(operate.NewClient(js).PublishDeadLetter(ctx, long, &v1.DeadLetter{
-			Want:    &v1.Want{Namespace: long.Namespace, Name: long.Name, Key: long.Key, Url: "https://" + host + "/" + strings.Repeat("page", 200)},
-			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 503, Host: host}, Snippet: []byte(strings.Repeat("<عنوان>", 100)),
+			Want: &v1.Want{Namespace: long.Namespace, Name: long.Name, Key: long.Key,
+				Url: "https://" + host + "/" + strings.Repeat("page", 200)},
+			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 503, Host: host},
+			Snippet: []byte(strings.Repeat("<عنوان>", 100)),
 		}, "long")).To(Succeed())
 	}
 
-	It("fits each page on a narrow screen and on a large one, with long names too, in both themes", func(ctx SpecContext) {
+	It("fits each page on narrow and wide screens, with long names and in both themes", func(ctx SpecContext) {
 		fillLong(ctx)
 		t := newTab(open(ctx, server.URL()))
 		for _, theme := range []string{"light", "dark"} {
@@ -158,7 +166,8 @@ var _ = Describe("In a browser, the console", func() {
 				t.do(chromedp.EmulateViewport(320, 700))
 				t.visit(path)
 				Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal("320"), "%s at 320 px", path)
-				Expect(t.script(`[...document.querySelectorAll('main :is(.name, .tag)')].filter((e) => e.scrollWidth > e.clientWidth || e.closest('[data-label]') && e.offsetLeft < 100).length`)).
+				Expect(t.script(`[...document.querySelectorAll('main :is(.name, .tag)')].filter((e) => e.scrollWidth > `+
+					`e.clientWidth || e.closest('[data-label]') && e.offsetLeft < 100).length`)).
 					To(Equal("0"), "%s at 320 px: names that are cut, and what is left of its column", path)
 				for _, width := range []int64{1100, 3840, 1280} {
 					t.do(chromedp.EmulateViewport(width, 800))
@@ -168,7 +177,7 @@ var _ = Describe("In a browser, the console", func() {
 		}
 	})
 
-	It("has no page in which axe-core finds something, in both themes", func(ctx SpecContext) {
+	It("has no accessibility violations according to axe-core, in both themes", func(ctx SpecContext) {
 		axe := accessible()
 		fillLong(ctx)
 		watchers := env.Cluster.ServeWatchers(ctx).Resource(watchv1.Resource()).Namespace(env.Cluster.Namespace(ctx))
@@ -198,7 +207,7 @@ var _ = Describe("In a browser, the console", func() {
 		}
 	})
 
-	It("has what is bad in the colour of what fails", func(ctx SpecContext) {
+	It("shows bad states in the colour of failures", func(ctx SpecContext) {
 		fill(ctx, js, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.visit("/failures")
@@ -207,7 +216,7 @@ var _ = Describe("In a browser, the console", func() {
 		Expect(t.script(`getComputedStyle(document.querySelector('.state.bad')).color`)).To(Equal(failing), "no fetcher runs")
 	})
 
-	It("replays all that a filter matches by keyboard alone, with the count before", func(ctx SpecContext) {
+	It("replays all matches of a filter by keyboard, after showing their count", func(ctx SpecContext) {
 		fill(ctx, js, 60)
 		t := newTab(open(ctx, server.URL()))
 		t.live()
@@ -240,32 +249,38 @@ var _ = Describe("In a browser, the console", func() {
 		}).Should(Equal("11"))
 	})
 
-	It("runs nothing of what tenants and servers choose", func(ctx SpecContext) {
+	It("executes no text from tenants and servers", func(ctx SpecContext) {
 		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
 		client := operate.NewClient(js)
 		hostile := "<script>window.ran=1</script>\"><img src=x onerror=window.ran=1>\u202ejavascript:window.ran=1"
 		key := pipeline.Key{Namespace: "default", Name: "cm" + hostile, Key: "k" + hostile}
-		want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "u", Url: "https://a.example.com/" + hostile, Epoch: epoch}
+		want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "u",
+			Url: "https://a.example.com/" + hostile, Epoch: epoch}
 		_, err = client.PublishWant(ctx, want, 0)
 		Expect(err).NotTo(HaveOccurred())
 		publish := func(id string) {
 			GinkgoHelper()
-			Expect(client.PublishDeadLetter(ctx, key, &v1.DeadLetter{Want: want, Snippet: []byte(hostile + "\x00\xff"), Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile}}, id)).To(Succeed())
+			Expect(client.PublishDeadLetter(ctx, key,
+				&v1.DeadLetter{Want: want, Snippet: []byte(hostile + "\x00\xff"),
+					Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile}}, id)).To(Succeed())
 		}
 		publish("1")
-		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: hostile, Filter: hostile, OnBehalfOf: hostile})).To(Succeed())
+		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "replay", User: hostile, Filter: hostile, OnBehalfOf: hostile})).
+			To(Succeed())
 		t := newTab(open(ctx, server.URL()))
-		for _, path := range []string{"/failures", "/failures/1", "/wants", "/queue", "/audit", "/hosts", "/failures/replay?id=1", "/failures?name=%3Cscript%3Ewindow.ran=1%3C/script%3E", "/"} {
+		for _, path := range []string{"/failures", "/failures/1", "/wants", "/queue", "/audit", "/hosts",
+			"/failures/replay?id=1", "/failures?name=%3Cscript%3Ewindow.ran=1%3C/script%3E", "/"} {
 			t.visit(path)
 			Expect(t.script(`window.ran`)).To(Equal("undefined"), path)
 		}
 		publish("2")
-		Eventually(func() string { return t.text("#passing") }).WithPolling(100 * time.Millisecond).Should(ContainSubstring("<script>"))
+		Eventually(func() string { return t.text("#passing") }).WithPolling(100 * time.Millisecond).
+			Should(ContainSubstring("<script>"))
 		Expect(t.script(`window.ran`)).To(Equal("undefined"))
 	})
 
-	It("sets the focus of a dialog that removes something beside the button that does", func(ctx SpecContext) {
+	It("focuses the cancel button in a dialog that removes something", func(ctx SpecContext) {
 		fill(ctx, js, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.visit("/failures/purge?id=1")
@@ -280,7 +295,7 @@ var _ = Describe("In a browser, the console", func() {
 		Expect(total).To(BeEquivalentTo(3))
 	})
 
-	It("goes on with what passes where it was when the page was hidden or held", func(ctx SpecContext) {
+	It("resumes the live list after the page was hidden or the list paused", func(ctx SpecContext) {
 		fill(ctx, js, 1)
 		t := newTab(open(ctx, server.URL()))
 		client := operate.NewClient(js)
@@ -288,14 +303,16 @@ var _ = Describe("In a browser, the console", func() {
 		Expect(err).NotTo(HaveOccurred())
 		t.live()
 		Expect(client.PublishDeadLetter(ctx, failed.Key, failed.Message, "again")).To(Succeed())
-		Eventually(func() string { return t.script(`document.querySelectorAll('#passing li').length`) }).WithPolling(50 * time.Millisecond).Should(Equal("1"))
+		Eventually(func() string { return t.script(`document.querySelectorAll('#passing li').length`) }).
+			WithPolling(50 * time.Millisecond).Should(Equal("1"))
 		t.keys("l", "l")
 		t.live()
 		Expect(client.PublishDeadLetter(ctx, failed.Key, failed.Message, "and again")).To(Succeed())
-		Eventually(func() string { return t.script(`document.querySelectorAll('#passing li').length`) }).WithPolling(50 * time.Millisecond).Should(Equal("2"))
+		Eventually(func() string { return t.script(`document.querySelectorAll('#passing li').length`) }).
+			WithPolling(50 * time.Millisecond).Should(Equal("2"))
 	})
 
-	It("counts in two tabs what is new, and moves nothing under the pointer", func(ctx SpecContext) {
+	It("counts new failures in two tabs without moving rows under the pointer", func(ctx SpecContext) {
 		fill(ctx, js, 3)
 		first := newTab(open(ctx, server.URL()))
 		first.visit("/failures")
@@ -316,7 +333,7 @@ var _ = Describe("In a browser, the console", func() {
 		Eventually(func() string { return first.text("tbody tr th") }).WithPolling(50 * time.Millisecond).Should(Equal("4"))
 	})
 
-	It("has a banner and its last numbers while the broker is away for a minute, and goes on by itself, as a job does", func(ctx SpecContext) {
+	It("shows a banner and its last numbers while the broker is down, and then continues its job", func(ctx SpecContext) {
 		fill(ctx, js, 3)
 		t := newTab(open(ctx, server.URL()))
 		t.sees("in the last hour")
@@ -330,23 +347,26 @@ var _ = Describe("In a browser, the console", func() {
 		Consistently(func(g Gomega) {
 			g.Expect(t.script(`document.querySelector('#lost').hidden`)).To(Equal("false"))
 			g.Expect(t.text(".alert .big")).To(Equal("3"), "the numbers of before stay")
-			g.Expect(t.script(`getComputedStyle(document.querySelector('.pipeline')).visibility`)).To(Equal("hidden"), "whether it runs is not known")
+			g.Expect(t.script(`getComputedStyle(document.querySelector('.pipeline')).visibility`)).
+				To(Equal("hidden"), "whether it runs is not known")
 			g.Expect(worker.text("h1")).To(ContainSubstring("is under way"))
 		}, "1m", "5s").Should(Succeed())
 		Expect(server.Start()).To(Succeed())
 		back := time.Now()
-		Eventually(func() string { return t.script(`document.querySelector('#lost').hidden`) }).WithPolling(50 * time.Millisecond).Should(Equal("true"))
+		Eventually(func() string { return t.script(`document.querySelector('#lost').hidden`) }).
+			WithPolling(50 * time.Millisecond).Should(Equal("true"))
 		AddReportEntry("the banner is gone after", time.Since(back).String())
 		Expect(t.script(`window.same`)).To(Equal("1"), "without loading the page again")
 		Eventually(func() string { return worker.text("body") }).WithTimeout(2 * time.Minute).WithPolling(time.Second).
 			Should(And(ContainSubstring("Refetch is done"), ContainSubstring("6 of 6")))
 	})
 
-	It("has pictures of less than 150 KB, those in the documentation too", func(ctx SpecContext) {
+	It("has screenshots of less than 150 KB, also in the documentation", func(ctx SpecContext) {
 		fill(ctx, js, 420)
 		t := newTab(open(ctx, server.URL()))
 		for _, p := range []struct{ name, path, theme string }{
-			{"console-overview", "/", "light"}, {"console-failures", "/failures", "light"}, {"console-overview-dark", "/", "dark"},
+			{"console-overview", "/", "light"}, {"console-failures", "/failures", "light"},
+			{"console-overview-dark", "/", "dark"},
 		} {
 			kept := filepath.Join("..", "..", "docs", p.name+".png")
 			t.do(scheme(p.theme), chromedp.EmulateViewport(1180, 600))

@@ -1,6 +1,5 @@
-// Package console drives the console of curlctl in Chromium, as a person does:
-// by mouse, by keyboard alone, in both themes, with hostile values and without
-// the broker.
+// Package console drives the web console of curlctl in Chromium as a person does: by mouse, by
+// keyboard, in both themes, with hostile values and without the broker.
 package console_test
 
 import (
@@ -39,7 +38,8 @@ var _ = BeforeSuite(func() {
 		leaveOut("there is no Chromium: `deploy/tools/chromium` installs Debian's, or CHROMIUM names one")
 	}
 	env = world.Open()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Flag("disable-lcd-text", true), chromedp.WindowSize(1280, 800),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.Flag("disable-lcd-text", true), chromedp.WindowSize(1280, 800),
 		chromedp.WSURLReadTimeout(2*time.Minute)) // a busy machine takes long to start it
 	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	DeferCleanup(cancel)
@@ -49,15 +49,15 @@ var _ = BeforeSuite(func() {
 	Expect(chromedp.Do(browser)).To(Succeed())
 })
 
-// leaveOut skips what runs, and reports why, which Skip by itself does in verbose
-// reports only.
+// leaveOut skips the current spec and reports why. Skip alone shows the reason only in verbose
+// reports.
 func leaveOut(why string) {
 	GinkgoHelper()
 	AddReportEntry("left out", why)
 	Skip(why)
 }
 
-// chromium returns the path of a Chromium; empty: there is none.
+// chromium returns the path of Chromium, or "" if there is none.
 func chromium() string {
 	if path := os.Getenv("CHROMIUM"); path != "" {
 		return path
@@ -70,8 +70,7 @@ func chromium() string {
 	return ""
 }
 
-// open runs `curlctl console` against a broker until the spec ends, and returns
-// the address that lets in.
+// open runs `curlctl console` until the end of the spec and returns the sign-in address.
 func open(ctx context.Context, broker string, flags ...string) string {
 	GinkgoHelper()
 	args := append([]string{"console", "--nats-url=" + broker}, flags...)
@@ -93,8 +92,8 @@ type tab struct {
 	problems []string
 }
 
-// newTab opens an address. Whatever the browser reports of the page, such as what
-// the Content-Security-Policy has refused, fails the spec.
+// newTab opens an address. Any error that the browser reports about the page, such as a violation
+// of the Content-Security-Policy, fails the spec.
 func newTab(address string) *tab {
 	GinkgoHelper()
 	ctx, cancel := chromedp.NewContext(browser)
@@ -104,8 +103,8 @@ func newTab(address string) *tab {
 	logged, thrown := chromedp.Events(ctx, log.EntryAdded), chromedp.Events(ctx, runtime.ExceptionThrown)
 	go func() {
 		for e, err := range logged {
-			// A response of 404 or 503 is one that was asked for, and a click before the focus
-			// is set is news.
+			// Responses with 404 or 503 are expected, and the browser reports a click before the
+			// focus is set.
 			if err == nil && e.Entry.Source != "network" && e.Entry.Level != "info" {
 				t.report(e.Entry.Text)
 			}
@@ -136,8 +135,8 @@ func (t *tab) report(problem string) {
 	t.problems = append(t.problems, problem)
 }
 
-// timeout of what one step does in the browser, on a machine that is busy with
-// other tests.
+// timeout is the maximum duration of one step in the browser, on a machine that is busy with other
+// tests.
 const timeout = time.Minute
 
 func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
@@ -147,7 +146,7 @@ func (t *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	Expect(chromedp.Do(ctx, actions...)).To(Succeed())
 }
 
-// keepPicture writes what is seen, for those who look at a failed spec.
+// keepPicture saves a screenshot of a failed spec.
 func (t *tab) keepPicture() {
 	dir := os.Getenv("ARTIFACTS")
 	if dir == "" {
@@ -171,7 +170,7 @@ func (t *tab) click(selector string) {
 	t.do(chromedp.WaitVisible(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
 }
 
-// text returns what is seen of an element; empty: there is none.
+// text returns the visible text of an element, or "" if it does not exist.
 func (t *tab) text(selector string) string {
 	GinkgoHelper()
 	quoted, err := json.Marshal(selector)
@@ -179,14 +178,13 @@ func (t *tab) text(selector string) string {
 	return t.script(`document.querySelector(` + string(quoted) + `)?.innerText ?? ''`)
 }
 
-// script returns what an expression comes to, as text.
+// script returns the value of an expression as text.
 func (t *tab) script(expression string) string {
 	GinkgoHelper()
 	return evaluate(t, `String(`+expression+`)`)
 }
 
-// evaluate returns what an expression comes to. It is tried again where the browser
-// goes to another page meanwhile.
+// evaluate returns the value of an expression. It retries if the browser navigates meanwhile.
 func evaluate(t *tab, expression string, options ...chromedp.EvaluateOption) (text string) {
 	GinkgoHelper()
 	Eventually(func() (err error) {
@@ -204,10 +202,11 @@ func (t *tab) sees(text string) {
 	Eventually(func() string { return t.text("body") }).WithPolling(50 * time.Millisecond).Should(ContainSubstring(text))
 }
 
-// live waits until the script of the page follows the numbers.
+// live waits until the page's script receives live numbers.
 func (t *tab) live() {
 	GinkgoHelper()
-	Eventually(func() string { return t.script(`document.querySelector('#dot').className`) }).WithPolling(50 * time.Millisecond).Should(ContainSubstring("live"))
+	Eventually(func() string { return t.script(`document.querySelector('#dot').className`) }).
+		WithPolling(50 * time.Millisecond).Should(ContainSubstring("live"))
 }
 
 func (t *tab) keys(keys ...string) {
@@ -217,7 +216,7 @@ func (t *tab) keys(keys ...string) {
 	}
 }
 
-// scheme makes the system light or dark.
+// scheme sets the system to light or dark.
 func scheme(name string) chromedp.Action[chromedp.Void] {
 	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{

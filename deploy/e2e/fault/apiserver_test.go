@@ -16,11 +16,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// maxLines is how much a service may say about one outage.
+// maxLines is the maximum number of log lines of a service about one outage.
 const maxLines = 60
 
-var _ = Describe("The API server", func() {
-	It("goes on after the API server was killed and away for half a minute", func(ctx SpecContext) {
+var _ = Describe("An outage of the API server", func() {
+	It("of half a minute stops no service and no fetch", func(ctx SpecContext) {
 		plane, err := controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(plane.Stop)
@@ -34,28 +34,31 @@ var _ = Describe("The API server", func() {
 
 		plane.KillAPIServer()
 		page.Says("during")
-		Consistently(func() bool { return allRun(w) }).WithTimeout(30*time.Second).WithPolling(time.Second).Should(BeTrue(), "services go on")
+		Consistently(func() bool { return allRun(w) }).WithTimeout(30*time.Second).WithPolling(time.Second).
+			Should(BeTrue(), "services keep running")
 		hits := page.Hits()
 		Expect(plane.StartAPIServer(ctx)).To(Succeed())
 
 		cm.EventuallyHasDataWithin(ctx, 45*time.Second, "mydata", "during")
 		after := w.Origin.Page("/after").Says("after")
-		w.Create(ctx, "after", world.Asking("mydata="+after.URL())).EventuallyHasDataWithin(ctx, 45*time.Second, "mydata", "after")
-		Expect(hits).To(BeNumerically(">", 5), "fetches go on meanwhile")
+		w.Create(ctx, "after", world.Asking("mydata="+after.URL())).
+			EventuallyHasDataWithin(ctx, 45*time.Second, "mydata", "after")
+		Expect(hits).To(BeNumerically(">", 5), "fetches continue meanwhile")
 		Expect(lines(w)-said).To(BeNumerically("<", 3*maxLines+2*hits), "lines about the outage")
 		for _, p := range load.Pages {
-			Expect(p.Hits()).To(Equal(1), "what is satisfied is not fetched again")
+			Expect(p.Hits()).To(Equal(1), "satisfied keys are not fetched again")
 		}
 	})
 
-	DescribeTable("goes on after the API server refused everything for some seconds", func(ctx SpecContext, fault gateway.Fault) {
+	DescribeTable("with an error for every request stops no service:", func(ctx SpecContext, fault gateway.Fault) {
 		g, o := behindGateway(world.Watcher, world.Writer)
 		w := env.World(ctx, o)
 		load := w.Begin(ctx, 60)
 		load.EventuallyFills(ctx, 20)
 		said := lines(w)
 		g.Break(gateway.All(fault))
-		Consistently(func() bool { return allRun(w) }).WithTimeout(5*time.Second).WithPolling(time.Second).Should(BeTrue(), "services go on")
+		Consistently(func() bool { return allRun(w) }).WithTimeout(5*time.Second).WithPolling(time.Second).
+			Should(BeTrue(), "services keep running")
 		asked := g.Requests(http.MethodPatch) + g.Requests(http.MethodGet)
 		g.Heal()
 		load.EventuallyEnds(ctx, 45*time.Second)
@@ -63,13 +66,13 @@ var _ = Describe("The API server", func() {
 		Expect(lines(w) - said).To(BeNumerically("<", 2*60+3*maxLines))
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 	},
-		Entry("with 429", gateway.Answer(http.StatusTooManyRequests, 1)),
-		Entry("with 500", gateway.Answer(http.StatusInternalServerError, 0)),
-		Entry("with 503", gateway.Answer(http.StatusServiceUnavailable, 0)),
-		Entry("with silence", gateway.Fault(gateway.Silence)),
+		Entry("429", gateway.Answer(http.StatusTooManyRequests, 1)),
+		Entry("500", gateway.Answer(http.StatusInternalServerError, 0)),
+		Entry("503", gateway.Answer(http.StatusServiceUnavailable, 0)),
+		Entry("no response", gateway.Fault(gateway.Silence)),
 	)
 
-	It("patches once when the API server carries out patches and its responses are lost", func(ctx SpecContext) {
+	It("that loses the responses to patches causes no second patch", func(ctx SpecContext) {
 		g, o := behindGateway(world.Writer)
 		w := env.World(ctx, o)
 		g.Break(once(http.MethodPatch, gateway.LoseAnswer))
@@ -78,7 +81,7 @@ var _ = Describe("The API server", func() {
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 	})
 
-	It("retracts objects that were deleted before a watch ended for its old version", func(ctx SpecContext) {
+	It("that expires a watch does not hide deleted objects", func(ctx SpecContext) {
 		g, o := behindGateway(world.Watcher)
 		w := env.World(ctx, o)
 		page := w.Origin.Page("/new").Says("new")
@@ -94,12 +97,12 @@ var _ = Describe("The API server", func() {
 		cm := w.Create(ctx, "new", world.Asking("mydata="+page.URL()))
 		g.Heal()
 		cm.EventuallyHasData(ctx, "mydata", "new")
-		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).Should(BeZero(), "no refresh of what is gone")
+		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).
+			Should(BeZero(), "no refresh of deleted objects")
 	})
 })
 
-// once lets each request of a method meet a fault the first time that its
-// object is asked for.
+// once applies a fault to the first request of a method for each object.
 func once(method string, fault gateway.Fault) gateway.Rule {
 	seen := newSet()
 	return func(r *http.Request) gateway.Fault {
@@ -119,7 +122,7 @@ func allRun(w *world.World) bool {
 	return true
 }
 
-// lines counts what all services have said.
+// lines returns the number of log lines of all services.
 func lines(w *world.World) int {
 	n := 0
 	for _, name := range world.Services() {
@@ -128,8 +131,8 @@ func lines(w *world.World) int {
 	return n
 }
 
-var _ = Describe("The rights", func() {
-	It("writes again after rights were taken away and given back", func(ctx SpecContext) {
+var _ = Describe("A missing permission of the writer", func() {
+	It("delays writes only until it is granted again", func(ctx SpecContext) {
 		var writer *world.Account
 		w := env.World(ctx, world.Audited(world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
 			world.Writer: func(ctx context.Context, namespace string) string {
@@ -143,8 +146,10 @@ var _ = Describe("The rights", func() {
 		writer.Revoke(ctx)
 		said := lines(w)
 		second := w.Create(ctx, "second", world.Asking("mydata="+page.URL()))
-		Eventually(func() []string { return w.Writer().Log.Matching("permission") }).ShouldNot(BeEmpty(), "the operator is told")
-		Consistently(func() int { return lines(w) }).WithTimeout(3*time.Second).Should(BeNumerically("<", said+60), "what is wanted again is not complained of again")
+		Eventually(func() []string { return w.Writer().Log.Matching("permission") }).
+			ShouldNot(BeEmpty(), "the operator is told")
+		Consistently(func() int { return lines(w) }).WithTimeout(3*time.Second).
+			Should(BeNumerically("<", said+60), "an audit logs no second message")
 		writer.Grant(ctx)
 		second.EventuallyHasDataWithin(ctx, healLimit, "mydata", "right")
 		for _, reason := range second.Reasons(ctx) {
@@ -152,13 +157,13 @@ var _ = Describe("The rights", func() {
 		}
 	})
 
-	It("writes within an audit all that was refused in a namespace, once its rights are there", func(ctx SpecContext) {
+	It("in a namespace delays writes by at most one audit after it is granted", func(ctx SpecContext) {
 		const (
 			keys     = 100
 			interval = 8 * time.Second
-			// asks of each key until it waits for four intervals.
+			// asks is the number of GETs of each key before the next one waits for four intervals.
 			asks = 4
-			// limit is that of an audit, with as much again for a busy machine.
+			// limit is the duration of one audit, doubled for a busy machine.
 			limit = 2 * interval
 		)
 		var writer *world.Account
@@ -187,7 +192,7 @@ var _ = Describe("The rights", func() {
 		}
 	})
 
-	It("writes what is denied by admission once it is allowed, with one Event", func(ctx SpecContext) {
+	It("such as a denial by admission is reported by one Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{}))
 		lift := w.Deny(ctx, "mydata")
 		page := w.Origin.Page("/denied").Says("at last")
@@ -195,7 +200,8 @@ var _ = Describe("The rights", func() {
 		cm.EventuallyTells(ctx, "WriteFailed")
 		note := cm.Events(ctx)[0].Note
 		Expect(strings.ToLower(note)).To(ContainSubstring("refuses"))
-		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(2 * time.Second).WithPolling(200 * time.Millisecond).Should(ConsistOf("WriteFailed"))
+		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(2 * time.Second).
+			WithPolling(200 * time.Millisecond).Should(ConsistOf("WriteFailed"))
 		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total")).To(BeNumerically("<", 20), "no storm")
 		lift(ctx)
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "at last")

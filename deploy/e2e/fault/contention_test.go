@@ -11,12 +11,12 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-var _ = Describe("A ConfigMap", func() {
-	It("ends with the last of a hundred annotations in a second, after few fetches", func(ctx SpecContext) {
+var _ = Describe("A ConfigMap with other writers", func() {
+	It("ends with the last of 100 annotations in a second, after few fetches", func(ctx SpecContext) {
 		env.World(ctx, world.Options{}).EndsWithLastOf(ctx, 100)
 	})
 
-	It("fills a ConfigMap that somebody edits all the time, and changes nothing of theirs", func(ctx SpecContext) {
+	It("is filled despite constant edits, which are kept", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/busy").Says("between the edits")
 		cm := w.Create(ctx, "busy", world.Holding("counter", "0"))
@@ -35,7 +35,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("repairs at growing intervals what another controller changes back, with an Event for its owner", func(ctx SpecContext) {
+	It("is repaired at growing intervals while another controller reverts it, with an Event", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "contested", "ours")
 		stop := world.Meanwhile(ctx, func() {
@@ -43,15 +43,17 @@ var _ = Describe("A ConfigMap", func() {
 				cm.Put(ctx, "mydata", "theirs")
 			}
 		})
-		Eventually(ctx, func() []string { return cm.Reasons(ctx) }).WithPolling(100 * time.Millisecond).Should(ContainElement("Contested"))
+		Eventually(ctx, func() []string { return cm.Reasons(ctx) }).WithPolling(100 * time.Millisecond).
+			Should(ContainElement("Contested"))
 		writes := cm.Writes(ctx)
-		Consistently(ctx, func() int { return cm.Writes(ctx) }).WithTimeout(3 * time.Second).WithPolling(200 * time.Millisecond).Should(BeNumerically("<=", writes+1))
+		Consistently(ctx, func() int { return cm.Writes(ctx) }).WithTimeout(3 * time.Second).
+			WithPolling(200 * time.Millisecond).Should(BeNumerically("<=", writes+1))
 		stop()
 		Expect(cm.Events(ctx, "Contested")).To(HaveLen(1))
 		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 6))
 	})
 
-	It("leaves a ConfigMap alone whose namespace is going away", func(ctx SpecContext) {
+	It("is not written while its namespace is terminating", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		slow := w.Origin.Page("/slow").Says("too late")
 		release := slow.Hold()

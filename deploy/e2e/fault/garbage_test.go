@@ -16,8 +16,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-var _ = Describe("Garbage", func() {
-	It("stores garbage on every subject as dead letters, and goes on with the rest", func(ctx SpecContext) {
+var _ = Describe("An invalid message", func() {
+	It("on any subject becomes a dead letter, and the rest continues", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		load := w.Begin(ctx, 20)
 		load.EventuallyEnds(ctx, 30*time.Second)
@@ -29,7 +29,8 @@ var _ = Describe("Garbage", func() {
 			"curl.want.one-token", "curl.due.a.b.c.d", "curl.result.content.%zz.%2.k",
 			"curl.result.content." + w.Namespace + ".load-000.$patch", "curl.result.reconcile.kube-system.x.k",
 		} {
-			for _, payload := range [][]byte{bytes.Repeat([]byte{0xff}, 100), {0x08}, []byte(strings.Repeat("x", 60_000)), []byte("{}")} {
+			for _, payload := range [][]byte{bytes.Repeat([]byte{0xff}, 100), {0x08}, []byte(strings.Repeat("x", 60_000)),
+				[]byte("{}")} {
 				_, err := w.JetStream.Publish(ctx, subject, payload)
 				Expect(err).NotTo(HaveOccurred(), subject)
 				count++
@@ -38,13 +39,13 @@ var _ = Describe("Garbage", func() {
 		page := w.Origin.Page("/after").Says("none of it hurts")
 		w.Create(ctx, "after", world.Asking("mydata="+page.URL())).EventuallyHasData(ctx, "mydata", "none of it hurts")
 		w.EventuallyQuiet(ctx)
-		// The stream of requests keeps the last message of each subject alone.
+		// The stream of requests keeps only the last message of each subject.
 		Expect(w.Stored(ctx, pipeline.Failures, "curl.failure.Malformed.>")).To(BeNumerically(">=", 10))
 		Expect(w.Fetcher().Log.Count() + w.Writer().Log.Count()).To(BeNumerically("<", 20+5*count+100))
 		load.EventuallyEnds(ctx, time.Second)
 	})
 
-	It("changes nothing that is not asked for, whatever a compromised fetcher publishes", func(ctx SpecContext) {
+	It("from a compromised fetcher changes only requested keys", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "target", "asked for", world.Holding("other", "theirs"))
 		w.EventuallyQuiet(ctx)

@@ -12,7 +12,9 @@ import (
 )
 
 var _ = Describe("kill -9", func() {
-	DescribeTable("loses nothing and writes nothing twice over kills during a run of 200 ConfigMaps", func(ctx SpecContext, name string) {
+	DescribeTable("loses nothing and writes nothing twice during a load of 200 ConfigMaps", func(
+		ctx SpecContext, name string,
+	) {
 		w := env.World(ctx, world.Options{AckWait: shortAckWait})
 		load := w.Begin(ctx, 200)
 		const kills = 3
@@ -24,12 +26,12 @@ var _ = Describe("kill -9", func() {
 		load.EventuallyEnds(ctx, 90*time.Second)
 		Expect(load.MostHits()).To(BeNumerically("<=", 1+kills), "GETs of one page")
 	},
-		Entry("of the watcher", world.Watcher),
-		Entry("of the fetcher", world.Fetcher),
-		Entry("of the writer", world.Writer),
+		Entry("for the watcher", world.Watcher),
+		Entry("for the fetcher", world.Fetcher),
+		Entry("for the writer", world.Writer),
 	)
 
-	It("makes one more GET when a fetcher is killed in the GET", func(ctx SpecContext) {
+	It("of a fetcher during a GET causes one more GET", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{AckWait: shortAckWait})
 		page, cm, release := w.Fetching(ctx, "slow", "patience")
 		Expect(w.Fetcher().Kill()).To(Succeed())
@@ -41,7 +43,7 @@ var _ = Describe("kill -9", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
-	It("leaves the patch to the next writer when one is killed before it", func(ctx SpecContext) {
+	It("of a writer before a patch leaves the patch to the next writer", func(ctx SpecContext) {
 		g, o := behindGateway(world.Writer)
 		o.AckWait = shortAckWait
 		w := env.World(ctx, o)
@@ -58,7 +60,7 @@ var _ = Describe("kill -9", func() {
 		Expect(page.Hits()).To(Equal(1))
 	})
 
-	It("makes no second patch when a writer is killed between patch and acknowledgement", func(ctx SpecContext) {
+	It("of a writer between patch and acknowledgement causes no second patch", func(ctx SpecContext) {
 		g, o := behindGateway(world.Writer)
 		o.AckWait = shortAckWait
 		w := env.World(ctx, o)
@@ -76,7 +78,7 @@ var _ = Describe("kill -9", func() {
 })
 
 var _ = Describe("SIGTERM", func() {
-	DescribeTable("drains under load within 30 s, and nothing waits until it is given to another", func(ctx SpecContext, name string) {
+	DescribeTable("drains under load within 30 s, and nothing waits for redelivery", func(ctx SpecContext, name string) {
 		w := env.World(ctx, world.Options{})
 		load := w.Begin(ctx, 200)
 		for n := range 3 {
@@ -87,12 +89,12 @@ var _ = Describe("SIGTERM", func() {
 		load.EventuallyEnds(ctx, 25*time.Second)
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 	},
-		Entry("of the watcher", world.Watcher),
-		Entry("of the fetcher", world.Fetcher),
-		Entry("of the writer", world.Writer),
+		Entry("for the watcher", world.Watcher),
+		Entry("for the fetcher", world.Fetcher),
+		Entry("for the writer", world.Writer),
 	)
 
-	It("waits for the response when a fetcher is ended in a slow GET", func(ctx SpecContext) {
+	It("lets a fetcher wait for the response to a slow GET", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page, cm, release := w.Fetching(ctx, "slow", "waited for")
 		stopped := make(chan struct{})

@@ -19,16 +19,16 @@ import (
 
 const (
 	refreshKey = "x-kv8s.io/curl-refresh"
-	// healLimit is how long a key may take to come right with an audit each
-	// second, on a machine that is busy with other tests.
+	// healLimit is how long a key may take to be up to date with an audit each second, on a machine
+	// that is busy with other tests.
 	healLimit = 28 * time.Second
-	// overdueLimit is the same after a timer that did not fire: it counts as
-	// lost when it is overdue for a minute.
+	// overdueLimit is the same limit for a timer that did not fire. A timer counts as lost when it
+	// is overdue for a minute.
 	overdueLimit = 100 * time.Second
 )
 
-var _ = Describe("A key that is fetched regularly comes right after", func() {
-	It("fills a key whose results were purged before the writer had them", func(ctx SpecContext) {
+var _ = Describe("A key with a refresh is filled", func() {
+	It("after its results were purged before the writer read them", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
 		page := w.Origin.Page("/lost").Tagged().Says("lost once")
 		cm := w.Create(ctx, "lost", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
@@ -38,7 +38,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "lost once")
 	})
 
-	It("fills a key that a backup of etcd has with an older body, restored while no watcher ran", func(ctx SpecContext) {
+	It("after a backup of etcd with an older body was restored while no watcher ran", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{}))
 		page := w.Origin.Page("/restored").Tagged().Says("older")
 		cm := w.Create(ctx, "restored", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
@@ -53,7 +53,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "newer")
 	})
 
-	It("fills a key after kubectl replace without our status, while no watcher ran", func(ctx SpecContext) {
+	It("after kubectl replace removed our status while no watcher ran", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{}))
 		page := w.Origin.Page("/replaced").Tagged().Says("ours")
 		cm := w.Create(ctx, "replaced", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
@@ -67,9 +67,10 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "ours")
 	})
 
-	It("fetches a key again whose timer fired while the disk of the broker was full", func(ctx SpecContext) {
+	It("after its timer fired while the disk of the broker was full", func(ctx SpecContext) {
 		o := world.Audited(world.Options{Broker: runSmallBroker()})
-		o.Flags[world.Watcher] = append(o.Flags[world.Watcher], "--max-results-bytes=16777216", "--max-failures-bytes=1048576")
+		o.Flags[world.Watcher] = append(o.Flags[world.Watcher], "--max-results-bytes=16777216",
+			"--max-failures-bytes=1048576")
 		w := env.World(ctx, o)
 		page, _ := w.Fill(ctx, "due", "in time", world.Annotated(refreshKey, "2s"))
 		empty := fill(ctx, w)
@@ -82,7 +83,7 @@ var _ = Describe("A key that is fetched regularly comes right after", func() {
 		Eventually(page.Hits).WithTimeout(overdueLimit).Should(BeNumerically(">", hits))
 	})
 
-	It("fills a key after more failures and recoveries than the stream holds results of it, while no writer ran", func(ctx SpecContext) {
+	It("after more failures and recoveries than the stream holds, while no writer ran", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
 		page := w.Origin.Page("/flapping").Tagged().Says("the one body")
 		cm := w.Create(ctx, "flapping", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
@@ -113,7 +114,7 @@ func runSmallBroker() (url string) {
 	return server.URL()
 }
 
-// fill takes all of the broker's disk that is left, until empty is called.
+// fill uses up the broker's disk until empty is called.
 func fill(ctx context.Context, w *world.World) (empty func(context.Context)) {
 	GinkgoHelper()
 	const others = "others"

@@ -11,21 +11,21 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-var _ = Describe("The servers that are fetched from", func() {
-	It("serves other hosts as before while one hangs", func(ctx SpecContext) {
+var _ = Describe("A host", func() {
+	It("that hangs does not delay other hosts", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: hanging()})
 		silent := origin.Start()
 		DeferCleanup(silent.Close)
-		w.Trust(silent) // its end lets them go
+		w.Trust(silent) // closing it ends the requests
 		for i := range 100 {
 			page := silent.Page(fmt.Sprintf("/%d", i)).Says("never")
 			page.Hold()
 			w.Create(ctx, fmt.Sprintf("hangs-%d", i), world.Asking("mydata="+page.URL()))
 		}
 		Eventually(func() float64 { return w.Fetcher().Metric(ctx, "curlmethat_fetcher_parked_total") }).
-			WithTimeout(healLimit).Should(BeNumerically(">", 20), "the rest waits without a slot")
+			WithTimeout(healLimit).Should(BeNumerically(">", 20), "keys parked without a slot")
 		for i := range 5 {
-			// Another name is another host, though it is the same machine.
+			// Another name counts as another host, even on the same machine.
 			page := fmt.Sprintf("/quick/%d", i)
 			w.Origin.Page(page).Says("quick")
 			cm := w.Create(ctx, fmt.Sprintf("quick-%d", i), world.Asking("mydata=http://"+w.Origin.PageByAddress(page)))
@@ -34,7 +34,7 @@ var _ = Describe("The servers that are fetched from", func() {
 		w.Unfinished()
 	})
 
-	It("spaces the attempts to a host that is not found, with one Event", func(ctx SpecContext) {
+	It("that cannot be found is retried at growing intervals, with one Event", func(ctx SpecContext) {
 		const hosts, retry = 20, time.Second
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--retry-base=" + retry.String()}}})
 		began := time.Now()
@@ -53,14 +53,14 @@ var _ = Describe("The servers that are fetched from", func() {
 	})
 })
 
-// hanging are the flags with which a fetcher waits as long for a server as it can.
-// Behind a hundred keys that hang so long another one would wait for minutes.
+// hanging returns flags with the longest timeouts. With these, a key that had to wait behind a
+// hundred hanging ones would wait for minutes.
 func hanging() map[string][]string {
 	return map[string][]string{world.Fetcher: {"--header-timeout=20s", "--timeout=20s"}}
 }
 
-// spaced is how many attempts there may be in a time: each back-off is twice the
-// one before, and may be a fifth shorter.
+// spaced returns the maximum number of attempts in a time. Each back-off is double the previous
+// one, minus up to a fifth.
 func spaced(retry, elapsed time.Duration) (attempts int) {
 	for next := time.Duration(0); next <= elapsed; attempts++ {
 		next += retry * 8 / 10

@@ -9,13 +9,13 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-var _ = Describe("Keys that wait for a slot of their host", func() {
-	It("puts keys off at most once for each GET, while slots are in use", func(ctx SpecContext) {
+var _ = Describe("Keys waiting for a slot of their host", func() {
+	It("are parked at most once per GET while slots are in use", func(ctx SpecContext) {
 		const (
 			keys    = 200
 			latency = 300 * time.Millisecond
-			// slots of a host that one namespace may use in one fetcher.
-			slots = 7
+			// slots is the maximum number of slots for one namespace and host in one fetcher.
+			slots               = 7
 			mostParks, mostTime = keys, 3 * keys * latency / slots / 2
 		)
 		w := env.World(ctx, world.Options{})

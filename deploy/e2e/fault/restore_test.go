@@ -16,12 +16,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// restoreLimit is how long a key may take to come right after a restore: an
-// audit, and the half minute for which the writer believes its own last write.
+// restoreLimit is how long a key may take to be up to date after a restore: an audit, and the 30 s
+// for which the writer trusts its own last write.
 const restoreLimit = time.Minute
 
 var _ = Describe("A restored backup", func() {
-	It("loses no body when new messages overtake a restored backup of the broker before a watcher looks", func(ctx SpecContext) {
+	It("of the broker loses no body if new messages overtake it before the watcher starts", func(ctx SpecContext) {
 		const keys = 6
 		broker := world.RunBroker()
 		w := env.World(ctx, world.Audited(world.Options{Broker: broker.URL()}))
@@ -29,7 +29,8 @@ var _ = Describe("A restored backup", func() {
 		cms := make([]*world.ConfigMap, keys)
 		for i, page := range pages {
 			page.Tagged().Says("first")
-			cms[i] = w.Create(ctx, fmt.Sprintf("kept-%d", i), world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s"))
+			cms[i] = w.Create(ctx, fmt.Sprintf("kept-%d", i), world.Asking("mydata="+page.URL()),
+				world.Annotated(refreshKey, "1s"))
 		}
 		all := func(text string) {
 			GinkgoHelper()
@@ -39,7 +40,7 @@ var _ = Describe("A restored backup", func() {
 		}
 		all("first")
 		broker.Save()
-		// The fences of the objects get ahead of the copy.
+		// Now the fences of the objects get ahead of the copy.
 		for n := range 3 {
 			text := fmt.Sprintf("later %d", n)
 			for _, page := range pages {
@@ -53,17 +54,18 @@ var _ = Describe("A restored backup", func() {
 		broker.Restore()
 		Expect(w.Published(ctx)).To(BeNumerically("<", ahead), "messages in the copy")
 		Expect(w.Fetcher().Signal(syscall.SIGCONT)).To(Succeed())
-		// What is fetched now has fences below those of the objects.
+		// The following fetches have lower fences than the objects.
 		for _, page := range pages {
 			page.Says("last")
 		}
-		Eventually(func() int { return w.Published(ctx) }).WithTimeout(restoreLimit).Should(BeNumerically(">", ahead), "messages that overtake")
+		Eventually(func() int { return w.Published(ctx) }).WithTimeout(restoreLimit).
+			Should(BeNumerically(">", ahead), "messages that overtake")
 		w.Watcher().Restart(ctx)
 		all("last")
 		w.Unfinished()
 	})
 
-	It("follows a restored backup of etcd: fills what it holds, and drops what came after it", func(ctx SpecContext) {
+	It("of etcd fills the objects in it and drops newer ones", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		home, saved := filepath.Join(dir, "home"), filepath.Join(dir, "saved")
 		plane := startPlane(ctx, home)
@@ -72,7 +74,8 @@ var _ = Describe("A restored backup", func() {
 		Expect(err).NotTo(HaveOccurred())
 		w := env.World(ctx, world.Audited(world.Options{Cluster: cluster}))
 		page, once := w.Origin.Page("/refreshed").Tagged().Says("older"), w.Origin.Page("/once").Says("once")
-		w.Create(ctx, "refreshed", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s")).EventuallyHasData(ctx, "mydata", "older")
+		w.Create(ctx, "refreshed", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s")).
+			EventuallyHasData(ctx, "mydata", "older")
 		edited := w.Create(ctx, "edited", world.Asking("mydata="+once.URL()))
 		edited.EventuallyHasData(ctx, "mydata", "once")
 		deleted := w.Create(ctx, "deleted", world.Asking("mydata="+once.URL()))
@@ -84,7 +87,8 @@ var _ = Describe("A restored backup", func() {
 		plane = startPlane(ctx, home)
 		page.Says("newer")
 		other := w.Origin.Page("/other").Says("other")
-		w.Create(ctx, "later", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s")).EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "newer")
+		w.Create(ctx, "later", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s")).
+			EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "newer")
 		edited.Ask(ctx, "mydata="+other.URL())
 		edited.EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "other")
 		deleted.Delete(ctx)
@@ -97,9 +101,10 @@ var _ = Describe("A restored backup", func() {
 		eventuallyRight(ctx, w, "refreshed", "newer")
 		eventuallyRight(ctx, w, "edited", "once")
 		eventuallyRight(ctx, w, "deleted", "once")
-		w.Create(ctx, "after", world.Asking("mydata="+other.URL())).EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "other")
+		w.Create(ctx, "after", world.Asking("mydata="+other.URL())).
+			EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "other")
 		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).WithTimeout(restoreLimit).
-			Should(Equal(1), "refreshes, without that of what is not there any more")
+			Should(Equal(1), "refreshes, none of a missing object")
 	})
 })
 
@@ -111,8 +116,7 @@ func startPlane(ctx context.Context, dir string) *controlplane.ControlPlane {
 	return plane
 }
 
-// eventuallyRight waits until an object that was restored holds a text and
-// keeps all promises.
+// eventuallyRight waits until a restored object holds a text and keeps all promises.
 func eventuallyRight(ctx context.Context, w *world.World, name, text string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {

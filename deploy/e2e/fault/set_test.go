@@ -2,7 +2,7 @@ package fault_test
 
 import "sync"
 
-// set remembers strings; it may be used from several goroutines.
+// set is a set of strings, safe for concurrent use.
 type set struct {
 	mu    sync.Mutex
 	items map[string]struct{}
@@ -10,7 +10,7 @@ type set struct {
 
 func newSet() *set { return &set{items: map[string]struct{}{}} }
 
-// add tells whether s is new.
+// add reports whether s is new.
 func (t *set) add(s string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

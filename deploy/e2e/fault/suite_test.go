@@ -1,5 +1,5 @@
-// Package fault breaks, one after the other, what the services depend on, and
-// the services themselves, and holds the system to its promises.
+// Package fault breaks the services and their dependencies one by one, and checks that the system
+// keeps its promises.
 package fault_test
 
 import (
@@ -20,15 +20,15 @@ var env *world.Environment
 var _ = BeforeSuite(func() { env = world.Open() })
 
 const (
-	// shortAckWait is after what time the work of a service that was killed is
-	// given to another one here; usually it is half a minute.
+	// shortAckWait is how long before a killed service's work is redelivered here. The default is
+	// 30 s.
 	shortAckWait = 3 * time.Second
-	// aWhile is long enough for something that must not happen to show.
+	// aWhile is how long a spec watches before it concludes that something did not happen.
 	aWhile = time.Second
 )
 
-// behindGateway starts a gateway to the cluster of the suite, and returns it
-// with the options of a world in which these services go through it.
+// behindGateway starts a gateway to the suite's cluster, and returns it with options for a world
+// whose named services use it.
 func behindGateway(services ...string) (*gateway.Gateway, world.Options) {
 	GinkgoHelper()
 	g, kubeconfig := env.Gateway()

@@ -19,7 +19,7 @@ import (
 const apartLimit = 40 * time.Second
 
 var _ = Describe("An ordinary key of another tenant is filled", func() {
-	It("fills a key of another tenant while a namespace without the writer's rights has more results than the writer may have in hand", func(ctx SpecContext) {
+	It("while a namespace that the writer may not write to has too many results", func(ctx SpecContext) {
 		const inHand = 16
 		var rights *world.Account
 		w := env.World(ctx, world.Options{
@@ -50,7 +50,7 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 		w.Unfinished()
 	})
 
-	It("fills a key of another tenant from a host that hangs for the many keys of a namespace", func(ctx SpecContext) {
+	It("from a host that hangs for many keys of a namespace", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Tenants: 1, Flags: hanging()})
 		const keys = 100
 		for i, page := range w.Origin.Pages(keys) {
@@ -58,17 +58,18 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 			defer release()
 			w.Create(ctx, fmt.Sprintf("hangs-%d", i), world.Asking("mydata="+page.URL()))
 		}
-		Eventually(func() float64 { return w.Fetcher().Metric(ctx, "curlmethat_fetcher_parked_total") }).WithTimeout(healLimit).Should(BeNumerically(">", keys/2), "keys that wait for the host")
+		Eventually(func() float64 { return w.Fetcher().Metric(ctx, "curlmethat_fetcher_parked_total") }).
+			WithTimeout(healLimit).Should(BeNumerically(">", keys/2), "keys parked for the host")
 		expectOrdinary(ctx, w.Tenants[0], w.Origin.Page("/ordinary"))
 		w.Unfinished()
 	})
 
-	It("fills a key of another tenant from a host that redirected many to one that asks for an hour of rest", func(ctx SpecContext) {
+	It("from a host that redirects many keys to a host that asks for a pause", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Tenants: 1})
 		other := origin.Start()
 		DeferCleanup(other.Close)
 		busy := other.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "3600")
-		// Another name is another host, though it is the same machine.
+		// Another name counts as another host, even on the same machine.
 		page := w.Origin.Page("/moved").Fails(http.StatusFound).With("Location", "http://"+other.PageByAddress("/busy"))
 		const keys = 30
 		for i := range keys {
@@ -77,10 +78,11 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 		Eventually(busy.Hits).Should(Equal(keys))
 		w.EventuallyQuiet(ctx)
 		expectOrdinary(ctx, w.Tenants[0], w.Origin.Page("/ordinary"))
-		Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_parked_total", `cause="host_slowed"`)).To(BeZero(), "keys that waited for a host which asked for nothing")
+		Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_parked_total", `cause="host_slowed"`)).
+			To(BeZero(), "keys parked for a host that asked for no pause")
 	})
 
-	It("fills a key of another tenant from a host of which one URL asks for an hour of rest", func(ctx SpecContext) {
+	It("from a host with a URL that asks for a pause", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Tenants: 1})
 		busy := w.Origin.Page("/busy").Fails(http.StatusTooManyRequests).With("Retry-After", "3600")
 		w.Create(ctx, "busy", world.Asking("mydata="+busy.URL()))
@@ -90,7 +92,7 @@ var _ = Describe("An ordinary key of another tenant is filled", func() {
 	})
 })
 
-// expectOrdinary lets a tenant ask for one page.
+// expectOrdinary requests one page for a tenant and expects it within apartLimit.
 func expectOrdinary(ctx context.Context, tenant *world.World, page *origin.Page) {
 	GinkgoHelper()
 	cm := tenant.Create(ctx, "ordinary", world.Asking("mydata="+page.Says("ordinary").URL()))

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("Two watchers", func() {
-	It("publishes each want once when two watchers are active, and either of them is enough", func(ctx SpecContext) {
+	It("publish each want once, and one of them is enough", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: neverParking()})
 		second := w.Launch(ctx, world.Watcher)
 		second.EventuallyReady(ctx)
@@ -29,7 +29,7 @@ var _ = Describe("Two watchers", func() {
 		load.ConfigMaps[1].EventuallyHasData(ctx, "mydata", "body 1")
 	})
 
-	It("asks for what is lost and for nothing else when two watchers audit", func(ctx SpecContext) {
+	It("restore lost keys with their audits and fetch nothing else", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{Without: []string{world.Writer}}))
 		w.Launch(ctx, world.Watcher).EventuallyReady(ctx)
 		const keys = 20
@@ -41,9 +41,10 @@ var _ = Describe("Two watchers", func() {
 		w.Launch(ctx, world.Writer).EventuallyReady(ctx)
 		for i := range keys {
 			name := fmt.Sprintf("kept-%d", i)
-			Eventually(func() bool { return w.History.Writes(name) > 0 }).WithTimeout(healLimit).Should(BeTrue(), "%s is filled", name)
+			Eventually(func() bool { return w.History.Writes(name) > 0 }).WithTimeout(healLimit).
+				Should(BeTrue(), "%s is filled", name)
 		}
-		// On a busy machine a watcher sees late what was written, and asks once more.
+		// On a busy machine, a watcher sees the writes late and asks once more.
 		since, published, hits := time.Now(), 0, 0
 		Eventually(ctx, func() time.Duration {
 			if now := w.Published(ctx); now != published || w.Origin.Hits() != hits {
@@ -53,7 +54,7 @@ var _ = Describe("Two watchers", func() {
 		}).WithTimeout(time.Minute).Should(BeNumerically(">", 3*aWhile), "several audits without a message or a GET")
 	})
 
-	It("hands over to the other watcher when the leader is killed, and when it stops", func(ctx SpecContext) {
+	It("hand over when the leader is killed and when it stops", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Without: []string{world.Watcher}, Flags: neverParking()})
 		election := []string{
 			"--leader-elect", "--leader-elect-namespace=" + w.Namespace, "--leader-elect-lease-duration=3s",
@@ -83,8 +84,8 @@ var _ = Describe("Two watchers", func() {
 	})
 })
 
-// neverParking are the flags with which a fetcher has a slot for each key, so that
-// it publishes nothing to the stream of requests.
+// neverParking returns flags that give each key a slot, so that the fetcher publishes nothing to
+// the stream of requests.
 func neverParking() map[string][]string {
 	return map[string][]string{world.Fetcher: {"--per-host=64"}}
 }
