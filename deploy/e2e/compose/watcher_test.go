@@ -16,7 +16,8 @@ var _ = Describe("A Watcher", func() {
 		client, err := dynamic.NewForConfig(i.Cluster.Config)
 		Expect(err).NotTo(HaveOccurred())
 		page := i.Page("/rules").Says(ctx, "the rules")
-		objects, err := access.Decode([]byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"rules"},
+		objects, err := access.Decode([]byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher",
+			"metadata":{"name":"rules"},
 			"spec":{"configData":{"LEVEL":"warn"},"sources":[{"key":"rules","url":"` + page.URL() + `"}]}}`))
 		Expect(err).NotTo(HaveOccurred())
 		watchers := client.Resource(watchv1.Resource()).Namespace(i.Namespace)

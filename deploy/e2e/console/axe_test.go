@@ -28,5 +28,6 @@ func (t *tab) violations(axe string) string {
 	GinkgoHelper()
 	_ = evaluate(t, axe+";''")
 	return evaluate(t, `axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}).then((r) =>
-		r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.target + ' ' + n.failureSummary).join('; ')).join('\n'))`, chromedp.EvalAwaitPromise)
+		r.violations.map((v) => v.id + ': ' +
+			v.nodes.map((n) => n.target + ' ' + n.failureSummary).join('; ')).join('\n'))`, chromedp.EvalAwaitPromise)
 }

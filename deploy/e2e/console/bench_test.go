@@ -101,7 +101,8 @@ func quantile(values []float64, q float64) float64 {
 
 const painted = `new Promise((done) => new PerformanceObserver((list) => {
 	const first = list.getEntriesByName('first-contentful-paint')[0], n = performance.getEntriesByType('navigation')[0];
-	if (first && document.querySelector('tbody tr')) done(JSON.stringify({at: Math.max(first.startTime, n.domContentLoadedEventEnd), size: n.decodedBodySize}));
+	if (first && document.querySelector('tbody tr')) done(JSON.stringify({
+		at: Math.max(first.startTime, n.domContentLoadedEventEnd), size: n.decodedBodySize}));
 }).observe({type: 'paint', buffered: true}))`
 
 // BenchmarkNavigation opens the page of 20,000 failures. Its goals are p95 of 100
@@ -151,9 +152,11 @@ func BenchmarkNavigation(b *testing.B) {
 const watchTicks = `window.gaps = []; window.tasks = []; window.own = [];
 	let last = performance.now();
 	setInterval(() => { const now = performance.now(); own.push(now - last); last = now; }, 1000);
-	new PerformanceObserver((list) => list.getEntries().forEach((e) => tasks.push(e.duration))).observe({type: 'longtask'});
+	new PerformanceObserver((list) => list.getEntries().forEach((e) => tasks.push(e.duration))).
+		observe({type: 'longtask'});
 	let at = performance.now();
-	new MutationObserver(() => { const now = performance.now(); gaps.push(now - at); at = now; }).observe(document.querySelector('#asof'), {childList: true, characterData: true, subtree: true}); ''`
+	new MutationObserver(() => { const now = performance.now(); gaps.push(now - at); at = now; }).
+		observe(document.querySelector('#asof'), {childList: true, characterData: true, subtree: true}); ''`
 
 // BenchmarkLoad publishes 10,000 wants a second for a minute while three pages are open. Its goals
 // are 25 % of a core and 128 MiB for the console, at most 1.2 s between ticks, and no browser task
