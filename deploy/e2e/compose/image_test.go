@@ -63,13 +63,20 @@ var _ = Describe("The image", func() {
 	It("is pinned by digest in its own variable", func(ctx SpecContext) {
 		pinned := map[string]string{}
 		for image, variable := range map[string]string{
-			reference("watcher"): "WATCHER", reference("fetcher"): "FETCHER", reference("writer"): "WRITER",
-			reference("keeper"):  "KEEPER",
-			reference("curlctl"): "CURLCTL", reference("origin"): "ORIGIN", reference("control-plane"): "CONTROL_PLANE",
-			reference("curl-me-that"): "CURL_ME_THAT",
-			"nats":                    "NATS", "registry.k8s.io/etcd": "ETCD", "registry.k8s.io/kube-apiserver": "KUBE_APISERVER",
-			"registry.k8s.io/kubectl": "KUBECTL",
-			"prom/prometheus":         "PROMETHEUS", "grafana/grafana": "GRAFANA",
+			reference("watcher"):             "WATCHER",
+			reference("fetcher"):             "FETCHER",
+			reference("writer"):              "WRITER",
+			reference("keeper"):              "KEEPER",
+			reference("curlctl"):             "CURLCTL",
+			reference("origin"):              "ORIGIN",
+			reference("control-plane"):       "CONTROL_PLANE",
+			reference("curl-me-that"):        "CURL_ME_THAT",
+			"nats":                           "NATS",
+			"registry.k8s.io/etcd":           "ETCD",
+			"registry.k8s.io/kube-apiserver": "KUBE_APISERVER",
+			"registry.k8s.io/kubectl":        "KUBECTL",
+			"prom/prometheus":                "PROMETHEUS",
+			"grafana/grafana":                "GRAFANA",
 		} {
 			pinned[image] = fmt.Sprintf("sha256:%064x", len(pinned)+1)
 			GinkgoT().Setenv(variable+"_DIGEST", pinned[image])

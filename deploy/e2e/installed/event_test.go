@@ -9,8 +9,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-var _ = Describe("An Event", func() {
-	It("reports an annotation that cannot be read once, in these words", func(ctx SpecContext) {
+var _ = Describe("An Event about", func() {
+	It("an invalid annotation is emitted once, in these words", func(ctx SpecContext) {
 		cm := i.Create(ctx, "invalid", world.Asking("not correct"))
 		shouldTell(ctx, cm, "InvalidAnnotation")
 		event := cm.Events(ctx)[0]
@@ -22,7 +22,7 @@ var _ = Describe("An Event", func() {
 		Expect(cm.Writes(ctx)).To(Equal(1))
 	})
 
-	It("reports a failure once, whatever the attempts, and its end once; the last good value stays", func(ctx SpecContext) {
+	It("a failure is emitted once and its end once, while the last good value stays", func(ctx SpecContext) {
 		page := i.Page("/moody").Says(ctx, "good")
 		cm := i.Create(ctx, "moody", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
 		shouldHold(ctx, cm, "mydata", "good")

@@ -1,5 +1,5 @@
-// Package installed holds an installation that somebody else has started to
-// what users were promised: see package installation for how to name it.
+// Package installed checks an existing installation against the promises to users. Package
+// installation describes its settings.
 package installed_test
 
 import (
@@ -25,15 +25,15 @@ func shouldHold(ctx context.Context, cm *world.ConfigMap, key, value string) {
 	cm.EventuallyHasDataWithin(ctx, installation.Patience, key, value)
 }
 
-// shouldTell waits until Events about the ConfigMap have these reasons and no
-// other, and stay so for a while.
+// shouldTell waits until the Events about the ConfigMap have exactly these reasons, and stay so for
+// a while.
 func shouldTell(ctx context.Context, cm *world.ConfigMap, reasons ...string) {
 	GinkgoHelper()
 	cm.EventuallyTellsWithin(ctx, installation.Patience, reasons...)
 	Consistently(ctx, func() []string { return cm.Reasons(ctx) }).Should(ConsistOf(reasons))
 }
 
-// shouldRest expects that nobody writes to the ConfigMap for a while.
+// shouldRest checks that nobody writes to the ConfigMap for a while.
 func shouldRest(ctx context.Context, cm *world.ConfigMap) {
 	GinkgoHelper()
 	version := cm.Get(ctx).ResourceVersion

@@ -12,7 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-var _ = Describe("A value", func() {
+var _ = Describe("A fetched value", func() {
 	It("arrives in one write that touches nothing else", func(ctx SpecContext) {
 		page := i.Page("/fill").Says(ctx, "hello there")
 		cm := i.Create(ctx, "fill", world.Asking("mydata="+page.URL()),
@@ -35,7 +35,7 @@ var _ = Describe("A value", func() {
 		Expect(cm.Writes(ctx)).To(BeNumerically("<=", 2))
 	})
 
-	It("stores in binaryData what is not text", func(ctx SpecContext) {
+	It("is stored in binaryData if it is not text", func(ctx SpecContext) {
 		body := bytes.Repeat([]byte{0, 1, 0xff, '\n', 0x80}, 4000)
 		page := i.Page("/binary").Serves(ctx, body)
 		cm := i.Create(ctx, "binary", world.Asking("bytes="+page.URL()))
@@ -43,7 +43,7 @@ var _ = Describe("A value", func() {
 		Expect(cm.Get(ctx).Data).To(BeEmpty())
 	})
 
-	It("follows an edit of the URL", func(ctx SpecContext) {
+	It("is replaced after an edit of the URL", func(ctx SpecContext) {
 		first, second := i.Page("/edit/1").Says(ctx, "first"), i.Page("/edit/2").Says(ctx, "second")
 		cm := i.Create(ctx, "edit", world.Asking("mydata="+first.URL()))
 		shouldHold(ctx, cm, "mydata", "first")
@@ -53,7 +53,7 @@ var _ = Describe("A value", func() {
 		Expect(cm.Writes(ctx)).To(Equal(2))
 	})
 
-	It("fetches again when curl-now changes", func(ctx SpecContext) {
+	It("is fetched again when curl-now changes", func(ctx SpecContext) {
 		page := i.Page("/now").Says(ctx, "before")
 		cm := i.Create(ctx, "now", world.Asking("mydata="+page.URL()))
 		shouldHold(ctx, cm, "mydata", "before")
@@ -64,7 +64,7 @@ var _ = Describe("A value", func() {
 		Expect(page.Hits(ctx)).To(Equal(2))
 	})
 
-	It("does not write again what is the same at a refresh", func(ctx SpecContext) {
+	It("is not written again if a refresh finds no change", func(ctx SpecContext) {
 		page := i.Page("/refresh").Tagged().Says(ctx, "the same")
 		cm := i.Create(ctx, "refresh", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
 		shouldHold(ctx, cm, "mydata", "the same")
@@ -93,7 +93,7 @@ var _ = Describe("A value", func() {
 		i.Load(ctx, "fifty", 50).ShouldEnd(ctx, 2*time.Minute)
 	})
 
-	It("does not bring back a ConfigMap that is deleted during the fetch", func(ctx SpecContext) {
+	It("does not recreate a ConfigMap that was deleted during the fetch", func(ctx SpecContext) {
 		slow := i.Page("/deleted").Says(ctx, "too late")
 		slow.Hold(ctx)
 		cm := i.Create(ctx, "deleted", world.Asking("mydata="+slow.URL()))
@@ -105,8 +105,8 @@ var _ = Describe("A value", func() {
 	})
 })
 
-var _ = Describe("A key", func() {
-	It("never overwrites a key of somebody else", func(ctx SpecContext) {
+var _ = Describe("A key in a ConfigMap", func() {
+	It("of another owner is never overwritten", func(ctx SpecContext) {
 		page := i.Page("/foreign").Says(ctx, "ours")
 		cm := i.Create(ctx, "foreign", world.Holding("mydata", "theirs"), world.Asking("mydata="+page.URL()))
 		shouldTell(ctx, cm, "KeyExists")
@@ -114,7 +114,7 @@ var _ = Describe("A key", func() {
 		Expect(page.Hits(ctx)).To(BeZero())
 	})
 
-	It("repairs a key that is changed or removed by hand, with an Event", func(ctx SpecContext) {
+	It("that is edited or removed by hand is repaired, with an Event", func(ctx SpecContext) {
 		page := i.Page("/drift").Says(ctx, "as asked")
 		cm := i.Create(ctx, "drift", world.Asking("mydata="+page.URL()))
 		shouldHold(ctx, cm, "mydata", "as asked")
@@ -130,7 +130,7 @@ var _ = Describe("A key", func() {
 		shouldTell(ctx, gone, "Drifted")
 	})
 
-	It("prunes a key when its pair is removed, and leaves the others", func(ctx SpecContext) {
+	It("is pruned when its pair is removed, and other keys stay", func(ctx SpecContext) {
 		a, b := i.Page("/prune/a").Says(ctx, "A"), i.Page("/prune/b").Says(ctx, "B")
 		cm := i.Create(ctx, "prune", world.Asking("a="+a.URL()+" b="+b.URL()), world.Holding("other", "theirs"))
 		shouldHold(ctx, cm, "a", "A")

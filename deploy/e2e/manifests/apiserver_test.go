@@ -24,14 +24,14 @@ import (
 // eventually is how long to wait for the API server.
 const eventually = time.Minute
 
-// apiServer is a real one.
+// apiServer is a real API server.
 type apiServer struct {
 	client dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 	said   *warnings
 }
 
-// warnings of the API server.
+// warnings collects the warnings of the API server.
 type warnings struct {
 	mu   sync.Mutex
 	list []string
@@ -52,8 +52,8 @@ func (w *warnings) take() []string {
 	return list
 }
 
-// connect uses the cluster of KUBECONFIG, and makes sure of the namespaces and of
-// the custom resources that the rendered objects need.
+// connect uses the cluster of KUBECONFIG and creates the namespaces and custom resource definitions
+// that the rendered objects need.
 func connect(ctx context.Context) *apiServer {
 	GinkgoHelper()
 	path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
@@ -70,7 +70,7 @@ func connect(ctx context.Context) *apiServer {
 	for _, name := range []string{namespace, "team-a", "team-b"} {
 		s.ensure(ctx, made("Namespace", "", name))
 	}
-	// A controller of a whole cluster makes it; a pod cannot be without.
+	// In a whole cluster, a controller creates the account. Pods need it.
 	s.ensure(ctx, made("ServiceAccount", namespace, "default"))
 	for _, crd := range definitions() {
 		s.ensure(ctx, crd)
@@ -100,7 +100,7 @@ func (s *apiServer) resource(o object) dynamic.ResourceInterface {
 	return s.client.Resource(mapping.Resource).Namespace(o.GetNamespace())
 }
 
-// made returns an object of the core API with a name only.
+// made returns an object of the core API with only a name.
 func made(kind, namespace, name string) object {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion("v1")
@@ -118,15 +118,14 @@ func (s *apiServer) ensure(ctx context.Context, o object) {
 	}
 }
 
-// dryRun lets the API server do everything but store an object, and returns its
-// error or its warnings.
+// dryRun creates an object as a dry run and returns the API server's error or warnings.
 func (s *apiServer) dryRun(ctx context.Context, o object) (warnings []string, err error) {
 	s.said.take()
 	err = s.apply(ctx, o, metav1.DryRunAll)
 	return s.said.take(), err
 }
 
-// apply does what `kubectl apply --server-side --validate=strict` does.
+// apply does the same as `kubectl apply --server-side --validate=strict`.
 func (s *apiServer) apply(ctx context.Context, o object, dryRun ...string) error {
 	body, err := o.MarshalJSON()
 	if err != nil {
@@ -143,14 +142,15 @@ func (s *apiServer) get(ctx context.Context, o object) (object, error) {
 	return s.resource(o).Get(ctx, o.GetName(), metav1.GetOptions{})
 }
 
-// remove removes objects, but for namespaces, which only a whole cluster can.
+// remove deletes objects except for namespaces, which need a controller to go away.
 func (s *apiServer) remove(ctx context.Context, objects []object) {
 	GinkgoHelper()
 	for _, o := range objects {
 		if o.GetKind() == "Namespace" {
 			continue
 		}
-		err := s.resource(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+		err := s.resource(o).Delete(ctx, o.GetName(),
+			metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
 		if !apierrors.IsNotFound(err) {
 			Expect(err).NotTo(HaveOccurred())
 		}

@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// composed is what docker-compose.yaml has of a service.
+// composed is a service in docker-compose.yaml.
 type composed struct {
 	Command     []string `json:"command"`
 	NetworkMode string   `json:"network_mode"`
 	Ports       []string `json:"ports"`
-	// Volumes are texts, and objects for a file of the host.
+	// Volumes are strings, or objects for a file of the host.
 	Volumes []any `json:"volumes"`
 }
 
@@ -28,7 +28,7 @@ func (c composed) mounts(volume string) bool {
 }
 
 var _ = Describe("docker-compose.yaml", func() {
-	It("lets only the API server reach etcd, which knows no users", func() {
+	It("allows only the API server to reach etcd, which has no authentication", func() {
 		text, err := os.ReadFile("../../../docker-compose.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		var file struct {
@@ -45,7 +45,7 @@ var _ = Describe("docker-compose.yaml", func() {
 				mounting = append(mounting, name)
 			}
 		}
-		// certificates has ended when etcd starts.
+		// The service certificates has ended before etcd starts.
 		Expect(mounting).To(ConsistOf("certificates", "etcd", "kube-apiserver"))
 	})
 })

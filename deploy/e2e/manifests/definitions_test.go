@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// definitions returns those of the custom resources that the chart may render.
+// definitions returns the custom resource definitions that the chart may render.
 func definitions() []object {
 	GinkgoHelper()
 	files, err := filepath.Glob("testdata/crds/*.yaml")

@@ -1,8 +1,8 @@
-// Package manifests holds what the chart renders to a real API server, to the
-// Pod Security Standards and to the programs that it starts.
+// Package manifests checks the rendered chart against a real API server, the Pod Security Standards
+// and the programs that it starts.
 //
-// There is no kubeconform: it needs JSON schemas, which the API server itself has.
-// It decodes strictly and validates beyond any schema when asked for a dry run with
-// field validation. The custom resources of KEDA and of the Prometheus operator are
-// checked in the same way, against their own definitions in testdata/crds.
+// The package does not use kubeconform: kubeconform needs JSON schemas, and the API server has
+// them. A dry run with field validation decodes strictly and validates more than any schema. Custom
+// resources of KEDA and the Prometheus operator are checked in the same way, with their definitions
+// in testdata/crds.
 package manifests

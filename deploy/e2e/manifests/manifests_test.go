@@ -18,11 +18,11 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// custom resources are not in the scheme of client-go.
+// The scheme of client-go lacks custom resources.
 var custom = regexp.MustCompile(`^(keda\.sh|monitoring\.coreos\.com|apiextensions\.k8s\.io)/`)
 
-var _ = Describe("What the chart renders", func() {
-	DescribeTable("has no field that its kind does not know", func(name string) {
+var _ = Describe("The rendered chart", func() {
+	DescribeTable("has no unknown fields", func(name string) {
 		decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 		for _, o := range rendered[name] {
 			if custom.MatchString(o.GetAPIVersion()) {
@@ -35,7 +35,7 @@ var _ = Describe("What the chart renders", func() {
 		}
 	}, values(beside()...))
 
-	DescribeTable("renders what the API server accepts without a warning", func(ctx SpecContext, name string) {
+	DescribeTable("is accepted by the API server without a warning", func(ctx SpecContext, name string) {
 		for _, o := range rendered[name] {
 			warnings, err := cluster.dryRun(ctx, o)
 			Expect(err).NotTo(HaveOccurred(), "%s %s", o.GetKind(), o.GetName())
@@ -43,7 +43,7 @@ var _ = Describe("What the chart renders", func() {
 		}
 	}, values(beside()...))
 
-	DescribeTable("keeps to the restricted Pod Security Standard", func(name string) {
+	DescribeTable("meets the restricted Pod Security Standard", func(name string) {
 		evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 		Expect(err).NotTo(HaveOccurred())
 		pods := podTemplates(rendered[name])
@@ -55,7 +55,7 @@ var _ = Describe("What the chart renders", func() {
 		}
 	}, values())
 
-	DescribeTable("holds no secret", func(name string) {
+	DescribeTable("contains no secret", func(name string) {
 		for _, o := range rendered[name] {
 			Expect(o.GetKind()).NotTo(Equal("Secret"), "%s", o.GetName())
 			text, err := o.MarshalJSON()
@@ -64,7 +64,7 @@ var _ = Describe("What the chart renders", func() {
 		}
 	}, values(beside()...))
 
-	It("knows each annotation in the policy that warns of slips", func() {
+	It("has each known annotation in the policy that warns of misspelled names", func() {
 		for _, o := range rendered["default"] {
 			if o.GetKind() != "ValidatingAdmissionPolicy" || !strings.HasSuffix(o.GetName(), "-annotations") {
 				continue
@@ -72,14 +72,15 @@ var _ = Describe("What the chart renders", func() {
 			text, err := o.MarshalJSON()
 			Expect(err).NotTo(HaveOccurred())
 			for _, name := range annotation.OptionNames() {
-				Expect(string(text)).To(ContainSubstring("'x-kv8s.io/"+name+"'"), "deploy/chart/templates/admission-annotations.yaml")
+				Expect(string(text)).To(ContainSubstring("'x-kv8s.io/"+name+"'"),
+					"deploy/chart/templates/admission-annotations.yaml")
 			}
 			return
 		}
 		Fail("there is no such policy")
 	})
 
-	It("renders what can be applied twice without a change", func(ctx SpecContext) {
+	It("can be applied twice without a change", func(ctx SpecContext) {
 		versions := func() map[string]string {
 			found := map[string]string{}
 			for _, o := range rendered[installed] {
@@ -96,32 +97,41 @@ var _ = Describe("What the chart renders", func() {
 	})
 })
 
-var _ = Describe("Values", func() {
-	DescribeTable("refuses wrong values with a text that names where and why", func(ctx SpecContext, set, said string) {
+var _ = Describe("Values of the chart", func() {
+	DescribeTable("are rejected with a message about the field and the reason:", func(ctx SpecContext, set, said string) {
 		_, complaint := helm(ctx, append(templating(), "--set-json", set)...)
 		Expect(complaint).To(MatchRegexp(said))
 		Expect(complaint).NotTo(ContainSubstring("nil pointer"))
 	},
-		Entry("a number for a word", `watcher.replicas="two"`, `/watcher/replicas.*got string, want integer`),
-		Entry("a key that is not known", `fetcher.replica=3`, `/fetcher.*'replica' not allowed`),
-		Entry("a key at the top that is not known", `fetchers={}`, `'fetchers' not allowed`),
+		Entry("a number instead of a string", `watcher.replicas="two"`, `/watcher/replicas.*got string, want integer`),
+		Entry("an unknown key", `fetcher.replica=3`, `/fetcher.*'replica' not allowed`),
+		Entry("an unknown top-level key", `fetchers={}`, `'fetchers' not allowed`),
 		Entry("an even number of NATS servers", `nats.bundled.replicas=2`, `/nats/bundled/replicas.*must be one of 1, 3`),
-		Entry("a level that logs have not", `log.level="loud"`, `/log/level.*must be one of 'debug', 'info', 'warn', 'error'`),
-		Entry("no GETs at all", `fetcher.concurrency=0`, `/fetcher/concurrency.*minimum: got 0, want 1`),
-		Entry("a range that is none", `fetcher.egress.allowCIDRs=["10.0.0.0"]`, `/fetcher/egress/allowCIDRs/0.*does not match pattern`),
-		Entry("a namespace that is none", `namespaces=["Team A"]`, `/namespaces/0.*does not match pattern`),
-		Entry("a word for a switch", `metrics.podMonitor.enabled="yes"`, `/metrics/podMonitor/enabled.*got string, want boolean`),
+		Entry("an unknown log level", `log.level="loud"`, `/log/level.*must be one of 'debug', 'info', 'warn', 'error'`),
+		Entry("zero GETs", `fetcher.concurrency=0`, `/fetcher/concurrency.*minimum: got 0, want 1`),
+		Entry("an invalid address range", `fetcher.egress.allowCIDRs=["10.0.0.0"]`,
+			`/fetcher/egress/allowCIDRs/0.*does not match pattern`),
+		Entry("an invalid namespace", `namespaces=["Team A"]`, `/namespaces/0.*does not match pattern`),
+		Entry("a string instead of a boolean", `metrics.podMonitor.enabled="yes"`,
+			`/metrics/podMonitor/enabled.*got string, want boolean`),
 		Entry("an address without a scheme", `nats.url="nats:4222"`, `/nats/url.*does not match pattern`),
-		Entry("an argument without dashes", `writer.extraArgs=["concurrency=3"]`, `/writer/extraArgs/0.*does not match pattern`),
-		Entry("credentials of an unknown kind", `nats.credentials.kind="password"`, `/nats/credentials/kind.*must be one of 'creds', 'nkey', 'none'`),
-		Entry("two that scale the fetchers", `fetcher.autoscaling={"keda":{"enabled":true},"hpa":{"enabled":true}}`, `keda.enabled and hpa.enabled exclude each other`),
+		Entry("an argument without dashes", `writer.extraArgs=["concurrency=3"]`,
+			`/writer/extraArgs/0.*does not match pattern`),
+		Entry("credentials of an unknown kind", `nats.credentials.kind="password"`,
+			`/nats/credentials/kind.*must be one of 'creds', 'nkey', 'none'`),
+		Entry("two autoscalers of the fetchers", `fetcher.autoscaling={"keda":{"enabled":true},"hpa":{"enabled":true}}`,
+			`keda.enabled and hpa.enabled exclude each other`),
 		Entry("no NATS", `nats.bundled.enabled=false`, `nats.url: set it to the address of your NATS`),
-		Entry("a NATS that may be anywhere", `nats={"bundled":{"enabled":false},"url":"tls://nats:4222","credentials":{"kind":"none"}}`, `networkPolicy.nats.to: set the peers`),
-		Entry("traces that may go anywhere", `tracing.endpoint="http://collector.tracing:4318"`, `networkPolicy.tracing.to: set the peers`),
-		Entry("no API server where none can be looked up", `networkPolicy.apiServer.cidrs=[]`, `networkPolicy.apiServer.cidrs: .* set its addresses`),
+		Entry("NATS without a network destination",
+			`nats={"bundled":{"enabled":false},"url":"tls://nats:4222","credentials":{"kind":"none"}}`,
+			`networkPolicy.nats.to: set the peers`),
+		Entry("traces without a network destination", `tracing.endpoint="http://collector.tracing:4318"`,
+			`networkPolicy.tracing.to: set the peers`),
+		Entry("no API server address without a cluster to look it up", `networkPolicy.apiServer.cidrs=[]`,
+			`networkPolicy.apiServer.cidrs: .* set its addresses`),
 	)
 
-	It("describes all values in the README", func() {
+	It("are all described in the README", func() {
 		text, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		readme, err := os.ReadFile(filepath.Join(chart, "README.md"))

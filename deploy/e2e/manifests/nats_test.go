@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("The bundled NATS", func() {
-	It("starts by its configuration with the keys that the Job makes, and knows whom they belong to", func(ctx SpecContext) {
+	It("starts with its configuration and accepts the keys that the Job creates", func(ctx SpecContext) {
 		dir, options := configured(ctx, rendered["default"], "curl-me-that-nats-0")
 		Expect(options.MaxPayload).To(BeEquivalentTo(2 << 20))
 		Expect(options.SyncAlways).To(BeFalse())
@@ -37,7 +37,7 @@ var _ = Describe("The bundled NATS", func() {
 		}
 	})
 
-	It("writes to the disk at once with three servers, which know each other by names that are in the certificate", func(ctx SpecContext) {
+	It("syncs to disk on each write with three servers, whose names are in the certificate", func(ctx SpecContext) {
 		_, options := configured(ctx, rendered["ha"], "curl-me-that-nats-0")
 		Expect(options.SyncAlways).To(BeTrue())
 		Expect(options.Cluster.Name).To(Equal("curl-me-that-nats"))
@@ -52,7 +52,7 @@ var _ = Describe("The bundled NATS", func() {
 		}
 	})
 
-	It("has room on the smallest disks of three servers for three replicas of each stream", func(ctx SpecContext) {
+	It("with three replicas of each stream fits on the smallest disks of three servers", func(ctx SpecContext) {
 		objects := template(ctx, filepath.Join(chart, "ci", "ha-values.yaml"), "--set", "nats.bundled.storage.size=6Gi")
 		dir, brokers := clustered(ctx, objects)
 		args := []string{
@@ -69,13 +69,13 @@ var _ = Describe("The bundled NATS", func() {
 	})
 })
 
-// clientURL is where a server is reached by a name that is in its certificate.
+// clientURL returns a server's address with a name that is in its certificate.
 func clientURL(broker *server.Server) string {
 	return strings.Replace(broker.ClientURL(), "127.0.0.1", "localhost", 1)
 }
 
-// clustered runs the three servers of a rendered chart, on this host, and
-// returns them with the folder of their keys.
+// clustered runs the three servers of a rendered chart on this host, and returns them with the
+// folder of their keys.
 func clustered(ctx context.Context, objects []object) (dir string, brokers []*server.Server) {
 	GinkgoHelper()
 	dir, first := configured(ctx, objects, "curl-me-that-nats-0")
@@ -96,8 +96,7 @@ func clustered(ctx context.Context, objects []object) (dir string, brokers []*se
 	return dir, brokers
 }
 
-// freePort returns a port that nobody listens on: the servers have to know each
-// other's before they start.
+// freePort returns an unused port. Servers need each other's ports before they start.
 func freePort() int {
 	GinkgoHelper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -110,7 +109,7 @@ func freePort() int {
 	return number
 }
 
-// start runs a server on ports of its own until the end of the spec.
+// start runs a server on its own ports until the end of the spec.
 func start(options *server.Options) *server.Server {
 	GinkgoHelper()
 	options.Host, options.Port, options.HTTPPort = "127.0.0.1", server.RANDOM_PORT, server.RANDOM_PORT
@@ -123,8 +122,8 @@ func start(options *server.Options) *server.Server {
 	return broker
 }
 
-// configured lays out what a pod of NATS has in /etc/nats, with keys as the Job
-// makes them, and returns the folder and what the server of a name reads there.
+// configured creates a NATS pod's /etc/nats, with keys from the program that the Job runs, and
+// returns the folder and the configuration of one server.
 func configured(ctx context.Context, objects []object, name string) (string, *server.Options) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
@@ -134,7 +133,8 @@ func configured(ctx context.Context, objects []object, name string) (string, *se
 	Expect(job).To(BeNumerically(">=", 0))
 	args := podTemplates(objects[job : job+1])["Job/"+objects[job].GetName()].Spec.Containers[0].Args
 	hosts := args[slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-host=") })]
-	said, err := exec.CommandContext(ctx, filepath.Join(bin(), "curlctl"), "identities", "--out", filepath.Join(dir, "identities"), hosts).CombinedOutput()
+	said, err := exec.CommandContext(ctx, filepath.Join(bin(), "curlctl"), "identities", "--out",
+		filepath.Join(dir, "identities"), hosts).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), "%s", said)
 
 	here := strings.NewReplacer("/etc/nats", dir, "/data", filepath.Join(dir, "data"))

@@ -18,10 +18,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// ours matches the image of a program of ours.
+// ours matches an image of one of our programs.
 var ours = regexp.MustCompile(`^ghcr\.io/kv8s/curl-me-that/([a-z]+):`)
 
-var _ = Describe("The programs that the chart starts", func() {
+var _ = Describe("The programs in the chart", func() {
 	DescribeTable("know all their flags", func(ctx SpecContext, name string) {
 		for of, pod := range podTemplates(rendered[name]) {
 			container := pod.Spec.Containers[0]
@@ -32,13 +32,13 @@ var _ = Describe("The programs that the chart starts", func() {
 			}
 			program := filepath.Join(bin(), image[1])
 			Expect(program).To(BeAnExistingFile(), "run `make build`")
-			// Flags are read in their order; help ends the program before it does anything.
+			// Flags are parsed in order, and help ends the program before it starts its work.
 			said, err := exec.CommandContext(ctx, program, append(container.Args, "--help")...).CombinedOutput()
 			Expect(err).NotTo(HaveOccurred(), "%s: %s", of, said)
 		}
 	}, values(beside()...))
 
-	It("leave the same namespaces alone as without the chart", func() {
+	It("protect the same namespaces as without the chart", func() {
 		const flag = "--protected-namespaces="
 		found := 0
 		for of, pod := range podTemplates(rendered["default"]) {
@@ -52,7 +52,7 @@ var _ = Describe("The programs that the chart starts", func() {
 		Expect(found).To(Equal(2), "watcher and writer")
 	})
 
-	DescribeTable("take days in each flag that is a duration, as annotations do", func(ctx SpecContext, name string) {
+	DescribeTable("accept days in each duration flag, as annotations do", func(ctx SpecContext, name string) {
 		program := filepath.Join(bin(), name)
 		help, err := exec.CommandContext(ctx, program, "--help").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", help)
@@ -67,7 +67,7 @@ var _ = Describe("The programs that the chart starts", func() {
 		}
 	}, Entry(nil, "watcher"), Entry(nil, "fetcher"), Entry(nil, "writer"), Entry(nil, "keeper"), Entry(nil, "curlctl"))
 
-	DescribeTable("have more time to go than they need", func(name string) {
+	DescribeTable("have enough time to terminate", func(name string) {
 		for of, pod := range podTemplates(rendered[name]) {
 			if strings.HasPrefix(of, "Deployment/") {
 				Expect(*pod.Spec.TerminationGracePeriodSeconds).To(BeNumerically(">", 30), of)
@@ -75,21 +75,22 @@ var _ = Describe("The programs that the chart starts", func() {
 		}
 	}, values(beside()...))
 
-	DescribeTable("fetch no more at a time than fits their memory", func(ctx SpecContext, concurrency, maxBody int) {
+	DescribeTable("run only as many concurrent fetches as fit in memory", func(ctx SpecContext, concurrency, maxBody int) {
 		set := fmt.Sprintf("fetcher={\"concurrency\":%d,\"maxBody\":%d}", concurrency, maxBody)
 		objects := template(ctx, filepath.Join(chart, "ci", "default-values.yaml"), "--set-json", set)
 		container := podTemplates(objects)["Deployment/curl-me-that-fetcher"].Spec.Containers[0]
 		limit := mebibytes(container.Env, "GOMEMLIMIT") << 20
-		// What the fetcher checks at its start.
+		// The fetcher checks this at startup.
 		Expect(limit).To(BeNumerically(">=", int64(concurrency)*int64(maxBody)*2))
 		memory := container.Resources.Limits.Memory().Value()
 		Expect(memory).To(BeNumerically(">=", limit*5/4))
 		Expect(container.Resources.Requests.Memory().Value()).To(BeNumerically("<=", memory))
 	},
-		Entry("one", 1, 1000), Entry("the default", 32, 1_000_000), Entry("many", 256, 1_000_000), Entry("all that is allowed", 4096, 1_000_000),
+		Entry("one", 1, 1000), Entry("with the defaults", 32, 1_000_000), Entry("many", 256, 1_000_000),
+		Entry("with the maximum values", 4096, 1_000_000),
 	)
 
-	DescribeTable("have the rights that they were tested with, and no others", func(name, namespace string) {
+	DescribeTable("have exactly the rights that they were tested with", func(name, namespace string) {
 		roles := map[string][]rbacv1.PolicyRule{}
 		for _, o := range rendered[name] {
 			switch o.GetKind() {
@@ -112,10 +113,11 @@ var _ = Describe("The programs that the chart starts", func() {
 		} else {
 			Expect(roles).NotTo(HaveKey("curl-me-that-keeper"))
 		}
-	}, Entry("everywhere", "default", "curl-me-that"), Entry("with Watchers", "resources", "curl-me-that"), Entry("in a namespace", "namespaced", "team-a"), Entry("in another", "namespaced", "team-b"))
+	}, Entry("everywhere", "default", "curl-me-that"), Entry("with Watchers", "resources", "curl-me-that"),
+		Entry("in a namespace", "namespaced", "team-a"), Entry("in another", "namespaced", "team-b"))
 })
 
-// bin is the folder of the built programs.
+// bin returns the folder of the built programs.
 func bin() string {
 	if dir := os.Getenv("CURLMETHAT_BIN"); dir != "" {
 		return dir
@@ -123,7 +125,7 @@ func bin() string {
 	return filepath.Join("..", "..", "..", "bin")
 }
 
-// mebibytes returns the number of an environment variable such as 64MiB.
+// mebibytes returns the number in an environment variable such as 64MiB.
 func mebibytes(env []corev1.EnvVar, name string) int64 {
 	GinkgoHelper()
 	for _, e := range env {

@@ -21,7 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// Manifests that are made from the chart, by the names of their files.
+// Manifests rendered from the chart, by file name.
 const (
 	installed = "install.yaml"
 	watchers  = "watchers.yaml"
@@ -30,15 +30,16 @@ const (
 
 type object = *unstructured.Unstructured
 
-// beside returns the entries of what is applied beside install.yaml.
+// beside returns the table entries of manifests that are applied in addition to install.yaml.
 func beside() []TableEntry {
 	return []TableEntry{Entry(watchers, watchers), Entry(sidecars, sidecars)}
 }
 
-// values returns an entry for each way to render the chart.
+// values returns a table entry for each way to render the chart.
 func values(more ...TableEntry) []TableEntry {
 	entries := []TableEntry{}
-	for _, name := range []string{"default", "ha", "namespaced", "byo-nats", "resources", "console", "console-none", installed} {
+	for _, name := range []string{"default", "ha", "namespaced", "byo-nats", "resources", "console", "console-none",
+		installed} {
 		entries = append(entries, Entry(name, name))
 	}
 	return append(entries, more...)
@@ -48,13 +49,13 @@ func valuesName(file string) string {
 	return strings.TrimSuffix(filepath.Base(file), "-values.yaml")
 }
 
-// helm runs helm and returns what it printed, and what it complained of.
+// helm runs helm and returns stdout and stderr.
 func helm(ctx context.Context, args ...string) (stdout []byte, complaint string) {
 	GinkgoHelper()
 	program := os.Getenv("HELM")
 	Expect(program).NotTo(BeEmpty(), "set HELM to the program, or run `make test-manifests`")
 	cmd := exec.CommandContext(ctx, program, args...)
-	// Nothing of the person who runs the suite.
+	// Ignore the settings of the user who runs the suite.
 	cmd.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir(), "KUBECONFIG=")
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
@@ -69,13 +70,14 @@ func helm(ctx context.Context, args ...string) (stdout []byte, complaint string)
 	return out.Bytes(), ""
 }
 
-// templating is the command that renders the chart where there is no API server to look
-// up. Values behind it override its own.
+// templating is the command that renders the chart without an API server to look up. Later values
+// override its own.
 func templating() []string {
-	return []string{"template", namespace, chart, "--namespace", namespace, "--set-json", `networkPolicy.apiServer.cidrs=["10.96.0.1/32"]`}
+	return []string{"template", namespace, chart, "--namespace", namespace, "--set-json",
+		`networkPolicy.apiServer.cidrs=["10.96.0.1/32"]`}
 }
 
-// template renders the chart with a file of values.
+// template renders the chart with a values file.
 func template(ctx context.Context, file string, args ...string) []object {
 	GinkgoHelper()
 	text, complaint := helm(ctx, slices.Concat(templating(), []string{"--values", file}, args)...)
@@ -90,7 +92,7 @@ func parse(text []byte) []object {
 	return objects
 }
 
-// podTemplates returns the pods that objects make, by the name of the object.
+// podTemplates returns the pod templates in objects, by the name of the object.
 func podTemplates(objects []object) map[string]corev1.PodTemplateSpec {
 	GinkgoHelper()
 	pods := map[string]corev1.PodTemplateSpec{}

@@ -17,15 +17,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// securityPage has the table of what each component may do.
+// securityPage has the table of each component's permissions.
 const securityPage = "../../docs/security.md"
 
-// anyAPIServer is what policies of install.yaml have in place of the address of the API server.
+// anyAPIServer replaces the API server's address in the policies of install.yaml.
 const anyAPIServer = "any address at 443 and 6443"
 
 const component = "app.kubernetes.io/component"
 
-// securityRows returns the cells of that table by the component in the first.
+// securityRows returns the cells of that table, by the component in the first cell.
 func securityRows() map[string][]string {
 	GinkgoHelper()
 	text, err := os.ReadFile(securityPage)
@@ -44,8 +44,8 @@ func securityRows() map[string][]string {
 	return rows
 }
 
-// rightsOf returns what service accounts may do, by the component that an account is for: of all
-// namespaces first, then of that of the release.
+// rightsOf returns the permissions of service accounts by component, cluster-wide ones first, then
+// those in the release's namespace.
 func rightsOf(objects []object) map[string]string {
 	GinkgoHelper()
 	rules := map[string][]rbacv1.PolicyRule{}
@@ -81,7 +81,7 @@ func rightsOf(objects []object) map[string]string {
 	return all
 }
 
-// spelled returns rules as the table has them.
+// spelled returns rules in the notation of the table.
 func spelled(rules []rbacv1.PolicyRule) (texts []string) {
 	for _, r := range rules {
 		text := "`" + strings.Join(r.Verbs, ", ") + " " + strings.Join(r.Resources, ", ") + "`"
@@ -97,7 +97,7 @@ func spelled(rules []rbacv1.PolicyRule) (texts []string) {
 	return texts
 }
 
-// prefix returns what all texts begin with.
+// prefix returns the common prefix of texts.
 func prefix(texts []string) string {
 	least, most := slices.Min(texts), slices.Max(texts)
 	n := 0
@@ -107,7 +107,7 @@ func prefix(texts []string) string {
 	return least[:n]
 }
 
-// reached returns where NetworkPolicies let the pods of each component connect to.
+// reached returns the destinations that NetworkPolicies allow, by component.
 func reached(objects []object) map[string]string {
 	GinkgoHelper()
 	all := map[string]string{}
@@ -132,7 +132,7 @@ func reached(objects []object) map[string]string {
 	return all
 }
 
-// place names where a rule leads to.
+// place returns the name of a rule's destination.
 func place(rule networkingv1.NetworkPolicyEgressRule) string {
 	GinkgoHelper()
 	var ports []int
@@ -160,7 +160,7 @@ func place(rule networkingv1.NetworkPolicyEgressRule) string {
 	return ""
 }
 
-// identitiesOf returns the Secrets with seeds of NATS that the pods of each component mount.
+// identitiesOf returns the Secrets with NATS seeds that the pods of each component mount.
 func identitiesOf(objects []object) map[string]string {
 	GinkgoHelper()
 	all := map[string]string{}
@@ -202,8 +202,8 @@ func everything(ctx context.Context) []object {
 		"--set", "resources.enabled=true,sidecar.enabled=true,console.enabled=true", "--kube-version", "1.36.0")
 }
 
-var _ = Describe("The table of the security model", func() {
-	It("has what the chart grants each component, cell by cell", func(ctx SpecContext) {
+var _ = Describe("The table in the security model", func() {
+	It("matches the chart in every cell", func(ctx SpecContext) {
 		objects := everything(ctx)
 		rights, identities, places := rightsOf(objects), identitiesOf(objects), reached(objects)
 		actual := map[string][]string{}
@@ -213,7 +213,7 @@ var _ = Describe("The table of the security model", func() {
 		Expect(securityRows()).To(Equal(actual), "update the table of %s", securityPage)
 	})
 
-	It("gives no token of Kubernetes to pods without rights", func(ctx SpecContext) {
+	It("has a Kubernetes token only for pods with permissions", func(ctx SpecContext) {
 		objects := everything(ctx)
 		rights := rightsOf(objects)
 		for name, pod := range podTemplates(objects) {
@@ -229,7 +229,7 @@ var _ = Describe("The table of the security model", func() {
 		}
 	})
 
-	It("says what the manifests open in place of the address of the API server", func() {
+	It("describes the destinations that the manifests allow instead of the API server's address", func() {
 		text, err := os.ReadFile(securityPage)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(text)).To(ContainSubstring("In `install.yaml` and `watchers.yaml` it is " + anyAPIServer))

@@ -16,13 +16,13 @@ func TestManifests(t *testing.T) { suitetest.Run(t, "Manifests") }
 
 const (
 	chart = "../../chart"
-	// namespace that the chart is rendered for.
+	// namespace is the release's namespace in the rendered chart.
 	namespace = "curl-me-that"
 )
 
 var (
 	cluster *apiServer
-	// rendered objects by the name of the values.
+	// rendered has the rendered objects by the name of the values.
 	rendered map[string][]object
 )
 

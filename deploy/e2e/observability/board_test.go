@@ -14,10 +14,10 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// board is the dashboard over the services of a world, and the alerts.
+// board is the dashboard of a world's services, with its alerts.
 type board struct{ *monitor.Monitor }
 
-// watch scrapes the services of a world until the spec is over.
+// watch scrapes the services of a world until the end of the spec.
 func watch(w *world.World) board {
 	var processes []monitor.Process
 	for _, name := range world.Services() {
@@ -35,7 +35,7 @@ func watch(w *world.World) board {
 	return board{m}
 }
 
-// shows waits until a panel shows a series by that legend with such a value.
+// shows waits until a panel shows a series with this legend and value.
 func (b board) shows(ctx context.Context, kind, title, legend string, value types.GomegaMatcher) {
 	GinkgoHelper()
 	panel, err := dashboard.Panel(kind, title)
@@ -53,7 +53,7 @@ func (b board) shows(ctx context.Context, kind, title, legend string, value type
 	}).WithTimeout(shows).WithPolling(scrapes/2).Should(Succeed(), "panel %q", title)
 }
 
-// name is what Grafana makes of a legend.
+// name returns a legend as Grafana renders it.
 func name(legend string, s promql.Sample) string {
 	if legend == "__auto" {
 		return s.Metric.String()
@@ -64,15 +64,15 @@ func name(legend string, s promql.Sample) string {
 	return legend
 }
 
-// alerts waits until the expression of an alert holds, which would fire when its
-// time ("for") has passed.
+// alerts waits until the expression of an alert holds. The alert itself fires after its "for"
+// duration.
 func (b board) alerts(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(ctx, func() ([]string, error) { return b.pending(ctx) }).
 		WithTimeout(shows).WithPolling(scrapes / 2).Should(ContainElement(name))
 }
 
-// calms waits until the expression of an alert does not hold any more.
+// calms waits until the expression of an alert no longer holds.
 func (b board) calms(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(ctx, func() ([]string, error) { return b.pending(ctx) }).
@@ -95,7 +95,7 @@ func (b board) pending(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// draws waits until every panel shows something, except for those named.
+// draws waits until every panel shows data, except for the named ones.
 func (b board) draws(ctx context.Context, except ...string) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {

@@ -15,12 +15,12 @@ import (
 
 const (
 	yes, no = 1.0, 0.0
-	// objects that a fault concerns.
+	// objects is the number of objects that a fault affects.
 	objects = 30
 )
 
-var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", func() {
-	It("alerts within 30 s on a slow host", func(ctx SpecContext) {
+var _ = Describe("The dashboard shows within 30 s, with an alert,", func() {
+	It("a slow host", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--per-host=15"}}})
 		b := watch(w)
 		slow := origin.Start()
@@ -40,7 +40,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		w.Unfinished()
 	})
 
-	It("alerts within 30 s on a dead host", func(ctx SpecContext) {
+	It("a dead host", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Fetcher: {"--max-attempts=2"}}})
 		b := watch(w)
 		w.Begin(ctx, objects)
@@ -60,7 +60,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		w.Unfinished()
 	})
 
-	It("alerts within 30 s when one key of many is refreshed no more", func(ctx SpecContext) {
+	It("a single key that is no longer refreshed", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--audit-interval=4s"}}})
 		b := watch(w)
 		w.Begin(ctx, objects)
@@ -77,14 +77,16 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		w.Unfinished()
 	})
 
-	It("alerts within 30 s when the API server is away", func(ctx SpecContext) {
+	It("an unavailable API server", func(ctx SpecContext) {
 		g, through := env.Gateway()
-		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{world.Watcher: through, world.Writer: through}})
+		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{world.Watcher: through,
+			world.Writer: through}})
 		b := watch(w)
 		var pages []*origin.Page
 		for i := range 4 {
 			page := w.Origin.Page(fmt.Sprint("/", i)).Says("before")
-			w.Create(ctx, fmt.Sprint("cm-", i), world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s")).
+			w.Create(ctx, fmt.Sprint("cm-", i), world.Asking("mydata="+page.URL()),
+				world.Annotated("x-kv8s.io/curl-refresh", "1s")).
 				EventuallyHasData(ctx, "mydata", "before")
 			pages = append(pages, page)
 		}
@@ -104,7 +106,7 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		w.Unfinished() // refreshes go on
 	})
 
-	It("NATS is away", func(ctx SpecContext) {
+	It("an unavailable NATS", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		b := watch(w)
 		b.shows(ctx, "stat", "NATS", "", Equal(yes))
@@ -123,14 +125,15 @@ var _ = Describe("A fault is seen on the dashboard within 30 s, and alerts:", fu
 		b.calms(ctx, "CurlMeThatPipelineBlind")
 	})
 
-	It("alerts within 30 s when the writer has no permissions", func(ctx SpecContext) {
+	It("a writer without permissions", func(ctx SpecContext) {
 		var writer *world.Account
-		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--audit-interval=5s"}}, Kubeconfigs: map[string]func(context.Context, string) string{
-			world.Writer: func(ctx context.Context, namespace string) string {
-				writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
-				return writer.Kubeconfig
-			},
-		}})
+		w := env.World(ctx, world.Options{Flags: map[string][]string{world.Watcher: {"--audit-interval=5s"}},
+			Kubeconfigs: map[string]func(context.Context, string) string{
+				world.Writer: func(ctx context.Context, namespace string) string {
+					writer = env.Cluster.Account(ctx, namespace, "writer", world.WriterRules()...)
+					return writer.Kubeconfig
+				},
+			}})
 		b := watch(w)
 		b.shows(ctx, "stat", "Writer permissions", "", Equal(no))
 		writer.Revoke(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// runbook returns the page to which an alert leads.
+// runbook returns the page that an alert links to.
 func runbook(alert string) string {
 	GinkgoHelper()
 	rule, err := rules.Alert(alert)
@@ -24,8 +24,8 @@ func runbook(alert string) string {
 	return string(page)
 }
 
-// leads follows the runbook of an alert: it names a command of curlctl, whose
-// output tells the cause.
+// leads follows the runbook of an alert: the runbook has a curlctl command, and its output shows
+// the cause.
 func leads(ctx context.Context, w *world.World, alert, command string, cause types.GomegaMatcher) {
 	GinkgoHelper()
 	Expect(runbook(alert)).To(ContainSubstring("$ curlctl " + command))
@@ -36,8 +36,8 @@ func leads(ctx context.Context, w *world.World, alert, command string, cause typ
 	}).Should(cause)
 }
 
-// tells follows the runbook of an alert: it quotes a message of the log, which
-// the service has written, with the cause.
+// tells follows the runbook of an alert: the runbook quotes a log message, and the service has
+// logged it with the cause.
 func tells(s *world.Service, alert, message, cause string) {
 	GinkgoHelper()
 	Expect(runbook(alert)).To(ContainSubstring(message))

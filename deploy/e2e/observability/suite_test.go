@@ -1,5 +1,5 @@
-// Package observability puts faults in on purpose, and holds the dashboard, the
-// alerts and the runbooks to showing them: each within 30 s.
+// Package observability injects faults and checks that dashboard, alerts and runbooks show each of
+// them within 30 s.
 package observability_test
 
 import (
@@ -31,13 +31,11 @@ var _ = BeforeSuite(func() {
 })
 
 const (
-	// shows is after what time a fault must show.
+	// shows is how long the dashboard may take to show a fault.
 	shows = 30 * time.Second
-	// calm is after what time all must be well again; work that was refused comes
-	// back after a pause.
+	// calm is how long recovery may take. Rejected work is retried after a pause.
 	calm = time.Minute
-	// scrapes is how often the services are scraped here. That the dashboard is
-	// in time with scrapes every 15 s, too, follows: what one scrape shows is
-	// there after 15 s, and a rate after two.
+	// scrapes is the scrape interval in this suite. The dashboard is also in time with 15 s between
+	// scrapes: one scrape is visible after 15 s, and a rate after two.
 	scrapes = time.Second
 )

@@ -16,28 +16,28 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// maxRepairs is how often a round makes the watcher repair one object: further
-// repairs have to wait for long.
+// maxRepairs is the maximum number of repairs of one object in a round. Further repairs wait too
+// long.
 const maxRepairs = 2
 
-// Annotations beside those that package annotation names.
+// Annotations that package annotation does not name.
 const (
 	refreshKey = "x-kv8s.io/curl-refresh"
 	nowKey     = "x-kv8s.io/curl-now"
 	suspendKey = "x-kv8s.io/curl-suspend"
 )
 
-// object is a ConfigMap with what it asks for.
+// object is a ConfigMap with its requests.
 type object struct {
 	*world.ConfigMap
 	round *round
-	// pages that are asked for, by key, and spare ones for edits.
+	// pages has the requested pages by key, and spare ones for edits.
 	pages   map[string]*origin.Page
 	repairs int
 }
 
-// newObject creates a ConfigMap with one or two keys, some with a refresh. The
-// traits come last.
+// newObject creates a ConfigMap with one or two keys, some of them with a refresh. traits are
+// applied last.
 func (r *round) newObject(ctx context.Context, traits ...world.Trait) *object {
 	GinkgoHelper()
 	o := r.unborn()
@@ -49,7 +49,7 @@ func (r *round) newObject(ctx context.Context, traits ...world.Trait) *object {
 	return o
 }
 
-// unborn returns an object that Create was not called for.
+// unborn returns an object that is not yet created.
 func (r *round) unborn() *object {
 	o := &object{round: r, pages: map[string]*origin.Page{}}
 	for i := range 1 + r.rng.IntN(2) {
@@ -58,7 +58,7 @@ func (r *round) unborn() *object {
 	return o
 }
 
-// page returns a new page with a text of its own, and an ETag by chance.
+// page returns a new page with its own text and, at random, an ETag.
 func (r *round) page() *origin.Page {
 	r.named++
 	path := fmt.Sprintf("/%d/%d", r.seed, r.named)
@@ -69,7 +69,7 @@ func (r *round) page() *origin.Page {
 	return page
 }
 
-// pairs is the annotation.
+// pairs returns the annotation.
 func (o *object) pairs() string {
 	var all []string
 	for _, key := range o.keys() {
@@ -80,27 +80,27 @@ func (o *object) pairs() string {
 
 func (o *object) keys() []string { return slices.Sorted(maps.Keys(o.pages)) }
 
-// key is one of the keys by chance.
+// key returns a random key.
 func (o *object) key() string {
 	keys := o.keys()
 	return keys[o.round.rng.IntN(len(keys))]
 }
 
-// wanted is one of the keys of the object in the stream of requests.
+// wanted returns a random key of the object that is in the stream of requests.
 func (o *object) wanted() pipeline.Key {
 	return pipeline.Key{Namespace: o.round.Namespace, Name: o.Name, Key: o.key()}
 }
 
-// ask writes what the object asks for by now.
+// ask writes the current annotation.
 func (o *object) ask(ctx context.Context) { o.Ask(ctx, o.pairs()) }
 
-// mayRepair counts a repair, and reports whether there may be one more.
+// mayRepair counts a repair and reports whether it is allowed.
 func (o *object) mayRepair() bool {
 	o.repairs++
 	return o.repairs <= maxRepairs
 }
 
-// replace puts another content in place of the object, as kubectl replace does.
+// replace replaces the content of the object, as kubectl replace does.
 func (o *object) replace(ctx context.Context, change func(*corev1.ConfigMap)) {
 	GinkgoHelper()
 	now := o.Get(ctx)
@@ -112,7 +112,7 @@ func (o *object) replace(ctx context.Context, change func(*corev1.ConfigMap)) {
 	o.Replace(ctx, next)
 }
 
-// version is one of those that the object has had, by chance.
+// version returns a random earlier version of the object.
 func (o *object) version() *corev1.ConfigMap {
 	latest := o.round.History.Latest(o.Name)
 	for _, life := range o.round.History.Lives() {

@@ -16,32 +16,32 @@ import (
 )
 
 const (
-	// minSteps and maxSteps are how much happens in a round.
+	// minSteps and maxSteps bound the number of steps in a round.
 	minSteps, maxSteps = 4, 12
-	// maxPause is the longest time between two steps.
+	// maxPause is the maximum time between two steps.
 	maxPause = 150 * time.Millisecond
-	// healLimit is how long a key may take to come right when all causes are
-	// gone: some audits, on a machine that is busy with other tests.
+	// healLimit is how long a key may take to be up to date once all causes are gone: some audits,
+	// on a machine that is busy with other tests.
 	healLimit = 50 * time.Second
 	// apartLimit is how long a key of another tenant may take meanwhile.
 	apartLimit = 40 * time.Second
-	// ordinaryObjects is how many ConfigMaps a round begins with.
+	// ordinaryObjects is the number of ConfigMaps at the start of a round.
 	ordinaryObjects = 3
 )
 
-// round is one history of steps. All its ConfigMaps are its own.
+// round is one sequence of steps. It owns all its ConfigMaps.
 type round struct {
 	*system
 	seed    uint64
 	rng     *rand.Rand
 	objects []*object
 	named   int
-	// lifts end what stands in the way.
+	// lifts remove the obstacles.
 	lifts []func(context.Context)
 	done  []string
 }
 
-// round does what chance decides, and returns the promises that were broken.
+// round runs random steps and returns the broken promises.
 func (s *system) round(ctx context.Context, seed uint64) []string {
 	GinkgoHelper()
 	began := time.Now()
@@ -95,7 +95,7 @@ func contains(steps []step, name string) bool {
 	return false
 }
 
-// pause is part of what chance decides.
+// pause waits for a random time.
 func (r *round) pause(ctx context.Context) {
 	timer := time.NewTimer(time.Duration(r.rng.Int64N(int64(maxPause))))
 	defer timer.Stop()
@@ -105,7 +105,7 @@ func (r *round) pause(ctx context.Context) {
 	}
 }
 
-// apart creates a ConfigMap of another tenant while all obstacles stand.
+// apart creates a ConfigMap of another tenant while all obstacles exist.
 func (r *round) apart(ctx context.Context) []string {
 	GinkgoHelper()
 	tenant := r.Tenants[0]
@@ -117,7 +117,7 @@ func (r *round) apart(ctx context.Context) []string {
 	})
 }
 
-// heals waits until all is right, and returns what is not.
+// heals waits until all objects are up to date, and returns those that are not.
 func (r *round) heals(ctx context.Context) []string {
 	return await(ctx, healLimit, func() []string {
 		var wrong []string
@@ -130,7 +130,7 @@ func (r *round) heals(ctx context.Context) []string {
 	})
 }
 
-// await waits until nothing is wrong, and returns what is wrong at the end.
+// await waits until wrong returns nothing, and returns its last result.
 func await(ctx context.Context, limit time.Duration, look func() []string) []string {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -149,7 +149,7 @@ func await(ctx context.Context, limit time.Duration, look func() []string) []str
 	}
 }
 
-// clear removes what the round has made.
+// clear deletes the objects of the round.
 func (r *round) clear(ctx context.Context) {
 	GinkgoHelper()
 	for _, o := range r.objects {

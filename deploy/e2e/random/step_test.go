@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	// tooLarge is more than a body may have, in bytes.
+	// tooLarge is the size of a body above the limit, in bytes.
 	tooLarge = 2 << 20
-	// maxAnnotations is what all annotations of an object may have, in bytes, and
-	// room what is left of it here: too little for a status.
+	// maxAnnotations is the maximum size of an object's annotations in bytes. room is the part left
+	// free here, which is too small for a status.
 	maxAnnotations = 256 << 10
 	room           = 60
 )
 
-// step is one thing that can happen.
+// step is one possible step of a round.
 type step struct {
 	name string
-	// once in a round at most.
+	// once limits the step to one per round.
 	once bool
-	// prepare is done before all steps of the round.
+	// prepare runs before all steps of the round.
 	prepare func(ctx context.Context, r *round)
 	do      func(ctx context.Context, r *round)
 }
 
-// steps returns those that can happen.
+// steps returns the possible steps.
 func steps() []step {
 	return slices.Concat(edits(), hands(), obstacles(), losses(), kills())
 }
@@ -52,7 +52,7 @@ func onObject(name string, do func(ctx context.Context, o *object)) step {
 	}}
 }
 
-// edits are what users do to annotations.
+// edits returns users' edits of annotations.
 func edits() []step {
 	return []step{
 		onObject("another URL", func(ctx context.Context, o *object) {
@@ -93,7 +93,7 @@ func edits() []step {
 	}
 }
 
-// hands are what others do to data, and what servers do.
+// hands returns other clients' edits of data, and changes on servers.
 func hands() []step {
 	return []step{
 		onObject("a key edited by hand", func(ctx context.Context, o *object) {
@@ -134,7 +134,7 @@ func hands() []step {
 	}
 }
 
-// obstacles are refusals that lift.
+// obstacles returns rejections that end later.
 func obstacles() []step {
 	return []step{
 		{name: "a key of somebody else, removed later", do: func(ctx context.Context, r *round) {
@@ -168,13 +168,13 @@ func obstacles() []step {
 	}
 }
 
-// stand adds an object and what makes it possible to fill.
+// stand adds an object and the function that removes its obstacle.
 func (r *round) stand(o *object, lift func(context.Context)) {
 	r.objects = append(r.objects, o)
 	r.lifts = append(r.lifts, lift)
 }
 
-// losses are what a broker, or its operator, can lose.
+// losses returns losses in the broker, accidental or by its operator.
 func losses() []step {
 	return append(slices.Concat(purges(), operations()), step{
 		name: "the broker restored from a copy", once: true,
@@ -183,7 +183,7 @@ func losses() []step {
 	})
 }
 
-// operations are what an operator does to the streams by hand.
+// operations returns an operator's manual changes of streams.
 func operations() []step {
 	all := []step{
 		onObject("a want purged", func(ctx context.Context, o *object) {
@@ -201,7 +201,8 @@ func operations() []step {
 			}
 		}),
 	}
-	for stream, consumer := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer} {
+	for stream, consumer := range map[string]string{pipeline.Requests: pipeline.FetcherConsumer,
+		pipeline.Results: pipeline.WriterConsumer} {
 		all = append(all, step{name: "the consumer " + consumer + " deleted", do: func(ctx context.Context, r *round) {
 			GinkgoHelper()
 			Expect(r.JetStream.DeleteConsumer(ctx, stream, consumer)).To(Succeed())
@@ -230,7 +231,7 @@ func purges() []step {
 	}
 }
 
-// kills are of programs that come back, and of what happens while they are away.
+// kills returns steps that kill and restart programs, with other steps in between.
 func kills() []step {
 	var all []step
 	for _, name := range world.Services() {
@@ -249,7 +250,7 @@ func kills() []step {
 	}})
 }
 
-// meanwhile does up to three steps that need no program of ours.
+// meanwhile runs up to three steps that need none of our programs.
 func (r *round) meanwhile(ctx context.Context) {
 	GinkgoHelper()
 	all := slices.Concat(edits(), hands(), purges())

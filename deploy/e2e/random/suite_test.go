@@ -1,6 +1,6 @@
-// Package random edits, breaks and mends at random, and holds the system to its
-// promises after each round. SEED chooses what happens and ROUNDS how often; a
-// round that fails prints the SEED that begins with it.
+// Package random runs rounds of random edits, failures and repairs, and checks the promises of the
+// system after each round. SEED selects the steps and ROUNDS their number. A failed round prints
+// the SEED that starts with it.
 package random_test
 
 import (
@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// usualRounds and usualSeed are those of `make test`; a night takes others.
+	// usualRounds and usualSeed are the defaults for `make test`. Nightly runs use others.
 	usualRounds = 50
 	usualSeed   = 1
-	// startLimit and roundLimit bound the suite. A round takes some two seconds
-	// on a quiet machine.
+	// startLimit and roundLimit bound the suite. A round takes about two seconds on a quiet
+	// machine.
 	startLimit = 5 * time.Minute
 	roundLimit = 30 * time.Second
 )
@@ -34,7 +34,7 @@ var env *world.Environment
 
 var _ = BeforeSuite(func() { env = world.Open() })
 
-// number is that of a variable of the environment, or a default.
+// number returns the value of an environment variable, or a default.
 func number(variable string, usual uint64) uint64 {
 	text := os.Getenv(variable)
 	if text == "" {
@@ -47,11 +47,11 @@ func number(variable string, usual uint64) uint64 {
 	return n
 }
 
-// chance returns the source of all that is random in a round.
+// chance returns the random source of a round.
 func chance(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-var _ = Describe("Whatever happens in an order that chance decides", func() {
-	It("brings each annotated key right once its cause is gone, and another tenant's at once, after faults in random order", func(ctx SpecContext) {
+var _ = Describe("A random sequence of faults", func() {
+	It("leaves each key up to date once it ends, and never delays another tenant's", func(ctx SpecContext) {
 		seed := number("SEED", usualSeed)
 		rounds := number("ROUNDS", usualRounds)
 		GinkgoWriter.Printf("SEED=%d ROUNDS=%d\n", seed, rounds)

@@ -14,24 +14,22 @@ import (
 )
 
 const (
-	// ackWait is after what time the work of a program that was killed is given
-	// to another one.
+	// ackWait is how long before a killed program's work is redelivered.
 	ackWait = 2 * time.Second
-	// maxBroken is after how many broken promises the rest is not tried.
+	// maxBroken is the number of broken promises that ends the run.
 	maxBroken = 10
 )
 
-// system is what the rounds work on, one after another.
+// system is the system that all rounds share.
 type system struct {
 	*world.World
 	broker *world.Broker
-	// rights of the writer in the namespace that its rights are taken in.
+	// rights are the writer's rights in the namespace where a step revokes them.
 	rights *world.Account
 	wants  *published
 }
 
-// published are messages by subject, as they were published. It may be used from several
-// goroutines.
+// published has the messages by subject, as they were published. It is safe for concurrent use.
 type published struct {
 	mu  sync.Mutex
 	all map[string][][]byte
@@ -49,8 +47,8 @@ func (p *published) of(subject string) [][]byte {
 	return slices.Clone(p.all[subject])
 }
 
-// begin runs the services with short intervals. The namespace of the world is
-// the one that everything happens in; an ordinary tenant lives beside it.
+// begin starts the services with short intervals. All steps happen in the namespace of the world.
+// An ordinary tenant shares the installation.
 func begin(ctx context.Context) *system {
 	GinkgoHelper()
 	s := &system{broker: world.RunBroker(), wants: &published{all: map[string][][]byte{}}}
@@ -68,7 +66,7 @@ func begin(ctx context.Context) *system {
 	return s
 }
 
-// writerAccount is asked for before the writer starts.
+// writerAccount is called before the writer starts.
 func (s *system) writerAccount(ctx context.Context, namespace string) string {
 	GinkgoHelper()
 	s.rights = env.Cluster.Account(ctx, namespace, world.Writer, world.WriterRules()...)
