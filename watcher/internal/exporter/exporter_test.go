@@ -17,7 +17,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 	"github.com/kv8s/curl-me-that/proto/service/metric"
 	"github.com/kv8s/curl-me-that/proto/service/metric/metrictest"
@@ -132,7 +131,8 @@ func movements() map[string]struct {
 			b.Expect(b.js.DeleteConsumer(b.t.Context(), pipeline.Requests, pipeline.FetcherConsumer)).To(gomega.Succeed())
 		}, 0.0},
 		"consumer_paused": {`consumer_paused{consumer="fetcher"}`, func(b *bench) {
-			b.Expect(operate.NewClient(b.js).PauseFetching(b.t.Context(), time.Now().Add(time.Hour))).To(gomega.Succeed())
+			_, err := b.js.PauseConsumer(b.t.Context(), pipeline.Requests, pipeline.FetcherConsumer, time.Now().Add(time.Hour))
+			b.Expect(err).NotTo(gomega.HaveOccurred())
 		}, 1.0},
 		"timers_messages": {"timers_messages", func(b *bench) {
 			seq := b.want("cm")

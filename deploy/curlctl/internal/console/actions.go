@@ -5,10 +5,11 @@ import (
 	"net/url"
 )
 
-// actionRoutes adds each dialog and its action.
+// actionRoutes adds the dialogs and actions.
 func (s *Server) actionRoutes(mux *http.ServeMux) {
 	for path, act := range map[string]func(*visit, bool) (*page, error){
-		"/failures/replay": s.replay, "/failures/purge": s.purge, "/refetch": s.refetch, "/pause": s.pause, "/resume": s.resume,
+		"/failures/replay": s.replay, "/failures/purge": s.purge, "/refetch": s.refetch,
+		"/pause": s.pause, "/resume": s.resume,
 	} {
 		mux.HandleFunc("GET "+path, s.visited(func(v *visit) (*page, error) { return act(v, false) }))
 		mux.HandleFunc("POST "+path, s.visited(func(v *visit) (*page, error) {
@@ -25,7 +26,7 @@ func (s *Server) actionRoutes(mux *http.ServeMux) {
 func (s *Server) jobPage(v *visit) (*page, error) {
 	j := s.jobs.Find(v.PathValue("id"))
 	if j == nil || v.namespace != "" && j.Namespace != v.namespace {
-		return nil, notFound("There is no such job; it has ended long ago, or with an earlier console. The audit has its record.")
+		return nil, notFound("There is no such job any more. The audit has its record.")
 	}
 	view := j.View()
 	return &page{template: "job.html", title: "Job " + view.Action, refresh: view.Running, data: map[string]any{
@@ -33,7 +34,7 @@ func (s *Server) jobPage(v *visit) (*page, error) {
 	}}, nil
 }
 
-// stop ends a job of the person.
+// stop stops a job of the person.
 func (s *Server) stop(v *visit) (*page, error) {
 	j := s.jobs.Find(v.PathValue("id"))
 	if j == nil || j.Person != v.person.Name {
@@ -43,7 +44,7 @@ func (s *Server) stop(v *visit) (*page, error) {
 	return &page{redirect: v.withNamespace("/jobs/" + j.ID)}, nil
 }
 
-// withNamespace adds the namespace of a person who may see one only.
+// withNamespace adds the only namespace that the person may see.
 func (v *visit) withNamespace(path string) string {
 	if v.namespace != "" {
 		path += "?namespace=" + url.QueryEscape(v.namespace)

@@ -1,6 +1,5 @@
-// Package console serves web pages that show what the pipeline does and what has
-// failed, and do what curlctl does. Every page and action works without
-// JavaScript; a script adds live numbers and the keyboard.
+// Package console serves curlctl as web pages. Every page and action works without JavaScript; a
+// script adds live numbers and keyboard shortcuts.
 package console
 
 import (
@@ -25,20 +24,17 @@ import (
 
 // Config of the console.
 type Config struct {
-	// TraceURL is where a trace is seen, {trace} standing for its id; empty: traces
-	// are named only.
+	// TraceURL is the URL of a trace, with {trace} in place of its ID; empty: no links.
 	TraceURL string
 }
 
-// Deps are what the console uses.
+// Deps are the dependencies of the console.
 type Deps struct {
-	// Conn is the connection to NATS.
 	Conn *natsconn.Connection
-	// Refusals are what NATS has refused on it.
+	// Refusals are the permission violations on the connection.
 	Refusals *natsconn.Refusals
-	// Access decides who may do what.
-	Access Access
-	// Kubernetes is what pages read of the cluster; nil: nothing.
+	Access   Access
+	// Kubernetes reads the cluster; nil: it is not read.
 	Kubernetes Cluster
 	// Now is the clock.
 	Now func() time.Time
@@ -46,10 +42,10 @@ type Deps struct {
 
 // Access decides who may do what.
 type Access interface {
-	// Person returns who asks; nil: it has written the response.
+	// Person returns the person of a request; nil: the response is written.
 	Person(w http.ResponseWriter, r *http.Request) *access.Person
-	// May reports whether the person has a right in a namespace; empty: in all. The
-	// error is a *access.ReviewError.
+	// May reports whether the person has a right in a namespace; empty: in all. Errors are
+	// *access.ReviewError.
 	May(ctx context.Context, p *access.Person, right access.Right, namespace string) (bool, error)
 	// Guard wraps all requests.
 	Guard(next http.Handler) http.Handler
@@ -57,14 +53,14 @@ type Access interface {
 
 // Cluster reads Kubernetes for the pages.
 type Cluster interface {
-	// Object reads the metadata of a ConfigMap, and the Watcher that it belongs to. Of
-	// the name of a Watcher it reads that and its ConfigMap. Each may be nil.
+	// Object reads the metadata of a ConfigMap and the Watcher that owns it, given the name of
+	// either. Each may be nil.
 	Object(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error)
-	// Watchers reads at most limit Watchers of a namespace, empty meaning all, from
-	// where the call before has ended; an empty next: there are no more. A cluster
-	// that serves none has an error of apierrors.IsNotFound.
+	// Watchers lists at most limit Watchers of a namespace, empty meaning all, from the token next
+	// of the previous call. With an empty next there are no more. If the cluster does not serve
+	// Watchers, apierrors.IsNotFound holds for the error.
 	Watchers(ctx context.Context, namespace, from string, limit int64) (list []watchv1.Watcher, next string, err error)
-	// Consumers reads which containers of running pods use a ConfigMap, by pod.
+	// Consumers returns the containers of running pods that use a ConfigMap.
 	Consumers(ctx context.Context, namespace string, cm podusage.ConfigMap) ([]podusage.Usage, error)
 }
 
@@ -74,25 +70,24 @@ type Server struct {
 	deps   Deps
 	model  *model.Model
 	jobs   *jobs.Runner
-	plans  *plans
 	pages  *pages
 
-	// tokens lets people sign in; nil: that is not needed.
+	// tokens signs people in; nil: not needed.
 	tokens *access.Kubernetes
-	// people are signed in, addresses not yet.
+	// people and addresses limit requests, of persons and before the sign-in.
 	people, addresses rates
 
 	viewers viewers
 	// ended is done when the server stops.
-	ended context.Context //nolint:containedctx // it bounds streams and jobs, which outlive a request
+	ended context.Context //nolint:containedctx // it ends streams and jobs, which outlive a request
 	mu    sync.Mutex
-	// lost is since when there is no connection.
+	// lost is when the connection was lost; zero: it is up.
 	lost time.Time
-	// watched: the cluster serves Watchers, as far as is known.
+	// watched: the cluster is known to serve Watchers.
 	watched atomic.Bool
 }
 
-// Bounds of what one server does.
+// Limits of requests.
 const (
 	maxBody       = 64 << 10
 	maxHeader     = 32 << 10
@@ -101,8 +96,7 @@ const (
 	stopTimeout   = 5 * time.Second
 )
 
-// New returns a server; ctx bounds its jobs and streams. The error is that of a
-// broken template.
+// New returns a server; ctx ends its jobs and streams. Errors are those of broken templates.
 func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 	p, err := newPages()
 	if err != nil {
@@ -110,12 +104,12 @@ func New(ctx context.Context, c Config, d Deps) (*Server, error) {
 	}
 	tokens, _ := d.Access.(*access.Kubernetes)
 	return &Server{
-		config: c, tokens: tokens, deps: d, model: model.New(d.Conn, d.Refusals, d.Now), jobs: jobs.New(ctx, d.Now), pages: p,
-		plans: &plans{ctx: ctx, now: d.Now}, ended: ctx,
+		config: c, tokens: tokens, deps: d, model: model.New(d.Conn, d.Refusals, d.Now), jobs: jobs.New(ctx, d.Now),
+		pages: p, ended: ctx,
 	}, nil
 }
 
-// Serve serves on a listener until the context of New ends.
+// Serve serves until the context of New ends.
 func (s *Server) Serve(listener net.Listener) error {
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout,
@@ -176,20 +170,24 @@ func (s *Server) handler() http.Handler {
 	s.actionRoutes(mux)
 	protection := http.NewCrossOriginProtection()
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "This request comes from another site; nothing was done.", http.StatusForbidden)
+		http.Error(w, crossSite, http.StatusForbidden)
 	}))
 	return hardened(s.deps.Access.Guard(isolated(protection.Handler(mux))))
 }
 
-// isolated refuses what pages of other sites embed or fetch: it would use up live
-// pages and requests, though they could not read the response. They may have links.
+// crossSite refuses a request of another site.
+const crossSite = "This request comes from another site; nothing was done."
+
+// isolated refuses requests that pages of other sites embed. They could not read the response, but
+// would use up live pages and requests. Links are allowed.
 func isolated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Sec-Fetch-Site") {
 		case "", "same-origin", "none":
 		default:
-			if r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document" || r.Method != http.MethodGet {
-				http.Error(w, "This request comes from another site; nothing was done.", http.StatusForbidden)
+			link := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+			if !link || r.Method != http.MethodGet {
+				http.Error(w, crossSite, http.StatusForbidden)
 				return
 			}
 		}
@@ -197,12 +195,13 @@ func isolated(next http.Handler) http.Handler {
 	})
 }
 
-// hardened sets the headers of every response, and bounds the body of a request.
+// hardened sets security headers, and limits the body of a request.
 func hardened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
-			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types console")
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "+
+			"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "+
+			"require-trusted-types-for 'script'; trusted-types console")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -215,7 +214,7 @@ func hardened(next http.Handler) http.Handler {
 	})
 }
 
-// lostSince returns since when there is no connection to NATS; zero: there is one.
+// lostSince returns when the connection to NATS was lost; zero: it is up.
 func (s *Server) lostSince() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,20 +6,20 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 )
 
-// dialog asks before an action; its form is the action.
+// dialog asks for confirmation; its form starts the action.
 type dialog struct {
 	Title, Button, Path, Back string
-	// Lines are what would be done.
+	// Lines describe the action.
 	Lines []string
-	// Hidden are the fields that repeat the plan.
+	// Hidden fields repeat the selection.
 	Hidden []hidden
-	// Rate, Over and For are the values of their fields; absent where nil.
-	Rate, Over, For *string
-	// Word is what to type; empty: nothing.
+	// Rate and For are the values of fields; nil: there is no field.
+	Rate, For *string
+	// Word must be typed to confirm; empty: none.
 	Word    string
 	Command string
 	Error   string
@@ -33,7 +33,7 @@ func (d *dialog) page(status int) *page {
 	return &page{template: "dialog.html", title: d.Title, data: d, status: status}
 }
 
-// refuse shows the dialog again, and why.
+// refuse shows the dialog again, with an error.
 func (d *dialog) refuse(status int, why string) *page {
 	d.Error = why
 	return d.page(status)
@@ -41,48 +41,46 @@ func (d *dialog) refuse(status int, why string) *page {
 
 func (d *dialog) hide(name, value string) { d.Hidden = append(d.Hidden, hidden{name, value}) }
 
-// confirm shows the dialog, or, once it was submitted for about as much as is selected
-// now, starts its job.
-func (s *Server) confirm(v *visit, d *dialog, submitted bool, record operator.Action, do func(context.Context, *jobs.Job) error) (*page, error) {
+// confirm shows the dialog, or starts its job if it was submitted for about as many messages as are
+// selected now.
+func (s *Server) confirm(
+	v *visit, d *dialog, submitted bool, record audit.Action, do func(context.Context, *jobs.Job) error,
+) (*page, error) {
 	switch {
 	case !submitted || d.Nothing:
 		return d.page(0), nil
 	case changed(v.confirmed(), record.Selected):
-		return d.refuse(http.StatusConflict, "Meanwhile the number has changed; look again."), nil
+		return d.refuse(http.StatusConflict, "The number has changed meanwhile; check it again."), nil
 	}
-	return s.begin(v, d, record, do)
-}
-
-// begin starts the job of a dialog.
-func (s *Server) begin(v *visit, d *dialog, record operator.Action, do func(context.Context, *jobs.Job) error) (*page, error) {
 	task := jobs.Task{
-		ID: v.FormValue("job"), Action: record.Name, Filter: record.Filter, Command: d.Command, Person: v.person.Name, Namespace: v.namespace,
-		Selected: record.Selected,
+		ID: v.FormValue("job"), Action: record.Name, Filter: record.Filter, Command: d.Command,
+		Person: v.person.Name, Namespace: v.namespace, Selected: record.Selected,
 	}
 	if len(task.ID) < 16 || len(task.ID) > 64 {
-		return nil, badRequest(errors.New("job: this form is incomplete; open the dialog again"))
+		return nil, badRequest(errors.New("job: the form is incomplete; open the dialog again"))
 	}
 	if !s.jobs.Start(task, do) {
-		return d.refuse(http.StatusConflict, "A job is running already. Stop it, or wait until it has ended: the page Audit lists it."), nil
+		return d.refuse(http.StatusConflict, "Another job is running. Stop it or wait for it; the page Audit lists it."), nil
 	}
 	return &page{redirect: v.withNamespace("/jobs/" + task.ID)}, nil
 }
 
-// record is the audit of an action of the person.
-func (v *visit) record(action string, filter []string, selected int) operator.Action {
-	return operator.Action{Name: action, Filter: operator.Filter(filter), Selected: selected, OnBehalfOf: v.person.OnBehalfOf, Via: operator.Console}
+// record returns the audit record of an action.
+func (v *visit) record(action string, filter []string, selected int) audit.Action {
+	return audit.Action{
+		Name: action, Filter: audit.Filter(filter), Selected: selected, OnBehalfOf: v.person.OnBehalfOf, Via: audit.Console,
+	}
 }
 
-// changedShare is by which part a count may differ from the one that was confirmed.
+// changedShare is the tolerance of changed: a twentieth.
 const changedShare = 20
 
-// changed reports whether a count differs too much from the one that was
-// confirmed.
+// changed reports whether a count differs too much from the confirmed one.
 func changed(confirmed, now int) bool {
 	return max(confirmed-now, now-confirmed)*changedShare > max(confirmed, 1)
 }
 
-// confirmed reads the count of the dialog.
+// confirmed returns the count of the dialog.
 func (v *visit) confirmed() int {
 	n, err := strconv.Atoi(v.FormValue("count"))
 	if err != nil {

@@ -5,48 +5,49 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/condition"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-// How many rows a page has, and how much JSON and facets have.
+// Maximum numbers of rows.
 const (
 	pageRows   = 50
 	jsonRows   = 1000
 	facetHosts = 12
 )
 
-// filterFields are the fields of a filter in the address, which are the flags of
-// curlctl.
+// filterFields are the fields of a filter in the address, named like the flags of curlctl.
 func filterFields() []string {
 	return []string{"reason", "host", "namespace", "name", "key", "since", "until"}
 }
 
-// filter is what selects failures, as it stands in the address.
+// filter selects failures, as in the address.
 type filter struct {
 	deadletter.Selection
 
-	// Values are the fields that are set, the cursor left out.
+	// Values are the set fields, without the cursor.
 	Values url.Values
-	// Dead is what they select.
+	// Dead is the parsed filter.
 	Dead operate.DeadLetterFilter
 }
 
-// readFilter reads the address or form. A person who may see one namespace
-// selects from that one.
+// readFilter parses the address or form, limited to the namespace that the person may see.
 func (v *visit) readFilter() (filter, error) {
 	f := filter{Values: url.Values{}}
 	for _, field := range filterFields() {
@@ -68,21 +69,20 @@ func (v *visit) readFilter() (filter, error) {
 	}
 	if below := v.FormValue("below"); below != "" {
 		if f.Dead.Below, err = strconv.ParseUint(below, 10, 64); err != nil || f.Dead.Below == 0 {
-			return f, badRequest(errors.New("below: " + strconv.Quote(below) + " is not the ID of a failure"))
+			return f, badRequest(fmt.Errorf("below: %q is not the ID of a failure", below))
 		}
 	}
 	return f, nil
 }
 
-// Exact reports whether counts by reason and host hold for the filter.
+// Exact reports whether the server can count for the filter.
 func (f filter) Exact() bool {
 	dead := f.Dead
 	dead.Below = 0
 	return dead.Exact()
 }
 
-// With returns the address of the list with one field changed; the cursor is left
-// out.
+// With returns the address of the list with one field changed.
 func (f filter) With(field, value string) string {
 	values := maps.Clone(f.Values)
 	if value == "" {
@@ -96,7 +96,7 @@ func (f filter) With(field, value string) string {
 // At returns the address of another page for the same filter.
 func (f filter) At(path string) string { return path + "?" + f.Values.Encode() }
 
-// Words are the flags of curlctl for the filter.
+// Words returns the flags of curlctl.
 func (f filter) Words() []string {
 	var words []string
 	for _, field := range filterFields() {
@@ -107,8 +107,7 @@ func (f filter) Words() []string {
 	return words
 }
 
-// match reports whether a failure that passes is one of the filter, as far as its
-// subject has that.
+// match reports whether a new failure matches, by its subject.
 func (f filter) match(x model.Failure) bool {
 	s := f.Selection
 	return (s.Reason == "" || s.Reason == x.Reason) && (s.Host == "" || strings.EqualFold(s.Host, x.Host)) &&
@@ -116,7 +115,7 @@ func (f filter) match(x model.Failure) bool {
 		(s.Key == "" || s.Key == x.Key.Key) && s.Until == ""
 }
 
-// facet is one value of a field and how many failures have it.
+// facet is a value of a field, with the number of failures.
 type facet struct {
 	Value string
 	Count uint64
@@ -133,7 +132,7 @@ type failuresData struct {
 	MoreHosts  int
 	Namespaces []string
 	AllReasons []string
-	// Match is how many match where Counted: the counts have no times and names.
+	// Match is the number of matches, if it is Counted.
 	Match         int
 	Counted       bool
 	Command       string
@@ -147,13 +146,14 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	}
 	s.lookShortly(v)
 	if err := s.model.Missing(model.Failures); errors.As(err, new(*natsconn.PermissionError)) {
-		return nil, err // to what is refused there is no response
+		return nil, err // there would be no response
 	}
 	data := failuresData{
 		Filter: f, Below: f.Dead.Below, AllReasons: deadletter.Reasons(), Namespaces: s.model.Namespaces(),
-		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...), Replay: v.can(access.Replay), Purge: v.can(access.Purge),
+		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...),
+		Replay:  v.can(access.Replay), Purge: v.can(access.Purge),
 	}
-	failed := s.model.Failed()
+	newest := uint64(0)
 	for d, err := range readable.Only(&v.unread, s.deps.Conn.Client.DeadLetters(v.Context(), f.Dead)) {
 		if err != nil {
 			return nil, err
@@ -162,6 +162,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 			data.Older = strconv.FormatUint(data.Rows[pageRows-1].ID, 10)
 			break
 		}
+		newest = max(newest, d.ID)
 		data.Rows = append(data.Rows, s.failureRow(d))
 	}
 	if v.namespace != "" {
@@ -170,11 +171,11 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		data.count(s.model.Failures())
 	}
 	live := maps.Clone(f.Values)
-	live.Set("failed", strconv.FormatUint(failed, 10))
+	live.Set("failed", strconv.FormatUint(newest, 10))
 	return &page{template: "failures.html", title: "Failures", data: data, live: live}, nil
 }
 
-// lookShort bounds how long a page that does without the model waits for it.
+// lookShort is the maximum wait of a page that can do without the model.
 const lookShort = time.Second
 
 func (s *Server) lookShortly(v *visit) {
@@ -183,8 +184,7 @@ func (s *Server) lookShortly(v *visit) {
 	s.model.Look(ctx)
 }
 
-// count fills the facets, and how many match where the server's counts have
-// that: each field is counted within the others.
+// count sets the facets and the number of matches. Each field is counted within the other.
 func (d *failuresData) count(counts map[operate.ReasonHost]uint64) {
 	reasons, hosts, match := map[string]uint64{}, map[string]uint64{}, uint64(0)
 	s := d.Filter.Selection
@@ -215,11 +215,13 @@ func facets(counts map[string]uint64, chosen string) []facet {
 	for value, n := range counts {
 		all = append(all, facet{value, n, value == chosen})
 	}
-	slices.SortFunc(all, func(a, b facet) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Value, b.Value)) })
+	slices.SortFunc(all, func(a, b facet) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Value, b.Value))
+	})
 	return all
 }
 
-// The conditions of the key of a failure that is kept.
+// The present states of the key of a failure.
 const (
 	nowRecovered = "recovered"
 	nowFailing   = "failing"
@@ -228,21 +230,21 @@ const (
 	nowGone      = "gone"
 )
 
-// failureRow returns a failure, and derives from the model what has become of its key.
+// failureRow returns a failure with the present state of its key.
 func (s *Server) failureRow(d operate.DeadLetter) deadletter.Record {
 	row := deadletter.NewRecord(d)
 	if s.model.Brief().AsOf.IsZero() {
 		return row
 	}
-	known, wanted := s.model.Row(d.Key)
+	known, wanted := s.model.Key(d.Key)
 	switch want := d.Message.GetWant(); {
 	case !wanted:
 		row.Now = nowGone
 	case want.GetUid() != known.UID || want.GetUrl() != known.URL:
 		row.Now = nowChanged
-	case known.Condition.State == condition.Failing:
+	case known.Condition.State == keys.Failing:
 		row.Now = nowFailing
-	case known.Condition.State == condition.Waiting || known.Condition.Attempts > 0:
+	case known.Condition.State == keys.Waiting || known.Condition.Attempts > 0:
 		row.Now = nowWaiting
 	default:
 		row.Now = nowRecovered
@@ -250,7 +252,7 @@ func (s *Server) failureRow(d operate.DeadLetter) deadletter.Record {
 	return row
 }
 
-// failuresJSON writes the newest failures of a filter as curlctl does.
+// failuresJSON writes the newest failures like curlctl.
 func (s *Server) failuresJSON(v *visit) (*page, error) {
 	f, err := v.readFilter()
 	if err != nil {
@@ -270,7 +272,7 @@ func (s *Server) failuresJSON(v *visit) (*page, error) {
 	return &page{done: true}, json.NewEncoder(v.w).Encode(map[string]any{"items": items})
 }
 
-// failure reads the failure whose id is a text.
+// failure reads the failure with an ID.
 func (v *visit) failure(text string) (operate.DeadLetter, error) {
 	id, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || id == 0 {
@@ -279,12 +281,12 @@ func (v *visit) failure(text string) (operate.DeadLetter, error) {
 	return failureIn(v.Context(), v.server.deps.Conn.Client, id, v.namespace)
 }
 
-// failureIn reads a failure of a namespace; empty: of any. That of another is not
-// found, as if it were none.
+// failureIn reads a failure of a namespace; empty: of any. A failure of another namespace is not
+// found.
 func failureIn(ctx context.Context, client *operate.Client, id uint64, namespace string) (operate.DeadLetter, error) {
 	d, err := client.DeadLetter(ctx, id)
 	if deadLetterGone(err) || err == nil && namespace != "" && d.Key.Namespace != namespace {
-		return operate.DeadLetter{}, notFound("Failure %d never was one, or has been removed.", id)
+		return operate.DeadLetter{}, notFound("Failure %d does not exist; it may have been removed.", id)
 	}
 	return d, err
 }
@@ -302,8 +304,8 @@ type failureData struct {
 	Replay   bool
 }
 
-// snippetMost is how much of an answer is shown, in bytes, and earlierMost how
-// many earlier failures.
+// snippetMost is the maximum length of a response, in bytes, and earlierMost the maximum number of
+// earlier failures.
 const (
 	snippetMost = 1 << 10
 	earlierMost = 10
@@ -344,11 +346,12 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 	return &page{template: "failure.html", title: "Failure " + strconv.FormatUint(d.ID, 10), data: data}, nil
 }
 
-// command writes a command line that a shell reads as it stands.
+// command quotes a command line for a shell.
 func command(words ...string) string {
 	for i, word := range words {
 		if word == "" || strings.ContainsFunc(word, func(r rune) bool {
-			return !strings.ContainsRune("-_=./:,@%+", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+			return !strings.ContainsRune("-_=./:,@%+", r) && (r > unicode.MaxASCII || !unicode.IsLetter(r) &&
+				!unicode.IsDigit(r))
 		}) {
 			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// tick is what is sent to an open page each second; at most maxTick bytes.
+// tick is sent to an open page each second. It has at most maxTick bytes.
 type tick struct {
 	AsOf    string            `json:"asOf"`
 	Lost    bool              `json:"lost"`
@@ -28,13 +28,13 @@ type tick struct {
 const (
 	maxTick   = 2 << 10
 	tickEvery = time.Second
-	// writeTimeout ends the stream of a reader that does not read.
+	// writeTimeout ends the stream of a client that does not read.
 	writeTimeout = 10 * time.Second
-	// passingText bounds the text of what passes, in runes.
+	// passingText is the maximum length of a message, in runes.
 	passingText = 70
 )
 
-// live sends a tick each second, until the person leaves.
+// live sends a tick each second, until the page is closed.
 func (s *Server) live(v *visit) (*page, error) {
 	at, err := v.position()
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Server) live(v *visit) (*page, error) {
 	}
 	defer leave()
 	v.w.Header().Set("Content-Type", "text/event-stream")
-	v.w.Header().Set("X-Accel-Buffering", "no") // for a proxy that would wait for more
+	v.w.Header().Set("X-Accel-Buffering", "no") // against buffering in proxies
 	control := http.NewResponseController(v.w)
 	_ = control.SetReadDeadline(time.Time{})
 	ticker := time.NewTicker(tickEvery)
@@ -55,16 +55,14 @@ func (s *Server) live(v *visit) (*page, error) {
 		s.model.Touch()
 		t := s.tick(v.namespace)
 		if v.FormValue("failed") != "" {
-			var found int
-			found, at.failed = s.model.FailedSince(at.failed, at.filter.match)
-			at.failures += found
-			t.New = at.failures
+			t.New = s.model.FailedSince(at.failed, at.filter.match)
 		}
 		if v.FormValue("entries") != "" {
 			t.Passing, at.entries = s.passing(v.namespace, at.entries)
 		}
 		_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
-		if _, err := fmt.Fprintf(v.w, "retry: %d\nid: %d\ndata: %s\n\n", tickEvery.Milliseconds(), at.entries, t.encode()); err != nil || control.Flush() != nil {
+		_, err := fmt.Fprintf(v.w, "retry: %d\nid: %d\ndata: %s\n\n", tickEvery.Milliseconds(), at.entries, t.encode())
+		if err != nil || control.Flush() != nil {
 			return &page{done: true}, nil
 		}
 		select {
@@ -78,16 +76,14 @@ func (s *Server) live(v *visit) (*page, error) {
 	return &page{done: true}, nil
 }
 
-// position is what a page that is open has by now.
+// position is how far an open page has read.
 type position struct {
 	filter filter
-	// failed and entries are how far it has read failures, and what passes.
+	// failed is the newest failure on it, and entries the number of messages so far.
 	failed, entries uint64
-	// failures are those that match since it was opened.
-	failures int
 }
 
-// position reads what a page has from its address.
+// position parses the address of a live stream.
 func (v *visit) position() (p position, err error) {
 	if p.filter, err = v.readFilter(); err != nil {
 		return p, err
@@ -99,8 +95,8 @@ func (v *visit) position() (p position, err error) {
 	return p, err
 }
 
-// lastEntry returns how far a page has read what passes: by its address, or, where
-// its stream was broken off, by the id of the last tick.
+// lastEntry returns how far a page has read messages: by its address, or after a reconnect by the ID
+// of the last tick.
 func (v *visit) lastEntry() (uint64, error) {
 	id := v.Header.Get("Last-Event-ID")
 	if id == "" {
@@ -108,12 +104,12 @@ func (v *visit) lastEntry() (uint64, error) {
 	}
 	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil {
-		return 0, badRequest(errors.New("Last-Event-ID: " + strconv.Quote(id) + " is not a number"))
+		return 0, badRequest(fmt.Errorf("Last-Event-ID: %q is not a number", id))
 	}
 	return n, nil
 }
 
-// How many live pages there may be, of all and of each person.
+// Maximum numbers of live pages, in all and per person.
 const (
 	maxViewers     = 50
 	maxViewersEach = 10
@@ -125,8 +121,7 @@ type viewers struct {
 	pages map[string]int
 }
 
-// enter counts one more page of a person, until leave is called. So many of one
-// person leave room for others.
+// enter counts a page of a person until leave is called.
 func (w *viewers) enter(person string) (leave func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,11 +148,11 @@ func (w *viewers) enter(person string) (leave func(), err error) {
 }
 
 func tooMany(text string) *problem {
-	return &problem{http.StatusServiceUnavailable, "Too many look", text, "Close one."}
+	return &problem{http.StatusServiceUnavailable, "Too many live pages", text, "Close one."}
 }
 
-// mayStay reports whether the person may go on looking. While that cannot be
-// reviewed, what was decided last holds.
+// mayStay reports whether the person may keep the page open. If the API server is unavailable, the
+// previous decision holds.
 func (v *visit) mayStay() bool {
 	if until := v.person.Until; !until.IsZero() && !v.server.deps.Now().Before(until) {
 		return false
@@ -166,7 +161,7 @@ func (v *visit) mayStay() bool {
 	return !errors.As(v.enter(), &denied) || denied.status >= http.StatusInternalServerError
 }
 
-// encode leaves out what passes until the tick is small enough.
+// encode drops messages until the tick is small enough.
 func (t *tick) encode() []byte {
 	for {
 		text, err := json.Marshal(t)
@@ -181,8 +176,9 @@ func (s *Server) tick(namespace string) tick {
 	n := s.model.Numbers(namespace)
 	now := s.deps.Now()
 	t := tick{AsOf: clockOf(now), Lost: !s.lostSince().IsZero(), Paused: n.Paused, Numbers: map[string]string{
-		"wants": printer.Grouped(n.Wants), "timers": printer.Grouped(n.Timers.Pending), "minute": printer.Grouped(n.Timers.Minute),
-		"overdue": printer.Grouped(n.Timers.Overdue), "lastHour": printer.Grouped(n.LastHour),
+		"wants": printer.Grouped(n.Wants), "timers": printer.Grouped(n.Timers.Pending),
+		"minute": printer.Grouped(n.Timers.Minute), "overdue": printer.Grouped(n.Timers.Overdue),
+		"lastHour": printer.Grouped(n.LastHour),
 	}}
 	if n.Timers.Next != nil {
 		t.Numbers["next"] = printer.Until(now, *n.Timers.Next)
@@ -209,7 +205,7 @@ func oldest(c overview.Consumer, now time.Time) string {
 	return printer.Until(*c.Oldest, now)
 }
 
-// passing returns what has passed since the last tick, and how far that is.
+// passing returns the messages since the last tick, and the new position.
 func (s *Server) passing(namespace string, last uint64) ([][3]string, uint64) {
 	entries, now := s.model.Passing(namespace, last)
 	var rows [][3]string

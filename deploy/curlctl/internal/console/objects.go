@@ -18,7 +18,8 @@ import (
 
 func (s *Server) objectPage(v *visit) (*page, error) {
 	s.model.Look(v.Context())
-	view := object.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"), Timeline: []object.TimelineEntry{}}
+	view := object.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"),
+		Timeline: []object.TimelineEntry{}}
 	pods, unseen, err := s.readObject(v.Context(), &view)
 	if err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	}
 	keys := s.model.Object(view.Namespace, view.ConfigMap)
 	if !view.Exists && view.Watcher == nil && len(view.Timeline) == 0 && len(keys) == 0 {
-		return nil, notFound("Nothing is known of ConfigMap %s/%s.", view.Namespace, view.ConfigMap)
+		return nil, notFound("ConfigMap %s/%s: not found.", view.Namespace, view.ConfigMap)
 	}
 	slices.Reverse(view.Timeline)
 	return &page{template: "object.html", title: view.Namespace + "/" + view.ConfigMap, data: map[string]any{
@@ -37,14 +38,14 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	}}, nil
 }
 
-// readObject adds what Kubernetes holds, and returns why it does not.
+// readObject adds the objects of Kubernetes, or returns why it cannot.
 func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, unseen string, err error) {
 	if s.deps.Kubernetes == nil {
-		return pods, "Kubernetes is not read by this console; what follows is what NATS holds.", nil
+		return pods, "This console does not read Kubernetes. The page shows the data of NATS.", nil
 	}
 	found, owner, err := s.deps.Kubernetes.Object(ctx, view.Namespace, view.ConfigMap)
 	if err != nil {
-		return pods, "Kubernetes could not be read: " + err.Error(), nil //nolint:nilerr // the page has what NATS holds
+		return pods, "Kubernetes is unavailable: " + err.Error(), nil //nolint:nilerr // the page has the data of NATS
 	}
 	if owner != nil {
 		view.ConfigMap = owner.ConfigMapName()
@@ -54,7 +55,8 @@ func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, 
 		return pods, "", nil
 	}
 	pods.Read = true
-	if pods.All, err = s.deps.Kubernetes.Consumers(ctx, view.Namespace, podusage.ConfigMap{Name: found.Name, Watcher: owner, Changes: podusage.ChangesOf(found, owner)}); err != nil {
+	cm := podusage.ConfigMap{Name: found.Name, Watcher: owner, Changes: podusage.ChangesOf(found, owner)}
+	if pods.All, err = s.deps.Kubernetes.Consumers(ctx, view.Namespace, cm); err != nil {
 		pods.Unseen = err.Error()
 	}
 	pods.More = max(0, len(pods.All)-podRows)
@@ -62,24 +64,23 @@ func (s *Server) readObject(ctx context.Context, view *object.View) (pods pods, 
 	return pods, "", view.ReadMetadata(found)
 }
 
-// podRows is how many containers a page has.
+// podRows is the maximum number of containers.
 const podRows = 100
 
 // pods are the containers that use a ConfigMap.
 type pods struct {
-	// Read: it was tried; Unseen is why it failed.
+	// Read: pods were read; Unseen is the error.
 	Read   bool
 	Unseen string
 	All    []podusage.Usage
 	More   int
 }
 
-// newest is how a page has whether a container can have seen the newest content: a
-// state and its text.
+// newest returns a state and a text for whether a container can have the newest content.
 func newest(n podusage.Newest) [2]string {
 	switch n {
 	case podusage.No:
-		return [2]string{"failing", "no, not before a new start"}
+		return [2]string{"failing", "no, not before a restart"}
 	case podusage.Soon:
 		return [2]string{"waiting", "within " + duration.Format(podusage.KubeletDelay)}
 	case podusage.AtStart:
@@ -93,7 +94,7 @@ func newest(n podusage.Newest) [2]string {
 	return [2]string{"warning", "unknown"}
 }
 
-// findWatchers finds out whether the cluster serves Watchers.
+// findWatchers checks whether the cluster serves Watchers.
 func (s *Server) findWatchers(ctx context.Context) {
 	if s.deps.Kubernetes == nil {
 		return
@@ -102,8 +103,7 @@ func (s *Server) findWatchers(ctx context.Context) {
 	s.served(err)
 }
 
-// served notes whether the error of a list shows that Watchers are served; that they
-// may not be listed shows it, too.
+// served notes whether Watchers are served, by the error of a list: forbidden means yes.
 func (s *Server) served(err error) {
 	s.watched.Store(err == nil || apierrors.IsForbidden(err))
 }
@@ -112,8 +112,7 @@ func (s *Server) served(err error) {
 type watcherRow struct {
 	watchv1.Watcher
 
-	// State is a word for its conditions, Reason and Message those of the one that
-	// decides.
+	// State sums up the conditions; Reason and Message are those of the decisive one.
 	State, Reason, Message string
 	// ConfigMap is the name of its ConfigMap.
 	ConfigMap string
@@ -146,22 +145,25 @@ func newWatcherRow(w watchv1.Watcher) watcherRow {
 
 func (s *Server) watchersPage(v *visit) (*page, error) {
 	if s.deps.Kubernetes == nil {
-		return nil, notFound("Kubernetes is not read by this console, so it knows of no Watchers.")
+		return nil, notFound("This console does not read Kubernetes.")
 	}
 	namespace := v.FormValue("namespace")
 	list, next, err := s.deps.Kubernetes.Watchers(v.Context(), namespace, v.FormValue("after"), pageRows)
 	s.served(err)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, &problem{404, "No Watchers", "This cluster does not serve the resource Watcher.", "deploy/kubernetes/watchers.yaml installs it, and so does resources.enabled of the chart."}
+		return nil, &problem{
+			404, "No Watchers", "This cluster does not serve the resource Watcher.",
+			"Install it with deploy/kubernetes/watchers.yaml, or resources.enabled of the chart.",
+		}
 	case apierrors.IsForbidden(err):
 		return nil, forbidden("The Kubernetes user of this console may not list Watchers.")
 	case apierrors.IsResourceExpired(err):
-		return nil, badRequest(errors.New("after: this list has changed too much; begin again"))
+		return nil, badRequest(errors.New("after: the list has changed too much; start again"))
 	case apierrors.IsBadRequest(err):
-		return nil, badRequest(errors.New("after: this is not a place in the list"))
+		return nil, badRequest(errors.New("after: invalid position"))
 	case err != nil:
-		return nil, &problem{502, "Kubernetes does not answer", err.Error(), "Try again."}
+		return nil, &problem{502, "Kubernetes does not respond", err.Error(), "Try again."}
 	}
 	rows := make([]watcherRow, 0, len(list))
 	for _, w := range list {

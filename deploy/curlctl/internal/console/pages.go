@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -20,7 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Rows of the shorter lists.
+// Lengths of the shorter lists.
 const (
 	worstHosts = 5
 	hostRows   = 200
@@ -45,14 +46,14 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 	return &page{template: "overview.html", title: "Overview", live: live, data: map[string]any{
 		"Numbers": n, "Requests": durable(n, pipeline.FetcherConsumer), "Results": durable(n, pipeline.WriterConsumer),
 		"Hosts": hosts[:min(bad, worstHosts)], "Failing": sum(hosts, func(h model.Host) int { return h.Failing }),
-		"Scoped": v.namespace != "", "Passing": entries[:min(len(entries), passingRows)], "Pause": v.can(access.Pause) && v.namespace == "",
+		"Scoped": v.namespace != "", "Passing": entries[:min(len(entries), passingRows)], "Pause": v.can(access.Pause) &&
+			v.namespace == "",
 	}}, nil
 }
 
 const passingRows = 12
 
-// unknown returns the error of a model that has nothing to show, or lacks a part
-// that a page is about.
+// unknown returns the error of a model without a reading, or without a part that a page needs.
 func (s *Server) unknown(n model.Numbers, parts ...model.Part) error {
 	for _, part := range parts {
 		if err := n.Missing[part]; err != nil {
@@ -67,7 +68,7 @@ func (s *Server) unknown(n model.Numbers, parts ...model.Part) error {
 	case !s.deps.Conn.Conn.IsConnected():
 		return errors.New("no connection")
 	}
-	return &problem{503, "Loading", "The streams are being read; that takes a second for each 100,000 keys.", "This page comes back by itself."}
+	return &problem{503, "Loading", "Reading the streams.", "This page reloads by itself."}
 }
 
 func sum[T any](all []T, of func(T) int) (n int) {
@@ -77,7 +78,7 @@ func sum[T any](all []T, of func(T) int) (n int) {
 	return n
 }
 
-// durable returns the consumer with a name; empty: it is not known.
+// durable returns the consumer with a name, with zeros if it is unknown.
 func durable(n model.Numbers, name string) overview.Consumer {
 	for _, c := range n.Consumers {
 		if c.Name == name {
@@ -101,7 +102,7 @@ func (s *Server) hostsPage(v *visit) (*page, error) {
 	}}, nil
 }
 
-// bar of the histogram of timers.
+// bar of the histogram.
 type bar struct{ X, Height, Count, Minute int }
 
 const barHeight = 64
@@ -117,7 +118,7 @@ func (s *Server) schedulePage(v *visit) (*page, error) {
 	if after != "" {
 		var err error
 		if at, err = time.Parse(time.RFC3339Nano, after); err != nil {
-			return nil, badRequest(errors.New("after: " + strconv.Quote(after) + " is not a time"))
+			return nil, badRequest(fmt.Errorf("after: %q is not a time", after))
 		}
 	}
 	rows, minutes := s.model.Schedule(v.namespace, at, keyOf(key), pageRows+1)
@@ -132,7 +133,7 @@ func (s *Server) schedulePage(v *visit) (*page, error) {
 	}}, nil
 }
 
-// number reads a count in the address; 0 without one.
+// number parses a number in the address; 0 without one.
 func number(v *visit, field string) (uint64, error) {
 	text := v.FormValue(field)
 	if text == "" {
@@ -140,12 +141,12 @@ func number(v *visit, field string) (uint64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, badRequest(errors.New(field + ": " + strconv.Quote(text) + " is not a number"))
+		return 0, badRequest(fmt.Errorf("%s: %q is not a number", field, text))
 	}
 	return n, nil
 }
 
-// histogram draws the timers of the next hour by minute.
+// histogram draws the timers per minute of the next hour.
 func histogram(minutes [60]int) (bars []bar, most, hour int) {
 	most = slices.Max(minutes[:])
 	for i, n := range minutes {
@@ -164,7 +165,8 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	if err := s.unknown(s.model.Numbers(v.namespace), model.Wants); err != nil {
 		return nil, err
 	}
-	namespace, name, host, after := v.FormValue("namespace"), v.FormValue("name"), v.FormValue("host"), v.FormValue("after")
+	namespace, name, host := v.FormValue("namespace"), v.FormValue("name"), v.FormValue("host")
+	after := v.FormValue("after")
 	if v.namespace != "" {
 		namespace = v.namespace
 	}
@@ -176,7 +178,9 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	next := ""
 	if len(rows) > pageRows {
 		rows = rows[:pageRows]
-		next = "/wants?" + url.Values{"namespace": {namespace}, "name": {name}, "host": {host}, "after": {rows[pageRows-1].Key.String()}}.Encode()
+		next = "/wants?" + url.Values{
+			"namespace": {namespace}, "name": {name}, "host": {host}, "after": {rows[pageRows-1].String()},
+		}.Encode()
 	}
 	return &page{template: "wants.html", title: "Wanted", data: map[string]any{
 		"Rows": rows, "All": all, "Next": next, "Namespace": namespace, "Name": name, "Host": host,
@@ -184,14 +188,14 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	}}, nil
 }
 
-// keyOf reads a cursor as pipeline.Key writes it; what it lacks is empty.
+// keyOf parses a cursor; missing parts are empty.
 func keyOf(text string) pipeline.Key {
 	namespace, rest, _ := strings.Cut(text, "/")
 	name, key, _ := strings.Cut(rest, "/")
 	return pipeline.Key{Namespace: namespace, Name: name, Key: key}
 }
 
-// queued is a request that no fetcher has done yet.
+// queued is a request that no fetcher has handled yet.
 type queued struct {
 	Sequence  uint64
 	At        time.Time
@@ -202,7 +206,7 @@ type queued struct {
 
 func (s *Server) queuePage(v *visit) (*page, error) {
 	if v.namespace != "" {
-		return nil, forbidden("The queue is that of all namespaces.")
+		return nil, forbidden("The queue shows all namespaces.")
 	}
 	s.model.Look(v.Context())
 	n := s.model.Numbers("")
@@ -226,11 +230,12 @@ func (s *Server) queuePage(v *visit) (*page, error) {
 	}
 	slices.SortFunc(rows, func(a, b queued) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return &page{template: "queue.html", title: "Queue", refresh: true, data: map[string]any{
-		"Requests": requests, "Results": durable(n, pipeline.WriterConsumer), "Rows": rows[:min(len(rows), queueRows)], "Numbers": n,
+		"Requests": requests, "Results": durable(n, pipeline.WriterConsumer), "Rows": rows[:min(len(rows), queueRows)],
+		"Numbers": n,
 	}}, nil
 }
 
-// waiting reads the oldest requests of a kind, one by one: there are few.
+// waiting reads the oldest requests of a kind.
 func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64) ([]queued, error) {
 	var rows []queued
 	for len(rows) < queueRows {
@@ -243,7 +248,7 @@ func (s *Server) waiting(v *visit, name string, kind pipeline.Kind, from uint64)
 		}
 		from = m.Sequence + 1
 		_, key, err := pipeline.ParseSubject(m.Subject)
-		if err != nil || len(m.Data) == 0 { // a tombstone is dealt with by the watcher
+		if err != nil || len(m.Data) == 0 { // the watcher handles tombstones
 			continue
 		}
 		row := queued{Sequence: m.Sequence, At: m.Time, Key: key, Kind: name}
@@ -272,23 +277,26 @@ func (s *Server) auditPage(v *visit) (*page, error) {
 		}
 	}
 	all := s.jobs.List()
-	return &page{template: "audit.html", title: "Audit", refresh: slices.ContainsFunc(all, func(j jobs.View) bool { return j.Running }), data: map[string]any{
-		"Rows": rows, "Jobs": all,
-	}}, nil
+	running := slices.ContainsFunc(all, func(j jobs.View) bool { return j.Running })
+	return &page{template: "audit.html", title: "Audit", refresh: running, data: map[string]any{"Rows": rows,
+		"Jobs": all}}, nil
 }
 
 func (s *Server) doctorPage(v *visit) (*page, error) {
 	if v.namespace != "" {
-		return nil, forbidden("The Doctor looks at all of the pipeline.")
+		return nil, forbidden("The Doctor checks all namespaces.")
 	}
 	ctx, stop := s.deps.Refusals.CancelOnDenied(v.Context(), "")
-	findings, err := doctor.Examine(ctx, s.deps.Conn, doctor.Options{Now: s.deps.Now})
+	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Now)
 	stop()
 	switch {
 	case len(findings) == 0 && err != nil:
 		return nil, err
 	case err != nil:
-		findings = append(findings, doctor.Finding{Check: "the rest", State: doctor.Bad, Detail: "it could not be tested: " + err.Error(), Mend: "mend what is found above, and look again"})
+		findings = append(findings, doctor.Finding{
+			Check: "the rest", State: doctor.Bad, Detail: "not checked: " + err.Error(),
+			Fix: "fix the findings above, and reload this page",
+		})
 	}
 	order := []string{doctor.Bad, doctor.Warning, doctor.Unknown, doctor.OK}
 	slices.SortStableFunc(findings, func(a, b doctor.Finding) int {
@@ -304,11 +312,11 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 }
 
 func (s *Server) helpPage(*visit) (*page, error) {
-	return &page{template: "help.html", title: "Keys", data: s.navigation()}, nil
+	return &page{template: "help.html", title: "Keyboard", data: s.navigation()}, nil
 }
 
-// search leads to what is looked for: a failure by its id, an object, a host, or
-// objects of a name.
+// search redirects to a failure by its ID, an object, the failures of a host, or the keys of
+// ConfigMaps with a name.
 func (s *Server) search(v *visit) (*page, error) {
 	q := strings.TrimSpace(v.FormValue("q"))
 	to := "/failures"

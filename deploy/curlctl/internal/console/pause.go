@@ -6,13 +6,13 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
-// defaultPause is in the field of the dialog.
+// defaultPause is the initial length in the dialog.
 const defaultPause = "1h"
 
 func (s *Server) pause(v *visit, submitted bool) (*page, error) {
@@ -25,9 +25,12 @@ func (s *Server) pause(v *visit, submitted bool) (*page, error) {
 	}
 	d := &dialog{
 		Title: "Pause fetching", Button: "Pause", Path: "/pause", Back: "/", For: &limit,
-		Lines: []string{"Stops the delivery of requests to all fetchers.", "Nothing is lost: what is in work ends, what comes waits, timers fire into the backlog."},
+		Lines: []string{
+			"Pauses the delivery of requests to all fetchers.",
+			"Nothing is lost: fetches in flight finish, new requests and timers wait.",
+		},
 	}
-	until := s.deps.Now().Add(overview.Forever)
+	until := s.deps.Now().Add(operate.Forever)
 	words := []string{"curlctl", "pause"}
 	if limit != "" {
 		period, err := duration.Parse(limit)
@@ -41,7 +44,9 @@ func (s *Server) pause(v *visit, submitted bool) (*page, error) {
 	if !submitted {
 		return d.page(0), nil
 	}
-	return s.change(v, v.record("pause", words[2:], 0), func(ctx context.Context) error { return s.deps.Conn.Client.PauseFetching(ctx, until) })
+	return s.change(v, v.record("pause", words[2:], 0), func(ctx context.Context) error {
+		return s.deps.Conn.Client.PauseFetching(ctx, until)
+	})
 }
 
 func (s *Server) resume(v *visit, submitted bool) (*page, error) {
@@ -50,16 +55,16 @@ func (s *Server) resume(v *visit, submitted bool) (*page, error) {
 	}
 	if !submitted {
 		return (&dialog{
-			Title: "Let fetching go on", Button: "Resume", Path: "/resume", Back: "/", Command: "curlctl resume",
-			Lines: []string{"The fetchers go on with what has waited."},
+			Title: "Resume fetching", Button: "Resume", Path: "/resume", Back: "/", Command: "curlctl resume",
+			Lines: []string{"The fetchers continue with the waiting requests."},
 		}).page(0), nil
 	}
 	return s.change(v, v.record("resume", nil, 0), s.deps.Conn.Client.ResumeFetching)
 }
 
-// change does at once what needs no job.
-func (s *Server) change(v *visit, record operator.Action, do func(context.Context) error) (*page, error) {
-	end, err := operator.Begin(v.Context(), s.deps.Conn, record, s.deps.Now)
+// change does an action without a job.
+func (s *Server) change(v *visit, record audit.Action, do func(context.Context) error) (*page, error) {
+	end, err := audit.Begin(v.Context(), s.deps.Conn, record, s.deps.Now)
 	if err != nil {
 		return nil, err
 	}

@@ -6,13 +6,13 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 )
 
-// purgeWord is to be typed for more than wordAbove failures.
+// purgeWord must be typed for more than wordAbove failures.
 const (
 	purgeWord = "purge"
 	wordAbove = 100
@@ -35,15 +35,19 @@ func (s *Server) purge(v *visit, submitted bool) (*page, error) {
 		sel.top = max(sel.top, f.ID)
 	}
 	d := &dialog{
-		Title: "Remove failures from the record", Button: "Remove " + printer.Plural(n, "failure"), Path: "/failures/purge", Nothing: n == 0, Danger: true,
-		Lines:   []string{"Would remove " + printer.Plural(n, "failure") + " from the record.", "What is wanted stays wanted; what is removed cannot be replayed any more."},
+		Title: "Remove failures from the record", Button: "Remove " + printer.Plural(n, "failure"), Path: "/failures/purge",
+		Nothing: n == 0, Danger: true,
+		Lines: []string{
+			"Would remove " + printer.Plural(n, "failure") + " from the record.",
+			"The keys stay wanted. Removed failures cannot be replayed.",
+		},
 		Command: command(append([]string{"curlctl", "failures", "purge"}, sel.words()...)...),
 	}
 	if n > wordAbove {
 		d.Word = purgeWord
 	}
 	if len(sel.ids) > 0 {
-		d.Command = "" // curlctl purges by filter
+		d.Command = "" // curlctl purges only by filter
 	}
 	sel.repeat(d, n)
 	if submitted && d.Word != "" && strings.TrimSpace(v.FormValue("word")) != d.Word {
@@ -55,14 +59,14 @@ func (s *Server) purge(v *visit, submitted bool) (*page, error) {
 	})
 }
 
-func (s *Server) runPurge(ctx context.Context, j *jobs.Job, sel selection, record operator.Action) error {
-	end, err := operator.Begin(ctx, s.deps.Conn, record, s.deps.Now)
+func (s *Server) runPurge(ctx context.Context, j *jobs.Job, sel selection, record audit.Action) error {
+	end, err := audit.Begin(ctx, s.deps.Conn, record, s.deps.Now)
 	if err != nil {
 		return err
 	}
 	removed := 0
 	if len(sel.ids) == 0 {
-		removed, err = operator.PurgeFailures(ctx, s.deps.Conn.Client, sel.Dead)
+		removed, err = s.deps.Conn.Client.PurgeDeadLetters(ctx, sel.Dead)
 	}
 	for _, id := range sel.ids {
 		if err = s.deps.Conn.Client.DeleteDeadLetter(ctx, id); err != nil {

@@ -6,22 +6,22 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How many requests each may make: so many a second, and so many at once.
+// Limits of requests per person or address.
 const (
 	requestsSecond = 20
 	requestsBurst  = 60
-	// ratesMost bounds how many are remembered. When there are more, all begin anew.
+	// ratesMost is the maximum number of limiters. When there are more, all are reset.
 	ratesMost = 1000
 )
 
-// rates bound how often each one asks: a person by name, or, before the sign-in, an
-// address. The zero value is ready.
+// rates limits requests by the name of a person, or by address before the sign-in. The zero value is
+// ready.
 type rates struct {
 	mu  sync.Mutex
 	all map[string]*rate.Limiter
 }
 
-// allow reports whether one may make another request now.
+// allow reports whether another request is allowed now.
 func (r *rates) allow(who string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,14 +7,13 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
@@ -25,28 +24,32 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 	if err := v.need(access.Replay, namespace); err != nil {
 		return nil, err
 	}
-	var wants []operate.Want
+	var selected []pipeline.Key
 	for w, err := range readable.Only(&v.unread, s.deps.Conn.Client.Wants(v.Context(), namespace, name)) {
 		if err != nil {
 			return nil, err
 		}
 		if host == "" || pipeline.HostIs(w.Want.GetUrl(), host) {
-			w.Want = nil // read again when its turn comes
-			wants = append(wants, w)
+			selected = append(selected, w.Key)
 		}
 	}
-	rateText, _ := v.paceFields()
+	rateText := v.rateField()
 	d := &dialog{
-		Title: "Fetch now", Button: "Fetch " + printer.Plural(len(wants), "key"), Path: "/refetch", Nothing: len(wants) == 0, Rate: &rateText,
-		Lines: []string{"Would fetch " + printer.Plural(len(wants), "key") + " now.", "What has not changed at its URL is not written."},
-		Back:  "/wants",
+		Title: "Fetch now", Button: "Fetch " + printer.Plural(len(selected), "key"), Path: "/refetch", Back: "/wants",
+		Nothing: len(selected) == 0, Rate: &rateText,
+		Lines: []string{
+			"Would fetch " + printer.Plural(len(selected), "key") + " now.", "Unchanged bodies are not written.",
+		},
 	}
-	for _, h := range []hidden{{"namespace", namespace}, {"name", name}, {"host", host}, {"count", strconv.Itoa(len(wants))}, {"job", rand.Text()}} {
+	for _, h := range []hidden{
+		{"namespace", namespace}, {"name", name}, {"host", host}, {"count", strconv.Itoa(len(selected))}, {"job",
+			rand.Text()},
+	} {
 		if h.Value != "" {
 			d.Hidden = append(d.Hidden, h)
 		}
 	}
-	pace, err := readPace(rateText, "")
+	rate, err := readRate(rateText)
 	words := refetchWords(namespace, name, host)
 	if host == "" {
 		d.Command = command(append([]string{"curlctl", "refetch"}, words...)...)
@@ -54,9 +57,9 @@ func (s *Server) refetch(v *visit, submitted bool) (*page, error) {
 	if err != nil {
 		return d.refuse(http.StatusBadRequest, err.Error()), nil
 	}
-	record := v.record("refetch", words, len(wants))
+	record := v.record("refetch", words, len(selected))
 	return s.confirm(v, d, submitted, record, func(ctx context.Context, j *jobs.Job) error {
-		return s.runRefetch(ctx, j, wants, pace, record)
+		return s.runRefetch(ctx, j, selected, rate, record)
 	})
 }
 
@@ -76,11 +79,13 @@ func refetchWords(namespace, name, host string) []string {
 	return words
 }
 
-func (s *Server) runRefetch(ctx context.Context, j *jobs.Job, wants []operate.Want, pace replay.Pace, record operator.Action) error {
-	end, err := operator.Begin(ctx, s.deps.Conn, record, s.deps.Now)
+func (s *Server) runRefetch(
+	ctx context.Context, j *jobs.Job, selected []pipeline.Key, rate replay.Rate, record audit.Action,
+) error {
+	end, err := audit.Begin(ctx, s.deps.Conn, record, s.deps.Now)
 	if err != nil {
 		return err
 	}
-	done, err := replay.Refetch(ctx, s.deps.Conn.Client, wants, pace, func(n int) { j.Set("asked", n) })
-	return errors.Join(err, end(ctx, done, len(wants)-done))
+	done, err := replay.Refetch(ctx, s.deps.Conn.Client, selected, rate, func(n int) { j.Set("requested", n) })
+	return errors.Join(err, end(ctx, done, len(selected)-done))
 }

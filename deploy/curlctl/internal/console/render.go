@@ -33,13 +33,13 @@ var templateFiles embed.FS
 //go:embed assets
 var assetFiles embed.FS
 
-// pages are the templates and what they refer to.
+// pages are the templates and assets.
 type pages struct {
 	templates map[string]*template.Template
-	// assets by their names with the hash in them.
+	// assets by names with their hash, which names has by plain names.
 	assets map[string]asset
 	names  map[string]string
-	// buffers hold pages while they are written, of which none is large.
+	// buffers hold pages while they are rendered.
 	buffers sync.Pool
 }
 
@@ -59,7 +59,8 @@ func newPages() (*pages, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := template.New(layout).Funcs(p.functions()).ParseFS(templateFiles, "templates/"+layout, "templates/parts.html")
+	base, err := template.New(layout).Funcs(p.functions()).ParseFS(templateFiles, "templates/"+layout,
+		"templates/parts.html")
 	if err != nil {
 		return nil, fmt.Errorf("parse templates: %w", err)
 	}
@@ -76,10 +77,11 @@ func newPages() (*pages, error) {
 	return p, nil
 }
 
-// readAssets names each file after its content, so that it may be cached for
-// ever.
+// readAssets puts the hash into each name, so that browsers may cache the files forever.
 func (p *pages) readAssets() error {
-	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+	kinds := map[string]string{
+		".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+	}
 	return fs.WalkDir(assetFiles, "assets", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -140,7 +142,7 @@ func (p *pages) functions() template.FuncMap {
 	}
 }
 
-// dict gives a part of a template several values.
+// dict passes several values to a part.
 func dict(pairs ...any) map[string]any {
 	m := map[string]any{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -150,13 +152,13 @@ func dict(pairs ...any) map[string]any {
 }
 
 func integer(n any) int {
-	i, _ := strconv.Atoi(fmt.Sprint(n)) // templates count with integers only
+	i, _ := strconv.Atoi(fmt.Sprint(n)) // templates pass only integers
 	return i
 }
 
 func grouped(n any) string { return printer.Grouped(integer(n)) }
 
-// stamp is a time as people read it, with the time itself.
+// stamp is a relative time, with the absolute one.
 type stamp struct{ Short, Full, Machine string }
 
 func newStamp(now time.Time, at any, ahead bool) stamp {
@@ -236,7 +238,7 @@ func sampled(n model.Numbers, of func(model.Sample) uint64) string {
 	return spark(values)
 }
 
-// failuresSpark has a point for two minutes.
+// failuresSpark has a point per two minutes.
 func failuresSpark(n model.Numbers) string {
 	values := make([]int, len(n.Minutes)/2)
 	for i, count := range n.Minutes {
@@ -245,9 +247,8 @@ func failuresSpark(n model.Numbers) string {
 	return spark(values)
 }
 
-// visible writes characters of a page that are not seen, or change the direction
-// of text, by their numbers: what tenants and servers choose must not hide. The
-// page itself needs line breaks and tabs only.
+// visible replaces invisible characters, and those that change the direction of text, by their
+// numbers: tenants and servers must not hide text.
 func visible(page []byte) []byte {
 	if !bytes.ContainsFunc(page, func(r rune) bool { return !seen(r) }) {
 		return page

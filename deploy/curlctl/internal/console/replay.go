@@ -8,20 +8,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/jobs"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/operator"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
-// defaultRate is in the field of a dialog; a replay of at most followMost failures is
-// followed, for followFor.
 const (
+	// defaultRate is the initial rate of a dialog.
 	defaultRate = "50/s"
-	followMost  = 1000
-	followFor   = 5 * time.Minute
+	// planMax is the maximum number of failures that a dialog checks.
+	planMax = 1000
+	// followMax is the maximum number of failures that a job follows, for followFor.
+	followMax = 1000
+	followFor = 5 * time.Minute
 )
 
 func (s *Server) replay(v *visit, submitted bool) (*page, error) {
@@ -29,89 +32,78 @@ func (s *Server) replay(v *visit, submitted bool) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Who may replay nowhere that is selected is refused before anything is read.
+	// A person without the right is refused before anything is read.
 	if s.tokens == nil || sel.Namespace != "" {
 		if err := v.need(access.Replay, sel.Namespace); err != nil {
 			return nil, err
 		}
 	}
-	rateText, overText := v.paceFields()
-	d := &dialog{Title: "Replay failures", Path: "/failures/replay", Rate: &rateText, Over: &overText, Back: sel.At("/failures")}
-	pace, wrong := readPace(rateText, overText)
-	d.Command = replayCommand(sel, pace, rateText)
-	p, err := s.plans.of(v.person.Name, s.deps.Conn.Client, sel)
+	rateText := v.rateField()
+	rate, wrong := readRate(rateText)
+	d := &dialog{
+		Title: "Replay failures", Path: "/failures/replay", Rate: &rateText, Back: sel.At("/failures"),
+		Command: replayCommand(sel, rate, rateText),
+	}
+	var found []operate.DeadLetter
+	for f, err := range sel.failures(v.Context(), s.deps.Conn.Client, &v.unread) {
+		if err != nil {
+			return nil, err
+		}
+		sel.top = max(sel.top, f.ID)
+		if sel.count++; sel.count <= planMax {
+			found = append(found, f)
+		}
+	}
+	n, err := s.describeReplay(v, d, sel, found)
 	if err != nil {
 		return nil, err
 	}
-	made := p.ended(v.Context())
-	switch {
-	case !made && submitted && wrong == nil:
-		return s.replayLater(v, d, p, replayJob{sel: sel, pace: pace, confirmed: v.confirmed()})
-	case !made:
-		return p.page(d.Title, d.Back), nil
-	}
-	s.plans.take(p)
-	if p.err != nil {
-		return nil, p.err
-	}
-	items := p.items
-	if err := s.mayReplay(v.Context(), v.person, items, sel.Namespace); err != nil {
-		return nil, err
-	}
-	for _, item := range items {
-		sel.top = max(sel.top, item.ID)
-	}
-	n := replay.Count(items)[replay.Wanted]
-	if unread, _ := p.unread.Count(); unread > 0 {
-		d.Lines = append(d.Lines, printer.Plural(unread, "failure")+" cannot be read, and would be left out.")
-	}
-	d.Button, d.Nothing, d.Lines = "Replay "+printer.Plural(n, "failure"), n == 0, append(replayLines(items), d.Lines...)
+	d.Button, d.Nothing = "Replay "+printer.Plural(n, "failure"), n == 0
 	sel.repeat(d, n)
 	if wrong != nil {
 		return d.refuse(http.StatusBadRequest, wrong.Error()), nil
 	}
 	record := v.record("replay", sel.words(), n)
 	return s.confirm(v, d, submitted, record, func(ctx context.Context, j *jobs.Job) error {
-		return s.runReplay(ctx, j, items, pace, record)
+		return s.runReplay(ctx, j, v.person, sel, rate, record)
 	})
 }
 
-// replayJob is a replay that was confirmed while its plan was not made again yet.
-type replayJob struct {
-	sel       selection
-	pace      replay.Pace
-	confirmed int
-}
-
-// errChanged ends a job that was confirmed for another number.
-var errChanged = errors.New("meanwhile the number has changed, and nothing was done; open the dialog again")
-
-// replayLater begins a job that waits for the plan, and checks what the dialog
-// would have checked.
-func (s *Server) replayLater(v *visit, d *dialog, p *plan, r replayJob) (*page, error) {
-	s.plans.take(p) // no other dialog ends it
-	record := v.record("replay", r.sel.words(), r.confirmed)
-	who := v.person
-	next, err := s.begin(v, d, record, func(ctx context.Context, j *jobs.Job) error {
-		if err := p.wait(ctx, j); err != nil {
-			return err
+// describeReplay describes a replay, and returns the number of its failures: those that are still wanted
+// if found has all selected ones, else all.
+func (s *Server) describeReplay(v *visit, d *dialog, sel selection, found []operate.DeadLetter) (int, error) {
+	if sel.count > len(found) {
+		d.Lines = []string{
+			"Would replay up to " + printer.Plural(sel.count, "failure") + ".",
+			"Keys that are no longer wanted or have changed are skipped.",
 		}
-		if err := s.mayReplay(ctx, who, p.items, r.sel.Namespace); err != nil {
-			return err
-		}
-		record.Selected = replay.Count(p.items)[replay.Wanted]
-		if changed(r.confirmed, record.Selected) {
-			return errChanged
-		}
-		return s.runReplay(ctx, j, p.items, r.pace, record)
-	})
-	if err != nil || next.redirect == "" {
-		p.cancel()
+		return sel.count, nil
 	}
-	return next, err
+	items, err := replay.Plan(v.Context(), s.deps.Conn.Client, func(yield func(operate.DeadLetter, error) bool) {
+		for _, f := range found {
+			if !yield(f, nil) {
+				return
+			}
+		}
+	}, nil)
+	if err == nil {
+		err = s.mayReplay(v.Context(), v.person, items, sel.Namespace)
+	}
+	if err != nil {
+		return 0, err
+	}
+	counts := replay.Count(items)
+	n := counts[replay.Wanted]
+	d.Lines = []string{fmt.Sprintf("Would replay %s of %s.", printer.Grouped(n), printer.Plural(len(items), "failure"))}
+	for _, verdict := range []replay.Verdict{replay.Gone, replay.Changed, replay.Older, replay.Unreadable} {
+		if n := counts[verdict]; n > 0 {
+			d.Lines = append(d.Lines, fmt.Sprintf("%s skipped: %s.", printer.Grouped(n), verdict))
+		}
+	}
+	return n, nil
 }
 
-// mayReplay asks for the right in the namespaces of what is replayed.
+// mayReplay requires the right in the namespaces of all items.
 func (s *Server) mayReplay(ctx context.Context, who *access.Person, items []*replay.Item, namespace string) error {
 	err := s.need(ctx, who, access.Replay, namespace)
 	if len(items) == 0 || err == nil {
@@ -130,84 +122,71 @@ func (s *Server) mayReplay(ctx context.Context, who *access.Person, items []*rep
 	return nil
 }
 
-// replayLines describe what a replay would do.
-func replayLines(items []*replay.Item) []string {
-	counts := replay.Count(items)
-	lines := []string{fmt.Sprintf("Would replay %s of %s.", printer.Grouped(counts[replay.Wanted]), printer.Plural(len(items), "failure"))}
-	for _, verdict := range []replay.Verdict{replay.Gone, replay.Changed, replay.Older, replay.Unreadable} {
-		if n := counts[verdict]; n > 0 {
-			lines = append(lines, fmt.Sprintf("%s left out: %s.", printer.Grouped(n), verdict))
-		}
-	}
-	return lines
-}
-
-// replayCommand is what does the same; a rate is written as it was given.
-func replayCommand(sel selection, pace replay.Pace, rateText string) string {
+// replayCommand returns the command that does the same.
+func replayCommand(sel selection, rate replay.Rate, rateText string) string {
 	words := append([]string{"curlctl", "replay"}, sel.words()...)
-	if pace.Over > 0 {
-		words = append(words, "--over="+duration.Format(pace.Over))
-	} else if pace.Rate > 0 {
+	if rate > 0 {
 		words = append(words, "--rate="+rateText)
 	}
 	return command(words...)
 }
 
-func (v *visit) paceFields() (rate, over string) {
-	rate = defaultRate
+func (v *visit) rateField() string {
 	if v.Form.Has("rate") {
-		rate = strings.TrimSpace(v.FormValue("rate"))
+		return strings.TrimSpace(v.FormValue("rate"))
 	}
-	return rate, strings.TrimSpace(v.FormValue("over"))
+	return defaultRate
 }
 
-func readPace(rateText, overText string) (replay.Pace, error) {
-	var pace replay.Pace
-	if overText != "" {
-		over, err := duration.Parse(overText)
-		if err != nil || over < 0 {
-			return pace, fmt.Errorf("over: %q is not a duration such as 30m or 2h", overText)
+func readRate(text string) (rate replay.Rate, err error) {
+	if text != "" {
+		if err = rate.Set(text); err != nil {
+			err = fmt.Errorf("rate: %w", err)
 		}
-		pace.Over = over
 	}
-	if rateText != "" && pace.Over == 0 {
-		var rate replay.Rate
-		if err := rate.Set(rateText); err != nil {
-			return pace, fmt.Errorf("rate: %w", err)
-		}
-		pace.Rate = float64(rate)
-	}
-	return pace, nil
+	return rate, err
 }
 
-// runReplay asks, and follows what becomes of it if it is not too much.
-func (s *Server) runReplay(ctx context.Context, j *jobs.Job, items []*replay.Item, pace replay.Pace, record operator.Action) error {
-	var follower *replay.Follower
-	if len(items) <= followMost && pace.Over == 0 {
-		var err error
-		if follower, err = replay.Follow(ctx, s.deps.Conn.Client, items); err != nil {
-			return err
-		}
-		defer follower.Close()
-	}
-	end, err := operator.Begin(ctx, s.deps.Conn, record, s.deps.Now)
+// runReplay replays the selected failures, and follows them if they are not too many.
+func (s *Server) runReplay(
+	ctx context.Context, j *jobs.Job, who *access.Person, sel selection, rate replay.Rate, record audit.Action,
+) error {
+	client := s.deps.Conn.Client
+	j.Set("checked", 0)
+	all := sel.failures(ctx, client, new(readable.Unread))
+	items, err := replay.Plan(ctx, client, all, func(n int) { j.Set("checked", n) })
 	if err != nil {
 		return err
 	}
-	asked := replay.Request(ctx, s.deps.Conn.Client, items, pace, func(done int) { j.Set("asked", done) })
+	if err := s.mayReplay(ctx, who, items, sel.Namespace); err != nil {
+		return err
+	}
+	var follower *replay.Follower
+	if len(items) <= followMax {
+		if follower, err = replay.Follow(ctx, client); err != nil {
+			return err
+		}
+	}
+	record.Selected = replay.Count(items)[replay.Wanted]
+	end, err := audit.Begin(ctx, s.deps.Conn, record, s.deps.Now)
+	if err != nil {
+		return err
+	}
+	j.Set("requested", 0)
+	failed := replay.Request(ctx, client, items, rate, func(done int) { j.Set("requested", done) })
 	counts := replay.Count(items)
 	done := counts[replay.Replayed]
-	if err := end(ctx, done, len(items)-done); asked == nil {
-		asked = err
+	if err := end(ctx, done, len(items)-done); failed == nil {
+		failed = err
 	}
-	if n := counts[replay.Already]; n > 0 {
-		j.Note(printer.Plural(n, "failure") + ": already replayed within two minutes.")
+	for _, verdict := range []replay.Verdict{replay.Gone, replay.Changed, replay.Older, replay.Unreadable,
+		replay.Already} {
+		if n := counts[verdict]; n > 0 {
+			j.Note(printer.Plural(n, "failure") + " skipped: " + string(verdict) + ".")
+		}
 	}
-	if n := counts[replay.Sooner]; n > 0 {
-		j.Note(printer.Plural(n, "failure") + ": a retry is scheduled sooner.")
-	}
-	if asked != nil || follower == nil {
-		return asked
+	if failed != nil || follower == nil {
+		return failed
 	}
 	return s.followReplay(ctx, j, items, follower)
 }
@@ -225,7 +204,7 @@ func (s *Server) followReplay(ctx context.Context, j *jobs.Job, items []*replay.
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil // what is pending is named
+		return nil // a note has the pending ones
 	}
 	return err
 }

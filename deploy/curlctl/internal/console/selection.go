@@ -9,21 +9,23 @@ import (
 	"strconv"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
-// maxIDs bounds the failures that are selected one by one.
+// maxIDs is the maximum number of IDs in a form.
 const maxIDs = 1000
 
-// selection is what a replay or purge is meant for.
+// selection is the subject of a replay or purge.
 type selection struct {
 	filter
 	ids []uint64
-	top uint64
+	// top is the newest selected failure, and count their number.
+	top   uint64
+	count int
 }
 
-// selected reads ids, or the filter. What failed after the dialog was opened is
-// not selected.
+// selected parses IDs, or the filter. A submitted form selects no failure that is newer than its
+// dialog.
 func (v *visit) selected(submitted bool) (selection, error) {
 	f, err := v.readFilter()
 	s := selection{filter: f}
@@ -43,16 +45,16 @@ func (v *visit) selected(submitted bool) (selection, error) {
 	if submitted {
 		top, err := strconv.ParseUint(v.FormValue("top"), 10, 64)
 		if err != nil {
-			return s, badRequest(errors.New("top: this form is incomplete; open the dialog again"))
+			return s, badRequest(errors.New("top: the form is incomplete; open the dialog again"))
 		}
 		s.Dead.Below = top + 1
 	}
 	return s, nil
 }
 
-// failures reads what is selected. The right is that of its namespace, so a failure
-// of another is not found.
-func (s selection) failures(ctx context.Context, client *operate.Client, unread *readable.Unread) iter.Seq2[operate.DeadLetter, error] {
+// failures reads the selected failures. A failure of another namespace is not found.
+func (s selection) failures(ctx context.Context, client *operate.Client,
+	unread *readable.Unread) iter.Seq2[operate.DeadLetter, error] {
 	if len(s.ids) == 0 {
 		return readable.Only(unread, client.DeadLetters(ctx, s.Dead))
 	}
@@ -66,7 +68,7 @@ func (s selection) failures(ctx context.Context, client *operate.Client, unread 
 	}
 }
 
-// words are how curlctl selects the same.
+// words returns the arguments of curlctl.
 func (s selection) words() []string {
 	if len(s.ids) == 0 {
 		if words := s.Words(); len(words) > 0 {
@@ -81,7 +83,7 @@ func (s selection) words() []string {
 	return words
 }
 
-// repeat puts what is selected into the form.
+// repeat puts the selection into the form.
 func (s selection) repeat(d *dialog, count int) {
 	for _, field := range filterFields() {
 		if value := s.Values.Get(field); value != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 )
 
-// signInRoutes adds the pages to sign in and out.
+// signInRoutes adds sign-in and sign-out.
 func (s *Server) signInRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /signin", func(w http.ResponseWriter, r *http.Request) { s.signInForm(w, r, "") })
 	mux.HandleFunc("POST /signin", s.signIn)
@@ -23,11 +23,13 @@ func (s *Server) signInForm(w http.ResponseWriter, r *http.Request, problem stri
 	if problem != "" {
 		status = http.StatusUnauthorized
 	}
-	v.write(&page{template: "signin.html", title: "Sign in", status: status, data: map[string]any{"Problem": problem, "Audience": access.Audience}})
+	v.write(&page{template: "signin.html", title: "Sign in", status: status, data: map[string]any{
+		"Problem": problem, "Audience": access.Audience,
+	}})
 }
 
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
-	// A request has no name yet, and many of one address leave room for others.
+	// There is no name yet, so the limit is per address.
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	if !s.addresses.allow(from.Addr().String()) {
 		http.Error(w, "Too many requests; wait a second.", http.StatusTooManyRequests)

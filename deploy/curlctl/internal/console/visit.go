@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,34 +18,34 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/access"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console/model"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// visit is one request of a person.
+// visit is a request of a person.
 type visit struct {
 	*http.Request
 	server *Server
 	w      http.ResponseWriter
 	person *access.Person
-	// namespace is the only one that the person may see; empty: all.
+	// namespace is the only one the person may see; empty: all.
 	namespace string
 	unread    readable.Unread
 }
 
-// page is what a visit leads to: a template with its data, or where to go on.
+// page is the response to a visit: a template with its data, or a redirect.
 type page struct {
 	template, title string
 	status          int
 	data            any
-	// redirect is where to go on; empty: nowhere.
+	// redirect is an address; empty: none.
 	redirect string
-	// live selects what is new for the list on the page.
+	// live is the query of the live stream.
 	live url.Values
-	// refresh: the page changes while it is looked at.
+	// refresh: the page reloads by itself.
 	refresh bool
-	// done: the response is written.
+	// done: the response is written already.
 	done bool
 }
 
@@ -58,19 +59,20 @@ type problem struct {
 func (p *problem) Error() string { return p.title + ": " + p.text }
 
 func badRequest(err error) *problem {
-	return &problem{http.StatusBadRequest, "This address cannot be read", err.Error(), "Mend the value in the form or in the address."}
+	return &problem{http.StatusBadRequest, "Invalid address", err.Error(),
+		"Correct the value in the form or in the address."}
 }
 
 func notFound(format string, args ...any) *problem {
-	return &problem{http.StatusNotFound, "Not found", fmt.Sprintf(format, args...), "Look for it by the search above."}
+	return &problem{http.StatusNotFound, "Not found", fmt.Sprintf(format, args...), "Try the search above."}
 }
 
 func forbidden(text string) *problem {
-	return &problem{http.StatusForbidden, "Not permitted", text, "Ask for that right, or use an identity that has it."}
+	return &problem{http.StatusForbidden, "Not permitted", text,
+		"Ask for that permission, or use an identity that has it."}
 }
 
-// requestTimeout bounds what one page reads, and awayTimeout what it waits for while
-// there is no connection to NATS.
+// requestTimeout limits reading for one page, and awayTimeout waiting without a connection to NATS.
 const (
 	requestTimeout = 20 * time.Second
 	awayTimeout    = time.Second
@@ -115,16 +117,18 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 	}
 }
 
-// unreadableForm is the error of a form that is too large, or none.
+// unreadableForm returns the error of a form that is too large or invalid.
 func unreadableForm(err error) error {
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return &problem{http.StatusRequestEntityTooLarge, "Too much", "The form is larger than 64 KiB.", "Select by filter and not by id."}
+		return &problem{
+			http.StatusRequestEntityTooLarge, "Form too large", "The form is larger than 64 KiB.",
+			"Select by filter, not by ID.",
+		}
 	}
 	return badRequest(err)
 }
 
-// enter decides which namespaces the person may see: all, or the one that is
-// asked for.
+// enter sets the namespace that the person may see: all, or the requested one.
 func (v *visit) enter() error {
 	all, err := v.may(access.See, "")
 	if err != nil || all {
@@ -153,7 +157,7 @@ func (v *visit) may(right access.Right, namespace string) (bool, error) {
 	return v.server.deps.Access.May(v.Context(), v.person, right, namespace)
 }
 
-// can reports whether a button is drawn.
+// can reports whether to draw a button.
 func (v *visit) can(right access.Right) bool {
 	ok, err := v.may(right, v.namespace)
 	return err == nil && ok
@@ -172,15 +176,16 @@ func (s *Server) need(ctx context.Context, who *access.Person, right access.Righ
 	return forbidden(fmt.Sprintf("%s may not %s.", who.Name, right))
 }
 
-// fail writes the page of an error.
+// fail writes the page for an error.
 func (v *visit) fail(err error, since time.Time) {
 	p := v.server.problemOf(err, since)
-	v.write(&page{template: "problem.html", title: p.title, status: p.status, refresh: p.status == http.StatusServiceUnavailable, data: map[string]any{
+	away := p.status == http.StatusServiceUnavailable
+	v.write(&page{template: "problem.html", title: p.title, status: p.status, refresh: away, data: map[string]any{
 		"Text": p.text, "Todo": p.todo, "Namespace": p.title == "Which namespace?",
 	}})
 }
 
-// problemOf gives an error the page that it has.
+// problemOf returns the page for an error.
 func (s *Server) problemOf(err error, since time.Time) *problem {
 	var known *problem
 	var unreviewed *access.ReviewError
@@ -189,37 +194,43 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &unreviewed):
-		return &problem{http.StatusBadGateway, "Kubernetes does not answer", capitalized(unreviewed), "Try again."}
+		return &problem{http.StatusBadGateway, "Kubernetes does not respond", capitalized(unreviewed), "Try again."}
 	case errors.As(err, &forbids):
 		return natsForbids(forbids)
 	case refused != nil:
 		return natsForbids(refused)
 	case !s.deps.Conn.Conn.IsConnected():
 		return &problem{
-			http.StatusServiceUnavailable, "NATS is away", "The connection to NATS is lost; it is tried again all the time.",
-			"Look after the server. This page comes back by itself.",
+			http.StatusServiceUnavailable, "NATS is unavailable", "Lost the connection to NATS, reconnecting.",
+			"Check the server. This page reloads by itself.",
 		}
-	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, overview.ErrNoConsumer):
-		return &problem{http.StatusServiceUnavailable, "Something is missing", err.Error(), "`curlctl setup` creates what is missing; the Doctor names it."}
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoStreamResponse):
-		return &problem{http.StatusServiceUnavailable, "NATS does not answer", err.Error(), "Try again; the Doctor tests the connection."}
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, operate.ErrNoConsumer):
+		return &problem{
+			http.StatusServiceUnavailable, "A stream or consumer is missing", err.Error(),
+			"`curlctl setup` creates it; see Doctor.",
+		}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err,
+		jetstream.ErrNoStreamResponse):
+		return &problem{
+			http.StatusServiceUnavailable, "NATS does not respond", err.Error(), "Try again; Doctor checks the connection.",
+		}
 	}
-	return &problem{http.StatusBadGateway, "This could not be read", err.Error(), "Try again; the Doctor tests what is needed."}
+	return &problem{http.StatusBadGateway, "Reading failed", err.Error(), "Try again; Doctor checks NATS."}
 }
 
 func natsForbids(e *natsconn.PermissionError) *problem {
 	p := forbidden(capitalized(e) + ".")
-	p.todo = "The Doctor lists what this NATS user may not do."
+	p.todo = "Doctor lists the missing permissions."
 	return p
 }
 
-// capitalized returns the text of an error as a sentence begins.
+// capitalized returns the text of an error with an upper-case letter.
 func capitalized(err error) string {
 	text := err.Error()
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// navigation of all pages: path, name, and the key after g.
+// navigation has path, name, and the key after g.
 func (s *Server) navigation() []destination {
 	all := []destination{
 		{"/", "Overview", "o"},
@@ -239,7 +250,7 @@ func (s *Server) navigation() []destination {
 
 type destination struct{ Path, Name, Key string }
 
-// frame is what is around each page.
+// frame is the layout around a page.
 type frame struct {
 	Title, Path, Theme, Person, Namespace, Server string
 	Nav                                           any
@@ -268,7 +279,7 @@ func (v *visit) write(p *page) {
 	defer v.server.pages.buffers.Put(buffer)
 	buffer.Reset()
 	if err := v.server.pages.render(buffer, p.template, v.frame(p)); err != nil {
-		http.Error(v.w, "This page cannot be written: "+err.Error(), http.StatusInternalServerError)
+		http.Error(v.w, "Rendering failed: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -280,9 +291,9 @@ func (v *visit) write(p *page) {
 
 func (v *visit) frame(p *page) frame {
 	f := frame{
-		Title: p.title, Path: v.URL.Path, Theme: v.chosenTheme(), Person: v.person.Name, Namespace: v.namespace, Server: v.server.deps.Conn.Where,
-		Nav: v.server.navigation(), Refresh: p.refresh, Now: v.server.deps.Now(), Page: p.data, Brief: v.server.model.Brief(),
-		SignedIn: v.server.tokens != nil,
+		Title: p.title, Path: v.URL.Path, Theme: v.chosenTheme(), Person: v.person.Name, Namespace: v.namespace,
+		Server: v.server.deps.Conn.Where, Nav: v.server.navigation(), Refresh: p.refresh, Now: v.server.deps.Now(),
+		Page: p.data, Brief: v.server.model.Brief(), SignedIn: v.server.tokens != nil,
 	}
 	if lost := v.server.lostSince(); !lost.IsZero() {
 		f.Lost = &lost
@@ -299,7 +310,7 @@ func (v *visit) frame(p *page) frame {
 	return f
 }
 
-// themes that a person may choose; without one, that of the system.
+// themes returns the themes besides that of the system.
 func themes() []string { return []string{"light", "dark"} }
 
 func (v *visit) chosenTheme() string {
@@ -309,15 +320,22 @@ func (v *visit) chosenTheme() string {
 	return ""
 }
 
+// localPath matches paths of this server: browsers take // and /\\ for another one.
+var localPath = regexp.MustCompile(`^/($|[^/\\\\])`)
+
 func (s *Server) theme(v *visit) (*page, error) {
-	//nolint:gosec // G124: it holds a colour
-	cookie := &http.Cookie{Name: "theme", Value: v.FormValue("theme"), Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+	//nolint:gosec // G124: it is no secret
+	cookie := &http.Cookie{
+		Name: "theme", Value: v.FormValue("theme"), Path: "/", MaxAge: 365 * 24 * 3600, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+	}
 	if !slices.Contains(themes(), cookie.Value) {
 		cookie.Value, cookie.MaxAge = "", -1
 	}
 	http.SetCookie(v.w, cookie)
 	back := "/"
-	if u, err := url.Parse(v.FormValue("back")); err == nil && u.Host == "" && u.Scheme == "" && len(u.Path) > 0 && u.Path[0] == '/' && (len(u.Path) < 2 || u.Path[1] != '/' && u.Path[1] != '\\') {
+	if u, err := url.Parse(v.FormValue("back")); err == nil && u.Host == "" && u.Scheme == "" &&
+		localPath.MatchString(u.Path) {
 		back = u.RequestURI()
 	}
 	return &page{redirect: back}, nil
@@ -327,7 +345,7 @@ func (s *Server) nothing(v *visit) (*page, error) {
 	return nil, notFound("There is no page %s.", v.URL.Path)
 }
 
-// deadLetterGone reports whether an error means that there is no such failure.
+// deadLetterGone reports whether the failure does not exist.
 func deadLetterGone(err error) bool {
 	return errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject)
 }

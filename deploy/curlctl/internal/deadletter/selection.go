@@ -5,21 +5,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-// Selection is what a person writes to select failures; empty fields select all.
+// Selection selects failures as a person writes it; empty fields select all.
 type Selection struct {
 	Reason, Host, Namespace, Name, Key string
-	// Since and Until are a duration before now, such as 2h, or a time of RFC 3339.
+	// Since and Until are a duration before now, such as 2h, or an RFC 3339 time.
 	Since, Until string
 }
 
-// Filter reads the selection. The text of an error begins with the name of the
-// field, in lower case.
+// Filter parses the selection. An error begins with the name of the field, in lower case.
 func (s Selection) Filter(now time.Time) (operate.DeadLetterFilter, error) {
 	filter := operate.DeadLetterFilter{
 		Reason: s.Reason, Host: strings.ToLower(s.Host), Namespace: s.Namespace, Name: s.Name, Key: s.Key,
@@ -35,7 +34,7 @@ func (s Selection) Filter(now time.Time) (operate.DeadLetterFilter, error) {
 	return filter, err
 }
 
-// moment reads a time, or a duration before now.
+// moment parses a time, or a duration before now.
 func moment(field, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -45,12 +44,13 @@ func moment(field, text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%s: %q is neither a duration such as 2h or 3d nor a time such as 2026-01-31T12:00:00Z", field, text)
+		return time.Time{}, fmt.Errorf(
+			"%s: %q is neither a duration such as 2h or 3d nor a time such as 2026-01-31T12:00:00Z", field, text)
 	}
 	return at, nil
 }
 
-// Reasons of failures that are kept.
+// Reasons returns the reasons of failures.
 func Reasons() []string {
 	var all []string
 	for n := int32(1); v1.FailureClass_name[n] != ""; n++ {

@@ -1,5 +1,4 @@
-// Package doctor knows what identities of NATS users need, and how to ask the
-// server about itself.
+// Package doctor checks NATS and the pipeline, and knows the permissions of identities.
 package doctor
 
 import (
@@ -7,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
 // Names of the identities.
@@ -21,31 +20,32 @@ const (
 	Admin = "admin"
 )
 
-// Identity is what a NATS user needs for a set of commands.
+// Identity has the permissions that a NATS user needs for a set of commands.
 type Identity struct {
 	// Name of the identity.
 	Name string
-	// Publish and Subscribe are the subjects that it needs.
+	// Publish and Subscribe are the allowed subjects.
 	Publish, Subscribe []string
 }
 
-// auditOfUser stands for the record of what the user does; USER for the name.
+// auditOfUser matches the audit of one user; USER stands for the name.
 const auditOfUser = "curl.record.*.USER.>"
 
-// Identities returns the least privileges; each has those of the one before.
-// USER stands for the name of the user.
+// Identities returns the identities. Each has the permissions of the one before. USER stands
+// for the name of the user.
 func Identities() []Identity {
 	viewer := Identity{
 		Name: Viewer,
 		Publish: []string{
 			"$SYS.REQ.USER.INFO",
-			"$JS.API.STREAM.INFO.CURL_REQUESTS", "$JS.API.STREAM.INFO.CURL_RESULTS", "$JS.API.STREAM.INFO.CURL_FAILURES",
-			"$JS.API.STREAM.INFO.CURL_AUDIT",
+			"$JS.API.STREAM.INFO.CURL_REQUESTS", "$JS.API.STREAM.INFO.CURL_RESULTS",
+			"$JS.API.STREAM.INFO.CURL_FAILURES", "$JS.API.STREAM.INFO.CURL_AUDIT",
 			"$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher", "$JS.API.CONSUMER.INFO.CURL_RESULTS.writer",
-			"$JS.API.DIRECT.GET.CURL_REQUESTS", "$JS.API.DIRECT.GET.CURL_REQUESTS.>", "$JS.API.DIRECT.GET.CURL_FAILURES",
-			"$JS.API.DIRECT.GET.CURL_AUDIT",
+			"$JS.API.DIRECT.GET.CURL_REQUESTS", "$JS.API.DIRECT.GET.CURL_REQUESTS.>",
+			"$JS.API.DIRECT.GET.CURL_FAILURES", "$JS.API.DIRECT.GET.CURL_AUDIT",
 		},
-		Subscribe: []string{"_INBOX_curlctl.>", "curl.want.>", "curl.timer.>", "curl.due.>", "curl.result.>", "curl.failure.>"},
+		Subscribe: []string{"_INBOX_curlctl.>", "curl.want.>", "curl.timer.>", "curl.due.>", "curl.result.>",
+			"curl.failure.>"},
 	}
 	replayer := Identity{
 		Name:      Replayer,
@@ -63,9 +63,8 @@ func Identities() []Identity {
 	return []Identity{viewer, replayer, admin}
 }
 
-// Missing returns the subjects that a user may not use. The JetStream API is
-// asked under a prefix, usually pipeline.DefaultAPIPrefix; the server of a domain
-// looks at the permissions for that one, whatever the domain.
+// Missing returns the subjects that a user may not use. The JetStream API has a prefix,
+// usually pipeline.DefaultAPIPrefix, by which a server checks permissions in any domain.
 func (i Identity) Missing(user natsconn.User, api string) []string {
 	var missing []string
 	for _, subject := range i.Publish {
@@ -98,7 +97,7 @@ func allowed(rules *natsconn.Rules, subject string) bool {
 	return len(rules.Allow) == 0 || slices.ContainsFunc(rules.Allow, covers)
 }
 
-// covers reports whether all that subject matches is matched by pattern.
+// covers reports whether pattern matches everything that subject matches.
 func covers(pattern, subject string) bool {
 	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
 	for i, token := range p {

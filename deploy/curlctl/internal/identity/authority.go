@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// caLifetime and serverLifetime are how long certificates are valid. That
-	// of the server is renewed when a third of its time is left.
+	// caLifetime and serverLifetime are the validity of certificates. The server's is
+	// renewed in the last third.
 	caLifetime     = 10 * 365 * 24 * time.Hour
 	serverLifetime = 2 * 365 * 24 * time.Hour
-	// backdated allows for clocks that are behind.
+	// backdated tolerates clocks that are behind.
 	backdated = 5 * time.Minute
 )
 
-// authority signs the certificate of the servers.
+// authority is a certificate with its key.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// newAuthority returns a new certificate authority, and its files. A key that
-// somebody was interrupted behind is used.
+// newAuthority returns a new certificate authority and its files. It uses the existing key of
+// an interrupted run.
 func newAuthority(existing []byte, now time.Time) (a authority, cert, key []byte, err error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "curl-me-that NATS CA"},
@@ -51,13 +51,14 @@ func newAuthority(existing []byte, now time.Time) (a authority, cert, key []byte
 	return sign(template, secret, nil, now)
 }
 
-// server returns a new certificate for hosts, and its files.
+// server returns the files of a new certificate for hosts.
 func (a *authority) server(hosts []string, now time.Time) (cert, key []byte, err error) {
 	template := &x509.Certificate{
-		Subject:     pkix.Name{CommonName: hosts[0]},
-		NotAfter:    now.Add(serverLifetime),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // routes are both
+		Subject:  pkix.Name{CommonName: hosts[0]},
+		NotAfter: now.Add(serverLifetime),
+		KeyUsage: x509.KeyUsageDigitalSignature,
+		// Routes are servers and clients.
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if len(hosts[0]) > maxCommonName {
 		template.Subject.CommonName = "nats"
@@ -83,9 +84,10 @@ func (a *authority) server(hosts []string, now time.Time) (cert, key []byte, err
 // maxCommonName is RFC 5280's ub-common-name.
 const maxCommonName = 64
 
-// sign makes a certificate of a key (ECDSA P-256), by itself without an
-// authority.
-func sign(template *x509.Certificate, secret *ecdsa.PrivateKey, by *authority, now time.Time) (made authority, cert, key []byte, err error) {
+// sign makes a certificate of a key (ECDSA P-256), self-signed without an authority.
+func sign(
+	template *x509.Certificate, secret *ecdsa.PrivateKey, by *authority, now time.Time,
+) (made authority, cert, key []byte, err error) {
 	fail := func(err error) (authority, []byte, []byte, error) {
 		return authority{}, nil, nil, fmt.Errorf("make certificate: %w", err)
 	}
@@ -113,7 +115,7 @@ func sign(template *x509.Certificate, secret *ecdsa.PrivateKey, by *authority, n
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), nil
 }
 
-// parse reads a certificate and its key.
+// parse decodes a certificate and its key.
 func parse(cert, key []byte) (authority, error) {
 	block, _ := pem.Decode(cert)
 	if block == nil || block.Type != "CERTIFICATE" {
@@ -128,7 +130,7 @@ func parse(cert, key []byte) (authority, error) {
 		return authority{}, err
 	}
 	if !secret.PublicKey.Equal(parsed.PublicKey) {
-		return authority{}, fmt.Errorf("its key belongs to another: %w", ErrUnusable)
+		return authority{}, fmt.Errorf("its key belongs to another certificate: %w", ErrUnusable)
 	}
 	return authority{cert: parsed, key: secret}, nil
 }
@@ -141,13 +143,13 @@ func parseKey(key []byte) (*ecdsa.PrivateKey, error) {
 	secret, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	private, ok := secret.(*ecdsa.PrivateKey)
 	if err != nil || !ok {
-		return nil, fmt.Errorf("its key is none of ECDSA: %w", ErrUnusable)
+		return nil, fmt.Errorf("its key is not an ECDSA key: %w", ErrUnusable)
 	}
 	return private, nil
 }
 
-// fits reports whether a certificate of a server, by this authority and for these
-// hosts, may be used for a good while.
+// fits reports whether a server certificate is signed by this authority, valid for these
+// hosts, and not due for renewal.
 func (a *authority) fits(cert, key []byte, hosts []string, now time.Time) bool {
 	have, err := parse(cert, key)
 	if err != nil || have.cert.CheckSignatureFrom(a.cert) != nil {
@@ -164,7 +166,7 @@ func (a *authority) fits(cert, key []byte, hosts []string, now time.Time) bool {
 	return slices.Equal(canonical(names), canonical(hosts))
 }
 
-// canonical returns hosts in order, addresses in one spelling.
+// canonical sorts hosts, and writes addresses in one form.
 func canonical(hosts []string) []string {
 	all := make([]string, len(hosts))
 	for i, host := range hosts {

@@ -1,7 +1,8 @@
+// Package identity makes the NKeys of services and operators, and the certificate of the
+// NATS servers. It keeps what exists, and may run at any time, also concurrently.
 package identity
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,31 +18,30 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// Files are contents by name of file.
+// ErrUnusable means that an existing file is invalid. It is never overwritten.
+var ErrUnusable = errors.New("cannot be used")
+
+// Files are contents by file name.
 type Files map[string][]byte
 
 // Store keeps files.
 type Store interface {
-	// Load returns what is there.
-	Load(ctx context.Context) (Files, error)
-	// Save writes what after has and before, which Load has returned, has not.
-	// It returns errRaced when something else is there by now.
-	Save(ctx context.Context, before, after Files) error
-	// Where is where a file is, for people.
+	// Update replaces the files by those that change returns, which may be called again
+	// when another process was faster.
+	Update(ctx context.Context, change func(Files) (Files, error)) error
+	// Where is the location of a file, for people.
 	Where(file string) string
 }
 
-// Item is what became of one thing.
+// Item is the result for one identity or certificate.
 type Item struct {
-	// Name of the identity or certificate.
 	Name string `json:"name"`
 	// PublicKey of an identity.
 	PublicKey string `json:"publicKey,omitempty"`
 	// State is made, renewed or kept.
 	State string `json:"state"`
-	// Where it is.
 	Where string `json:"where"`
-	// NotAfter is until when a certificate is valid.
+	// NotAfter is the end of the validity of a certificate.
 	NotAfter *time.Time `json:"notAfter,omitempty"`
 }
 
@@ -52,78 +52,63 @@ const (
 	kept    = "kept"
 )
 
-// saveTries is how often it is begun anew because somebody else was faster.
-// Each time somebody else is done.
-const saveTries = 20
-
-// Wanted is what a store is to have beside a seed for each identity.
+// Wanted is what to make in addition to the identities.
 type Wanted struct {
-	// Hosts that the certificate of the servers is for, which ValidateHosts has
-	// seen; none: no certificate and no authority.
+	// Hosts of the server certificate, checked by ValidateHosts; empty: no certificate.
 	Hosts []string
-	// Now is what certificates are valid from.
-	Now time.Time
-	// RevokeSigning asks for a new key of signatures, and that no earlier one is
-	// trusted, as after a theft.
+	Now   time.Time
+	// RevokeSigning replaces the signing key, and removes all trusted ones.
 	RevokeSigning bool
 }
 
-// Ensure makes what is missing in a store. Errors wrap ErrUnusable if what exists
-// is broken.
-func Ensure(ctx context.Context, store Store, w Wanted) ([]Item, error) {
-	for try := 1; ; try++ {
-		before, err := store.Load(ctx)
-		if err != nil {
-			return nil, err
-		}
-		after, items, err := complete(before, w, store.Where)
-		if err != nil {
-			return nil, err
-		}
-		err = store.Save(ctx, before, after)
-		if !errors.Is(err, errRaced) || try == saveTries {
-			return items, err
-		}
-	}
+// Ensure makes what is missing. Errors wrap ErrUnusable if an existing file is invalid.
+func Ensure(ctx context.Context, store Store, w Wanted) (items []Item, err error) {
+	err = store.Update(ctx, func(have Files) (after Files, err error) {
+		after, items, err = complete(have, w, store.Where)
+		return after, err
+	})
+	return items, err
 }
 
-// HandOut copies to a directory what one identity needs, or the servers, and nothing of
-// the others: a directory with a file of another is an error. What is there already
-// and current stays.
-func HandOut(ctx context.Context, from Store, name string, to Store) error {
-	all, err := from.Load(ctx)
-	if err != nil {
-		return err
-	}
-	have, err := to.Load(ctx)
-	if err != nil {
-		return err
-	}
-	for file := range have {
-		if !slices.Contains(needed(name), file) {
-			return fmt.Errorf("%s is not for %s and lies in its directory; remove it, or name another directory", to.Where(file), name)
-		}
-	}
-	files := Files{}
-	for _, file := range needed(name) {
-		if content, exists := all[file]; exists {
-			files[file] = content
-		}
-	}
-	return to.Save(ctx, have, files)
+// Load returns the files of a store.
+func Load(ctx context.Context, store Store) (files Files, err error) {
+	err = store.Update(ctx, func(have Files) (Files, error) {
+		files = have
+		return have, nil
+	})
+	return files, err
 }
 
-// ValidateNames refuses what HandOut does not know.
+// HandOut copies the files of one identity, or of the servers, to another store. It fails if
+// that store has a file of another identity.
+func HandOut(ctx context.Context, all Files, name string, to Store) error {
+	return to.Update(ctx, func(have Files) (Files, error) {
+		files := Files{}
+		for file := range have {
+			if !slices.Contains(needed(name), file) {
+				return nil, fmt.Errorf("%s does not belong to %s; remove it, or choose another directory", to.Where(file), name)
+			}
+		}
+		for _, file := range needed(name) {
+			if content, exists := all[file]; exists {
+				files[file] = content
+			}
+		}
+		return files, nil
+	})
+}
+
+// ValidateNames refuses names that HandOut does not know.
 func ValidateNames(names iter.Seq[string]) error {
 	for name := range names {
 		if name != servers && !slices.Contains(identityNames(), name) {
-			return fmt.Errorf("%q is none of %s, %s", name, servers, strings.Join(identityNames(), ", "))
+			return fmt.Errorf("%q is not one of %s, %s", name, servers, strings.Join(identityNames(), ", "))
 		}
 	}
 	return nil
 }
 
-// ValidateHosts refuses what no certificate can be for.
+// ValidateHosts refuses hosts that a certificate cannot have.
 func ValidateHosts(hosts []string) error {
 	for _, host := range hosts {
 		wrong := validation.IsDNS1123Subdomain(host)
@@ -131,14 +116,14 @@ func ValidateHosts(hosts []string) error {
 			wrong = validation.IsWildcardDNS1123Subdomain(host)
 		}
 		if net.ParseIP(host) == nil && len(wrong) > 0 {
-			return fmt.Errorf("%q is neither the name of a host nor an IP address", host)
+			return fmt.Errorf("%q is neither a host name nor an IP address", host)
 		}
 	}
 	return nil
 }
 
-// complete returns files with what was missing. No key that exists is replaced,
-// but that of a certificate which has to be renewed, and one that is revoked.
+// complete adds missing files. It replaces no existing key, except that of a certificate that
+// is renewed, and a revoked one.
 func complete(have Files, w Wanted, where func(string) string) (Files, []Item, error) {
 	files, keys := maps.Clone(have), map[string]string{}
 	if w.RevokeSigning {
@@ -146,7 +131,7 @@ func complete(have Files, w Wanted, where func(string) string) (Files, []Item, e
 		delete(files, signature.KeysFile)
 	}
 	var items []Item
-	for _, name := range identityNames() {
+	for _, name := range append(identityNames(), signing) {
 		item, err := seed(files, seedFile(name), where)
 		if err != nil {
 			return nil, nil, err
@@ -154,16 +139,8 @@ func complete(have Files, w Wanted, where func(string) string) (Files, []Item, e
 		item.Name, keys[name] = name, item.PublicKey
 		items = append(items, item)
 	}
-	signing, err := seed(files, signature.SeedFile, where)
-	if err != nil {
-		return nil, nil, err
-	}
-	signing.Name = "signing"
-	items = append(items, signing)
-	files[signature.KeysFile] = trusted(signing.PublicKey, files[signature.KeysFile])
-	if next := variables(keys); !bytes.Equal(files[variablesFile], next) {
-		files[variablesFile] = next
-	}
+	files[signature.KeysFile] = trusted(keys[signing], files[signature.KeysFile])
+	files[variablesFile] = variables(keys)
 	if len(w.Hosts) == 0 {
 		return files, items, nil
 	}
@@ -171,7 +148,7 @@ func complete(have Files, w Wanted, where func(string) string) (Files, []Item, e
 	return files, append(items, certified...), err
 }
 
-// seed adds a seed to files if it is missing, and returns what became of it.
+// seed adds a seed if it is missing.
 func seed(files Files, file string, where func(string) string) (Item, error) {
 	item := Item{State: kept, Where: where(file)}
 	var err error
@@ -187,8 +164,8 @@ func seed(files Files, file string, where func(string) string) (Item, error) {
 	return item, nil
 }
 
-// trusted returns the file of public keys with the one in use first, and behind it
-// the one that was in use before, whose signatures may still be on their way.
+// trusted lists the signing key in use first, and then the previous one, whose signatures
+// may still be in flight.
 func trusted(inUse string, have []byte) []byte {
 	keys := []string{inUse}
 	for key := range strings.FieldsSeq(string(have)) {
@@ -199,7 +176,7 @@ func trusted(inUse string, have []byte) []byte {
 	return []byte(strings.Join(keys, "\n") + "\n")
 }
 
-// certify adds what is missing for TLS to files.
+// certify adds the files for TLS.
 func certify(files Files, hosts []string, now time.Time, where func(string) string) ([]Item, error) {
 	ca, state := authority{}, kept
 	var err error
@@ -210,7 +187,8 @@ func certify(files Files, hosts []string, now time.Time, where func(string) stri
 		ca, err = parse(files[caCert], files[caKey])
 	}
 	if err == nil && !now.Before(ca.cert.NotAfter) {
-		err = fmt.Errorf("it was valid until %s; remove it and its key to have a new one made: %w", ca.cert.NotAfter.Format(time.DateOnly), ErrUnusable)
+		err = fmt.Errorf("it expired on %s; remove it and its key to get a new one: %w",
+			ca.cert.NotAfter.Format(time.DateOnly), ErrUnusable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", where(caCert), err)

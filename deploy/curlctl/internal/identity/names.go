@@ -1,48 +1,57 @@
 package identity
 
 import (
+	"bytes"
+	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/nats-io/nkeys"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// Names of the identities of services. Those of operators are in package
-// doctor.
+// Names of the identities of services; package doctor has those of operators.
 const (
 	watcher = "watcher"
 	fetcher = "fetcher"
 	writer  = "writer"
 	// setup creates and updates streams and consumers.
 	setup = "setup"
-	// system is of the system account, which reports about the servers.
+	// system is the user of the system account.
 	system = "sys"
+	// servers stands for the NATS servers, and signing for the signing key.
+	servers = "server"
+	signing = "signing"
 )
 
-// identityNames returns all identities that deploy/nats/accounts.conf knows.
+// identityNames returns the identities of deploy/nats/accounts.conf.
 func identityNames() []string {
 	return []string{watcher, fetcher, writer, setup, doctor.Viewer, doctor.Replayer, doctor.Admin, system}
 }
 
 // Names of files.
 const (
-	// variablesFile is the file that accounts.conf includes.
+	// variablesFile is included by accounts.conf.
 	variablesFile = "identities.conf"
-	// caCert and caKey are the certificate authority of the NATS servers.
+	// caCert and caKey are the certificate authority.
 	caCert = "ca.crt"
 	caKey  = "ca.key"
-	// serverCert and serverKey are what the NATS servers present.
+	// serverCert and serverKey belong to the NATS servers.
 	serverCert = "tls.crt"
 	serverKey  = "tls.key"
 )
 
-// seedFile returns the name of the file with the seed of an identity.
-func seedFile(name string) string { return name + ".nk" }
+// seedFile returns the name of the file with a seed.
+func seedFile(name string) string {
+	if name == signing {
+		return signature.SeedFile
+	}
+	return name + ".nk"
+}
 
-// servers stands for the NATS servers, beside the identities.
-const servers = "server"
-
-// needed returns the files that an identity needs, or the servers.
+// needed returns the files of an identity, or of the servers.
 func needed(name string) []string {
 	switch name {
 	case servers:
@@ -55,7 +64,59 @@ func needed(name string) []string {
 	return []string{seedFile(name), caCert}
 }
 
-// isSecret reports whether a file must be hidden from others.
+// allFiles returns all files in the order of writing. A file comes after those it is made
+// from, so that an interrupted run can be repeated.
+func allFiles() []string {
+	var files []string
+	for _, name := range append(identityNames(), signing) {
+		files = append(files, seedFile(name))
+	}
+	return append(files, signature.KeysFile, caKey, caCert, serverKey, serverCert, variablesFile)
+}
+
+// isSecret reports whether only the owner may read a file.
 func isSecret(file string) bool {
-	return strings.HasSuffix(file, ".nk") || file == caKey || file == serverKey
+	return slices.Contains([]string{caKey, serverKey}, file) || strings.HasSuffix(file, ".nk")
+}
+
+// newSeed returns a new seed and its public key.
+func newSeed() (seed []byte, public string, err error) {
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, "", fmt.Errorf("make NKey: %w", err)
+	}
+	defer pair.Wipe()
+	if seed, err = pair.Seed(); err != nil {
+		return nil, "", fmt.Errorf("make NKey: %w", err)
+	}
+	public, err = pair.PublicKey()
+	return append(bytes.Clone(seed), '\n'), public, err
+}
+
+// publicKey returns the public key of a seed.
+func publicKey(seed []byte) (string, error) {
+	pair, err := nkeys.FromSeed(bytes.TrimSpace(seed))
+	if err != nil {
+		return "", fmt.Errorf("it holds no NKey seed: %w", ErrUnusable)
+	}
+	defer pair.Wipe()
+	public, err := pair.PublicKey()
+	if err != nil || !nkeys.IsValidPublicUserKey(public) {
+		return "", fmt.Errorf("it holds no seed of a user: %w", ErrUnusable)
+	}
+	return public, nil
+}
+
+// variables returns the file that accounts.conf includes: the public key of each identity,
+// and the audit subjects that only that operator may publish.
+func variables(keys map[string]string) []byte {
+	var b bytes.Buffer
+	b.WriteString("# Made by `curlctl identities`: the public key of each identity of accounts.conf.\n")
+	for _, name := range identityNames() {
+		fmt.Fprintf(&b, "NKEY_%s: %q\n", strings.ToUpper(name), keys[name])
+	}
+	for _, name := range []string{doctor.Replayer, doctor.Admin} {
+		fmt.Fprintf(&b, "AUDIT_%s: %q\n", strings.ToUpper(name), "curl.record.*."+keys[name]+".>")
+	}
+	return b.Bytes()
 }

@@ -1,5 +1,4 @@
-// Package natsconn connects to NATS as an operator does: by flags, or by a context
-// of the nats command.
+// Package natsconn connects to NATS with flags or a context of the nats command.
 package natsconn
 
 import (
@@ -14,58 +13,53 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/synadia-io/orbit.go/natscontext"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 	"github.com/kv8s/curl-me-that/proto/service"
 )
 
-// Options are how to reach the broker.
+// Options select servers and credentials.
 type Options struct {
-	// URL is one or more server addresses, separated by commas; empty: those of
-	// the context.
+	// URL has server addresses, separated by commas; empty: those of the context.
 	URL string
-	// Context is the name of a context of the nats command; empty: the selected
-	// one, unless URL is given.
+	// Context is a context of the nats command; empty: the selected one, if there is no
+	// URL.
 	Context string
 	// Files authenticate.
 	Files service.NATSFiles
-	// Timeout bounds the connection.
+	// Timeout limits the time to connect.
 	Timeout time.Duration
-	// Refused is called when the server refuses something; nil: the context of
-	// Open ends.
+	// Refused is called when the server denies something; nil: the context of Open ends.
 	Refused func(*PermissionError)
-}
-
-// Names returns the names of the flags that say where NATS is and who connects.
-func Names() []string {
-	return []string{"context", "nats-url", "nats-creds", "nats-nkey", "nats-ca", "nats-cert", "nats-key"}
 }
 
 // BindFlags adds the flags of the options.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.URL, "nats-url", "", "addresses of the NATS servers, separated by commas; without it those of the context")
-	fs.StringVar(&o.Context, "context", "", "context of the nats command; without it the selected one")
+	fs.StringVar(&o.URL, "nats-url", "", "NATS server addresses, separated by commas (default: those of the context)")
+	fs.StringVar(&o.Context, "context", "", "context of the nats command (default: the selected one)")
 	o.Files.BindFlags(fs)
-	duration.Var(fs, &o.Timeout, "connect-timeout", 5*time.Second, "time to connect to NATS")
+	duration.Var(fs, &o.Timeout, "connect-timeout", 5*time.Second, "timeout of the connection to NATS")
 }
 
-// Connection to NATS with what is used on it. Close must be called.
+// FlagNames returns the names of the flags that BindFlags adds.
+func FlagNames() []string {
+	return []string{"context", "nats-url", "nats-creds", "nats-nkey", "nats-ca", "nats-cert", "nats-key"}
+}
+
+// Connection to NATS. It must be closed.
 type Connection struct {
-	// Conn is the connection itself.
-	Conn *nats.Conn
-	// JetStream is the context on it.
+	Conn      *nats.Conn
 	JetStream jetstream.JetStream
-	// Client uses the pipeline's protocol.
-	Client *operate.Client
-	// Where the servers are, without credentials.
+	Client    *operate.Client
+	// Where is the server, without credentials.
 	Where string
 
 	stop context.CancelCauseFunc
 }
 
-// Open connects once; it does not wait for a server that is unavailable. The returned
-// context ends, with a *PermissionError as its cause, when the server refuses
-// something. Errors wrap ErrNoConnection.
+// Open connects, and fails if no server is available. The returned context ends with a
+// *PermissionError as its cause when the server denies something. Errors wrap
+// ErrNoConnection.
 func (o *Options) Open(ctx context.Context) (*Connection, context.Context, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	refused := o.Refused
@@ -83,7 +77,8 @@ func (o *Options) Open(ctx context.Context) (*Connection, context.Context, error
 		stop(nil)
 		return nil, nil, fmt.Errorf("use JetStream: %w", err)
 	}
-	return &Connection{Conn: nc, JetStream: js, Client: operate.NewClient(js), Where: nc.ConnectedUrlRedacted(), stop: stop}, ctx, nil
+	where := nc.ConnectedUrlRedacted()
+	return &Connection{Conn: nc, JetStream: js, Client: operate.NewClient(js), Where: where, stop: stop}, ctx, nil
 }
 
 // Close ends the connection.
@@ -92,8 +87,8 @@ func (c *Connection) Close() {
 	c.Conn.Close()
 }
 
-// jetStream returns the JetStream that a context of the nats command names: by
-// domain, by the prefix of its API, or that of the account.
+// jetStream returns the JetStream of a context of the nats command: by domain, by API
+// prefix, or the default.
 func jetStream(nc *nats.Conn, c natscontext.Settings) (jetstream.JetStream, error) {
 	timeout := jetstream.WithDefaultTimeout(10 * time.Second)
 	switch {
@@ -149,9 +144,11 @@ func (o *Options) from() string {
 	return " by the selected context, or at " + nats.DefaultURL + " without one (give --nats-url or --context)"
 }
 
-// plain returns an error without what its text repeats of a URL.
+// plain drops the text of an error that may repeat a URL.
 func plain(err error) error {
-	for _, known := range []error{nats.ErrNoServers, nats.ErrAuthorization, nats.ErrTimeout, nats.ErrSecureConnRequired} {
+	for _, known := range []error{
+		nats.ErrNoServers, nats.ErrAuthorization, nats.ErrTimeout, nats.ErrSecureConnRequired,
+	} {
 		if errors.Is(err, known) {
 			return known
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Refusals are what NATS has refused lately. The zero value is ready.
+// Refusals are the latest permission violations. The zero value is ready.
 type Refusals struct {
 	mu      sync.Mutex
 	all     map[string]refused
@@ -19,13 +19,13 @@ type refused struct {
 	at  time.Time
 }
 
-// waiting is what ends when NATS refuses something of a stream or subject.
+// waiting is a context that ends on a violation for a stream or subject.
 type waiting struct {
 	subject string
 	end     context.CancelCauseFunc
 }
 
-// Add adds one; it is given to Options.
+// Add adds a violation. Pass it to Options.
 func (r *Refusals) Add(e *PermissionError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,9 +41,8 @@ func (r *Refusals) Add(e *PermissionError) {
 	}
 }
 
-// CancelOnDenied returns a context that ends, with a *PermissionError as its
-// cause, when NATS refuses something of a stream or subject; empty: of any. There is
-// no response to what is refused.
+// CancelOnDenied returns a context that ends, with a *PermissionError as its cause, on a
+// violation for a stream or subject; empty: for any. The server sends no other response.
 func (r *Refusals) CancelOnDenied(ctx context.Context, subject string) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	one := &waiting{subject, end}
@@ -61,7 +60,7 @@ func (r *Refusals) CancelOnDenied(ctx context.Context, subject string) (context.
 	}
 }
 
-// Since returns one that was refused since a time; nil: there is none.
+// Since returns a violation since a time, or nil.
 func (r *Refusals) Since(at time.Time) *PermissionError {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,37 +8,36 @@ import (
 	"time"
 )
 
-// userInfo is served by the server itself: what it knows of the user.
+// userInfo is the subject at which the server reports the user of a connection.
 const userInfo = "$SYS.REQ.USER.INFO"
 
-// userTimeout bounds that; a user without the right to ask gets no answer.
+// userTimeout limits that request. Without the permission there is no response.
 const userTimeout = 2 * time.Second
 
-// anonymous is the name of a user whom the server does not know by name.
+// anonymous is the name of a user without a name.
 const anonymous = "anonymous"
 
-// User is the user that the server knows this connection by.
+// User is the user of a connection.
 type User struct {
-	// Name of the user: a name, a public key, or anonymous.
+	// Name is a name, a public key, or anonymous.
 	Name string
-	// Publish and Subscribe are what is allowed and denied; nil: everything.
+	// Publish and Subscribe are the permissions; nil: everything is allowed.
 	Publish, Subscribe *Rules
 }
 
 // Rules are subjects with wildcards.
 type Rules struct {
-	// Allow lists what is allowed; none: everything that is not denied.
+	// Allow lists allowed subjects; empty: all that are not denied.
 	Allow []string `json:"allow"`
-	// Deny lists what is not.
+	// Deny lists denied subjects.
 	Deny []string `json:"deny"`
 }
 
-// errUser: the server does not answer.
-var errUser = errors.New("the server does not report which user this is")
+// errUser means that the server did not respond.
+var errUser = errors.New("the server did not report which user this is")
 
-// User asks the server for the user of this connection. It needs the right to publish
-// $SYS.REQ.USER.INFO; without it, the name is what the connection was made
-// with, and the error is errUser.
+// User asks the server for the user of this connection. Without the permission to publish
+// $SYS.REQ.USER.INFO it returns the name used to connect, and errUser.
 func (c *Connection) User(ctx context.Context) (User, error) {
 	fallback := User{Name: cmp.Or(c.Conn.Opts.User, anonymous)}
 	ctx, cancel := context.WithTimeout(ctx, userTimeout)

@@ -1,10 +1,8 @@
-// Package object reads all that is known of one ConfigMap: what it asks for, and
-// what has become of that, in the order of time.
+// Package object reads everything known about one ConfigMap, and sorts it by time.
 package object
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,18 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
-	keys "github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/proto/status"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// TimelineEntry is a moment of an object.
+// TimelineEntry is one event of the timeline.
 type TimelineEntry struct {
 	At     time.Time `json:"at"`
 	What   string    `json:"what"`
@@ -36,16 +36,16 @@ type TimelineEntry struct {
 	Colour printer.Colour `json:"-"`
 }
 
-// Asked is one pair of the annotation as programs read it.
-type Asked struct {
+// Pair is one pair of the annotation, as programs read it.
+type Pair struct {
 	Key     string `json:"key"`
 	URL     string `json:"url"`
 	Refresh string `json:"refresh,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
 }
 
-// String writes a pair for people.
-func (a Asked) String() string {
+// String formats a pair for people.
+func (a Pair) String() string {
 	text := a.Key + " = " + a.URL
 	if a.Refresh != "" {
 		text += ", every " + a.Refresh
@@ -53,21 +53,21 @@ func (a Asked) String() string {
 	return text
 }
 
-// View is an object as programs read it.
+// View is everything known about a ConfigMap, as programs read it.
 type View struct {
 	Namespace  string          `json:"namespace"`
 	ConfigMap  string          `json:"configMap"`
 	Exists     bool            `json:"exists"`
 	UID        string          `json:"uid,omitempty"`
 	Annotation string          `json:"annotation,omitempty"`
-	Asks       []Asked         `json:"asks,omitempty"`
+	Asks       []Pair          `json:"asks,omitempty"`
 	Problem    string          `json:"problem,omitempty"`
 	Suspended  bool            `json:"suspended,omitempty"`
 	Watcher    *Watcher        `json:"watcher,omitempty"`
 	Timeline   []TimelineEntry `json:"timeline"`
 }
 
-// ReadMetadata adds what Kubernetes holds.
+// ReadMetadata adds the metadata of the ConfigMap.
 func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 	v.Exists, v.UID = true, string(object.UID)
 	v.add(object.CreationTimestamp.Time, "created", "", "", 0)
@@ -84,7 +84,7 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 		v.Problem = strings.TrimPrefix(v.Problem+"; "+problem.Text, "; ")
 	}
 	for _, pair := range request.Pairs {
-		ask := Asked{Key: pair.Key, URL: deadletter.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
+		ask := Pair{Key: pair.Key, URL: deadletter.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
 		if request.Refresh > 0 {
 			ask.Refresh = duration.Format(request.Refresh)
 		}
@@ -94,23 +94,24 @@ func (v *View) ReadMetadata(object *metav1.PartialObjectMetadata) error {
 	return nil
 }
 
-// readStatus adds what the status annotation has of each key.
+// readStatus adds the entries of the status annotation.
 func (v *View) readStatus(text string) {
-	state, err := keys.Parse(text)
+	state, err := status.Parse(text)
 	if err != nil {
-		v.Problem = strings.TrimPrefix(v.Problem+"; ", "; ") + "the status annotation cannot be read"
+		v.Problem = strings.TrimPrefix(v.Problem+"; ", "; ") + "the status annotation is unreadable"
 	}
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
 		if e.Written() {
-			v.add(e.FetchedAt, "written", key, fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], deadletter.WithoutQuery(e.URL)), printer.Green)
+			detail := fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], deadletter.WithoutQuery(e.URL))
+			v.add(e.FetchedAt, "written", key, detail, printer.Green)
 		}
 		if e.Failing() {
 			detail := e.Error
 			if message := e.Why().Message; message != "" {
 				detail += ": " + message
 			}
-			if e.Attempts > 0 { // none was made for a key that somebody else has written
+			if e.Attempts > 0 { // there is none for a key that exists already
 				detail += "; " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
 			}
 			v.add(e.Since, "failing since", key, detail, printer.Red)
@@ -121,9 +122,9 @@ func (v *View) readStatus(text string) {
 	}
 }
 
-// addChecked adds when a key was last looked at, which is when its timer was set.
+// addChecked adds the last attempt, which set the timer.
 func (v *View) addChecked(t operate.Timer) {
-	at := condition.Checked(t)
+	at := keys.Checked(t)
 	if at.IsZero() {
 		return
 	}
@@ -131,21 +132,23 @@ func (v *View) addChecked(t operate.Timer) {
 		v.add(at, "last checked", t.Key.Key, pipeline.Reason(class), printer.Red)
 		return
 	}
-	v.add(at, "last checked", t.Key.Key, "well", printer.Green)
+	v.add(at, "last checked", t.Key.Key, "ok", printer.Green)
 }
 
 func (v *View) add(at time.Time, what, key, detail string, colour printer.Colour) {
-	v.Timeline = append(v.Timeline, TimelineEntry{At: at.UTC(), What: what, Key: key, Detail: detail, Colour: colour})
+	entry := TimelineEntry{At: at.UTC(), What: what, Key: key, Detail: detail, Colour: colour}
+	v.Timeline = append(v.Timeline, entry)
 }
 
-// ReadStreams adds what NATS holds, and puts all in the order of time. Messages
-// that cannot be read are left out and counted in unread.
+// ReadStreams adds wants, timers and failures, and sorts the timeline. Unreadable messages
+// are counted in unread.
 func (v *View) ReadStreams(ctx context.Context, client *operate.Client, unread *readable.Unread) error {
 	for w, err := range readable.Only(unread, client.Wants(ctx, v.Namespace, v.ConfigMap)) {
 		if err != nil {
 			return err
 		}
-		v.add(w.At, "wanted", w.Key.Key, pipeline.CauseName(w.Want.GetCause())+": "+deadletter.WithoutQuery(w.Want.GetUrl()), printer.Cyan)
+		detail := pipeline.CauseName(w.Want.GetCause()) + ": " + deadletter.WithoutQuery(w.Want.GetUrl())
+		v.add(w.At, "wanted", w.Key.Key, detail, printer.Cyan)
 	}
 	for t, err := range readable.Only(unread, client.Timers(ctx, v.Namespace, v.ConfigMap)) {
 		if err != nil {
@@ -158,11 +161,13 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, unread *
 		v.add(t.At, "scheduled", t.Key.Key, detail, printer.Cyan)
 		v.addChecked(t)
 	}
-	for f, err := range readable.Only(unread, client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: v.Namespace, Name: v.ConfigMap})) {
-		if errors.Is(err, context.Canceled) || err != nil {
+	filter := operate.DeadLetterFilter{Namespace: v.Namespace, Name: v.ConfigMap}
+	for f, err := range readable.Only(unread, client.DeadLetters(ctx, filter)) {
+		if err != nil {
 			return err
 		}
-		detail := fmt.Sprintf("failure %d: %s after %s", f.ID, f.Reason, printer.Plural(int(f.Message.GetFailure().GetAttempts()), "attempt"))
+		attempts := printer.Plural(int(f.Message.GetFailure().GetAttempts()), "attempt")
+		detail := fmt.Sprintf("failure %d: %s after %s", f.ID, f.Reason, attempts)
 		if of := f.Message.GetReplayOf(); of > 0 {
 			detail += fmt.Sprintf(", replay of %d", of)
 		}
@@ -170,4 +175,16 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, unread *
 	}
 	slices.SortStableFunc(v.Timeline, func(a, b TimelineEntry) int { return a.At.Compare(b.At) })
 	return nil
+}
+
+// Watcher owns the ConfigMap, as programs read it.
+type Watcher struct {
+	Name       string             `json:"name"`
+	Fetched    string             `json:"fetched,omitempty"`
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ReadWatcher adds the Watcher that owns the ConfigMap.
+func (v *View) ReadWatcher(w *watchv1.Watcher) {
+	v.Watcher = &Watcher{Name: w.Name, Fetched: w.Status.Fetched, Conditions: w.Status.Conditions}
 }

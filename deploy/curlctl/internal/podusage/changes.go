@@ -11,14 +11,14 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Changes are when the keys of a ConfigMap last changed, to the second, as far as
-// that is known. A change may be earlier than stated, and never later.
+// Changes has the last change of each key of a ConfigMap, to the second. A change may be
+// earlier than recorded, but not later.
 type Changes struct {
 	keys map[string]time.Time
 	all  time.Time
 }
 
-// Of returns when the last of some keys changed; without keys, of all.
+// Of returns the last change of some keys; without keys, of all.
 func (c Changes) Of(keys []string) time.Time {
 	if len(keys) == 0 {
 		return c.all
@@ -37,16 +37,19 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// ChangesOf reads them: of a key that was fetched from the status annotation, of the
-// others from the record of who last wrote them, which is as late as any write of
-// that manager. Keeper's record is bounded by when the content of its Watcher
-// changed; nil: the ConfigMap is of none.
+// ChangesOf reads the changes of fetched keys from the status annotation, and those of other
+// keys from managedFields, which have the last write of their manager. The status of the
+// Watcher, if there is one, limits the keeper's entry.
 func ChangesOf(m *metav1.PartialObjectMetadata, w *watchv1.Watcher) Changes {
 	c := Changes{keys: map[string]time.Time{}}
-	parsed, _ := status.Parse(m.Annotations[annotation.StatusKey]) // one that cannot be read counts as none
+	bounded := func(at time.Time) bool {
+		return w != nil && w.Status.ChangedAt != nil && w.Status.ChangedAt.Time.Before(at)
+	}
+	parsed, _ := status.Parse(m.Annotations[annotation.StatusKey]) // an unreadable one counts as none
 	for _, entry := range m.ManagedFields {
 		var fields annotation.KeyFields
-		if entry.Time == nil || entry.Subresource != "" || entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		if entry.Time == nil || entry.Subresource != "" || entry.FieldsV1 == nil ||
+			json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		for _, named := range []annotation.Fields{fields.Data, fields.BinaryData} {
@@ -56,7 +59,7 @@ func ChangesOf(m *metav1.PartialObjectMetadata, w *watchv1.Watcher) Changes {
 				switch {
 				case entry.Manager == annotation.FieldManager && found && fetched.Written() && !fetched.Copied(m.UID):
 					at = fetched.FetchedAt
-				case entry.Manager == watchv1.FieldManager && w != nil && w.Status.ChangedAt != nil && w.Status.ChangedAt.Time.Before(at):
+				case entry.Manager == watchv1.FieldManager && bounded(at):
 					at = w.Status.ChangedAt.Time
 				}
 				c.keys[key] = later(c.keys[key], at)
@@ -64,7 +67,7 @@ func ChangesOf(m *metav1.PartialObjectMetadata, w *watchv1.Watcher) Changes {
 			}
 		}
 	}
-	if w != nil && w.Status.ChangedAt != nil { // a key that left it is in no record
+	if w != nil && w.Status.ChangedAt != nil { // removed keys have no entry
 		c.all = later(c.all, w.Status.ChangedAt.Time)
 	}
 	return c

@@ -1,5 +1,5 @@
-// Package podusage finds the containers that use a ConfigMap, by which way, and
-// whether they can have seen its newest content. It is pure.
+// Package podusage finds the containers that use a ConfigMap, and works out whether they can have
+// its newest content.
 package podusage
 
 import (
@@ -12,79 +12,78 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// KubeletDelay is how far behind a kubelet may be with the files of a volume: its
-// sync period, of a minute by default and half as long again by chance, and what its
-// watch of ConfigMaps takes. The node may be configured otherwise.
+// KubeletDelay is the maximum delay until a kubelet updates the files of a volume: its default
+// sync period of a minute with jitter of a half, and the delay of its watch.
 const KubeletDelay = 2 * time.Minute
 
-// Way is how a container gets at a ConfigMap, from a closed set.
+// Way is how a container uses a ConfigMap.
 type Way string
 
 // The ways.
 const (
 	// Volume: files, which the kubelet updates.
 	Volume Way = "volume"
-	// Projected: the same, of a projected volume.
+	// Projected: the same, in a projected volume.
 	Projected Way = "projected"
-	// SubPath: files of a volume that are mounted one by one, and never updated.
+	// SubPath: files mounted one by one, which are never updated.
 	SubPath Way = "subPath"
-	// Env: variables, which are read when the container starts.
+	// Env: variables, read when the container starts.
 	Env Way = "env"
 	// EnvFrom: the same, of all keys.
 	EnvFrom Way = "envFrom"
-	// Sidecar: it was put into the pod by the Watcher that the ConfigMap is of.
+	// Sidecar: the Watcher that owns the ConfigMap injected the container.
 	Sidecar Way = "sidecar"
 )
 
-// updates reports whether the kubelet updates what a container has by this way.
+// updates reports whether the kubelet updates the content.
 func (w Way) updates() bool { return w == Volume || w == Projected }
 
-// Newest is whether a container can have seen the newest content, from a closed set.
+// Newest tells whether a container can have the newest content.
 type Newest string
 
-// The answers, from the worst on.
+// The answers, worst first.
 const (
-	// No: it started before the content changed, and reads it at its start only.
+	// No: it started before the change, and reads the content only at its start.
 	No Newest = "no"
-	// Unknown: it started so soon after the change that the kubelet may have had
-	// the content before, or how it reads the content is not known.
+	// Unknown: it started so soon after the change that the kubelet may have had the previous
+	// content, or it is not known how it reads the content.
 	Unknown Newest = "unknown"
 	// Soon: the kubelet updates its files within KubeletDelay.
 	Soon Newest = "soon"
-	// AtStart: it has not started yet, and will see it then.
+	// AtStart: it has not started yet.
 	AtStart Newest = "at-start"
-	// Yes: it has had the content since its start, or in its files.
+	// Yes: it has had the content since its start, or the files are updated.
 	Yes Newest = "yes"
-	// Ended: it does not run any more.
+	// Ended: it has terminated.
 	Ended Newest = "ended"
 )
 
-// order of the answers: a container is as its worst way is.
+// order of the answers: the worst way of a container decides.
 var order = []Newest{Ended, Yes, AtStart, Soon, Unknown, No}
 
 // Usage is a container that uses a ConfigMap.
 type Usage struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container"`
-	// Ways that it uses, and the keys, if it uses some only.
+	// Ways, and the keys if it does not use all.
 	Ways []Way    `json:"ways"`
 	Keys []string `json:"keys,omitempty"`
-	// Started is when it did; nil: it does not run.
+	// Started is nil if it does not run.
 	Started *time.Time `json:"started,omitempty"`
-	// Changed is when what it uses last changed, as far as that is known.
+	// Changed is the last change of its keys, if it is known.
 	Changed *time.Time `json:"changed,omitempty"`
 	Newest  Newest     `json:"newest"`
 }
 
-// ConfigMap is what is looked for.
+// ConfigMap to look for.
 type ConfigMap struct {
 	Name string
-	// Watcher that it is of; nil: none.
+	// Watcher that owns it; nil: none.
 	Watcher *watchv1.Watcher
 	Changes Changes
 }
 
-// use is one way in which a container uses a ConfigMap.
+// use of a ConfigMap by a container.
 type use struct {
 	way Way
 	// keys; empty: all.
@@ -107,7 +106,7 @@ func In(pod *corev1.Pod, cm ConfigMap, now time.Time) []Usage {
 	return found
 }
 
-// isSidecar reports whether a container is the one that the Watcher put there.
+// isSidecar reports whether the Watcher injected a container.
 func (cm ConfigMap) isSidecar(pod *corev1.Pod, c *corev1.Container) bool {
 	w := cm.Watcher
 	if w == nil || w.Spec.Container == nil || c.Name != w.Spec.Container.Name || c.RestartPolicy == nil {
@@ -121,13 +120,13 @@ func (cm ConfigMap) isSidecar(pod *corev1.Pod, c *corev1.Container) bool {
 	return false
 }
 
-// container is one of a pod, with its status; nil: it has none yet.
+// container of a pod; its status is nil before it is created.
 type container struct {
 	*corev1.Container
 	status *corev1.ContainerStatus
 }
 
-// containers returns all of a pod, in the order in which they start.
+// containers returns all containers, in the order of their start.
 func containers(pod *corev1.Pod) []container {
 	var all []container
 	add := func(c *corev1.Container, statuses []corev1.ContainerStatus) {
@@ -178,7 +177,7 @@ func items(paths []corev1.KeyToPath) []string {
 	return keys
 }
 
-// fromVolumes returns how mounts use the volumes of a ConfigMap.
+// fromVolumes returns the uses by volume mounts.
 func fromVolumes(mounts []corev1.VolumeMount, volumes map[string]use) []use {
 	var uses []use
 	for _, mount := range mounts {
@@ -194,7 +193,7 @@ func fromVolumes(mounts []corev1.VolumeMount, volumes map[string]use) []use {
 	return uses
 }
 
-// fromEnv returns how a container uses a ConfigMap in its environment.
+// fromEnv returns the uses by environment variables.
 func fromEnv(c *corev1.Container, name string) []use {
 	var uses []use
 	var keys []string
@@ -214,7 +213,7 @@ func fromEnv(c *corev1.Container, name string) []use {
 	return uses
 }
 
-// consumer sums the uses of a container up.
+// consumer combines the uses of a container.
 func consumer(pod string, c container, uses []use, changes Changes, now time.Time) Usage {
 	one := Usage{Pod: pod, Container: c.Name, Newest: Ended}
 	all := false
@@ -224,7 +223,7 @@ func consumer(pod string, c container, uses []use, changes Changes, now time.Tim
 			one.Ways = append(one.Ways, u.way)
 		}
 		if u.way == Sidecar && len(uses) > 1 {
-			continue // what counts is how it reads the ConfigMap
+			continue // the other ways decide
 		}
 		at := changes.Of(u.keys)
 		changed = later(changed, at)
@@ -247,7 +246,7 @@ func consumer(pod string, c container, uses []use, changes Changes, now time.Tim
 	return one
 }
 
-// seen reports whether a container can have seen what changed at a time.
+// seen tells whether a container can have a change of a time.
 func seen(way Way, s *corev1.ContainerStatus, changed, now time.Time) Newest {
 	switch {
 	case s != nil && s.State.Terminated != nil:

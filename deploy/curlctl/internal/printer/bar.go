@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bar shows progress on a terminal; elsewhere nothing.
+// Bar shows progress on a terminal, and nothing elsewhere.
 type Bar struct {
 	out  *Printer
 	verb string
@@ -29,7 +29,7 @@ func (p *Printer) Bar(verb string, all int) *Bar {
 	return &Bar{out: p, verb: verb, all: all, live: Terminal(p.out)}
 }
 
-// Set draws the bar, unless it was drawn a moment ago.
+// Set draws the bar, at most once per barEvery.
 func (b *Bar) Set(n int, note string) {
 	if !b.live || b.all == 0 {
 		return
@@ -42,16 +42,16 @@ func (b *Bar) Set(n int, note string) {
 	}
 	b.shown = now
 	full := barWidth * n / b.all
-	line := fmt.Sprintf("[%s%s] %s of %s %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), Grouped(n), Grouped(b.all), b.verb)
+	line := fmt.Sprintf("[%s%s] %s of %s %s",
+		strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), Grouped(n), Grouped(b.all), b.verb)
 	if note != "" {
 		line += ", " + note
 	}
-	pad := max(0, b.width-len(line))
+	b.out.Textf("\r%s%s", line, strings.Repeat(" ", max(0, b.width-len(line))))
 	b.width = len(line)
-	b.out.Textf("\r%s%s", line, strings.Repeat(" ", pad))
 }
 
-// End leaves the line of the bar.
+// End moves to the next line.
 func (b *Bar) End() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package printer prints for people and for programs, as kubectl does.
+// Package printer prints for people and for programs, as kubectl does. Text of any
+// origin may be passed to it: control characters never reach the terminal.
 package printer
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -13,21 +13,17 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
-	"sigs.k8s.io/yaml"
 )
 
-// Options are how to print.
+// Options select the output format.
 type Options struct {
 	// Format is table, wide, json, yaml or name.
 	Format string
-	// NoHeaders leaves the first line of a table out.
+	// NoHeaders omits the header of a table.
 	NoHeaders bool
 }
 
@@ -36,8 +32,8 @@ func Formats() []string { return []string{"table", "wide", "json", "yaml", "name
 
 // BindFlags adds the flags of the options.
 func (o *Options) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVarP(&o.Format, "output", "o", "table", "table, wide, json, yaml or name")
-	fs.BoolVar(&o.NoHeaders, "no-headers", false, "print tables without their first line")
+	fs.StringVarP(&o.Format, "output", "o", "table", "output format: table, wide, json, yaml or name")
+	fs.BoolVar(&o.NoHeaders, "no-headers", false, "print tables without a header")
 }
 
 // Validate checks the format.
@@ -48,7 +44,7 @@ func (o *Options) Validate() error {
 	return fmt.Errorf("--output: %q is not one of %s", o.Format, strings.Join(Formats(), ", "))
 }
 
-// Printer prints. It is safe for concurrent use by lines.
+// Printer prints to one stream. Lines are safe for concurrent use.
 type Printer struct {
 	options Options
 	out     io.Writer
@@ -56,13 +52,12 @@ type Printer struct {
 	mu      sync.Mutex
 }
 
-// New returns a printer; colours are used on a terminal unless NO_COLOR is set
-// (no-color.org).
+// New returns a printer. It uses colours on a terminal, unless NO_COLOR is set.
 func New(out io.Writer, o Options) *Printer {
 	return &Printer{options: o, out: out, colour: Terminal(out) && os.Getenv("NO_COLOR") == ""}
 }
 
-// Terminal reports whether w is one.
+// Terminal reports whether w is a terminal.
 func Terminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())
@@ -76,7 +71,7 @@ func (p *Printer) ForPrograms() bool {
 // Linef prints one line.
 func (p *Printer) Linef(format string, args ...any) { p.Textf(format+"\n", args...) }
 
-// Textf prints a text. Every argument is made Printable; a Cell keeps its colour.
+// Textf prints a text. Every argument is made printable; a Cell keeps its colour.
 func (p *Printer) Textf(format string, args ...any) {
 	for i, arg := range args {
 		switch arg := arg.(type) {
@@ -95,7 +90,7 @@ func (p *Printer) Textf(format string, args ...any) {
 	fmt.Fprintf(p.out, format, args...)
 }
 
-// Row is one item of a listing.
+// Row is one item of a list.
 type Row struct {
 	// Cells by column.
 	Cells []Cell
@@ -116,69 +111,54 @@ func Rows[T any](items []T, row func(T) Row) iter.Seq2[Row, error] {
 	}
 }
 
-// tableRows is how many rows of a table are held; columns never get narrower
+// tableRows is the number of rows held to align a table. Columns never get narrower
 // from one part to the next.
 const tableRows = 1000
 
-// List prints items. For programs they are printed one by one as they come; a
-// table is printed when all are known, or in parts if it is long. It returns how many there were.
-func (p *Printer) List(columns []Column, rows iter.Seq2[Row, error]) (n int, err error) {
-	switch p.options.Format {
-	case "json", "yaml":
-		return p.stream(rows)
-	case "name":
-		for row, err := range rows {
-			if err != nil {
-				return n, err
-			}
-			n++
-			p.Linef("%s", row.Name)
-		}
-		return n, nil
-	}
-	t := table{columns: slices.Clone(columns), room: p.Width(), wide: p.options.Format == "wide", headers: !p.options.NoHeaders, colour: p.colour}
+// List prints items and returns their number. json, yaml and names are printed as
+// items arrive, a table in parts of tableRows.
+func (p *Printer) List(table Table, rows iter.Seq2[Row, error]) (n int, err error) {
+	out := p.sink(table)
 	for row, err := range rows {
+		if err == nil {
+			err = out.add(row)
+		}
 		if err != nil {
 			return n, err
 		}
 		n++
-		if t.rows = append(t.rows, row.Cells); len(t.rows) == tableRows {
-			t.print(p.out)
-		}
 	}
-	if len(t.rows) > 0 {
-		t.print(p.out)
-	}
+	out.end()
 	return n, nil
 }
 
-// stream prints {"items": […]} without holding all items.
-func (p *Printer) stream(rows iter.Seq2[Row, error]) (n int, err error) {
-	begin, before, end := "{\"items\": [", "\n  ", "\n]}\n"
-	if p.options.Format == "yaml" {
-		begin, before, end = "items:\n", "- ", ""
-	}
-	fmt.Fprint(p.out, begin)
-	for row, err := range rows {
-		if err != nil {
-			return n, err
-		}
-		text, err := p.encode(row.Object)
-		if err != nil {
-			return n, err
-		}
-		if n > 0 && p.options.Format == "json" {
-			fmt.Fprint(p.out, ",")
-		}
-		n++
-		fmt.Fprint(p.out, before, strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  "))
-		if p.options.Format == "yaml" {
-			fmt.Fprintln(p.out)
-		}
-	}
-	fmt.Fprint(p.out, end)
-	return n, nil
+// sink takes the rows of a list.
+type sink interface {
+	add(row Row) error
+	end()
 }
+
+func (p *Printer) sink(t Table) sink {
+	switch p.options.Format {
+	case "json", "yaml":
+		return &stream{p: p}
+	case "name":
+		return names{p}
+	}
+	return &table{
+		p: p, columns: t.columns(), room: p.Width(), wide: p.options.Format == "wide", headers: !p.options.NoHeaders,
+	}
+}
+
+// names prints the names of rows.
+type names struct{ *Printer }
+
+func (n names) add(row Row) error {
+	n.Linef("%s", row.Name)
+	return nil
+}
+
+func (names) end() {}
 
 // Object prints one object for programs.
 func (p *Printer) Object(name string, object any) error {
@@ -187,62 +167,14 @@ func (p *Printer) Object(name string, object any) error {
 		return nil
 	}
 	text, err := p.encode(object)
-	if err != nil {
-		return err
+	if err == nil {
+		fmt.Fprintln(p.out, strings.TrimRight(text, "\n"))
 	}
-	fmt.Fprintln(p.out, strings.TrimRight(text, "\n"))
-	return nil
+	return err
 }
 
-func (p *Printer) encode(object any) (string, error) {
-	text, err := json.MarshalIndent(object, "", "  ")
-	if err != nil || p.options.Format != "yaml" {
-		return escape(string(text), jsonPair), err
-	}
-	if strings.ContainsFunc(string(text), unsafe) {
-		return escape(string(text), yamlLong), nil // YAML would not quote it; JSON is YAML
-	}
-	text, err = yaml.Marshal(object)
-	return string(text), err
-}
-
-// JSON encodes an object on one line.
-func JSON(object any) (string, error) {
-	text, err := json.Marshal(object)
-	return escape(string(text), jsonPair), err
-}
-
-// unsafe reports whether a character is a control character, changes the
-// direction of text or is not seen.
-func unsafe(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
-
-// escape writes the unsafe characters of a JSON text, which stand within its
-// strings only, as escape sequences: what tenants and servers choose must not
-// steer a terminal. Long writes one beyond 16 bits.
-func escape(text string, long func(rune) string) string {
-	var b strings.Builder
-	for _, r := range text {
-		switch {
-		case !unsafe(r):
-			b.WriteRune(r)
-		case r > 0xFFFF:
-			b.WriteString(long(r))
-		default:
-			fmt.Fprintf(&b, "\\u%04x", r)
-		}
-	}
-	return b.String()
-}
-
-func jsonPair(r rune) string {
-	high, low := utf16.EncodeRune(r)
-	return fmt.Sprintf("\\u%04x\\u%04x", high, low)
-}
-
-func yamlLong(r rune) string { return fmt.Sprintf("\\U%08x", r) }
-
-// Width returns how many columns the terminal has: $COLUMNS, if that is set, or
-// what the terminal reports; 0 where there is none.
+// Width returns the width of the terminal: $COLUMNS if it is set. Without a terminal
+// it is 0.
 func (p *Printer) Width() int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
@@ -255,24 +187,8 @@ func (p *Printer) Width() int {
 	return 0
 }
 
-// Wrap breaks a text at spaces into lines of at most width characters, where it
-// has any.
-func Wrap(text string, width int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(Printable(text)) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
-}
-
-// Fields prints names and values of one object for people. A value that is too
-// long for the terminal goes on below itself.
+// Fields prints the fields of one object for people, and leaves out empty values. A
+// value that is too long for the terminal continues on the next line.
 func (p *Printer) Fields(fields []Field) {
 	width := 0
 	for _, f := range fields {
@@ -283,12 +199,13 @@ func (p *Printer) Fields(fields []Field) {
 		room = terminal - width - 3
 	}
 	for _, f := range fields {
-		name := f.Name + ":"
-		if f.Value.Text == "" {
+		value := cellOf(f.Value)
+		if value.Text == "" {
 			continue
 		}
-		for _, line := range Wrap(f.Value.Text, room) {
-			p.Linef("%-*s  %s", width+1, name, In(f.Value.Colour, line))
+		name := f.Name + ":"
+		for _, line := range Wrap(value.Text, room) {
+			p.Linef("%-*s  %s", width+1, name, In(value.Colour, line))
 			name = ""
 		}
 	}
@@ -296,7 +213,7 @@ func (p *Printer) Fields(fields []Field) {
 
 // Field of one object.
 type Field struct {
-	// Name and value; one without a value is not printed.
-	Name  string
-	Value Cell
+	Name string
+	// Value is a text, a number or a Cell.
+	Value any
 }

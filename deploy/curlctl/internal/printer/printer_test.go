@@ -21,9 +21,9 @@ const steering = "a\u009b31m\u202eb\u200f\ufeff\U000E0041\u0085\u001b\u007fc"
 func list(format, name string, object any) string {
 	var out bytes.Buffer
 	rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) {
-		yield(printer.Row{Name: name, Object: object, Cells: []printer.Cell{printer.Text(name)}}, nil)
+		yield(printer.Row{Name: name, Object: object, Cells: printer.Cells(name)}, nil)
 	})
-	if _, err := printer.New(&out, printer.Options{Format: format}).List(printer.Columns("NAME"), rows); err != nil {
+	if _, err := printer.New(&out, printer.Options{Format: format}).List(printer.Table{Columns: "NAME"}, rows); err != nil {
 		panic(err)
 	}
 	return out.String()
@@ -52,14 +52,12 @@ func TestWhatIsEscapedIsReadAgain(t *testing.T) {
 }
 
 func TestColumnsGoInTheOrderOfTheirWorth(t *testing.T) {
-	columns := func() []printer.Column {
-		return printer.Dropping(printer.Columns("ID", "HOST", "KEY", "ATTEMPTS"), "ATTEMPTS", "HOST")
-	}
-	row := []printer.Cell{printer.Text("1"), printer.Text(strings.Repeat("h", 30)), printer.Text("key"), printer.Text("6")}
+	table := printer.Table{Columns: "ID|HOST|KEY|ATTEMPTS", Drop: "ATTEMPTS|HOST"}
+	row := printer.Cells(1, strings.Repeat("h", 30), "key", 6)
 	headers := func() string {
 		var out bytes.Buffer
 		rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) { yield(printer.Row{Cells: row}, nil) })
-		if _, err := printer.New(&out, printer.Options{Format: "table"}).List(columns(), rows); err != nil {
+		if _, err := printer.New(&out, printer.Options{Format: "table"}).List(table, rows); err != nil {
 			t.Fatal(err)
 		}
 		return strings.Join(strings.Fields(strings.SplitN(out.String(), "\n", 2)[0]), " ")
@@ -75,15 +73,15 @@ func TestColumnsGoInTheOrderOfTheirWorth(t *testing.T) {
 // Names may be as long as Kubernetes lets them be.
 func TestNoTableIsWiderThanTheTerminal(t *testing.T) {
 	sentence := strings.TrimSpace(strings.Repeat("what went wrong and what to do ", 9))
-	columns := printer.Wrapping(printer.Columns("NAMESPACE", "CONFIGMAP", "KEY", "DETAIL", "", "URL"), "DETAIL")
-	row := printer.Row{Cells: []printer.Cell{
-		printer.Text(strings.Repeat("n", 63)), printer.Text(strings.Repeat("c", 253)), printer.Text("key"),
-		printer.In(printer.Red, sentence), printer.Text("https://example.com/" + strings.Repeat("u", 2000)),
-	}}
+	table := printer.Table{Columns: "NAMESPACE|CONFIGMAP|KEY|DETAIL", Wide: "URL", Wrap: "DETAIL"}
+	row := printer.Row{Cells: printer.Cells(
+		strings.Repeat("n", 63), strings.Repeat("c", 253), "key",
+		printer.In(printer.Red, sentence), "https://example.com/"+strings.Repeat("u", 2000),
+	)}
 	output := func(format string) string {
 		var out bytes.Buffer
 		rows := iter.Seq2[printer.Row, error](func(yield func(printer.Row, error) bool) { yield(row, nil) })
-		if _, err := printer.New(&out, printer.Options{Format: format}).List(columns, rows); err != nil {
+		if _, err := printer.New(&out, printer.Options{Format: format}).List(table, rows); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

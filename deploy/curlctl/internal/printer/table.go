@@ -5,136 +5,90 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
-	"unicode"
 	"unicode/utf8"
-
-	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Colour of a text on a terminal (ECMA-48 SGR); 0: none.
-type Colour int
-
-// The colours.
-const (
-	Red    Colour = 31
-	Green  Colour = 32
-	Yellow Colour = 33
-	Cyan   Colour = 36
-	Grey   Colour = 90
-)
-
-// Cell is a text in a colour.
-type Cell struct {
-	// Text of any origin; control characters in it are not printed.
-	Text string
-	// Colour of the text.
-	Colour Colour
+// Table names the columns of a list, separated by "|".
+type Table struct {
+	// Columns of every table, and Wide those that only -o wide adds.
+	Columns, Wide string
+	// Drop lists the columns that a narrow terminal hides, the first one first.
+	Drop string
+	// Wrap is the last column, if long text continues on the next line. Other columns
+	// are cut.
+	Wrap string
 }
 
-// Text returns a cell without colour.
-func Text(text string) Cell { return Cell{Text: text} }
-
-// Number returns a cell with a number.
-func Number[T int | int32 | int64 | uint32 | uint64](n T) Cell {
-	return Cell{Text: strconv.FormatInt(int64(n), 10)}
+// column of a table.
+type column struct {
+	name        string
+	wide, wraps bool
+	// worth orders the columns that may be hidden: the least goes first; 0: never.
+	worth int
 }
 
-// In returns a cell in a colour.
-func In(c Colour, text string) Cell { return Cell{Text: text, Colour: c} }
-
-func (c Cell) paint(colour bool) string {
-	if !colour || c.Colour == 0 || c.Text == "" {
-		return Printable(c.Text)
-	}
-	return "\x1b[" + strconv.Itoa(int(c.Colour)) + "m" + Printable(c.Text) + "\x1b[0m"
-}
-
-// Printable returns text without control characters: what tenants and servers
-// choose must not steer the terminal.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		// Most are of ASCII, which is looked at first.
-		if ' ' <= r && r <= '~' || unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, text)
-}
-
-// Column of a table.
-type Column struct {
-	// Name in the first line.
-	Name string
-	// Wide: only -o wide shows it.
-	Wide bool
-	// Worth orders the columns that a narrow terminal has no room for: of those
-	// above 0 the least goes first. Those with 0 stay.
-	Worth int
-	// Wraps: what is too long for the terminal goes on below itself. Others are cut.
-	Wraps bool
-}
-
-// Wrapping lets a column wrap, which is the last that a table prints.
-func Wrapping(columns []Column, name string) []Column {
-	for i := range columns {
-		columns[i].Wraps = columns[i].Name == name
-	}
-	return columns
-}
-
-// Dropping gives columns their worth: the first name goes first.
-func Dropping(columns []Column, names ...string) []Column {
-	for i := range columns {
-		columns[i].Worth = slices.Index(names, columns[i].Name) + 1
-	}
-	return columns
-}
-
-// Columns returns columns by name; those behind an empty one are wide.
-func Columns(names ...string) []Column {
-	var columns []Column
-	wide := false
-	for _, name := range names {
-		if name == "" {
-			wide = true
+func (t Table) columns() (all []column) {
+	drop := strings.Split(t.Drop, "|")
+	for _, part := range []struct {
+		names string
+		wide  bool
+	}{{t.Columns, false}, {t.Wide, true}} {
+		if part.names == "" {
 			continue
 		}
-		columns = append(columns, Column{Name: name, Wide: wide})
+		for name := range strings.SplitSeq(part.names, "|") {
+			all = append(all, column{name: name, wide: part.wide, wraps: name == t.Wrap, worth: slices.Index(drop, name) + 1})
+		}
 	}
-	return columns
+	return all
 }
 
-// table aligns columns by the width of their text, which escape sequences must
-// not count for.
+// table aligns columns by the width of their text without escape sequences.
 type table struct {
-	columns               []Column
-	rows                  [][]Cell
-	wide, headers, colour bool
-	// room is the width of the terminal; 0: no bound.
+	p             *Printer
+	columns       []column
+	rows          [][]Cell
+	wide, headers bool
+	// room is the width of the terminal; 0: unlimited.
 	room   int
 	widths []int
 }
 
-// leastCut is the width below which no column is cut.
-const leastCut = 4
+const (
+	// leastCut is the width below which no column is cut.
+	leastCut = 4
+	// gap between columns, as in kubectl.
+	gap = 3
+)
 
-// fit hides columns until the rest fits into the room, and if none is left to
-// hide, cuts the widest until another one is as wide.
+func (t *table) add(row Row) error {
+	if t.rows = append(t.rows, row.Cells); len(t.rows) == tableRows {
+		t.print()
+	}
+	return nil
+}
+
+func (t *table) end() {
+	if len(t.rows) > 0 {
+		t.print()
+	}
+}
+
+// fit hides columns until the rest fits into the room. If that is not enough, it cuts
+// the widest columns.
 func (t *table) fit() {
 	for t.room > 0 && !t.wide {
 		total, least, widest := -gap, -1, 0
 		for i, c := range t.columns {
-			if c.Wide {
+			if c.wide {
 				continue
 			}
 			total += t.widths[i] + gap
-			if c.Worth > 0 && (least < 0 || c.Worth < t.columns[least].Worth) {
+			if c.worth > 0 && (least < 0 || c.worth < t.columns[least].worth) {
 				least = i
 			}
-			if t.columns[widest].Wide || t.widths[i] > t.widths[widest] {
+			if t.columns[widest].wide || t.widths[i] > t.widths[widest] {
 				widest = i
 			}
 		}
@@ -142,7 +96,7 @@ func (t *table) fit() {
 		case total <= t.room:
 			return
 		case least >= 0:
-			t.columns[least].Wide = true
+			t.columns[least].wide = true
 		case t.widths[widest] <= leastCut:
 			return
 		default:
@@ -150,6 +104,63 @@ func (t *table) fit() {
 		}
 	}
 }
+
+func (t *table) print() {
+	rows := t.rows
+	if t.headers {
+		header := make([]Cell, len(t.columns))
+		for i, c := range t.columns {
+			header[i] = Cell{Text: c.name}
+		}
+		rows = append([][]Cell{header}, rows...)
+		t.headers = false
+	}
+	if t.widths == nil {
+		t.widths = make([]int, len(t.columns))
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			t.widths[i] = max(t.widths[i], 1, cell.width())
+		}
+	}
+	t.fit()
+	var text bytes.Buffer
+	for _, row := range rows {
+		t.printRow(&text, row)
+	}
+	_, _ = t.p.out.Write(text.Bytes())
+	t.rows = t.rows[:0]
+}
+
+func (t *table) printRow(out io.Writer, row []Cell) {
+	var line strings.Builder
+	var below []Cell
+	column, pad, indent := 0, 0, 0
+	for i, cell := range row {
+		if t.columns[i].wide && !t.wide {
+			continue
+		}
+		if cell.Text == "" {
+			cell.Text = "-"
+		}
+		first := cell.cut(t.widths[i])
+		column += pad
+		if t.columns[i].wraps {
+			lines := cell.lines(t.widths[i])
+			first, below, indent = lines[0], lines[1:], column
+		}
+		line.WriteString(strings.Repeat(" ", pad))
+		line.WriteString(first.paint(t.p.colour))
+		width := first.width()
+		column, pad = column+width, t.widths[i]-width+gap
+	}
+	fmt.Fprintln(out, line.String())
+	for _, cell := range below {
+		fmt.Fprintln(out, strings.Repeat(" ", indent)+cell.paint(t.p.colour))
+	}
+}
+
+func (c Cell) width() int { return utf8.RuneCountInString(Printable(c.Text)) }
 
 // cut shortens a cell to a width.
 func (c Cell) cut(width int) Cell {
@@ -168,84 +179,17 @@ func (c Cell) lines(width int) []Cell {
 	return lines
 }
 
-// gap between columns, as in kubectl.
-const gap = 3
-
-func (t *table) print(out io.Writer) {
-	rows := t.rows
-	if t.headers {
-		header := make([]Cell, len(t.columns))
-		for i, c := range t.columns {
-			header[i] = Text(c.Name)
+// Wrap breaks a text at spaces into lines of at most width characters.
+func Wrap(text string, width int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(Printable(text)) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines, line = append(lines, line), ""
 		}
-		rows = append([][]Cell{header}, rows...)
-		t.headers = false
-	}
-	if t.widths == nil {
-		t.widths = make([]int, len(t.columns))
-	}
-	for _, row := range rows {
-		for i, cell := range row {
-			t.widths[i] = max(t.widths[i], 1, utf8.RuneCountInString(Printable(cell.Text)))
+		if line != "" {
+			line += " "
 		}
+		line += word
 	}
-	t.fit()
-	var text bytes.Buffer
-	for _, row := range rows {
-		t.printRow(&text, row)
-	}
-	_, _ = out.Write(text.Bytes())
-	t.rows = t.rows[:0]
-}
-
-func (t *table) printRow(out io.Writer, row []Cell) {
-	var line strings.Builder
-	var below []Cell
-	column, pad, indent := 0, 0, 0
-	for i, cell := range row {
-		if t.columns[i].Wide && !t.wide {
-			continue
-		}
-		if cell.Text == "" {
-			cell.Text = "-"
-		}
-		first := cell.cut(t.widths[i])
-		column += pad
-		if t.columns[i].Wraps {
-			lines := cell.lines(t.widths[i])
-			first, below, indent = lines[0], lines[1:], column
-		}
-		line.WriteString(strings.Repeat(" ", pad))
-		line.WriteString(first.paint(t.colour))
-		width := utf8.RuneCountInString(Printable(first.Text))
-		column, pad = column+width, t.widths[i]-width+gap
-	}
-	fmt.Fprintln(out, line.String())
-	for _, cell := range below {
-		fmt.Fprintln(out, strings.Repeat(" ", indent)+cell.paint(t.colour))
-	}
-}
-
-// Age returns how long ago a time was, as kubectl writes it; nothing for none.
-func Age(now, at time.Time) string {
-	if at.IsZero() || at.Unix() == 0 {
-		return ""
-	}
-	return duration.HumanDuration(now.Sub(at))
-}
-
-// Until returns how far ahead a time is; "now" when it has passed.
-func Until(now, at time.Time) string {
-	if !at.After(now) {
-		return "now"
-	}
-	return duration.HumanDuration(at.Sub(now))
-}
-
-// Clock returns a time in UTC to the second; nothing for none.
-func Clock(at time.Time) string {
-	if at.IsZero() || at.Unix() == 0 {
-		return ""
-	}
-	return at.UTC().Format("2006-01-02 15:04:05 UTC")
+	return append(lines, line)
 }

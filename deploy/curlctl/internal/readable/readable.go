@@ -1,5 +1,4 @@
-// Package readable leaves out of what is read from the streams the messages that
-// cannot be read, and counts them.
+// Package readable skips and counts unreadable messages of the streams.
 package readable
 
 import (
@@ -9,16 +8,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Unread counts what was left out. Its zero value is ready; it is safe for
-// concurrent use.
+// Unread counts skipped messages. The zero value is ready. It is safe for concurrent use.
 type Unread struct {
 	mu       sync.Mutex
 	messages int
 	first    error
 }
 
-// Only leaves out the messages that cannot be read: what another client may have
-// put on a subject must not hide all the others.
+// Only skips unreadable messages: a message of another client must not hide all others.
 func Only[T any](u *Unread, all iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for item, err := range all {
@@ -41,7 +38,7 @@ func (u *Unread) add(err error) {
 	}
 }
 
-// Count returns how many messages were left out, and why the first was.
+// Count returns the number of skipped messages, and the error of the first one.
 func (u *Unread) Count() (messages int, first error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

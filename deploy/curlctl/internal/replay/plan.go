@@ -1,5 +1,4 @@
-// Package replay asks for failed fetches again, and follows what becomes of
-// them.
+// Package replay fetches failed keys again, and follows the outcome.
 package replay
 
 import (
@@ -7,31 +6,29 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-// Verdict is what becomes of a failure that was selected.
+// Verdict on a selected failure.
 type Verdict string
 
 // The verdicts.
 const (
-	// Wanted: the object still asks for what failed.
+	// Wanted: the object still wants what failed.
 	Wanted Verdict = "wanted"
-	// Replayed: the fetch was asked for, or is scheduled.
+	// Replayed: the fetch was requested.
 	Replayed Verdict = "replayed"
-	// Already: the same replay was asked for within the last two minutes.
+	// Already: the same replay was requested within the last two minutes.
 	Already Verdict = "already replayed"
-	// Sooner: a timer of the key fires before the time that the replay was to.
-	Sooner Verdict = "scheduled sooner"
-	// Gone: nothing is wanted for the key any more.
+	// Gone: the key is not wanted any more.
 	Gone Verdict = "no longer wanted"
-	// Changed: something else is wanted for the key, or for another object.
+	// Changed: the key has another URL, or belongs to another object.
 	Changed Verdict = "changed since"
 	// Older: a newer failure of the same key was selected, too.
 	Older Verdict = "older failure of the same key"
@@ -39,21 +36,19 @@ const (
 	Unreadable Verdict = "holds no request"
 )
 
-// Item is a failure that was selected.
+// Item is a selected failure.
 type Item struct {
 	// ID of the failure.
 	ID uint64
-	// Traceparent of the attempt that ended in it; empty: not traced.
+	// Traceparent of the failed attempt; empty: not traced.
 	Traceparent string
-	// Key that failed.
-	Key pipeline.Key
-	// Verdict on it.
-	Verdict Verdict
+	Key         pipeline.Key
+	Verdict     Verdict
 
 	request request
 }
 
-// request is what must not have changed.
+// request identifies what was fetched.
 type request struct{ uid, url, sha256 string }
 
 func requestOf(w *v1.Want) request {
@@ -63,17 +58,21 @@ func requestOf(w *v1.Want) request {
 // concurrency of reads and publishes.
 const concurrency = 16
 
-// Plan checks each failure against what is wanted now. Failures come newest
-// first; of one key only the first counts. Progress, if set, is called with how
-// many have been checked.
-func Plan(ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], progress func(int)) ([]*Item, error) {
+// Plan compares each failure with the current want. Failures come newest first; only the
+// first of a key is replayed. Progress, if set, is called with the number checked.
+func Plan(
+	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], progress func(int),
+) ([]*Item, error) {
 	var items []*Item
 	seen := map[pipeline.Key]bool{}
 	for f, err := range failures {
 		if err != nil {
 			return nil, err
 		}
-		item := &Item{ID: f.ID, Traceparent: f.Message.GetTraceparent(), Key: f.Key, Verdict: Wanted, request: requestOf(f.Message.GetWant())}
+		item := &Item{
+			ID: f.ID, Traceparent: f.Message.GetTraceparent(), Key: f.Key, Verdict: Wanted,
+			request: requestOf(f.Message.GetWant()),
+		}
 		switch {
 		case f.Message.GetWant() == nil:
 			item.Verdict = Unreadable
@@ -83,9 +82,7 @@ func Plan(ctx context.Context, client *operate.Client, failures iter.Seq2[operat
 		seen[f.Key] = true
 		items = append(items, item)
 	}
-	checked := &tally{report: progress}
-	err := each(ctx, items, func(ctx context.Context, item *Item) error {
-		defer checked.add()
+	err := each(ctx, items, isWanted, progress, func(ctx context.Context, item *Item) error {
 		return Retry(ctx, func(ctx context.Context) (err error) {
 			_, _, item.Verdict, err = current(ctx, client, item)
 			return err
@@ -94,23 +91,38 @@ func Plan(ctx context.Context, client *operate.Client, failures iter.Seq2[operat
 	return items, err
 }
 
-// each calls do for the items that are wanted, several at a time.
-func each(ctx context.Context, items []*Item, do func(context.Context, *Item) error) error {
+func isWanted(item *Item) bool { return item.Verdict == Wanted }
+
+// each calls do for selected items, several at a time. Progress, if set, is called with
+// the number done.
+func each(
+	ctx context.Context, items []*Item, selected func(*Item) bool, progress func(int), do func(context.Context,
+		*Item) error,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
+	var done atomic.Int64
 	for _, item := range items {
-		if item.Verdict != Wanted {
+		if !selected(item) {
 			continue
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		group.Go(func() error { return do(ctx, item) })
+		group.Go(func() error {
+			if err := do(ctx, item); err != nil {
+				return err
+			}
+			if n := done.Add(1); progress != nil {
+				progress(int(n))
+			}
+			return nil
+		})
 	}
 	return group.Wait()
 }
 
-// current reads what is wanted for a key and compares it with what failed.
+// current reads the want of a key and compares it with what failed.
 func current(ctx context.Context, client *operate.Client, item *Item) (*v1.Want, uint64, Verdict, error) {
 	want, sequence, err := client.LastWant(ctx, item.Key)
 	switch {
@@ -126,7 +138,7 @@ func current(ctx context.Context, client *operate.Client, item *Item) (*v1.Want,
 	return want, sequence, Wanted, nil
 }
 
-// Count returns how many items have each verdict.
+// Count counts items by verdict.
 func Count(items []*Item) map[Verdict]int {
 	counts := map[Verdict]int{}
 	for _, item := range items {
@@ -142,20 +154,4 @@ func Check(ctx context.Context, client *operate.Client, f operate.DeadLetter) (V
 		return "", err
 	}
 	return items[0].Verdict, nil
-}
-
-// tally counts from several goroutines.
-type tally struct {
-	mu     sync.Mutex
-	n      int
-	report func(int)
-}
-
-func (t *tally) add() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.n++
-	if t.report != nil {
-		t.report(t.n)
-	}
 }

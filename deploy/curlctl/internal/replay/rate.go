@@ -5,12 +5,14 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"golang.org/x/time/rate"
 )
 
 // RateUsage is the help of a flag for a Rate.
-const RateUsage = "ask for so many fetches at most: 20 or 20/s in a second, 600/m in a minute, 1000/h in an hour; 0: no bound"
+const RateUsage = "maximum number of fetches per second, such as 20 or 20/s, or 600/m, or 1000/h; 0: no limit"
 
-// Rate is how many in a second, as a person writes it; 0: no bound.
+// Rate is a number per second, as a person writes it; 0: no limit.
 type Rate float64
 
 // Set implements pflag.Value.
@@ -38,3 +40,10 @@ func (r *Rate) String() string {
 
 // Type implements pflag.Value.
 func (r *Rate) Type() string { return "rate" }
+
+func (r *Rate) limiter() *rate.Limiter {
+	if *r <= 0 {
+		return rate.NewLimiter(rate.Inf, 1)
+	}
+	return rate.NewLimiter(rate.Limit(*r), 1)
+}

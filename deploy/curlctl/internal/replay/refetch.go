@@ -6,39 +6,40 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-// Refetch asks for the fetch of what is wanted, and returns for how many. What
-// body a key holds is handed on, so that the fetch may be conditional.
-func Refetch(ctx context.Context, client *operate.Client, wants []operate.Want, pace Pace, progress func(int)) (int, error) {
-	limiter := pace.limiter()
+// Refetch requests the fetch of wanted keys, and returns their number. It passes on the
+// known body of a key, so that the fetch may be conditional.
+func Refetch(
+	ctx context.Context, client *operate.Client, keys []pipeline.Key, r Rate, progress func(int),
+) (requested int, err error) {
+	limiter := r.limiter()
 	begun := time.Now().UnixNano()
-	done := 0
-	for _, w := range wants {
+	for _, key := range keys {
 		if err := limiter.Wait(ctx); err != nil {
-			return done, context.Cause(ctx)
+			return requested, context.Cause(ctx)
 		}
-		asked := false
+		wanted := false
 		err := Retry(ctx, func(ctx context.Context) (err error) {
-			asked, err = refetch(ctx, client, w.Key, begun)
+			wanted, err = refetch(ctx, client, key, begun)
 			return err
 		})
 		if err != nil {
-			return done, err
+			return requested, err
 		}
-		if asked {
-			done++
-			progress(done)
+		if wanted {
+			requested++
+			progress(requested)
 		}
 	}
-	return done, nil
+	return requested, nil
 }
 
-func refetch(ctx context.Context, client *operate.Client, key pipeline.Key, begun int64) (bool, error) {
-	for range 3 {
+func refetch(ctx context.Context, client *operate.Client, key pipeline.Key, begun int64) (wanted bool, err error) {
+	for range supersededTries {
 		want, sequence, err := client.LastWant(ctx, key)
 		if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrMalformed) || err == nil && want == nil {
 			return false, nil
@@ -47,11 +48,9 @@ func refetch(ctx context.Context, client *operate.Client, key pipeline.Key, begu
 			return false, err
 		}
 		due := newDue(want, sequence, v1.Cause_CAUSE_NOW)
-		timer, err := inherit(ctx, client, key, due)
-		if err != nil {
+		if due.Settled, err = inherit(ctx, client, key, due); err != nil {
 			return false, err
 		}
-		due.Settled = timer.cached
 		_, err = client.PublishDue(ctx, due, fmt.Sprintf("refetch.%d.%d", begun, sequence))
 		if !errors.Is(err, pipeline.ErrSuperseded) { // a newer want is fetched anyway
 			return err == nil, err

@@ -4,128 +4,86 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-// Pace is how fast to ask.
-type Pace struct {
-	// Over spreads the fetches evenly over so long; 0: now.
-	Over time.Duration
-	// Rate bounds how many are asked for in a second; 0: no bound. The fetchers
-	// bound what each host is asked anyway.
-	Rate float64
-}
-
-func (p Pace) limiter() *rate.Limiter {
-	if p.Rate <= 0 {
-		return rate.NewLimiter(rate.Inf, 1)
-	}
-	return rate.NewLimiter(rate.Limit(p.Rate), 1)
-}
-
-// Request asks for the fetch of each item that is wanted, and gives it its verdict.
-// Progress, if set, is called with how many are done.
-func Request(ctx context.Context, client *operate.Client, items []*Item, pace Pace, progress func(int)) error {
-	limiter := pace.limiter()
-	n := Count(items)[Wanted]
-	begun := time.Now()
-	slots := make(map[*Item]time.Time, n)
-	for _, item := range items {
-		if pace.Over > 0 && item.Verdict == Wanted {
-			slots[item] = begun.Add(pace.Over * time.Duration(len(slots)+1) / time.Duration(n))
-		}
-	}
-	done := &tally{report: progress}
-	return each(ctx, items, func(ctx context.Context, item *Item) error {
+// Request requests the fetch of each wanted item, and sets its verdict. Progress, if set,
+// is called with the number done.
+func Request(ctx context.Context, client *operate.Client, items []*Item, r Rate, progress func(int)) error {
+	limiter := r.limiter()
+	return each(ctx, items, isWanted, progress, func(ctx context.Context, item *Item) error {
 		if err := limiter.Wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
-		verdict, tried := Wanted, 0
+		verdict, tries := Wanted, 0
 		err := Retry(ctx, func(ctx context.Context) (err error) {
-			verdict, err = publish(ctx, client, item, slots[item])
-			tried++
+			verdict, err = publish(ctx, client, item)
+			tries++
 			return err
 		})
-		if err != nil {
-			return err
+		if verdict == Already && tries > 1 {
+			verdict = Replayed // by an earlier try whose acknowledgement was lost
 		}
-		if verdict == Already && tried > 1 {
-			verdict = Replayed // by the try whose answer was lost
+		if err == nil {
+			item.Verdict = verdict
 		}
-		item.Verdict = verdict
-		done.add()
-		return nil
+		return err
 	})
 }
 
-// publish asks by one due, or one timer if there is a time for it.
-func publish(ctx context.Context, client *operate.Client, item *Item, at time.Time) (Verdict, error) {
-	for range 3 {
+// supersededTries is the maximum number of tries against wants that change meanwhile.
+const supersededTries = 3
+
+// publish publishes a due for the item.
+func publish(ctx context.Context, client *operate.Client, item *Item) (Verdict, error) {
+	for range supersededTries {
 		want, sequence, verdict, err := current(ctx, client, item)
 		if err != nil || verdict != Wanted {
 			return verdict, err
 		}
 		due := newDue(want, sequence, v1.Cause_CAUSE_REPLAY)
 		due.ReplayOf, due.Earlier = item.ID, item.Traceparent
-		timer, err := inherit(ctx, client, item.Key, due)
-		if err != nil {
+		if _, err := inherit(ctx, client, item.Key, due); err != nil {
 			return Wanted, err
 		}
-		verdict = Replayed
-		if at.IsZero() {
-			var duplicate bool
-			duplicate, err = client.PublishDue(ctx, due, fmt.Sprintf("replay.%d.%d.%d", want.GetEpoch(), item.ID, sequence))
-			if duplicate {
-				verdict = Already
-			}
-		} else if !timer.at.IsZero() && timer.at.Before(at) {
-			return Sooner, nil
-		} else {
-			err = client.PublishTimer(ctx, due, at)
-		}
-		if !errors.Is(err, pipeline.ErrSuperseded) { // by a want that came in between
-			return verdict, err
+		duplicate, err := client.PublishDue(ctx, due, fmt.Sprintf("replay.%d.%d.%d", want.GetEpoch(), item.ID, sequence))
+		switch {
+		case errors.Is(err, pipeline.ErrSuperseded):
+		case duplicate:
+			return Already, err
+		default:
+			return Replayed, err
 		}
 	}
 	return Changed, nil
 }
 
-// newDue returns what asks for a fetch of a want.
+// newDue returns the request to fetch a want.
 func newDue(want *v1.Want, sequence uint64, cause v1.Cause) *v1.Due {
 	want = proto.CloneOf(want)
 	want.Status, want.Settled = "", nil
 	return &v1.Due{Want: want, WantSequence: sequence, Cause: cause}
 }
 
-// pending is what the key's timer holds.
-type pending struct {
-	// at is when it fires; zero: there is none.
-	at time.Time
-	// cached is the body that the key holds, if that is known.
-	cached *v1.Settled
-}
-
-// inherit takes over what the key's pending timer knows of its failures, so
-// that a failure of the same kind is no news. What body the key holds is for
-// the caller to hand on: without it, a good answer is always handed to the
-// writer, which writes only what differs.
-func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due *v1.Due) (pending, error) {
+// inherit copies the failures known to the pending timer of the key, so that the same
+// failure is not reported as new. It returns the body that the key is known to hold.
+// Without one, every response goes to the writer, which writes only differences.
+func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due *v1.Due) (*v1.Settled, error) {
 	timer, err := client.PendingTimer(ctx, key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
-		return pending{}, nil
+		return nil, nil //nolint:nilnil // nothing is known
 	case err != nil:
-		return pending{}, err
+		return nil, err
 	case timer.Due.GetWantSequence() != due.GetWantSequence():
-		return pending{}, nil
+		return nil, nil //nolint:nilnil // the timer is of an earlier want
 	}
-	due.Reported, due.StatusCode, due.FirstFailedAt = timer.Due.GetReported(), timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
-	return pending{at: timer.At, cached: timer.Due.GetSettled()}, nil
+	due.Reported, due.StatusCode, due.FirstFailedAt =
+		timer.Due.GetReported(), timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
+	return timer.Due.GetSettled(), nil
 }

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -10,20 +11,21 @@ import (
 )
 
 const (
-	// retryFor is how long one request is tried while the broker is unavailable: longer
-	// than a server takes to restart, or a stream to find a new leader, and longer than
-	// a minute without a broker, after which the connection takes some seconds.
+	// retryFor is the maximum time for one request while NATS is unavailable. A server
+	// restarts, a stream elects a leader and the client reconnects in less.
 	retryFor = 2 * time.Minute
-	// answerTimeout bounds one try.
-	answerTimeout = 5 * time.Second
+	// tryTimeout limits one try.
+	tryTimeout = 5 * time.Second
 )
 
-// Retry makes a request until the broker answers, or retryFor has passed. A publish
-// whose answer was lost may have been taken, so do must be safe to repeat.
+// Retry repeats a request until NATS answers, or retryFor has passed. An acknowledgement
+// may get lost, so do must be safe to repeat.
 func Retry(ctx context.Context, do func(context.Context) error) error {
 	began := time.Now()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := try(ctx, do)
+		limited, cancel := context.WithTimeout(ctx, tryTimeout)
+		err := do(limited)
+		cancel()
 		if !unavailable(err) || ctx.Err() != nil || time.Since(began) > retryFor {
 			return err
 		}
@@ -35,27 +37,16 @@ func Retry(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-func try(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	return do(ctx)
-}
-
-// unavailable reports whether the broker, or the leader of a stream, is not there now.
-// That the streams exist was seen before, so one that is not found is on its
-// way.
+// unavailable reports whether a server or the leader of a stream is unavailable. The
+// streams did exist, so a missing one is still being recovered.
 func unavailable(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
-		return api.Code == 503 || api.ErrorCode == jetstream.JSErrCodeStreamNotFound || api.ErrorCode == jetstream.JSErrCodeConsumerNotFound
+		return api.Code == 503 || api.ErrorCode == jetstream.JSErrCodeStreamNotFound ||
+			api.ErrorCode == jetstream.JSErrCodeConsumerNotFound
 	}
-	for _, passing := range []error{
+	return slices.ContainsFunc([]error{
 		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
 		nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded,
 		jetstream.ErrNoStreamResponse, jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound,
-	} {
-		if errors.Is(err, passing) {
-			return true
-		}
-	}
-	return false
+	}, func(temporary error) bool { return errors.Is(err, temporary) })
 }

@@ -1,4 +1,4 @@
-// Package traffic describes the messages of the pipeline as they pass.
+// Package traffic describes messages of the pipeline as they are published.
 package traffic
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// The kinds of what passes.
+// The kinds of messages.
 const (
 	Wanted       = "wanted"
 	Retracted    = "retracted"
@@ -24,18 +24,18 @@ const (
 	Recovered    = "recovered"
 	Failing      = "failing"
 	DeadLettered = "failed"
-	// Reconciled: the writer is asked to bring an object in line with its annotations.
+	// Reconciled: the writer must bring an object in line with its annotations.
 	Reconciled = "reconcile"
-	// Unreadable: a result that cannot be read.
+	// Unreadable: a result that cannot be decoded.
 	Unreadable = "unreadable"
 )
 
-// Kinds of what passes.
+// Kinds returns all kinds.
 func Kinds() []string {
 	return []string{Wanted, Retracted, Scheduled, Due, Fetched, Recovered, Failing, DeadLettered, Reconciled, Unreadable}
 }
 
-// Subjects of all that passes.
+// Subjects of all messages.
 func Subjects() []string {
 	return []string{
 		pipeline.KindWant.All(), pipeline.KindTimer.All(), pipeline.KindDue.All(),
@@ -44,7 +44,7 @@ func Subjects() []string {
 	}
 }
 
-// Message is a message that passes, as programs read it.
+// Message is a message as programs read it.
 type Message struct {
 	At        time.Time `json:"at"`
 	What      string    `json:"what"`
@@ -57,10 +57,10 @@ type Message struct {
 	url string
 }
 
-// HostIs reports whether host names the host of the URL; see pipeline.HostIs.
+// HostIs reports whether host is the host of the URL; see pipeline.HostIs.
 func (p *Message) HostIs(host string) bool { return pipeline.HostIs(p.url, host) }
 
-// Describe reads a message as it passes; false: it is none of the pipeline.
+// Describe decodes a message; false: it does not belong to the pipeline.
 func Describe(m *nats.Msg, now time.Time) (Message, bool) {
 	p := Message{At: now.UTC()}
 	if reason, _, key, err := pipeline.ParseDeadLetter(m.Subject); err == nil {
@@ -84,7 +84,7 @@ func Describe(m *nats.Msg, now time.Time) (Message, bool) {
 		}
 		p.set(Wanted, key, pipeline.CauseName(w.GetCause())+" "+deadletter.WithoutQuery(w.GetUrl()), w.GetUrl())
 	case pipeline.KindTimer, pipeline.KindDue:
-		due, _ := pipeline.DecodeDue(key, m.Data) // what cannot be read is shown without detail
+		due, _ := pipeline.DecodeDue(key, m.Data) // an unreadable one has no detail
 		what, detail := Due, pipeline.CauseName(due.GetCause())
 		if kind == pipeline.KindTimer {
 			what, detail = Scheduled, detail+" "+m.Header.Get(jetstream.ScheduleHeader)
@@ -97,7 +97,8 @@ func Describe(m *nats.Msg, now time.Time) (Message, bool) {
 }
 
 func (p *Message) set(what string, key pipeline.Key, detail, url string) {
-	p.What, p.Namespace, p.ConfigMap, p.Key, p.Detail, p.Host, p.url = what, key.Namespace, key.Name, key.Key, detail, pipeline.HostOf(url), url
+	p.What, p.Namespace, p.ConfigMap, p.Key = what, key.Namespace, key.Name, key.Key
+	p.Detail, p.Host, p.url = detail, pipeline.HostOf(url), url
 }
 
 func (p *Message) result(key pipeline.Key, data []byte) {

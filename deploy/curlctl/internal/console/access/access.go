@@ -1,14 +1,13 @@
-// Package access decides who may use the console, and for what: by a token that is
-// printed, by tokens of a cluster, or without any.
+// Package access authenticates and authorizes the users of the console: by a printed token, by
+// tokens of a cluster, or not at all.
 package access
 
 import "time"
 
-// Right is what a person may do: a verb, and one of the resources that the
-// console knows.
+// Right is a verb and a resource.
 type Right string
 
-// The rights. The console asks for nothing else.
+// The rights.
 const (
 	See    Right = "get failures"
 	Replay Right = "create replays"
@@ -19,11 +18,11 @@ const (
 
 // Person is a user of the console.
 type Person struct {
-	// Name of the person, or of the NATS user.
+	// Name of the person or of the NATS user.
 	Name string
-	// OnBehalfOf goes into the audit where NATS knows the console only.
+	// OnBehalfOf goes into the audit if the NATS user is the console.
 	OnBehalfOf string
-	// Until is when the person has to sign in again; zero: never.
+	// Until is the end of the session; zero: never.
 	Until time.Time
 
 	groups []string
@@ -33,15 +32,13 @@ type Person struct {
 
 // ReviewError means that the API server could not review a right.
 type ReviewError struct {
-	// Right that was asked for.
 	Right Right
-	// Err is that of the API server.
-	Err error
+	Err   error
 }
 
-// Error names the right.
+// Error implements error.
 func (e *ReviewError) Error() string {
-	return "the right to " + string(e.Right) + " could not be reviewed: " + e.Err.Error()
+	return "the right to " + string(e.Right) + " could not be checked: " + e.Err.Error()
 }
 
 // Unwrap returns the error of the API server.

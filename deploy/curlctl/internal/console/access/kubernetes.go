@@ -27,14 +27,13 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
 
-// Audience is what a token must be for: `kubectl create token NAME --audience`.
+// Audience of the tokens: `kubectl create token NAME --audience`.
 const Audience = "curl-me-that-console"
 
-// group of the API whose virtual resources the rights are on; RBAC needs no
-// CustomResourceDefinition for them.
+// group of the resources of rights. RBAC needs no CustomResourceDefinition for them.
 const group = "watch.x-kv8s.io"
 
-// How long a session lasts, and how long the answer to a review is used.
+// Limits of sessions and reviews.
 const (
 	sessionTime = time.Hour
 	reviewTime  = 30 * time.Second
@@ -44,8 +43,8 @@ const (
 
 const sessionCookie = "curlctl-console"
 
-// Kubernetes lets in who has a token of the cluster. Rights are the weaker of
-// those that RBAC gives to the person and those of the NATS identity.
+// Kubernetes accepts tokens of a cluster. A right must be granted by RBAC to the person and by NATS to
+// its user.
 type Kubernetes struct {
 	tokens authenticationclient.TokenReviewsGetter
 	access authorizationclient.SubjectAccessReviewsGetter
@@ -68,9 +67,11 @@ type reviewed struct {
 	at      time.Time
 }
 
-// NewKubernetes returns the access by tokens of a cluster. Sessions end with the
-// process, whose key is new each time.
-func NewKubernetes(ctx context.Context, cluster *rest.Config, conn *natsconn.Connection, now func() time.Time) (*Kubernetes, error) {
+// NewKubernetes returns the access by tokens of a cluster. Sessions end with the process, which has a
+// new key each time.
+func NewKubernetes(
+	ctx context.Context, cluster *rest.Config, conn *natsconn.Connection, now func() time.Time,
+) (*Kubernetes, error) {
 	seal, err := newSeal()
 	if err != nil {
 		return nil, fmt.Errorf("make the key of sessions: %w", err)
@@ -81,10 +82,12 @@ func NewKubernetes(ctx context.Context, cluster *rest.Config, conn *natsconn.Con
 		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
 	_, rights := natsRights(ctx, conn)
-	return &Kubernetes{tokens: tokens, access: access, seal: seal, rights: rights, now: now, reviews: map[review]reviewed{}}, nil
+	return &Kubernetes{
+		tokens: tokens, access: access, seal: seal, rights: rights, now: now, reviews: map[review]reviewed{},
+	}, nil
 }
 
-// newSeal returns what seals sessions, by a new key.
+// newSeal returns the encryption of sessions, with a new key.
 func newSeal() (cipher.AEAD, error) {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // does not fail
@@ -98,7 +101,7 @@ func newSeal() (cipher.AEAD, error) {
 // Guard implements console.Access.
 func (k *Kubernetes) Guard(next http.Handler) http.Handler { return next }
 
-// session is what the cookie holds: never the token.
+// session is the content of the cookie. It does not have the token.
 type session struct {
 	Name   string              `json:"name"`
 	UID    string              `json:"uid,omitempty"`
@@ -107,8 +110,7 @@ type session struct {
 	Until  time.Time           `json:"until"`
 }
 
-// SignIn returns the cookie of a session for the token of a form, or what is wrong with
-// that, as a sentence.
+// SignIn returns the cookie of a session for the token of a form, or an error for the person.
 func (k *Kubernetes) SignIn(r *http.Request) (cookie *http.Cookie, wrong string) {
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	if token == "" || len(token) > maxToken {
@@ -119,12 +121,15 @@ func (k *Kubernetes) SignIn(r *http.Request) (cookie *http.Cookie, wrong string)
 	}, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		return nil, "The API server could not review the token (" + string(apierrors.ReasonForError(err)) + "); try again."
+		return nil, "The API server could not check the token (" + string(apierrors.ReasonForError(err)) + "); try again."
 	case !review.Status.Authenticated || !slices.Contains(review.Status.Audiences, Audience):
-		return nil, "The API server does not accept this token. It must be new, and for the audience " + Audience + "."
+		return nil, "The API server does not accept this token. It must be new and have the audience " + Audience + "."
 	}
 	user := review.Status.User
-	held := session{Name: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string][]string{}, Until: k.now().Add(sessionTime)}
+	held := session{
+		Name: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string][]string{},
+		Until: k.now().Add(sessionTime),
+	}
 	for key, values := range user.Extra {
 		held.Extra[key] = values
 	}
@@ -140,7 +145,10 @@ func (k *Kubernetes) SignOut(r *http.Request) *http.Cookie { return sessionOf(r,
 
 func sessionOf(r *http.Request, text string, age int) *http.Cookie {
 	//nolint:gosec // G124: Secure where the browser came by TLS
-	return &http.Cookie{Name: sessionCookie, Value: text, Path: "/", MaxAge: age, HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteStrictMode}
+	return &http.Cookie{
+		Name: sessionCookie, Value: text, Path: "/", MaxAge: age, HttpOnly: true, Secure: secure(r),
+		SameSite: http.SameSiteStrictMode,
+	}
 }
 
 // secure reports whether the browser came by TLS, here or at a proxy.
@@ -153,8 +161,9 @@ func (k *Kubernetes) encode(held session) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	const most = 3800                                                                // browsers store 4096 bytes
-	cookie := base64.RawURLEncoding.EncodeToString(k.seal.Seal(nil, nil, text, nil)) //nolint:gosec // G407: the nonce is random
+	const most = 3800                          // browsers store 4096 bytes
+	sealed := k.seal.Seal(nil, nil, text, nil) //nolint:gosec // G407: the nonce is random
+	cookie := base64.RawURLEncoding.EncodeToString(sealed)
 	if len(cookie) > most {
 		return "", errors.New("this user has too many groups for a cookie")
 	}
@@ -178,7 +187,9 @@ func (k *Kubernetes) decode(cookie string) (session, bool) {
 func (k *Kubernetes) Person(w http.ResponseWriter, r *http.Request) *Person {
 	if cookie, err := r.Cookie(sessionCookie); err == nil {
 		if held, valid := k.decode(cookie.Value); valid {
-			return &Person{Name: held.Name, OnBehalfOf: held.Name, Until: held.Until, uid: held.UID, groups: held.Groups, extra: held.Extra}
+			return &Person{
+				Name: held.Name, OnBehalfOf: held.Name, Until: held.Until, uid: held.UID, groups: held.Groups, extra: held.Extra,
+			}
 		}
 	}
 	if r.Method == http.MethodGet && r.URL.Path != "/live" {
@@ -189,7 +200,7 @@ func (k *Kubernetes) Person(w http.ResponseWriter, r *http.Request) *Person {
 	return nil
 }
 
-// May asks the API server, and NATS's own limits.
+// May implements console.Access.
 func (k *Kubernetes) May(ctx context.Context, p *Person, right Right, namespace string) (bool, error) {
 	if !k.rights[right] {
 		return false, nil
@@ -209,7 +220,8 @@ func (k *Kubernetes) May(ctx context.Context, p *Person, right Right, namespace 
 	answer, err := k.access.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: p.Name, UID: p.uid, Groups: p.groups, Extra: extra,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group,
+				Resource: resource},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -15,11 +15,9 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 )
 
-// Local lets in who has the token, once, on this machine; rights are those of the
-// NATS identity.
+// Local accepts a token once, on this machine. Rights are those of the NATS user.
 type Local struct {
-	// base is the address of the console, port its port, and cookie the name of what
-	// the token is changed for.
+	// base is the address of the console, port its port, and cookie the name of the cookie.
 	base, port, cookie string
 	user               Person
 	rights             map[Right]bool
@@ -29,17 +27,17 @@ type Local struct {
 	session string
 }
 
-// NewLocal returns the access to a console that is at base, such as
-// http://127.0.0.1:8090, of a loopback address.
+// NewLocal returns the access to a console at a loopback address, such as http://127.0.0.1:8090.
 func NewLocal(ctx context.Context, conn *natsconn.Connection, base *url.URL) *Local {
 	port := base.Port()
-	l := &Local{base: base.String(), port: port, cookie: "curlctl-console-" + port, token: rand.Text(), session: rand.Text()}
+	l := &Local{base: base.String(), port: port, cookie: "curlctl-console-" + port, token: rand.Text(),
+		session: rand.Text()}
 	l.user.Name, l.rights = natsRights(ctx, conn)
 	return l
 }
 
-// natsRights returns what the NATS user of a connection is called, and may do. Where
-// the server does not report that, it decides by itself.
+// natsRights returns the name and the rights of the NATS user. If the server does not report them,
+// it will deny single operations.
 func natsRights(ctx context.Context, conn *natsconn.Connection) (name string, rights map[Right]bool) {
 	user, err := conn.User(ctx)
 	rights = map[Right]bool{See: true, Audits: true}
@@ -52,18 +50,17 @@ func natsRights(ctx context.Context, conn *natsconn.Connection) (name string, ri
 	return user.Name, rights
 }
 
-// misdirected is the response to another name that resolves to this machine, by
-// which a page of another site could read this one (DNS rebinding).
-const misdirected = "This console is reached at a loopback address and localhost only."
+// misdirected refuses other names of this machine, which pages of other sites could use (DNS
+// rebinding).
+const misdirected = "Use localhost or a loopback address to open this console."
 
-// IsLoopback reports whether a host is this machine under no name that another
-// could resolve.
+// IsLoopback reports whether a host is localhost or a loopback address.
 func IsLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// URL returns the address that lets in once.
+// URL returns the address that signs in once.
 func (l *Local) URL() string { return l.base + "/?token=" + l.token }
 
 // Guard implements console.Access.
@@ -86,13 +83,13 @@ func (l *Local) Person(w http.ResponseWriter, r *http.Request) *Person {
 	}
 	cookie, err := r.Cookie(l.cookie)
 	if err != nil || !same(cookie.Value, l.session) {
-		http.Error(w, "Open the address that `curlctl console` has printed; it lets in once. Start it again for another.", http.StatusUnauthorized)
+		http.Error(w, "Open the address that `curlctl console` printed; it signs in once.", http.StatusUnauthorized)
 		return nil
 	}
 	return &l.user
 }
 
-// enter changes the token for a cookie.
+// enter exchanges the token for a cookie.
 func (l *Local) enter(w http.ResponseWriter, r *http.Request, token string) {
 	l.mu.Lock()
 	valid := l.token != "" && same(token, l.token)
@@ -101,11 +98,14 @@ func (l *Local) enter(w http.ResponseWriter, r *http.Request, token string) {
 	}
 	l.mu.Unlock()
 	if !valid {
-		http.Error(w, "This address has been used; start `curlctl console` again for another.", http.StatusUnauthorized)
+		http.Error(w, "This address was used already; restart `curlctl console` for another one.", http.StatusUnauthorized)
 		return
 	}
 	//nolint:gosec // G124: plain HTTP does not leave this machine
-	http.SetCookie(w, &http.Cookie{Name: l.cookie, Value: l.session, Path: "/", HttpOnly: true, Secure: strings.HasPrefix(l.base, "https:"), SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{
+		Name: l.cookie, Value: l.session, Path: "/", HttpOnly: true, Secure: strings.HasPrefix(l.base, "https:"),
+		SameSite: http.SameSiteStrictMode,
+	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
@@ -116,7 +116,7 @@ func (l *Local) May(_ context.Context, _ *Person, right Right, _ string) (bool, 
 	return l.rights[right], nil
 }
 
-// Anonymous lets whatever reaches the loopback address read, and change nothing.
+// Anonymous allows reading without sign-in at a loopback address.
 type Anonymous struct{}
 
 // Guard implements console.Access.

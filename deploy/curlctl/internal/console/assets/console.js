@@ -1,5 +1,5 @@
-// What the pages do more with a script: live numbers, keys, and new content in
-// the place of old. Every page and action works without it.
+// Live numbers, keyboard shortcuts and reloading without flicker. Every page and action works
+// without this script.
 const policy = window.trustedTypes
   ? trustedTypes.createPolicy('console', {createHTML: (page) => page})
   : {createHTML: (page) => page};
@@ -19,7 +19,7 @@ function say(text) {
   find('#said').textContent = text;
 }
 
-// swap replaces the content by that of an address.
+// swap replaces the content of the page by that of an address.
 async function swap(address, remember) {
   if (swapping) return;
   swapping = true;
@@ -49,13 +49,13 @@ async function swap(address, remember) {
     }
     enhance();
   } catch {
-    // The next tick, or the person, tries again.
+    // The next tick or click tries again.
   } finally {
     swapping = false;
   }
 }
 
-// connect follows the numbers while the page is looked at.
+// connect receives live numbers while the page is visible.
 function connect() {
   if (source) source.close();
   source = null;
@@ -65,7 +65,7 @@ function connect() {
   }
   const opened = source = new EventSource(document.body.dataset.live);
   source.onmessage = (event) => {
-    // Whoever connects again goes on from here.
+    // A new connection continues from here.
     document.body.dataset.live = document.body.dataset.live.replace(/\bentries=\d+/, `entries=${event.lastEventId}`);
     tick(JSON.parse(event.data));
   };
@@ -110,7 +110,7 @@ function tick(t) {
   for (const [at, what, detail] of t.passing || []) pass(at, what, detail);
 }
 
-// pass adds what passes to the list on the overview.
+// pass adds a message to the live list of the overview.
 function pass(at, what, detail) {
   const list = find('#passing');
   if (!list) return;
@@ -153,7 +153,7 @@ function enhance() {
   }
 }
 
-// Rows and the one that the keys are at.
+// Rows, and the row selected by keys.
 const rows = () => all('table.rows tbody tr');
 const current = () => find('tr.at');
 
@@ -194,7 +194,7 @@ const keys = {
     const holding = find('#holding');
     if (holding) holding.hidden = !held;
     connect();
-    say(held ? 'Live numbers are held' : 'Live numbers go on');
+    say(held ? 'Live updates paused' : 'Live updates resumed');
   },
   '?': () => find('[data-go="?"]')?.click(),
   Escape: () => find('[data-back]')?.click(),

@@ -1,5 +1,4 @@
-// Package jobs runs what persons have begun, in this process, and holds what became of
-// it to look at.
+// Package jobs runs actions of persons in this process, and keeps their results.
 package jobs
 
 import (
@@ -10,26 +9,25 @@ import (
 	"time"
 )
 
-// How many jobs run at a time, and how many ended ones are kept to look at.
+// Maximum numbers of running and of kept jobs.
 const (
 	maxRunning = 4
 	maxKept    = 20
 )
 
-// Task is what a job is to do.
+// Task describes a job.
 type Task struct {
-	// ID is made by the dialog that asks for the job.
+	// ID is made by the dialog.
 	ID string
-	// Action and Filter are those of the record of it, and Command is what does the
-	// same on the command line.
+	// Action and Filter are those of the audit, and Command does the same on the command line.
 	Action, Filter, Command string
-	// Person who has begun it, and the only namespace that they may see; empty: all.
+	// Person who started it, and the only namespace they may see; empty: all.
 	Person, Namespace string
-	// Selected is how many messages it is for.
+	// Selected is the number of messages.
 	Selected int
 }
 
-// Job is a task under way.
+// Job is a running or ended task.
 type Job struct {
 	Task
 
@@ -44,39 +42,39 @@ type Job struct {
 	err   error
 }
 
-// View is a job as a page shows it.
+// View is a job as pages show it.
 type View struct {
 	Task
 
-	// Phase is what is being done, and Done for how many that is so far.
+	// Phase is the present step, and Done its progress.
 	Phase string
 	Done  int
 	Notes []string
-	// Began and Ended are when it did; Ended is zero while it runs.
+	// Ended is zero while it runs.
 	Began, Ended time.Time
-	// Err is why it failed; empty: it did not, or was Stopped.
+	// Err is empty if it did not fail, or was Stopped.
 	Err              string
 	Running, Stopped bool
 }
 
-// Set notes how far the job is.
+// Set sets the progress.
 func (j *Job) Set(phase string, done int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.phase, j.done = phase, done
 }
 
-// Note adds a sentence about what became of it.
+// Note adds a sentence about the result.
 func (j *Job) Note(text string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.notes = append(j.notes, text)
 }
 
-// Stop ends the job.
+// Stop stops the job.
 func (j *Job) Stop() { j.cancel() }
 
-// View returns the job as it is now.
+// View returns the present state.
 func (j *Job) View() View {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -90,9 +88,9 @@ func (j *Job) View() View {
 	return v
 }
 
-// Runner runs jobs, which end with its context.
+// Runner runs jobs until its context ends.
 type Runner struct {
-	ctx     context.Context //nolint:containedctx // it bounds what outlives a request
+	ctx     context.Context //nolint:containedctx // jobs outlive a request
 	now     func() time.Time
 	running sync.WaitGroup
 
@@ -103,8 +101,8 @@ type Runner struct {
 // New returns a runner; now is the clock.
 func New(ctx context.Context, now func() time.Time) *Runner { return &Runner{ctx: ctx, now: now} }
 
-// Start runs a job, unless one with its id was started before, and reports whether
-// one with its id is there: a person has one running at a time, and the runner four.
+// Start runs a job unless its ID is known, and reports whether it runs or ran. A person may have one
+// running job, and all persons maxRunning.
 func (r *Runner) Start(t Task, do func(context.Context, *Job) error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +139,7 @@ func (r *Runner) Start(t Task, do func(context.Context, *Job) error) bool {
 	return true
 }
 
-// Find returns the job with an id; nil: there is none.
+// Find returns the job with an ID, or nil.
 func (r *Runner) Find(id string) *Job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +151,7 @@ func (r *Runner) Find(id string) *Job {
 	return nil
 }
 
-// List returns all jobs, the newest first.
+// List returns all jobs, newest first.
 func (r *Runner) List() []View {
 	r.mu.Lock()
 	defer r.mu.Unlock()

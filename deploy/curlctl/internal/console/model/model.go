@@ -1,41 +1,45 @@
-// Package model holds what the pages of the console count: wants, timers and
-// failures by host and namespace, and how far the consumers are. It reads the
-// streams once, follows what passes, and reads again now and then; while no
-// person looks it does nothing.
-//
-// What is counted is counted as messages come, and lists are cut out of indexes, so
-// that a look without a filter costs what it returns and not what there is.
+// Package model holds what the pages of the console show: wanted keys, timers, failures and
+// consumers. While a page is open it reads the streams again and again, and spends at most a
+// tenth of the time on that.
 package model
 
 import (
 	"cmp"
 	"context"
-	"maps"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/traffic"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/pipeline/operate"
 )
 
-// How often the model reads, and how long it follows when no person looks.
 const (
-	pollEvery   = 5 * time.Second
-	loadEvery   = time.Minute
-	lookedFor   = time.Minute
+	// readEvery is the minimum interval between readings. A long reading is followed by a pause
+	// of readPause times its duration.
+	readEvery   = time.Second
+	readPause   = 9
 	readTimeout = 30 * time.Second
-	retryAfter  = 2 * time.Second
+	// pollEvery is the interval between looks at the consumers.
+	pollEvery = 5 * time.Second
+	// watchedFor is how long the model keeps reading after the last page was closed.
+	watchedFor = time.Minute
 )
 
-// pendingMessages bounds what waits in the client for the model. What there is no room
-// for is read at the next load.
-const pendingMessages = 1 << 14
+// SampleCount is the number of stored samples, one per pollEvery.
+const SampleCount = 30
 
-// Model is safe for concurrent use. It works until the context of Run ends.
+// Model is safe for concurrent use.
 type Model struct {
 	conn     *natsconn.Connection
 	refusals *natsconn.Refusals
@@ -44,38 +48,64 @@ type Model struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	// changed is closed and replaced at each load, of which loads is the number.
+	// changed is closed and replaced after each reading.
 	changed chan struct{}
-	loads   uint32
-	expired time.Time
-
-	*index
-	// failures that are stored, and how many.
-	failures map[operate.ReasonHost]uint64
-	stored   uint64
+	// reading is the last one; its time is zero if nobody has looked for a while.
+	reading
+	err      error
 	overview overview.Overview
 	samples  []Sample
 	passed   passed
-	asOf     time.Time
-	err      error
-	unread   int
-	// missing are the parts that could not be read, and why; unfollowed is why what
-	// passes of some is not seen.
-	missing    map[Part]error
-	unfollowed error
 	// ahead is how far this clock is ahead of the server's.
 	ahead time.Duration
 }
 
-// New returns a model of what conn reaches; refusals are what NATS refuses on it.
+// reading is the content of the streams at a time.
+type reading struct {
+	asOf time.Time
+	// keys are sorted by namespace, name and key, timers by time.
+	keys   []keys.Key
+	timers []keys.Timer
+	// recent failures are those of the last hour, newest first; failures counts all.
+	recent   []Failure
+	failures map[operate.ReasonHost]uint64
+	unread   int
+	missing  map[Part]error
+}
+
+// Part of a reading.
+type Part string
+
+// The parts.
+const (
+	Wants    Part = "wants"
+	Timers   Part = "timers"
+	Failures Part = "failures"
+)
+
+// Failure of the last hour.
+type Failure struct {
+	ID           uint64
+	Reason, Host string
+	Key          pipeline.Key
+
+	at time.Time
+}
+
+// Sample of the backlogs.
+type Sample struct {
+	// Requests and Results include messages in flight.
+	Requests, Results uint64
+}
+
+// New returns a model of a connection, on which NATS refuses the refusals.
 func New(conn *natsconn.Connection, refusals *natsconn.Refusals, now func() time.Time) *Model {
 	return &Model{
 		conn: conn, refusals: refusals, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}),
-		index: newIndex(), failures: map[operate.ReasonHost]uint64{},
 	}
 }
 
-// Run follows the pipeline while somebody looks, until ctx ends.
+// Run reads while a page is open, until ctx ends.
 func (m *Model) Run(ctx context.Context) {
 	for {
 		select {
@@ -87,11 +117,10 @@ func (m *Model) Run(ctx context.Context) {
 	}
 }
 
-// Touch reports that somebody looks, and does not wait.
+// Touch notes that a page is open.
 func (m *Model) Touch() { m.touch() }
 
-// Look reports that somebody looks. It waits until the streams have been read
-// once since somebody began to look, or ctx ends.
+// Look notes that a page is open, and waits for the first reading, or the end of ctx.
 func (m *Model) Look(ctx context.Context) {
 	ready, changed := m.touch()
 	if ready {
@@ -106,7 +135,7 @@ func (m *Model) Look(ctx context.Context) {
 func (m *Model) touch() (ready bool, changed chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now().Sub(m.looked) > lookedFor {
+	if m.now().Sub(m.looked) > watchedFor {
 		m.asOf = time.Time{}
 	}
 	m.looked = m.now()
@@ -120,87 +149,192 @@ func (m *Model) touch() (ready bool, changed chan struct{}) {
 func (m *Model) watched() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.now().Sub(m.looked) <= lookedFor
+	return m.now().Sub(m.looked) <= watchedFor
 }
 
-// forgotten reports whether what was read is used no more: somebody looks again,
-// after a pause that has not ended the following yet.
-func (m *Model) forgotten() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.asOf.IsZero()
-}
-
-// subjects that are followed: never those with bodies.
-func subjects() []string {
-	return []string{
-		pipeline.KindWant.All(), pipeline.KindTimer.All(), pipeline.KindDue.All(), pipeline.KindFailure.All(),
-		pipeline.DeadLetterSubjects("", "", pipeline.Key{}),
-	}
-}
-
-// follow works until no person has looked for lookedFor.
+// follow works until no page is open.
 func (m *Model) follow(ctx context.Context) {
-	var refused []func() error
-	passing := make(chan *nats.Msg, pendingMessages) // one, which leaves them in their order
-	for _, subject := range subjects() {
-		allowed, end := m.refusals.CancelOnDenied(ctx, subject)
-		defer end()
-		refused = append(refused, func() error { return context.Cause(allowed) })
-		if sub, err := m.conn.Conn.ChanSubscribe(subject, passing); err == nil {
+	messages := make(chan *nats.Msg, 1024)
+	for _, subject := range traffic.Subjects() {
+		if subject == pipeline.KindContent.All() {
+			continue // it has the bodies
+		}
+		if sub, err := m.conn.Conn.ChanSubscribe(subject, messages); err == nil {
 			defer func() { _ = sub.Unsubscribe() }()
 		}
 	}
-	following, end := context.WithCancel(ctx)
-	defer end()
-	go m.takeAll(following, passing)
-	poll := time.NewTicker(pollEvery)
+	read, poll := time.NewTimer(0), time.NewTicker(pollEvery)
+	defer read.Stop()
 	defer poll.Stop()
-	loadAt := m.now()
+	if m.conn.Conn.IsConnected() {
+		m.Poll(ctx)
+	}
 	for m.watched() {
-		if m.conn.Conn.IsConnected() {
-			if !m.now().Before(loadAt) || m.forgotten() {
-				loadAt = m.now().Add(loadEvery)
-				if err := m.load(ctx); err != nil {
-					loadAt = m.now().Add(retryAfter)
-				}
-			}
-			m.Poll(ctx)
-			m.followed(refused)
-		} else {
-			loadAt = m.now() // what passed meanwhile is not known
-		}
 		select {
 		case <-ctx.Done():
 			return
+		case msg := <-messages:
+			m.take(msg)
 		case <-poll.C:
-		case <-m.woken(loadAt):
+			if m.conn.Conn.IsConnected() {
+				m.Poll(ctx)
+			}
+		case <-read.C:
+			began := time.Now()
+			if m.conn.Conn.IsConnected() {
+				m.read(ctx)
+			}
+			read.Reset(max(readEvery, readPause*time.Since(began)))
 		}
 	}
 }
 
-// followed notes which subjects NATS refuses to be followed.
-func (m *Model) followed(refused []func() error) {
+// read reads all parts. A missing stream or permission leaves out its part.
+func (m *Model) read(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	r, err := m.readAll(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.unfollowed = nil
-	for _, one := range refused {
-		m.unfollowed = cmp.Or(m.unfollowed, one())
+	if m.err = err; err == nil {
+		m.reading = r
 	}
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
 
-// woken fires soon after a load that has failed, or while there is no
-// connection.
-func (m *Model) woken(loadAt time.Time) <-chan time.Time {
-	if wait := loadAt.Sub(m.now()); wait <= retryAfter {
-		return time.After(max(wait, retryAfter/2))
+func (m *Model) readAll(ctx context.Context) (reading, error) {
+	r := reading{asOf: m.now(), missing: map[Part]error{}, failures: map[operate.ReasonHost]uint64{}}
+	var unread readable.Unread
+	var timers keys.Timers
+	from := keys.Reader{Client: m.conn.Client, Unread: &unread, Now: r.asOf}
+	for _, part := range []struct {
+		name   Part
+		stream string
+		read   func(context.Context) error
+	}{
+		{Timers, pipeline.Requests, func(ctx context.Context) (err error) {
+			timers, err = from.Timers(ctx)
+			r.timers = timers.All
+			return err
+		}},
+		{Wants, pipeline.Requests, func(ctx context.Context) (err error) {
+			handled := uint64(0)
+			if fetchers, err := m.conn.Client.Fetchers(ctx); err == nil {
+				handled = fetchers.AckFloor.Stream
+			}
+			r.keys, err = from.Keys(ctx, timers, handled)
+			return err
+		}},
+		{Failures, pipeline.Failures, func(ctx context.Context) error { return r.readFailures(ctx, m.conn.Client, &unread) }},
+	} {
+		limited, end := m.refusals.CancelOnDenied(ctx, part.stream)
+		err := part.read(limited)
+		if refused := (*natsconn.PermissionError)(nil); err != nil && errors.As(context.Cause(limited), &refused) {
+			err = refused
+		}
+		end()
+		switch {
+		case err == nil:
+		case errors.As(err, new(*natsconn.PermissionError)), errors.Is(err, jetstream.ErrStreamNotFound):
+			if r.missing[part.name] = err; len(r.missing) == 3 {
+				return r, err
+			}
+		default:
+			return r, err
+		}
+	}
+	slices.SortFunc(r.keys, func(a, b keys.Key) int { return keys.Compare(a.Key, b.Key) })
+	slices.SortFunc(r.timers, func(a, b keys.Timer) int { return cmp.Or(a.At.Compare(b.At), keys.Compare(a.Key, b.Key)) })
+	r.unread, _ = unread.Count()
+	return r, nil
+}
+
+func (r *reading) readFailures(ctx context.Context, client *operate.Client, unread *readable.Unread) (err error) {
+	if r.failures, err = client.CountDeadLetters(ctx, operate.DeadLetterFilter{}); err != nil {
+		return err
+	}
+	lastHour := operate.DeadLetterFilter{Since: r.asOf.Add(-time.Hour)}
+	for f, err := range readable.Only(unread, client.DeadLetters(ctx, lastHour)) {
+		if err != nil {
+			return err
+		}
+		r.recent = append(r.recent, Failure{ID: f.ID, Reason: f.Reason, Host: f.Host, Key: f.Key, at: f.At})
 	}
 	return nil
 }
 
-// Failures returns how many failures are kept, by reason and host.
-func (m *Model) Failures() map[operate.ReasonHost]uint64 {
+// Poll reads the state of the consumers.
+func (m *Model) Poll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pollEvery)
+	defer cancel()
+	var read overview.Overview
+	began := m.now()
+	err := read.ReadConsumers(ctx, m.conn)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.failures)
+	if m.err = err; err != nil {
+		return
+	}
+	sample := Sample{}
+	for _, c := range read.Consumers {
+		n := c.Backlog + uint64(max(c.InFlight, 0))
+		if c.Name == pipeline.FetcherConsumer {
+			sample.Requests = n
+		} else {
+			sample.Results = n
+		}
+	}
+	m.overview, m.ahead = read, ahead(began, m.now(), read.Clock)
+	if m.samples = append(m.samples, sample); len(m.samples) > SampleCount {
+		m.samples = m.samples[1:]
+	}
+}
+
+// ahead returns how far a clock that went from began to ended is ahead of the time at; 0: by less
+// than doctor.WrongClock.
+func ahead(began, ended, at time.Time) time.Duration {
+	switch {
+	case began.Sub(at) > doctor.WrongClock:
+		return began.Sub(at)
+	case at.Sub(ended) > doctor.WrongClock:
+		return ended.Sub(at)
+	}
+	return 0
+}
+
+const (
+	// passedEach is the maximum number of described messages per second.
+	passedEach = 20
+	// passedMost is the minimum number of stored messages.
+	passedMost = 60
+)
+
+// passed has the latest messages.
+type passed struct {
+	second  int64
+	taken   int
+	entries []traffic.Message
+	// ever counts all entries.
+	ever uint64
+}
+
+func (m *Model) take(msg *nats.Msg) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, now := &m.passed, m.now()
+	if p.second != now.Unix() {
+		p.second, p.taken = now.Unix(), 0
+	}
+	if p.taken++; p.taken > passedEach {
+		return
+	}
+	entry, ok := traffic.Describe(msg, now)
+	if !ok {
+		return
+	}
+	p.ever++
+	if p.entries = append(p.entries, entry); len(p.entries) > 2*passedMost {
+		p.entries = slices.Clone(p.entries[passedMost:])
+	}
 }

@@ -7,336 +7,291 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/traffic"
-	"github.com/kv8s/curl-me-that/proto/condition"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
+
+const minutes = 60 // of an hour
 
 // Numbers are the pipeline at a glance, of one namespace or of all.
 type Numbers struct {
 	overview.Overview
 
-	// AsOf is when the streams were read; zero: they have not been.
+	// AsOf is the time of the last reading; zero: there was none.
 	AsOf time.Time
-	// Err is why the last reading failed; nil: it did not.
+	// Err is the error of the last reading.
 	Err error
-	// Unread counts messages that cannot be read.
+	// Unread counts unreadable messages.
 	Unread int
-	// Missing are the parts that could not be read, and why.
+	// Missing are the parts that could not be read.
 	Missing map[Part]error
-	// Unfollowed is why what passes is not counted before the next reading; nil: it is.
-	Unfollowed error
-	// Minutes are the failures of the last hour, the oldest minute first.
+	// Minutes counts the failures of the last hour, oldest minute first.
 	Minutes [minutes]int
-	// Samples are the backlogs of late, the oldest first.
+	// Samples are the latest backlogs, oldest first.
 	Samples []Sample
 }
 
-// Numbers returns the pipeline at a glance; of all namespaces where it is empty.
-// Failures that are kept are counted for all namespaces only. It goes through the
-// timers of the next minute, and no others.
+// Numbers returns the pipeline at a glance; an empty namespace means all. Failures counts those of
+// all namespaces only.
 func (m *Model) Numbers(namespace string) Numbers {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.fresh()
-	s := m.counts(namespace)
+	now := m.now()
 	n := Numbers{
-		Overview: m.overview, AsOf: m.asOf, Err: m.err, Unread: m.unread, Missing: m.missing, Unfollowed: m.unfollowed, Minutes: s.failed.of(now),
+		Overview: m.overview, AsOf: m.asOf, Err: m.err, Unread: m.unread, Missing: m.missing,
 		Samples: slices.Clone(m.samples),
 	}
-	n.Wants, n.Failures, n.LastHour, n.Timers = s.wants, 0, 0, overview.Timers{}
-	m.timers(s, 0, func(r *record) bool {
-		at := time.UnixMilli(r.timer.at)
-		n.Timers.See(at, now)
-		return at.Before(now.Add(time.Minute))
-	})
-	n.Timers.Pending = s.timers
-	if s == m.all {
-		n.Failures = int(m.stored)
+	n.Wants, n.Failures, n.LastHour, n.Timers = len(m.within(namespace)), 0, 0, overview.Timers{}
+	for t := range m.pending(namespace) {
+		n.Timers.Add(t.At, now)
 	}
-	for _, count := range n.Minutes {
-		n.LastHour += count
+	if namespace == "" {
+		n.Failures = operate.Total(m.failures)
+	}
+	for _, f := range m.recent {
+		minute := minutes - 1 - int(now.Sub(f.at)/time.Minute)
+		if minute < 0 || namespace != "" && f.Key.Namespace != namespace {
+			continue
+		}
+		n.LastHour++
+		n.Minutes[min(minute, minutes-1)]++
 	}
 	return n
 }
 
-// fresh returns the time. Timers that have fired before are no more, but for those of
-// the last second.
-func (m *Model) fresh() time.Time {
-	now := m.now()
-	if now.Sub(m.expired).Abs() >= time.Second {
-		m.expire(now)
-		m.expired = now
+// within returns the keys of a namespace; empty: all.
+func (m *Model) within(namespace string) []keys.Key {
+	if namespace == "" {
+		return m.keys
 	}
-	return now
+	from := m.after(pipeline.Key{Namespace: namespace})
+	n := 0
+	for n < len(from) && from[n].Namespace == namespace {
+		n++
+	}
+	return from[:n]
 }
 
-// Brief is what every page shows of the pipeline.
+// after returns the keys that sort after one.
+func (m *Model) after(key pipeline.Key) []keys.Key {
+	at, found := slices.BinarySearchFunc(m.keys, key, func(a keys.Key,
+		b pipeline.Key) int {
+		return keys.Compare(a.Key, b)
+	})
+	if found {
+		at++
+	}
+	return m.keys[at:]
+}
+
+// pending iterates the timers of a namespace, without those that have fired since the reading.
+func (m *Model) pending(namespace string) func(yield func(keys.Timer) bool) {
+	now := m.now()
+	return func(yield func(keys.Timer) bool) {
+		for _, t := range m.timers {
+			fired := t.At.Before(now) && !t.At.Before(m.asOf)
+			if !fired && (namespace == "" || t.Namespace == namespace) && !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// Brief is on every page.
 type Brief struct {
-	// Paused: nothing is fetched; Resumes is when that ends, nil: not by itself.
+	// Paused: fetching is paused, until Resumes if that is set.
 	Paused  bool
 	Resumes *time.Time
 	// AsOf and Err are those of Numbers.
 	AsOf time.Time
 	Err  error
-	// Ahead is how far the clock of this machine is ahead of the server's; 0: by so
-	// little that it does not matter.
+	// Ahead is how far the clock of this machine is ahead of the server's; 0: not noticeably.
 	Ahead time.Duration
 }
 
-// Brief returns it without counting.
+// Brief returns the state that is on every page.
 func (m *Model) Brief() Brief {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return Brief{Paused: m.overview.Paused, Resumes: m.overview.Resumes, AsOf: m.asOf, Err: m.err, Ahead: m.ahead}
 }
 
-// Missing returns why a part could not be read; nil: it could.
+// Missing returns why a part could not be read, or nil.
 func (m *Model) Missing(part Part) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.missing[part]
 }
 
-// Passing returns what has been described after the first n ever, of one
-// namespace or of all, and the new n.
+// Passing returns the messages of a namespace, or of all, after the first n ever, and the new n.
 func (m *Model) Passing(namespace string, n uint64) ([]traffic.Message, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := &m.passed
+	if n > p.ever { // of an earlier process
+		n = 0
+	}
 	var entries []traffic.Message
-	for _, e := range last(p.entries, p.numbers, n) {
+	for _, e := range p.entries[len(p.entries)-int(min(p.ever-n, uint64(len(p.entries)))):] {
 		if namespace == "" || e.Namespace == namespace {
 			entries = append(entries, e)
 		}
 	}
-	return entries, p.numbers
+	return entries, p.ever
 }
 
-// FailedSince counts the failures after the first n ever that match, and returns the
-// new n.
-func (m *Model) FailedSince(n uint64, match func(Failure) bool) (count int, failed uint64) {
+// FailedSince counts matching failures with a greater ID.
+func (m *Model) FailedSince(id uint64, match func(Failure) bool) (count int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, f := range m.passed.since(n) {
-		if match(f) {
+	for _, f := range m.recent {
+		if f.ID > id && match(f) {
 			count++
 		}
 	}
-	return count, m.passed.failed
+	return count
 }
 
-// Failed returns how many failures have passed.
-func (m *Model) Failed() uint64 {
+// Failures counts all failures by reason and host.
+func (m *Model) Failures() map[operate.ReasonHost]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.passed.failed
+	return maps.Clone(m.failures)
 }
 
-// Row is a key with its condition.
-type Row struct {
-	// Key that is wanted.
-	Key pipeline.Key
-	// UID of the ConfigMap, and the URL, which may hold secrets.
-	UID, URL string
-	// Refresh is the interval; 0: none.
-	Refresh time.Duration
-	// At is when it was wanted.
-	At time.Time
-	// Condition of the key.
-	Condition condition.Condition
-}
-
-func (m *Model) row(r *record, now time.Time) Row {
-	return Row{Key: r.key, UID: r.uid, URL: r.url, Refresh: r.refresh, At: time.UnixMilli(r.at), Condition: r.condition(m.handled, now)}
-}
-
-// Row returns a key; false: it is not wanted.
-func (m *Model) Row(key pipeline.Key) (Row, bool) {
+// Key returns a wanted key; false: it is not wanted.
+func (m *Model) Key(key pipeline.Key) (keys.Key, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.fresh()
-	r := m.find(key)
-	if r == nil || !r.wanted {
-		return Row{}, false
-	}
-	return m.row(r, now), true
-}
-
-// Object returns the keys of a ConfigMap, in order.
-func (m *Model) Object(namespace, name string) (rows []Row) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.fresh()
-	m.wants(pipeline.Key{Namespace: namespace, Name: name}, func(r *record) bool {
-		if r.key.Namespace != namespace || r.key.Name != name {
-			return false
-		}
-		rows = append(rows, m.row(r, now))
-		return true
+	at, found := slices.BinarySearchFunc(m.keys, key, func(a keys.Key,
+		b pipeline.Key) int {
+		return keys.Compare(a.Key, b)
 	})
-	return rows
+	if !found {
+		return keys.Key{}, false
+	}
+	return m.keys[at], true
 }
 
-// wants calls each with what is wanted from a key on, in order, until it returns
-// false.
-func (m *Model) wants(from pipeline.Key, each func(*record) bool) {
-	m.byKey.AscendGreaterOrEqual(&record{key: from}, func(r *record) bool { return !r.wanted || each(r) })
-}
-
-// Wants returns the first n keys after one, in order, that a namespace, name and
-// host select, empty ones selecting all, and how many are selected without
-// regard to where they begin. All are gone through for a name or address, and for a host
-// that has less than a page of them.
-func (m *Model) Wants(namespace, name, host string, after pipeline.Key, n int) (rows []Row, all int) {
+// Object returns the keys of a ConfigMap.
+func (m *Model) Object(namespace, name string) (found []keys.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.fresh()
-	host = strings.ToLower(host)
-	from, known := pipeline.Key{Namespace: namespace}, name == "" && !pipeline.IsAddress(host)
-	if known && compareKeys(after, from) > 0 {
-		from = after
-	}
-	m.wants(from, func(r *record) bool {
-		if namespace != "" && r.key.Namespace != namespace {
-			return false
+	for _, k := range m.after(pipeline.Key{Namespace: namespace, Name: name}) {
+		if k.Namespace != namespace || k.Name != name {
+			break
 		}
-		if name != "" && r.key.Name != name || host != "" && !r.isOf(host) {
-			return true
+		found = append(found, k)
+	}
+	return found
+}
+
+// Wants returns at most n keys after one, selected by namespace, name and host, and the number of
+// all selected keys. Empty fields select all.
+func (m *Model) Wants(namespace, name, host string, after pipeline.Key, n int) (rows []keys.Key, all int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.within(namespace) {
+		if name != "" && k.Name != name || host != "" && !k.HostIs(host) {
+			continue
 		}
 		all++
-		if len(rows) < n && compareKeys(r.key, after) > 0 {
-			rows = append(rows, m.row(r, now))
+		if len(rows) < n && keys.Compare(k.Key, after) > 0 {
+			rows = append(rows, k)
 		}
-		return !known || len(rows) < n
-	})
-	switch s := m.counts(namespace); {
-	case !known:
-	case host == "":
-		all = s.wants
-	case s.hosts[host] == nil:
-		all = 0
-	default:
-		all = s.hosts[host].wanted
 	}
 	return rows, all
 }
 
-// Scheduled is a timer that is pending.
-type Scheduled struct {
-	// At is when it fires.
-	At time.Time
-	// Key that it is of.
-	Key pipeline.Key
-	// Cause of the fetch.
-	Cause v1.Cause
-	// Attempts that have failed.
-	Attempts uint32
-}
-
-// Schedule returns the first n timers after a time and key, the next to fire first,
-// and how many fire in each minute of the next hour; of all namespaces where it is
-// empty.
-func (m *Model) Schedule(namespace string, at time.Time, key pipeline.Key, n int) (rows []Scheduled, counts [minutes]int) {
+// Schedule returns at most n timers of a namespace, or of all, after a time and key, and counts the
+// timers of each minute of the next hour.
+func (m *Model) Schedule(
+	namespace string, at time.Time, key pipeline.Key, n int,
+) (rows []keys.Timer, counts [minutes]int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.fresh()
-	s, from := m.counts(namespace), at.UnixMilli()
-	m.timers(s, from, func(r *record) bool {
-		if r.timer.at > from || compareKeys(r.key, key) > 0 {
-			rows = append(rows, Scheduled{At: time.UnixMilli(r.timer.at), Key: r.key, Cause: r.timer.cause, Attempts: r.timer.attempts})
+	now := m.now()
+	for t := range m.pending(namespace) {
+		if later := cmp.Or(t.At.Compare(at), keys.Compare(t.Key, key)); later > 0 && len(rows) < n {
+			rows = append(rows, t)
 		}
-		return len(rows) < n
-	})
-	m.timers(s, now.UnixMilli(), func(r *record) bool {
-		minute := (r.timer.at - now.UnixMilli()) / time.Minute.Milliseconds()
-		if minute >= minutes {
-			return false
+		if minute := t.At.Sub(now) / time.Minute; minute >= 0 && minute < minutes {
+			counts[minute]++
 		}
-		counts[minute]++
-		return true
-	})
+	}
 	return rows, counts
 }
 
-// timers calls each with the timers of a namespace from a time on, in order, until it
-// returns false.
-func (m *Model) timers(s *namespaceCounts, from int64, each func(*record) bool) {
-	m.byTime.AscendGreaterOrEqual(&record{timer: &timer{at: from}}, func(r *record) bool {
-		return s != m.all && s != r.counts || each(r)
-	})
-}
-
-// Host is what is known of one host.
+// Host has the counts of one host.
 type Host struct {
-	// Name of the host, as pipeline.HostOf has it.
+	// Name is that of pipeline.HostOf.
 	Name string
-	// Wanted, Failing, Waiting and Stale count keys by condition. Those that became
-	// stale since the streams were read count as they were then.
+	// Wanted, Failing, Waiting and Stale count keys by state.
 	Wanted, Failing, Waiting, Stale int
 	// Reasons counts failing keys.
 	Reasons map[string]int
-	// Next is when the next attempt of a failing key is; zero: there is none.
+	// Next is the next attempt of a failing key; zero: there is none.
 	Next time.Time
-	// Kept counts its failures that are kept, of all namespaces.
+	// Kept counts its failures in all namespaces.
 	Kept uint64
 }
 
-// Hosts returns the hosts of a namespace; empty: all; those with most failing
-// keys first.
+// Hosts returns the hosts of a namespace, or of all, most failing keys first.
 func (m *Model) Hosts(namespace string) []Host {
-	all := m.hosts(namespace)
-	slices.SortFunc(all, func(a, b Host) int {
-		return cmp.Or(cmp.Compare(b.Failing, a.Failing), cmp.Compare(b.Stale, a.Stale), cmp.Compare(b.Kept, a.Kept), cmp.Compare(b.Wanted, a.Wanted), strings.Compare(a.Name, b.Name))
-	})
-	return all
-}
-
-func (m *Model) hosts(namespace string) []Host {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.fresh()
-	s := m.counts(namespace)
-	all, at, failing := make([]Host, 0, len(s.hosts)), map[string]int{}, 0
-	for name, t := range s.hosts {
-		at[name] = len(all)
-		all = append(all, Host{Name: name, Wanted: t.wanted, Failing: t.failing, Waiting: t.waiting, Stale: t.stale, Reasons: maps.Clone(t.reasons)})
-		if t.failing > 0 {
-			failing++
+	hosts := map[string]Host{}
+	for _, k := range m.within(namespace) {
+		h := hosts[k.Host]
+		h.Wanted++
+		switch c := k.Condition; c.State {
+		case keys.Failing:
+			h.Failing++
+			if h.Reasons == nil {
+				h.Reasons = map[string]int{}
+			}
+			h.Reasons[c.Reason]++
+			if h.Next.IsZero() || c.Next.Before(h.Next) {
+				h.Next = c.Next
+			}
+		case keys.Waiting:
+			h.Waiting++
+		case keys.Stale:
+			h.Stale++
+		case keys.Well:
+		}
+		hosts[k.Host] = h
+	}
+	if namespace == "" {
+		for group, n := range m.failures {
+			h := hosts[group.Host]
+			h.Kept += n
+			hosts[group.Host] = h
 		}
 	}
-	m.timers(s, 0, func(r *record) bool {
-		if h := at[r.host]; r.state == condition.Failing && all[h].Next.IsZero() {
-			all[h].Next = time.UnixMilli(r.timer.at)
-			failing--
-		}
-		return failing > 0
+	all := make([]Host, 0, len(hosts))
+	for name, h := range hosts {
+		h.Name = name
+		all = append(all, h)
+	}
+	slices.SortFunc(all, func(a, b Host) int {
+		return cmp.Or(cmp.Compare(b.Failing, a.Failing), cmp.Compare(b.Stale, a.Stale), cmp.Compare(b.Kept, a.Kept),
+			cmp.Compare(b.Wanted, a.Wanted), strings.Compare(a.Name, b.Name))
 	})
-	if s != m.all {
-		return all
-	}
-	for rh, n := range m.failures {
-		h, there := at[rh.Host]
-		if !there {
-			h = len(all)
-			at[rh.Host], all = h, append(all, Host{Name: rh.Host})
-		}
-		all[h].Kept += n
-	}
 	return all
 }
 
-// Namespaces returns the namespaces that want something, in order.
+// Namespaces returns the namespaces with wanted keys.
 func (m *Model) Namespaces() (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, s := range m.byNamespace {
-		if s.wants > 0 {
-			all = append(all, name)
+	for _, k := range m.keys {
+		if len(all) == 0 || all[len(all)-1] != k.Namespace {
+			all = append(all, k.Namespace)
 		}
 	}
-	slices.Sort(all)
 	return all
 }

@@ -1,0 +1,77 @@
+// Package audit records the actions of operators before they are done.
+package audit
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// The values of Action.Via.
+const (
+	CLI     = "cli"
+	Console = "console"
+)
+
+// Action of an operator.
+type Action struct {
+	// Name is replay, refetch, purge, pause or resume.
+	Name string
+	// Filter has the flags and arguments that select messages; see Filter.
+	Filter string
+	// Selected is the number of selected messages.
+	Selected int
+	// OnBehalfOf is the person, if the NATS user belongs to a program.
+	OnBehalfOf string
+	// Via is CLI or Console.
+	Via string
+}
+
+// filterMax is the maximum length of a filter in a record, in bytes.
+const filterMax = 1 << 10
+
+// Filter joins flags and arguments for the record, and cuts off the end of a long list.
+func Filter(words []string) string {
+	text := strings.Join(words, " ")
+	if len(text) > filterMax {
+		text = text[:filterMax] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// End completes the record of an action, also when its context has ended.
+type End func(ctx context.Context, done, skipped int) error
+
+// endTimeout limits publishing the end of a record after ctx has ended.
+const endTimeout = 5 * time.Second
+
+// Begin records that the user of the connection begins an action. On error the action
+// must not be done.
+func Begin(ctx context.Context, conn *natsconn.Connection, a Action, now func() time.Time) (End, error) {
+	user, err := conn.User(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	record := &v1.Audit{
+		Action: a.Name, User: user.Name, Filter: a.Filter, Selected: uint64(a.Selected), BeganAt: timestamppb.New(now()),
+		OnBehalfOf: a.OnBehalfOf, Via: a.Via,
+	}
+	if err := conn.Client.PublishAudit(ctx, record); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, done, skipped int) error {
+		if ctx.Err() != nil { // interrupted: do not wait long
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+			defer cancel()
+		}
+		record.Done, record.Skipped, record.EndedAt = uint64(done), uint64(skipped), timestamppb.New(now())
+		return replay.Retry(ctx, func(ctx context.Context) error { return conn.Client.PublishAudit(ctx, record) })
+	}, nil
+}

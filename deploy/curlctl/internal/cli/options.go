@@ -1,0 +1,138 @@
+// Package cli has what all commands share: flags, the session with NATS, exit codes and
+// completion.
+package cli
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/audit"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/natsconn"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+)
+
+// Options are the flags of all commands.
+type Options struct {
+	NATS      natsconn.Options
+	Print     printer.Options
+	Namespace string
+	// Now is the clock.
+	Now func() time.Time
+
+	allNamespaces bool
+}
+
+// BindFlags adds the flags.
+func (o *Options) BindFlags(cmd *cobra.Command) {
+	fs := cmd.PersistentFlags()
+	o.NATS.BindFlags(fs)
+	o.Print.BindFlags(fs)
+	fs.StringVarP(&o.Namespace, "namespace", "n", "", "only this namespace (default: all)")
+	fs.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, the default")
+	Complete(cmd, "output", cobra.FixedCompletions(printer.Formats(), Silently))
+	Complete(cmd, "context", completeContexts)
+	Complete(cmd, "namespace", o.CompleteNamespaces)
+}
+
+// BindName adds the flag --name.
+func (o *Options) BindName(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "name", "", "only ConfigMaps with this name")
+	Complete(cmd, "name", o.CompleteNames)
+}
+
+// BindHost adds the flag --host.
+func (o *Options) BindHost(cmd *cobra.Command, host *string) {
+	cmd.Flags().StringVar(host, "host", "", "only this host")
+	Complete(cmd, "host", o.CompleteHosts)
+}
+
+// RunE is the function of a cobra command.
+type RunE = func(cmd *cobra.Command, args []string) error
+
+// Offline returns the function of a command without NATS.
+func (o *Options) Offline(do func(cmd *cobra.Command, out *printer.Printer, args []string) error) RunE {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := o.Print.Validate(); err != nil {
+			return Usagef("%w", err)
+		}
+		return coded(cmd.Context(), do(cmd, printer.New(cmd.OutOrStdout(), o.Print), args))
+	}
+}
+
+// Run returns the function of a command with NATS.
+func (o *Options) Run(do func(ctx context.Context, s *Session, args []string) error) RunE {
+	return o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
+		if o.Namespace != "" && o.allNamespaces {
+			return Usagef("give either --namespace or --all-namespaces")
+		}
+		conn, ctx, err := o.NATS.Open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		s := &Session{
+			Connection: conn, Options: o, Out: out, Aside: printer.New(cmd.ErrOrStderr(), printer.Options{}),
+			in: cmd.InOrStdin(),
+		}
+		defer s.hintUnread()
+		return coded(ctx, do(ctx, s, args))
+	})
+}
+
+// Session is one run of a command with a connection to NATS.
+type Session struct {
+	*natsconn.Connection
+	*Options
+	// Out is for the result; Aside is for questions, progress and hints.
+	Out, Aside *printer.Printer
+	// Unread counts skipped messages.
+	Unread readable.Unread
+
+	in io.Reader
+}
+
+// List prints rows. If there are none, it tells people so.
+func (s *Session) List(table printer.Table, rows iter.Seq2[printer.Row, error], none string) error {
+	n, err := s.Out.List(table, rows)
+	if err == nil && n == 0 && !s.Out.ForPrograms() {
+		s.Hint("%s", none)
+	}
+	return err
+}
+
+// Hint prints a line to stderr.
+func (s *Session) Hint(format string, args ...any) { s.Aside.Linef(format, args...) }
+
+// HintLoss reports when the connection is lost, while requests are retried.
+func (s *Session) HintLoss() {
+	s.Conn.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
+		if err != nil { // not closed by us
+			s.Hint("Lost the connection to NATS, reconnecting.")
+		}
+	})
+}
+
+// HintPaused reports a pause.
+func (s *Session) HintPaused(ctx context.Context) {
+	if fetchers, err := s.Client.Fetchers(ctx); err == nil && fetchers.Paused {
+		s.Hint("Fetching is paused; requests wait until it resumes.")
+	}
+}
+
+func (s *Session) hintUnread() {
+	if n, first := s.Unread.Count(); n > 0 {
+		s.Hint("Skipped %s; the first: %s.", printer.Plural(n, "unreadable message"), first)
+	}
+}
+
+// Audit begins the audit record of an action.
+func (s *Session) Audit(ctx context.Context, action, filter string, selected int) (audit.End, error) {
+	a := audit.Action{Name: action, Filter: filter, Selected: selected, Via: audit.CLI}
+	return audit.Begin(ctx, s.Connection, a, s.Now)
+}

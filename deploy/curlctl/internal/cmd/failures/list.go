@@ -1,0 +1,160 @@
+package failures
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// defaultLimit is the number of listed failures without --limit.
+const defaultLimit = 50
+
+const none = "No failures found."
+
+// Command returns the command failures with its subcommands.
+func Command(o *cli.Options) *cobra.Command {
+	list := listCommand(o)
+	cmd := &cobra.Command{
+		Use: "failures", Aliases: []string{"failure"}, Short: list.Short, Long: list.Long, Args: cli.NoArgs, RunE: list.RunE,
+	}
+	cmd.Flags().AddFlagSet(list.Flags())
+	cmd.AddCommand(list, showCommand(o), purgeCommand(o))
+	return cmd
+}
+
+func listCommand(o *cli.Options) *cobra.Command {
+	selected := &filter{Options: o}
+	limit, summary := defaultLimit, false
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List failed fetches, newest first",
+		Long: "Lists failed fetches, newest first. The column NOW shows the present state of the key;\n" +
+			"--limit=0 omits it.",
+		Args: cli.NoArgs,
+	}
+	cmd.RunE = o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+		f, err := selected.parse(s.Now())
+		if err != nil {
+			return err
+		}
+		if summary {
+			return summarize(ctx, s, f)
+		}
+		return list(ctx, s, f, limit)
+	})
+	selected.bindFlags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of failures; 0: all")
+	cmd.Flags().BoolVar(&summary, "summary", false, "count failures by reason and host")
+	return cmd
+}
+
+func list(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, limit int) error {
+	more := false
+	handled := uint64(0)
+	if limit > 0 {
+		fetchers, err := s.Client.Fetchers(ctx)
+		switch {
+		case err == nil:
+			handled = fetchers.AckFloor.Stream
+		case !errors.Is(err, operate.ErrNoConsumer):
+			return err
+		}
+	}
+	rows := func(yield func(printer.Row, error) bool) {
+		n := 0
+		for d, err := range readable.Only(&s.Unread, s.Client.DeadLetters(ctx, f)) {
+			if n++; err == nil && limit > 0 && n > limit {
+				more = true
+				return
+			}
+			row := deadletter.NewRecord(d)
+			if err == nil && limit > 0 { // takes three requests per key
+				row.Now, err = now(ctx, s, d, handled)
+			}
+			if !yield(row.Row(s.Now()), err) || err != nil {
+				return
+			}
+		}
+	}
+	err := s.List(deadletter.Table(), rows, none)
+	if err == nil && more && !s.Out.ForPrograms() {
+		s.Hint("These are the newest %d; --limit=0 lists all.", limit)
+	}
+	return err
+}
+
+// The present states of the key of a failure.
+const (
+	recovered = "recovered"
+	wanted    = "wanted"
+	changed   = "changed"
+	gone      = "gone"
+)
+
+// now returns the present state of the key of a failure.
+func now(ctx context.Context, s *cli.Session, f operate.DeadLetter, handled uint64) (string, error) {
+	want, sequence, err := s.Client.LastWant(ctx, f.Key)
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage), err == nil && want == nil:
+		return gone, nil
+	case errors.Is(err, pipeline.ErrMalformed):
+		return changed, nil
+	case err != nil:
+		return "", err
+	case want.GetUid() != f.Message.GetWant().GetUid() || want.GetUrl() != f.Message.GetWant().GetUrl():
+		return changed, nil
+	}
+	timer, err := s.Client.PendingTimer(ctx, f.Key)
+	if errors.Is(err, pipeline.ErrNoMessage) {
+		due, err := s.Client.LastDue(ctx, f.Key)
+		if err == nil && due > handled || sequence > handled {
+			return wanted, nil
+		}
+		return recovered, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	c := keys.ConditionOf(operate.Want{Key: f.Key, Sequence: sequence, Want: want}, &timer, handled, s.Now())
+	if c.State == keys.Failing || c.State == keys.Waiting || c.Attempts > 0 ||
+		timer.Due.GetCause() == v1.Cause_CAUSE_REPLAY {
+		return wanted, nil
+	}
+	return recovered, nil
+}
+
+// summarize counts failures by reason and host.
+func summarize(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter) error {
+	counts, err := s.Client.CountDeadLetters(ctx, f)
+	if err != nil {
+		return err
+	}
+	groups := slices.SortedFunc(maps.Keys(counts), func(a, b operate.ReasonHost) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host))
+	})
+	type line struct {
+		Reason string `json:"reason"`
+		Host   string `json:"host"`
+		Count  uint64 `json:"count"`
+	}
+	return s.List(printer.Table{Columns: "REASON|HOST|FAILURES"}, printer.Rows(groups,
+		func(k operate.ReasonHost) printer.Row {
+			return printer.Row{
+				Name: k.Reason + "/" + k.Host, Object: line{k.Reason, k.Host, counts[k]},
+				Cells: printer.Cells(printer.In(printer.Red, k.Reason), k.Host, counts[k]),
+			}
+		}), none)
+}

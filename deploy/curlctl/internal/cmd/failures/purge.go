@@ -1,0 +1,67 @@
+package failures
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+)
+
+func purgeCommand(o *cli.Options) *cobra.Command {
+	selected := &filter{Options: o}
+	var all, yes bool
+	cmd := &cobra.Command{
+		Use:   "purge",
+		Short: "Remove failures from the record; the keys stay wanted",
+		Args:  cli.NoArgs,
+	}
+	cmd.RunE = func(c *cobra.Command, args []string) error {
+		if !selected.any() && !all {
+			return cli.Usagef("purge needs filters such as --host, or --all")
+		}
+		line := cli.Words(c.Flags(), nil)
+		return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+			f, err := selected.parse(s.Now())
+			if err != nil {
+				return err
+			}
+			return purge(ctx, s, f, line, yes)
+		})(c, args)
+	}
+	selected.bindFlags(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "remove all failures")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "skip the confirmation prompt")
+	return cmd
+}
+
+func purge(ctx context.Context, s *cli.Session, f operate.DeadLetterFilter, line string, yes bool) error {
+	counts, err := s.Client.CountDeadLetters(ctx, f)
+	if err != nil {
+		return err
+	}
+	n := operate.Total(counts)
+	if n == 0 {
+		s.Out.Linef(none)
+		return nil
+	}
+	if !yes {
+		if err := s.Confirm("Remove %s from the record?", printer.Plural(n, "failure")); err != nil {
+			return err
+		}
+	}
+	end, err := s.Audit(ctx, "purge", line, n)
+	if err != nil {
+		return err
+	}
+	removed, err := s.Client.PurgeDeadLetters(ctx, f)
+	if ended := end(ctx, removed, n-removed); err == nil {
+		err = ended
+	}
+	if err == nil {
+		s.Out.Linef("Removed %s.", printer.Plural(removed, "failure"))
+	}
+	return err
+}

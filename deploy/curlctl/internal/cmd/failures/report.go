@@ -1,0 +1,159 @@
+package failures
+
+import (
+	"strings"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
+)
+
+// report prints the result of a replay.
+type report struct {
+	s      *cli.Session
+	dryRun bool
+	items  []*replay.Item
+}
+
+// replayed is one item as programs read it.
+type replayed struct {
+	ID        uint64 `json:"id"`
+	Namespace string `json:"namespace"`
+	ConfigMap string `json:"configMap"`
+	Key       string `json:"key"`
+	Verdict   string `json:"verdict"`
+	Outcome   string `json:"outcome,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// maxNamed is the number of skipped or failed items that people see by name.
+const maxNamed = 20
+
+// print reports the verdicts, and with a follower the outcomes. The error is the exit code.
+func (p *report) print(follower *replay.Follower, written bool) error {
+	out := p.s.Out
+	if out.ForPrograms() {
+		if err := p.rows(follower); err != nil {
+			return err
+		}
+		return p.code(follower)
+	}
+	counts := replay.Count(p.items)
+	p.skipped()
+	switch {
+	case len(p.items) == 0:
+		out.Linef(none)
+	case p.dryRun:
+		out.Linef("Would replay %s.", of(counts[replay.Wanted], len(p.items), "failure"))
+	case counts[replay.Replayed] == 0:
+		out.Linef("Replayed none of %s.", printer.Plural(len(p.items), "failure"))
+	default:
+		out.Linef("Replayed %s.", of(counts[replay.Replayed], len(p.items), "failure"))
+	}
+	if follower == nil {
+		return nil
+	}
+	p.outcomes(follower, written)
+	return p.code(follower)
+}
+
+// of returns "97 of 100 failures", or "100 failures" if that is all.
+func of(n, all int, noun string) string {
+	if n == all {
+		return printer.Plural(n, noun)
+	}
+	return printer.Grouped(n) + " of " + printer.Plural(all, noun)
+}
+
+// skipped names the skipped items.
+func (p *report) skipped() {
+	n := 0
+	for _, item := range p.items {
+		switch item.Verdict {
+		case replay.Wanted, replay.Replayed, replay.Older:
+			continue
+		}
+		if n++; n <= maxNamed {
+			p.s.Out.Linef("Skipped %d (%s): %s.", item.ID, item.Key, printer.In(printer.Yellow, string(item.Verdict)))
+		}
+	}
+	if n > maxNamed {
+		p.s.Out.Linef("Skipped %s more; -o json lists all.", printer.Grouped(n-maxNamed))
+	}
+	if older := replay.Count(p.items)[replay.Older]; older > 0 {
+		p.s.Out.Linef("Skipped %s: there is a newer one of the same key.", printer.Plural(older, "older failure"))
+	}
+}
+
+func (p *report) outcomes(follower *replay.Follower, written bool) {
+	out, counts := p.s.Out, follower.Count(p.items)
+	var parts []any
+	for _, o := range []struct {
+		outcome replay.Outcome
+		colour  printer.Colour
+		text    string
+	}{
+		{replay.Fetched, printer.Green, "fetched"},
+		{replay.FailedAgain, printer.Red, "failed again"},
+		{replay.Superseded, printer.Yellow, "changed meanwhile"},
+		{replay.Pending, printer.Yellow, "pending"},
+	} {
+		if n := counts[o.outcome]; n > 0 {
+			parts = append(parts, printer.In(o.colour, printer.Grouped(n)+" "+o.text))
+		}
+	}
+	if len(parts) > 0 {
+		out.Linef("Outcome: %s"+strings.Repeat(", %s", len(parts)-1)+".", parts...)
+	}
+	if counts[replay.Fetched] > 0 && written {
+		out.Linef("The writer has handled all of them.")
+	} else if counts[replay.Fetched] > 0 {
+		out.Linef("The writer has not handled all of them yet; `curlctl status` shows its backlog.")
+	}
+	n := 0
+	for _, item := range p.items {
+		end := follower.End(item)
+		if !item.Followed() || end.Outcome != replay.FailedAgain {
+			continue
+		}
+		if n++; n > maxNamed {
+			out.Linef("More failed again; `curlctl failures` lists them.")
+			return
+		}
+		reason := deadletter.Reason(end.Failure.Reason, end.Failure.Message.GetFailure().GetStatusCode())
+		out.Linef("Failed again: %s (%s); was failure %d, is failure %d.",
+			item.Key, printer.In(printer.Red, reason), item.ID, end.Failure.ID)
+	}
+}
+
+// code is the exit code.
+func (p *report) code(follower *replay.Follower) error {
+	if follower == nil {
+		return nil
+	}
+	counts := follower.Count(p.items)
+	if counts[replay.FailedAgain]+counts[replay.Pending] > 0 {
+		return cli.Silent(cli.FailedAgain)
+	}
+	return nil
+}
+
+// rows prints each item for programs.
+func (p *report) rows(follower *replay.Follower) error {
+	_, err := p.s.Out.List(printer.Table{}, printer.Rows(p.items, func(item *replay.Item) printer.Row {
+		r := replayed{
+			ID: item.ID, Namespace: item.Key.Namespace, ConfigMap: item.Key.Name, Key: item.Key.Key,
+			Verdict: string(item.Verdict),
+		}
+		if follower != nil && item.Followed() {
+			end := follower.End(item)
+			r.Outcome = string(end.Outcome)
+			if end.Failure != nil {
+				r.Reason = end.Failure.Reason
+			}
+		}
+		return printer.Row{Name: deadletter.Name(item.ID), Object: r}
+	}))
+	return err
+}

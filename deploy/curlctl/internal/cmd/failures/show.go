@@ -1,0 +1,105 @@
+package failures
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+func showCommand(o *cli.Options) *cobra.Command {
+	return &cobra.Command{
+		Use:               "show ID",
+		Short:             "Show one failed fetch with the server's response, and whether it is still wanted",
+		Args:              cli.ExactlyOne("the ID of a failure"),
+		ValidArgsFunction: o.CompleteFailures,
+		RunE: o.Run(func(ctx context.Context, s *cli.Session, args []string) error {
+			ids, err := cli.FailureIDs(args)
+			if err != nil {
+				return err
+			}
+			f, err := read(ctx, s, ids[0])
+			if err != nil {
+				return err
+			}
+			verdict, err := replay.Check(ctx, s.Client, f)
+			if err != nil {
+				return err
+			}
+			return show(s, f, verdict)
+		}),
+	}
+}
+
+// read reads one failure.
+func read(ctx context.Context, s *cli.Session, id uint64) (operate.DeadLetter, error) {
+	f, err := s.Client.DeadLetter(ctx, id)
+	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
+		return f, cli.Errorf(cli.NotFound, "failure %d not found, it may have been removed; `curlctl failures` lists all", id)
+	}
+	return f, err
+}
+
+func show(s *cli.Session, f operate.DeadLetter, verdict replay.Verdict) error {
+	r, snippet := deadletter.NewRecord(f), deadletter.Snippet(f.Message.GetSnippet())
+	if s.Out.ForPrograms() {
+		return s.Out.Object(deadletter.Name(r.ID), struct {
+			deadletter.Record
+			Snippet string `json:"snippet,omitempty"`
+			Wanted  string `json:"wanted"`
+		}{r, strings.Join(snippet, "\n"), string(verdict)})
+	}
+	stillWanted := printer.In(printer.Green, "yes")
+	if verdict != replay.Wanted {
+		stillWanted = printer.In(printer.Yellow, "no: "+string(verdict))
+	}
+	reason := printer.In(printer.Red, r.Reason)
+	if r.Status != 0 {
+		reason.Text += " (status " + strconv.Itoa(int(r.Status)) + ")"
+	}
+	replayOf := ""
+	if r.ReplayOf > 0 {
+		replayOf = "failure " + strconv.FormatUint(r.ReplayOf, 10)
+	}
+	s.Out.Fields([]printer.Field{
+		{Name: "Failure", Value: r.ID},
+		{Name: "ConfigMap", Value: r.Namespace + "/" + r.ConfigMap},
+		{Name: "UID", Value: r.UID},
+		{Name: "Key", Value: r.Key},
+		{Name: "URL", Value: r.URL},
+		{Name: "Refresh", Value: r.Refresh},
+		{Name: "Reason", Value: reason},
+		{Name: "Attempts", Value: r.Attempts},
+		{Name: "First failure", Value: clock(r.FirstFailedAt)},
+		{Name: "Last failure", Value: clock(r.LastFailedAt)},
+		{Name: "Kept", Value: printer.Clock(r.KeptAt) + ", " + printer.Age(s.Now(), r.KeptAt) + " ago"},
+		{Name: "Replay of", Value: replayOf},
+		{Name: "Trace", Value: r.TraceID},
+		{Name: "Message", Value: r.Subject},
+		{Name: "Still wanted", Value: stillWanted},
+	})
+	if len(snippet) > 0 {
+		s.Out.Linef("Response:")
+	}
+	for _, line := range snippet {
+		s.Out.Linef("  %s", line)
+	}
+	return nil
+}
+
+func clock(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return printer.Clock(*at)
+}

@@ -1,0 +1,162 @@
+// Package identities has the command identities.
+package identities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/identity"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+)
+
+// identities holds the flags.
+type identities struct {
+	cluster   kube.Options
+	dir, mode string
+	namespace string
+	prefix    string
+	hosts     []string
+	revoke    bool
+	// shares are directories by identity.
+	shares map[string]string
+}
+
+// Command returns the command identities.
+func Command(o *cli.Options) *cobra.Command {
+	c := &identities{}
+	cmd := &cobra.Command{
+		Use:   "identities --out DIR | --secrets NAMESPACE",
+		Short: "Make the NKeys of services and operators, and the certificate of NATS (writes files, or Secrets)",
+		Long: "Makes an NKey for each identity of deploy/nats/accounts.conf, and identities.conf with the\n" +
+			"public keys for NATS. With --tls-host it also makes a certificate authority and a server\n" +
+			"certificate, which it renews in the last third of its validity or for other hosts. It keeps\n" +
+			"what exists, so it is safe to run it repeatedly: to replace a key, remove it first. It needs\n" +
+			"no NATS.",
+		Args: cli.NoArgs,
+	}
+	cmd.RunE = o.Offline(func(cmd *cobra.Command, out *printer.Printer, _ []string) error {
+		return c.run(cmd.Context(), out, o.Now())
+	})
+	fs := cmd.Flags()
+	c.cluster.BindUserFlags(fs)
+	fs.StringVar(&c.dir, "out", "", "directory for <identity>.nk, identities.conf, ca.crt, ca.key, tls.crt and tls.key")
+	fs.StringVar(&c.mode, "mode", "0600", "octal mode of secret files; 0640 lets the group read them")
+	fs.StringVar(&c.namespace, "secrets", "",
+		"namespace for the Secrets <prefix>-nats-<identity>, <prefix>-nats-server and <prefix>-nats-ca")
+	fs.StringVar(&c.prefix, "prefix", "curl-me-that", "prefix of the names of Secrets")
+	fs.StringSliceVar(&c.hosts, "tls-host", nil, "host names and IP addresses of the server certificate")
+	fs.BoolVar(&c.revoke, "revoke-signing-key", false, "replace a compromised signing key, and trust no earlier one")
+	fs.StringToStringVar(&c.shares, "for", nil,
+		"directories for the files of single identities, such as watcher=DIR,server=DIR; needs --out")
+	_ = cmd.MarkFlagDirname("out")
+	return cmd
+}
+
+func (c *identities) run(ctx context.Context, out *printer.Printer, now time.Time) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	store, done, err := c.store()
+	if err != nil {
+		return err
+	}
+	defer done()
+	wanted := identity.Wanted{Hosts: c.hosts, Now: now, RevokeSigning: c.revoke}
+	items, err := identity.Ensure(ctx, store, wanted)
+	if err != nil {
+		return c.coded(err)
+	}
+	if err := c.handOut(ctx, store); err != nil {
+		return err
+	}
+	_, err = out.List(printer.Table{Columns: "IDENTITY|STATE|PUBLIC KEY OR VALID UNTIL|WHERE"},
+		printer.Rows(items, func(i identity.Item) printer.Row {
+			detail := i.PublicKey
+			if i.NotAfter != nil {
+				detail = i.NotAfter.UTC().Format(time.DateOnly)
+			}
+			return printer.Row{Name: "identity/" + i.Name, Object: i, Cells: printer.Cells(i.Name, i.State, detail, i.Where)}
+		}))
+	return err
+}
+
+func (c *identities) validate() error {
+	if err := identity.ValidateHosts(c.hosts); err != nil {
+		return cli.Usagef("--tls-host: %w", err)
+	}
+	if len(c.shares) > 0 && c.dir == "" {
+		return cli.Usagef("--for needs --out")
+	}
+	if err := identity.ValidateNames(maps.Keys(c.shares)); err != nil {
+		return cli.Usagef("--for: %w", err)
+	}
+	if (c.dir == "") == (c.namespace == "") {
+		return cli.Usagef("identities needs either --out DIR or --secrets NAMESPACE")
+	}
+	return nil
+}
+
+// handOut copies the files of single identities.
+func (c *identities) handOut(ctx context.Context, from identity.Store) error {
+	if len(c.shares) == 0 {
+		return nil
+	}
+	files, err := identity.Load(ctx, from)
+	if err != nil {
+		return err
+	}
+	for name, dir := range c.shares {
+		to, err := c.in(dir)
+		if err != nil {
+			return err
+		}
+		if err := identity.HandOut(ctx, files, name, to); err != nil {
+			return fmt.Errorf("hand out to %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// in returns a store in a directory.
+func (c *identities) in(dir string) (identity.Store, error) {
+	mode, err := strconv.ParseUint(c.mode, 8, 32)
+	if err != nil || mode&^0o666 != 0 || mode&0o600 != 0o600 {
+		return nil, cli.Usagef("--mode: %q is not a mode such as 0600, 0640 or 0644", c.mode)
+	}
+	return identity.Dir{Path: dir, Mode: fs.FileMode(mode)}, nil
+}
+
+// store returns where to keep the identities, and a function that closes it.
+func (c *identities) store() (store identity.Store, done func(), err error) {
+	if c.dir != "" {
+		store, err = c.in(c.dir)
+		return store, func() {}, err
+	}
+	client, done, err := cluster.Secrets(c.cluster, c.namespace)
+	return &identity.Secrets{Client: client, Namespace: c.namespace, Prefix: c.prefix}, done, err
+}
+
+// coded gives an error of the API server its exit code.
+func (c *identities) coded(err error) error {
+	_, gotResponse := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return cli.Errorf(cli.Permission, "%w", err)
+	case apierrors.IsNotFound(err):
+		return cli.Errorf(cli.NotFound, "%w", err)
+	case c.namespace != "" && !gotResponse && !errors.Is(err, identity.ErrUnusable):
+		return cli.Errorf(cli.NoConnection, "cannot reach Kubernetes: %w", err)
+	}
+	return err
+}

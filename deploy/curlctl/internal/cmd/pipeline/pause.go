@@ -1,0 +1,81 @@
+// Package pipeline has the commands that act on the pipeline as a whole: watch, pause, resume,
+// audit, setup and doctor.
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+)
+
+// PauseCommand returns the command pause.
+func PauseCommand(o *cli.Options) *cobra.Command {
+	limit := duration.Flag(0)
+	cmd := &cobra.Command{
+		Use:   "pause",
+		Short: "Pause fetching; nothing is lost",
+		Long: "Pauses the delivery of requests to all fetchers. Fetches in flight finish, new requests\n" +
+			"and timers wait in the stream. `curlctl resume` ends the pause.",
+		Args: cli.NoArgs,
+	}
+	cmd.RunE = func(c *cobra.Command, args []string) error {
+		if limit < 0 {
+			return cli.Usagef("--for must not be negative")
+		}
+		line := cli.Words(c.Flags(), nil)
+		return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+			return pause(ctx, s, time.Duration(limit), line)
+		})(c, args)
+	}
+	cmd.Flags().Var(&limit, "for", "resume after this time; 0: only with `curlctl resume`")
+	return cmd
+}
+
+func pause(ctx context.Context, s *cli.Session, limit time.Duration, line string) error {
+	end, err := s.Audit(ctx, "pause", line, 0)
+	if err != nil {
+		return err
+	}
+	until := "until `curlctl resume`"
+	if limit > 0 {
+		until = "for " + duration.Format(limit)
+	} else {
+		limit = operate.Forever
+	}
+	if err := s.Client.PauseFetching(ctx, time.Now().Add(limit)); err != nil {
+		return err
+	}
+	s.Out.Linef("Fetching is %s %s.", printer.In(printer.Yellow, "paused"), until)
+	return end(ctx, 1, 0)
+}
+
+// ResumeCommand returns the command resume.
+func ResumeCommand(o *cli.Options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume",
+		Short: "Resume fetching",
+		Args:  cli.NoArgs,
+		RunE: o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+			end, err := s.Audit(ctx, "resume", "", 0)
+			if err != nil {
+				return err
+			}
+			if err := s.Client.ResumeFetching(ctx); err != nil {
+				return err
+			}
+			fetchers, err := s.Client.Fetchers(ctx)
+			if err != nil {
+				return err
+			}
+			s.Out.Linef("Fetching %s; %s waiting.",
+				printer.In(printer.Green, "resumed"), printer.Plural(int(fetchers.NumPending), "request"))
+			return end(ctx, 1, 0)
+		}),
+	}
+}

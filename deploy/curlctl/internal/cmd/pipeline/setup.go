@@ -1,0 +1,101 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// SetupCommand returns the command setup.
+func SetupCommand(o *cli.Options) *cobra.Command {
+	var topology pipeline.Topology
+	dryRun, watch := false, false
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Create or update the streams and consumers",
+		Long: "Creates or updates the streams and consumers. With --watch it runs until interrupted and\n" +
+			"creates what is missing, so that a NATS server that lost its data recovers. It does not\n" +
+			"change existing streams then.",
+		Args: cli.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			if err := topology.Validate(); err != nil {
+				return cli.Usagef("%w", err)
+			}
+			return nil
+		},
+		RunE: o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+			if watch {
+				return createMissing(ctx, s, topology)
+			}
+			return setup(ctx, s, topology, dryRun)
+		}),
+	}
+	fs := cmd.Flags()
+	fs.BoolVar(&dryRun, "dry-run", false, "only compare; exit with 7 if something differs")
+	fs.BoolVar(&watch, "watch", false, "keep running, and create missing streams and consumers")
+	cmd.MarkFlagsMutuallyExclusive("dry-run", "watch")
+	topology.BindFlags(fs, "replicas")
+	return cmd
+}
+
+func setup(ctx context.Context, s *cli.Session, topology pipeline.Topology, dryRun bool) error {
+	differ, err := pipeline.Compare(ctx, s.JetStream, topology)
+	if err != nil {
+		return err
+	}
+	for _, d := range differ {
+		s.Out.Linef("%s %s", printer.In(printer.Yellow, "differs:"), d)
+	}
+	if len(differ) == 0 {
+		s.Out.Linef("Streams and consumers are up to date.")
+		return nil
+	}
+	if dryRun {
+		return cli.Silent(cli.Found)
+	}
+	if _, err := pipeline.Ensure(ctx, s.JetStream, topology); err != nil {
+		return err
+	}
+	s.Out.Linef("Updated streams and consumers.")
+	return nil
+}
+
+const (
+	// checkEvery is the interval between checks for missing streams, and checkTimeout limits
+	// one check.
+	checkEvery   = 2 * time.Second
+	checkTimeout = 30 * time.Second
+)
+
+// createMissing creates missing streams and consumers until ctx ends. It reports only the first
+// of several failures.
+func createMissing(ctx context.Context, s *cli.Session, topology pipeline.Topology) error {
+	topology.KeepExisting = true
+	ticker := time.NewTicker(checkEvery)
+	defer ticker.Stop()
+	s.Hint("Creating missing streams and consumers at %s; press Ctrl-C to stop.", s.Where)
+	for failing := false; ; {
+		limited, cancel := context.WithTimeout(ctx, checkTimeout)
+		_, err := pipeline.Ensure(limited, s.JetStream, topology)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil && !failing:
+			s.Hint("Some streams or consumers are missing, retrying: %v", err)
+		case err == nil && failing:
+			s.Hint("All streams and consumers exist.")
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package status
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	objects "github.com/kv8s/curl-me-that/deploy/curlctl/internal/object"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// object prints the history of one ConfigMap, and the conditions of its Watcher.
+func object(ctx context.Context, s *cli.Session, o kube.Options, namespace, name string) error {
+	found, owner, err := cluster.Lookup(ctx, o, namespace, name)
+	if err != nil {
+		return err
+	}
+	if owner != nil {
+		name = owner.ConfigMapName()
+	}
+	view := objects.View{Namespace: namespace, ConfigMap: name, Timeline: []objects.TimelineEntry{}}
+	if owner != nil {
+		view.ReadWatcher(owner)
+	}
+	if found != nil {
+		if err := view.ReadMetadata(found); err != nil {
+			return err
+		}
+	}
+	if err := view.ReadStreams(ctx, s.Client, &s.Unread); err != nil {
+		return err
+	}
+	if found == nil && owner == nil && len(view.Timeline) == 0 {
+		return cli.Errorf(cli.NotFound, "ConfigMap %s/%s: not found", namespace, name)
+	}
+	if s.Out.ForPrograms() {
+		return s.Out.Object("configmap/"+name, view)
+	}
+	printFields(s.Out, view)
+	_, err = s.Out.List(printer.Table{Columns: "TIME|AGE|WHAT|KEY|DETAIL", Drop: "TIME|KEY", Wrap: "DETAIL"},
+		printer.Rows(view.Timeline, func(e objects.TimelineEntry) printer.Row {
+			return printer.Row{Cells: printer.Cells(
+				printer.Clock(e.At), relative(s.Now(), e.At), printer.In(e.Colour, e.What), e.Key, e.Detail,
+			)}
+		}))
+	return err
+}
+
+func relative(now, at time.Time) string {
+	if at.After(now) {
+		return "in " + printer.Until(now, at)
+	}
+	return printer.Age(now, at)
+}
+
+func printFields(out *printer.Printer, view objects.View) {
+	name := printer.In(0, view.Namespace+"/"+view.ConfigMap)
+	switch {
+	case view.Exists:
+	case view.Watcher != nil:
+		name = printer.In(printer.Yellow, name.Text+" (does not exist)")
+	default:
+		name = printer.In(printer.Yellow, name.Text+" (does not exist any more)")
+	}
+	fields := append(watcherFields(view), []printer.Field{
+		{Name: "ConfigMap", Value: name},
+		{Name: "UID", Value: view.UID},
+		{Name: "Annotation", Value: view.Annotation},
+	}...)
+	for _, pair := range view.Asks {
+		fields = append(fields, printer.Field{Name: "Fetches", Value: pair.String()})
+	}
+	if view.Suspended {
+		fields = append(fields, printer.Field{Name: "Suspended", Value: printer.In(printer.Yellow, "yes")})
+	}
+	out.Fields(append(fields, printer.Field{Name: "Problem", Value: printer.In(printer.Red, view.Problem)}))
+	out.Linef("")
+}
+
+// watcherFields are the conditions of the Watcher, if there is one.
+func watcherFields(view objects.View) []printer.Field {
+	if view.Watcher == nil {
+		return nil
+	}
+	fields := []printer.Field{{Name: "Watcher", Value: view.Namespace + "/" + view.Watcher.Name}}
+	for _, c := range view.Watcher.Conditions {
+		colour := printer.Yellow
+		switch {
+		case c.Type == watchv1.ConditionStalled, c.Status == metav1.ConditionFalse:
+			colour = printer.Red
+		case c.Status == metav1.ConditionTrue && c.Type != watchv1.ConditionReconciling:
+			colour = printer.Green
+		}
+		value := printer.In(colour, string(c.Status)+", "+c.Reason+": "+c.Message)
+		fields = append(fields, printer.Field{Name: c.Type, Value: value})
+	}
+	return fields
+}

@@ -1,0 +1,129 @@
+// Package status has the command status, for the pipeline and for one ConfigMap.
+package status
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cli"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/deadletter"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/overview"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/service/kube"
+)
+
+// Command returns the command status.
+func Command(o *cli.Options) *cobra.Command {
+	var cluster kube.Options
+	cmd := &cobra.Command{
+		Use:   "status [NAMESPACE/NAME]",
+		Short: "Show the pipeline at a glance, or the history of one ConfigMap or Watcher (reads Kubernetes)",
+		Long: "Without an argument it shows the backlog, fetches in flight, timers, failures, hosts that\n" +
+			"asked for a pause, and consumers. With the name of a ConfigMap or Watcher it reads the\n" +
+			"metadata from Kubernetes, and shows its conditions, URLs and history.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: o.CompleteObjects,
+	}
+	cmd.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error { return pipeline(ctx, s) })(c, args)
+		}
+		namespace, name, err := o.Object(args[0])
+		if err != nil {
+			return err
+		}
+		return o.Run(func(ctx context.Context, s *cli.Session, _ []string) error {
+			return object(ctx, s, cluster, namespace, name)
+		})(c, args)
+	}
+	cluster.BindUserFlags(cmd.Flags())
+	return cmd
+}
+
+func pipeline(ctx context.Context, s *cli.Session) error {
+	view, err := overview.Read(ctx, s.Connection, &s.Unread, s.Now)
+	if err != nil {
+		return err
+	}
+	if s.Out.ForPrograms() {
+		return s.Out.Object("pipeline", view)
+	}
+	fetching := printer.In(printer.Green, "running")
+	if view.Paused {
+		fetching = printer.In(printer.Yellow, "paused until `curlctl resume`")
+		if view.Resumes != nil {
+			fetching.Text = "paused, resumes in " + printer.Until(s.Now(), *view.Resumes)
+		}
+	}
+	failures := printer.In(0, printer.Grouped(view.LastHour)+" in the last hour, "+printer.Grouped(view.Failures)+" kept")
+	if view.LastHour > 0 {
+		failures.Colour = printer.Red
+	}
+	overdue := printer.Cell{}
+	if view.Timers.Overdue > 0 {
+		overdue = printer.In(printer.Red, printer.Plural(view.Timers.Overdue, "timer")+"; see `curlctl doctor`")
+	}
+	s.Out.Fields([]printer.Field{
+		{Name: "NATS", Value: view.Server},
+		{Name: "Fetching", Value: fetching},
+		{Name: "Wanted", Value: printer.Plural(view.Wants, "key")},
+		{Name: "Scheduled", Value: timers(s, view.Timers)},
+		{Name: "Failures", Value: failures},
+		{Name: "Overdue", Value: overdue},
+	})
+	if err := pausedHosts(s, view.PausedHosts); err != nil {
+		return err
+	}
+	s.Out.Linef("")
+	_, err = s.Out.List(printer.Table{
+		Columns: "CONSUMER|STREAM|BACKLOG|IN FLIGHT|REDELIVERED|OLDEST|READERS", Wide: "LAG",
+		Drop: "REDELIVERED|STREAM|OLDEST",
+	}, printer.Rows(view.Consumers, func(c overview.Consumer) printer.Row { return consumerRow(s, c) }))
+	return err
+}
+
+func timers(s *cli.Session, t overview.Timers) string {
+	text := printer.Plural(t.Pending, "timer")
+	if t.Next == nil {
+		return text
+	}
+	next := "the next is due now"
+	if t.Next.After(s.Now()) {
+		next = "the next in " + printer.Until(s.Now(), *t.Next)
+	}
+	return text + ", " + next + ", " + printer.Grouped(t.Minute) + " within a minute"
+}
+
+// maxPausedHosts is the number of listed hosts.
+const maxPausedHosts = 5
+
+func pausedHosts(s *cli.Session, hosts []overview.PausedHost) error {
+	if len(hosts) == 0 {
+		return nil
+	}
+	s.Out.Linef("")
+	shown := hosts[:min(len(hosts), maxPausedHosts)]
+	_, err := s.Out.List(printer.Table{Columns: "PAUSED HOST|REASON|KEYS|NEXT TRY", Drop: "KEYS"},
+		printer.Rows(shown, func(h overview.PausedHost) printer.Row {
+			reason := printer.In(printer.Yellow, deadletter.Reason(h.Reason, h.Status))
+			return printer.Row{Cells: printer.Cells(h.Host, reason, h.Keys, printer.Until(s.Now(), h.NextTry))}
+		}))
+	if more := len(hosts) - maxPausedHosts; more > 0 {
+		s.Out.Linef("%s more; `curlctl timers` lists all waiting keys", printer.Grouped(more))
+	}
+	return err
+}
+
+func consumerRow(s *cli.Session, c overview.Consumer) printer.Row {
+	oldest, readers := "", printer.Cells(c.Readers)[0]
+	if c.Oldest != nil {
+		oldest = printer.Age(s.Now(), *c.Oldest)
+	}
+	if c.Readers == 0 {
+		readers.Colour = printer.Red
+	}
+	return printer.Row{Cells: printer.Cells(
+		c.Name, c.Stream, c.Backlog, c.InFlight, c.Redelivered, oldest, readers, c.Lag,
+	)}
+}

@@ -1,0 +1,136 @@
+package keys
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/readable"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Key is a wanted key. It holds no message, since there may be very many.
+type Key struct {
+	pipeline.Key
+
+	// UID of the ConfigMap.
+	UID string
+	// URL may hold secrets.
+	URL string
+	// Host of the URL, as pipeline.HostOf returns it.
+	Host     string
+	Refresh  time.Duration
+	Cause    v1.Cause
+	Sequence uint64
+	// At is when the key was wanted.
+	At        time.Time
+	Condition Condition
+}
+
+// Timer is a pending timer.
+type Timer struct {
+	pipeline.Key
+
+	// At is when it fires, SetAt when it was set.
+	At, SetAt time.Time
+	Cause     v1.Cause
+	Attempts  uint32
+	// Reported and Status are of the last attempt, if that failed.
+	Reported v1.FailureClass
+	Status   int32
+	WaitsFor v1.WaitsFor
+	ReplayOf uint64
+	// URL may hold secrets.
+	URL string
+}
+
+// Reader reads the keys and timers of a namespace and name; empty: all.
+type Reader struct {
+	Client          *operate.Client
+	Namespace, Name string
+	// Unread counts the messages that cannot be read; they are left out.
+	Unread *readable.Unread
+	Now    time.Time
+}
+
+// Timers are pending timers, and what the condition of their keys depends on.
+type Timers struct {
+	All   []Timer
+	byKey map[pipeline.Key]operate.Timer
+}
+
+// Timers reads the pending timers.
+func (r Reader) Timers(ctx context.Context) (Timers, error) {
+	timers := Timers{byKey: map[pipeline.Key]operate.Timer{}}
+	for t, err := range readable.Only(r.Unread, r.Client.Timers(ctx, r.Namespace, r.Name)) {
+		if err != nil {
+			return timers, err
+		}
+		d := t.Due
+		timers.All = append(timers.All, Timer{
+			Key: t.Key, At: t.At, SetAt: t.SetAt, Cause: d.GetCause(), Attempts: d.GetAttempts(), Reported: d.GetReported(),
+			Status: d.GetStatusCode(), WaitsFor: d.GetWaitsFor(), ReplayOf: d.GetReplayOf(), URL: d.GetWant().GetUrl(),
+		})
+		timers.byKey[t.Key] = t.WithoutWant()
+	}
+	return timers, nil
+}
+
+// Keys reads the wanted keys, in the order of the stream. The fetchers have handled
+// all requests up to the sequence handled.
+func (r Reader) Keys(ctx context.Context, timers Timers, handled uint64) ([]Key, error) {
+	var all []Key
+	for w, err := range readable.Only(r.Unread, r.Client.Wants(ctx, r.Namespace, r.Name)) {
+		if err != nil {
+			return nil, err
+		}
+		var timer *operate.Timer
+		if t, found := timers.byKey[w.Key]; found {
+			timer = &t
+		}
+		all = append(all, Key{
+			Key: w.Key, UID: w.Want.GetUid(), URL: w.Want.GetUrl(), Host: pipeline.HostOf(w.Want.GetUrl()),
+			Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
+			Condition: ConditionOf(w, timer, handled, r.Now),
+		})
+	}
+	return all, nil
+}
+
+// Read reads the wanted keys with their conditions.
+func (r Reader) Read(ctx context.Context) ([]Key, error) {
+	fetchers, err := r.Client.Fetchers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	timers, err := r.Timers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.Keys(ctx, timers, fetchers.AckFloor.Stream)
+}
+
+// HostIs reports whether a name or an address is the host of the key.
+func (k *Key) HostIs(host string) bool {
+	if k.Host == pipeline.HiddenHost {
+		return pipeline.HostIs(k.URL, host)
+	}
+	return k.Host == strings.ToLower(host)
+}
+
+// Compare sorts by namespace, name and key.
+func Compare(a, b pipeline.Key) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Key,
+		b.Key))
+}
+
+// Reason of the last attempt if that failed, as in Events.
+func (t *Timer) Reason() string {
+	if t.Reported == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+		return ""
+	}
+	return pipeline.Reason(t.Reported)
+}

@@ -1,0 +1,97 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// PublishAudit records an action of an operator under the subject
+// curl.record.<action>.<user>.<begin in Unix nanoseconds>. A user who may only publish
+// curl.record.*.<user>.> cannot sign for others. A second record with the same begin
+// tells how the action ended.
+func (c *Client) PublishAudit(ctx context.Context, a *v1.Audit) error {
+	data, err := proto.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("encode audit: %w", err)
+	}
+	began := strconv.FormatInt(a.GetBeganAt().AsTime().UnixNano(), 10)
+	m := nats.NewMsg(pipeline.AuditSubject(a.GetAction(), a.GetUser(), began))
+	m.Data = data
+	if _, err := c.JetStream().PublishMsg(ctx, m, jetstream.WithExpectStream(pipeline.Audit)); err != nil {
+		return fmt.Errorf("publish audit of %s: %w", a.GetAction(), pipeline.Refusal(err))
+	}
+	return nil
+}
+
+// AuditSubjects matches the records that a user may sign.
+func AuditSubjects(user string) string {
+	return strings.TrimSuffix(pipeline.AuditSubject("", user, ""), "*") + ">"
+}
+
+// maxOpen is the maximum number of ends held until their begins are read. Operators do
+// far fewer things at a time.
+const maxOpen = 1024
+
+// Audits reads the actions of operators, newest first, with one record per action: its
+// end if there is one. Action and user come from the subject, which the server has
+// checked. An unreadable record is an error that does not end the iteration.
+func (c *Client) Audits(ctx context.Context) iter.Seq2[*v1.Audit, error] {
+	return func(yield func(*v1.Audit, error) bool) {
+		ends := map[string]*v1.Audit{}
+		for m, err := range c.backwards(ctx, pipeline.Range{Stream: pipeline.Audit, Subject: AuditSubjects("")}) {
+			var a *v1.Audit
+			if err == nil {
+				a, err = audit(m)
+			}
+			switch {
+			case err == nil && a.GetEndedAt() != nil && len(ends) < maxOpen:
+				if ends[m.Subject] == nil { // else it was published twice, as an acknowledgement was lost
+					ends[m.Subject] = a
+				}
+				continue
+			case err == nil && ends[m.Subject] != nil:
+				a = ends[m.Subject]
+				delete(ends, m.Subject)
+			}
+			if !yield(a, err) || err != nil && !pipeline.Unreadable(err) {
+				return
+			}
+		}
+		for _, a := range newestFirst(ends) { // their begins have expired
+			if !yield(a, nil) {
+				return
+			}
+		}
+	}
+}
+
+func newestFirst(audits map[string]*v1.Audit) []*v1.Audit {
+	return slices.SortedFunc(maps.Values(audits), func(a, b *v1.Audit) int {
+		return b.GetBeganAt().AsTime().Compare(a.GetBeganAt().AsTime())
+	})
+}
+
+func audit(m pipeline.Message) (*v1.Audit, error) {
+	action, user, err := pipeline.ParseAudit(m.Subject)
+	if err != nil {
+		return nil, fmt.Errorf("read audit %d: %w", m.Sequence, err)
+	}
+	a := new(v1.Audit)
+	if err := proto.Unmarshal(m.Data, a); err != nil {
+		return nil, fmt.Errorf("decode audit %d: %w (%w)", m.Sequence, pipeline.ErrMalformed, err)
+	}
+	a.Action, a.User = action, user
+	return a, nil
+}

@@ -1,0 +1,70 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// A stream is read backwards in windows of windowFirst to windowMax sequences. A window
+// grows below windowFew messages and shrinks above windowMany.
+const (
+	windowFirst = 64
+	windowMax   = 1 << 16
+	windowFew   = 128
+	windowMany  = 512
+)
+
+// backwards reads messages of a stream, newest first, and holds a few hundred at a time.
+// An error ends it.
+func (c *Client) backwards(ctx context.Context, r pipeline.Range) iter.Seq2[pipeline.Message, error] {
+	return func(yield func(pipeline.Message, error) bool) {
+		stream, err := c.JetStream().Stream(ctx, r.Stream)
+		if err != nil {
+			yield(pipeline.Message{}, fmt.Errorf("look up stream %s: %w", r.Stream, err))
+			return
+		}
+		state := stream.CachedInfo().State
+		top, bound := state.LastSeq+1, max(state.FirstSeq, 1)
+		if r.Below > 0 {
+			top = min(top, r.Below)
+		}
+		for span := uint64(windowFirst); top > bound; {
+			r.From, r.Below = bound, top
+			if top-bound > span {
+				r.From = top - span
+			}
+			window, err := c.window(ctx, r)
+			if err != nil {
+				yield(pipeline.Message{}, err)
+				return
+			}
+			for _, m := range slices.Backward(window) {
+				if !yield(m, nil) {
+					return
+				}
+			}
+			switch {
+			case len(window) > windowMany:
+				span = max(span/4, windowFirst)
+			case len(window) < windowFew:
+				span = min(span*4, windowMax)
+			}
+			top = r.From
+		}
+	}
+}
+
+func (c *Client) window(ctx context.Context, r pipeline.Range) ([]pipeline.Message, error) {
+	var window []pipeline.Message
+	for m, err := range c.Scan(ctx, r) {
+		if err != nil {
+			return nil, err
+		}
+		window = append(window, m)
+	}
+	return window, nil
+}

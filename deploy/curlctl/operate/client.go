@@ -1,0 +1,15 @@
+// Package operate reads and changes what the services leave to operators: failures and
+// their replay, pending timers and wants, the pause, and the audit.
+package operate
+
+import (
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Client is safe for concurrent use.
+type Client struct{ *pipeline.Client }
+
+// NewClient returns a client on a JetStream context.
+func NewClient(js jetstream.JetStream) *Client { return &Client{Client: pipeline.NewClient(js)} }

@@ -1,0 +1,59 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// ErrNoConsumer means that a durable consumer does not exist.
+var ErrNoConsumer = errors.New("not found")
+
+// Consumer returns a durable consumer of a stream. Errors wrap ErrNoConsumer, or
+// jetstream.ErrStreamNotFound.
+func Consumer(ctx context.Context, stream jetstream.Stream, name string) (*jetstream.ConsumerInfo, error) {
+	consumer, err := stream.Consumer(ctx, name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, fmt.Errorf("consumer %s of stream %s (`curlctl setup` creates it): %w",
+			name, stream.CachedInfo().Config.Name, ErrNoConsumer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return consumer.CachedInfo(), nil
+}
+
+// Fetchers returns the consumer that the fetchers share. They have handled all requests
+// up to its AckFloor.Stream. Errors are those of Consumer.
+func (c *Client) Fetchers(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+	stream, err := c.JetStream().Stream(ctx, pipeline.Requests)
+	if err != nil {
+		return nil, err
+	}
+	return Consumer(ctx, stream, pipeline.FetcherConsumer)
+}
+
+// Forever is the length of a pause without an end: JetStream needs a time.
+const Forever = 100 * 365 * 24 * time.Hour
+
+// PauseFetching pauses the delivery of requests to all fetchers until a time. Nothing
+// is lost. It needs the right to publish $JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher.
+func (c *Client) PauseFetching(ctx context.Context, until time.Time) error {
+	if _, err := c.JetStream().PauseConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer, until); err != nil {
+		return fmt.Errorf("pause consumer %s of stream %s: %w", pipeline.FetcherConsumer, pipeline.Requests, err)
+	}
+	return nil
+}
+
+// ResumeFetching ends the pause, with the same right.
+func (c *Client) ResumeFetching(ctx context.Context) error {
+	if _, err := c.JetStream().ResumeConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer); err != nil {
+		return fmt.Errorf("resume consumer %s of stream %s: %w", pipeline.FetcherConsumer, pipeline.Requests, err)
+	}
+	return nil
+}

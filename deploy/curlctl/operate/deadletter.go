@@ -1,0 +1,219 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// DeadLetterFilter selects dead letters; empty fields select all.
+type DeadLetterFilter struct {
+	// Reason is the name of a failure class, as in Events.
+	Reason string
+	// Host of the URL as pipeline.HostOf returns it, or an IP address, which DeadLetters
+	// looks up in the URLs.
+	Host string
+	// Namespace, Name and Key of the ConfigMap.
+	Namespace, Name, Key string
+	// Since (inclusive) and Until (exclusive) limit the time of the entry.
+	Since, Until time.Time
+	// Below is an exclusive upper limit of the ID, the cursor of a listing; 0: no limit.
+	Below uint64
+}
+
+// subject returns the part of the filter that the server can apply.
+func (f DeadLetterFilter) subject() string {
+	host := f.Host
+	if f.address() {
+		host = "" // subjects hold no address
+	}
+	return pipeline.DeadLetterSubjects(f.Reason, host, pipeline.Key{Namespace: f.Namespace, Name: f.Name, Key: f.Key})
+}
+
+// Exact reports whether the subject alone selects the entries, so that the server can
+// count and purge them.
+func (f DeadLetterFilter) Exact() bool {
+	return f.Since.IsZero() && f.Until.IsZero() && f.Below == 0 && !f.address()
+}
+
+// address reports whether Host is an IP address.
+func (f DeadLetterFilter) address() bool { return pipeline.IsAddress(f.Host) }
+
+// elsewhere reports whether the filter names an address of another host.
+func (f DeadLetterFilter) elsewhere(message *v1.DeadLetter) bool {
+	return f.address() && !pipeline.HostIs(message.GetWant().GetUrl(), f.Host)
+}
+
+// DeadLetter is a fetch that failed for good, or a message that could not be handled.
+type DeadLetter struct {
+	// ID is the sequence in the stream Failures.
+	ID uint64
+	// At is the time of the entry.
+	At time.Time
+	// Reason and Host are those of the subject.
+	Reason, Host string
+	Key          pipeline.Key
+	// Message is never nil.
+	Message *v1.DeadLetter
+}
+
+// DeadLetters reads dead letters, newest first, and holds a few hundred at a time. An
+// unreadable entry is an error that does not end the iteration.
+func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[DeadLetter, error] {
+	return func(yield func(DeadLetter, error) bool) {
+		r := pipeline.Range{Stream: pipeline.Failures, Subject: f.subject(), Below: f.Below}
+		for m, err := range c.backwards(ctx, r) {
+			if err != nil {
+				yield(DeadLetter{}, err)
+				return
+			}
+			if !f.Since.IsZero() && m.Time.Before(f.Since) {
+				return
+			}
+			if !f.Until.IsZero() && !m.Time.Before(f.Until) {
+				continue
+			}
+			found, err := deadLetter(m)
+			if err == nil && f.elsewhere(found.Message) {
+				continue
+			}
+			if !yield(found, err) || err != nil && !pipeline.Unreadable(err) {
+				return
+			}
+		}
+	}
+}
+
+// DeadLetter reads the dead letter with an ID. The error wraps ErrNoMessage if it does not
+// exist, and ErrSubject if the message is no dead letter.
+func (c *Client) DeadLetter(ctx context.Context, id uint64) (DeadLetter, error) {
+	m, err := c.MessageAt(ctx, pipeline.Failures, id)
+	if err != nil {
+		return DeadLetter{}, fmt.Errorf("read dead letter %d: %w", id, err)
+	}
+	return deadLetter(m)
+}
+
+// deadLetter decodes an entry. An unreadable payload leaves the fields of the subject.
+func deadLetter(m pipeline.Message) (DeadLetter, error) {
+	reason, host, key, err := pipeline.ParseDeadLetter(m.Subject)
+	if err != nil {
+		return DeadLetter{}, fmt.Errorf("read dead letter %d: %w", m.Sequence, err)
+	}
+	message := new(v1.DeadLetter)
+	if err := proto.Unmarshal(m.Data, message); err != nil {
+		message = &v1.DeadLetter{Payload: m.Data, Subject: m.Subject}
+	}
+	return DeadLetter{ID: m.Sequence, At: m.Time, Reason: reason, Host: host, Key: key, Message: message}, nil
+}
+
+// ReasonHost groups dead letters.
+type ReasonHost struct {
+	// Reason is the name of a failure class, as in Events.
+	Reason string
+	// Host of the URL, without port.
+	Host string
+}
+
+// CountDeadLetters counts dead letters by reason and host. The server counts if the
+// filter is Exact; else they are read.
+func (c *Client) CountDeadLetters(ctx context.Context, f DeadLetterFilter) (map[ReasonHost]uint64, error) {
+	counts := map[ReasonHost]uint64{}
+	if !f.Exact() {
+		for d, err := range c.DeadLetters(ctx, f) {
+			if err == nil {
+				counts[ReasonHost{Reason: d.Reason, Host: d.Host}]++
+			} else if !pipeline.Unreadable(err) {
+				return nil, err
+			}
+		}
+		return counts, nil
+	}
+	stream, err := c.failures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(f.subject()))
+	if err != nil {
+		return nil, fmt.Errorf("count dead letters: %w", err)
+	}
+	for subject, n := range info.State.Subjects {
+		reason, host, _, err := pipeline.ParseDeadLetter(subject)
+		if err != nil {
+			reason, host = "", ""
+		}
+		counts[ReasonHost{Reason: reason, Host: host}] += n
+	}
+	return counts, nil
+}
+
+// Total adds up counts.
+func Total(counts map[ReasonHost]uint64) (n int) {
+	for _, count := range counts {
+		n += int(count)
+	}
+	return n
+}
+
+// DeleteDeadLetter removes the entry with an ID; a missing entry is no error.
+func (c *Client) DeleteDeadLetter(ctx context.Context, id uint64) error {
+	stream, err := c.failures(ctx)
+	if err != nil {
+		return err
+	}
+	if err := stream.DeleteMsg(ctx, id); err != nil {
+		if _, gone := c.DeadLetter(ctx, id); errors.Is(gone, pipeline.ErrNoMessage) {
+			return nil
+		}
+		return fmt.Errorf("delete dead letter %d: %w", id, err)
+	}
+	return nil
+}
+
+// PurgeDeadLetters removes dead letters and returns their number. The server purges if the
+// filter is Exact; else they are deleted one by one.
+func (c *Client) PurgeDeadLetters(ctx context.Context, f DeadLetterFilter) (removed int, err error) {
+	if !f.Exact() {
+		for d, err := range c.DeadLetters(ctx, f) {
+			switch {
+			case err == nil:
+				err = c.DeleteDeadLetter(ctx, d.ID)
+			case pipeline.Unreadable(err):
+				continue
+			}
+			if err != nil {
+				return removed, err
+			}
+			removed++
+		}
+		return removed, nil
+	}
+	counts, err := c.CountDeadLetters(ctx, f)
+	if err != nil {
+		return 0, err
+	}
+	stream, err := c.failures(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(f.subject())); err != nil {
+		return 0, fmt.Errorf("purge dead letters: %w", err)
+	}
+	return Total(counts), nil
+}
+
+func (c *Client) failures(ctx context.Context) (jetstream.Stream, error) {
+	stream, err := c.JetStream().Stream(ctx, pipeline.Failures)
+	if err != nil {
+		return nil, fmt.Errorf("look up stream %s: %w", pipeline.Failures, err)
+	}
+	return stream, nil
+}

@@ -1,0 +1,102 @@
+package operate_test
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
+)
+
+var _ = Describe("Dead letters", func() {
+	const many = 1500 // more than one window
+	var (
+		js     jetstream.JetStream
+		client *operate.Client
+	)
+	BeforeEach(func(ctx SpecContext) {
+		_, js, _ = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		client = operate.NewClient(js)
+		for i := range many {
+			letter := &v1.DeadLetter{Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "a.example.com"}}
+			if i%300 == 7 {
+				letter.Failure = &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, Host: "b.example.com"}
+			}
+			Expect(client.PublishDeadLetter(ctx, pipelinetest.Numbered(i), letter, strconv.Itoa(i))).To(Succeed())
+		}
+	})
+
+	ids := func(ctx context.Context, f operate.DeadLetterFilter) (all []uint64) {
+		GinkgoHelper()
+		for failure, err := range client.DeadLetters(ctx, f) {
+			Expect(err).NotTo(HaveOccurred())
+			all = append(all, failure.ID)
+		}
+		return all
+	}
+
+	It("reads dead letters from the newest on, each once", func(ctx SpecContext) {
+		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
+		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
+		all := ids(ctx, operate.DeadLetterFilter{})
+		Expect(all).To(HaveLen(many - 1))
+		for i := 1; i < len(all); i++ {
+			Expect(all[i]).To(BeNumerically("<", all[i-1]))
+		}
+		_, err := client.DeadLetter(ctx, 1000)
+		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+		one, err := client.DeadLetter(ctx, 8)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(one.Host).To(Equal("b.example.com"))
+	})
+
+	It("selects dead letters by their subject", func(ctx SpecContext) {
+		rare := []uint64{1208, 908, 608, 308, 8}
+		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com"})).To(Equal(rare))
+		Expect(ids(ctx, operate.DeadLetterFilter{Reason: "BadStatus", Namespace: "default"})).To(Equal(rare))
+		Expect(ids(ctx, operate.DeadLetterFilter{Name: "cm-00042"})).To(Equal([]uint64{43}))
+		Expect(ids(ctx, operate.DeadLetterFilter{Host: "*"})).To(BeEmpty(), "a value is no pattern")
+		Expect(client.CountDeadLetters(ctx, operate.DeadLetterFilter{})).To(Equal(map[operate.ReasonHost]uint64{
+			{Reason: "Timeout", Host: "a.example.com"}: many - 5, {Reason: "BadStatus", Host: "b.example.com"}: 5,
+		}))
+	})
+
+	It("selects dead letters by time", func(ctx SpecContext) {
+		middle, err := client.DeadLetter(ctx, 700)
+		Expect(err).NotTo(HaveOccurred())
+		newer, older := ids(ctx, operate.DeadLetterFilter{Since: middle.At}), ids(ctx, operate.DeadLetterFilter{Until: middle.At})
+		Expect(newer).To(ContainElement(BeEquivalentTo(700)))
+		Expect(older).NotTo(ContainElement(BeEquivalentTo(700)))
+		Expect(len(newer) + len(older)).To(Equal(many))
+		Expect(ids(ctx, operate.DeadLetterFilter{Since: time.Now().Add(time.Hour)})).To(BeEmpty())
+	})
+
+	It("go on below the last that was read", func(ctx SpecContext) {
+		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal([]uint64{308, 8}))
+		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1})).To(BeEmpty())
+		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1 << 40})).To(HaveLen(many), "beyond the stream is no bound")
+		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal(2))
+		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(many - 2))
+	})
+
+	It("removes dead letters by filter", func(ctx SpecContext) {
+		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Reason: "Timeout"})).To(BeEquivalentTo(many - 5))
+		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(5))
+	})
+
+	It("returns an error for dead letters that cannot be read", func(ctx SpecContext) {
+		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
+		for _, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
+			Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
+		}
+		_, err := client.DeadLetter(ctx, 1)
+		Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
+	})
+})

@@ -1,0 +1,220 @@
+package operate_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
+)
+
+var _ = Describe("What an operator asks for", func() {
+	var (
+		js     jetstream.JetStream
+		client *operate.Client
+	)
+	BeforeEach(func() {
+		_, js, _ = pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		client = operate.NewClient(js)
+	})
+
+	wanted := func(k pipeline.Key) *v1.Due {
+		GinkgoHelper()
+		due := pipelinetest.Due(GinkgoTB(), js, k)
+		due.Cause, due.ReplayOf = v1.Cause_CAUSE_REPLAY, 7
+		return due
+	}
+
+	It("publishes a due once, in place of the timer", func(ctx SpecContext) {
+		due := wanted(key)
+		at := time.Now().Add(time.Hour)
+		Expect(client.PublishTimer(ctx, due, at)).To(Succeed())
+		timer, err := client.PendingTimer(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(timer.At).To(BeTemporally("==", at.UTC()))
+		Expect(timer.Due.GetReplayOf()).To(BeEquivalentTo(7))
+
+		Expect(client.PublishDue(ctx, due, "once")).To(BeFalse())
+		_, err = client.PendingTimer(ctx, key)
+		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+		Expect(client.PublishDue(ctx, due, "once")).To(BeTrue())
+	})
+
+	It("refuses a due when the want has been replaced", func(ctx SpecContext) {
+		due := wanted(key)
+		_, err := client.PublishTombstone(ctx, key, due.GetWantSequence())
+		Expect(err).NotTo(HaveOccurred())
+		_, err = client.PublishDue(ctx, due, "late")
+		Expect(err).To(MatchError(pipeline.ErrSuperseded))
+	})
+
+	It("lists timers by object, with what has waited longest", func(ctx SpecContext) {
+		_, err := client.Waiting(ctx, 1)
+		Expect(err).To(MatchError(pipeline.ErrNoMessage))
+		for i := range 600 { // more than two batches
+			due := wanted(pipelinetest.Numbered(i))
+			Expect(client.PublishTimer(ctx, due, time.Now().Add(time.Hour))).To(Succeed())
+		}
+		gone := wanted(key)
+		_, err = client.PublishTombstone(ctx, key, gone.GetWantSequence())
+		Expect(err).NotTo(HaveOccurred())
+
+		count := func(namespace, name string) (wants, timers int) {
+			for w, err := range client.Wants(ctx, namespace, name) {
+				Expect(err).NotTo(HaveOccurred())
+				Expect(w.Want.GetUrl()).NotTo(BeEmpty())
+				wants++
+			}
+			for _, err := range client.Timers(ctx, namespace, name) {
+				Expect(err).NotTo(HaveOccurred())
+				timers++
+			}
+			return wants, timers
+		}
+		wants, timers := count("", "")
+		Expect([]int{wants, timers}).To(Equal([]int{600, 600}))
+		wants, timers = count("default", "cm-00007")
+		Expect([]int{wants, timers}).To(Equal([]int{1, 1}))
+		wants, timers = count("other", "")
+		Expect([]int{wants, timers}).To(Equal([]int{0, 0}))
+		at, err := client.Waiting(ctx, 1)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(at).To(BeTemporally("~", time.Now(), 30*time.Second))
+	})
+
+	It("stops and starts the fetchers", func(ctx SpecContext) {
+		paused := func() bool {
+			consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+			Expect(err).NotTo(HaveOccurred())
+			return consumer.CachedInfo().Paused
+		}
+		Expect(client.PauseFetching(ctx, time.Now().Add(time.Hour))).To(Succeed())
+		Expect(paused()).To(BeTrue())
+		_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(paused()).To(BeTrue(), "a service that starts must not end the pause")
+		Expect(client.ResumeFetching(ctx)).To(Succeed())
+		Expect(paused()).To(BeFalse())
+	})
+
+	It("lists what operators did by the user and action of the subject, and passes over records that cannot be read", func(ctx SpecContext) {
+		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "purge", User: "alice", BeganAt: timestamppb.Now()})).To(Succeed())
+		forged, err := proto.Marshal(&v1.Audit{Action: "refetch", User: "alice", Selected: 7})
+		Expect(err).NotTo(HaveOccurred())
+		for subject, data := range map[string][]byte{
+			"curl.record.replay.mallory.1": forged, "curl.record.replay.mallory.2": []byte("garbage"), "curl.record.replay.mallory.3.4": forged,
+		} {
+			_, err := client.JetStream().Publish(ctx, subject, data)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		var signed []string
+		unreadable := 0
+		for a, err := range client.Audits(ctx) {
+			if err != nil {
+				Expect(pipeline.Unreadable(err)).To(BeTrue(), "%v", err)
+				unreadable++
+				continue
+			}
+			signed = append(signed, a.GetUser()+" "+a.GetAction())
+		}
+		Expect(signed).To(HaveExactElements("mallory replay", "alice purge"))
+		Expect(unreadable).To(Equal(2))
+	})
+
+	It("reads no more of the record than is looked at", func(ctx SpecContext) {
+		const many = 1500 // of two records each: more than one window
+		began := time.Now()
+		at := func(i int) *timestamppb.Timestamp { return timestamppb.New(began.Add(time.Duration(i) * time.Second)) }
+		for i := range many {
+			a := &v1.Audit{Action: "replay", User: "ann", Filter: strconv.Itoa(i), BeganAt: at(i)}
+			Expect(client.PublishAudit(ctx, a)).To(Succeed())
+			if i == many-2 { // it ends behind the next one
+				continue
+			}
+			a.EndedAt, a.Done = at(i), 1
+			Expect(client.PublishAudit(ctx, a)).To(Succeed())
+			Expect(client.PublishAudit(ctx, a)).To(Succeed(), "once more, as when the answer was lost")
+		}
+		ended := &v1.Audit{Action: "replay", User: "ann", Filter: strconv.Itoa(many - 2), BeganAt: at(many - 2), EndedAt: at(many), Done: 1}
+		Expect(client.PublishAudit(ctx, ended)).To(Succeed())
+		read := func(limit int) (filters []string) {
+			GinkgoHelper()
+			for a, err := range client.Audits(ctx) {
+				Expect(err).NotTo(HaveOccurred())
+				Expect(a.GetDone()).To(BeEquivalentTo(1))
+				if filters = append(filters, a.GetFilter()); len(filters) == limit {
+					break
+				}
+			}
+			return filters
+		}
+		before := js.Conn().Stats().InMsgs
+		Expect(read(3)).To(Equal([]string{"1499", "1498", "1497"}))
+		Expect(js.Conn().Stats().InMsgs - before).To(BeNumerically("<", 400))
+		all := read(0)
+		Expect(all).To(HaveLen(many))
+		Expect(all[many-1]).To(Equal("0"))
+	})
+
+	It("refuses an action when the record is full, and leaves its limit where none is named", func(ctx SpecContext) {
+		limit := func() int64 {
+			GinkgoHelper()
+			audit, err := js.Stream(ctx, pipeline.Audit)
+			Expect(err).NotTo(HaveOccurred())
+			return audit.CachedInfo().Config.MaxBytes
+		}
+		Expect(limit()).To(BeEquivalentTo(256 << 20))
+		for _, topology := range []pipeline.Topology{{MaxAuditBytes: 4 << 10}, {}} {
+			_, err := pipeline.Ensure(ctx, js, topology)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(limit()).To(BeEquivalentTo(4 << 10))
+		}
+		var err error
+		for i := 0; err == nil && i < 100; i++ {
+			err = client.PublishAudit(ctx, &v1.Audit{Action: "pause", User: "ann", Filter: strings.Repeat("x", 100), BeganAt: timestamppb.Now()})
+		}
+		Expect(err).To(MatchError(pipeline.ErrFull))
+	})
+
+	It("stays on record, whoever would remove it", func(ctx SpecContext) {
+		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "purge", User: "alice", BeganAt: timestamppb.Now()})).To(Succeed())
+		audit, err := js.Stream(ctx, pipeline.Audit)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(audit.Purge(ctx)).NotTo(Succeed())
+		Expect(audit.DeleteMsg(ctx, 1)).NotTo(Succeed())
+		rollup := nats.NewMsg("curl.record.purge.alice.2")
+		rollup.Header.Set("Nats-Rollup", "all")
+		_, err = js.PublishMsg(ctx, rollup)
+		Expect(err).To(HaveOccurred())
+		Expect(audit.Info(ctx)).To(HaveField("State.Msgs", BeEquivalentTo(1)))
+		Expect(audit.CachedInfo().Config).To(And(HaveField("MaxAge", 90*24*time.Hour), HaveField("Discard", jetstream.DiscardNew)))
+	})
+
+	It("records an action, with how it ended", func(ctx SpecContext) {
+		began := timestamppb.Now()
+		for _, a := range []*v1.Audit{
+			{Action: "replay", User: "ann.b", Filter: "--all", Selected: 3, BeganAt: began},
+			{Action: "pause", User: "bob", BeganAt: timestamppb.Now()},
+			{Action: "replay", User: "ann.b", Filter: "--all", Selected: 3, Done: 2, BeganAt: began, EndedAt: timestamppb.Now()},
+		} {
+			Expect(client.PublishAudit(ctx, a)).To(Succeed())
+		}
+		var said []string
+		for a, err := range client.Audits(ctx) {
+			Expect(err).NotTo(HaveOccurred())
+			said = append(said, fmt.Sprint(a.GetAction(), a.GetUser(), a.GetDone(), a.GetEndedAt() != nil))
+		}
+		Expect(said).To(Equal([]string{"pausebob0 false", "replayann.b2 true"}))
+	})
+})
