@@ -68,7 +68,7 @@ var _ = Describe("A terminal", func() {
 		}).Should(BeEquivalentTo(len(keys)))
 	}
 
-	DescribeTable("fits every table without a line that wraps, and drops the columns of least use first", func(ctx SpecContext, width int) {
+	DescribeTable("shows every table without wrapped lines, and hides the least useful columns first", func(ctx SpecContext, width int) {
 		w := newWorld(ctx)
 		filled(ctx, w)
 		GinkgoT().Setenv("COLUMNS", strconv.Itoa(width))
@@ -84,7 +84,7 @@ var _ = Describe("A terminal", func() {
 		Entry("80 columns", 80), Entry("120 columns", 120),
 	)
 
-	It("has nothing left out by -o wide", func(ctx SpecContext) {
+	It("shows everything with -o wide", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		filled(ctx, w)
 		GinkgoT().Setenv("COLUMNS", "80")
@@ -93,7 +93,7 @@ var _ = Describe("A terminal", func() {
 		}
 	})
 
-	It("fits the doctor into 100 columns", func(ctx SpecContext) {
+	It("shows the doctor in 100 columns", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		filled(ctx, w)
 		for _, width := range []string{"100", ""} {

@@ -12,12 +12,12 @@ import (
 )
 
 var _ = Describe("The program", func() {
-	It("knows when it is a plugin of kubectl", func(ctx SpecContext) {
+	It("names itself as a plugin when kubectl runs it", func(ctx SpecContext) {
 		Expect(runAs(ctx, "/usr/bin/kubectl-curl_me_that", time.Now, "--help").out).To(ContainSubstring("kubectl curl-me-that [command]"))
 		Expect(runAs(ctx, "/usr/bin/curlctl", time.Now, "--help").out).To(ContainSubstring("curlctl [command]"))
 	})
 
-	It("completes with live names", func(ctx SpecContext) {
+	It("completes names from NATS", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		want, _ := w.want(ctx, cm(1), "https://a.example.com/")
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
@@ -45,7 +45,7 @@ var _ = Describe("The program", func() {
 		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "replay", "").out).To(HavePrefix(":"))
 	})
 
-	It("honours contexts of the nats command", func(ctx SpecContext) {
+	It("uses contexts of the nats command", func(ctx SpecContext) {
 		w := guarded(ctx)
 		home := GinkgoT().TempDir()
 		GinkgoT().Setenv("XDG_CONFIG_HOME", home)

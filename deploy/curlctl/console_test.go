@@ -185,7 +185,7 @@ var _ = Describe("The console", func() {
 	Context("on this machine", func() {
 		BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
-		It("lets in once, by the address that it prints, and by its own names only", func() {
+		It("signs in once with the printed address, only under loopback names", func() {
 			b := w.open()
 			code, text := b.at("/")
 			Expect(code).To(Equal(http.StatusUnauthorized))
@@ -195,12 +195,12 @@ var _ = Describe("The console", func() {
 			other := &browser{base: b.base, client: &http.Client{Transport: b.client.Transport}}
 			code, text = other.at(b.entry)
 			Expect(code).To(Equal(http.StatusUnauthorized))
-			Expect(text).To(ContainSubstring("has been used"))
+			Expect(text).To(ContainSubstring("was used already"))
 			code, _ = b.send(http.MethodGet, "/", nil, func(r *http.Request) { r.Host = "evil.example.com" })
 			Expect(code).To(Equal(http.StatusMisdirectedRequest))
 		})
 
-		It("refuses forms of other sites, and those that are large", func(ctx SpecContext) {
+		It("refuses forms of other sites, and large forms", func(ctx SpecContext) {
 			b := w.open().enter()
 			for _, site := range []string{"cross-site", "same-site"} {
 				code, _ := b.send(http.MethodPost, "/pause", nil, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", site) })
@@ -213,7 +213,7 @@ var _ = Describe("The console", func() {
 			Expect(code).To(Equal(http.StatusRequestEntityTooLarge))
 		})
 
-		It("sets the headers that harden on every response", func() {
+		It("sets security headers on every response", func() {
 			b := w.open().enter()
 			asset := regexp.MustCompile(`/static/[a-z]+\.[0-9a-f]{12}\.js`).FindString(b.page("/"))
 			stranger := &http.Client{Transport: b.client.Transport}
@@ -251,7 +251,7 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("serves assets by the hash of their content, for ever", func() {
+		It("lets browsers cache assets forever, by their hash", func() {
 			b := w.open().enter()
 			for _, path := range regexp.MustCompile(`/static/[a-z]+\.[0-9a-f]{12}\.(css|js|svg)`).FindAllString(b.page("/"), -1) {
 				r, err := b.client.Get(b.base + path)
@@ -263,17 +263,17 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("has on each page what to do where there is nothing", func() {
+		It("explains empty pages", func() {
 			b := w.open().enter()
 			for path, text := range map[string]string{
-				"/": "No key fails now.", "/failures": "Nothing was given up", "/hosts": "Nothing is wanted yet", "/schedule": "Nothing is scheduled",
-				"/wants": "Annotate a ConfigMap", "/queue": "Nothing waits.", "/audit": "Nobody has replayed", "/doctor": "streams and consumers are as this version needs them", "/help": "next and previous row",
+				"/": "No keys are failing.", "/failures": "No failures in the last 14 days", "/hosts": "No keys are wanted yet", "/schedule": "Nothing is scheduled",
+				"/wants": "Annotate a ConfigMap", "/queue": "No requests are waiting.", "/audit": "No actions in the last 90 days.", "/doctor": "streams and consumers are up to date", "/help": "next and previous row",
 			} {
 				Expect(b.page(path)).To(ContainSubstring(text), path)
 			}
 		})
 
-		It("lists failures, what they are of, and what has become of that", func(ctx SpecContext) {
+		It("lists failures with the present state of their keys", func(ctx SpecContext) {
 			want := fail(ctx, 1, "a.example.com")
 			fail(ctx, 2, "b.example.com")
 			_, sequence, err := w.client.LastWant(ctx, cm(1))
@@ -300,7 +300,7 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("goes through the failures by a cursor, each once", func(ctx SpecContext) {
+		It("pages through failures, each once", func(ctx SpecContext) {
 			const many = 120
 			for i := range many {
 				fail(ctx, i, "a.example.com")
@@ -322,7 +322,7 @@ var _ = Describe("The console", func() {
 			Expect(seen).To(HaveLen(many))
 		})
 
-		It("responds to a bad address with the reason, and never with 500", func(ctx SpecContext) {
+		It("explains invalid addresses, without status 500", func(ctx SpecContext) {
 			fail(ctx, 1, "a.example.com")
 			w.fail(ctx, fail(ctx, 2, "a.example.com"), v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
 			Expect(w.client.DeleteDeadLetter(ctx, 2)).To(Succeed())
@@ -337,16 +337,16 @@ var _ = Describe("The console", func() {
 				{"/failures?since=yesterday", 400, "neither a duration"},
 				{"/failures?reason=Nope", 400, "is not one of"},
 				{"/failures?below=-1", 400, "is not the ID of a failure"},
-				{"/failures?below=9999999", 200, "cannot be read"},
-				{"/failures/2", 404, "has been removed"},
+				{"/failures?below=9999999", 200, "unreadable"},
+				{"/failures/2", 404, "may have been removed"},
 				{"/failures/x", 404, "is not the ID"},
-				{"/failures/4", 404, "never was one"},
+				{"/failures/4", 404, "does not exist"},
 				{"/schedule?after=x", 400, "is not a time"},
-				{"/objects/default/nothing", 404, "Nothing is known"},
+				{"/objects/default/nothing", 404, "ConfigMap default/nothing: not found"},
 				{"/nothing", 404, "There is no page"},
 				{"/jobs/X", 404, "no such job"},
 				{"/failures/replay?id=x", 400, "is not the ID"},
-				{"/failures/replay?id=99", 404, "never was one"},
+				{"/failures/replay?id=99", 404, "does not exist"},
 				{"/pause?for=soon", 400, "is not a duration"},
 				{"/live?failed=x", 400, "is not a number"},
 				{"/%00", 404, "There is no page"},
@@ -359,7 +359,7 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("prints what tenants, servers and users choose as text", func(ctx SpecContext) {
+		It("escapes text of tenants, servers and users", func(ctx SpecContext) {
 			hostile := "<script>alert(1)</script>\"><img src=x onerror=alert(1)>\u202egnp.exe"
 			key := pipeline.Key{Namespace: "default", Name: "cm-" + hostile, Key: "k" + hostile}
 			want, _ := w.want(ctx, key, "https://a.example.com/"+hostile)
@@ -380,7 +380,7 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("leads from what is looked for to its page", func(ctx SpecContext) {
+		It("finds objects, hosts and failures by the search field", func(ctx SpecContext) {
 			fail(ctx, 1, "a.example.com")
 			b := w.open().enter()
 			for q, title := range map[string]string{
@@ -390,7 +390,7 @@ var _ = Describe("The console", func() {
 			}
 		})
 
-		It("keeps the colours that are chosen, and goes nowhere else", func() {
+		It("stores the theme, and redirects only to itself", func() {
 			b := w.open().enter()
 			code, text := b.send(http.MethodPost, "/theme", url.Values{"theme": {"dark"}, "back": {"/hosts"}}, nil)
 			Expect(code).To(Equal(http.StatusOK))
@@ -399,7 +399,7 @@ var _ = Describe("The console", func() {
 			Expect(text).To(And(Not(ContainSubstring("data-theme")), ContainSubstring("<title>Overview")))
 		})
 
-		It("replays what a filter selects, but nothing that failed later, and once", func(ctx SpecContext) {
+		It("replays the selected failures once, without later ones", func(ctx SpecContext) {
 			site := newOrigin()
 			failing := func(n int) {
 				GinkgoHelper()
@@ -412,7 +412,7 @@ var _ = Describe("The console", func() {
 			w.forget(ctx, cm(0))
 			b := w.open().enter()
 			dialog := b.page("/failures/replay?host=localhost")
-			Expect(dialog).To(And(ContainSubstring("Would replay 4 of 5 failures."), ContainSubstring("1 left out: no longer wanted."), ContainSubstring("curlctl replay --host=localhost --rate=50/s")))
+			Expect(dialog).To(And(ContainSubstring("Would replay 4 of 5 failures."), ContainSubstring("1 skipped: no longer wanted."), ContainSubstring("curlctl replay --host=localhost --rate=50/s")))
 			form := b.form("/failures/replay?host=localhost")
 			failing(9)
 			site.up.Store(true)
@@ -429,7 +429,7 @@ var _ = Describe("The console", func() {
 			Expect(err).To(MatchError(pipeline.ErrNoMessage))
 		})
 
-		It("asks again when meanwhile much has changed", func(ctx SpecContext) {
+		It("asks again if the number has changed", func(ctx SpecContext) {
 			for i := range 5 {
 				fail(ctx, i, "a.example.com")
 			}
@@ -440,10 +440,10 @@ var _ = Describe("The console", func() {
 			}
 			code, text := b.send(http.MethodPost, "/failures/replay", form, nil)
 			Expect(code).To(Equal(http.StatusConflict))
-			Expect(text).To(And(ContainSubstring("the number has changed"), ContainSubstring("Would replay 2 of 5")))
+			Expect(text).To(And(ContainSubstring("The number has changed"), ContainSubstring("Would replay 2 of 5")))
 		})
 
-		It("stops a job, and runs one of a person at a time", func(ctx SpecContext) {
+		It("stops a job, and runs one job per person", func(ctx SpecContext) {
 			for i := range 5 {
 				fail(ctx, i, "a.example.com")
 			}
@@ -451,19 +451,19 @@ var _ = Describe("The console", func() {
 			form := b.form("/failures/replay?host=a.example.com")
 			form.Set("rate", "1/h")
 			_, page := b.send(http.MethodPost, "/failures/replay", form, nil)
-			Expect(page).To(ContainSubstring("is under way"))
+			Expect(page).To(ContainSubstring("is running"))
 			second := b.form("/failures/replay?host=a.example.com")
 			code, text := b.send(http.MethodPost, "/failures/replay", second, nil)
 			Expect(code).To(Equal(http.StatusConflict))
-			Expect(text).To(ContainSubstring("running already"))
+			Expect(text).To(ContainSubstring("Another job is running"))
 			path := regexp.MustCompile(`/jobs/[A-Z0-9]+`).FindString(page)
-			Eventually(func() string { return b.page(path) }).WithPolling(polling).Should(ContainSubstring("asked"), "what is stopped before its record has begun leaves that broken off")
+			Eventually(func() string { return b.page(path) }).WithPolling(polling).Should(ContainSubstring("requested"), "before, there is no record")
 			_, page = b.send(http.MethodPost, path+"/stop", nil, nil)
 			Expect(b.ended(page)).To(ContainSubstring("was stopped"))
-			Expect(w.ok(ctx, "audit")).NotTo(ContainSubstring("broken off"))
+			Expect(w.ok(ctx, "audit")).NotTo(ContainSubstring("interrupted"))
 		})
 
-		It("removes what was selected and no more, and asks for a word where it is much", func(ctx SpecContext) {
+		It("removes the selected failures, and asks for a word if there are many", func(ctx SpecContext) {
 			for i := range 102 {
 				fail(ctx, i, "a.example.com")
 			}
@@ -493,7 +493,7 @@ var _ = Describe("The console", func() {
 			Expect(form.Get("for")).To(Equal("1h"))
 			_, page := b.send(http.MethodPost, "/pause", form, nil)
 			Expect(page).To(MatchRegexp(`id="paused">`))
-			Expect(w.ok(ctx, "status")).To(ContainSubstring("paused, goes on in"))
+			Expect(w.ok(ctx, "status")).To(ContainSubstring("paused, resumes in"))
 			_, page = b.send(http.MethodPost, "/resume", nil, nil)
 			Expect(page).To(MatchRegexp(`id="paused" hidden>`))
 			Expect(w.ok(ctx, "status")).To(MatchRegexp(`Fetching: +running`))
@@ -511,7 +511,7 @@ var _ = Describe("The console", func() {
 			Expect(err).NotTo(HaveOccurred())
 		})
 
-		It("names the stream that is missing, and has the pages that do not need it", func(ctx SpecContext) {
+		It("names a missing stream, and serves the other pages", func(ctx SpecContext) {
 			b := w.open().enter()
 			b.page("/")
 			Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
@@ -522,7 +522,7 @@ var _ = Describe("The console", func() {
 			Expect(b.page("/doctor")).To(ContainSubstring("bad"))
 		})
 
-		It("has a banner while NATS is away, and goes on by itself", func(ctx SpecContext) {
+		It("shows a banner while NATS is unavailable, and recovers", func(ctx SpecContext) {
 			fail(ctx, 1, "a.example.com")
 			b := w.open().enter()
 			b.page("/")
@@ -533,7 +533,7 @@ var _ = Describe("The console", func() {
 			Eventually(func() int { code, _ := b.at("/failures"); return code }).WithPolling(polling).Should(Equal(http.StatusOK))
 		})
 
-		It("sends a tick a second that is small, with what is new for the filter", func(ctx SpecContext) {
+		It("sends a small tick per second, with the number of new failures", func(ctx SpecContext) {
 			fail(ctx, 1, "a.example.com")
 			b := w.open().enter()
 			page := b.page("/failures?host=a.example.com")
@@ -555,7 +555,7 @@ var _ = Describe("The console", func() {
 			Expect(last.Numbers).To(HaveKeyWithValue("lastHour", "33"))
 		})
 
-		It("leaves live pages for others when one person has many", func() {
+		It("limits live pages per person", func() {
 			b := w.open("--auth=none")
 			var open []io.Closer
 			look := func() int {
@@ -581,7 +581,7 @@ var _ = Describe("The console", func() {
 			Eventually(look).WithPolling(polling).Should(Equal(http.StatusOK), "once they are closed")
 		})
 
-		It("has pages and ticks for others beside those that never read what they ask for", func(ctx SpecContext) {
+		It("serves others while some clients never read", func(ctx SpecContext) {
 			b := w.open("--auth=none")
 			for range 5 {
 				conn, err := net.Dial("tcp", strings.TrimPrefix(b.base, "http://"))
@@ -602,7 +602,7 @@ var _ = Describe("The console", func() {
 			b.stop()
 		})
 
-		It("reads the streams again when a page is opened after a pause while it still follows them", func() {
+		It("reads the streams again for a page opened after a while", func() {
 			var later atomic.Int64
 			polled := make(chan *nats.Msg, 1000)
 			sub, err := w.js.Conn().ChanSubscribe("$JS.API.CONSUMER.INFO.>", polled)
@@ -625,7 +625,7 @@ var _ = Describe("The console", func() {
 			b.page("/")
 		})
 
-		It("asks for nothing for ten minutes after the first in which no page is open", func() {
+		It("sends no requests after a minute without open pages", func() {
 			var later, asked, last atomic.Int64
 			sub, err := w.js.Conn().Subscribe(">", func(*nats.Msg) { asked.Add(1); last.Store(time.Now().UnixNano()) })
 			Expect(err).NotTo(HaveOccurred())
@@ -650,7 +650,7 @@ var _ = Describe("The console", func() {
 			fail(ctx, 1, "a.example.com")
 		})
 
-		It("draws no button for a viewer, and does nothing for a forged form", func() {
+		It("shows a viewer no buttons, and refuses forged forms", func() {
 			wire := make(chan *nats.Msg, 64)
 			for _, subject := range []string{
 				"curl.due.>", "curl.timer.>", "curl.record.>", "$JS.API.CONSUMER.PAUSE.>", "$JS.API.STREAM.PURGE.>", "$JS.API.STREAM.MSG.DELETE.>",
@@ -689,7 +689,7 @@ var _ = Describe("The console", func() {
 			))
 		})
 
-		It("lets a replayer replay, and not purge or pause", func(ctx SpecContext) {
+		It("lets a replayer replay, but not purge or pause", func(ctx SpecContext) {
 			b := w.as("replayer").open().enter()
 			page := b.page("/failures")
 			Expect(page).To(And(ContainSubstring("Replay selected"), Not(ContainSubstring("Remove selected"))))
@@ -701,7 +701,7 @@ var _ = Describe("The console", func() {
 		})
 	})
 
-	It("serves pages without sign-in on this machine only, and changes nothing by them", func(ctx SpecContext) {
+	It("serves read-only pages without sign-in, on this machine only", func(ctx SpecContext) {
 		w = newWorld(ctx)
 		fail(ctx, 1, "a.example.com")
 		for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:80"} {
@@ -713,7 +713,7 @@ var _ = Describe("The console", func() {
 		}
 		Expect(w.run(ctx, "console", "--auth=some").code).To(Equal(2))
 		Expect(w.run(ctx, "console", "--listen=x").err).To(ContainSubstring("is not an address"))
-		Expect(w.run(ctx, "console", "--tls-cert=x").err).To(ContainSubstring("without the other"))
+		Expect(w.run(ctx, "console", "--tls-cert=x").err).To(ContainSubstring("must be given together"))
 		b := w.open("--auth=none")
 		Expect(b.page("/failures")).NotTo(ContainSubstring("Replay"))
 		code, _ := b.send(http.MethodPost, "/resume", nil, nil)
@@ -722,7 +722,7 @@ var _ = Describe("The console", func() {
 		Expect(code).To(Equal(http.StatusMisdirectedRequest))
 	})
 
-	It("asks the API server who the users of a cluster are and what they may do", func(ctx SpecContext) {
+	It("authenticates and authorizes users of a cluster with the API server", func(ctx SpecContext) {
 		client, _, namespace := inCluster(ctx)
 		w = newWorld(ctx)
 		mine := pipeline.Key{Namespace: namespace, Name: "mine", Key: "k"}

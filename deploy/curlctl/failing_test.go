@@ -56,7 +56,7 @@ var _ = Describe("failing", func() {
 		w.want(ctx, named("new"), "https://f.example.com/")
 	}
 
-	It("lists what fails, waits or is stale, with reason, since and next try", func(ctx SpecContext) {
+	It("lists failing, waiting and stale keys with reason and next try", func(ctx SpecContext) {
 		keys(ctx)
 		golden("failing", w.ok(ctx, "failing"))
 		Expect(w.ok(ctx, "failing", "--host=192.0.2.7", "-o", "name")).To(Equal("key/shop/slow/list\n"))
@@ -67,14 +67,14 @@ var _ = Describe("failing", func() {
 		Expect(list.Items).To(HaveLen(6))
 		Expect(list.Items[0]).To(And(HaveKeyWithValue("reason", "BadStatus"), HaveKeyWithValue("status", BeEquivalentTo(503)), HaveKeyWithValue("host", "a.example.com")))
 		Expect(text).NotTo(ContainSubstring("secret"))
-		Expect(w.run(ctx, "failing", "-n", "elsewhere").err).To(Equal("Nothing fails, waits or is stale.\n"))
+		Expect(w.run(ctx, "failing", "-n", "elsewhere").err).To(Equal("No keys are failing, waiting or stale.\n"))
 	})
 
-	It("gives when each key was last checked, what it waits for, and which are stale", func(ctx SpecContext) {
+	It("shows the last check of each key and what it waits for", func(ctx SpecContext) {
 		keys(ctx)
 		golden("failing-wide", w.ok(ctx, "failing", "-o", "wide"))
 		Expect(w.ok(ctx, "wants", "--stale", "-o", "name")).To(Equal("want/shop/missing/list\nwant/shop/old/list\n"))
-		Expect(w.run(ctx, "wants", "--stale", "-n", "elsewhere").err).To(Equal("Nothing is stale.\n"))
+		Expect(w.run(ctx, "wants", "--stale", "-n", "elsewhere").err).To(Equal("No keys are stale.\n"))
 		var list struct{ Items []map[string]any }
 		Expect(json.Unmarshal([]byte(w.ok(ctx, "wants", "--name", "slow", "-o", "json")), &list)).To(Succeed())
 		Expect(list.Items).To(ConsistOf(And(
@@ -83,7 +83,7 @@ var _ = Describe("failing", func() {
 		Expect(w.ok(ctx, "timers", "--name", "paused-host", "-o", "wide")).To(ContainSubstring("pause of b.example.com"))
 	})
 
-	It("fits terminals of 80 and 120 columns, as the other tables and the doctor do", func(ctx SpecContext) {
+	It("fits terminals of 80 and 120 columns", func(ctx SpecContext) {
 		keys(ctx)
 		for _, width := range []string{"80", "120"} {
 			GinkgoT().Setenv("COLUMNS", width)
@@ -97,7 +97,7 @@ var _ = Describe("failing", func() {
 		Expect(w.ok(ctx, "failing")).To(ContainSubstring("BadStatus 503"))
 	})
 
-	It("names the status and the pause of a host that answers 429, and refetch asks it all the same", func(ctx SpecContext) {
+	It("shows the pause of a host that responds 429, which refetch ignores", func(ctx SpecContext) {
 		site := newOrigin()
 		site.busy.Store(true)
 		w.fetch()
@@ -118,7 +118,7 @@ var _ = Describe("failing", func() {
 		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("PAUSED HOST"))
 	})
 
-	It("lists a want for as long as the watcher has not signed it", func(ctx SpecContext) {
+	It("lists a want until the watcher has signed it", func(ctx SpecContext) {
 		site := newOrigin()
 		site.up.Store(true)
 		_, keys, err := signature.WriteFiles(GinkgoT().TempDir())
@@ -140,7 +140,7 @@ var _ = Describe("failing", func() {
 		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* gone `))
 	})
 
-	It("lists what fails apart from failures that are over", func(ctx SpecContext) {
+	It("lists no keys that have recovered", func(ctx SpecContext) {
 		site := newOrigin()
 		w.fetch()
 		for i := range 4 {

@@ -32,7 +32,7 @@ var _ = Describe("failures", func() {
 		return strings.Fields(w.ok(ctx, append([]string{"failures", "-o", "name"}, args...)...))
 	}
 
-	It("lists failures from the newest on", func(ctx SpecContext) {
+	It("lists failures, newest first", func(ctx SpecContext) {
 		golden("failures", w.ok(ctx, "failures"))
 		golden("failures-wide", w.ok(ctx, "failures", "list", "-o", "wide"))
 		Expect(w.ok(ctx, "failures", "--no-headers")).NotTo(ContainSubstring("REASON"))
@@ -52,7 +52,7 @@ var _ = Describe("failures", func() {
 		Expect(w.run(ctx, "failures", "--reason=Timeout", "--host=c.example.com").err).To(Equal("No failures found.\n"))
 	})
 
-	It("finds failures by the address of their host, which their subject does not have", func(ctx SpecContext) {
+	It("finds failures by the IP address in their URL", func(ctx SpecContext) {
 		for i, url := range []string{"http://192.0.2.7:8080/a", "http://192.0.2.8/b", "http://[2001:db8::7]/c"} {
 			want, _ := w.want(ctx, cm(10+i), url)
 			w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, pipeline.HostOf(url))
@@ -67,7 +67,7 @@ var _ = Describe("failures", func() {
 		Expect(names(ctx)).To(Equal([]string{"failure/6", "failure/5", "failure/3", "failure/2", "failure/1"}))
 	})
 
-	It("lists and finds failures of an address by one rule", func(ctx SpecContext) {
+	It("shows and finds IP addresses as (address)", func(ctx SpecContext) {
 		site := newOrigin()
 		w.fetch()
 		w.want(ctx, cm(10), strings.Replace(site.URL, "localhost", "127.0.0.1", 1)+"/page")
@@ -79,7 +79,7 @@ var _ = Describe("failures", func() {
 		Expect(w.ok(ctx, "failures", "purge", "--host=127.0.0.1", "--yes")).To(Equal("Removed 1 failure.\n"))
 	})
 
-	It("finds by their address failures that an older version stored", func(ctx SpecContext) {
+	It("finds failures with an IP address in their subject", func(ctx SpecContext) {
 		want, _ := w.want(ctx, cm(10), "http://192.0.2.7:8080/a")
 		letter, err := proto.Marshal(&v1.DeadLetter{Want: want})
 		Expect(err).NotTo(HaveOccurred())
@@ -93,7 +93,7 @@ var _ = Describe("failures", func() {
 		Expect(w.ok(ctx, "failures", "--summary", "--since=1h")).To(Equal(w.ok(ctx, "failures", "--summary")))
 	})
 
-	It("prints failures for programs, without what may be secret", func(ctx SpecContext) {
+	It("prints failures for programs, without secrets", func(ctx SpecContext) {
 		var list struct{ Items []map[string]any }
 		text := w.ok(ctx, "failures", "-o", "json")
 		Expect(json.Unmarshal([]byte(text), &list)).To(Succeed())
@@ -107,7 +107,7 @@ var _ = Describe("failures", func() {
 		Expect(list.Items).To(BeEmpty())
 	})
 
-	It("describes a failure with all that is known of it", func(ctx SpecContext) {
+	It("shows one failure with all details", func(ctx SpecContext) {
 		golden("failures-show", w.ok(ctx, "failures", "show", "1"))
 		w.forget(ctx, cm(1))
 		Expect(w.ok(ctx, "failures", "show", "failure/1")).To(ContainSubstring("no: no longer wanted"))
@@ -116,7 +116,7 @@ var _ = Describe("failures", func() {
 		Expect(w.ok(ctx, "failures", "show", "1", "-o", "json")).To(ContainSubstring(`"wanted": "changed since"`))
 	})
 
-	It("reports that there is no failure, and mistakes, in one sentence with an exit code", func(ctx SpecContext) {
+	It("reports mistakes in one sentence with an exit code", func(ctx SpecContext) {
 		for _, c := range []struct {
 			args []string
 			code int
@@ -129,7 +129,7 @@ var _ = Describe("failures", func() {
 			{[]string{"failures", "--since=x"}, 2, "neither a duration"},
 			{[]string{"failures", "-o", "xml"}, 2, "--output"},
 			{[]string{"failures", "--nonsense"}, 2, "unknown flag"},
-			{[]string{"failures", "nonsense"}, 2, "takes no"},
+			{[]string{"failures", "nonsense"}, 2, "does not accept"},
 			{[]string{"failures", "purg"}, 2, "did you mean purge?"},
 			{[]string{"replai"}, 2, "did you mean replay?"},
 			{[]string{"failures", "-n", "x", "-A"}, 2, "namespace"},
@@ -149,7 +149,7 @@ var _ = Describe("failures", func() {
 		Expect(r.err).To(ContainSubstring("cannot connect to NATS at nats://127.0.0.1:"))
 	})
 
-	It("prints no control character of a failure to the terminal", func(ctx SpecContext) {
+	It("prints no control characters", func(ctx SpecContext) {
 		for id := 1; id <= 3; id++ {
 			Expect(w.ok(ctx, "failures", "show", strconv.Itoa(id))).NotTo(ContainSubstring("\x1b"))
 		}

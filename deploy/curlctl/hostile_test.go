@@ -128,7 +128,7 @@ func examples(dir string) map[string][][]string {
 
 var _ = Describe("Tenants and servers", func() {
 	// Every run of curlctl in this suite is checked; see runAs.
-	It("cannot steer the terminal by any command", func(ctx SpecContext) {
+	It("cannot steer the terminal with any command", func(ctx SpecContext) {
 		GinkgoT().Setenv("KUBECONFIG", "")
 		GinkgoT().Setenv("COLUMNS", "200")
 		known, shown := examples(GinkgoT().TempDir()), map[string]bool{}
@@ -154,7 +154,7 @@ var _ = Describe("Tenants and servers", func() {
 		}), "commands that have shown hostile text")
 	})
 
-	It("cannot choose what completion puts on the command line", func(ctx SpecContext) {
+	It("cannot put code on the command line by completion", func(ctx SpecContext) {
 		w := hostileWorld(ctx)
 		want, _ := w.want(ctx, cm(1), "https://a.example.com/")
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")

@@ -2,7 +2,6 @@ package curlctl_test
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -49,7 +47,7 @@ var _ = Describe("Identities in Secrets", func() {
 		return all
 	}
 
-	It("makes Secrets with the rights to get, create and update just these, and leaves them on the next call", func(ctx SpecContext) {
+	It("makes Secrets with minimal rights, and keeps them on the next call", func(ctx SpecContext) {
 		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
 		before := secrets(ctx)
 		Expect(before).To(HaveLen(len(secretsOf()) + 2))
@@ -69,7 +67,7 @@ var _ = Describe("Identities in Secrets", func() {
 		Expect(secrets(ctx)).To(Equal(before))
 	})
 
-	It("makes a removed Secret anew, with all that depends on it", func(ctx SpecContext) {
+	It("replaces a removed Secret, and updates the others", func(ctx SpecContext) {
 		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
 		before := secrets(ctx)
 		for _, name := range []string{"demo-nats-viewer", "demo-nats-ca"} {
@@ -85,26 +83,7 @@ var _ = Describe("Identities in Secrets", func() {
 		}
 	})
 
-	It("adds the earlier key of signatures to the Secret of fetchers, which had none in an earlier version", func(ctx SpecContext) {
-		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
-		remove := func(secret, key string) {
-			GinkgoHelper()
-			_, err := client.CoreV1().Secrets(namespace).Patch(ctx, secret, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:null}}`, key), metav1.PatchOptions{})
-			Expect(err).NotTo(HaveOccurred())
-		}
-		remove("demo-nats-watcher", "signing.nk")
-		Expect(run(ctx).out).To(MatchRegexp(`signing +made`))
-		both := string(secrets(ctx)["demo-nats-writer"]["signing.pub"])
-		Expect(strings.Fields(both)).To(HaveLen(2))
-
-		remove("demo-nats-fetcher", "signing.pub")
-		Expect(run(ctx).err).To(BeEmpty())
-		for _, name := range []string{"demo-nats-writer", "demo-nats-fetcher"} {
-			Expect(string(secrets(ctx)[name]["signing.pub"])).To(Equal(both), name)
-		}
-	})
-
-	It("makes the same Secrets when several calls begin at once", func(ctx SpecContext) {
+	It("makes the same Secrets in concurrent calls", func(ctx SpecContext) {
 		// What a first run would wait for.
 		Eventually(ctx, func() string { return run(ctx).err }).Should(BeEmpty(), "the rights are in force")
 		for name := range secrets(ctx) {
@@ -123,7 +102,7 @@ var _ = Describe("Identities in Secrets", func() {
 		Expect(secrets(ctx)).To(Equal(before))
 	})
 
-	It("reports in one sentence that the right to make Secrets is missing", func(ctx SpecContext) {
+	It("reports missing rights in one sentence", func(ctx SpecContext) {
 		r := runAs(ctx, "curlctl", time.Now, "identities", "--kubeconfig", kubeconfig, "--secrets", "default")
 		Expect(r.code).To(Equal(4))
 		Expect(r.err).To(And(ContainSubstring("read Secret default/curl-me-that-nats-"), ContainSubstring("forbidden")))

@@ -64,7 +64,7 @@ var _ = Describe("Identities in files", func() {
 		return pair.Leaf
 	}
 
-	It("makes files once, hidden from others, and leaves them on the next call", func(ctx SpecContext) {
+	It("makes private files, and keeps them on the next call", func(ctx SpecContext) {
 		Expect(makes(ctx, "--tls-host", "nats,localhost,127.0.0.1")).To(MatchRegexp(`watcher +made +U[A-Z2-7]{55} +.*watcher\.nk`))
 		before := contents()
 		for _, name := range seeds() {
@@ -86,7 +86,7 @@ var _ = Describe("Identities in files", func() {
 		}
 	})
 
-	It("makes anew the identity whose file is gone", func(ctx SpecContext) {
+	It("replaces an identity whose file was removed", func(ctx SpecContext) {
 		makes(ctx)
 		before := contents()
 		Expect(before).NotTo(HaveKey("ca.crt"), "nobody asked for TLS")
@@ -102,7 +102,7 @@ var _ = Describe("Identities in files", func() {
 		}
 	})
 
-	It("replaces the key of signatures, with the one before it still trusted", func(ctx SpecContext) {
+	It("replaces the signing key, and still trusts the previous one", func(ctx SpecContext) {
 		trusted := func() []string { return strings.Fields(contents()["signing.pub"]) }
 		renew := func() {
 			Expect(os.Remove(filepath.Join(dir, "signing.nk"))).To(Succeed())
@@ -128,7 +128,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(verifier.Verify(want)).To(Succeed())
 	})
 
-	It("trusts one key of signatures alone once the one before it was revoked", func(ctx SpecContext) {
+	It("trusts only the new signing key after a revocation", func(ctx SpecContext) {
 		makes(ctx)
 		Expect(os.Remove(filepath.Join(dir, "signing.nk"))).To(Succeed())
 		makes(ctx)
@@ -147,7 +147,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(mode("")).To(BeEquivalentTo(0o750))
 	})
 
-	It("writes for each identity a folder with nothing of the others", func(ctx SpecContext) {
+	It("hands out a directory per identity, without files of others", func(ctx SpecContext) {
 		shares := GinkgoT().TempDir()
 		share := func(name string) []string {
 			GinkgoHelper()
@@ -181,17 +181,17 @@ var _ = Describe("Identities in files", func() {
 		Expect(string(renewed)).To(And(Equal(contents()["fetcher.nk"]), Not(Equal(all["fetcher.nk"]))), "a new one is handed out, too")
 	})
 
-	It("writes no identity into a directory that holds what is of others", func(ctx SpecContext) {
+	It("refuses a directory with files of another identity", func(ctx SpecContext) {
 		one := filepath.Join(GinkgoT().TempDir(), "one")
 		r := at(ctx, time.Now(), "--for", "fetcher="+dir)
 		Expect(r.code).NotTo(BeZero())
-		Expect(r.err).To(MatchRegexp(`hand out to fetcher: \S+ is not for fetcher and lies in its directory; remove it, or name another directory`))
+		Expect(r.err).To(MatchRegexp(`hand out to fetcher: \S+ does not belong to fetcher; remove it, or choose another directory`))
 		r = at(ctx, time.Now(), "--for", "fetcher="+one, "--for", "writer="+one)
 		Expect(r.code).NotTo(BeZero())
-		Expect(r.err).To(ContainSubstring("lies in its directory"))
+		Expect(r.err).To(ContainSubstring("does not belong to writer"))
 	})
 
-	It("makes the same files when several calls begin at once", func(ctx SpecContext) {
+	It("makes the same files in concurrent calls", func(ctx SpecContext) {
 		var group sync.WaitGroup
 		for range 6 {
 			group.Go(func() {
@@ -205,7 +205,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(contents()).To(Equal(before))
 	})
 
-	It("renews the certificate in time, or for other hosts, by the same authority", func(ctx SpecContext) {
+	It("renews the certificate in time or for other hosts, with the same authority", func(ctx SpecContext) {
 		makes(ctx, "--tls-host", "nats,127.0.0.1,*.nats.svc")
 		first, ca := certificate(), contents()["ca.crt"]
 		roots := x509.NewCertPool()
@@ -225,7 +225,7 @@ var _ = Describe("Identities in files", func() {
 		Expect(contents()["ca.crt"]).To(Equal(ca))
 	})
 
-	DescribeTable("replaces no file of an identity that cannot be used", func(ctx SpecContext, file, text, said string) {
+	DescribeTable("refuses unusable files, and keeps them", func(ctx SpecContext, file, text, said string) {
 		makes(ctx, "--tls-host", "nats")
 		Expect(os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600)).To(Succeed())
 		before := contents()
@@ -241,26 +241,26 @@ var _ = Describe("Identities in files", func() {
 		Entry("no certificate", "ca.crt", "nonsense", "holds no certificate"),
 	)
 
-	DescribeTable("refuses arguments that cannot be meant", func(ctx SpecContext, said string, args ...string) {
+	DescribeTable("refuses invalid arguments", func(ctx SpecContext, said string, args ...string) {
 		r := runAs(ctx, "curlctl", time.Now, append([]string{"identities"}, args...)...)
 		Expect(r.code).NotTo(BeZero())
 		Expect(r.err).To(ContainSubstring(said))
 		Expect(strings.Count(r.err, "\n")).To(Equal(1))
 	},
-		Entry("nowhere", "either --out DIR or --secrets NAMESPACE"),
-		Entry("twice", "either --out DIR or --secrets NAMESPACE", "--out", "x", "--secrets", "y"),
-		Entry("handed out under a name that is unknown", `--for: "reader" is none of server, watcher`, "--out", "/nonexistent/x", "--for", "reader=/nonexistent/y"),
-		Entry("handed out from Secrets", "--for needs --out", "--secrets", "x", "--for", "watcher=/nonexistent/y"),
-		Entry("with no mode", `--mode: "rw" is not a mode`, "--out", "x", "--mode", "rw"),
-		Entry("with a mode to execute", `--mode: "0755" is not a mode`, "--out", "x", "--mode", "0755"),
-		Entry("with no host", `"not a host" is neither`, "--out", "/nonexistent/x", "--tls-host", "not a host"),
-		Entry("where no file can be made", "/proc/nobody", "--out", "/proc/nobody"),
+		Entry("without a destination", "either --out DIR or --secrets NAMESPACE"),
+		Entry("with two destinations", "either --out DIR or --secrets NAMESPACE", "--out", "x", "--secrets", "y"),
+		Entry("with an unknown identity", `--for: "reader" is not one of server, watcher`, "--out", "/nonexistent/x", "--for", "reader=/nonexistent/y"),
+		Entry("with --for and Secrets", "--for needs --out", "--secrets", "x", "--for", "watcher=/nonexistent/y"),
+		Entry("with an invalid mode", `--mode: "rw" is not a mode`, "--out", "x", "--mode", "rw"),
+		Entry("with an executable mode", `--mode: "0755" is not a mode`, "--out", "x", "--mode", "0755"),
+		Entry("with an invalid host", `"not a host" is neither`, "--out", "/nonexistent/x", "--tls-host", "not a host"),
+		Entry("without write permission", "/proc/nobody", "--out", "/proc/nobody"),
 	)
 })
 
 // The doctor, deploy/nats and README.md tell the same.
 var _ = Describe("The shipped permissions", func() {
-	It("gives operators the permissions that the doctor looks for", func(ctx SpecContext) {
+	It("match those that the doctor checks", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		Expect(runAs(ctx, "curlctl", time.Now, "identities", "--out", filepath.Join(dir, "identities")).code).To(BeZero())
 		for _, name := range []string{"accounts.conf", "limits.conf"} {

@@ -90,7 +90,7 @@ var _ = Describe("A ConfigMap", func() {
 		return strings.ReplaceAll(text, namespace, "team-a")
 	}
 
-	It("prints all about a ConfigMap as one timeline", func(ctx SpecContext) {
+	It("is shown as one timeline", func(ctx SpecContext) {
 		create(ctx, "cool", map[string]string{
 			"x-kv8s.io/curl-me-that": "my.data=https://a.example.com/x?token=secret",
 			"x-kv8s.io/curl-refresh": "1d",
@@ -102,7 +102,7 @@ var _ = Describe("A ConfigMap", func() {
 		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT, "a.example.com")
 		Expect(w.client.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: seq, Cause: v1.Cause_CAUSE_RECHECK}, time.Now().Add(50*time.Minute+40*time.Second))).To(Succeed())
 		out := w.ok(ctx, "status", namespace+"/cool")
-		for _, said := range []string{"Asks for:", "created", "written", "12 bytes, sha256 abababababab…", "wanted", "gave up", "failure 1: Timeout after 6 attempts", "scheduled", "recheck"} {
+		for _, said := range []string{"Fetches:", "created", "written", "12 bytes, sha256 abababababab…", "wanted", "gave up", "failure 1: Timeout after 6 attempts", "scheduled", "recheck"} {
 			Expect(out).To(ContainSubstring(said))
 		}
 		Expect(strings.Index(out, "written")).To(BeNumerically("<", strings.Index(out, "gave up")))
@@ -120,7 +120,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.run(ctx, "status", namespace+"/cool", "--kubeconfig=/nonexistent").code).To(Equal(3))
 	})
 
-	It("cannot steer the terminal by its annotations", func(ctx SpecContext) {
+	It("cannot steer the terminal with its annotations", func(ctx SpecContext) {
 		text := strings.ToValidUTF8(steering, "")
 		status, err := json.Marshal(map[string]any{"k": map[string]any{"error": text, "message": text, "since": "2026-01-02T03:04:05Z"}})
 		Expect(err).NotTo(HaveOccurred())
@@ -131,7 +131,7 @@ var _ = Describe("A ConfigMap", func() {
 		w.run(ctx, "check", namespace+"/hostile")
 	})
 
-	It("explains within 80 and 120 columns why a ConfigMap is not followed, or fails", func(ctx SpecContext) {
+	It("has its problems explained in 80 and 120 columns", func(ctx SpecContext) {
 		create(ctx, "cool", map[string]string{
 			"x-kv8s.io/curl-me-that": "my.data=ftp://a.example.com/ other=https://a.example.com/missing",
 			"x-kv8s.io/curl-refrsh":  "10m",
@@ -152,7 +152,7 @@ var _ = Describe("A ConfigMap", func() {
 		}
 	})
 
-	It("prints the ConfigMap of a Watcher below its conditions, by either name", func(ctx SpecContext) {
+	It("is shown below the conditions of its Watcher, under either name", func(ctx SpecContext) {
 		watchers := servingWatchers(ctx, config, namespace)
 		created, err := watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher", "metadata": map[string]any{"name": "rules"},
@@ -182,7 +182,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.ok(ctx, "status", namespace+"/claims")).NotTo(ContainSubstring("Watcher"), "anyone may label")
 	})
 
-	It("checks a ConfigMap where it is, without NATS", func(ctx SpecContext) {
+	It("is checked without NATS", func(ctx SpecContext) {
 		create(ctx, "bad", map[string]string{"x-kv8s.io/curl-me-that": "not correct"})
 		create(ctx, "idle", nil)
 		create(ctx, "inner", map[string]string{"x-kv8s.io/curl-me-that": "a=http://127.0.0.1:80/"})
@@ -198,13 +198,13 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(r.code).To(Equal(7))
 		Expect(scrub(r.out)).To(And(ContainSubstring("would be fetched"), ContainSubstring(
 			"annotation curl-me-that, pair 2 (key b): the scheme is neither http nor https; use http:// or https://")))
-		Expect(w.ok(ctx, "check", namespace+"/idle")).To(ContainSubstring("left alone"))
+		Expect(w.ok(ctx, "check", namespace+"/idle")).To(ContainSubstring("ignored"))
 		Expect(w.ok(ctx, "check", namespace+"/inner", "--allow-cidr=127.0.0.0/8")).To(ContainSubstring("would be fetched"))
 	})
 })
 
 var _ = Describe("A manifest", func() {
-	It("checks a manifest, and fetches what it asks for on demand", func(ctx SpecContext) {
+	It("is checked, and its URLs are fetched on demand", func(ctx SpecContext) {
 		site := newOrigin()
 		file := filepath.Join(GinkgoT().TempDir(), "cm.yaml")
 		Expect(os.WriteFile(file, []byte(`
@@ -232,7 +232,7 @@ metadata: { name: other }
 		Expect(runAs(ctx, "curlctl", time.Now, "check", "-f", "/nonexistent").code).To(Equal(1))
 	})
 
-	It("checks the manifest of a Watcher as the ConfigMap that it gets", func(ctx SpecContext) {
+	It("with a Watcher is checked like its ConfigMap", func(ctx SpecContext) {
 		file := filepath.Join(GinkgoT().TempDir(), "watcher.yaml")
 		Expect(os.WriteFile(file, []byte(`
 apiVersion: watch.x-kv8s.io/v1alpha1
@@ -258,7 +258,7 @@ metadata: { name: foreign }
 		Expect(r.code).To(Equal(7))
 		Expect(r.out).To(MatchRegexp(`team-a/rules-config +in +would be fetched every 1h`))
 		Expect(r.out).To(MatchRegexp(`team-a/rules-config +out +AddressDenied`))
-		Expect(r.out).To(MatchRegexp(`default/mine +- +left alone +it has no annotation`))
+		Expect(r.out).To(MatchRegexp(`default/mine +- +ignored +it has no annotation`))
 		Expect(r.out).NotTo(ContainSubstring("foreign"))
 	})
 })

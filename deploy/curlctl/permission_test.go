@@ -77,7 +77,7 @@ var _ = Describe("An identity", func() {
 		{"failing", "-o", "json"},
 		{"__complete", "wants", "--namespace", ""},
 	}
-	replaying := [][]string{{"replay", "1"}, {"replay", "--all", "--over=1h"}, {"refetch", "default/cm-001"}, {"refetch", "--all"}}
+	replaying := [][]string{{"replay", "1"}, {"replay", "--all", "--rate=100"}, {"refetch", "default/cm-001"}, {"refetch", "--all"}}
 	administering := [][]string{{"pause"}, {"resume"}, {"failures", "purge", "--since=1h", "--yes"}, {"failures", "purge", "--all", "--yes"}}
 
 	can := func(ctx context.Context, user string, all ...[]string) {
@@ -102,49 +102,49 @@ var _ = Describe("An identity", func() {
 		Expect(w.failed(ctx)).To(Equal(3))
 	}
 
-	It("lets a viewer see everything and change nothing", func(ctx SpecContext) {
+	It("of a viewer sees everything and changes nothing", func(ctx SpecContext) {
 		can(ctx, doctor.Viewer, reading...)
 		cannot(ctx, doctor.Viewer, replaying...)
 		cannot(ctx, doctor.Viewer, administering...)
 	})
 
-	It("lets a viewer watch", func(ctx SpecContext) {
+	It("of a viewer watches", func(ctx SpecContext) {
 		_, said, _ := w.as(doctor.Viewer).watching(ctx)
 		Consistently(said).WithTimeout(300 * time.Millisecond).ShouldNot(gbytes.Say("may not"))
 	})
 
-	It("lets a replayer also replay and refetch, in its own name only", func(ctx SpecContext) {
+	It("of a replayer also replays and refetches, under its own name", func(ctx SpecContext) {
 		can(ctx, doctor.Replayer, reading...)
 		cannot(ctx, doctor.Replayer, administering...)
 		can(ctx, doctor.Replayer, replaying...)
 		Expect(w.as(doctor.Viewer).ok(ctx, "audit", "--no-headers")).To(MatchRegexp(`replay +replayer`))
 	})
 
-	It("needs no more permissions to wait for a replay", func(ctx SpecContext) {
+	It("of a replayer waits for a replay", func(ctx SpecContext) {
 		r := w.as(doctor.Replayer).run(ctx, "replay", "--all", "--wait", "--timeout=3s")
 		Expect(r.code).To(Equal(6), r.err)
-		Expect(r.out).To(ContainSubstring("3 not known yet"))
+		Expect(r.out).To(ContainSubstring("3 pending"))
 	})
 
-	It("lets an admin do all the rest", func(ctx SpecContext) {
+	It("of an admin does everything", func(ctx SpecContext) {
 		can(ctx, doctor.Admin, reading...)
 		can(ctx, doctor.Admin, replaying...)
 		can(ctx, doctor.Admin, administering...)
 	})
 
-	It("recognizes each identity by the doctor", func(ctx SpecContext) {
-		Expect(flat(w.as(doctor.Viewer).run(ctx, "doctor").out)).To(ContainSubstring("user viewer has what these identities need: viewer streams "))
-		Expect(flat(w.as(doctor.Replayer).run(ctx, "doctor").out)).To(ContainSubstring("user replayer has what these identities need: viewer, replayer streams "))
-		Expect(flat(w.as(doctor.Admin).run(ctx, "doctor").out)).To(ContainSubstring("user admin has what these identities need: viewer, replayer, admin streams "))
+	It("is recognized by the doctor", func(ctx SpecContext) {
+		Expect(flat(w.as(doctor.Viewer).run(ctx, "doctor").out)).To(ContainSubstring("user viewer has the permissions of viewer streams "))
+		Expect(flat(w.as(doctor.Replayer).run(ctx, "doctor").out)).To(ContainSubstring("user replayer has the permissions of viewer, replayer streams "))
+		Expect(flat(w.as(doctor.Admin).run(ctx, "doctor").out)).To(ContainSubstring("user admin has the permissions of viewer, replayer, admin streams "))
 	})
 
-	It("connects by no wrong identity, and prints no password", func(ctx SpecContext) {
+	It("with a wrong password cannot connect, and the password is not printed", func(ctx SpecContext) {
 		r := runAs(ctx, "curlctl", time.Now, "failures", "--nats-url", strings.Replace(w.server.URL(), "://", "://viewer:wrong@", 1))
 		Expect(r.code).To(Equal(3))
 		Expect(r.err).NotTo(ContainSubstring("wrong"))
 	})
 
-	It("grants each identity what README.md has", func() {
+	It("has the permissions that README.md lists", func() {
 		text, err := os.ReadFile("README.md")
 		Expect(err).NotTo(HaveOccurred())
 		for _, i := range doctor.Identities() {

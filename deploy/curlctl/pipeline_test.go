@@ -39,8 +39,8 @@ var _ = Describe("The pipeline", func() {
 		}).Should(BeEquivalentTo(3))
 	}
 
-	It("shows what is wanted and scheduled", func(ctx SpecContext) {
-		Expect(w.run(ctx, "wants").err).To(Equal("Nothing is wanted.\n"))
+	It("shows wanted keys and timers", func(ctx SpecContext) {
+		Expect(w.run(ctx, "wants").err).To(Equal("No keys are wanted.\n"))
 		Expect(w.run(ctx, "timers").err).To(Equal("Nothing is scheduled.\n"))
 		filled(ctx)
 		golden("wants", w.ok(ctx, "wants"))
@@ -50,7 +50,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "timers", "--name=cm-001", "-o", "name")).To(Equal("timer/default/cm-001/my.data\n"))
 	})
 
-	It("prints the pipeline without what cannot be read, with a hint at that", func(ctx SpecContext) {
+	It("skips unreadable messages with a hint", func(ctx SpecContext) {
 		filled(ctx)
 		for _, subject := range []string{cm(0).Want(), "curl.want.shop.pri%ces.k"} {
 			_, err := w.js.Publish(ctx, subject, []byte("garbage"))
@@ -59,17 +59,17 @@ var _ = Describe("The pipeline", func() {
 		r := w.run(ctx, "wants", "-o", "name")
 		Expect(r.code).To(BeZero())
 		Expect(strings.Fields(r.out)).To(ConsistOf("want/default/cm-001/my.data", "want/default/cm-002/my.data", "want/shop/prices/k"))
-		Expect(r.err).To(MatchRegexp("^Left out what cannot be read: 2 messages, the first: .*malformed.*\n$"))
-		Expect(w.run(ctx, "refetch", "--all").out).To(Equal("Asked for 3 fetches.\n"))
+		Expect(r.err).To(MatchRegexp("^Skipped 2 unreadable messages; the first: .*malformed.*\n$"))
+		Expect(w.run(ctx, "refetch", "--all").out).To(Equal("Requested 3 fetches.\n"))
 		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())
 		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "wants", "--name", "").out).To(ContainSubstring("prices\n"))
 
 		r = w.run(ctx, "doctor")
 		Expect(r.code).To(Equal(7))
-		Expect(flat(r.out)).To(MatchRegexp("wants +bad +2 wants cannot be read To mend it: .*restart the watcher"))
+		Expect(flat(r.out)).To(MatchRegexp("wants +bad +2 messages unreadable To fix it: .*restart the watcher"))
 	})
 
-	It("prints the state of the pipeline at a glance", func(ctx SpecContext) {
+	It("is shown at a glance", func(ctx SpecContext) {
 		filled(ctx)
 		golden("status", w.ok(ctx, "status"))
 		var view struct {
@@ -90,7 +90,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(r.err).To(ContainSubstring("curlctl setup"))
 	})
 
-	It("lists the hosts that have asked for a pause, those of the most keys first, and counts the rest", func(ctx SpecContext) {
+	It("lists the paused hosts with the most keys, and counts the others", func(ctx SpecContext) {
 		for i := range 8 {
 			want, sequence := w.want(ctx, cm(i), fmt.Sprintf("https://h%d.example.com/", max(i, 1)))
 			due := &v1.Due{
@@ -101,13 +101,13 @@ var _ = Describe("The pipeline", func() {
 		}
 		Expect(w.ok(ctx, "status")).To(MatchRegexp(`(?m)^PAUSED HOST +REASON +KEYS +NEXT TRY\n` +
 			`h1.example.com +BadStatus 429 +2 +10m\nh2.example.com +BadStatus 429 +1 +30m\nh3(.*\n)h4(.*\n)h5(.*\n)` +
-			"and 2 more; `curlctl timers` lists what waits\\n"))
+			"2 more; `curlctl timers` lists all waiting keys\\n"))
 		var view struct{ PausedHosts []struct{ Host string } }
 		Expect(json.Unmarshal([]byte(w.ok(ctx, "status", "-o", "json")), &view)).To(Succeed())
 		Expect(view.PausedHosts).To(HaveLen(7))
 	})
 
-	It("stops fetching and goes on, and loses nothing", func(ctx SpecContext) {
+	It("pauses and resumes without a loss", func(ctx SpecContext) {
 		site := newOrigin()
 		site.up.Store(true)
 		w.fetch()
@@ -119,14 +119,14 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "resume")).To(ContainSubstring("2 requests waiting"))
 		Eventually(func() uint64 { return w.lastSequences(ctx)[1] }).Should(BeEquivalentTo(2))
 		Expect(w.ok(ctx, "pause", "--for=1h")).To(ContainSubstring("for 1h"))
-		Expect(w.ok(ctx, "status")).To(ContainSubstring("goes on in 39m"))
+		Expect(w.ok(ctx, "status")).To(ContainSubstring("resumes in 39m"))
 		Expect(w.ok(ctx, "audit", "--no-headers")).To(MatchRegexp(`(?s)pause.*--for=1h.*resume.*pause`))
 		Expect(w.ok(ctx, "pause", "--for=2d")).To(ContainSubstring("for 2d"))
 		Expect(w.run(ctx, "pause", "--for=2x").err).To(ContainSubstring(`"2x" is not a duration such as 10m, 1h30m or 2d`))
 		w.ok(ctx, "resume")
 	})
 
-	It("fetches again on demand", func(ctx SpecContext) {
+	It("refetches on demand", func(ctx SpecContext) {
 		site := newOrigin()
 		site.up.Store(true)
 		w.fetch()
@@ -134,19 +134,19 @@ var _ = Describe("The pipeline", func() {
 			w.want(ctx, cm(i), site.URL+"/"+cm(i).Name)
 		}
 		Eventually(site.gets.Load).Should(BeEquivalentTo(3))
-		Expect(w.ok(ctx, "refetch", "default/cm-001")).To(Equal("Asked for 1 fetch.\n"))
+		Expect(w.ok(ctx, "refetch", "default/cm-001")).To(Equal("Requested 1 fetch.\n"))
 		Eventually(site.gets.Load).Should(BeEquivalentTo(4))
-		Expect(w.ok(ctx, "refetch", "--all", "-n", "default", "--rate=0")).To(Equal("Asked for 3 fetches.\n"))
+		Expect(w.ok(ctx, "refetch", "--all", "-n", "default", "--rate=0")).To(Equal("Requested 3 fetches.\n"))
 		Eventually(site.gets.Load).Should(BeEquivalentTo(7))
 		Expect(w.run(ctx, "refetch", "default/none").code).To(Equal(5))
-		Expect(w.ok(ctx, "refetch", "--all", "--rate", "20/s", "-n", "default")).To(Equal("Asked for 3 fetches.\n"))
-		Expect(w.ok(ctx, "refetch", "--all", "--rate=6000/m")).To(Equal("Asked for 3 fetches.\n"))
+		Expect(w.ok(ctx, "refetch", "--all", "--rate", "20/s", "-n", "default")).To(Equal("Requested 3 fetches.\n"))
+		Expect(w.ok(ctx, "refetch", "--all", "--rate=6000/m")).To(Equal("Requested 3 fetches.\n"))
 		Expect(w.run(ctx, "refetch", "--all", "--rate=20/d").err).To(ContainSubstring(`"20/d" is not a rate such as 20/s or 600/m`))
 		Expect(w.run(ctx, "refetch").code).To(Equal(2))
 		Expect(w.run(ctx, "refetch", "none").code).To(Equal(2))
 	})
 
-	It("forgets failures, but not who removed them", func(ctx SpecContext) {
+	It("purges failures, and records who did", func(ctx SpecContext) {
 		filled(ctx)
 		a, _ := w.want(ctx, cm(1), "https://a.example.com/")
 		w.fail(ctx, a, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, "a.example.com")
@@ -160,7 +160,7 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "audit")).To(ContainSubstring("--host=b.example.com"))
 	})
 
-	It("prints the pipeline again and again with --watch", func(ctx SpecContext) {
+	It("can be watched", func(ctx SpecContext) {
 		site := newOrigin()
 		w.fetch()
 		out, _, stop := w.watching(ctx, "-o", "json", "-n", "default")
@@ -180,37 +180,37 @@ var _ = Describe("The pipeline", func() {
 		Expect(seen).To(ContainElements("wanted", "scheduled", "failing", "failed", "retracted"))
 	})
 
-	It("refuses to watch for what does not exist, and names what does", func(ctx SpecContext) {
+	It("refuses to watch unknown kinds", func(ctx SpecContext) {
 		r := w.run(ctx, "watch", "--only", "wanted,fetchd")
 		Expect(r.code).To(Equal(2))
 		Expect(r.err).To(ContainSubstring(`--only: "fetchd" is not one of wanted, retracted, scheduled, due, fetched, recovered, failing, failed, reconcile`))
 	})
 
-	It("sets the pipeline up, compares and examines it", func(ctx SpecContext) {
-		Expect(w.ok(ctx, "setup")).To(ContainSubstring("as they must be."))
+	It("is set up, compared and examined", func(ctx SpecContext) {
+		Expect(w.ok(ctx, "setup")).To(ContainSubstring("are up to date."))
 		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
 		r := w.run(ctx, "setup", "--dry-run")
 		Expect(r.code).To(Equal(7))
 		Expect(r.out).To(ContainSubstring("stream CURL_FAILURES does not exist"))
 		r = w.run(ctx, "doctor")
 		Expect(r.code).To(Equal(7))
-		Expect(flat(r.out)).To(MatchRegexp("streams +bad +stream CURL_FAILURES does not exist To mend it: run `curlctl setup`"))
+		Expect(flat(r.out)).To(MatchRegexp("streams +bad +stream CURL_FAILURES does not exist To fix it: run `curlctl setup`"))
 		Expect(r.out).To(MatchRegexp("consumer fetcher +bad +no fetcher reads from it"))
-		Expect(w.ok(ctx, "setup")).To(ContainSubstring("as they must be now"))
+		Expect(w.ok(ctx, "setup")).To(ContainSubstring("Updated streams and consumers."))
 		golden("doctor", w.run(ctx, "doctor").out)
 	})
 
-	It("has limits that setup raises, and that neither it nor doctor complains of from then on", func(ctx SpecContext) {
+	It("has limits that setup raises, which are no difference afterwards", func(ctx SpecContext) {
 		w.ok(ctx, "setup", "--max-results-bytes=5368709120", "--max-failures-bytes=2147483648", "--failures-max-age=30d")
-		Expect(w.ok(ctx, "setup", "--dry-run")).To(ContainSubstring("as they must be."))
+		Expect(w.ok(ctx, "setup", "--dry-run")).To(ContainSubstring("are up to date."))
 		Expect(flat(w.run(ctx, "doctor").out)).To(MatchRegexp("streams +ok"))
-		Expect(w.ok(ctx, "setup")).To(ContainSubstring("as they must be."))
+		Expect(w.ok(ctx, "setup")).To(ContainSubstring("are up to date."))
 		results, err := w.js.Stream(ctx, pipeline.Results)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(results.CachedInfo().Config.MaxBytes).To(BeEquivalentTo(5 << 30))
 	})
 
-	DescribeTable("refuses limits that make no sense", func(ctx SpecContext, flag, sentence string) {
+	DescribeTable("refuses invalid limits", func(ctx SpecContext, flag, sentence string) {
 		r := w.run(ctx, "setup", flag)
 		Expect(r.code).To(Equal(2))
 		Expect(r.err).To(ContainSubstring(sentence))

@@ -70,7 +70,7 @@ var _ = Describe("Pods", func() {
 		Expect(err).NotTo(HaveOccurred())
 	}
 
-	It("lists in 80 columns the pods that use a ConfigMap, with the way, and which cannot have its newest content", func(ctx SpecContext) {
+	It("are listed in 80 columns with their way to use a ConfigMap, and whether they can have its newest content", func(ctx SpecContext) {
 		p := open(ctx)
 		fetched(ctx, p, "rules")
 		long, lately := time.Now().Add(-40*time.Hour), time.Now().Add(-20*time.Hour)
@@ -105,7 +105,7 @@ var _ = Describe("Pods", func() {
 		Expect(runAs(ctx, "curlctl", time.Now, "pods", p.namespace+"/rules", "-o", "name").out).To(HavePrefix("pod/env-5f6d8c9b7-abcde\n"))
 	})
 
-	It("finds pods with the sidecar of a Watcher by the name of either, and what it asks for, too", func(ctx SpecContext) {
+	It("with the sidecar of a Watcher are found under either name", func(ctx SpecContext) {
 		p := open(ctx)
 		_, config, _ := inCluster(ctx)
 		_, err := servingWatchers(ctx, config, p.namespace).Create(ctx, &unstructured.Unstructured{Object: map[string]any{
@@ -134,10 +134,10 @@ var _ = Describe("Pods", func() {
 		}
 	})
 
-	It("reports in one sentence that there are no pods, or that they may not be listed", func(ctx SpecContext) {
+	It("are reported in one sentence if there are none", func(ctx SpecContext) {
 		p := open(ctx)
 		fetched(ctx, p, "rules")
-		Expect(runAs(ctx, "curlctl", time.Now, "pods", p.namespace+"/rules").out).To(HaveSuffix("No running pod uses it; of pods that are not there nothing is known.\n"))
+		Expect(runAs(ctx, "curlctl", time.Now, "pods", p.namespace+"/rules").out).To(HaveSuffix("No running pod uses it.\n"))
 		r := runAs(ctx, "curlctl", time.Now, "pods", p.namespace+"/missing")
 		Expect(r.code).To(Equal(5))
 		Expect(runAs(ctx, "curlctl", time.Now, "pods").code).To(Equal(2))

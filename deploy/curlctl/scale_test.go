@@ -124,7 +124,7 @@ var _ = Describe("A long history", Ordered, func() {
 		Eventually(func() uint64 { return w.lastSequences(ctx)[2] }).Should(BeEquivalentTo(manyFailures))
 	})
 
-	It("shows its first page at once", func(ctx SpecContext) {
+	It("shows its first page quickly", func(ctx SpecContext) {
 		best := time.Hour
 		for range 5 {
 			begun := processorTime()
@@ -135,7 +135,7 @@ var _ = Describe("A long history", Ordered, func() {
 		Expect(best).To(BeNumerically("<", firstPageTime))
 	})
 
-	It("lists and replays a long history by filter and spread, within little memory", func(ctx SpecContext) {
+	It("is listed and replayed with little memory", func(ctx SpecContext) {
 		if runtime.GOOS != "linux" {
 			Skip("the memory of a process is read from /proc")
 		}
@@ -149,17 +149,8 @@ var _ = Describe("A long history", Ordered, func() {
 		}
 		Expect(strings.Count(run("failures", "--limit=0"), "\n")).To(Equal(manyFailures + 1))
 		Expect(strings.Count(run("failures", "--limit=0", "-o", "json"), `"id"`)).To(Equal(manyFailures))
-		begun := time.Now()
-		Expect(run("replay", "--host=slow.example.com", "--over=24h", "--yes")).To(Equal("Replayed 2,000 failures, spread over 1d.\n"))
+		Expect(run("replay", "--host=slow.example.com", "--yes")).To(Equal("Replayed 2,000 failures.\n"))
 		Expect(run("replay", "--host=fast.example.com", "--yes")).To(Equal("Replayed 18,000 failures.\n"))
-		n := 0
-		for t, err := range w.client.Timers(ctx, "", "") {
-			Expect(err).NotTo(HaveOccurred())
-			Expect(t.At).To(BeTemporally("<", time.Now().Add(24*time.Hour)))
-			n++
-		}
-		fired := 1 + int(time.Since(begun)/(24*time.Hour/2000))
-		Expect(n).To(And(BeNumerically("<=", 2000), BeNumerically(">=", 2000-fired)), "timers that have not fired yet")
 	})
 })
 

@@ -32,7 +32,7 @@ request. */}}
 {{- end -}}
 
 {{/* Memory limit of the bundled NATS. Default: 64 MiB and 4 KiB per key, at least the request.
-After an outage NATS publishes all due timers at once. curlctl doctor uses the same numbers. */}}
+After an outage NATS publishes all due timers at once. */}}
 {{- define "curl-me-that.natsMemory" -}}
 {{- $b := .Values.nats.bundled -}}
 {{- $limits := $b.resources.limits | default dict -}}

@@ -42,7 +42,7 @@ var _ = Describe("Dead letters", func() {
 		return all
 	}
 
-	It("reads dead letters from the newest on, each once", func(ctx SpecContext) {
+	It("are read newest first, each once", func(ctx SpecContext) {
 		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
 		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
 		all := ids(ctx, operate.DeadLetterFilter{})
@@ -57,7 +57,7 @@ var _ = Describe("Dead letters", func() {
 		Expect(one.Host).To(Equal("b.example.com"))
 	})
 
-	It("selects dead letters by their subject", func(ctx SpecContext) {
+	It("are selected by subject", func(ctx SpecContext) {
 		rare := []uint64{1208, 908, 608, 308, 8}
 		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com"})).To(Equal(rare))
 		Expect(ids(ctx, operate.DeadLetterFilter{Reason: "BadStatus", Namespace: "default"})).To(Equal(rare))
@@ -68,7 +68,7 @@ var _ = Describe("Dead letters", func() {
 		}))
 	})
 
-	It("selects dead letters by time", func(ctx SpecContext) {
+	It("are selected by time", func(ctx SpecContext) {
 		middle, err := client.DeadLetter(ctx, 700)
 		Expect(err).NotTo(HaveOccurred())
 		newer, older := ids(ctx, operate.DeadLetterFilter{Since: middle.At}), ids(ctx, operate.DeadLetterFilter{Until: middle.At})
@@ -78,7 +78,7 @@ var _ = Describe("Dead letters", func() {
 		Expect(ids(ctx, operate.DeadLetterFilter{Since: time.Now().Add(time.Hour)})).To(BeEmpty())
 	})
 
-	It("go on below the last that was read", func(ctx SpecContext) {
+	It("continue below the last ID", func(ctx SpecContext) {
 		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal([]uint64{308, 8}))
 		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1})).To(BeEmpty())
 		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1 << 40})).To(HaveLen(many), "beyond the stream is no bound")
@@ -86,12 +86,12 @@ var _ = Describe("Dead letters", func() {
 		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(many - 2))
 	})
 
-	It("removes dead letters by filter", func(ctx SpecContext) {
+	It("are removed by filter", func(ctx SpecContext) {
 		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Reason: "Timeout"})).To(BeEquivalentTo(many - 5))
 		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(5))
 	})
 
-	It("returns an error for dead letters that cannot be read", func(ctx SpecContext) {
+	It("end with an error if the stream is missing", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
 		for _, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
 			Expect(err).To(MatchError(jetstream.ErrStreamNotFound))

@@ -19,7 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
 )
 
-var _ = Describe("What an operator asks for", func() {
+var _ = Describe("The client of operators", func() {
 	var (
 		js     jetstream.JetStream
 		client *operate.Client
@@ -36,7 +36,7 @@ var _ = Describe("What an operator asks for", func() {
 		return due
 	}
 
-	It("publishes a due once, in place of the timer", func(ctx SpecContext) {
+	It("publishes a due once, which replaces the timer", func(ctx SpecContext) {
 		due := wanted(key)
 		at := time.Now().Add(time.Hour)
 		Expect(client.PublishTimer(ctx, due, at)).To(Succeed())
@@ -51,7 +51,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(client.PublishDue(ctx, due, "once")).To(BeTrue())
 	})
 
-	It("refuses a due when the want has been replaced", func(ctx SpecContext) {
+	It("refuses a due of a replaced want", func(ctx SpecContext) {
 		due := wanted(key)
 		_, err := client.PublishTombstone(ctx, key, due.GetWantSequence())
 		Expect(err).NotTo(HaveOccurred())
@@ -59,7 +59,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 	})
 
-	It("lists timers by object, with what has waited longest", func(ctx SpecContext) {
+	It("lists wants and timers by object", func(ctx SpecContext) {
 		_, err := client.Waiting(ctx, 1)
 		Expect(err).To(MatchError(pipeline.ErrNoMessage))
 		for i := range 600 { // more than two batches
@@ -93,7 +93,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(at).To(BeTemporally("~", time.Now(), 30*time.Second))
 	})
 
-	It("stops and starts the fetchers", func(ctx SpecContext) {
+	It("pauses and resumes the fetchers", func(ctx SpecContext) {
 		paused := func() bool {
 			consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 			Expect(err).NotTo(HaveOccurred())
@@ -108,7 +108,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(paused()).To(BeFalse())
 	})
 
-	It("lists what operators did by the user and action of the subject, and passes over records that cannot be read", func(ctx SpecContext) {
+	It("lists audit records by user and action of their subject, and skips unreadable ones", func(ctx SpecContext) {
 		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "purge", User: "alice", BeganAt: timestamppb.Now()})).To(Succeed())
 		forged, err := proto.Marshal(&v1.Audit{Action: "refetch", User: "alice", Selected: 7})
 		Expect(err).NotTo(HaveOccurred())
@@ -132,7 +132,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(unreadable).To(Equal(2))
 	})
 
-	It("reads no more of the record than is looked at", func(ctx SpecContext) {
+	It("reads the audit lazily", func(ctx SpecContext) {
 		const many = 1500 // of two records each: more than one window
 		began := time.Now()
 		at := func(i int) *timestamppb.Timestamp { return timestamppb.New(began.Add(time.Duration(i) * time.Second)) }
@@ -167,7 +167,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(all[many-1]).To(Equal("0"))
 	})
 
-	It("refuses an action when the record is full, and leaves its limit where none is named", func(ctx SpecContext) {
+	It("refuses an action if the audit is full, and keeps its limit by default", func(ctx SpecContext) {
 		limit := func() int64 {
 			GinkgoHelper()
 			audit, err := js.Stream(ctx, pipeline.Audit)
@@ -187,7 +187,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(err).To(MatchError(pipeline.ErrFull))
 	})
 
-	It("stays on record, whoever would remove it", func(ctx SpecContext) {
+	It("cannot remove audit records", func(ctx SpecContext) {
 		Expect(client.PublishAudit(ctx, &v1.Audit{Action: "purge", User: "alice", BeganAt: timestamppb.Now()})).To(Succeed())
 		audit, err := js.Stream(ctx, pipeline.Audit)
 		Expect(err).NotTo(HaveOccurred())
@@ -201,7 +201,7 @@ var _ = Describe("What an operator asks for", func() {
 		Expect(audit.CachedInfo().Config).To(And(HaveField("MaxAge", 90*24*time.Hour), HaveField("Discard", jetstream.DiscardNew)))
 	})
 
-	It("records an action, with how it ended", func(ctx SpecContext) {
+	It("records an action with its end", func(ctx SpecContext) {
 		began := timestamppb.Now()
 		for _, a := range []*v1.Audit{
 			{Action: "replay", User: "ann.b", Filter: "--all", Selected: 3, BeganAt: began},

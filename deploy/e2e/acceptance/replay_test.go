@@ -36,7 +36,7 @@ var _ = Describe("A host that recovers", func() {
 			"--host", "localhost", "--wait", "--timeout", "3m").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
 		Expect(string(out)).To(And(ContainSubstring("Replayed 100 failures."), ContainSubstring("Outcome: 100 fetched."),
-			ContainSubstring("The writer has dealt with all of them.")))
+			ContainSubstring("The writer has handled all of them.")))
 
 		for i, object := range objects {
 			object.EventuallyHasData(ctx, "my.data", fmt.Sprintf("body %d", i))

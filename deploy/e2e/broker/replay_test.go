@@ -101,7 +101,7 @@ func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
 	said := p.Log.String()
 	Expect(code).To(BeZero(), "%s", said)
 	Expect(said).To(And(ContainSubstring(fmt.Sprintf("Outcome: %d fetched.", len(f.objects))),
-		ContainSubstring("The writer has dealt with all of them.")))
+		ContainSubstring("The writer has handled all of them.")))
 }
 
 // replicated runs a cluster of three servers with three replicas of each stream.
@@ -121,7 +121,7 @@ var _ = Describe("A replay", func() {
 		f.eventuallyFills(ctx, 20)
 		Expect(p.Running()).To(BeTrue())
 		Expect(server.Kill()).To(Succeed())
-		Eventually(func() []string { return p.Log.Matching("The connection to NATS is lost") }).Should(HaveLen(1))
+		Eventually(func() []string { return p.Log.Matching("Lost the connection to NATS") }).Should(HaveLen(1))
 		Expect(server.Again()).To(Succeed())
 		f.shouldEndWell(ctx, p)
 		f.shouldBeRight(ctx)

@@ -91,7 +91,7 @@ var _ = Describe("With the shipped configuration", func() {
 			b.as(ctx, "replayer", "replay", "--host", "localhost", "--wait", "--timeout", "2m")
 			ill.EventuallyHasData(ctx, "text", "well")
 			b.as(ctx, "replayer", "refetch", w.Namespace+"/ill")
-			b.as(ctx, "replayer", "replay", "--all", "--over", "1h")
+			b.as(ctx, "replayer", "replay", "--all", "--rate", "100")
 			b.as(ctx, "admin", "pause")
 			b.as(ctx, "admin", "resume")
 			b.as(ctx, "admin", "failures", "purge", "--all", "--yes")
@@ -149,7 +149,7 @@ var _ = Describe("With the shipped configuration", func() {
 		page.Says("second")
 		cm.EventuallyHasDataWithin(ctx, time.Minute, "text", "second")
 		Eventually(ctx, func() string { out, _ := b.try(ctx, b.with("setup", "setup", "--dry-run")...); return out }).
-			WithPolling(time.Second).Should(ContainSubstring("as they must be"), "nothing is left for setup to do")
+			WithPolling(time.Second).Should(ContainSubstring("are up to date"), "nothing is left for setup to do")
 		b.shouldViolateNothing(w)
 	})
 })

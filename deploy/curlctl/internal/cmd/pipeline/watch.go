@@ -101,7 +101,7 @@ func colourOf(kind string) printer.Colour {
 		return printer.Grey
 	case traffic.Fetched, traffic.Recovered:
 		return printer.Green
-	case traffic.Retracted, traffic.Removed, traffic.Annotated:
+	case traffic.Retracted, traffic.Reconciled:
 		return printer.Yellow
 	}
 	return printer.Red
