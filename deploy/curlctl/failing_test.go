@@ -67,6 +67,8 @@ var _ = Describe("failing", func() {
 		Expect(list.Items).To(HaveLen(6))
 		Expect(list.Items[0]).To(And(HaveKeyWithValue("reason", "BadStatus"), HaveKeyWithValue("status", BeEquivalentTo(503)), HaveKeyWithValue("host", "a.example.com")))
 		Expect(text).NotTo(ContainSubstring("secret"))
+		Expect(w.ok(ctx, "failing", "--summary")).To(MatchRegexp(`failing +BadStatus 503 +a.example.com +1\n`))
+		Expect(w.ok(ctx, "failing", "--summary", "-o", "json")).To(ContainSubstring(`"reason": "Parked",`))
 		Expect(w.run(ctx, "failing", "-n", "elsewhere").err).To(Equal("No keys are failing, waiting or stale.\n"))
 	})
 

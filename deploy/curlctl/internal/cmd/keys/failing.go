@@ -4,6 +4,7 @@ package keys
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -37,6 +38,7 @@ type failingKey struct {
 // FailingCommand returns the command failing.
 func FailingCommand(o *cli.Options) *cobra.Command {
 	var name, host string
+	summary := false
 	cmd := &cobra.Command{
 		Use:   "failing",
 		Short: "List the keys that are failing, waiting or stale now, with reason and next try",
@@ -57,16 +59,47 @@ func FailingCommand(o *cli.Options) *cobra.Command {
 				return cmp.Or(keys.CompareConditions(a.Condition, b.Condition), keys.Compare(a.Key, b.Key))
 			})
 			s.HintPaused(ctx)
+			if summary {
+				return summarize(s, all)
+			}
 			return s.List(printer.Table{
 				Columns: "STATE|REASON|SINCE|NEXT TRY|HOST|NAMESPACE|CONFIGMAP|KEY", Wide: "CHECKED|WAITS FOR|ATTEMPTS|URL",
 				Drop: "HOST|STATE|SINCE",
 			}, printer.Rows(all, func(k keys.Key) printer.Row { return failingRow(s, k) }),
-				"No keys are failing, waiting or stale.")
+				none)
 		}),
 	}
 	o.BindName(cmd, &name)
 	o.BindHost(cmd, &host)
+	cmd.Flags().BoolVar(&summary, "summary", false, "count keys by state, reason and host")
 	return cmd
+}
+
+const none = "No keys are failing, waiting or stale."
+
+// group of keys in a summary.
+type group struct {
+	State  string `json:"state"`
+	Reason string `json:"reason"`
+	Host   string `json:"host"`
+}
+
+// summarize counts keys by state, reason and host.
+func summarize(s *cli.Session, all []keys.Key) error {
+	counts := map[group]int{}
+	for _, k := range all {
+		counts[group{string(k.Condition.State), deadletter.Reason(k.Condition.Reason, k.Condition.Status), k.Host}]++
+	}
+	groups := slices.SortedFunc(maps.Keys(counts), func(a, b group) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host))
+	})
+	return s.List(printer.Table{Columns: "STATE|REASON|HOST|KEYS"}, printer.Rows(groups, func(g group) printer.Row {
+		return printer.Row{Name: g.Reason + "/" + g.Host, Cells: printer.Cells(g.State, g.Reason, g.Host, counts[g]), Object: struct {
+			group
+
+			Count int `json:"count"`
+		}{g, counts[g]}}
+	}), none)
 }
 
 func reader(s *cli.Session, name string) keys.Reader {
