@@ -20,12 +20,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// target is a subject at which the server itself must never answer, and the
-// payload that a message has to carry to do harm there; empty: any does.
+// target is a subject on which the server itself must never publish a reply, and the payload that
+// would cause harm there. With an empty payload, any message would.
 type target struct{ subject, payload string }
 
-// targets returns what replies are sent to. Their payloads are planted in
-// messages before, as far as an identity may publish any.
+// targets returns the reply subjects to try. Their payloads are first stored in messages, if the
+// identity may publish any.
 func targets(inbox, victim string) []target {
 	all := []target{
 		{subject: victim},
@@ -34,8 +34,9 @@ func targets(inbox, victim string) []target {
 		{subject: "curl.record.purge.SOMEBODY.1"},
 		{"$JS.API.STREAM.CREATE.EVIL", `{"name":"EVIL","subjects":["evil.>"]}`},
 		{"$JS.API.STREAM.UPDATE.CURL_FAILURES", `{"name":"CURL_FAILURES","subjects":["curl.failure.>"],"max_msgs":1}`},
-		{"$JS.API.CONSUMER.CREATE.CURL_FAILURES.intruder", `{"stream_name":"CURL_FAILURES","action":"create","config":{"name":"intruder",` +
-			`"deliver_subject":"` + inbox + `","deliver_policy":"all","ack_policy":"none","replay_policy":"instant"}}`},
+		{"$JS.API.CONSUMER.CREATE.CURL_FAILURES.intruder",
+			`{"stream_name":"CURL_FAILURES","action":"create","config":{"name":"intruder",` +
+				`"deliver_subject":"` + inbox + `","deliver_policy":"all","ack_policy":"none","replay_policy":"instant"}}`},
 		{"$JS.API.CONSUMER.PAUSE.CURL_RESULTS.writer", `{"pause_until":"2100-01-01T00:00:00Z"}`},
 		{"$JS.API.CONSUMER.RESET.CURL_REQUESTS.fetcher", `{"seq":1}`},
 		{"$JS.API.STREAM.MSG.DELETE.CURL_RESULTS", `{"seq":1}`},
@@ -47,17 +48,18 @@ func targets(inbox, victim string) []target {
 		{subject: "$JS.ACK.CURL_REQUESTS.fetcher.1.1.1.1.0"},
 	}
 	for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.Audit} {
-		all = append(all, target{subject: "$JS.API.STREAM.PURGE." + stream}, target{subject: "$JS.API.STREAM.DELETE." + stream})
+		all = append(all, target{subject: "$JS.API.STREAM.PURGE." + stream},
+			target{subject: "$JS.API.STREAM.DELETE." + stream})
 	}
 	return all
 }
 
-// secrets are in messages, and say by their presence in an inbox what was read.
+// secrets are markers in stored messages. A marker in an inbox shows what the identity has read.
 var secrets = map[string]string{
 	"SECRET-BODY": "bodies", "SECRET-LETTER": "dead letters", "SECRET-AUDIT": "the audit", "SECRET-TIMER": "timers",
 }
 
-// attacker is one identity in wrong hands, and what there is to protect from it.
+// attacker is a compromised identity and the data to protect from it.
 type attacker struct {
 	b        *broker
 	js       jetstream.JetStream
@@ -68,11 +70,11 @@ type attacker struct {
 
 	mu   sync.Mutex
 	read map[string]bool
-	// forged counts what came to the inbox of another identity.
+	// forged counts the messages in the inbox of another identity.
 	forged int
 }
 
-// newAttacker fills the streams, and connects as an identity.
+// newAttacker fills the streams and connects as an identity.
 func newAttacker(ctx context.Context, b *broker, identity string) *attacker {
 	GinkgoHelper()
 	s := &attacker{b: b, js: b.jetStream(), identity: identity, read: map[string]bool{}}
@@ -98,7 +100,7 @@ func newAttacker(ctx context.Context, b *broker, identity string) *attacker {
 	return s
 }
 
-// victim is an identity that is not the one in wrong hands.
+// victim returns an identity that is not compromised.
 func (s *attacker) victim() string {
 	if s.identity == "writer" {
 		return "fetcher"
@@ -116,10 +118,10 @@ func (s *attacker) take(m *nats.Msg) {
 	}
 }
 
-// restore makes everything as it was before the first attack.
+// restore restores the state from before the first attack.
 func (s *attacker) restore(ctx context.Context) {
 	GinkgoHelper()
-	// Until the server has removed what it stored, and done all that it was asked for.
+	// This waits until the server has removed the attacker's messages and handled all its requests.
 	Eventually(ctx, s.fill).WithTimeout(recreated).Should(Succeed())
 	s.plant(ctx)
 	s.mu.Lock()
@@ -127,7 +129,7 @@ func (s *attacker) restore(ctx context.Context) {
 	s.forged, s.read = 0, map[string]bool{}
 }
 
-// fill makes the streams anew, with what there is to protect.
+// fill creates the streams again, with the data to protect.
 func (s *attacker) fill(ctx context.Context) error {
 	for name := range s.js.StreamNames(ctx).Name() {
 		if err := s.js.DeleteStream(ctx, name); err != nil {
@@ -155,11 +157,11 @@ func (s *attacker) fill(ctx context.Context) error {
 	return err
 }
 
-// planted is where the payload for a target is kept.
+// planted returns the subject with the payload for a target.
 func planted(kind string, i int) string { return kind + "default.planted-" + strconv.Itoa(i) + ".key" }
 
-// plant stores the payloads of the targets by every subject that the identity
-// may publish to, and by a timer as a want.
+// plant stores the payloads of the targets on every subject that the identity may publish to, also
+// with a timer that publishes a want.
 func (s *attacker) plant(ctx context.Context) {
 	GinkgoHelper()
 	forges := false
@@ -194,8 +196,8 @@ func (s *attacker) plant(ctx context.Context) {
 
 func (s *attacker) victimInbox() string { return "_INBOX_" + s.victim() + ".victim" }
 
-// asked are the payloads to try on a subject so that the answer has the i-th
-// planted payload, is empty, is an error, or is a message.
+// asked returns payloads for requests to a subject. Their responses are the i-th planted payload,
+// an empty message, an error and a message.
 func (s *attacker) asked(subject, reply string, i int) []string {
 	filter := planted("curl.want.", i)
 	switch {
@@ -214,11 +216,13 @@ func (s *attacker) asked(subject, reply string, i int) []string {
 	case strings.HasPrefix(subject, "$JS.API.CONSUMER.CREATE.CURL_REQUESTS.loader."):
 		return []string{`{"stream_name":"CURL_REQUESTS","config":{"name":"loader","deliver_subject":"` + reply +
 			`","deliver_policy":"last_per_subject","ack_policy":"none","replay_policy":"instant","filter_subject":"` +
-			strings.TrimPrefix(subject, "$JS.API.CONSUMER.CREATE.CURL_REQUESTS.loader.") + `","inactive_threshold":1000000000,"mem_storage":true}}`}
+			strings.TrimPrefix(subject, "$JS.API.CONSUMER.CREATE.CURL_REQUESTS.loader.") +
+			`","inactive_threshold":1000000000,"mem_storage":true}}`}
 	case strings.HasPrefix(subject, "$JS.API.CONSUMER.CREATE."):
 		parts := strings.Split(subject, ".")
 		return []string{`{"stream_name":"` + parts[4] + `","config":{"durable_name":"` + parts[5] + `","name":"` + parts[5] +
-			`","ack_policy":"explicit","deliver_policy":"all","replay_policy":"instant","max_deliver":1,"inactive_threshold":1000000}}`}
+			`","ack_policy":"explicit","deliver_policy":"all","replay_policy":"instant","max_deliver":1,` +
+			`"inactive_threshold":1000000}}`}
 	case strings.HasPrefix(subject, "$JS.API.STREAM.CREATE."):
 		name := strings.TrimPrefix(subject, "$JS.API.STREAM.CREATE.")
 		return []string{`{"name":"` + name + `","subjects":["evil"]}`}
@@ -226,15 +230,16 @@ func (s *attacker) asked(subject, reply string, i int) []string {
 	return []string{""}
 }
 
-// literal returns the subjects that stand for one of the table.
+// literal returns the concrete subjects for a subject of the table.
 func literal(subject string, i int) []string {
 	if strings.HasPrefix(subject, "$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.") {
-		return []string{"$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.default.none.key", "$JS.API.DIRECT.GET.CURL_REQUESTS." + planted("curl.want.", i)}
+		return []string{"$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.default.none.key",
+			"$JS.API.DIRECT.GET.CURL_REQUESTS." + planted("curl.want.", i)}
 	}
 	return []string{subject}
 }
 
-// attack sends everything that the identity may send with a reply.
+// attack sends every message that the identity may send, each with a reply subject.
 func (s *attacker) attack(i int, t target) {
 	GinkgoHelper()
 	for _, row := range s.may {
@@ -244,16 +249,17 @@ func (s *attacker) attack(i int, t target) {
 			}
 		}
 	}
-	// An answer to one that comes behind them all. None comes while a consumer that was
-	// made anew has no leader.
-	info := s.may[slices.IndexFunc(s.may, func(subject string) bool { return strings.HasPrefix(subject, "$JS.API.CONSUMER.INFO.") })]
+	// The response to this request comes after all others. There is none while a re-created
+	// consumer has no leader.
+	info := s.may[slices.IndexFunc(s.may,
+		func(subject string) bool { return strings.HasPrefix(subject, "$JS.API.CONSUMER.INFO.") })]
 	Eventually(func() error {
 		_, err := s.nc.Request(info, nil, leaderless)
 		return err
 	}).WithTimeout(recreated).Should(Succeed())
 }
 
-// see returns what must be as it was. It asks the leaders: another replica may be
+// see returns the state that must not change. It asks the leaders, because other replicas may be
 // behind.
 func (s *attacker) see(ctx context.Context) map[string]string {
 	GinkgoHelper()
@@ -270,7 +276,8 @@ func (s *attacker) see(ctx context.Context) map[string]string {
 		seen["stream "+name] = info.Created.String() + string(config)
 		s.seeConsumers(ctx, stream, seen)
 		for what, subject := range map[string]string{
-			"want": "curl.want.default.canary.key", "timer": "curl.timer.default.canary.key", "body": "curl.result.content.default.canary.key",
+			"want": "curl.want.default.canary.key", "timer": "curl.timer.default.canary.key",
+			"body":        "curl.result.content.default.canary.key",
 			"dead letter": "curl.failure.Timeout.host.default.canary.key", "audit": "curl.record.replay.CANARY.1",
 			"removed": "curl.result.reconcile.default.canary.key", "forged audit": "curl.record.purge.SOMEBODY.1",
 		} {
@@ -288,13 +295,13 @@ func (s *attacker) see(ctx context.Context) map[string]string {
 	return seen
 }
 
-// last returns sequence and payload of the last message of a subject; empty: there
-// is none.
+// last returns sequence and payload of the last message of a subject, or "" if there is none.
 func (s *attacker) last(ctx context.Context, stream, subject string) string {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, answered)
 	defer cancel()
-	m, err := s.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, []byte(`{"last_by_subj":"`+subject+`"}`))
+	m, err := s.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream,
+		[]byte(`{"last_by_subj":"`+subject+`"}`))
 	Expect(err).NotTo(HaveOccurred())
 	var answer struct {
 		Message struct {
@@ -322,8 +329,7 @@ func (s *attacker) seeConsumers(ctx context.Context, stream jetstream.Stream, se
 	}
 }
 
-// rows says what each identity may change or read by its row: what begins with
-// one of these is its own.
+// rows has the permissions of each identity according to its row, as prefixes of changes.
 var rows = map[string][]string{
 	"watcher":  {"canary want", "canary timer", "canary removed", "read timers"},
 	"fetcher":  {"canary timer", "canary dead letter", "canary body", "work of CURL_REQUESTS/fetcher"},
@@ -334,14 +340,14 @@ var rows = map[string][]string{
 	"setup":    {"stream ", "consumer ", "work of "},
 }
 
-// broken names what is other than it was and beyond the row of the identity.
+// broken returns the changes beyond the row of the identity.
 func (s *attacker) broken(before, after map[string]string) []string {
 	return slices.DeleteFunc(changed(before, after), func(what string) bool {
 		return slices.ContainsFunc(rows[s.identity], func(own string) bool { return strings.HasPrefix(what, own) })
 	})
 }
 
-// changed names what is other than it was.
+// changed returns all changes.
 func changed(before, after map[string]string) []string {
 	var found []string
 	for what := range maps.Keys(before) {
@@ -358,8 +364,8 @@ func changed(before, after map[string]string) []string {
 	return found
 }
 
-// tryAll tries all targets, and returns what could be done. What happens late is
-// put down to a later target, and never missed.
+// tryAll tries all targets and returns the harm done. Late effects are counted for a later target,
+// but never missed.
 func (s *attacker) tryAll(ctx context.Context) []string {
 	GinkgoHelper()
 	var done []string
@@ -376,12 +382,13 @@ func (s *attacker) tryAll(ctx context.Context) []string {
 		before = after
 	}
 	if len(done) == 0 {
-		Consistently(ctx, func() []string { return s.broken(before, s.see(ctx)) }).Should(BeEmpty(), "what comes behind all that was tried")
+		Consistently(ctx, func() []string { return s.broken(before, s.see(ctx)) }).
+			Should(BeEmpty(), "late effects of an attempt")
 	}
 	return done
 }
 
-// settle waits until nothing changes between two looks.
+// settle waits until two consecutive checks see the same state.
 func (s *attacker) settle(ctx context.Context) {
 	GinkgoHelper()
 	last := s.see(ctx)
@@ -392,8 +399,8 @@ func (s *attacker) settle(ctx context.Context) {
 	}).WithTimeout(recreated).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 }
 
-// reach asks for everything that the identity may ask for as it should be asked:
-// what nothing answers could do no harm either.
+// reach sends every request of the identity in its proper form. A request without a responder could
+// do no harm, so it would prove nothing.
 func (s *attacker) reach(ctx context.Context) {
 	GinkgoHelper()
 	for _, subject := range s.may {
@@ -409,18 +416,18 @@ func (s *attacker) reach(ctx context.Context) {
 	s.restore(ctx)
 }
 
-// Bounds on a machine that does much else: of an answer, and of three servers that
-// make all streams anew.
+// Timeouts for a busy machine: for one response, and for three servers that create all streams
+// again.
 const (
 	answered  = 30 * time.Second
 	recreated = 90 * time.Second
 )
 
-// leaderless is how long a response is waited for that a consumer without leader does not give.
+// leaderless is how long to wait for a response that a consumer without a leader never sends.
 const leaderless = 5 * time.Second
 
-// identities returns a table entry for each identity that is a user of the pipeline. sys is none: by
-// what it may ask it can do more than any reply subject or header would.
+// identities returns a table entry for each identity of the pipeline's account. sys is not in it,
+// because its own requests can do more than any reply subject or header.
 func identities() []TableEntry {
 	var all []TableEntry
 	for _, name := range []string{"watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin"} {
@@ -429,13 +436,14 @@ func identities() []TableEntry {
 	return all
 }
 
-var _ = Describe("An identity in wrong hands", func() {
-	for where, f := range map[string]form{"on one server": plain, "on three": three, "on three of the chart": threeOfChart, "by JWT": byJWT} {
+var _ = Describe("A compromised identity", func() {
+	for where, f := range map[string]form{"on one server": plain, "on three servers": three,
+		"on the three servers of the chart": threeOfChart, "by JWT": byJWT} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
 
-			DescribeTable("opens to no identity, by any reply subject, more than its row", func(ctx SpecContext, identity string) {
+			DescribeTable("can do no more with any reply subject than its row allows", func(ctx SpecContext, identity string) {
 				s := newAttacker(ctx, b, identity)
 				s.reach(ctx)
 				Expect(s.tryAll(ctx)).To(BeEmpty())
@@ -444,14 +452,16 @@ var _ = Describe("An identity in wrong hands", func() {
 	}
 })
 
-// The suite finds nothing only where there is nothing to find.
-var _ = Describe("An identity in wrong hands, when all were in one account,", func() {
+// This proves that the suite finds open reply subjects if there are any.
+var _ = Describe("A compromised identity in the former single account", func() {
 	for where, f := range map[string]form{"on one server": former, "by JWT": formerByJWT} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
 
-			DescribeTable("finds the reply subjects that were open while all identities were in one account", func(ctx SpecContext, identity string, done ...string) {
+			DescribeTable("can do harm with reply subjects, which the suite finds", func(
+				ctx SpecContext, identity string, done ...string,
+			) {
 				found := newAttacker(ctx, b, identity).tryAll(ctx)
 				for _, harm := range done {
 					Expect(found).To(ContainElement(ContainSubstring(harm)))

@@ -24,17 +24,17 @@ import (
 // shipped is the folder of the configuration.
 const shipped = "../../nats"
 
-// form is a configuration and how it is run.
+// form is a configuration and the way to run it.
 type form struct {
-	// files returns what is in the folder of the configuration.
+	// files returns the files in the folder of the configuration.
 	files func(context.Context) map[string]string
-	// config is the file that servers start with.
+	// config is the servers' main configuration file.
 	config string
-	// servers that form a cluster, if there is more than one.
+	// servers is the number of servers. More than one form a cluster.
 	servers int
-	// tls reports whether clients must use it.
+	// tls reports whether clients must use TLS.
 	tls bool
-	// jwt puts JWTs in the place of accounts.conf; nil: users have keys.
+	// jwt replaces accounts.conf by JWTs. If it is nil, users have keys.
 	jwt func(context.Context, *broker)
 }
 
@@ -42,9 +42,9 @@ var (
 	plain   = form{files: shippedFiles, config: "nats.conf", servers: 1}
 	overTLS = form{files: shippedFiles, config: "tls.conf", servers: 1, tls: true}
 	three   = form{files: composedFiles, config: "cluster.conf", servers: 3, tls: true}
-	// threeOfChart are those that the chart installs.
+	// threeOfChart has the servers that the chart installs.
 	threeOfChart = form{files: chartFiles, config: "nats.conf", servers: 3, tls: true}
-	// former is what was shipped while all identities were users of one account.
+	// former is the configuration from when all identities were users of one account.
 	former = form{files: formerFiles, config: "nats.conf", servers: 1}
 )
 
@@ -60,7 +60,7 @@ func shippedFiles(context.Context) map[string]string {
 	return files
 }
 
-// composedFiles are those of docker compose with three servers.
+// composedFiles returns the files of docker compose with three servers.
 func composedFiles(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	files := shippedFiles(ctx)
@@ -96,25 +96,25 @@ func read(file string) string {
 	return string(text)
 }
 
-// broker is one NATS server, or a cluster of them.
+// broker is one NATS server or a cluster.
 type broker struct {
-	// Server is the first one.
+	// Server is the first server.
 	*natstest.Server
 	servers []*natstest.Server
-	// dir holds the configuration, and identities the seeds.
+	// dir has the configuration, and identities the seeds.
 	dir, identities string
-	// tls reports whether clients must use it.
+	// tls reports whether clients must use TLS.
 	tls bool
-	// root may do everything in the account of the pipeline; it is the spec's.
+	// root is the spec's own user, which may do everything in the pipeline's account.
 	root nkeys.KeyPair
-	// token is the JWT of root; empty: users are in the configuration by their public keys.
+	// token is the JWT of root. It is empty if the configuration has users by public key.
 	token string
-	// watcher are flags of the watcher beside those that it needs.
+	// watcher has additional flags of the watcher.
 	watcher []string
 	said    *journal
 }
 
-// journal keeps what a server has to say.
+// journal keeps the log of a server.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -126,7 +126,7 @@ func (j *journal) add(format string, args ...any) {
 	j.lines = append(j.lines, fmt.Sprintf(format, args...))
 }
 
-// violations returns what the server refused to do.
+// violations returns the server's log lines about denied requests.
 func (j *journal) violations() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -146,8 +146,8 @@ func (j *journal) Warnf(format string, args ...any)  { j.add(format, args...) }
 func (j *journal) Errorf(format string, args ...any) { j.add(format, args...) }
 func (j *journal) Fatalf(format string, args ...any) { j.add(format, args...) }
 
-// start runs servers by a configuration, with identities as curlctl makes them and
-// one user more for the spec.
+// start runs servers with a configuration. curlctl creates their identities, and the spec has one
+// additional user.
 func start(ctx context.Context, f form) *broker {
 	GinkgoHelper()
 	b := &broker{dir: GinkgoT().TempDir(), said: &journal{}, tls: f.tls}
@@ -158,7 +158,7 @@ func start(ctx context.Context, f form) *broker {
 	Expect(err).NotTo(HaveOccurred())
 	for name, text := range f.files(ctx) {
 		text = strings.ReplaceAll(text, "/etc/nats", b.dir)
-		// Of three servers on one disk each would wait for the others' writes.
+		// With one disk, each of three servers would wait for the others' writes.
 		text = strings.ReplaceAll(text, `sync_interval: "always"`, "")
 		if name == "accounts.conf" {
 			text = b.rootedIn(text)
@@ -168,7 +168,7 @@ func start(ctx context.Context, f form) *broker {
 	if f.jwt != nil {
 		f.jwt(ctx, b)
 	}
-	// What the configuration takes from the environment is overridden.
+	// These override values that the configuration takes from the environment.
 	GinkgoT().Setenv("NATS_ROUTES", "[]")
 	GinkgoT().Setenv("SERVER_NAME", "natstest")
 	options := natstest.Options{Listen: true, Monitor: true, ConfigFile: filepath.Join(b.dir, f.config), Log: b.said}
@@ -186,7 +186,7 @@ func start(ctx context.Context, f form) *broker {
 	return b
 }
 
-// rootedIn adds the user of the spec to the account of the streams.
+// rootedIn adds the spec's user to the account of the streams.
 func (b *broker) rootedIn(accounts string) string {
 	GinkgoHelper()
 	user, account, list := "{ nkey: "+public(b.root)+" }", "  CURL: {\n", "$JETSTREAM_MAX_FILE }\n\n    users: [\n"
@@ -197,7 +197,7 @@ func (b *broker) rootedIn(accounts string) string {
 	return strings.Replace(accounts, account, account+"    users: [ "+user+" ]\n", 1)
 }
 
-// url is the address of a server; of one, of the same for all n.
+// url returns the address of a server. All n connections to a single server get the same one.
 func (b *broker) url(n int) string { return b.servers[n%len(b.servers)].URL() }
 
 // topology has a replica of each stream on each server.
@@ -223,12 +223,12 @@ func (b *broker) as(ctx context.Context, identity string, args ...string) string
 	return b.run(ctx, b.with(identity, args...)...)
 }
 
-// with adds to the arguments of curlctl how to connect as an identity.
+// with adds flags to curlctl's arguments, to connect as an identity.
 func (b *broker) with(identity string, args ...string) []string {
 	return append(append(args, "--nats-url="+b.URL()), b.flags(identity)...)
 }
 
-// flags are those of any program that connects as an identity.
+// flags returns the flags of any program to connect as an identity.
 func (b *broker) flags(identity string) []string {
 	flag := "--nats-nkey=" + b.seed(identity)
 	if b.token != "" {
@@ -240,8 +240,7 @@ func (b *broker) flags(identity string) []string {
 	return []string{flag}
 }
 
-// heal lets curlctl create the streams and consumers, whenever they are missing,
-// until the end of the spec.
+// heal runs curlctl until the end of the spec, to create missing streams and consumers.
 func (b *broker) heal(ctx context.Context) {
 	GinkgoHelper()
 	cmd := exec.Command(env.Program("curlctl"), b.with("setup", "setup", "--watch")...)
@@ -257,10 +256,10 @@ func (b *broker) heal(ctx context.Context) {
 	}).Should(Succeed())
 }
 
-// ca is the file with the certificate to trust.
+// ca is the file with the trusted certificate.
 func (b *broker) ca() string { return filepath.Join(b.identities, "ca.crt") }
 
-// trust is how clients come to TLS, if they must use it.
+// trust returns the TLS option of clients, if TLS is required.
 func (b *broker) trust() nats.Option {
 	if !b.tls {
 		return func(*nats.Options) error { return nil }
@@ -268,15 +267,15 @@ func (b *broker) trust() nats.Option {
 	return nats.RootCAs(b.ca())
 }
 
-// seed returns the file with the seed of an identity.
+// seed returns the seed file of an identity.
 func (b *broker) seed(identity string) string { return filepath.Join(b.identities, identity+".nk") }
 
-// credentials returns the file with the JWT of an identity and its seed.
+// credentials returns the file with the JWT and the seed of an identity.
 func (b *broker) credentials(identity string) string {
 	return filepath.Join(b.identities, identity+".creds")
 }
 
-// rooted is how the spec itself connects.
+// rooted returns the options for the spec's own connection.
 func (b *broker) rooted() []nats.Option {
 	GinkgoHelper()
 	key := nats.Nkey(public(b.root), b.root.Sign)
@@ -286,7 +285,7 @@ func (b *broker) rooted() []nats.Option {
 	return []nats.Option{key, b.trust()}
 }
 
-// connect connects as an identity, to the first server.
+// connect connects as an identity to the first server.
 func (b *broker) connect(identity string) *nats.Conn {
 	GinkgoHelper()
 	return b.connectTo(b.URL(), identity)
@@ -312,7 +311,7 @@ func (b *broker) connectTo(url, identity string) *nats.Conn {
 	return nc
 }
 
-// jetStream is the spec's own, at another server than identities are at.
+// jetStream returns the spec's own client, connected to another server than the identities.
 func (b *broker) jetStream() jetstream.JetStream {
 	GinkgoHelper()
 	nc, err := nats.Connect(b.url(2), b.rooted()...)

@@ -15,12 +15,14 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// world starts the services on the broker, each with its own identity and no
-// more rights in Kubernetes than it needs, but for those that are left out.
+// world starts the services on the broker, except for those in without. Each has its own identity
+// and minimal rights in Kubernetes.
 func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	GinkgoHelper()
-	flags := map[string][]string{world.Watcher: {"--manage-streams=off"}, world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}
-	flags[world.Watcher] = append(append(flags[world.Watcher], b.watcher...), "--signing-key="+filepath.Join(b.identities, "signing.nk"))
+	flags := map[string][]string{world.Watcher: {"--manage-streams=off"},
+		world.Fetcher: {"--max-attempts=2", "--recheck=1h"}}
+	flags[world.Watcher] = append(append(flags[world.Watcher], b.watcher...),
+		"--signing-key="+filepath.Join(b.identities, "signing.nk"))
 	for _, name := range []string{world.Fetcher, world.Writer} {
 		flags[name] = append(flags[name], "--trusted-keys="+filepath.Join(b.identities, "signing.pub"))
 	}
@@ -32,7 +34,7 @@ func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	})
 }
 
-// shouldViolateNothing holds server and services to what they say.
+// shouldViolateNothing checks the logs of server and services for violations.
 func (b *broker) shouldViolateNothing(w *world.World) {
 	GinkgoHelper()
 	Expect(b.said.violations()).To(BeEmpty())
@@ -43,7 +45,7 @@ func (b *broker) shouldViolateNothing(w *world.World) {
 
 var _ = Describe("With the shipped configuration", func() {
 	for how, f := range map[string]form{"nats.conf": plain, "tls.conf": overTLS, "JWT": byJWT} {
-		It("the whole flow passes without one violation: "+how, func(ctx SpecContext) {
+		It("the whole pipeline works without a violation: "+how, func(ctx SpecContext) {
 			b := start(ctx, f)
 			b.as(ctx, "setup", "setup")
 			w := b.world(ctx)
@@ -51,7 +53,8 @@ var _ = Describe("With the shipped configuration", func() {
 			By("filling, refreshing, editing, pruning and repairing")
 			page := w.Origin.Page("/news").Says("first")
 			other := w.Origin.Page("/other").Serves([]byte{0xff, 0xfe})
-			cm := w.Create(ctx, "news", world.Asking("text="+page.URL()+" other="+other.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+			cm := w.Create(ctx, "news", world.Asking("text="+page.URL()+" other="+other.URL()),
+				world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 			cm.EventuallyHasData(ctx, "text", "first")
 			cm.EventuallyHasBinary(ctx, "other", []byte{0xff, 0xfe})
 			page.Says("second")
@@ -61,19 +64,19 @@ var _ = Describe("With the shipped configuration", func() {
 			cm.Put(ctx, "text", "by hand")
 			cm.EventuallyHasData(ctx, "text", "second")
 
-			By("failing, and keeping that")
+			By("failing, and storing the failure")
 			broken := w.Origin.Page("/broken").Fails(503)
 			ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
 			ill.EventuallyTells(ctx, "BadStatus")
 			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).Should(Equal(1))
-			By("putting aside what cannot be read")
+			By("storing invalid messages as dead letters")
 			for _, subject := range []string{"curl.due.default.junk.key", "curl.result.content.default.junk.key"} {
 				_, err := w.JetStream.Publish(ctx, subject, []byte("junk"))
 				Expect(err).NotTo(HaveOccurred())
 			}
 			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.Malformed.>") }).Should(Equal(2))
 
-			By("looking, replaying and administering")
+			By("inspecting, replaying and administering")
 			for _, args := range [][]string{
 				{"failures"},
 				{"failures", "--summary"},
@@ -106,7 +109,7 @@ var _ = Describe("With the shipped configuration", func() {
 		})
 	}
 
-	It("the watcher fills a stream again that a header has cleared", func(ctx SpecContext) {
+	It("the watcher refills a stream after a header cleared it", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx)
@@ -126,7 +129,8 @@ var _ = Describe("With the shipped configuration", func() {
 			if err != nil {
 				return 0, err
 			}
-			want, err := requests.GetLastMsgForSubject(ctx, pipeline.Key{Namespace: w.Namespace, Name: "news", Key: "text"}.Want())
+			want, err := requests.GetLastMsgForSubject(ctx,
+				pipeline.Key{Namespace: w.Namespace, Name: "news", Key: "text"}.Want())
 			if err != nil {
 				return 0, err
 			}
@@ -134,7 +138,7 @@ var _ = Describe("With the shipped configuration", func() {
 		}).WithTimeout(time.Minute).Should(BeNumerically(">", cleared.Sequence))
 	})
 
-	It("setup makes again what a wiped NATS has lost, and the watcher fills it", func(ctx SpecContext) {
+	It("setup creates the streams again after NATS was wiped, and the watcher refills them", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.heal(ctx)
 		w := b.world(ctx)

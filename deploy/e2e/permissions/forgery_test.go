@@ -28,10 +28,10 @@ func digest(body string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-var _ = Describe("A fetcher in wrong hands", func() {
-	// It has the want of the watcher with uid, version and signature of the object,
-	// before the writer has ever seen that.
-	It("writes neither a key nor a body that the object does not ask for", func(ctx SpecContext) {
+var _ = Describe("A compromised fetcher", func() {
+	// The fetcher has the watcher's want with UID, version and signature of the object before the
+	// writer has seen the object.
+	It("can write neither a key nor a body that the object does not request", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx, world.Fetcher)
@@ -64,20 +64,20 @@ var _ = Describe("A fetcher in wrong hands", func() {
 				Want: forged, Sequence: sequence + uint64(n),
 				Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
 			})).To(Succeed())
-			// Those that are handled together contradict each other, and are believed less.
+			// Results in the same batch contradict each other, and are trusted less.
 			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
 		}
 		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"theirs": "value"}))
 
-		By("and what it is asked for lands")
+		By("writing requested keys afterwards")
 		w.Launch(ctx, world.Fetcher)
 		cm.EventuallyHasData(ctx, "mydata", "demanded")
 		Expect(cm.Get(ctx).Data).To(HaveLen(2))
 	})
 
-	// It may choose the sequence of each result, and the epoch of one whose want is not
-	// signed. The status keeps both, and what is not later counts as older.
-	It("keeps no later body out by the sequence and the epoch that it chooses", func(ctx SpecContext) {
+	// It may choose the sequence of each result, and also the epoch if the want is not signed. The
+	// status keeps both, and later results with lower values count as older.
+	It("cannot keep out later bodies by the choice of sequence and epoch", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx, world.Fetcher)
@@ -104,7 +104,8 @@ var _ = Describe("A fetcher in wrong hands", func() {
 			}).Should(Succeed())
 			forge(want)
 			Expect(fetcher.PublishResult(ctx, &v1.Result{
-				Want: want, Sequence: math.MaxUint64, Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
+				Want: want, Sequence: math.MaxUint64,
+				Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
 			})).To(Succeed())
 		}
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
@@ -115,9 +116,9 @@ var _ = Describe("A fetcher in wrong hands", func() {
 		}
 	})
 
-	// With the key by which the watcher signs it can write any key of an annotated
-	// object, until that key is revoked.
-	It("lets a fetcher with the signing key write what it likes, and nothing once the key is revoked", func(ctx SpecContext) {
+	// With the watcher's signing key, it can write any key of an annotated object until that key is
+	// revoked.
+	It("with the signing key can write any key until the signing key is revoked", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx, world.Fetcher)
@@ -138,7 +139,8 @@ var _ = Describe("A fetcher in wrong hands", func() {
 			want.Key = "password"
 			stolen.Sign(want)
 			Expect(fetcher.PublishResult(ctx, &v1.Result{
-				Want: want, Sequence: sequence, Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
+				Want: want, Sequence: sequence,
+				Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("forged"), Sha256: digest("forged")}},
 			})).To(Succeed())
 			return cm
 		}
@@ -147,23 +149,24 @@ var _ = Describe("A fetcher in wrong hands", func() {
 		before.EventuallyHasData(ctx, "password", "forged")
 
 		b.run(ctx, "identities", "--out", b.identities, "--revoke-signing-key")
-		Eventually(ctx, func() []string { return w.Writer().Log.Matching("took the new content of file ") }).Should(HaveLen(1))
+		Eventually(ctx, func() []string { return w.Writer().Log.Matching("took the new content of file ") }).
+			Should(HaveLen(1))
 		_, err = w.Watcher().Stop(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		w.Watcher().Restart(ctx)
 		after := forge("after")
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.content.>") }).Should(BeZero())
 		Expect(after.Get(ctx).Data).To(BeEmpty())
-		By("and what it is asked for lands")
+		By("writing requested keys afterwards")
 		w.Launch(ctx, world.Fetcher)
 		after.EventuallyHasData(ctx, "mydata", "asked for")
 		Expect(after.Get(ctx).Data).NotTo(HaveKey("password"))
 		before.EventuallyLacks(ctx, "password")
 	})
 
-	// The id must be the same when a message is delivered again, to whichever fetcher, and all
-	// fetchers are one identity, so there is no id that one knows and another cannot guess.
-	It("suppresses a dead letter of another by its id, and not the report of that failure", func(ctx SpecContext) {
+	// The ID must not change when a message is redelivered, to any fetcher, and all fetchers share
+	// one identity. So no fetcher can have an ID that another cannot guess.
+	It("can suppress another fetcher's dead letter by its ID, but not the report of that failure", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
@@ -177,7 +180,8 @@ var _ = Describe("A fetcher in wrong hands", func() {
 
 		want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Epoch: 1}
 		Expect(client.PublishDeadLetter(ctx, key, &v1.DeadLetter{Want: want, Failure: failure}, "1.7.dead")).To(Succeed())
-		Expect(client.PublishResult(ctx, &v1.Result{Want: want, Sequence: 7, Outcome: &v1.Result_Failure{Failure: failure}})).To(Succeed())
+		Expect(client.PublishResult(ctx, &v1.Result{Want: want, Sequence: 7, Outcome: &v1.Result_Failure{Failure: failure}})).
+			To(Succeed())
 		for name, kept := range map[string]string{
 			pipeline.Failures: other.DeadLetter("Timeout", "a.example.com"),
 			pipeline.Results:  key.Failure(),
@@ -192,9 +196,9 @@ var _ = Describe("A fetcher in wrong hands", func() {
 	})
 })
 
-var _ = Describe("A watcher in wrong hands", func() {
-	// What it publishes a fetcher gets, and the writer believes what it has signed.
-	It("has keys written of objects that the writer has not seen, until the true one looks", func(ctx SpecContext) {
+var _ = Describe("A compromised watcher", func() {
+	// Fetchers accept any message from it, and the writer trusts its signature.
+	It("can write keys of new objects until the real watcher sees them", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx)
@@ -215,17 +219,20 @@ var _ = Describe("A watcher in wrong hands", func() {
 			GinkgoHelper()
 			found := cm.Get(ctx)
 			want := &v1.Want{
-				Namespace: found.Namespace, Name: found.Name, Key: key, Uid: string(found.UID), ResourceVersion: found.ResourceVersion,
-				Url: url, Epoch: epoch, Cause: v1.Cause_CAUSE_NEW,
+				Namespace: found.Namespace, Name: found.Name, Key: key, Uid: string(found.UID),
+				ResourceVersion: found.ResourceVersion,
+				Url:             url, Epoch: epoch, Cause: v1.Cause_CAUSE_NEW,
 			}
 			stolen.Sign(want)
 			_, err = watcher.PublishWant(ctx, want, 0)
 			Expect(err).NotTo(HaveOccurred())
 		}
 		theirs := world.Holding("theirs", "value")
-		unseen, owned, bare := w.Create(ctx, "unseen", asked), w.Create(ctx, "owned", asked, theirs), w.Create(ctx, "bare", theirs)
+		unseen, owned, bare := w.Create(ctx, "unseen", asked), w.Create(ctx, "owned", asked, theirs),
+			w.Create(ctx, "bare", theirs)
 		for _, found := range []string{
-			"S1: ConfigMap unseen at version", "S1: ConfigMap bare at version", "S1: ConfigMap owned at version", "S4: ConfigMap owned at version",
+			"S1: ConfigMap unseen at version", "S1: ConfigMap bare at version", "S1: ConfigMap owned at version",
+			"S4: ConfigMap owned at version",
 		} {
 			w.Breaks(found)
 		}
@@ -239,18 +246,20 @@ var _ = Describe("A watcher in wrong hands", func() {
 		w.EventuallyQuiet(ctx)
 		Expect(seen.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
 
-		By("and it has nothing removed that is asked for, or that the writer has not written")
+		By("keeping keys that are requested or not written by the writer")
 		for _, cm := range []*world.ConfigMap{seen, bare} {
 			found := cm.Get(ctx)
-			want := &v1.Want{Namespace: found.Namespace, Name: found.Name, Key: status.ObjectKey, Uid: string(found.UID), ResourceVersion: found.ResourceVersion}
-			Expect(watcher.PublishResult(ctx, &v1.Result{Want: want, Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}})).To(Succeed())
+			want := &v1.Want{Namespace: found.Namespace, Name: found.Name, Key: status.ObjectKey, Uid: string(found.UID),
+				ResourceVersion: found.ResourceVersion}
+			Expect(watcher.PublishResult(ctx,
+				&v1.Result{Want: want, Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}})).To(Succeed())
 		}
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Results, "curl.result.>") }).Should(BeZero())
 		w.EventuallyQuiet(ctx)
 		Expect(seen.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
 		Expect(bare.Get(ctx).Data).To(HaveKeyWithValue("theirs", "value"))
 
-		By("and what was written is removed, with the value that it replaced")
+		By("removing written keys, together with the values they replaced")
 		w.Watcher().Restart(ctx)
 		bare.EventuallyLacks(ctx, "password")
 		for cm, key := range map[*world.ConfigMap]string{unseen: "password", owned: "theirs"} {
@@ -260,9 +269,9 @@ var _ = Describe("A watcher in wrong hands", func() {
 	})
 })
 
-var _ = Describe("A replayer in wrong hands", func() {
-	// forge lets NATS publish a want of an object for another URL: it publishes what a timer
-	// carries under any subject of the stream of requests.
+var _ = Describe("A compromised replayer", func() {
+	// forge makes NATS publish a want of an object for another URL: NATS publishes the payload of a
+	// timer on any subject of the stream of requests.
 	forge := func(ctx context.Context, replayer *nats.Conn, cm *world.ConfigMap, key pipeline.Key, url string) {
 		GinkgoHelper()
 		forged, err := proto.Marshal(&v1.Want{
@@ -276,8 +285,8 @@ var _ = Describe("A replayer in wrong hands", func() {
 		Expect(replayer.PublishMsg(timer)).To(Succeed())
 	}
 
-	// Fetchers verify a signature only where credentials are to be sent.
-	It("lets a fetcher get what it likes and sees the response, and writes nothing by that", func(ctx SpecContext) {
+	// Fetchers verify a signature only before they send credentials.
+	It("can make a fetcher GET any URL and see the response, but cannot write with that", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx)
@@ -297,21 +306,25 @@ var _ = Describe("A replayer in wrong hands", func() {
 		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "asked for"}))
 	})
 
-	It("has no credentials sent to a URL that the watcher has not signed, and the key comes right", func(ctx SpecContext) {
+	It("cannot make a fetcher send credentials to an unsigned URL, and the key recovers", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		b.watcher = []string{"--audit-interval=1s"}
 		b.as(ctx, "setup", "setup")
 		w := b.world(ctx, world.Fetcher)
 		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
-		Expect(os.WriteFile(headers, fmt.Appendf(nil, `- {host: "*", ports: [%d], schemes: [http], namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
-			w.Origin.Port()), 0o600)).To(Succeed())
+		Expect(os.WriteFile(headers,
+			fmt.Appendf(nil, `- {host: "*", ports: [%d], schemes: [http], namespaces: ["*"], headers: {Authorization: Bearer `+
+				`secret}}`,
+				w.Origin.Port()), 0o600)).To(Succeed())
 		w.Launch(ctx, world.Fetcher, "--header-file="+headers).EventuallyReady(ctx)
 		asked, internal := w.Origin.Page("/asked").Says("asked for"), w.Origin.Page("/internal").Says("of others")
 		cm := w.Create(ctx, "target", world.Asking("mydata="+asked.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		cm.EventuallyHasData(ctx, "mydata", "asked for")
 
-		forge(ctx, b.connect("replayer"), cm, pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}, internal.URL())
-		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.AddressDenied.>") }).Should(Equal(1))
+		forge(ctx, b.connect("replayer"), cm, pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"},
+			internal.URL())
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.AddressDenied.>") }).
+			Should(Equal(1))
 		asked.Says("later")
 		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "later")
 		hits := asked.Hits() // refreshes go on: what may exceed the other is read last
@@ -320,8 +333,8 @@ var _ = Describe("A replayer in wrong hands", func() {
 	})
 })
 
-var _ = Describe("A fetcher in wrong hands, by work that it takes and does not do,", func() {
-	DescribeTable("keeps a key empty until it is gone, and no longer", func(ctx SpecContext, identity, stream, consumer string) {
+var _ = Describe("A compromised service that acknowledges messages without handling them", func() {
+	DescribeTable("keeps a key empty only until it is replaced", func(ctx SpecContext, identity, stream, consumer string) {
 		b := start(ctx, plain)
 		b.watcher = []string{"--audit-interval=1s"}
 		b.as(ctx, "setup", "setup")

@@ -12,37 +12,44 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// forged is a message that is in order but for its headers.
+// forged is a valid message with forged headers.
 type forged struct {
 	name   string
 	header nats.Header
 }
 
-// stored reports whether NATS acts on the headers when a stream takes the
-// message; else it does so wherever the message goes.
+// stored reports whether NATS acts on the headers when a stream stores the message. NATS acts on
+// other headers wherever the message goes.
 func (f forged) stored() bool {
 	return f.header.Get("Nats-Trace-Dest") == "" && f.header.Get("Nats-Request-Info") == ""
 }
 
-// headers returns what NATS acts on.
+// headers returns the headers that NATS acts on.
 func headers() []forged {
 	soon := "@at " + time.Now().UTC().Format(time.RFC3339Nano)
 	return []forged{
 		{"a rollup of the stream", nats.Header{"Nats-Rollup": {"all"}}},
-		{"a purge of another timer", nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.timer.default.canary.key"}}},
-		{"a purge of a want", nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.want.default.canary.key"}}},
+		{"a purge of another timer",
+			nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.timer.default.canary.key"}}},
+		{"a purge of a want", nats.Header{"Nats-Schedule-Next": {"purge"},
+			"Nats-Scheduler": {"curl.want.default.canary.key"}}},
 		{"a purge of all timers", nats.Header{"Nats-Schedule-Next": {"purge"}, "Nats-Scheduler": {"curl.timer.>"}}},
-		{"a schedule for a want", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.want.default.canary.key"}}},
-		{"a schedule for a result", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.result.reconcile.default.canary.key"}}},
-		{"a schedule for the API", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}}},
-		{"a schedule by a source", nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.due.default.canary.key"}, "Nats-Schedule-Source": {"curl.want.default.canary.key"}}},
+		{"a schedule for a want",
+			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.want.default.canary.key"}}},
+		{"a schedule for a result",
+			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.result.reconcile.default.canary.key"}}},
+		{"a schedule for the API",
+			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}}},
+		{"a schedule by a source",
+			nats.Header{"Nats-Schedule": {soon}, "Nats-Schedule-Target": {"curl.due.default.canary.key"},
+				"Nats-Schedule-Source": {"curl.want.default.canary.key"}}},
 		{"a trace", nats.Header{"Nats-Trace-Dest": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}}},
 		{"the name of another account", nats.Header{"Nats-Request-Info": {`{"acc":"CURL","svc":"CURL"}`}}},
 	}
 }
 
-// cannotBeRefused is what the broker lets pass by its nature, as the tables say:
-// the streams need what it is done with.
+// cannotBeRefused lists actions that the broker cannot deny, as the tables state, because the
+// pipeline needs the same permissions.
 var cannotBeRefused = map[string][]string{
 	"watcher":  inRequests,
 	"fetcher":  inRequests,
@@ -50,15 +57,15 @@ var cannotBeRefused = map[string][]string{
 	"admin":    inRequests,
 }
 
-// inRequests is what whoever may publish to any subject of the stream of
-// requests can do to all of it.
+// inRequests lists what an identity with publish permission for any subject of the stream of
+// requests can do to the whole stream.
 var inRequests = []string{
 	"a rollup of the stream: canary timer, canary want",
 	"a purge of another timer: canary timer",
 	"a schedule for a want: canary want",
 }
 
-// forge sends a message with forged headers wherever the identity may publish.
+// forge sends a message with forged headers to every subject that the identity may publish to.
 func (s *attacker) forge(ctx context.Context, f forged) {
 	GinkgoHelper()
 	for _, row := range s.may {
@@ -83,7 +90,7 @@ func (s *attacker) forge(ctx context.Context, f forged) {
 	}
 }
 
-// fired waits until a timer of the spec has fired, behind all that came before.
+// fired waits until the spec's timer has fired, after all earlier ones.
 func (s *attacker) fired(ctx context.Context) {
 	GinkgoHelper()
 	m := nats.NewMsg("curl.timer.default.last.key")
@@ -104,13 +111,14 @@ func (s *attacker) fired(ctx context.Context) {
 	}).WithTimeout(recreated).Should(BeNumerically(">", before.Sequence))
 }
 
-var _ = Describe("An identity in wrong hands, by headers,", func() {
-	for where, f := range map[string]form{"on one server": plain, "on three": three, "on three of the chart": threeOfChart, "by JWT": byJWT} {
+var _ = Describe("A compromised identity that sends headers", func() {
+	for where, f := range map[string]form{"on one server": plain, "on three servers": three,
+		"on the three servers of the chart": threeOfChart, "by JWT": byJWT} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
 
-			DescribeTable("opens to no identity, by any header, what the tables do not allow", func(ctx SpecContext, identity string) {
+			DescribeTable("can do no more with any header than the tables allow", func(ctx SpecContext, identity string) {
 				s := newAttacker(ctx, b, identity)
 				var done []string
 				before := s.see(ctx)

@@ -20,14 +20,14 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// byJWT is the shipped configuration as an operator has it who uses JWTs, and formerByJWT
-// what was shipped while all identities were users of one account.
+// byJWT is the shipped configuration for operators with JWTs, and formerByJWT the same for the
+// former single account.
 var (
 	byJWT       = form{files: shippedFiles, config: "nats.conf", servers: 1, jwt: signer()}
 	formerByJWT = form{files: formerFiles, config: "nats.conf", servers: 1, jwt: signed}
 )
 
-// signer returns what makes JWTs of the shipped configuration: with NSC=1 the nsc of PATH.
+// signer returns the function that creates the JWTs. With NSC=1, this is the nsc in PATH.
 func signer() func(context.Context, *broker) {
 	if os.Getenv("NSC") != "" {
 		return signedByNSC
@@ -35,7 +35,7 @@ func signer() func(context.Context, *broker) {
 	return signed
 }
 
-// configured is what accounts.conf has.
+// configured is the content of accounts.conf.
 type configured struct {
 	SystemAccount string                       `json:"system_account"`
 	Accounts      map[string]configuredAccount `json:"accounts"`
@@ -67,7 +67,7 @@ type configuredUser struct {
 	} `json:"permissions"`
 }
 
-// named returns what a user may publish whom the server knows by a name in place of its key.
+// named returns the publish permissions of a user that the server knows by name instead of by key.
 func (u configuredUser) named(name string) jwt.Permission {
 	by := u.Permissions.Publish
 	by.Allow = slices.Clone(by.Allow)
@@ -82,7 +82,7 @@ type imported struct {
 	Subject jwt.Subject `json:"subject"`
 }
 
-// signed puts JWTs in the place of accounts.conf that have the same.
+// signed replaces accounts.conf by JWTs with the same content.
 func signed(_ context.Context, b *broker) {
 	GinkgoHelper()
 	file := b.accounts()
@@ -108,7 +108,7 @@ func signed(_ context.Context, b *broker) {
 		encoded(claims, operator), &preloaded), 0o600)).To(Succeed())
 }
 
-// signedByNSC does so, too: nsc makes an operator, and nsc.sh what is in it.
+// signedByNSC does the same with nsc: nsc creates an operator, and nsc.sh its content.
 func signedByNSC(ctx context.Context, b *broker) {
 	GinkgoHelper()
 	home := filepath.Join(b.dir, "nsc")
@@ -133,13 +133,14 @@ func signedByNSC(ctx context.Context, b *broker) {
 	for _, credentials := range made {
 		Expect(os.Rename(credentials, filepath.Join(b.identities, filepath.Base(credentials)))).To(Succeed())
 	}
-	Expect(os.WriteFile(b.accounts(), run("nsc", "generate", "config", "--mem-resolver", "--sys-account", "SYS"), 0o600)).To(Succeed())
+	Expect(os.WriteFile(b.accounts(), run("nsc", "generate", "config", "--mem-resolver", "--sys-account", "SYS"), 0o600)).
+		To(Succeed())
 }
 
 // accounts is the file with accounts and users.
 func (b *broker) accounts() string { return filepath.Join(b.dir, "accounts.conf") }
 
-// parsed reads accounts.conf, in which there must be nothing that has no place in a JWT.
+// parsed reads accounts.conf, which may contain only settings that JWTs support.
 func parsed(file string) (c configured) {
 	GinkgoHelper()
 	fields, err := conf.ParseFile(file)
@@ -152,7 +153,7 @@ func parsed(file string) (c configured) {
 	return c
 }
 
-// claims returns the account with a name; its imports are from those that have the keys.
+// claims returns the account with a name. keys has the accounts that it imports from.
 func (a configuredAccount) claims(name string, keys map[string]nkeys.KeyPair) *jwt.AccountClaims {
 	GinkgoHelper()
 	claims := jwt.NewAccountClaims(public(keys[name]))
@@ -176,7 +177,8 @@ func (a configuredAccount) claims(name string, keys map[string]nkeys.KeyPair) *j
 	for _, i := range a.Imports {
 		if i.Stream.Account != "" {
 			claims.Imports.Add(&jwt.Import{
-				Name: string(i.Stream.Subject), Subject: i.Stream.Subject, LocalSubject: i.To, Account: public(keys[i.Stream.Account]), Type: jwt.Stream,
+				Name: string(i.Stream.Subject), Subject: i.Stream.Subject, LocalSubject: i.To,
+				Account: public(keys[i.Stream.Account]), Type: jwt.Stream,
 			})
 			continue
 		}
@@ -201,7 +203,7 @@ func public(key nkeys.KeyPair) string {
 	return text
 }
 
-// encoded signs claims, with which there must be nothing wrong that `nsc` would refuse.
+// encoded signs claims and fails if nsc would reject them.
 func encoded(claims jwt.Claims, by nkeys.KeyPair) string {
 	GinkgoHelper()
 	found := jwt.CreateValidationResults()
@@ -212,7 +214,7 @@ func encoded(claims jwt.Claims, by nkeys.KeyPair) string {
 	return text
 }
 
-// signs returns the name by which the server knows an identity.
+// signs returns the server's name for an identity.
 func (b *broker) signs(identity string) string {
 	GinkgoHelper()
 	if b.token != "" {
@@ -221,10 +223,10 @@ func (b *broker) signs(identity string) string {
 	return public(created(nkeys.FromSeed(seedOf(b.seed(identity)))))
 }
 
-// specs is the name of the user that is the spec's.
+// specs is the name of the spec's own user.
 const specs = "spec"
 
-// identity returns whose public key it is.
+// identity returns the identity with a public key.
 func (b *broker) identity(nkey string) string {
 	GinkgoHelper()
 	if nkey == public(b.root) {
@@ -258,7 +260,7 @@ func (b *broker) credit(identity, token string) {
 	Expect(os.WriteFile(b.credentials(identity), text, 0o600)).To(Succeed())
 }
 
-// commands returns what makes the same by `nsc`, in the operator that it has.
+// commands returns the nsc commands that create the same content in nsc's operator.
 func (c configured) commands(b *broker) string {
 	GinkgoHelper()
 	var text strings.Builder
@@ -266,7 +268,8 @@ func (c configured) commands(b *broker) string {
 		a := c.Accounts[name]
 		fmt.Fprintf(&text, "\nnsc add account %s\n", name)
 		if a.JetStream.MaxFile != 0 {
-			fmt.Fprintf(&text, "nsc edit account %s --js-mem-storage %d --js-disk-storage %d\n", name, a.JetStream.MaxMemory, a.JetStream.MaxFile)
+			fmt.Fprintf(&text, "nsc edit account %s --js-mem-storage %d --js-disk-storage %d\n", name, a.JetStream.MaxMemory,
+				a.JetStream.MaxFile)
 		}
 		a.commandsOf(name, &text)
 		for _, u := range a.Users {
@@ -278,10 +281,11 @@ func (c configured) commands(b *broker) string {
 	return text.String()
 }
 
-// sorted returns the names of the accounts, but for that of the system, which an operator has
-// already: first those that others import from.
+// sorted returns the names of the accounts except for the system account, which every operator has.
+// Accounts come before those that import from them.
 func (c configured) sorted() []string {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Accounts)), func(name string) bool { return name == c.SystemAccount })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Accounts)),
+		func(name string) bool { return name == c.SystemAccount })
 	slices.SortStableFunc(names, func(a, b string) int { return len(c.Accounts[b].Exports) - len(c.Accounts[a].Exports) })
 	return names
 }
@@ -303,7 +307,8 @@ func (a configuredAccount) commandsOf(name string, text io.Writer) {
 				name, i.Stream.Account, i.Stream.Subject, i.To)
 			continue
 		}
-		fmt.Fprintf(text, "nsc add import --account %s --src-account %s --service --remote-subject '%s'\n", name, i.Service.Account, i.Service.Subject)
+		fmt.Fprintf(text, "nsc add import --account %s --src-account %s --service --remote-subject '%s'\n", name,
+			i.Service.Account, i.Service.Subject)
 	}
 }
 
@@ -321,8 +326,8 @@ func (u configuredUser) commandOf(account, name string, text io.Writer) {
 // shippedCommands is the file with those commands.
 const shippedCommands = "../../nats/nsc.sh"
 
-var _ = Describe("The commands of nsc.sh", func() {
-	It("make what accounts.conf has", func(ctx SpecContext) {
+var _ = Describe("The commands in nsc.sh", func() {
+	It("create the content of accounts.conf", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		commands := parsed(b.accounts()).commands(b)
 		if os.Getenv("UPDATE_NSC") != "" {

@@ -20,14 +20,13 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// everybody are all identities, and none: a pod that has no seed.
+// everybody has all identities, and "" for a pod without a seed.
 var everybody = []string{"", "watcher", "fetcher", "writer", "setup", "viewer", "replayer", "admin", "sys"}
 
-// closing is how long a server may take to end a connection that it does not
-// understand.
+// closing is how long a server may take to close a connection with an unknown protocol.
 const closing = 30 * time.Second
 
-// monitored asks the monitoring port of a server.
+// monitored sends a request to the monitoring port of a server.
 func monitored(ctx context.Context, base, path string) string {
 	GinkgoHelper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+path, http.NoBody)
@@ -37,12 +36,13 @@ func monitored(ctx context.Context, base, path string) string {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	Expect(err).NotTo(HaveOccurred())
-	// One server alone has nothing to show of Raft, and one of three may still catch up.
-	Expect(response.StatusCode).To(BeElementOf(http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable), "%s: %s", path, text)
+	// A single server has no Raft state, and one of three may still be catching up.
+	Expect(response.StatusCode).
+		To(BeElementOf(http.StatusOK, http.StatusNotFound, http.StatusServiceUnavailable), "%s: %s", path, text)
 	return string(text)
 }
 
-// varz is what a server has that may listen.
+// varz has the fields of /varz about listeners.
 type varz struct {
 	Cluster struct {
 		Port int `json:"cluster_port"`
@@ -57,7 +57,7 @@ func (b *broker) varz(ctx context.Context, n int) (v varz) {
 	return v
 }
 
-// trusted is how others than clients of NATS come to TLS.
+// trusted returns the TLS configuration for connections other than NATS clients.
 func (b *broker) trusted() *tls.Config {
 	GinkgoHelper()
 	if !b.tls {
@@ -70,8 +70,7 @@ func (b *broker) trusted() *tls.Config {
 	return &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS12}
 }
 
-// said returns all that is read of a connection until its other side ends it, after
-// something was sent.
+// said sends a text and returns all responses until the other side closes the connection.
 func said(conn net.Conn, first string) string {
 	GinkgoHelper()
 	defer conn.Close()
@@ -82,18 +81,19 @@ func said(conn net.Conn, first string) string {
 	return string(text)
 }
 
-// mqttConnect is a CONNECT of MQTT 3.1.1 without credentials, mqttAccepted the beginning
-// of what a broker replies that takes it.
+// mqttConnect is a CONNECT of MQTT 3.1.1 without credentials. mqttAccepted is the start of an
+// accepting response.
 const (
 	mqttConnect  = "\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01a"
 	mqttAccepted = "\x20\x02\x00\x00"
 )
 
-// asLeaf runs a server that joins as a leaf node with an identity, and returns when it
-// has been refused.
+// asLeaf runs a server that joins as a leaf node with an identity, and returns once it was
+// rejected.
 func (b *broker) asLeaf(ctx context.Context, address *url.URL, identity string) {
 	GinkgoHelper()
-	remote := &server.RemoteLeafOpts{URLs: []*url.URL{address}, TLS: b.tls, TLSConfig: b.trusted(), TLSTimeout: closing.Seconds(), FirstInfoTimeout: closing}
+	remote := &server.RemoteLeafOpts{URLs: []*url.URL{address}, TLS: b.tls, TLSConfig: b.trusted(),
+		TLSTimeout: closing.Seconds(), FirstInfoTimeout: closing}
 	if identity != "" {
 		remote.Nkey = b.seed(identity)
 	}
@@ -110,22 +110,24 @@ func (b *broker) asLeaf(ctx context.Context, address *url.URL, identity string) 
 	Expect(leaf.NumLeafNodes()).To(BeZero())
 }
 
-// text is all that a server has to say.
+// text returns the whole log of a server.
 func (j *journal) text() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return strings.Join(j.lines, "\n")
 }
 
-var _ = Describe("The servers", func() {
-	for where, f := range map[string]form{"one": plain, "one over TLS": overTLS, "three": three, "three of the chart": threeOfChart} {
+var _ = Describe("NATS", func() {
+	for where, f := range map[string]form{"on one server": plain, "on one server over TLS": overTLS,
+		"on three servers": three, "on the three servers of the chart": threeOfChart} {
 		Context(where, Ordered, ContinueOnFailure, func() {
 			var b *broker
 			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
 
-			It("take neither leaf nodes nor MQTT nor WebSocket, from whatever identity", func(ctx SpecContext) {
+			It("accepts neither leaf nodes nor MQTT nor WebSocket, from any identity", func(ctx SpecContext) {
 				v := b.varz(ctx, 0)
-				Expect([]int{v.Leaf.Port, v.MQTT.Port, v.Websocket.Port, v.Gateway.Port}).To(HaveEach(0), "no port for others than clients")
+				Expect([]int{v.Leaf.Port, v.MQTT.Port, v.Websocket.Port, v.Gateway.Port}).
+					To(HaveEach(0), "ports other than that for clients")
 				address, err := url.Parse(b.URL())
 				Expect(err).NotTo(HaveOccurred())
 				for _, identity := range everybody {
@@ -149,7 +151,7 @@ var _ = Describe("The servers", func() {
 				Expect(said(conn, mqttConnect)).NotTo(ContainSubstring(mqttAccepted))
 			})
 
-			It("take no other server without the certificate of one", func(ctx SpecContext) {
+			It("accepts no other server without a route certificate", func(ctx SpecContext) {
 				v := b.varz(ctx, 0)
 				if f.servers == 1 {
 					Expect(v.Cluster.Port).To(BeZero(), "one server has no port for others")
@@ -164,12 +166,13 @@ var _ = Describe("The servers", func() {
 				Expect(said(tls.Client(conn, b.trusted()), "CONNECT {}\r\n")).NotTo(ContainSubstring("INFO"))
 			})
 
-			It("show by monitoring no message and no seed", func(ctx SpecContext) {
+			It("shows no message and no seed on the monitoring port", func(ctx SpecContext) {
 				newAttacker(ctx, b, "viewer")
 				for _, server := range b.servers {
 					for _, path := range []string{
 						"/", "/varz", "/connz?subs=detail&auth=1&state=all", "/routez?subs=detail", "/gatewayz?accs=1", "/leafz?subs=1",
-						"/subsz?subs=1", "/accountz?acc=CURL", "/accstatz?unused=1", "/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1",
+						"/subsz?subs=1", "/accountz?acc=CURL", "/accstatz?unused=1",
+						"/jsz?accounts=1&streams=1&consumers=1&config=1&raft=1",
 						"/healthz", "/ipqueuesz?all=1", "/raftz", "/stacksz", "/debug/vars",
 					} {
 						text := monitored(ctx, server.MonitorURL(), path)
@@ -181,7 +184,7 @@ var _ = Describe("The servers", func() {
 				}
 			})
 
-			It("let only the identity sys ask the system account", func(ctx SpecContext) {
+			It("lets only the identity sys use the system account", func(ctx SpecContext) {
 				loaded := b.varz(ctx, 0).Loaded
 				system := b.connect("sys")
 				answer, err := system.Request("$SYS.REQ.SERVER.PING.IDZ", nil, answered)
@@ -192,9 +195,12 @@ var _ = Describe("The servers", func() {
 					nc := b.connect(identity)
 					for _, subject := range []string{
 						"$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.VARZ", "$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ",
-						"$SYS.REQ.ACCOUNT.CURL.JSZ", "$SYS.REQ.ACCOUNT.CURL.INFO", "$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.SERVER." + found.Server.ID + ".RELOAD",
-						"$SYS.REQ.SERVER." + found.Server.ID + ".KICK", "$SYS.REQ.SERVER." + found.Server.ID + ".LDM", "$SYS.DEBUG.SUBSCRIBERS",
-						"$JS.API.ACCOUNT.PURGE.CURL", "$JS.API.ACCOUNT.STREAM.MOVE.CURL.CURL_REQUESTS", "$JS.API.SERVER.REMOVE", "$JS.API.META.LEADER.STEPDOWN",
+						"$SYS.REQ.ACCOUNT.CURL.JSZ", "$SYS.REQ.ACCOUNT.CURL.INFO", "$SYS.REQ.CLAIMS.UPDATE",
+						"$SYS.REQ.SERVER." + found.Server.ID + ".RELOAD",
+						"$SYS.REQ.SERVER." + found.Server.ID + ".KICK", "$SYS.REQ.SERVER." + found.Server.ID + ".LDM",
+						"$SYS.DEBUG.SUBSCRIBERS",
+						"$JS.API.ACCOUNT.PURGE.CURL", "$JS.API.ACCOUNT.STREAM.MOVE.CURL.CURL_REQUESTS", "$JS.API.SERVER.REMOVE",
+						"$JS.API.META.LEADER.STEPDOWN",
 					} {
 						Expect(tried(nc, cell{operation: "publish", subject: subject})).To(BeFalse(), "%s asks %s", identity, subject)
 					}
@@ -203,13 +209,14 @@ var _ = Describe("The servers", func() {
 				Expect(b.varz(ctx, 0).Loaded).To(Equal(loaded))
 			})
 
-			It("let sys remove all streams, and show it no message", func(ctx SpecContext) {
+			It("lets sys remove all streams, but shows it no message", func(ctx SpecContext) {
 				s := newAttacker(ctx, b, "viewer")
 				system := b.connect("sys")
 				messages := make(chan *nats.Msg, 1<<10)
 				_, err := system.ChanSubscribe(">", messages)
 				Expect(err).NotTo(HaveOccurred())
-				answer, err := system.Request("$JS.API.STREAM.MSG.GET.CURL_RESULTS", []byte(`{"last_by_subj":"curl.result.content.default.canary.key"}`), answered)
+				answer, err := system.Request("$JS.API.STREAM.MSG.GET.CURL_RESULTS",
+					[]byte(`{"last_by_subj":"curl.result.content.default.canary.key"}`), answered)
 				Expect(err).NotTo(HaveOccurred())
 				Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
 				// Servers of a cluster copy it to each other.

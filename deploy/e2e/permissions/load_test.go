@@ -14,8 +14,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// load publishes so many wants and timers that reading them takes many requests,
-// each by the identity of its service, and reads them as the watcher does.
+// load publishes so many wants and timers that each service needs many requests to read them, and
+// reads them as the watcher does.
 func load(ctx context.Context, b *broker) {
 	GinkgoHelper()
 	client := func(identity string) *pipeline.Client {
@@ -33,7 +33,8 @@ func load(ctx context.Context, b *broker) {
 		}
 		sequence, err := watcher.PublishWant(ctx, want, 0)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(fetcher.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence}, time.Now().Add(time.Hour))).To(Succeed())
+		Expect(fetcher.PublishTimer(ctx, &v1.Due{Want: want, WantSequence: sequence}, time.Now().Add(time.Hour))).
+			To(Succeed())
 		timers = append(timers, pipeline.KeyOf(want).Timer())
 	}
 	found := 0

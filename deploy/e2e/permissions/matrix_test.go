@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// cell says whether an identity may do something.
+// cell says whether an identity may use a subject.
 type cell struct {
 	operation, what, subject, identity string
 	may                                bool
@@ -58,7 +58,7 @@ func cells() []cell {
 	return all
 }
 
-// tried does what a cell is about, and tells whether the server let it.
+// tried uses the subject of a cell and reports whether the server allowed it.
 func tried(nc *nats.Conn, c cell) bool {
 	GinkgoHelper()
 	if c.operation == "subscribe" {
@@ -69,13 +69,13 @@ func tried(nc *nats.Conn, c cell) bool {
 		Expect(nc.Publish(c.subject, nil)).To(Succeed())
 	}
 	Expect(nc.Flush()).To(Succeed())
-	// The refusal comes before the answer to the flush.
+	// A denial arrives before the response to the flush.
 	err := nc.LastError()
 	return err == nil || !strings.Contains(err.Error(), `"`+c.subject+`"`)
 }
 
 var _ = Describe("The permissions", func() {
-	DescribeTable("grants what the tables in README.md have, cell by cell", func(ctx SpecContext, f form) {
+	DescribeTable("match the tables in README.md cell by cell", func(ctx SpecContext, f form) {
 		b := start(ctx, f)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
@@ -88,9 +88,9 @@ var _ = Describe("The permissions", func() {
 			}
 			Expect(tried(nc, c)).To(Equal(c.may), "may %s %s %s (%s)", c.identity, c.operation, c.subject, c.what)
 		}
-	}, Entry("by the configuration", overTLS), Entry("by JWT", byJWT))
+	}, Entry("with the configuration", overTLS), Entry("with JWT", byJWT))
 
-	DescribeTable("let no user sign for another in the audit", func(ctx SpecContext, f form) {
+	DescribeTable("let no user sign audit records for another user", func(ctx SpecContext, f form) {
 		b := start(ctx, f)
 		for _, identity := range []string{"viewer", "replayer", "admin"} {
 			nc := b.connect(identity)
@@ -99,9 +99,9 @@ var _ = Describe("The permissions", func() {
 				Expect(tried(nc, c)).To(Equal(identity == signed && identity != "viewer"), "%s for %s", identity, signed)
 			}
 		}
-	}, Entry("by the configuration", plain), Entry("by JWT", byJWT))
+	}, Entry("with the configuration", plain), Entry("with JWT", byJWT))
 
-	It("separates the accounts", func(ctx SpecContext) {
+	It("separate the accounts", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
@@ -111,17 +111,18 @@ var _ = Describe("The permissions", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(answer.Data)).To(ContainSubstring("JetStream not enabled for account"))
 		_, err = nats.Connect(b.URL())
-		Expect(err).To(MatchError(nats.ErrAuthorization), "without an identity there is no connection")
+		Expect(err).To(MatchError(nats.ErrAuthorization), "connecting without an identity is denied")
 	})
 
-	It("find the streams of an installation that had one account for all", func(ctx SpecContext) {
+	It("keep the streams of an installation with a single account", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		file := b.accounts()
 		accounts, err := os.ReadFile(file)
 		Expect(err).NotTo(HaveOccurred())
 		public, err := b.root.PublicKey()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(os.WriteFile(file, []byte(`accounts { CURL: { jetstream: enabled, users: [ { nkey: `+public+` } ] } }`), 0o600)).To(Succeed())
+		Expect(os.WriteFile(file, []byte(`accounts { CURL: { jetstream: enabled, users: [ { nkey: `+public+` } ] } }`),
+			0o600)).To(Succeed())
 		Expect(b.Restart()).To(Succeed())
 		js := b.jetStream()
 		epoch, err := pipeline.Ensure(ctx, js, pipeline.Topology{})

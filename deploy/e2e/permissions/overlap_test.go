@@ -17,7 +17,7 @@ import (
 // grant is a pattern that accounts.conf grants to an identity.
 type grant struct{ identity, pattern string }
 
-// collides reports whether another identity has a pattern for some of the same subjects, without a reason.
+// collides reports whether another identity has an overlapping pattern without a reason.
 func (g grant) collides(with grant) bool {
 	if g.identity == with.identity || g.reasoned() || with.reasoned() {
 		return false
@@ -25,8 +25,8 @@ func (g grant) collides(with grant) bool {
 	return server.SubjectsCollide(g.pattern, with.pattern)
 }
 
-// granted returns the patterns that identities may publish and subscribe to. An account needs
-// an import for each subject that it publishes, so imports count as well.
+// granted returns the patterns that identities may publish and subscribe to. An account needs an
+// import for each subject that it publishes, so imports are included.
 func (c configured) granted(b *broker) (publish, subscribe []grant) {
 	GinkgoHelper()
 	for name, a := range c.Accounts {
@@ -56,7 +56,7 @@ func (c configured) granted(b *broker) (publish, subscribe []grant) {
 
 var operators = []string{"viewer", "replayer", "admin"}
 
-// overlaps are patterns that operators share with other identities on purpose, and why.
+// overlaps has the patterns that operators share with other identities on purpose, with reasons.
 var overlaps = map[string]string{
 	"$JS.API.DIRECT.GET.CURL_REQUESTS.>": "they read all requests",
 	"curl.want.>":                        "they see stored wants, which their accounts import under live.",
@@ -71,7 +71,7 @@ func (g grant) reasoned() bool {
 	return slices.Contains(operators, g.identity) && overlaps[g.pattern] != ""
 }
 
-// listeners returns the subjects that the server listens to in the account of the streams.
+// listeners returns the subjects that the server subscribes to in the account of the streams.
 func (b *broker) listeners(ctx SpecContext) (all []string) {
 	GinkgoHelper()
 	var found struct {
@@ -80,7 +80,7 @@ func (b *broker) listeners(ctx SpecContext) (all []string) {
 	text := monitored(ctx, b.servers[0].MonitorURL(), "/subsz?subs=1&acc=CURL&limit=1000")
 	Expect(json.Unmarshal([]byte(text), &found)).To(Succeed())
 	for _, s := range found.Subscriptions {
-		// The whole API goes to one place; each of its grants names one request.
+		// The whole API has one subscription. Each grant of it names one request.
 		if s.Subject != "$JS.API.>" {
 			all = append(all, s.Subject)
 		}
@@ -89,7 +89,8 @@ func (b *broker) listeners(ctx SpecContext) (all []string) {
 	return all
 }
 
-// thefts are subjects that match an acknowledgement of one consumer and almost one of another.
+// thefts has subjects that match an acknowledgement of one consumer and almost match one of
+// another.
 var thefts = []struct {
 	thief, owner, stream, consumer string
 	subjects                       []string
@@ -104,8 +105,8 @@ var thefts = []struct {
 	}},
 }
 
-var _ = Describe("Patterns of accounts.conf", func() {
-	It("share no subject between identities without a reason", func(ctx SpecContext) {
+var _ = Describe("Patterns in accounts.conf", func() {
+	It("are not shared by identities without a reason", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		publish, subscribe := parsed(b.accounts()).granted(b)
 		Expect(len(publish)).To(BeNumerically(">", 100))
@@ -126,7 +127,7 @@ var _ = Describe("Patterns of accounts.conf", func() {
 		Expect(found).To(BeEmpty())
 	})
 
-	It("reach one listener of the server each", func(ctx SpecContext) {
+	It("match one subscription of the server each", func(ctx SpecContext) {
 		b := start(ctx, plain)
 		_, err := pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{})
 		Expect(err).NotTo(HaveOccurred())
@@ -146,7 +147,7 @@ var _ = Describe("Patterns of accounts.conf", func() {
 		}
 	})
 
-	DescribeTable("leave the work of a consumer to its owner, whatever another identity acknowledges", func(
+	DescribeTable("let no identity acknowledge messages of another identity's consumer", func(
 		ctx SpecContext, f form,
 	) {
 		b := start(ctx, f)
@@ -182,5 +183,5 @@ var _ = Describe("Patterns of accounts.conf", func() {
 			Expect(taken).To(Equal(n), "messages for the %s", t.owner)
 			Expect(stolen.Pending()).To(BeZero())
 		}
-	}, Entry("by the configuration", plain), Entry("by JWT", byJWT))
+	}, Entry("with the configuration", plain), Entry("with JWT", byJWT))
 })

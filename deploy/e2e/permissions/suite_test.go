@@ -1,5 +1,5 @@
-// Package permissions loads the shipped configuration of NATS and holds it to
-// its README: what each identity needs it may do, and nothing else.
+// Package permissions runs the shipped NATS configuration and compares it with its README: each
+// identity may do exactly what it needs.
 package permissions_test
 
 import (
