@@ -13,13 +13,14 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// seesNamespace lets keeper of a home watch its namespace, as the chart does.
+// seesNamespace grants keeper the right to watch its namespace, as the chart does.
 func (h *home) seesNamespace(ctx context.Context) {
 	GinkgoHelper()
 	api := h.Cluster.Client.RbacV1()
 	name := metav1.ObjectMeta{Name: h.Namespace}
 	_, err := api.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{h.Namespace}, Verbs: []string{"list", "watch"},
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{h.Namespace},
+		Verbs: []string{"list", "watch"},
 	}}}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	_, err = api.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
@@ -42,9 +43,10 @@ func (h *home) label(ctx context.Context, name, value string) {
 }
 
 var _ = Describe("The condition Injectable", func() {
-	const sidecar = `container: {name: watch, image: i, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}`
+	const sidecar = `container: {name: watch, image: i, securityContext: {allowPrivilegeEscalation: false, ` +
+		`capabilities: {drop: [ALL]}}}`
 
-	It("names what keeps pods from the sidecar, and follows the namespace and the spec", func(ctx SpecContext) {
+	It("gives the obstacle, and follows changes of the namespace and the spec", func(ctx SpecContext) {
 		h := open(ctx)
 		h.keeper.ShouldStop(ctx)
 		h.seesNamespace(ctx)
@@ -55,11 +57,13 @@ var _ = Describe("The condition Injectable", func() {
 		w.eventuallyReady(ctx)
 		h.label(ctx, watchv1.InjectLabel, watchv1.InjectValue)
 		w.eventually(ctx, watchv1.ConditionInjectable, "True/Injectable")
-		Expect(w.message(ctx, watchv1.ConditionInjectable)).To(Equal("pods with the annotation x-kv8s.io/inject: errors get container watch when they are created"))
+		Expect(w.message(ctx, watchv1.ConditionInjectable)).
+			To(Equal("pods with the annotation x-kv8s.io/inject: errors get container watch when they are created"))
 		h.label(ctx, "pod-security.kubernetes.io/enforce", "restricted")
 		w.apply(ctx, `container: {name: watch, image: i, securityContext: {privileged: true}}`)
 		w.eventually(ctx, watchv1.ConditionInjectable, "False/PodSecurity")
-		Expect(w.message(ctx, watchv1.ConditionInjectable)).To(ContainSubstring(`must not set securityContext.privileged=true`))
+		Expect(w.message(ctx, watchv1.ConditionInjectable)).
+			To(ContainSubstring(`must not set securityContext.privileged=true`))
 		h.label(ctx, "pod-security.kubernetes.io/enforce", "privileged")
 		w.eventually(ctx, watchv1.ConditionInjectable, "True/Injectable")
 		w.apply(ctx, `configData: {a: b}`)
@@ -67,7 +71,7 @@ var _ = Describe("The condition Injectable", func() {
 		w.eventuallyReady(ctx)
 	})
 
-	It("reports Injectable as False where the operator has not enabled sidecars, and reads no namespace there", func(ctx SpecContext) {
+	It("is False if the operator has not enabled sidecars, without reading a namespace", func(ctx SpecContext) {
 		h := open(ctx)
 		h.label(ctx, watchv1.InjectLabel, watchv1.InjectValue)
 		w := h.apply(ctx, "errors", sidecar)

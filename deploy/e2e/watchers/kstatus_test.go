@@ -12,8 +12,8 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Flux, Argo CD and others know a resource by these rules alone.
-var _ = Describe("Tools that know nothing of Watchers", func() {
+// Flux, Argo CD and others use only these rules to assess a resource.
+var _ = Describe("Generic tools", func() {
 	health := func(ctx context.Context, w *watcher) string {
 		GinkgoHelper()
 		result, err := status.Compute(w.raw(ctx))
@@ -21,9 +21,10 @@ var _ = Describe("Tools that know nothing of Watchers", func() {
 		return result.Status.String()
 	}
 
-	It("see what is Current, in progress and failed", func(ctx SpecContext) {
+	It("see Watchers that are up to date, in progress and failed", func(ctx SpecContext) {
 		h := open(ctx)
-		page, held, bad := h.Origin.Page("/good").Says("good"), h.Origin.Page("/held").Says("held"), h.Origin.Page("/bad").Fails(404)
+		page, held, bad := h.Origin.Page("/good").Says("good"), h.Origin.Page("/held").Says("held"), h.Origin.Page("/bad").
+			Fails(404)
 		release := held.Hold()
 		h.Create(ctx, "theirs")
 		h.Create(ctx, "fixed", world.Labelled(watchv1.WatcherLabel, "immutable"), world.Immutable())
@@ -55,7 +56,7 @@ var _ = Describe("Tools that know nothing of Watchers", func() {
 		release()
 	})
 
-	It("wait for the generation that was applied", func(ctx SpecContext) {
+	It("wait for the applied generation", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "stopped", `configData: {a: one}`)
 		w.eventuallyReady(ctx)

@@ -18,7 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
-// kubectl runs the real one in a namespace.
+// kubectl runs the real kubectl in a namespace.
 type kubectl struct{ path, namespace, folder string }
 
 func kubectlIn(namespace string) kubectl {
@@ -26,7 +26,7 @@ func kubectlIn(namespace string) kubectl {
 	return kubectl{world.Kubectl(), namespace, GinkgoT().TempDir()}
 }
 
-// run returns all that is printed.
+// run returns the output of kubectl.
 func (k kubectl) run(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, k.path, append([]string{
 		"--kubeconfig=" + env.Cluster.Kubeconfig, "--namespace=" + k.namespace, "--cache-dir=" + k.folder,
@@ -37,20 +37,22 @@ func (k kubectl) run(ctx context.Context, args ...string) (string, error) {
 // shell runs commands as a person types them.
 func (k kubectl) shell(ctx context.Context, commands string) (string, error) {
 	command := exec.CommandContext(ctx, "sh", "-euc", commands)
-	command.Env = append(os.Environ(), "KUBECONFIG="+env.Cluster.Kubeconfig, "PATH="+filepath.Dir(k.path)+":"+os.Getenv("PATH"))
+	command.Env = append(os.Environ(), "KUBECONFIG="+env.Cluster.Kubeconfig,
+		"PATH="+filepath.Dir(k.path)+":"+os.Getenv("PATH"))
 	out, err := command.CombinedOutput()
 	return string(out), err
 }
 
-// named is a Watcher to be, with its spec in YAML.
+// named is the name of a Watcher and its spec in YAML.
 type named struct{ name, spec string }
 
-// apply applies Watchers by one file.
+// apply applies Watchers with one file.
 func (k kubectl) apply(ctx context.Context, watchers ...named) (string, error) {
 	GinkgoHelper()
 	var text strings.Builder
 	for _, w := range watchers {
-		fmt.Fprintf(&text, "---\napiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: %s}\nspec: {%s}\n", w.name, w.spec)
+		fmt.Fprintf(&text, "---\napiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: %s}\nspec: {%s}\n",
+			w.name, w.spec)
 	}
 	file := filepath.Join(k.folder, "watchers.yaml")
 	Expect(os.WriteFile(file, []byte(text.String()), 0o600)).To(Succeed())
@@ -58,7 +60,7 @@ func (k kubectl) apply(ctx context.Context, watchers ...named) (string, error) {
 }
 
 var _ = Describe("kubectl", func() {
-	It("applies a Watcher or prints why not, waits for its condition, and lists it by its short name", func(ctx SpecContext) {
+	It("applies a valid Watcher, waits for its condition, and lists it by its short name", func(ctx SpecContext) {
 		h := open(ctx)
 		k := kubectlIn(h.Namespace)
 		printed, err := k.apply(ctx, named{"errors", `interval: 5s, configData: {a: b}`})
@@ -73,21 +75,23 @@ var _ = Describe("kubectl", func() {
 		Eventually(ctx, k.run).WithArguments("get", "wat", "errors", "--no-headers").WithPolling(8 * polling).
 			Should(MatchRegexp(`^errors +Unknown +Unknown +0/1 +errors-config `))
 		release()
-		Expect(k.run(ctx, "wait", "--for=condition=Ready", "watcher/errors", "--timeout=25s")).To(Equal("watcher.watch.x-kv8s.io/errors condition met\n"))
+		Expect(k.run(ctx, "wait", "--for=condition=Ready", "watcher/errors", "--timeout=25s")).
+			To(Equal("watcher.watch.x-kv8s.io/errors condition met\n"))
 		Expect(k.run(ctx, "get", "watchers", "-o", "wide")).To(MatchRegexp(
-			`^NAME +READY +FRESH +FETCHED +CONFIGMAP +AGE +REASON +CHANGED +PODS *\nerrors +True +True +1/1 +errors-config +\S+ +Ready `))
+			`^NAME +READY +FRESH +FETCHED +CONFIGMAP +AGE +REASON +CHANGED +PODS *\nerrors +True +True +1/1 +errors-config ` +
+				`+\S+ +Ready `))
 		printed, err = k.apply(ctx, named{"errors", `configData: {a: b}, target: {name: other}`})
 		Expect(err).To(HaveOccurred())
 		Expect(printed).To(MatchRegexp(`The Watcher "errors" is invalid: .*target.name cannot be changed, added or removed`))
 	})
 })
 
-// rollout are the commands of the page about Watchers that put a digest into the pods
-// of a Deployment.
+// rollout matches the commands in the Watcher guide that put a digest into the pods of a
+// Deployment.
 var rollout = regexp.MustCompile("(?s)## Rollouts.*?```sh\n(.*?)```")
 
-var _ = Describe("The digest of the content in the template of pods", func() {
-	It("makes pods anew when content changes, fetched or static, and not when a refresh brings the same", func(ctx SpecContext) {
+var _ = Describe("The content digest in a pod template", func() {
+	It("replaces pods when fetched or static content changes, but not after an unchanged refresh", func(ctx SpecContext) {
 		h := open(ctx)
 		k := kubectlIn(h.Namespace)
 		guide, err := os.ReadFile("../../docs/watcher.md")
@@ -95,14 +99,15 @@ var _ = Describe("The digest of the content in the template of pods", func() {
 		commands := strings.ReplaceAll(string(rollout.FindSubmatch(guide)[1]), "team-a", h.Namespace)
 		deployments := h.Cluster.Client.AppsV1().Deployments(h.Namespace)
 		web := metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-		_, err = deployments.Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
-			Selector: &web, Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: web.MatchLabels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}},
-			},
-		}}, metav1.CreateOptions{})
+		_, err = deployments.Create(ctx,
+			&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+				Selector: &web, Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: web.MatchLabels},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example/web:1"}}},
+				},
+			}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		// generation is that of the Deployment once the commands have run.
+		// generation runs the commands and returns the generation of the Deployment.
 		generation := func() int64 {
 			GinkgoHelper()
 			Expect(k.shell(ctx, commands)).To(ContainSubstring("deployment.apps/web patched"))

@@ -14,28 +14,30 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// injected is a pod as the policy makes it, whose status the spec writes in place
-// of a kubelet.
+// injected is a pod as the policy creates it. The spec writes its status, as there is no kubelet.
 type injected struct {
 	home *home
 	name string
 }
 
-// pod creates one that has the sidecars that the annotation names.
+// pod creates a pod with the sidecars in its annotation.
 func (h *home) pod(ctx context.Context, name, annotation string) injected {
 	GinkgoHelper()
 	accounts := h.Cluster.Client.CoreV1().ServiceAccounts(h.Namespace)
-	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}},
+		metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) { // no controller makes it
 		Expect(err).NotTo(HaveOccurred())
 	}
 	_, err = h.Cluster.Client.CoreV1().Pods(h.Namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{watchv1.InjectedLabel: "true"}, Annotations: map[string]string{watchv1.InjectedAnnotation: annotation},
+			Name: name, Labels: map[string]string{watchv1.InjectedLabel: "true"},
+			Annotations: map[string]string{watchv1.InjectedAnnotation: annotation},
 		},
 		Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{{Name: "watch", Image: "registry.example/watch", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
-			Containers:     []corev1.Container{{Name: "app", Image: "registry.example/app"}},
+			InitContainers: []corev1.Container{{Name: "watch", Image: "registry.example/watch",
+				RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}},
+			Containers: []corev1.Container{{Name: "app", Image: "registry.example/app"}},
 		},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
@@ -56,20 +58,24 @@ func (p injected) reports(ctx context.Context, s corev1.ContainerStatus) {
 
 func (p injected) runs(ctx context.Context) {
 	GinkgoHelper()
-	p.reports(ctx, corev1.ContainerStatus{Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}})
+	p.reports(ctx, corev1.ContainerStatus{Ready: true,
+		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}})
 }
 
 func (p injected) fails(ctx context.Context, reason string) {
 	GinkgoHelper()
-	p.reports(ctx, corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}})
+	p.reports(ctx, corev1.ContainerStatus{State: corev1.ContainerState{
+		Waiting: &corev1.ContainerStateWaiting{Reason: reason},
+	}})
 }
 
 func (p injected) delete(ctx context.Context) {
 	GinkgoHelper()
-	Expect(p.home.Cluster.Client.CoreV1().Pods(p.home.Namespace).Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
+	Expect(p.home.Cluster.Client.CoreV1().Pods(p.home.Namespace).
+		Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
 }
 
-// eventuallyCounts waits for injected, current, ready and failing.
+// eventuallyCounts waits for the counts of injected, current, ready and failing pods.
 func (w *watcher) eventuallyCounts(ctx context.Context, counts ...int64) {
 	GinkgoHelper()
 	Eventually(ctx, func() []int64 {
@@ -81,7 +87,7 @@ func (w *watcher) eventuallyCounts(ctx context.Context, counts ...int64) {
 	}).WithPolling(polling).Should(Equal(counts), "injected, current, ready and failing of %s", w.name)
 }
 
-// logged are the lines of keeper about a pod.
+// logged returns keeper's log lines about a pod.
 func (p injected) logged() []string {
 	return p.home.keeper.Log.Matching(fmt.Sprintf(`"pod":"%s/%s"`, p.home.Namespace, p.name))
 }
@@ -98,8 +104,8 @@ func (p injected) eventuallyLogged(ctx context.Context, messages ...string) {
 
 const withSidecar = `configData: {a: b}, container: {name: watch, image: registry.example/watch}`
 
-var _ = Describe("Pods with the sidecar of a Watcher", func() {
-	It("counts pods in the status, with one line in the log for each transition", func(ctx SpecContext) {
+var _ = Describe("The sidecars of a Watcher", func() {
+	It("are counted in the status, with one log line for each transition", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
 		w := h.apply(ctx, "errors", withSidecar)
 		w.eventuallyReady(ctx)
@@ -112,14 +118,16 @@ var _ = Describe("Pods with the sidecar of a Watcher", func() {
 
 		w.apply(ctx, withSidecar+`, suspend: true`)
 		w.eventuallyCounts(ctx, 1, 0, 1, 0)
-		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars_outdated") }).WithPolling(polling).Should(Equal(1.0))
+		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars_outdated") }).
+			WithPolling(polling).Should(Equal(1.0))
 		pod.delete(ctx)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)
 		pod.eventuallyLogged(ctx, "pod injected", "sidecar ready", "pod gone")
-		Expect(pod.logged()).To(HaveEach(And(ContainSubstring(`"watcher":"`+h.Namespace+`/errors"`), ContainSubstring(`"generation":1`))))
+		Expect(pod.logged()).To(HaveEach(And(ContainSubstring(`"watcher":"`+h.Namespace+`/errors"`),
+			ContainSubstring(`"generation":1`))))
 	})
 
-	It("reports failing sidecars by one Event, and their recovery by one", func(ctx SpecContext) {
+	It("that fail are reported by one Event, and their recovery by another", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
 		w := h.apply(ctx, "errors", withSidecar)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)
@@ -139,14 +147,17 @@ var _ = Describe("Pods with the sidecar of a Watcher", func() {
 		Expect(first.logged()[1]).To(ContainSubstring(`"reason":"CreateContainerConfigError"`))
 		Expect(w.events(ctx, watchv1.ReasonSidecarFailing)).To(ConsistOf(And(
 			HaveField("Type", "Warning"), HaveField("Note", "the sidecar of pod first fails: CreateContainerConfigError"))))
-		Expect(w.events(ctx, watchv1.ReasonSidecarRecovered)).To(ConsistOf(And(HaveField("Type", "Normal"), HaveField("Note", "no sidecar fails any more"))))
-		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars", `state="ready"`) }).WithPolling(polling).Should(Equal(2.0))
+		Expect(w.events(ctx, watchv1.ReasonSidecarRecovered)).
+			To(ConsistOf(And(HaveField("Type", "Normal"), HaveField("Note", "no sidecar fails any more"))))
+		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars", `state="ready"`) }).
+			WithPolling(polling).Should(Equal(2.0))
 
 		second.fails(ctx, "CreateContainerConfigError")
-		Eventually(ctx, func() int { return len(w.events(ctx, watchv1.ReasonSidecarFailing)) }).WithPolling(polling).Should(Equal(2), "each change anew")
+		Eventually(ctx, func() int { return len(w.events(ctx, watchv1.ReasonSidecarFailing)) }).WithPolling(polling).
+			Should(Equal(2), "each change anew")
 	})
 
-	It("counts pods over a restart of keeper without a write, and repeats no line or Event", func(ctx SpecContext) {
+	It("are counted again after a restart of keeper without a write, a log line or an Event", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
 		w := h.apply(ctx, "errors", withSidecar)
 		w.eventuallyReady(ctx)
@@ -156,7 +167,8 @@ var _ = Describe("Pods with the sidecar of a Watcher", func() {
 		version := w.get(ctx).ResourceVersion
 		Expect(h.keeper.Kill()).To(Succeed())
 		h.keeper.Restart(ctx)
-		Eventually(h.keeper.Log.Matching).WithArguments(`"listed the pods with sidecars"`).Should(HaveLen(2), "one for each start")
+		Eventually(h.keeper.Log.Matching).WithArguments(`"listed the pods with sidecars"`).
+			Should(HaveLen(2), "one for each start")
 		lines := len(pod.logged())
 		w.patch(ctx, `{"metadata":{"annotations":{"look":"again"}}}`)
 		next := h.apply(ctx, "next", `configData: {a: b}`)
@@ -168,7 +180,7 @@ var _ = Describe("Pods with the sidecar of a Watcher", func() {
 		Expect(w.events(ctx, watchv1.ReasonSidecarFailing)).To(HaveLen(1))
 	})
 
-	It("cost one write of the status each second, however many there are", func(ctx SpecContext) {
+	It("cost at most one status write per second, however many there are", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
 		w := h.apply(ctx, "errors", withSidecar)
 		w.eventuallyReady(ctx)

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("The samples of Watchers", func() {
-	It("accepts the samples as they are, and lists them with their columns", func(ctx SpecContext) {
+	It("are accepted, and listed with their columns", func(ctx SpecContext) {
 		namespace := env.Cluster.Namespace(ctx)
 		readme, err := os.ReadFile("../../samples/README.md")
 		Expect(err).NotTo(HaveOccurred())

@@ -1,5 +1,5 @@
-// Package watchers holds the resource Watcher to what it promises, on a real API
-// server with the real programs.
+// Package watchers checks the custom resource Watcher against its promises, on a real API server
+// with the real programs.
 package watchers_test
 
 import (
@@ -19,7 +19,7 @@ func TestWatchers(t *testing.T) { world.Run(t, "Watchers") }
 
 var (
 	env *world.Environment
-	// api reaches resources that client-go has no types of.
+	// api is a client for resources without types in client-go.
 	api dynamic.Interface
 )
 
@@ -28,7 +28,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	api = env.Cluster.ServeWatchers(ctx)
 })
 
-// manifest returns the Watcher that YAML below apiVersion and kind describes.
+// manifest returns a Watcher from YAML without apiVersion and kind.
 func manifest(text string) *unstructured.Unstructured {
 	GinkgoHelper()
 	o := &unstructured.Unstructured{}

@@ -22,25 +22,26 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// promptly is for what takes some 100 ms on a quiet machine, by several requests and
-// programs: less than half of the 30 s after which keeper looks again at what is in the
-// way, so that what only that brings comes too late, on a busy machine, too.
+// promptly is a timeout for actions of about 100 ms on a quiet machine, with several requests and
+// programs. It is less than half of the 30 s after which keeper checks obstacles again. So an
+// action that only happens in that check is too late, even on a busy machine.
 const promptly = 12 * time.Second
 
-// took adds to the report how long something took, of which a spec bounds only what a
-// busy machine holds, too.
+// took adds a duration to the report. Specs only limit it to the timeout of a busy machine.
 func took(what string, since time.Time) {
 	AddReportEntry("time", fmt.Sprintf("%s: %s", what, time.Since(since).Round(time.Millisecond)))
 }
 
 var _ = Describe("The ConfigMap of a Watcher", func() {
-	It("makes a ConfigMap of a manifest of the older design, with its data and an owner", func(ctx SpecContext) {
+	It("is created from a manifest of the older design, with its data and an owner", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "errors", `configData: {LEVEL: warn}, configBinaryData: {logo.png: iVBORw0KGgo=},
-			container: {name: watch-errors, image: registry.example/watch, args: [--file=/logs/app.log], volumeMounts: [{name: logs, mountPath: /logs}]},
+			container: {name: watch-errors, image: registry.example/watch, args: [--file=/logs/app.log],
+				volumeMounts: [{name: logs, mountPath: /logs}]},
 			volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`)
 		created := time.Now()
-		Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "errors-config") }).WithTimeout(promptly).WithPolling(polling).ShouldNot(BeNil())
+		Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "errors-config") }).WithTimeout(promptly).
+			WithPolling(polling).ShouldNot(BeNil())
 		took("from a Watcher to its ConfigMap", created)
 		cm, now := h.configMap(ctx, "errors-config"), w.get(ctx)
 		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn"}))
@@ -52,7 +53,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(w.get(ctx).Status.ConfigMapName).To(Equal("errors-config"))
 	})
 
-	It("holds the body of its source soon after the origin's answer, by one apply, one patch and at most two writes of the status", func(ctx SpecContext) {
+	It("gets a fetched body with one apply, one patch and at most two status writes", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/rules").Says("rules")
 		release := page.Hold()
@@ -62,7 +63,8 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w.eventually(ctx, watchv1.ConditionReady, "Unknown/Progressing")
 		release()
 		answered := time.Now()
-		Eventually(ctx, func() string { return w.condition(ctx, watchv1.ConditionReady) }).WithTimeout(promptly).WithPolling(polling).Should(Equal("True/Ready"))
+		Eventually(ctx, func() string { return w.condition(ctx, watchv1.ConditionReady) }).WithTimeout(promptly).
+			WithPolling(polling).Should(Equal("True/Ready"))
 		took("from the origin's answer to Ready", answered)
 		Expect(h.data(ctx, "one-config")).To(Equal(map[string]string{"rules.json": "rules"}))
 		now := w.get(ctx)
@@ -81,7 +83,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(page.Hits()).To(Equal(1))
 	})
 
-	It("writes no ConfigMap again while nothing changes, also after a restart", func(ctx SpecContext) {
+	It("is not written again without a change, even after a restart", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/same").Says("same")
 		w := h.apply(ctx, "same", `configData: {a: b}, sources: [{key: c, url: "`+page.URL()+`"}]`)
@@ -100,7 +102,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.writes(ctx)).To(Equal(map[string]float64{"applies": 0, "status": 0}))
 	})
 
-	It("loses a static key that leaves the spec, and keeps one that a person added", func(ctx SpecContext) {
+	It("loses a static key that is removed from the spec, and keeps a user's key", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "prune", `configData: {a: one, b: two}`)
 		w.eventuallyReady(ctx)
@@ -110,26 +112,30 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			Should(Equal(map[string]string{"a": "one", "mine": "kept"}))
 	})
 
-	It("repairs a ConfigMap that a person changes, and an Event names who", func(ctx SpecContext) {
+	It("is repaired after a user's edit, and an Event names the field manager", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "drift", `configData: {a: as asked}`)
 		w.eventuallyReady(ctx)
 		h.edit(ctx, "drift-config", map[string]any{"data": map[string]any{"a": "by hand"}})
-		Eventually(ctx, func() map[string]string { return h.data(ctx, "drift-config") }).WithPolling(polling).Should(HaveKeyWithValue("a", "as asked"))
+		Eventually(ctx, func() map[string]string { return h.data(ctx, "drift-config") }).WithPolling(polling).
+			Should(HaveKeyWithValue("a", "as asked"))
 		Eventually(ctx, func() int { return len(w.events(ctx, "Drifted")) }).WithPolling(polling).Should(Equal(1))
-		Expect(w.events(ctx, "Drifted")[0].Note).To(Equal("ConfigMap drift-config was changed by kubectl-edit and has been repaired"))
+		Expect(w.events(ctx, "Drifted")[0].Note).
+			To(Equal("ConfigMap drift-config was changed by kubectl-edit and has been repaired"))
 		h.collect(ctx, "drift-config")
-		Eventually(ctx, func() map[string]string { return h.data(ctx, "drift-config") }).WithPolling(polling).Should(HaveKeyWithValue("a", "as asked"), "after its deletion")
+		Eventually(ctx, func() map[string]string { return h.data(ctx, "drift-config") }).WithPolling(polling).
+			Should(HaveKeyWithValue("a", "as asked"), "after its deletion")
 	})
 
-	It("leaves a ConfigMap of somebody else alone byte for byte, until it is labelled", func(ctx SpecContext) {
+	It("of another owner is not overwritten until it is labelled", func(ctx SpecContext) {
 		h := open(ctx)
 		theirs := h.Create(ctx, "taken-config", world.Holding("theirs", "kept"))
 		before, err := json.Marshal(theirs.Get(ctx))
 		Expect(err).NotTo(HaveOccurred())
 		w := h.apply(ctx, "taken", `configData: {a: b}`)
 		w.eventually(ctx, watchv1.ConditionReady, "False/TargetExists")
-		Expect(w.message(ctx, watchv1.ConditionReady)).To(ContainSubstring("label it watch.x-kv8s.io/watcher=taken to hand it over"))
+		Expect(w.message(ctx, watchv1.ConditionReady)).
+			To(ContainSubstring("label it watch.x-kv8s.io/watcher=taken to hand it over"))
 		w.patch(ctx, `{"metadata":{"annotations":{"look":"again"}}}`)
 		Eventually(ctx, func() int { return len(w.events(ctx, "TargetExists")) }).WithPolling(polling).Should(Equal(1))
 		marker := h.apply(ctx, "zz", `configData: {a: b}`)
@@ -139,13 +145,14 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 
 		theirs.Label(ctx, watchv1.WatcherLabel, "taken")
 		labelled := time.Now()
-		Eventually(ctx, func() map[string]string { return h.data(ctx, "taken-config") }).WithTimeout(promptly).WithPolling(polling).
+		Eventually(ctx, func() map[string]string { return h.data(ctx, "taken-config") }).WithTimeout(promptly).
+			WithPolling(polling).
 			Should(Equal(map[string]string{"a": "b", "theirs": "kept"}))
 		took("from the label to the adoption", labelled)
 		w.eventuallyReady(ctx)
 	})
 
-	It("has one Watcher of two, and after its end the other", func(ctx SpecContext) {
+	It("belongs to one of two Watchers, and to the other one after the first is deleted", func(ctx SpecContext) {
 		h := open(ctx)
 		first := h.apply(ctx, "first", `configData: {whose: first}, target: {name: shared}`)
 		first.eventuallyReady(ctx)
@@ -162,7 +169,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		second.eventuallyReady(ctx)
 	})
 
-	It("leaves a ConfigMap of somebody else alone that appears between the look and the apply, also without a policy", func(ctx SpecContext) {
+	It("that another owner creates between get and apply is not overwritten, even without a policy", func(ctx SpecContext) {
 		h, g := openThrough(ctx)
 		var before []byte
 		beforeApply(g, "raced-config", func() {
@@ -176,19 +183,22 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(json.Marshal(h.configMap(ctx, "raced-config"))).To(Equal(before))
 	})
 
-	It("leaves a ConfigMap alone that a person takes back between the look and the apply", func(ctx SpecContext) {
+	It("that a user takes back between get and apply is not overwritten", func(ctx SpecContext) {
 		h, g := openThrough(ctx)
 		w := h.apply(ctx, "back", `configData: {a: one}, target: {deletionPolicy: Retain}`)
 		w.eventuallyReady(ctx)
 		beforeApply(g, "back-config", func() {
-			h.edit(ctx, "back-config", map[string]any{"metadata": map[string]any{"labels": map[string]any{watchv1.WatcherLabel: nil}}})
+			h.edit(ctx, "back-config",
+				map[string]any{"metadata": map[string]any{"labels": map[string]any{watchv1.WatcherLabel: nil}}})
 		})
 		w.apply(ctx, `configData: {a: two}, target: {deletionPolicy: Retain}`)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
 		Expect(h.data(ctx, "back-config")).To(Equal(map[string]string{"a": "one"}))
 	})
 
-	DescribeTable("makes a ConfigMap by one apply when keeper is killed", func(ctx SpecContext, at string, fault gateway.Fault, applies float64) {
+	DescribeTable("is created by a single apply when keeper is killed", func(
+		ctx SpecContext, at string, fault gateway.Fault, applies float64,
+	) {
 		h, g := openThrough(ctx)
 		page := h.Origin.Page("/killed").Says("fetched")
 		reached := make(chan struct{}, 100)
@@ -202,7 +212,8 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w := h.apply(ctx, "killed", `configData: {a: b}, sources: [{key: c, url: "`+page.URL()+`"}]`)
 		Eventually(ctx, reached).Should(Receive())
 		if applies == 0 {
-			Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "killed-config") }).WithPolling(polling).ShouldNot(BeNil())
+			Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "killed-config") }).WithPolling(polling).
+				ShouldNot(BeNil())
 		}
 		Expect(h.keeper.Kill()).To(Succeed())
 		g.Heal()
@@ -212,11 +223,11 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.writes(ctx)["applies"]).To(Equal(applies), "of the second keeper")
 	},
 		Entry("before it", "/configmaps/killed-config", gateway.Fault(gateway.Silence), 1.0),
-		Entry("after it, before its answer", "/configmaps/killed-config", gateway.Fault(gateway.WithholdAnswer), 0.0),
-		Entry("after it, before the status", "/watchers/killed/status", gateway.Fault(gateway.Silence), 0.0),
+		Entry("after it and before the response", "/configmaps/killed-config", gateway.Fault(gateway.WithholdAnswer), 0.0),
+		Entry("after it and before the status", "/watchers/killed/status", gateway.Fault(gateway.Silence), 0.0),
 	)
 
-	It("repairs at growing intervals what somebody else changes again and again, and reports that by one Event", func(ctx SpecContext) {
+	It("is repaired at growing intervals while another client reverts it, with one Event", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "fight", `configData: {a: as asked}`)
 		w.eventuallyReady(ctx)
@@ -230,12 +241,13 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			h.edit(ctx, "fight-config", map[string]any{"data": map[string]any{"a": text}})
 			Eventually(ctx, func() int { return len(w.events(ctx, "Contested")) }).WithPolling(polling).Should(Equal(1))
 		}
-		Expect(w.events(ctx, "Contested")[0].Note).To(Equal("ConfigMap fight-config keeps being changed by kubectl-edit; it is repaired at growing intervals"))
+		Expect(w.events(ctx, "Contested")[0].Note).
+			To(Equal("ConfigMap fight-config keeps being changed by kubectl-edit; it is repaired at growing intervals"))
 		Expect(value()).To(Equal("once more"))
 		Expect(w.events(ctx, "Drifted")).To(HaveLen(3))
 	})
 
-	It("hands a ConfigMap that two Watchers name to the other one when the first can no longer make it", func(ctx SpecContext) {
+	It("moves to a second Watcher when the first one can no longer write it", func(ctx SpecContext) {
 		h := open(ctx)
 		h.Create(ctx, "shared", world.Holding("theirs", "kept"))
 		first := h.apply(ctx, "first", `configData: {whose: first}, target: {name: shared}`)
@@ -246,7 +258,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		second.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
 	})
 
-	It("keeps a value whose refresh fails, and the Watcher is Ready and not Fresh", func(ctx SpecContext) {
+	It("keeps a value whose refresh fails, and the Watcher is Ready but not Fresh", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/stale").Says("good")
 		w := h.apply(ctx, "stale", `sources: [{key: a, url: "`+page.URL()+`"}]`)
@@ -266,7 +278,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Eventually(ctx, func() int { return len(w.events(ctx, "Recovered")) }).WithPolling(polling).Should(Equal(1))
 	})
 
-	It("retracts the ConfigMap with the Watcher, timer and all, and refreshes it without when it is retained", func(ctx SpecContext) {
+	It("is deleted with the Watcher and its timer, and still refreshed if it is retained", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/kept").Says("kept")
 		source := `interval: 10m, sources: [{key: a, url: "` + page.URL() + `"}]`
@@ -279,18 +291,21 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		gone.delete(ctx)
 		kept.delete(ctx)
 		h.collect(ctx, "gone-config")
-		Eventually(ctx, func() float64 { return h.Watcher().Metric(ctx, "curlmethat_watcher_wanted_keys") }).WithPolling(polling).Should(Equal(1.0))
+		Eventually(ctx, func() float64 { return h.Watcher().Metric(ctx, "curlmethat_watcher_wanted_keys") }).
+			WithPolling(polling).Should(Equal(1.0))
 		Eventually(ctx, timers).WithArguments("curl.timer.>").WithPolling(polling).Should(Equal(1))
 		Expect(timers(pipeline.Key{Namespace: h.Namespace, Name: "kept-config", Key: "a"}.Timer())).To(Equal(1))
-		h.edit(ctx, "kept-config", map[string]any{"metadata": map[string]any{"annotations": map[string]any{"x-kv8s.io/curl-refresh": "1s"}}})
+		h.edit(ctx, "kept-config",
+			map[string]any{"metadata": map[string]any{"annotations": map[string]any{"x-kv8s.io/curl-refresh": "1s"}}})
 		for _, body := range []string{"newer", "newest"} { // the first one may come by the edit
 			page.Says(body)
-			Eventually(ctx, func() map[string]string { return h.data(ctx, "kept-config") }).WithPolling(polling).Should(HaveKeyWithValue("a", body))
+			Eventually(ctx, func() map[string]string { return h.data(ctx, "kept-config") }).WithPolling(polling).
+				Should(HaveKeyWithValue("a", body))
 		}
 		h.Unfinished()
 	})
 
-	It("moves a key between configData and sources", func(ctx SpecContext) {
+	It("keeps a key that moves between configData and sources", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/moved").Says("fetched")
 		w := h.apply(ctx, "moved", `configData: {a: static}`)
@@ -304,7 +319,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "moved-config")).To(Equal(map[string]string{"a": "static"}))
 	})
 
-	It("waits while the Watcher is suspended", func(ctx SpecContext) {
+	It("gets no fetched keys while the Watcher is suspended", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/suspended").Says("fetched")
 		w := h.apply(ctx, "suspended", `suspend: true, configData: {a: b}, sources: [{key: c, url: "`+page.URL()+`"}]`)
@@ -315,7 +330,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "suspended-config")).To(HaveKeyWithValue("c", "fetched"))
 	})
 
-	It("makes ConfigMaps by one keeper of two, and by the other one when the leader is killed, and when it stops", func(ctx SpecContext) {
+	It("is written by the leader of two keepers, and by the other after the leader ends", func(ctx SpecContext) {
 		h := open(ctx)
 		h.keeper.ShouldStop(ctx)
 		election := []string{
@@ -343,20 +358,22 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(h.data(ctx, "elected-config")).To(Equal(map[string]string{"a": "three"}))
 	})
 
-	It("labels the ConfigMap of a Watcher with the longest name by a stand-in, and repairs it as any other", func(ctx SpecContext) {
+	It("of a Watcher with the longest name has a shortened label, and is repaired like any other", func(ctx SpecContext) {
 		h := open(ctx)
 		for _, last := range []string{"a", "b"} {
 			name := strings.Repeat("n", 245) + last
 			w := h.apply(ctx, name, `configData: {a: as asked}`)
 			w.eventuallyReady(ctx)
 			h.edit(ctx, name+"-config", map[string]any{"data": map[string]any{"a": "by hand"}})
-			Eventually(ctx, func() map[string]string { return h.data(ctx, name+"-config") }).WithPolling(polling).Should(HaveKeyWithValue("a", "as asked"))
+			Eventually(ctx, func() map[string]string { return h.data(ctx, name+"-config") }).WithPolling(polling).
+				Should(HaveKeyWithValue("a", "as asked"))
 			Eventually(ctx, func() int { return len(w.events(ctx, "Drifted")) }).WithPolling(polling).Should(Equal(1))
-			Expect(h.configMap(ctx, name+"-config").Labels).To(HaveKeyWithValue(watchv1.WatcherLabel, And(HavePrefix("nnn"), HaveLen(63))))
+			Expect(h.configMap(ctx, name+"-config").Labels).
+				To(HaveKeyWithValue(watchv1.WatcherLabel, And(HavePrefix("nnn"), HaveLen(63))))
 		}
 	})
 
-	It("converges over a kill of keeper, with two of them, and after a restore", func(ctx SpecContext) {
+	It("converges after keeper is killed, with two keepers, and after a restore", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/converges").Says("fetched")
 		w := h.apply(ctx, "converges", `configData: {a: one}, sources: [{key: b, url: "`+page.URL()+`"}]`)
@@ -385,7 +402,7 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		h.EventuallyQuiet(ctx)
 		Expect(applies()-before).To(BeNumerically("<=", 2), "at most one more than one keeper makes")
 
-		By("restoring as Velero does: new uids, no owner references, no managed fields")
+		By("restoring as Velero does: new UIDs, no owner references, no managed fields")
 		saved := h.configMap(ctx, "converges-config")
 		w.delete(ctx)
 		h.collect(ctx, "converges-config")
@@ -401,41 +418,47 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 	})
 })
 
-// restore creates a ConfigMap as a backup holds it.
+// restore creates a ConfigMap from a backup.
 func restore(ctx context.Context, h *home, saved *corev1.ConfigMap) {
 	GinkgoHelper()
 	restored := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: saved.Name, Labels: saved.Labels, Annotations: saved.Annotations},
 		Data:       saved.Data, BinaryData: saved.BinaryData,
 	}
-	created, err := h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).Create(ctx, restored, metav1.CreateOptions{FieldManager: "velero"})
+	created, err := h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
+		Create(ctx, restored, metav1.CreateOptions{FieldManager: "velero"})
 	Expect(err).NotTo(HaveOccurred())
 	h.History.BySpec(created)
 }
 
-var _ = Describe("What the schema takes and keeper checks", func() {
-	DescribeTable("reports Stalled with one sentence", func(ctx SpecContext, spec, reason, message string) {
+var _ = Describe("A Watcher that the schema accepts", func() {
+	DescribeTable("is Stalled with one sentence in case of", func(ctx SpecContext, spec, reason, message string) {
 		h := open(ctx)
 		w := h.apply(ctx, "bad", spec)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/"+reason)
 		Expect(w.message(ctx, watchv1.ConditionStalled)).To(ContainSubstring(message))
 		Eventually(ctx, func() int { return len(w.events(ctx, reason)) }).WithPolling(polling).Should(Equal(1))
 	},
-		Entry("static data that is too large", `configData: {a: "`+strings.Repeat("x", 700<<10)+`", b: "`+strings.Repeat("y", 400<<10)+`"}`, "TooLarge", "the static data has 1126400 bytes, but a ConfigMap holds at most 1048576"),
+		Entry("too much static data",
+			`configData: {a: "`+strings.Repeat("x", 700<<10)+`", b: "`+strings.Repeat("y", 400<<10)+`"}`, "TooLarge",
+			"the static data has 1126400 bytes, but a ConfigMap holds at most 1048576"),
 		Entry("a URL without a host", `sources: [{key: a, url: "https://"}]`, "InvalidSource", "the host is missing"),
-		Entry("more than an annotation takes", `sources: [`+longSources()+`]`, "InvalidSource", "spread the pairs over several ConfigMaps"),
-		Entry("an address that is closed", `sources: [{key: a, url: "http://10.0.0.1/x"}]`, "AddressDenied", "key a: AddressDenied since"),
+		Entry("too many sources for an annotation", `sources: [`+longSources()+`]`, "InvalidSource",
+			"spread the pairs over several ConfigMaps"),
+		Entry("a denied address", `sources: [{key: a, url: "http://10.0.0.1/x"}]`, "AddressDenied",
+			"key a: AddressDenied since"),
 	)
 
-	It("reports Stalled of an immutable ConfigMap", func(ctx SpecContext) {
+	It("is Stalled if its ConfigMap is immutable", func(ctx SpecContext) {
 		h := open(ctx)
 		h.Create(ctx, "fixed", world.Labelled(watchv1.WatcherLabel, "fixed"), world.Immutable(), world.Holding("a", "b"))
 		w := h.apply(ctx, "fixed", `configData: {a: c}, target: {name: fixed}`)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetImmutable")
-		Expect(w.message(ctx, watchv1.ConditionReady)).To(Equal("ConfigMap fixed is immutable; delete it, or name another one"))
+		Expect(w.message(ctx, watchv1.ConditionReady)).
+			To(Equal("ConfigMap fixed is immutable; delete it, or name another one"))
 	})
 
-	It("reports Stalled of a ConfigMap that a policy refuses, without the words of the policy, until an edit that it lets pass", func(ctx SpecContext) {
+	It("is Stalled while a policy rejects its ConfigMap, and hides the policy's message", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "refused", `configData: {a: b}`)
 		w.eventuallyReady(ctx)
@@ -451,18 +474,21 @@ var _ = Describe("What the schema takes and keeper checks", func() {
 		Expect(h.data(ctx, "refused-config")).To(Equal(map[string]string{"a": "c"}))
 	})
 
-	It("reports Stalled of a protected ConfigMap, which it does not look at", func(ctx SpecContext) {
+	It("is Stalled if its ConfigMap is protected, which keeper does not even read", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.apply(ctx, "protected", `configData: {a: b}, target: {name: kube-root-ca.crt}`)
 		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetRefused")
-		Expect(w.message(ctx, watchv1.ConditionReady)).To(ContainSubstring("ConfigMap kube-root-ca.crt of namespace " + h.Namespace + " is protected"))
+		Expect(w.message(ctx, watchv1.ConditionReady)).
+			To(ContainSubstring("ConfigMap kube-root-ca.crt of namespace " + h.Namespace + " is protected"))
 		Expect(h.configMap(ctx, "kube-root-ca.crt")).To(BeNil())
 	})
 
-	It("writes the annotation that the watcher reads", func(ctx SpecContext) {
+	It("gives its ConfigMap the annotation that the watcher reads", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/x").Says("x")
-		w := h.apply(ctx, "options", `interval: 36h, sources: [{key: b, url: "`+page.URL()+`"}, {key: a, url: "`+page.URL()+`", sha256: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}]`)
+		w := h.apply(ctx, "options",
+			`interval: 36h, sources: [{key: b, url: "`+page.URL()+`"}, {key: a, url: "`+page.URL()+`", sha256: `+
+				`"2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}]`)
 		w.eventuallyReady(ctx)
 		Expect(h.configMap(ctx, "options-config").Annotations).To(And(
 			HaveKeyWithValue(annotation.DefaultKey, "a="+page.URL()+" b="+page.URL()),
@@ -472,7 +498,7 @@ var _ = Describe("What the schema takes and keeper checks", func() {
 	})
 })
 
-// longSources are more than an annotation takes, and no more than the schema.
+// longSources are too many sources for an annotation, but not for the schema.
 func longSources() string {
 	var text strings.Builder
 	for i := range 40 {

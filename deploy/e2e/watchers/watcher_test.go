@@ -24,11 +24,10 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// polling spares the API server.
+// polling reduces the load of the API server.
 const polling = 25 * time.Millisecond
 
-// home is a world with keeper in it, which has the rights that it needs and no
-// others.
+// home is a world with keeper, which has only the rights that it needs.
 type home struct {
 	*world.World
 	keeper *world.Service
@@ -39,7 +38,7 @@ func open(ctx context.Context) *home {
 	return openAs(ctx, world.LeastRights(env.Cluster))
 }
 
-// openWithSidecars lets keeper watch pods, too.
+// openWithSidecars also lets keeper watch pods.
 func openWithSidecars(ctx context.Context) *home {
 	GinkgoHelper()
 	accounts := world.LeastRights(env.Cluster)
@@ -57,7 +56,7 @@ func openAs(ctx context.Context, accounts map[string]func(context.Context, strin
 		}
 		return account
 	}
-	// A page that is held until a spec has looked is not to time out on a busy machine.
+	// A page that is held during a check must not time out on a busy machine.
 	w := env.World(ctx, world.Options{Kubeconfigs: accounts, Flags: map[string][]string{
 		world.Fetcher: {"--timeout=20s", "--header-timeout=20s"},
 	}})
@@ -66,7 +65,7 @@ func openAs(ctx context.Context, accounts map[string]func(context.Context, strin
 	return h
 }
 
-// openThrough lets keeper reach the API server through a gateway, with its rights.
+// openThrough lets keeper reach the API server through a gateway, with its own rights.
 func openThrough(ctx context.Context) (*home, *gateway.Gateway) {
 	GinkgoHelper()
 	g, kubeconfig := env.Gateway()
@@ -75,8 +74,7 @@ func openThrough(ctx context.Context) (*home, *gateway.Gateway) {
 	return openAs(ctx, accounts), g
 }
 
-// beforeApply lets something happen between keeper's look and its first apply of a
-// ConfigMap.
+// beforeApply runs a function between keeper's get and its first apply of a ConfigMap.
 func beforeApply(g *gateway.Gateway, configMap string, happen func()) {
 	var once sync.Once
 	g.Break(func(r *http.Request) gateway.Fault {
@@ -97,7 +95,7 @@ func (h *home) watchers() dynamic.ResourceInterface {
 	return api.Resource(watchv1.Resource()).Namespace(h.Namespace)
 }
 
-// apply creates or changes a Watcher as kubectl apply --server-side does.
+// apply creates or updates a Watcher as kubectl apply --server-side does.
 func (h *home) apply(ctx context.Context, name, spec string) *watcher {
 	GinkgoHelper()
 	w := &watcher{home: h, name: name}
@@ -143,7 +141,8 @@ func (w *watcher) get(ctx context.Context) *watchv1.Watcher {
 	return &typed
 }
 
-// condition is one of the newest generation as "status/reason"; "-": there is none.
+// condition returns a condition of the newest generation as "status/reason", or "-" if there is
+// none.
 func (w *watcher) condition(ctx context.Context, kind string) string {
 	GinkgoHelper()
 	now := w.get(ctx)
@@ -156,7 +155,8 @@ func (w *watcher) condition(ctx context.Context, kind string) string {
 
 func (w *watcher) eventually(ctx context.Context, kind, value string) {
 	GinkgoHelper()
-	Eventually(ctx, func() string { return w.condition(ctx, kind) }).WithPolling(polling).Should(Equal(value), "condition %s of %s", kind, w.name)
+	Eventually(ctx, func() string { return w.condition(ctx, kind) }).WithPolling(polling).
+		Should(Equal(value), "condition %s of %s", kind, w.name)
 }
 
 func (w *watcher) eventuallyReady(ctx context.Context) {
@@ -164,7 +164,7 @@ func (w *watcher) eventuallyReady(ctx context.Context) {
 	w.eventually(ctx, watchv1.ConditionReady, "True/Ready")
 }
 
-// message of a condition.
+// message returns the message of a condition.
 func (w *watcher) message(ctx context.Context, kind string) string {
 	GinkgoHelper()
 	if c := meta.FindStatusCondition(w.get(ctx).Status.Conditions, kind); c != nil {
@@ -173,7 +173,7 @@ func (w *watcher) message(ctx context.Context, kind string) string {
 	return ""
 }
 
-// events about the Watcher with a reason.
+// events returns the Events about the Watcher with a reason.
 func (w *watcher) events(ctx context.Context, reason string) []eventsv1.Event {
 	GinkgoHelper()
 	var found []eventsv1.Event
@@ -185,10 +185,11 @@ func (w *watcher) events(ctx context.Context, reason string) []eventsv1.Event {
 	return found
 }
 
-// configMap returns a ConfigMap; nil: there is none.
+// configMap returns a ConfigMap, or nil if there is none.
 func (h *home) configMap(ctx context.Context, name string) *corev1.ConfigMap {
 	GinkgoHelper()
-	list, err := h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	list, err := h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
+		List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	Expect(err).NotTo(HaveOccurred())
 	if len(list.Items) == 0 {
 		return nil
@@ -196,7 +197,7 @@ func (h *home) configMap(ctx context.Context, name string) *corev1.ConfigMap {
 	return &list.Items[0]
 }
 
-// data of a ConfigMap.
+// data returns the data of a ConfigMap.
 func (h *home) data(ctx context.Context, name string) map[string]string {
 	GinkgoHelper()
 	if cm := h.configMap(ctx, name); cm != nil {
@@ -205,7 +206,7 @@ func (h *home) data(ctx context.Context, name string) map[string]string {
 	return nil
 }
 
-// edit changes a ConfigMap as somebody with an editor does.
+// edit changes a ConfigMap as a user with an editor does.
 func (h *home) edit(ctx context.Context, name string, patch any) {
 	GinkgoHelper()
 	body, err := json.Marshal(patch)
@@ -216,15 +217,15 @@ func (h *home) edit(ctx context.Context, name string, patch any) {
 	h.History.BySpec(patched)
 }
 
-// collect deletes a ConfigMap as the garbage collector does, which a control plane
-// without controllers has not.
+// collect deletes a ConfigMap as the garbage collector does, because this control plane runs no
+// controllers.
 func (h *home) collect(ctx context.Context, name string) {
 	GinkgoHelper()
 	h.History.DeletedBySpec(h.configMap(ctx, name).UID)
 	Expect(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 }
 
-// writes are the requests of keeper that change something.
+// writes counts keeper's writing requests by kind.
 func (h *home) writes(ctx context.Context) map[string]float64 {
 	GinkgoHelper()
 	return map[string]float64{
