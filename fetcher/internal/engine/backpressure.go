@@ -39,12 +39,22 @@ func (p *backpressure) refused(stream string, err error, now time.Time) {
 	}
 	text := "the broker does not answer; keeping what is in work until it does"
 	switch {
+	case stream == pipeline.Failures:
+		text = "dead letters cannot be stored; dropping them, so these failures cannot be replayed"
 	case errors.Is(err, pipeline.ErrFull):
 		text = "the stream is full; keeping what is in work until there is room"
 	case errors.Is(err, pipeline.ErrInFlight):
 		text = "the broker has another publish in flight; holding what is in work until that has ended"
 	}
 	p.log.Warn().Err(err).Str("stream", stream).Msg(text)
+}
+
+// refusedSince reports whether a stream took no message since a time.
+func (p *backpressure) refusedSince(stream string, since time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, ok := p.refusedAt[stream]
+	return ok && at.After(since)
 }
 
 // accepted notes that a stream took a message.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -11,8 +12,20 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// publishDeadLetter publishes the dead letter of a trigger.
-func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a followUp) error {
+const (
+	// deadLetterTimeout bounds the one try to publish a dead letter: the history of
+	// failures must not hold up the fetching.
+	deadLetterTimeout = 2 * time.Second
+	// deadLetterPause is how long dead letters are dropped without a try after one that failed.
+	deadLetterPause = 5 * time.Second
+)
+
+// publishDeadLetter publishes the dead letter of a trigger, and reports whether the
+// stream took it.
+func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a followUp) bool {
+	if e.backpressure.refusedSince(pipeline.Failures, e.deps.Clock.Now().Add(-deadLetterPause)) {
+		return false
+	}
 	deadLetter := &v1.DeadLetter{
 		Want:         slim(t.want),
 		Failure:      t.describe(a),
@@ -23,7 +36,16 @@ func (e *Engine) publishDeadLetter(ctx context.Context, t *trigger, a followUp) 
 		Traceparent:  pipeline.Traceparent(t.span.SpanContext()),
 	}
 	id := strconv.FormatInt(t.want.GetEpoch(), 10) + "." + strconv.FormatUint(t.sequence, 10) + ".dead"
-	return e.sendDeadLetter(ctx, t.key, deadLetter, id)
+	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
+	defer cancel()
+	if err := e.deps.Client.PublishDeadLetter(ctx, t.key, deadLetter, id); err != nil {
+		e.backpressure.refused(pipeline.Failures, err, e.deps.Clock.Now())
+		e.deps.Metrics.observePushback(err)
+		return false
+	}
+	e.backpressure.accepted(pipeline.Failures, e.deps.Clock.Now())
+	e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(a.Class)).Inc()
+	return true
 }
 
 // undecodable is the failure of a message that cannot be handled.
@@ -45,12 +67,3 @@ func refusedByBroker(why error) failure {
 	}
 }
 
-func (e *Engine) sendDeadLetter(ctx context.Context, key pipeline.Key, deadLetter *v1.DeadLetter, id string) error {
-	err := e.untilTaken(ctx, pipeline.Failures, func(ctx context.Context) error {
-		return e.deps.Client.PublishDeadLetter(ctx, key, deadLetter, id)
-	})
-	if err == nil {
-		e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(deadLetter.GetFailure().GetClass())).Inc()
-	}
-	return err
-}

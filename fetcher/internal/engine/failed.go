@@ -22,15 +22,23 @@ func (e *Engine) failed(ctx context.Context, t *trigger, f failure) result {
 	return e.giveUp(ctx, t, f)
 }
 
-// retry sets the timer of the next attempt, and publishes the failure if its
-// class has changed.
+const (
+	// reportAfter is the attempt after which a failure is published: most of those that
+	// pass are over by then.
+	reportAfter = 3
+	// withholdFor is the maximum pause after which an attempt may still be awaited for that.
+	withholdFor = time.Minute
+)
+
+// retry sets the timer of the next attempt, and publishes the failure if it lasts and
+// its class has changed.
 func (e *Engine) retry(ctx context.Context, t *trigger, f failure) result {
-	a := followUp{failure: f, at: e.deps.Clock.Now(), publish: f.Class != t.reported}
-	a.again = t.isRepeated(f, a.at)
+	attempts := t.attempts + 1
+	wait := e.cfg.Retry.Delay(attempts, f.RetryAfter, e.deps.Random())
+	a := followUp{failure: f, at: e.deps.Clock.Now(), publish: f.Class != t.reported && (attempts == reportAfter || wait > withholdFor)}
+	a.next, a.again = a.at.Add(wait), t.isRepeated(f, a.at)
 	due := e.dueAfter(t, a, v1.Cause_CAUSE_RETRY)
-	due.Attempts = t.attempts + 1
-	wait := e.cfg.Retry.Delay(due.GetAttempts(), f.RetryAfter, e.deps.Random())
-	a.next = a.at.Add(wait)
+	due.Attempts = attempts
 	if f.RetryAfter > 0 {
 		a.waitsFor, due.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
 	}
@@ -71,10 +79,7 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 	err := t.inOrder(
 		func() error { return e.lookAgain(ctx, t, a) },
 		func() error {
-			var err error
-			if dropped, err = e.keepDeadLetter(ctx, t, a); err != nil {
-				return err
-			}
+			dropped = e.keepDeadLetter(ctx, t, a)
 			return e.publishFailure(ctx, t, a)
 		})
 	if err != nil {
@@ -84,13 +89,15 @@ func (e *Engine) giveUp(ctx context.Context, t *trigger, f failure) result {
 }
 
 // keepDeadLetter publishes the dead letter of a trigger, or reports that it was dropped.
-func (e *Engine) keepDeadLetter(ctx context.Context, t *trigger, a followUp) (dropped bool, err error) {
+func (e *Engine) keepDeadLetter(ctx context.Context, t *trigger, a followUp) (dropped bool) {
 	if short := e.deadLetters.Take(t.key.Namespace, 1); short != nil {
-		e.deps.Metrics.deadLettersDropped.Inc()
 		e.logShortage(t, short, deadLetters, "the namespace has used up its budget of dead letters; failures are published, and cannot be replayed")
-		return true, nil
+		dropped = true
 	}
-	return false, e.publishDeadLetter(ctx, t, a)
+	if dropped = dropped || !e.publishDeadLetter(ctx, t, a); dropped {
+		e.deps.Metrics.deadLettersDropped.Inc()
+	}
+	return dropped
 }
 
 // lookAgain sets the timer of the next refresh, or of a slow recheck.
@@ -147,11 +154,15 @@ func (e *Engine) dueAfter(t *trigger, a followUp, cause v1.Cause) *v1.Due {
 	due := t.due(cause)
 	due.FirstFailedAt = timestamppb.New(t.failingSince(a.at))
 	due.Detail = a.Detail
-	if !t.overtaken(a.at) {
+	if t.overtaken(a.at) {
+		return due
+	}
+	if a.publish {
+		due.ReportedAt = timestamppb.New(a.at)
+	}
+	if a.publish || t.reported == a.Class || t.reported == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
 		due.Reported, due.StatusCode = a.Class, int32(a.StatusCode)
-		if a.publish {
-			due.ReportedAt = timestamppb.New(a.at)
-		}
+		due.Withheld = !a.publish && t.reported != a.Class
 	}
 	return due
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -41,7 +42,8 @@ var _ = Describe("A failed attempt", func() {
 		return all
 	}
 
-	It("schedules the next one and publishes the failure, once", func() {
+	It("schedules the next one, and publishes the failure after the third", func() {
+		f := w.fetcher(func(o *fetcherOptions) { o.config.MaxAttempts = 6 })
 		o := serve(fails(http.StatusInternalServerError))
 		sequence := w.publish(w.want(o.URL))
 
@@ -51,45 +53,100 @@ var _ = Describe("A failed attempt", func() {
 		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
 		Expect(t.GetAttempts()).To(BeEquivalentTo(1))
 		Expect(t.GetWantSequence()).To(Equal(sequence))
-		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
+		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS), "curlctl shows it")
+		Expect(t.GetWithheld()).To(BeTrue())
 		Expect(t.GetStatusCode()).To(BeEquivalentTo(http.StatusInternalServerError))
 		Expect(t.GetFirstFailedAt().AsTime()).To(BeTemporally("==", w.clock.Now()))
 		Expect(t.at.Sub(w.clock.Now())).To(Equal(2 * time.Second))
-		told := w.result()
-		Expect(told.GetSequence()).To(Equal(sequence))
-		Expect(told.GetWant().GetStatus()).NotTo(BeEmpty(), "the writer's fast path needs it")
-		Expect(told.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
-		Expect(told.GetFailure().GetStatusCode()).To(BeEquivalentTo(500))
-		Expect(told.GetFailure().GetHost()).To(Equal(pipeline.HiddenHost))
-		Expect(told.GetFailure().GetGaveUp()).To(BeFalse())
-		Expect(told.GetFailure().GetNextAt().AsTime()).To(BeTemporally("==", t.at), "a person wants to know what comes next")
 		Eventually(w.pending).Should(BeZero())
-
 		first := t.GetFirstFailedAt()
 		elapse()
 		t = w.timer()
 		Expect(t.GetAttempts()).To(BeEquivalentTo(2))
+		Expect(t.GetWithheld()).To(BeTrue())
 		Expect(t.at.Sub(w.clock.Now())).To(Equal(4*time.Second), "back-off doubles")
 		Expect(t.GetFirstFailedAt().AsTime()).To(Equal(first.AsTime()))
+		Expect(w.results()).To(BeEmpty(), "it may be over with the next attempt")
+
+		w.clock.Advance(time.Minute)
+		w.fire(t.Due)
+		f.step()
+		t = w.timer()
+		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
+		Expect(t.GetWithheld()).To(BeFalse())
+		told := w.result()
+		Expect(told.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
+		Expect(told.GetFailure().GetStatusCode()).To(BeEquivalentTo(500))
+		Expect(told.GetFailure().GetAttempts()).To(BeEquivalentTo(3))
+		Expect(told.GetFailure().GetHost()).To(Equal(pipeline.HiddenHost))
+		Expect(told.GetFailure().GetGaveUp()).To(BeFalse())
+		Expect(told.GetFailure().GetNextAt().AsTime()).To(BeTemporally("==", t.at), "a person wants to know what comes next")
+
+		w.fire(t.Due)
+		f.step()
 		Expect(w.results()).To(HaveLen(1), "the class is no news")
 	})
 
-	It("publishes a failure again when its class changes", func() {
-		var status atomic.Int32
-		status.Store(500)
-		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			if status.Load() == 0 {
-				panic(http.ErrAbortHandler)
+	It("publishes nothing for a server that fails every other time", func() {
+		n := 0
+		o := serve(func(rw http.ResponseWriter, r *http.Request) {
+			if n++; n%2 == 0 {
+				rw.WriteHeader(http.StatusServiceUnavailable)
+				return
 			}
-			fails(int(status.Load()))(w, r)
+			tagged(`"v1"`, "the same body")(rw, r)
 		})
-		w.publish(w.want(o.URL))
+		w.publish(w.want(o.URL, every(time.Minute)))
 		f.step()
+		for range 10 {
+			elapse()
+		}
+		Expect(o.gets.Load()).To(BeEquivalentTo(11))
+		Expect(w.results()).To(HaveLen(1), "the body")
+		Expect(w.timer().GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
+	})
+
+	It("publishes a failure at once if the next attempt is far off", func() {
+		w.publish(w.want(serve(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "1200")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}).URL))
+		f.step()
+		Expect(failures()).To(HaveLen(1))
+		Expect(w.timer().GetWithheld()).To(BeFalse())
+	})
+
+	It("publishes the end of a failure that was published, though another one was withheld since", func() {
+		var status atomic.Int32
+		status.Store(http.StatusNotFound)
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			switch status.Load() {
+			case 0:
+				panic(http.ErrAbortHandler)
+			case http.StatusOK:
+				tagged(`"v1"`, "hello there")(w, r)
+			default:
+				fails(int(status.Load()))(w, r)
+			}
+		})
+		want := w.want(o.URL, every(time.Minute))
+		due := &v1.Due{
+			Want: want, WantSequence: w.publish(want), Cause: v1.Cause_CAUSE_REFRESH,
+			Settled: &v1.Settled{Sha256: digest("hello there"), Etag: `"v1"`},
+		}
+		Expect(w.next().Ack()).To(Succeed())
+		w.fire(due)
+		f.step()
+		Expect(failures()).To(HaveLen(1))
 		status.Store(0)
 		elapse()
-		Expect(failures()).To(HaveLen(2))
-		Expect(failures()[1].GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED))
-		Expect(failures()[1].GetAttempts()).To(BeEquivalentTo(2))
+		Expect(failures()).To(HaveLen(1))
+		Expect(w.timer().GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
+		status.Store(http.StatusOK)
+		elapse()
+		results := w.results()
+		Expect(results).To(HaveLen(2))
+		Expect(results[1].GetUnmodified()).NotTo(BeNil())
 	})
 
 	It("leaves a dead letter, a published failure and a slow recheck after the last attempt that is allowed", func() {
@@ -112,8 +169,8 @@ var _ = Describe("A failed attempt", func() {
 		reason, host, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]any{reason, host, k}).To(Equal([]any{"BadStatus", pipeline.HiddenHost, key}))
-		Expect(failures()).To(HaveLen(2))
-		Expect(failures()[1].GetGaveUp()).To(BeTrue())
+		Expect(failures()).To(HaveLen(1))
+		Expect(failures()[0].GetGaveUp()).To(BeTrue())
 		t := w.timer()
 		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_RECHECK))
 		Expect(t.GetAttempts()).To(BeZero())
@@ -210,6 +267,21 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.results()[1].GetContent().GetBody()).To(BeEquivalentTo("hello there"))
 	})
 
+	It("drops dead letters that the stream does not take, and holds up nothing", func() {
+		Expect(w.js.DeleteStream(w.ctx, pipeline.Failures)).To(Succeed())
+		bad, good := serve(fails(http.StatusNotFound)), serve(says("hello there"))
+		f.run()
+		for i := range 100 {
+			w.publish(w.want(fmt.Sprintf("%s/%d", bad.URL, i), named("bad", i), in("bad")))
+		}
+		for i := range 5 {
+			w.publish(w.want(fmt.Sprintf("%s/%d", good.URL, i), named("good", i), in("good")))
+		}
+		Eventually(good.gets.Load).WithTimeout(10 * time.Second).Should(BeEquivalentTo(5))
+		Eventually(func() float64 { return f.metric("curlmethat_fetcher_dead_letters_dropped_total", "") }).Should(BeEquivalentTo(100))
+		Eventually(w.pending).Should(BeZero())
+	})
+
 	It("keeps what the key holds, for the next conditional GET", func() {
 		var broken atomic.Bool
 		o := serve(func(w http.ResponseWriter, r *http.Request) {
@@ -226,9 +298,8 @@ var _ = Describe("A failed attempt", func() {
 		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v1"`))
 		broken.Store(false)
 		elapse()
-		results := w.results()
-		Expect(results).To(HaveLen(3))
-		Expect(results[2].GetUnmodified().GetSha256()).To(Equal(digest("hello there")))
+		Expect(w.timer().GetSettled().GetEtag()).To(Equal(`"v1"`))
+		Expect(w.results()).To(HaveLen(1), "the body; the failure was over before it was published")
 	})
 
 	It("never makes the answer of an error a body", func() {

@@ -67,7 +67,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 			pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH), pipeline.Reason(v1.FailureClass_FAILURE_CLASS_POISON),
 			pipeline.Reason(v1.FailureClass_FAILURE_CLASS_MALFORMED))...)),
 		deadLettersDropped: set.Counter("dead_letters_dropped_total",
-			"Dead letters not kept, since the namespace is over its budget of them; the failure was published."),
+			"Dead letters not kept, since the namespace is over its budget of them or the stream took none; the failure was published."),
 		denials: set.Counters("denials_total", "GETs that the egress policy denied, by the rule that did.",
 			metric.Of("rule", egress.Rules()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in work."),

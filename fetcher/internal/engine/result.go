@@ -38,8 +38,8 @@ type result struct {
 	failure failure
 	// wait until the key is looked at again, if that is known.
 	wait time.Duration
-	// dropped reports whether there is no dead letter, for the budget of the
-	// namespace.
+	// dropped reports whether there is no dead letter: the namespace is over its budget of
+	// them, or the stream took none.
 	dropped bool
 }
 

@@ -86,7 +86,7 @@ func (e *Engine) schedule(ctx context.Context, t *trigger, body *v1.Settled, max
 	}
 	// What the writer may drop has to be published again.
 	if !t.overtaken(now) {
-		due.Settled, due.Reported, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, 0
+		due.Settled, due.Reported, due.Withheld, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, false, 0
 	}
 	_, err := e.setTimer(newTrace(ctx), due, at)
 	return err

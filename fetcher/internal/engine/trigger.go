@@ -60,8 +60,9 @@ type history struct {
 	attempts uint32
 	// firstFailed is when the unbroken row of failures began; zero: healthy.
 	firstFailed time.Time
-	// reported is the class of failure that was last published to the writer.
-	reported v1.FailureClass
+	// reported is the class of failure that was last published to the writer, withheld
+	// one that was not published yet.
+	reported, withheld v1.FailureClass
 	// reportedAt is when that was; zero: never, or that is not known.
 	reportedAt time.Time
 	// statusCode is the HTTP status of the last attempt that failed; 0: none.
@@ -115,6 +116,9 @@ func (t *trigger) take(due *v1.Due) {
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
 	t.waitsFor, t.unended = due.GetWaitsFor(), due.GetUnended()
 	t.attempts, t.reported, t.statusCode = due.GetAttempts(), due.GetReported(), due.GetStatusCode()
+	if due.GetWithheld() {
+		t.reported, t.withheld = v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, due.GetReported()
+	}
 	t.cached, t.replayOf = due.GetSettled(), due.GetReplayOf()
 	t.earlier = pipeline.ParseTraceparent(due.GetEarlier())
 	if due.GetWaitingSince() != nil {
@@ -158,6 +162,9 @@ func (t *trigger) due(cause v1.Cause) *v1.Due {
 		Settled:      t.cached,
 		ReplayOf:     t.replayOf,
 		Earlier:      t.traceparent(),
+	}
+	if t.withheld != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+		due.Reported, due.Withheld = t.withheld, true
 	}
 	if !t.freshUntil.IsZero() {
 		due.FreshUntil = timestamppb.New(t.freshUntil)

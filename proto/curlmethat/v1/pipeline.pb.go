@@ -718,7 +718,8 @@ type Due struct {
 	Attempts uint32 `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// When the first attempt of an unbroken row of failures was made.
 	FirstFailedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=first_failed_at,json=firstFailedAt,proto3" json:"first_failed_at,omitempty"`
-	// Class that was last reported as a result; unspecified: healthy.
+	// Class of the failure; unspecified: healthy. It was reported as a result, unless
+	// withheld is set.
 	Reported FailureClass `protobuf:"varint,6,opt,name=reported,proto3,enum=curlmethat.v1.FailureClass" json:"reported,omitempty"`
 	// The body that the key already holds, for conditional requests.
 	Settled *Settled `protobuf:"bytes,7,opt,name=settled,proto3" json:"settled,omitempty"`
@@ -743,7 +744,9 @@ type Due struct {
 	// Since when the key waits for a slot; absent: it does not.
 	WaitingSince *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
 	// How many fetchers claimed the waiting key in a row and did not end its handling.
-	Unended       uint64 `protobuf:"varint,16,opt,name=unended,proto3" json:"unended,omitempty"`
+	Unended uint64 `protobuf:"varint,16,opt,name=unended,proto3" json:"unended,omitempty"`
+	// The failure is too young to be reported: it may be over with the next attempt.
+	Withheld      bool `protobuf:"varint,17,opt,name=withheld,proto3" json:"withheld,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -888,6 +891,13 @@ func (x *Due) GetUnended() uint64 {
 		return x.Unended
 	}
 	return 0
+}
+
+func (x *Due) GetWithheld() bool {
+	if x != nil {
+		return x.Withheld
+	}
+	return false
 }
 
 // Result is the outcome of a trigger: the payload of curl.result.….
@@ -1715,7 +1725,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\aSettled\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04etag\x18\x02 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xe3\x05\n" +
+	"\rlast_modified\x18\x03 \x01(\tR\flastModified\"\xff\x05\n" +
 	"\x03Due\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12#\n" +
 	"\rwant_sequence\x18\x02 \x01(\x04R\fwantSequence\x12*\n" +
@@ -1736,7 +1746,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"statusCode\x124\n" +
 	"\x06detail\x18\x0e \x01(\x0e2\x1c.curlmethat.v1.FailureDetailR\x06detail\x12?\n" +
 	"\rwaiting_since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSince\x12\x18\n" +
-	"\aunended\x18\x10 \x01(\x04R\aunended\"\xd5\x03\n" +
+	"\aunended\x18\x10 \x01(\x04R\aunended\x12\x1a\n" +
+	"\bwithheld\x18\x11 \x01(\bR\bwithheld\"\xd5\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +

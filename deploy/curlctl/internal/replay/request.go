@@ -83,7 +83,7 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 	case timer.Due.GetWantSequence() != due.GetWantSequence():
 		return nil, nil //nolint:nilnil // the timer is of an earlier want
 	}
-	due.Reported, due.StatusCode, due.FirstFailedAt =
-		timer.Due.GetReported(), timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
+	due.Reported, due.Withheld = timer.Due.GetReported(), timer.Due.GetWithheld()
+	due.StatusCode, due.FirstFailedAt = timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
 	return timer.Due.GetSettled(), nil
 }
