@@ -16,43 +16,44 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-// Config is what may be chosen about the assembled system.
+// Config of the assembled system.
 type Config struct {
 	// DataDir keeps the streams and the local control plane. Empty: a
 	// temporary folder that is removed in the end.
 	DataDir string
 	// BuildControlPlane takes no control plane that others have built.
 	BuildControlPlane bool
-	// NATSListen opens the embedded broker to other programs; empty: no.
+	// NATSListen is the address of the embedded broker for other programs, or empty for
+	// none.
 	NATSListen string
 	// Watchers: install the custom resource Watcher and run keeper. Both are always
 	// there with a control plane of our own.
 	Watchers bool
-	// Sidecars: as Watchers, and install the policies by which pods get their
-	// sidecars. A control plane of our own has them if it is of Kubernetes 1.36 or
-	// later.
+	// Sidecars implies Watchers, and installs the policies that add sidecars to pods. Our
+	// own control plane has them from Kubernetes 1.36 on.
 	Sidecars bool
-	// ours: the control plane is our own, and may lack what a flag did not ask for.
+	// ours means that we run the control plane. Then a missing feature is an error only
+	// if a flag asked for it.
 	ours bool
 	// Addresses for health and metrics of all services.
 	Addresses service.Addresses
-	// Log is what is logged.
+	// Log configures the log.
 	Log service.LogOptions
-	// The services. What they share is taken from the watcher's.
+	// The services. Common options are those of the watcher.
 	Watcher watcher.Config
 	Fetcher fetcher.Config
 	Writer  writer.Config
-	// Output takes the log; nil: standard error.
+	// Output receives the log. The default is standard error.
 	Output io.Writer
-	// Spans takes the spans of all services; nil: the variables OTEL_*
-	// decide where they go.
+	// Spans receives the spans of all services. The default follows OTEL_*.
 	Spans sdktrace.SpanProcessor
 }
 
 // DefaultConfig returns the configuration without any flag.
 func DefaultConfig() Config { return Config{Fetcher: fetcher.DefaultConfig()} }
 
-// Flags that are passed on to the services; the others have their defaults.
+// passedOn returns the flags of the services that are ours, too. The others have their
+// defaults.
 func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
 	return []string{"kubeconfig", "kube-context", "namespaces", "protected-namespaces", "selector", "annotation-keys", "default-scheme", "min-refresh"},
 		[]string{"allow-cidr", "deny-cidr", "allow-host", "deny-host", "allow-port", "policy", "ca-bundle", "netrc", "header-file"},
@@ -62,10 +63,10 @@ func passedOn() (ofWatcher, ofFetcher, ofWriter []string) {
 // BindFlags adds the flags of the assembled system.
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(), "folder for the streams and the local control plane; empty: a temporary one")
-	fs.BoolVar(&c.BuildControlPlane, "build", false, "build etcd and kube-apiserver from source, whatever is found on this machine or can be fetched")
-	fs.BoolVar(&c.Watchers, "watchers", false, "install the custom resource Watcher in the given cluster, and run keeper; a control plane of its own has both")
-	fs.BoolVar(&c.Sidecars, "sidecars", false, "as --watchers, and install the policies by which pods get the sidecars of Watchers, for Kubernetes 1.36 or later")
-	fs.StringVar(&c.NATSListen, "nats-listen", "", "address at which other programs reach the embedded NATS, such as 127.0.0.1:4222; empty: none")
+	fs.BoolVar(&c.BuildControlPlane, "build", false, "build etcd and kube-apiserver from source, without KUBEBUILDER_ASSETS and archives of envtest")
+	fs.BoolVar(&c.Watchers, "watchers", false, "install the custom resource Watcher in the given cluster, and run keeper; always on with a local control plane")
+	fs.BoolVar(&c.Sidecars, "sidecars", false, "also install the policies that add the sidecars of Watchers to pods; needs Kubernetes 1.36 and implies --watchers")
+	fs.StringVar(&c.NATSListen, "nats-listen", "", "address of the embedded NATS for other programs, such as 127.0.0.1:4222; empty: none")
 	c.Addresses.BindFlags(fs, "")
 	c.Log.BindFlags(fs)
 	ofWatcher, ofFetcher, ofWriter := passedOn()
@@ -74,7 +75,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	pick(fs, c.Writer.BindFlags, ofWriter)
 }
 
-// pick adds the named flags out of those that bind defines.
+// pick adds some of the flags that bind defines.
 func pick(fs *pflag.FlagSet, bind func(*pflag.FlagSet), names []string) {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	bind(all)
@@ -109,7 +110,7 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "share", "curl-me-that")
 }
 
-// openDataDir returns the folder to use and what removes it if it is temporary.
+// openDataDir returns the folder, and a function that removes it if it is temporary.
 func (c *Config) openDataDir() (dir string, remove func(), err error) {
 	if c.DataDir == "" {
 		if dir, err = os.MkdirTemp("", "curl-me-that-"); err != nil {

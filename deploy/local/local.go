@@ -1,6 +1,5 @@
-// Package local runs the whole of curl-me-that in one process: an embedded
-// NATS, the three services over connections of their own, and, where no
-// cluster is given, a real etcd and kube-apiserver beside it.
+// Package local runs all of curl-me-that in one process: an embedded NATS, the services
+// with a connection each, and a real etcd and kube-apiserver unless a cluster is given.
 package local
 
 import (
@@ -31,18 +30,17 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-// stopTimeout bounds the end of each part that is not a service; services
-// bound their own drain.
+// stopTimeout is the time limit to stop a part. Services have their own limit.
 const stopTimeout = 10 * time.Second
 
 // embeddedURL stands for the broker in this process in logs.
 const embeddedURL = "nats://embedded"
 
-// System is what runs.
+// System describes the running system.
 type System struct {
 	// Kubeconfig names the cluster's kubeconfig file.
 	Kubeconfig string
-	// NATS is the address of the broker for other programs; empty: none.
+	// NATS is the address of the broker for other programs, if any.
 	NATS string
 }
 
@@ -87,8 +85,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	return a.serve(ctx, func(ctx context.Context) error { return ready(ctx, system) })
 }
 
-// stop ends a part, also when ctx is done, and keeps its error if there is none
-// yet.
+// stop stops a part, also after ctx was cancelled, and keeps the first error.
 func stop(ctx context.Context, err *error, part func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
@@ -124,14 +121,14 @@ func (c *Config) controlPlane(ctx context.Context, system *System, dir string, p
 	return plane, nil
 }
 
-// assembly is what the services have in common.
+// assembly is shared by the services.
 type assembly struct {
 	config   *Config
 	log      zerolog.Logger
 	health   *service.Health
 	registry *prometheus.Registry
 	nats     *broker.Broker
-	// plane is the control plane of our own; nil: a cluster was given.
+	// plane is our own control plane, or nil.
 	plane *controlplane.ControlPlane
 }
 

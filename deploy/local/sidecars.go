@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
 )
 
-// policies of the chart by which pods get the sidecars of Watchers.
+// policies of the chart that add the sidecars of Watchers to pods.
 //
 //go:embed policies.yaml
 var policies []byte

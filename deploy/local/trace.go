@@ -9,8 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/tracing"
 )
 
-// tracer returns what makes the spans of a service, and what sends those that
-// are left when it has ended.
+// tracer returns the tracer of a service and a function that sends the remaining spans.
 func (c *Config) tracer(ctx context.Context, name string, log zerolog.Logger) (*tracing.Tracer, func()) {
 	if c.Spans != nil { // the caller has them already
 		return tracing.New(ctx, name, service.BuildVersion(), c.Spans).Tracer(), func() {}

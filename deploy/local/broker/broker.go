@@ -17,16 +17,16 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/internal/filelock"
 )
 
-// maxPayload is the largest message, in bytes: a body of 1,000,000 bytes and
-// all that goes with it.
+// maxPayload is the maximum size of a message in bytes: a body of 1,000,000 bytes with
+// its metadata.
 const maxPayload = 2 << 20
 
 // Options configure the server.
 type Options struct {
-	// Dir holds the streams; they survive a restart. It is created when needed.
+	// Dir holds the streams, which survive a restart. It is created if needed.
 	Dir string
-	// Listen is a TCP address for other programs such as the nats command;
-	// empty: none, only the process itself can connect.
+	// Listen is a TCP address for other programs such as the nats command, or empty for
+	// none.
 	Listen string
 	// Log receives the log of the server.
 	Log zerolog.Logger
@@ -109,10 +109,10 @@ func listen(options *server.Options, address string) error {
 	return probe.Close()
 }
 
-// Dial is the option that connects a client within the process.
+// Dial returns the option that connects a client within the process.
 func (b *Broker) Dial() nats.Option { return nats.InProcessServer(b.server) }
 
-// URL returns the address for other programs; empty without --nats-listen.
+// URL returns the address for other programs, or nothing without --nats-listen.
 func (b *Broker) URL() string {
 	if addr := b.server.Addr(); addr != nil {
 		return "nats://" + addr.String()

@@ -8,8 +8,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// logger passes on what an operator has to know. What the server logs
-// about its start are details here.
+// logger passes on warnings and errors. Details of the start are debug lines.
 type logger struct {
 	log  zerolog.Logger
 	last atomic.Pointer[string]
@@ -23,7 +22,7 @@ func (l *logger) Errorf(format string, v ...any)  { l.log.Error().Msgf(format, v
 func (l *logger) Debugf(format string, v ...any)  { l.log.Debug().Msgf(format, v...) }
 func (l *logger) Tracef(format string, v ...any)  { l.log.Trace().Msgf(format, v...) }
 
-// Fatalf is what the stock logger ends the process with.
+// Fatalf would end the process in the stock logger.
 func (l *logger) Fatalf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	l.last.Store(&text)

@@ -53,8 +53,7 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// KillAPIServer ends the API server as a crash would; etcd goes on. It does
-// nothing when the API server does not run.
+// KillAPIServer ends the API server like a crash, if it runs. etcd continues.
 func (c *ControlPlane) KillAPIServer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,14 +1,12 @@
-// Package controlplane runs a real etcd and kube-apiserver on the loopback
-// interface, for trying things out and for tests: nothing about the API is faked.
+// Package controlplane runs a real etcd and kube-apiserver on the loopback interface,
+// for tests and demos.
 //
-// What a cluster has beside an API server is absent. No controller manager means
-// that a deleted namespace stays in Terminating, that nothing collects the objects
-// of a deleted owner, that a new namespace has no default service account, and that
-// the aggregated cluster roles (admin, edit, view) grant nothing.
+// There is no controller manager: a deleted namespace stays in Terminating, objects of a
+// deleted owner stay, a new namespace has no default service account, and the aggregated
+// cluster roles (admin, edit, view) grant nothing.
 //
-// The data survives a restart when the folder is named, and dies with the control
-// plane when it is not. Nothing is synced to disk, so a crash of the machine, not
-// of a process, may lose it.
+// The data survives a restart in a named folder. It is not synced to disk, so a crash
+// of the machine may lose it.
 package controlplane
 
 import (
@@ -27,7 +25,7 @@ var (
 	ErrPortTaken = errors.New("port taken")
 	// ErrExited means that etcd or kube-apiserver ended without being asked to.
 	ErrExited = errors.New("exited")
-	// ErrRunning means that an API server cannot be started beside a running one.
+	// ErrRunning means that the API server is running already.
 	ErrRunning = errors.New("already running")
 	// ErrStopped means that the control plane is over.
 	ErrStopped = errors.New("control plane stopped")
@@ -40,7 +38,7 @@ type Options struct {
 	// has been used before brings back its objects, and its kubeconfigs stay valid.
 	// Empty means a temporary folder that Stop removes.
 	Dir string
-	// Assets are the programs to run. The zero value means those of assets.Find.
+	// Assets are the programs. The default is assets.Find.
 	Assets assets.Binaries
 	// Progress receives a line per step, meant for a person. Nil means silence.
 	Progress io.Writer
@@ -90,7 +88,7 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	return plane, nil
 }
 
-// prepare does all that needs no process.
+// prepare creates the files.
 func prepare(options Options) (*ControlPlane, error) {
 	data, err := openDataDir(options.Dir)
 	if err != nil {
@@ -154,9 +152,8 @@ func (c *ControlPlane) Err() error {
 	}
 }
 
-// Stop ends both processes and removes a temporary folder. When ctx ends before
-// they have, they are killed; either way none is left when Stop returns. A second
-// call does nothing.
+// Stop ends both processes and removes a temporary folder. It kills them if ctx ends
+// first. A second call does nothing.
 func (c *ControlPlane) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

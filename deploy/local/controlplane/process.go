@@ -17,7 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/launch"
 )
 
-// program is what to run.
+// program describes a process to start.
 type program struct {
 	name string
 	path string

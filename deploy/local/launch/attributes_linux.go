@@ -2,8 +2,8 @@ package launch
 
 import "syscall"
 
-// attributes shield the process from Ctrl-C on the terminal, since
-// the parent decides on the order of the end, and let it die with the parent.
+// attributes shield the process from Ctrl-C on the terminal, because the parent stops its
+// children in order. It dies with the parent.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -1,7 +1,6 @@
-// Command build-demo builds curl-me-that, and beside it finds, fetches or builds the
-// control plane that its demo runs on, and displays from the first second how far
-// both are. It takes the arguments of the demo. To be compiled soon itself, it uses
-// little.
+// Command build-demo builds curl-me-that and provides the control plane of its demo at
+// the same time, and displays the progress of both. It takes the arguments of the demo.
+// It has few dependencies, so that it is compiled quickly.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/internal/progress"
 )
 
-// clusterVariable names a cluster in the place of a control plane.
+// clusterVariable names a cluster to use instead of a control plane.
 const clusterVariable = "KUBECONFIG"
 
 func main() {

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// exitError is an error that only holds how the command ended; the command has
-// reported the rest itself.
+// exitError is the exit status of the command, which has reported its error itself.
 type exitError int
 
 func (s exitError) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

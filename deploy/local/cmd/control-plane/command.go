@@ -11,7 +11,7 @@ import (
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "control-plane",
-		Short:         "Run a real etcd and kube-apiserver on this machine, or give programs access to one that runs elsewhere",
+		Short:         "Run a real etcd and kube-apiserver on this machine, or give programs access to another one",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -23,7 +23,7 @@ func newAssets() *cobra.Command {
 	options := assets.Options{Kubectl: true}
 	command := &cobra.Command{
 		Use:   "assets",
-		Short: "Print the folder of etcd, kube-apiserver and kubectl, which are found, fetched or built when needed",
+		Short: "Print the folder of etcd, kube-apiserver and kubectl, which it downloads or builds if needed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Progress = cmd.ErrOrStderr()
@@ -35,6 +35,6 @@ func newAssets() *cobra.Command {
 			return err
 		},
 	}
-	command.Flags().BoolVar(&options.Build, "build", false, "take nothing that others have built")
+	command.Flags().BoolVar(&options.Build, "build", false, "build from source, without KUBEBUILDER_ASSETS and archives of envtest")
 	return command
 }

@@ -63,7 +63,7 @@ func runWithControlPlane(ctx context.Context, dataDir string, args []string) err
 	return err
 }
 
-// reportFailure explains why the command, which goes on, may have trouble from now on.
+// reportFailure warns that the cluster failed while the command continues.
 func reportFailure(plane *controlplane.ControlPlane, ended <-chan struct{}) {
 	select {
 	case <-plane.Failed():

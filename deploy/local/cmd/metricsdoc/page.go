@@ -19,7 +19,7 @@ import (
 //go:embed METRICS.md.tmpl
 var page string
 
-// section is what one part of the project exports.
+// section has the metrics of one component.
 type section struct {
 	Title, Where string
 	Metrics      []metric.Definition
@@ -66,7 +66,7 @@ func labels(d metric.Definition) string {
 	return strings.Join(parts, "<br>")
 }
 
-// text returns a text in which Markdown sees no tags and no end of a cell.
+// text escapes a text for a Markdown table.
 func text(s string) string {
 	return strings.NewReplacer("<", "&lt;", ">", "&gt;", "|", "\\|").Replace(s)
 }

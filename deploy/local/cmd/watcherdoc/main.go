@@ -1,6 +1,6 @@
-// Command watcherdoc reads the CustomResourceDefinition that controller-gen has
-// made, and prints it as it is installed (manifest), or a page about its fields
-// (page). `make generate` runs it.
+// Command watcherdoc reads the CustomResourceDefinition from controller-gen, and prints
+// the installed manifest (manifest) or a page about its fields (page). `make generate`
+// runs it.
 package main
 
 import (

@@ -49,18 +49,18 @@ func parse(text []byte) (*unstructured.Unstructured, map[string]any, error) {
 	if err != nil || len(versions) != 1 {
 		return nil, nil, errors.New("read the definition: it does not have one version")
 	}
-	// NestedSlice copies; what is changed has to be the definition's own.
+	// NestedSlice returns a copy, but the caller changes the definition.
 	version, _ := child(crd.Object, "spec")["versions"].([]any)[0].(map[string]any)
 	return crd, child(child(version, "schema"), "openAPIV3Schema"), nil
 }
 
-// child returns the object under a name; nil: there is none.
+// child returns the object under a name, or nil.
 func child(of map[string]any, name string) map[string]any {
 	found, _ := of[name].(map[string]any)
 	return found
 }
 
-// undescribe removes the descriptions of schemas and of all within them.
+// undescribe removes all descriptions in schemas.
 func undescribe(schemas map[string]any) {
 	for _, value := range schemas {
 		schema, _ := value.(map[string]any)

@@ -17,8 +17,8 @@ import (
 // token of a kubeconfig.
 const tokenLifetime = 365 * 24 * time.Hour
 
-// Account returns a kubeconfig like the administrator's with a token of a service
-// account in place of the user.
+// Account returns a copy of the administrator's kubeconfig with a token of a service
+// account.
 func Account(ctx context.Context, administrator *clientcmdapi.Config, namespace, name string) (*clientcmdapi.Config, error) {
 	config, err := ClientConfig(administrator)
 	if err != nil {
@@ -49,7 +49,7 @@ func At(config *clientcmdapi.Config, server string) *clientcmdapi.Config {
 	return moved
 }
 
-// ClientConfig returns what a client needs to follow a kubeconfig.
+// ClientConfig returns the client configuration of a kubeconfig.
 func ClientConfig(config *clientcmdapi.Config) (*rest.Config, error) {
 	client, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package access gives programs their way to a cluster: rights from manifests,
-// and kubeconfigs with a token of their own.
+// Package access gives programs access to a cluster: rights from manifests, and
+// kubeconfigs with tokens.
 package access

@@ -24,9 +24,8 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Apply applies all manifests (*.yaml) of the folders by server-side apply, in the
-// order of the folders and of the names of the files, and returns what it applied
-// as kind/name.
+// Apply applies all manifests (*.yaml) of some folders by server-side apply, ordered by
+// folder and name, and returns the objects as kind/name.
 func Apply(ctx context.Context, config *rest.Config, dirs []string) (applied []string, err error) {
 	applier, err := NewApplier(config, "control-plane")
 	if err != nil {
@@ -113,9 +112,9 @@ func NewApplier(config *rest.Config, manager string) (*Applier, error) {
 	return &Applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kinds)), manager: manager}, nil
 }
 
-// Apply creates or updates objects, in their order, by server-side apply. Those that
-// name no namespace go to the given one. One of a kind that the API server does not
-// serve yet is tried until it does, if a definition was applied before.
+// Apply creates or updates objects in order by server-side apply. The namespace is for
+// objects that have none. After a definition was applied, it retries kinds that the API
+// server does not serve yet.
 func (a *Applier) Apply(ctx context.Context, namespace string, objects ...*unstructured.Unstructured) error {
 	for _, object := range objects {
 		err := a.apply(ctx, namespace, object)
@@ -133,7 +132,7 @@ func (a *Applier) Apply(ctx context.Context, namespace string, objects ...*unstr
 	return nil
 }
 
-// IsUnserved reports whether an error is that the API server does not know a kind.
+// IsUnserved reports whether the API server does not know a kind.
 func IsUnserved(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
 func (a *Applier) apply(ctx context.Context, namespace string, object *unstructured.Unstructured) error {
@@ -146,7 +145,7 @@ func (a *Applier) apply(ctx context.Context, namespace string, object *unstructu
 	return err
 }
 
-// Resource is where an object belongs; in the given namespace if it names none.
+// Resource returns the client for an object. The namespace is for objects that have none.
 func (a *Applier) Resource(namespace string, object *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	kind := object.GroupVersionKind()
 	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)

@@ -34,7 +34,7 @@ type Options struct {
 	Kubectl bool
 	// Build ignores KUBEBUILDER_ASSETS and archives of envtest.
 	Build bool
-	// Progress receives the progress for a person; nil: none.
+	// Progress receives the progress for a person, or nil.
 	Progress io.Writer
 	// Part of an existing display, instead of Progress.
 	Part *progress.Part

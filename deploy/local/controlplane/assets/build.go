@@ -16,9 +16,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local/internal/gobuild"
 )
 
-// The module that pins the sources. Its files end in .txt, since a folder with a
-// go.mod can neither be embedded nor stay out of `go mod tidy`. update.sh moves it to
-// another version.
+// The module pins the sources. Its files end in .txt, because a folder with a go.mod
+// cannot be embedded. update.sh moves it to another version.
 var (
 	//go:embed go.mod.txt
 	goMod []byte
@@ -44,7 +43,7 @@ func versionHash() string {
 	return hex.EncodeToString(sum[:])[:16]
 }
 
-// build builds the programs that are missing into scratch.
+// build builds the missing programs into scratch.
 func (c Cache) build(ctx context.Context, scratch string) error {
 	for name, content := range map[string][]byte{"go.mod": goMod, "go.sum": goSum} {
 		if err := os.WriteFile(filepath.Join(scratch, name), content, 0o600); err != nil {

@@ -20,7 +20,7 @@ type Cache struct {
 	Kubectl bool
 	// Build uses no archive of envtest.
 	Build bool
-	// Index is the URL of the list of archives; empty: that of setup-envtest.
+	// Index is the URL of the list of archives, by default that of setup-envtest.
 	Index string
 	// Part displays the progress.
 	Part *progress.Part
@@ -30,7 +30,7 @@ type Cache struct {
 func (c Cache) built() string   { return filepath.Join(c.Dir, versionHash()) }
 func (c Cache) fetched() string { return c.built() + "-envtest" }
 
-// find returns the programs that are in the cache.
+// find returns the programs if the cache has them.
 func (c Cache) find() (found Binaries, err error) {
 	if found, err = binariesIn(c.built(), programs(c.Kubectl)...); err != nil && !c.Build {
 		found, err = binariesIn(c.fetched(), programs(c.Kubectl)...)
@@ -38,8 +38,7 @@ func (c Cache) find() (found Binaries, err error) {
 	return found, err
 }
 
-// Fill returns the programs, after it has downloaded or built those that are missing.
-// While another process does that, it waits.
+// Fill downloads or builds the missing programs. It waits while another process does.
 func (c Cache) Fill(ctx context.Context) (Binaries, error) {
 	if found, err := c.find(); err == nil {
 		return found, nil

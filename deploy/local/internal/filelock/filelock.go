@@ -38,8 +38,8 @@ func Try(path string) (*Lock, error) {
 	return &Lock{file: file}, nil
 }
 
-// Own takes the lock of a folder for a program, named as in a sentence. The error wraps
-// ErrInUse when another one has it.
+// Own locks a folder for a program, whose name is part of the error. The error wraps
+// ErrInUse if the folder is locked.
 func Own(dir, program string) (*Lock, error) {
 	lock, err := Try(filepath.Join(dir, "lock"))
 	if errors.Is(err, ErrLocked) {

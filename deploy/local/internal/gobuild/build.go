@@ -11,23 +11,23 @@ import (
 )
 
 var (
-	// ErrNoToolchain is that there is no go command.
+	// ErrNoToolchain means that there is no go command.
 	ErrNoToolchain = errors.New("no go toolchain")
-	// ErrFailed is that the go command ran and failed.
+	// ErrFailed means that the go command failed.
 	ErrFailed = errors.New("the build failed")
 )
 
-// NoDWARF is the flag that compiles nothing for debuggers, which takes a fifth of the
-// time. What is compiled with it is shared between all programs that are built here.
+// NoDWARF leaves debug information out, which takes a fifth of the time. All builds use
+// it, so that they share the build cache.
 const NoDWARF = "-gcflags=all=-dwarf=false"
 
 // Programs are main packages of one module, or workspace.
 type Programs struct {
-	// What names them for a person.
+	// What is their name for a person.
 	What string
 	// Dir is the folder of the module.
 	Dir string
-	// Env is what the go command has beside the environment of this process.
+	// Env extends the environment of this process.
 	Env []string
 	// Flags of `go build`.
 	Flags []string
@@ -62,8 +62,8 @@ func (p Programs) Build(ctx context.Context, bin string, part *progress.Part) er
 	return nil
 }
 
-// listStale downloads the sources and counts the packages that the build cache
-// does not have, which are those that `go build -v` names as it goes.
+// listStale downloads the sources and counts the packages that are not in the build
+// cache, which `go build -v` prints.
 func (p Programs) listStale(ctx context.Context, golang toolchain, part *progress.Part) (int, error) {
 	stale, downloads := 0, 0
 	part.Display("%s: looking up the sources", p.What)

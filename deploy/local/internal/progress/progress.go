@@ -1,4 +1,4 @@
-// Package progress displays how far long jobs are that run beside each other.
+// Package progress displays the progress of parallel jobs.
 package progress
 
 import (
@@ -21,7 +21,7 @@ const (
 	estimateAfter = 0.02
 )
 
-// What a terminal is sent.
+// Control sequences of terminals.
 const toStart, clearToEnd = "\r", "\x1b[K"
 
 // Progress displays the present state of its parts: on a terminal as one line
@@ -49,7 +49,7 @@ type Part struct {
 	counting time.Time
 }
 
-// New begins a display on out; nil keeps it silent. Close ends it.
+// New begins a display on out, or none if it is nil. Close ends it.
 func New(out io.Writer) *Progress { return newProgress(out, clock.RealClock{}, columnsOf(out)) }
 
 func columnsOf(out io.Writer) int {
@@ -93,8 +93,8 @@ func (p *Part) Display(format string, args ...any) {
 	p.update(format, fmt.Sprintf(format, args...), 0, 0)
 }
 
-// Count changes the state to so many packages of total, from which, with the
-// counts of all parts, the time that is left is estimated.
+// Count changes the state to a number of packages. The display estimates the remaining
+// time.
 func (p *Part) Count(what string, done, total int) {
 	p.update(what, fmt.Sprintf("%s: %d of %d packages", what, done, total), done, total)
 }
@@ -157,8 +157,8 @@ func (p *Progress) render() {
 	fmt.Fprintln(p.out, line)
 }
 
-// estimate is how long the parts that count will take at their rate so far;
-// empty while that is a guess. It needs the mutex.
+// estimate returns the remaining time at the rate so far, or nothing while that is a
+// guess. It needs the mutex.
 func (p *Progress) estimate() string {
 	var done, total int
 	since := p.clock.Now()
@@ -181,7 +181,7 @@ func (p *Progress) estimate() string {
 	return ", about " + left.Round(10*time.Second).String() + " left"
 }
 
-// Close ends the display; on a terminal with the last state.
+// Close ends the display. A terminal keeps the last state.
 func (p *Progress) Close() {
 	close(p.stop)
 	p.stopped.Wait()
