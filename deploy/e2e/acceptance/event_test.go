@@ -27,14 +27,19 @@ var _ = Describe("Events about a ConfigMap", func() {
 			at := metav1.NewTime(ours.EventTime.Add(after))
 			_, err := w.Cluster.Client.CoreV1().Events(w.Namespace).Create(ctx, &corev1.Event{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}, Reason: reason, Type: corev1.EventTypeNormal,
-				InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: w.Namespace, Name: cm.Name,
-					UID: cm.Get(ctx).UID},
+				InvolvedObject: corev1.ObjectReference{
+					APIVersion: "v1", Kind: "ConfigMap", Namespace: w.Namespace, Name: cm.Name,
+					UID: cm.Get(ctx).UID,
+				},
 				FirstTimestamp: at, LastTimestamp: at, Count: 1,
 			}, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}
-		for _, args := range [][]string{{"get", "events", "--sort-by=.lastTimestamp"}, {"describe", "configmap", cm.Name},
-			{"events"}} {
+		for _, args := range [][]string{
+			{"get", "events", "--sort-by=.lastTimestamp"},
+			{"describe", "configmap", cm.Name},
+			{"events"},
+		} {
 			command := exec.CommandContext(ctx, kubectl,
 				append(args, "--kubeconfig="+w.Cluster.Kubeconfig, "--namespace="+w.Namespace)...)
 			out, err := command.CombinedOutput()

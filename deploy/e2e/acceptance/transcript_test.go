@@ -63,8 +63,10 @@ func (t *transcript) run(ctx context.Context, command string) []byte {
 // curlctl in PATH.
 func (t *transcript) shell(ctx context.Context, command string) *exec.Cmd {
 	tools := GinkgoT().TempDir()
-	for name, path := range map[string]string{"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl"),
-		"kubectl-curl_me_that": t.world.Program("curlctl")} {
+	for name, path := range map[string]string{
+		"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl"),
+		"kubectl-curl_me_that": t.world.Program("curlctl"),
+	} {
 		path, err := filepath.Abs(path)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.Symlink(path, filepath.Join(tools, name))).To(Succeed())

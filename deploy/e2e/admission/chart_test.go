@@ -84,7 +84,8 @@ func resource(config *rest.Config, o *unstructured.Unstructured) dynamic.Resourc
 
 // only returns the objects that keep selects.
 func only(objects []*unstructured.Unstructured,
-	keep func(schema.GroupVersionKind, string) bool) []*unstructured.Unstructured {
+	keep func(schema.GroupVersionKind, string) bool,
+) []*unstructured.Unstructured {
 	var kept []*unstructured.Unstructured
 	for _, o := range objects {
 		if keep(o.GroupVersionKind(), o.GetName()) {

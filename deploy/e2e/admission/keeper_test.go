@@ -244,7 +244,9 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 // controlledBy is a ConfigMap with a controller.
 func controlledBy(apiVersion, kind, name string) trait {
 	return func(cm *corev1.ConfigMap) {
-		cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: "a",
-			Controller: new(true)}}
+		cm.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: apiVersion, Kind: kind, Name: name, UID: "a",
+			Controller: new(true),
+		}}
 	}
 }

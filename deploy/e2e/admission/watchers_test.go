@@ -143,8 +143,10 @@ var _ = Describe("A user who may not create pods", Ordered, func() {
 
 // sidecars and pods are the rights needed to set sidecars.
 var (
-	sidecars = rbacv1.PolicyRule{APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"},
-		Verbs: []string{"create"}}
+	sidecars = rbacv1.PolicyRule{
+		APIGroups: []string{"watch.x-kv8s.io"}, Resources: []string{"watchers"},
+		Verbs: []string{"create"},
+	}
 	pods = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}}
 )
 

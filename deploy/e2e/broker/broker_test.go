@@ -146,8 +146,10 @@ var _ = Describe("The system on an unreliable broker", func() {
 
 	It("uses the limits that the operator set last, in the watcher or with curlctl setup", func(ctx SpecContext) {
 		raised := []string{"--max-results-bytes=5368709120", "--max-failures-bytes=2147483648", "--failures-max-age=30d"}
-		w := env.World(ctx, world.Options{Without: []string{world.Fetcher, world.Writer},
-			Flags: map[string][]string{world.Watcher: raised}})
+		w := env.World(ctx, world.Options{
+			Without: []string{world.Fetcher, world.Writer},
+			Flags:   map[string][]string{world.Watcher: raised},
+		})
 		curlctl := func(args ...string) string {
 			GinkgoHelper()
 			out, _ := exec.CommandContext(ctx, w.Program("curlctl"), append(args, "--nats-url", w.NATS.URL())...).

@@ -52,8 +52,10 @@ var _ = Describe("The chart", Ordered, func() {
 
 	It("installs in a namespace with the restricted standard", func(ctx SpecContext) {
 		chart.Install(ctx)
-		for component, n := range map[string]int{release.NATS: 1, release.Watcher: 2, release.Fetcher: 2, release.Writer: 2,
-			console: 1} {
+		for component, n := range map[string]int{
+			release.NATS: 1, release.Watcher: 2, release.Fetcher: 2, release.Writer: 2,
+			console: 1,
+		} {
 			chart.EventuallyRuns(ctx, component, n)
 		}
 		_, err := cluster.Client.CoreV1().Pods(chart.Namespace).Create(ctx, &corev1.Pod{

@@ -92,7 +92,8 @@ func decode(path string) []*unstructured.Unstructured {
 
 // apply creates a sample. replacements are pairs of old and new text in its annotation.
 func apply(ctx context.Context, i *installation.Installation, sample *unstructured.Unstructured,
-	replacements ...string) *world.ConfigMap {
+	replacements ...string,
+) *world.ConfigMap {
 	GinkgoHelper()
 	asks := sample.GetAnnotations()[annotation.DefaultKey]
 	return i.Create(ctx, sample.GetName(), world.Asking(strings.NewReplacer(replacements...).Replace(asks)))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -39,6 +40,7 @@ func enforcesNetworks() {
 			return now, err
 		}).WithTimeout(enforcing).Should(Or(Equal(n.unenforced()), Equal(n.promised())))
 		if now[release.Fetcher]["the API server"] == states[true] {
+			Expect(os.Getenv("NETWORK_POLICIES")).NotTo(Equal("enforced"), "this cluster does not enforce NetworkPolicies")
 			Skip("this cluster does not enforce NetworkPolicies")
 		}
 	})

@@ -53,8 +53,10 @@ func securesPods() {
 		cm := visitor.Create(ctx, "pinned", world.Asking("mydata="+page.URL()), world.Holding("other", "theirs"))
 		cm.EventuallyHasDataWithin(ctx, installation.Patience, "mydata", "asked for")
 		writer := as(ctx, release.Writer).CoreV1().ConfigMaps(visitor.Namespace)
-		for key, sentence := range map[string]string{"other": "sets no key that the annotation does not name",
-			"new": "sets no key that the annotation does not name"} {
+		for key, sentence := range map[string]string{
+			"other": "sets no key that the annotation does not name",
+			"new":   "sets no key that the annotation does not name",
+		} {
 			_, err := writer.Patch(ctx, cm.Name, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:"stolen"}}`, key),
 				metav1.PatchOptions{})
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "key %s: %v", key, err)

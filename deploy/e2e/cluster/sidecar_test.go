@@ -210,8 +210,10 @@ var _ = Describe("Sidecars", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		client, err := dynamic.NewForConfig(cluster.Config)
 		Expect(err).NotTo(HaveOccurred())
-		definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
-			Resource: "customresourcedefinitions"})
+		definitions := client.Resource(schema.GroupVersionResource{
+			Group: "apiextensions.k8s.io", Version: "v1",
+			Resource: "customresourcedefinitions",
+		})
 		definition := watchv1.Resource().GroupResource().String()
 		_, err = definitions.Get(ctx, definition, metav1.GetOptions{})
 		Expect(apierrors.IsNotFound(err)).To(BeTrue(), "there are Watchers already: the cluster is not fresh")
@@ -319,8 +321,10 @@ var _ = Describe("Sidecars", Ordered, func() {
 		Expect(now.Annotations[watchv1.InjectedAnnotation]).To(And(ContainSubstring("first=1"), ContainSubstring("second=1")))
 
 		By("creating a pod from a copy, which gets nothing more")
-		again := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "again", Labels: now.Labels, Annotations: now.Annotations},
-			Spec: now.Spec}
+		again := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "again", Labels: now.Labels, Annotations: now.Annotations},
+			Spec:       now.Spec,
+		}
 		again.Spec.NodeName = ""
 		copied, err := cluster.Client.CoreV1().Pods(t.namespace).
 			Create(ctx, again, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

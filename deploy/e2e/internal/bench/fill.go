@@ -199,7 +199,6 @@ func (f *filler) place(p placement) (err error) {
 
 // compare measures the rounds of one placement, and the memory after them.
 func (f *filler) compare(ctx context.Context, p placement) (r filled, err error) {
-	all := processors()
 	if err := f.place(p); err != nil {
 		return r, err
 	}
@@ -212,11 +211,6 @@ func (f *filler) compare(ctx context.Context, p placement) (r filled, err error)
 		}
 		f.Progress("%.0f a second, bare patches %.0f and %.0f", one.PerSecond, one.Before.PerSecond, one.After.PerSecond)
 		rounds = append(rounds, one)
-	}
-	if p == apart { // the benchmark needs all processors to give them back
-		if err := pin(os.Getpid(), all); err != nil {
-			return r, err
-		}
 	}
 	slices.SortFunc(rounds, func(a, b round) int { return cmp.Compare(a.Ratio, b.Ratio) })
 	r = filled{N: f.N, Placement: p, Median: rounds[(len(rounds)-1)/2]}

@@ -75,7 +75,8 @@ func measureSlowHost(ctx context.Context, o Options) (any, error) {
 			if err := row.measure(ctx, o, latency); err != nil {
 				return rows, fmt.Errorf("host with a latency of %s: %w", latency, err)
 			}
-			o.Progress("%s", row)
+			o.Progress("latency %s, %d keys, fetchers: %d, first contact: %t, edits: %t: %.2f of the slots, %.2f timers for each GET",
+				latency, row.Keys, row.Fetchers, row.FirstContact, row.Edits, row.Used, row.TimersPerGet)
 			rows = append(rows, row)
 		}
 	}
@@ -285,16 +286,4 @@ func (h *host) publish(ctx context.Context, s *system, name string, n, edit int)
 	}, replaced)
 	h.wants.Store(name, sequence)
 	return err
-}
-
-// String describes the case.
-func (row slowHost) String() string {
-	text := fmt.Sprintf("latency %gs, %d keys, fetchers: %d", row.Latency, row.Keys, row.Fetchers)
-	if row.FirstContact {
-		text += ", first contact"
-	}
-	if row.Edits {
-		text += ", 100 edits a second"
-	}
-	return fmt.Sprintf("%s: %.2f of the slots, %.2f timers for each GET", text, row.Used, row.TimersPerGet)
 }

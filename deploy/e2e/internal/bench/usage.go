@@ -84,19 +84,11 @@ func pin(pid int, processors []int) error {
 	return nil
 }
 
-// processors returns those that this process may run on.
+// processors returns all processors.
 func processors() []int {
-	self, err := procfs.Self()
-	if err != nil {
-		return nil
-	}
-	status, err := self.NewStatus()
-	if err != nil {
-		return nil
-	}
-	list := make([]int, len(status.CpusAllowedList))
-	for i, n := range status.CpusAllowedList {
-		list[i] = int(n)
+	list := make([]int, runtime.NumCPU())
+	for n := range list {
+		list[n] = n
 	}
 	return list
 }
