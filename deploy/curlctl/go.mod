@@ -27,9 +27,10 @@ require (
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
-	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3
 	sigs.k8s.io/yaml v1.6.0
 )
+
+require k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3 // indirect
 
 require (
 	code.dny.dev/ssrf v0.3.0 // indirect
