@@ -78,7 +78,7 @@ var _ = Describe("A ConfigMap deleted during a fetch", func() {
 
 	It("and re-created without the annotation is not written", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		_, cm, release := w.Fetching(ctx, "again", "for another one")
+		_, cm, release := w.Fetching(ctx, "again", "for the deleted object")
 		cm.Delete(ctx)
 		cm = w.Create(ctx, "again", world.Holding("other", "theirs"))
 		release()
@@ -90,9 +90,9 @@ var _ = Describe("A ConfigMap deleted during a fetch", func() {
 	It("and re-created with another annotation gets only the keys that it asks for", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		quick := w.Origin.Page("/quick").Says("its own")
-		_, cm, release := w.Fetching(ctx, "anew", "for another one")
+		_, cm, release := w.Fetching(ctx, "recreated", "for the deleted object")
 		cm.Delete(ctx)
-		cm = w.Create(ctx, "anew", world.Asking("mydata="+quick.URL()))
+		cm = w.Create(ctx, "recreated", world.Asking("mydata="+quick.URL()))
 		cm.EventuallyHasData(ctx, "mydata", "its own")
 		release()
 		w.EventuallyQuiet(ctx)

@@ -36,7 +36,7 @@ var _ = Describe("The demo", func() {
 			`4\. .*ctl replay .*1 fetched.*joke: \|\n {4}\S.*` +
 			`5\. .*kind: Watcher.*\nNAME +READY +FRESH +FETCHED .*\n\S+ +True +True +1/1 +curl-me-that-joke-config .*joke: \|\n {4}\S.*` +
 			`To see the same in a browser:\n\n\$ ` + regexp.QuoteMeta(cmd.Path) + ` demo\n$`))
-		Expect(string(out)).NotTo(ContainSubstring("$ kubectl"), "there is no kubectl to type")
+		Expect(string(out)).NotTo(ContainSubstring("$ kubectl"), "no kubectl is installed")
 		// a table fits where there is a terminal
 		aPathOrTable := Or(ContainSubstring(os.TempDir()), MatchRegexp(`^(ID|\d+) `))
 		Expect(strings.Split(string(out), "\n")).To(HaveEach(Or(aPathOrTable, fits())))
@@ -50,7 +50,7 @@ var _ = Describe("The demo", func() {
 		Expect(cmd.Start()).To(Succeed())
 		DeferCleanup(func() {
 			if cmd.ProcessState == nil {
-				_ = cmd.Process.Signal(os.Interrupt) // it ends what it has begun
+				_ = cmd.Process.Signal(os.Interrupt) // the demo shuts down
 				_ = cmd.Wait()
 			}
 		})

@@ -18,7 +18,7 @@ var _ = Describe("kubectl", func() {
 		kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
 		if _, err := os.Stat(kubectl); err != nil {
 			if kubectl, err = exec.LookPath("kubectl"); err != nil {
-				Skip("there is no kubectl: `make test-acceptance` has one when it starts an API server")
+				Skip("no kubectl found: `make test-acceptance` has one if it starts an API server")
 			}
 		}
 		w := env.World(ctx, world.Options{})

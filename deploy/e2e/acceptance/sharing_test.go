@@ -71,6 +71,6 @@ var _ = Describe("A URL used by 1,000 ConfigMaps", func() {
 		for _, cm := range objects {
 			Expect(w.History.Writes(cm.Name)).To(Equal(1), "writes to %s", cm.Name)
 		}
-		w.Unfinished() // on a busy machine the next refreshes are under way
+		w.Unfinished() // on a busy machine, the next refreshes have started
 	})
 })

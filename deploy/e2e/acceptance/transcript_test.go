@@ -55,7 +55,7 @@ func (t *transcript) types(ctx context.Context, command string, expected types.G
 
 // run runs a command and returns its output.
 func (t *transcript) run(ctx context.Context, command string) []byte {
-	out, _ := t.shell(ctx, command).CombinedOutput() // what goes wrong is in it
+	out, _ := t.shell(ctx, command).CombinedOutput() // the output has the error
 	return out
 }
 
@@ -120,7 +120,7 @@ func (t *transcript) told(text string) string {
 		text = n.pattern.ReplaceAllString(text, n.text)
 	}
 	lines := strings.SplitAfter(text, "\n")
-	if first := slices.IndexFunc(lines, eventRow.MatchString); first >= 0 { // those of one second have no order
+	if first := slices.IndexFunc(lines, eventRow.MatchString); first >= 0 { // Events of the same second have no order
 		last := first + 1
 		for last < len(lines) && eventRow.MatchString(lines[last]) {
 			last++

@@ -194,12 +194,12 @@ var _ = Describe("The annotation policy", Ordered, func() {
 		_, err = api.Patch(ctx, cm.Name, types.MergePatchType,
 			[]byte(annotations(annotation.DefaultKey, "a=x.example.com", annotation.LegacyKey, "not correct")),
 			metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred(), "the first spelling counts alone")
+		Expect(err).NotTo(HaveOccurred(), "only the first spelling counts")
 		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred(), "a change elsewhere")
 		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations("x-kv8s.io/curl-refresh", "soon")),
 			metav1.PatchOptions{})
-		Expect(err).To(MatchError(ContainSubstring("is not a duration such as 10m")), "an option alone")
+		Expect(err).To(MatchError(ContainSubstring("is not a duration such as 10m")), "only an option")
 		_, err = api.Patch(ctx, cm.Name, types.MergePatchType, []byte(annotations(annotation.StatusKey, "{}")),
 			metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred(), "the status")

@@ -181,7 +181,7 @@ var _ = Describe("A pod", Ordered, func() {
 		}
 		variables := []corev1.EnvVar{{Name: "OWN", Value: "mine"}, reference("ALSO"), reference("LEVEL")}
 		Expect(sidecar.Env).To(Equal(variables))
-		for range 40 { // a map has no order: that of the variables must not be by chance
+		for range 40 { // a map has no order, but variables must
 			again, err := in.try(ctx, naming("errors"))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(again.Spec.InitContainers[0].Env).To(Equal(variables))
@@ -411,7 +411,7 @@ var _ = Describe("A pod in a cluster without the Watcher CRD", func() {
 			if o.GetKind() == "MutatingAdmissionPolicy" {
 				Expect(unstructured.SetNestedField(o.Object, "Absent", "spec", "paramKind", "kind")).To(Succeed())
 			}
-			if strings.HasSuffix(o.GetKind(), "Policy") { // that of another release is there meanwhile
+			if strings.HasSuffix(o.GetKind(), "Policy") { // another release's policy exists meanwhile
 				Expect(unstructured.SetNestedField(o.Object, release, "spec", "matchConstraints", "namespaceSelector",
 					"matchLabels", "x-kv8s.io/inject")).To(Succeed())
 			}

@@ -101,7 +101,7 @@ var _ = Describe("The system on an unreliable broker", func() {
 			EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", "after")
 		kept.Ask(ctx, "mydata="+after.URL())
 		kept.EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", "after")
-		Expect(before.Hits()).To(BeNumerically("<=", gets), "GETs of what is held")
+		Expect(before.Hits()).To(BeNumerically("<=", gets), "GETs of held keys")
 	},
 		Entry("the stream of requests", 1, func(ctx context.Context, js jetstream.JetStream) error {
 			return js.DeleteStream(ctx, pipeline.Requests)

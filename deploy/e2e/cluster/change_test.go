@@ -51,7 +51,7 @@ func livesThroughChange() {
 		pods := chart.Pods(ctx, component)
 		for _, pod := range pods {
 			busy := traffic.Done()
-			Eventually(ctx, traffic.Done).Should(BeNumerically(">", busy), "work is under way")
+			Eventually(ctx, traffic.Done).Should(BeNumerically(">", busy), "the load makes progress")
 			chart.Kill(ctx, pod)
 			chart.EventuallyReplaced(ctx, component, len(pods), pod)
 		}
@@ -61,7 +61,7 @@ func livesThroughChange() {
 		before.ShouldEnd(ctx, recovery)
 		// Not even if NATS lost its data with its pod.
 		for _, page := range before.Pages {
-			Expect(page.Hits(ctx)).To(Equal(1), "what is there is not fetched again")
+			Expect(page.Hits(ctx)).To(Equal(1), "held keys are not fetched again")
 		}
 	},
 		Entry(nil, release.Watcher),

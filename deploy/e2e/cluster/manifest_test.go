@@ -35,7 +35,7 @@ var _ = Describe("install.yaml", func() {
 		install := filepath.Join(cmp.Or(os.Getenv("MANIFESTS"), fromRoot("deploy/kubernetes")), "install.yaml")
 		for _, other := range tagsIn(install) {
 			if other != version {
-				Skip(install + " has images by " + other + ", and what the nodes were given is by the tag " + version + " alone")
+				Skip(install + " has images with the tag " + other + ", but the nodes have images with the tag " + version)
 			}
 		}
 		_, err := cluster.Client.CoreV1().Namespaces().Get(ctx, manifestNamespace, metav1.GetOptions{})

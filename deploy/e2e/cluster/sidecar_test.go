@@ -247,8 +247,10 @@ var _ = Describe("Sidecars", Ordered, func() {
 	})
 
 	It("run in the pod of a Job with static and fetched data, and the Job completes", func(ctx SpecContext) {
-		t.apply(ctx, "job", `configData: {LEVEL: warn, manifest.yaml: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
-			sources: [{key: index, url: "`+origin.URL+`/"}], container: `+sidecar("watch-job", `volumeMounts: [{name: served, mountPath: /served}]`)+`,
+		t.apply(ctx, "job", `configData: {LEVEL: warn, `+
+			`manifest.yaml: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
+			sources: [{key: index, url: "`+origin.URL+`/"}], container: `+
+			sidecar("watch-job", `volumeMounts: [{name: served, mountPath: /served}]`)+`,
 			volume: {name: served, configMap: {name: job-config}}`)
 		t.eventually(ctx, "job", watchv1.ConditionReady, "True/Ready")
 		t.eventually(ctx, "job", watchv1.ConditionInjectable, "True/Injectable")
@@ -294,7 +296,8 @@ var _ = Describe("Sidecars", Ordered, func() {
 	})
 
 	It("of two Watchers are added with their volumes and secrets, after the pod's init containers", func(ctx SpecContext) {
-		t.apply(ctx, "first", `configData: {LEVEL: warn}, container: `+sidecar("watch-first", `volumeMounts: [{name: logs, mountPath: /logs}]`)+`,
+		t.apply(ctx, "first", `configData: {LEVEL: warn}, container: `+
+			sidecar("watch-first", `volumeMounts: [{name: logs, mountPath: /logs}]`)+`,
 			volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`)
 		t.apply(ctx, "second", `container: {name: watch-second, image: "`+registry+`origin:`+version+`", args: `+
 			`["--pages=:9180", "--listen=:9184"], `+secure+`}, imagePullSecrets: {name: registry}`)

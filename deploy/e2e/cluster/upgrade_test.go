@@ -54,7 +54,7 @@ func leaves() {
 		traffic.ShouldEnd(ctx)
 		settled.ShouldEnd(ctx, recovery)
 		for _, page := range settled.Pages {
-			Expect(page.Hits(ctx)).To(Equal(1), "what is there is not fetched again")
+			Expect(page.Hits(ctx)).To(Equal(1), "held keys are not fetched again")
 		}
 	})
 }

@@ -43,7 +43,7 @@ func measure(b *testing.B, failures int) *measured {
 	RegisterFailHandler(func(message string, _ ...int) { b.Fatal(message) })
 	path := chromium()
 	if path == "" {
-		b.Skip("there is no Chromium: `deploy/tools/chromium` installs Debian's, or CHROMIUM names one")
+		b.Skip("no Chromium found: `deploy/tools/chromium` installs Debian's; or set CHROMIUM")
 	}
 	server, err := natstest.Run(natstest.Options{Listen: true})
 	Expect(err).NotTo(HaveOccurred())

@@ -20,12 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -168,7 +168,7 @@ var _ = Describe("In a browser, the console", func() {
 				Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal("320"), "%s at 320 px", path)
 				Expect(t.script(`[...document.querySelectorAll('main :is(.name, .tag)')].filter((e) => e.scrollWidth > `+
 					`e.clientWidth || e.closest('[data-label]') && e.offsetLeft < 100).length`)).
-					To(Equal("0"), "%s at 320 px: names that are cut, and what is left of its column", path)
+					To(Equal("0"), "%s at 320 px: truncated names, and the rest of the column", path)
 				for _, width := range []int64{1100, 3840, 1280} {
 					t.do(chromedp.EmulateViewport(width, 800))
 					Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal(strconv.FormatInt(width, 10)), path)

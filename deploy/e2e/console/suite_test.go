@@ -35,7 +35,7 @@ var (
 var _ = BeforeSuite(func() {
 	path := chromium()
 	if path == "" {
-		leaveOut("there is no Chromium: `deploy/tools/chromium` installs Debian's, or CHROMIUM names one")
+		leaveOut("no Chromium found: `deploy/tools/chromium` installs Debian's; or set CHROMIUM")
 	}
 	env = world.Open()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
@@ -124,7 +124,7 @@ func newTab(address string) *tab {
 		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		Expect(t.problems).To(BeEmpty(), "what the browser reports")
+		Expect(t.problems).To(BeEmpty(), "problems that the browser reports")
 	})
 	return t
 }

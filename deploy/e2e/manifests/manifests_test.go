@@ -77,7 +77,7 @@ var _ = Describe("The rendered chart", func() {
 			}
 			return
 		}
-		Fail("there is no such policy")
+		Fail("the policy does not exist")
 	})
 
 	It("can be applied twice without a change", func(ctx SpecContext) {

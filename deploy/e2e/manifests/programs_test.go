@@ -135,6 +135,6 @@ func mebibytes(env []corev1.EnvVar, name string) int64 {
 			return n
 		}
 	}
-	Fail("there is no " + name)
+	Fail("missing " + name)
 	return 0
 }

@@ -327,7 +327,7 @@ var _ = Describe("A compromised replayer", func() {
 			Should(Equal(1))
 		asked.Says("later")
 		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "later")
-		hits := asked.Hits() // refreshes go on: what may exceed the other is read last
+		hits := asked.Hits() // refreshes continue, so read the larger value last
 		Expect(asked.Authorized()).To(BeNumerically(">=", hits))
 		Expect(internal.Hits()).To(BeZero())
 	})

@@ -239,7 +239,7 @@ func (b *broker) identity(nkey string) string {
 			return strings.TrimSuffix(filepath.Base(file), ".nk")
 		}
 	}
-	Fail("no seed is that of " + nkey)
+	Fail("no seed for " + nkey)
 	return ""
 }
 

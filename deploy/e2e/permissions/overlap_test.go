@@ -64,7 +64,7 @@ var overlaps = map[string]string{
 	"curl.due.>":                         "they see stored dues",
 	"curl.result.>":                      "they see stored results",
 	"curl.failure.>":                     "they see stored failures",
-	"curl.record.>":                      "an import; each may publish records of its own alone",
+	"curl.record.>":                      "an import; each may publish only its own records",
 }
 
 func (g grant) reasoned() bool {

@@ -86,7 +86,7 @@ func edits() []step {
 			o.Annotate(ctx, suspendKey, "true")
 			o.round.lifts = append(o.round.lifts, func(ctx context.Context) { o.Unannotate(ctx, suspendKey) })
 		}),
-		onObject("created anew", func(ctx context.Context, o *object) {
+		onObject("re-created", func(ctx context.Context, o *object) {
 			o.Delete(ctx)
 			o.ConfigMap = o.round.Create(ctx, o.Name, world.Asking(o.pairs()))
 		}),
@@ -137,11 +137,11 @@ func hands() []step {
 // obstacles returns rejections that end later.
 func obstacles() []step {
 	return []step{
-		{name: "a key of somebody else, removed later", do: func(ctx context.Context, r *round) {
+		{name: "a key of another owner, removed later", do: func(ctx context.Context, r *round) {
 			o := r.newObject(ctx, world.Holding("key0", "theirs"))
 			r.stand(o, func(ctx context.Context) { o.Drop(ctx, "key0") })
 		}},
-		{name: "an immutable ConfigMap, created anew later", do: func(ctx context.Context, r *round) {
+		{name: "an immutable ConfigMap, re-created later", do: func(ctx context.Context, r *round) {
 			o := r.newObject(ctx, world.Immutable())
 			r.stand(o, func(ctx context.Context) {
 				o.Delete(ctx)

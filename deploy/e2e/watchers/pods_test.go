@@ -154,7 +154,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 
 		second.fails(ctx, "CreateContainerConfigError")
 		Eventually(ctx, func() int { return len(w.events(ctx, watchv1.ReasonSidecarFailing)) }).WithPolling(polling).
-			Should(Equal(2), "each change anew")
+			Should(Equal(2), "one for each change")
 	})
 
 	It("are counted again after a restart of keeper without a write, a log line or an Event", func(ctx SpecContext) {
@@ -175,7 +175,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 		next.eventuallyReady(ctx)
 		Expect(w.get(ctx).Status.Pods.Failing).To(Equal(int64(1)))
 		Expect(w.get(ctx).ResourceVersion).NotTo(Equal(version), "changed by the spec")
-		Expect(h.writes(ctx)["status"]).To(BeNumerically("<=", 2), "those of the other Watcher")
+		Expect(h.writes(ctx)["status"]).To(BeNumerically("<=", 2), "writes for the other Watcher")
 		Expect(pod.logged()).To(HaveLen(lines))
 		Expect(w.events(ctx, watchv1.ReasonSidecarFailing)).To(HaveLen(1))
 	})

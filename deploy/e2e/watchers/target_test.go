@@ -165,11 +165,11 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		collected := time.Now()
 		Eventually(ctx, func() map[string]string { return h.data(ctx, "shared") }).WithTimeout(promptly).WithPolling(polling).
 			Should(Equal(map[string]string{"whose": "second"}))
-		took("from the end of one Watcher's ConfigMap to that of the next one", collected)
+		took("from the end of one Watcher's ConfigMap to the next one", collected)
 		second.eventuallyReady(ctx)
 	})
 
-	It("that another owner creates between get and apply is not overwritten, even without a policy", func(ctx SpecContext) {
+	It("that another owner creates between get and apply is not overwritten", func(ctx SpecContext) {
 		h, g := openThrough(ctx)
 		var before []byte
 		beforeApply(g, "raced-config", func() {
