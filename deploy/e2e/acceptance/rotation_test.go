@@ -36,7 +36,8 @@ var _ = Describe("The signing key of the watcher", func() {
 		Expect(err).NotTo(HaveOccurred())
 		w := env.World(ctx, world.Options{Without: world.Services()})
 		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
-		Expect(os.WriteFile(headers, fmt.Appendf(nil, `- {host: "*", ports: [%d], schemes: [http], namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
+		Expect(os.WriteFile(headers, fmt.Appendf(nil, `- {host: "*", ports: [%d], schemes: [http], `+
+			`namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
 			w.Origin.Port()), 0o600)).To(Succeed())
 		watcher := w.Launch(ctx, world.Watcher, "--signing-key="+seed)
 		fetcher := w.Launch(ctx, world.Fetcher, "--trusted-keys="+trusted, "--header-file="+headers)

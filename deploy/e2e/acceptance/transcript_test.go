@@ -166,7 +166,8 @@ var _ = Describe("A user's half hour", func() {
 
 Commands that a user types and their output, from a first page through every kind of failure. ` +
 			"`make transcript`" + ` writes this page from a real
-run against an API server, with fixed times, identities and ports. For causes and fixes, see [why-empty.md](why-empty.md).
+run against an API server, with fixed times, identities and ports. ` +
+			`For causes and fixes, see [why-empty.md](why-empty.md).
 `)
 		t.goesWell(ctx)
 		t.isMistyped(ctx)
@@ -228,7 +229,8 @@ func (t *transcript) isMistyped(ctx context.Context) {
 	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=not correct'",
 		ContainSubstring("annotated"))
 	t.types(ctx, events("mine"), ContainSubstring("annotation value 'not correct' does not match expected format key=url"))
-	t.types(ctx, statusOf("mine"), ContainSubstring(`{"*":{"error":"InvalidAnnotation","message":"annotation value 'not correct' does not match expected format key=url"`))
+	t.types(ctx, statusOf("mine"), ContainSubstring(`{"*":{"error":"InvalidAnnotation",`+
+		`"message":"annotation value 'not correct' does not match expected format key=url"`))
 	t.types(ctx, "kubectl annotate configmap mine --overwrite 'x-kv8s.io/curl-me-that=page=ftp://example.com' "+
 		"x-kv8s.io/curl-refrsh=10m", ContainSubstring("annotated"))
 	t.types(ctx, events("mine"),
@@ -328,7 +330,8 @@ func (t *transcript) recovers(ctx context.Context) {
 		"The page is still missing. The count of the Event goes up, and the ConfigMap is not written.")
 	pastSharing(missing)
 	t.types(ctx, "kubectl annotate configmap missing x-kv8s.io/curl-now=1", ContainSubstring("annotated"))
-	t.types(ctx, `kubectl get events.events.k8s.io -o jsonpath='{range .items[?(@.regarding.name=="missing")]}{.reason} x{.series.count}{"\n"}{end}'`,
+	t.types(ctx, `kubectl get events.events.k8s.io -o jsonpath=`+
+		`'{range .items[?(@.regarding.name=="missing")]}{.reason} x{.series.count}{"\n"}{end}'`,
 		ContainSubstring("BadStatus x2"))
 
 	t.part("Events have expired",
