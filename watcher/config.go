@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 )
 
@@ -64,6 +65,8 @@ type Config struct {
 	MaxRemovals reconcile.MaxRemovals
 	// Events bounds those of one namespace.
 	Events budget.Config
+	// Quota bounds the keys of one namespace, and their refreshes.
+	Quota quota.Limits
 	// SigningKey is the file with the NKey seed that wants are signed with; empty:
 	// they are not signed.
 	SigningKey string
@@ -88,6 +91,8 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.MaxRemovals.Percent, "max-removals-percent", 20, "maximum share of the keys of a namespace that are removed within a minute, see --max-removals; if more namespaces than this share exceed it, all keep their keys")
 	c.Events.Refill = 500 * time.Second
 	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000, "Events for one namespace at once, which come back in 500 s; 0: no bound")
+	fs.IntVar(&c.Quota.Keys, "namespace-keys", 10_000, "maximum number of keys of one namespace, the oldest ConfigMaps first; 0: no maximum")
+	fs.IntVar(&c.Quota.Refreshes, "namespace-refreshes", 200, "refreshes of one namespace per second; if its keys ask for more, their intervals are stretched; 0: no maximum")
 	fs.IntVar(&c.Workers, "workers", 8, "objects that are worked on at a time")
 	fs.StringVar(&c.ManageStreams, "manage-streams", manageUpdate, "what is done to streams and consumers: update (create or update), create (what is missing, when a setup job updates), or off")
 	c.Streams.BindFlags(fs, "stream-replicas")
@@ -123,6 +128,10 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--max-removals-percent: %d is not a share from 0 to 100", c.MaxRemovals.Percent)
 	case c.Events.Burst < 0:
 		return fmt.Errorf("--namespace-events: %d is negative", c.Events.Burst)
+	case c.Quota.Keys < 0:
+		return fmt.Errorf("--namespace-keys: %d is negative", c.Quota.Keys)
+	case c.Quota.Refreshes < 0:
+		return fmt.Errorf("--namespace-refreshes: %d is negative", c.Quota.Refreshes)
 	case c.Workers < 1:
 		return fmt.Errorf("--workers: %d, at least 1 is needed", c.Workers)
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/internal/session"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -98,6 +99,11 @@ func run(ctx context.Context, rt *service.Runtime, c Config, api *rest.Config, a
 		case <-ctx.Done():
 			return nil
 		}
+		p.bounded.Settle()
+		group.Go(func() error {
+			p.bounded.Run(ctx, at.wall, func(name types.NamespacedName) { p.sessions.Changed(name, false) })
+			return nil
+		})
 		return leader.Run(ctx, c.Election, p.election)
 	})
 	return group.Wait()
@@ -106,6 +112,8 @@ func run(ctx context.Context, rt *service.Runtime, c Config, api *rest.Config, a
 // parts are what runs; newParts wires them.
 type parts struct {
 	objects  *informer.Informer[*annotated.Object]
+	bounded  *quota.Quota
+	sessions *session.Runner
 	election leader.Deps
 	cache    *service.Part
 }
@@ -126,21 +134,23 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *cluster.Clients, 
 	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: brokerclock.New(nil)}
 	var sessions *session.Runner
+	bounded := quota.New(c.Quota)
 	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now}
 	objects := informer.New(informer.Config{Namespaces: c.Namespaces, SkipRefused: true}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
 		Read: reader.Read, Now: wall.Now, Count: metrics.event,
-		Notify: func(name types.NamespacedName, live bool) { sessions.Changed(name, live) },
+		Notify: func(name types.NamespacedName, live bool) { sessions.Changed(name, live) }, Replaced: bounded.Replaced,
 	})
+	bounded.Objects = objects
 	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}
 	health := rt.Health.Part("streams")
 	sessions = session.New(session.Config{Workers: c.Workers, CheckInterval: at.check, InScope: c.watches, Installation: c.Election.Installation()}, session.Deps{
-		Client: client, Conn: rt.NATS, Epoch: managed.epoch, Index: index, Objects: objects,
+		Client: client, Conn: rt.NATS, Epoch: managed.epoch, Index: index, Objects: bounded,
 		Reconciler: reconcile.New(reconcile.Config{Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals}, reconcile.Deps{
-			Objects: objects, Index: index, Client: client, Recorder: kube.NewRecorder(clients.Events, "watcher", wall),
+			Objects: bounded, Index: index, Client: client, Recorder: kube.NewRecorder(clients.Events, "watcher", wall),
 			Signer: signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		}),
 		Auditor: audit.New(audit.Config{Interval: at.audit}, audit.Deps{
-			Client: client, Index: index, Objects: objects, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
+			Client: client, Index: index, Objects: bounded, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 		}),
 		Health: health, Clock: wall, Log: rt.Log, Queue: metrics.queue, Started: metrics.sessions, Purged: metrics.purges, OutOfScope: metrics.outOfScope,
 	})
@@ -148,7 +158,7 @@ func newParts(rt *service.Runtime, c Config, at pace, clients *cluster.Clients, 
 		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
 	metrics.measure(objects, index, export)
 	election := leader.Deps{Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health, Holding: metrics.lease, Log: rt.Log}
-	return &parts{objects: objects, election: election, cache: rt.Health.Part("configmaps")}, metrics.err()
+	return &parts{objects: objects, bounded: bounded, sessions: sessions, election: election, cache: rt.Health.Part("configmaps")}, metrics.err()
 }
 
 // lead returns what only the watcher does that publishes: one of all watchers

@@ -22,6 +22,8 @@ type Object struct {
 	// Request is what the annotations ask for; Invalid why they cannot be read.
 	Request annotation.Request
 	Invalid error
+	// Created is when the object was created, in seconds.
+	Created int64
 	// Status is the content of the status annotation.
 	Status Entries
 	// Owners of the keys that are asked for or have a status; nil with Owned.
@@ -90,7 +92,7 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	if !r.relevant(m) {
 		return nil
 	}
-	o := &Object{Meta: informer.MetaOf(m), SeenAt: r.Now()}
+	o := &Object{Meta: informer.MetaOf(m), Created: m.CreationTimestamp.Unix(), SeenAt: r.Now()}
 	o.Request, o.Invalid = r.Grammar.Parse(m.Annotations)
 	// A status that cannot be read counts as none: ownership of the
 	// keys is read from managedFields, and the writer writes a new one.

@@ -18,6 +18,7 @@ type Informer[T Kept] struct {
 	trim        func(object any) (trimmed[T], error)
 	notify      func(name types.NamespacedName, live bool)
 	count       func(Event)
+	replaced    func(old, current T)
 	skipRefused bool
 
 	liveness map[string]*liveness // by namespace: that of its watch
@@ -46,6 +47,9 @@ type Deps[O metav1.Object, T Kept] struct {
 	// Notify is called for each change: live for one that the watch delivered,
 	// not live for one found in a list.
 	Notify func(name types.NamespacedName, live bool)
+	// Replaced, if set, is called for each change of what is kept, in order; nil: nothing is.
+	// It holds a lock, so it must be quick.
+	Replaced func(old, current T)
 	// Now is the clock.
 	Now func() time.Time
 	// Count, if set, is called for all that a watch delivers.
@@ -55,7 +59,7 @@ type Deps[O metav1.Object, T Kept] struct {
 // New returns an informer that holds nothing yet.
 func New[O metav1.Object, T Kept](c Config, d Deps[O, T]) *Informer[T] {
 	s := &Informer[T]{
-		trim: transform(d.Read), notify: d.Notify, count: d.Count, skipRefused: c.SkipRefused,
+		trim: transform(d.Read), notify: d.Notify, count: d.Count, replaced: d.Replaced, skipRefused: c.SkipRefused,
 		objects:  map[types.NamespacedName]T{},
 		watched:  map[string]int{},
 		liveness: map[string]*liveness{},
@@ -171,15 +175,25 @@ func (s *Informer[T]) put(o trimmed[T]) bool {
 	if old, found := s.objects[o.name]; found && old.meta().UID == o.kept.meta().UID && o.version > 0 && old.meta().Version >= o.version {
 		return false
 	}
-	s.objects[o.name] = o.kept
+	s.set(o.name, o.kept)
 	return true
+}
+
+// set stores what is kept of an object. The caller holds the lock.
+func (s *Informer[T]) set(name types.NamespacedName, kept T) {
+	if s.replaced != nil {
+		s.replaced(s.objects[name], kept)
+	}
+	if s.objects[name] = kept; kept == *new(T) {
+		delete(s.objects, name)
+	}
 }
 
 // drop forgets an object, and reports whether there was one. The caller holds the
 // lock.
 func (s *Informer[T]) drop(name types.NamespacedName) bool {
 	_, found := s.objects[name]
-	delete(s.objects, name)
+	s.set(name, *new(T))
 	return found
 }
 
