@@ -26,6 +26,8 @@ func TestConfigRefusesWithOneSentence(t *testing.T) {
 		{"--max-removals=-1", `--max-removals: -1 is less than 0`},
 		{"--max-removals-percent=101", `--max-removals-percent: 101 is not a share from 0 to 100`},
 		{"--namespace-events=-1", `--namespace-events: -1 is negative`},
+		{"--namespace-keys=-1", `--namespace-keys: -1 is negative`},
+		{"--namespace-refreshes=-1", `--namespace-refreshes: -1 is negative`},
 		{"--workers=0", `--workers: 0, at least 1 is needed`},
 		{"--signing-key=/dev/null", `--signing-key: read /dev/null: it holds no NKey seed of a user`},
 		{"--stream-replicas=2", `--stream-replicas: 2 is not 0, 1, 3 or 5`},

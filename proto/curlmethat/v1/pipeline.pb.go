@@ -1347,7 +1347,9 @@ func (x *Failure) GetWaitsFor() WaitsFor {
 type Reconcile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Keys that nobody asks for may be removed.
-	Remove        bool `protobuf:"varint,1,opt,name=remove,proto3" json:"remove,omitempty"`
+	Remove bool `protobuf:"varint,1,opt,name=remove,proto3" json:"remove,omitempty"`
+	// How the other keys of the namespace bound the object; the status says so.
+	Bound         *Bound `protobuf:"bytes,2,opt,name=bound,proto3" json:"bound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1389,6 +1391,86 @@ func (x *Reconcile) GetRemove() bool {
 	return false
 }
 
+func (x *Reconcile) GetBound() *Bound {
+	if x != nil {
+		return x.Bound
+	}
+	return nil
+}
+
+// Bound is how the other keys of its namespace bound an object.
+type Bound struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Maximum number of keys of the namespace, if older ConfigMaps use it up.
+	Keys uint32 `protobuf:"varint,1,opt,name=keys,proto3" json:"keys,omitempty"`
+	// What the interval is multiplied by.
+	Stretch uint32 `protobuf:"varint,2,opt,name=stretch,proto3" json:"stretch,omitempty"`
+	// Maximum number of refreshes of the namespace in a second.
+	Refreshes uint32 `protobuf:"varint,3,opt,name=refreshes,proto3" json:"refreshes,omitempty"`
+	// Number of its keys that are refreshed.
+	Refreshed     uint32 `protobuf:"varint,4,opt,name=refreshed,proto3" json:"refreshed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bound) Reset() {
+	*x = Bound{}
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bound) ProtoMessage() {}
+
+func (x *Bound) ProtoReflect() protoreflect.Message {
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bound.ProtoReflect.Descriptor instead.
+func (*Bound) Descriptor() ([]byte, []int) {
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Bound) GetKeys() uint32 {
+	if x != nil {
+		return x.Keys
+	}
+	return 0
+}
+
+func (x *Bound) GetStretch() uint32 {
+	if x != nil {
+		return x.Stretch
+	}
+	return 0
+}
+
+func (x *Bound) GetRefreshes() uint32 {
+	if x != nil {
+		return x.Refreshes
+	}
+	return 0
+}
+
+func (x *Bound) GetRefreshed() uint32 {
+	if x != nil {
+		return x.Refreshed
+	}
+	return 0
+}
+
 // DeadLetter keeps what could not be done: the payload of curl.failure.….
 type DeadLetter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1417,7 +1499,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1511,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[8]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1524,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{8}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeadLetter) GetWant() *Want {
@@ -1522,7 +1604,7 @@ type Begun struct {
 
 func (x *Begun) Reset() {
 	*x = Begun{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1616,7 @@ func (x *Begun) String() string {
 func (*Begun) ProtoMessage() {}
 
 func (x *Begun) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[9]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1629,7 @@ func (x *Begun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Begun.ProtoReflect.Descriptor instead.
 func (*Begun) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{9}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Begun) GetSequence() uint64 {
@@ -1596,7 +1678,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1690,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1703,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{10}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Audit) GetAction() string {
@@ -1787,9 +1869,15 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x06nextAt\x125\n" +
 	"\binterval\x18\v \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x14\n" +
 	"\x05again\x18\f \x01(\bR\x05again\x124\n" +
-	"\twaits_for\x18\r \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\"#\n" +
+	"\twaits_for\x18\r \x01(\x0e2\x17.curlmethat.v1.WaitsForR\bwaitsFor\"O\n" +
 	"\tReconcile\x12\x16\n" +
-	"\x06remove\x18\x01 \x01(\bR\x06remove\"\xd2\x02\n" +
+	"\x06remove\x18\x01 \x01(\bR\x06remove\x12*\n" +
+	"\x05bound\x18\x02 \x01(\v2\x14.curlmethat.v1.BoundR\x05bound\"q\n" +
+	"\x05Bound\x12\x12\n" +
+	"\x04keys\x18\x01 \x01(\rR\x04keys\x12\x18\n" +
+	"\astretch\x18\x02 \x01(\rR\astretch\x12\x1c\n" +
+	"\trefreshes\x18\x03 \x01(\rR\trefreshes\x12\x1c\n" +
+	"\trefreshed\x18\x04 \x01(\rR\trefreshed\"\xd2\x02\n" +
 	"\n" +
 	"DeadLetter\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x120\n" +
@@ -1894,7 +1982,7 @@ func file_curlmethat_v1_pipeline_proto_rawDescGZIP() []byte {
 }
 
 var file_curlmethat_v1_pipeline_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(Cause)(0),                    // 0: curlmethat.v1.Cause
 	(FailureClass)(0),             // 1: curlmethat.v1.FailureClass
@@ -1908,51 +1996,53 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(*Unmodified)(nil),            // 9: curlmethat.v1.Unmodified
 	(*Failure)(nil),               // 10: curlmethat.v1.Failure
 	(*Reconcile)(nil),             // 11: curlmethat.v1.Reconcile
-	(*DeadLetter)(nil),            // 12: curlmethat.v1.DeadLetter
-	(*Begun)(nil),                 // 13: curlmethat.v1.Begun
-	(*Audit)(nil),                 // 14: curlmethat.v1.Audit
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Bound)(nil),                 // 12: curlmethat.v1.Bound
+	(*DeadLetter)(nil),            // 13: curlmethat.v1.DeadLetter
+	(*Begun)(nil),                 // 14: curlmethat.v1.Begun
+	(*Audit)(nil),                 // 15: curlmethat.v1.Audit
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
-	15, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
+	16, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
 	5,  // 2: curlmethat.v1.Want.settled:type_name -> curlmethat.v1.Settled
-	16, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
-	16, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
+	17, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
+	17, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
 	4,  // 5: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
 	0,  // 6: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	16, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 7: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
 	1,  // 8: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
 	5,  // 9: curlmethat.v1.Due.settled:type_name -> curlmethat.v1.Settled
-	16, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
-	16, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
+	17, // 10: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
+	17, // 11: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
 	3,  // 12: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
 	2,  // 13: curlmethat.v1.Due.detail:type_name -> curlmethat.v1.FailureDetail
-	16, // 14: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
+	17, // 14: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
 	4,  // 15: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
 	0,  // 16: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	16, // 17: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	17, // 17: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
 	8,  // 18: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
 	9,  // 19: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
 	10, // 20: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
 	11, // 21: curlmethat.v1.Result.reconcile:type_name -> curlmethat.v1.Reconcile
 	1,  // 22: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	16, // 23: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 23: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
 	2,  // 24: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
-	16, // 25: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
-	15, // 26: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
+	17, // 25: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
+	16, // 26: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
 	3,  // 27: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
-	4,  // 28: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
-	10, // 29: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	16, // 30: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	16, // 31: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
-	16, // 32: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	12, // 28: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
+	4,  // 29: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
+	10, // 30: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
+	17, // 31: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 32: curlmethat.v1.Audit.began_at:type_name -> google.protobuf.Timestamp
+	17, // 33: curlmethat.v1.Audit.ended_at:type_name -> google.protobuf.Timestamp
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }
@@ -1972,7 +2062,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_curlmethat_v1_pipeline_proto_rawDesc), len(file_curlmethat_v1_pipeline_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -22,6 +22,8 @@ type Object struct {
 	// Request is what the annotations ask for; Invalid why they cannot be read.
 	Request annotation.Request
 	Invalid error
+	// Bound is how the other keys of its namespace bound what it may ask for; nil: they do not.
+	Bound *annotation.Bound
 	// Created is when the object was created, in seconds.
 	Created int64
 	// Status is the content of the status annotation.

@@ -389,11 +389,15 @@ func (m *planner) fence(key string) status.Fence {
 // Reconcile returns the message that asks the writer to bring an object in line with its
 // annotations; remove: also by the removal of keys that nobody asks for.
 func Reconcile(o *annotated.Object, remove bool) *v1.Result {
+	reconcile := &v1.Reconcile{Remove: remove}
+	if b := o.Bound; b != nil {
+		reconcile.Bound = &v1.Bound{Keys: uint32(b.Keys), Stretch: uint32(b.Stretch), Refreshes: uint32(b.Refreshes), Refreshed: uint32(b.Refreshed)}
+	}
 	return &v1.Result{
 		Want: &v1.Want{
 			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID), ResourceVersion: o.ResourceVersion(),
 		},
 		ObservedAt: timestamppb.New(o.SeenAt),
-		Outcome:    &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: remove}},
+		Outcome:    &v1.Result_Reconcile{Reconcile: reconcile},
 	}
 }

@@ -4,8 +4,6 @@ package quota
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 )
 
@@ -65,9 +62,9 @@ type settled struct {
 	last age
 	// stretch is what intervals are multiplied by; 0: 1.
 	stretch int
-	// speaker is the object whose Event says so, and note the sentence without its interval.
+	// speaker is the object that says so, of so many keys.
 	speaker types.UID
-	note    string
+	said    int
 }
 
 // age orders objects by their creation.
@@ -126,26 +123,22 @@ func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
 	if n == nil || !n.full && n.stretch == 0 {
 		return o
 	}
-	bounded := *o
-	request := &bounded.Request
+	bound := annotation.Bound{}
 	switch {
 	case n.full && ageOf(o).compare(n.last) > 0:
-		bounded.Invalid = errors.New(n.tooMany(name.Namespace, q.limits.Keys))
-		*request = annotation.Request{Present: true, Annotation: request.Annotation}
-	case n.stretch > 0 && request.Refresh > 0:
-		request.Refresh = min(request.Refresh*time.Duration(n.stretch), annotation.MaxRefresh)
+		bound.Keys = q.limits.Keys
+	case n.stretch > 0 && o.Request.Refresh > 0:
+		bound.Stretch = n.stretch
 		if n.speaker == o.UID {
-			text := fmt.Sprintf("%s, so that %s %s becomes %s", n.note, annotation.RefreshName, duration.Format(o.Request.Refresh), duration.Format(request.Refresh))
-			request.Problems = append(slices.Clip(request.Problems), annotation.Problem{Rule: text, Text: text, Followed: true})
+			bound.Refreshes, bound.Refreshed = q.limits.Refreshes, n.said
 		}
 	default:
 		return o
 	}
+	bounded := *o
+	bounded.Bound = &bound
+	bounded.Request, bounded.Invalid = bound.Apply(name.Namespace, o.Request, o.Invalid)
 	return &bounded
-}
-
-func (*namespace) tooMany(namespace string, limit int) string {
-	return fmt.Sprintf("namespace %s asks for more than %d keys; older ConfigMaps come first: remove some, or have --namespace-keys raised", namespace, limit)
 }
 
 // Run bounds namespaces until ctx is done. It calls notify for each object that
@@ -218,10 +211,9 @@ func (q *Quota) bound(n *namespace, of []member) (concerned []types.NamespacedNa
 		n.last = m.age
 	}
 	if n.stretch = q.stretch(n); n.stretch != before.stretch {
-		n.speaker, n.note = "", ""
-		if i := slices.IndexFunc(of, func(m member) bool { return m.refreshes }); i >= 0 && n.stretch > 0 {
+		n.said = n.refreshed
+		if i := slices.IndexFunc(of, func(m member) bool { return m.refreshes }); i >= 0 {
 			n.speaker = of[i].uid
-			n.note = fmt.Sprintf("%d keys of this namespace ask for more than %d refreshes a second", n.refreshed, q.limits.Refreshes)
 		}
 	}
 	for _, m := range of {

@@ -81,7 +81,7 @@ func TestAnObjectBeyondTheLimitKeepsItsDataAndSaysWhy(t *testing.T) {
 	b.asks("new", 2, 1, "")
 	b.Settle()
 	o := b.Get(named("new"))
-	if o.Invalid == nil || o.Request.Problem(o.Invalid) != "namespace ns asks for more than 1 keys; older ConfigMaps come first: remove some, or have --namespace-keys raised" {
+	if o.Invalid == nil || o.Request.Problem(o.Invalid) != "namespace ns asks for more than 1 keys and older ConfigMaps come first; remove some, or have --namespace-keys raised" {
 		t.Errorf("it says %q", o.Request.Problem(o.Invalid))
 	}
 	if b.Get(named("old")).Invalid != nil {
@@ -131,7 +131,7 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 			said += o.Name + ": " + p.Text
 		}
 	}
-	if want := "cm-0: 1000 keys of this namespace ask for more than 20 refreshes a second, so that curl-refresh 10s becomes 1m20s"; said != want {
+	if want := "cm-0: curl-refresh is multiplied by 8 in namespace ns; its 1000 refreshed keys ask for more than 20 refreshes a second"; said != want {
 		t.Errorf("they say %q, want %q", said, want)
 	}
 

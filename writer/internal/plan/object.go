@@ -38,11 +38,10 @@ type Object struct {
 	ResourceVersion string
 	// Request is what the annotations ask for.
 	Request annotation.Request
-	// Problem is what is wrong with the annotations, as a sentence.
-	Problem string
-	// Unreadable: the annotations cannot be parsed. Ignored: the labels exclude
-	// the object.
-	Unreadable, Ignored bool
+	// Invalid is why the annotations cannot be parsed.
+	Invalid error
+	// Ignored: the labels exclude the object.
+	Ignored bool
 	// Status that the object carries.
 	Status status.Status
 	// HasStatus: it carries one, readable or not.
@@ -121,9 +120,7 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 		Ignored: !d.Selector.Matches(labels.Set(m.Labels)),
 		Room:    status.MaxBytes - len(annotation.StatusKey),
 	}
-	var err error
-	o.Request, err = d.Grammar.Parse(m.Annotations)
-	o.Unreadable, o.Problem = err != nil, o.Request.Problem(err)
+	o.Request, o.Invalid = d.Grammar.Parse(m.Annotations)
 	text, has := m.Annotations[annotation.StatusKey]
 	o.HasStatus = has
 	// A status that cannot be read is as good as none, and is replaced.
@@ -237,7 +234,7 @@ func (o *Object) owner(key string) annotation.Ownership {
 
 // managed reports whether the object asks for anything in a way that can be
 // understood, and is not suspended or excluded.
-func (o *Object) managed() bool { return !o.Unreadable && !o.Ignored && !o.Request.Suspended }
+func (o *Object) managed() bool { return o.Invalid == nil && !o.Ignored && !o.Request.Suspended }
 
 // asks reports whether the object asks for that URL in key, and for no other
 // digest.

@@ -23,7 +23,7 @@ func (b *builder) reconcile(i Item) Decision {
 	d := Decision{Verdict: Unchanged}
 	changed := b.explainAnnotations(i)
 	changed = b.explainOccupied(i) || changed
-	if i.Result.GetReconcile().GetRemove() && !o.Unreadable {
+	if i.Result.GetReconcile().GetRemove() && o.Invalid == nil {
 		changed = b.removeUnasked(&d) || changed
 	}
 	if changed {
@@ -81,9 +81,14 @@ func (b *builder) keptNote(key string) string {
 	return ""
 }
 
-// explainAnnotations reports whether what is wrong with the annotations has changed.
+// explainAnnotations reports whether what is wrong with the annotations, or bounds them, has changed.
 func (b *builder) explainAnnotations(i Item) bool {
-	text, held := b.object.Problem, b.status.Problem
+	by := i.Result.GetReconcile().GetBound()
+	bound := annotation.Bound{
+		Keys: int(by.GetKeys()), Stretch: int(by.GetStretch()), Refreshes: int(by.GetRefreshes()), Refreshed: int(by.GetRefreshed()),
+	}
+	request, err := bound.Apply(i.Result.GetWant().GetNamespace(), b.object.Request, b.object.Invalid)
+	text, held := request.Problem(err), b.status.Problem
 	switch {
 	case text == "" && held == nil, held != nil && held.Message == text:
 		return false

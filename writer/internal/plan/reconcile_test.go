@@ -163,6 +163,38 @@ func TestOccupiedKeysGiveWay(t *testing.T) {
 	}
 }
 
+// The writer knows the namespace by the message only, whose figures it puts into sentences of its own.
+func TestTheStatusSaysHowANamespaceBoundsAnObject(t *testing.T) {
+	for _, c := range []struct {
+		bound *v1.Bound
+		want  string
+	}{
+		{&v1.Bound{Keys: 10}, "namespace ns asks for more than 10 keys and older ConfigMaps come first; remove some, or have --namespace-keys raised"},
+		{
+			&v1.Bound{Stretch: 8, Refreshes: 20, Refreshed: 1000},
+			"curl-refresh is multiplied by 8 in namespace ns; its 1000 refreshed keys ask for more than 20 refreshes a second",
+		},
+		{&v1.Bound{Stretch: 8}, ""},
+		{nil, ""},
+	} {
+		item := problems()
+		item.Result.GetReconcile().Bound = c.bound
+		before := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "over", Since: noon}}
+		p := plan.Planner{}.Plan(asking().annotated(annotation.StatusKey, before.String()).object(t), []plan.Item{item})
+		s, err := status.Parse(p.Status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if s.Problem != nil {
+			got = s.Problem.Message
+		}
+		if got != c.want {
+			t.Errorf("the status says %q, want %q", got, c.want)
+		}
+	}
+}
+
 // What a want carries of the object has none of its annotations.
 func TestProblemsAreNotAssumed(t *testing.T) {
 	if _, known := plan.Assume([]plan.Item{problems()}); known {
