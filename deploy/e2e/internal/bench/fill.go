@@ -306,7 +306,7 @@ func (f *filler) pipeline(ctx context.Context, r *round) error {
 		return err
 	}
 	began := time.Now()
-	if err := f.system.service(ctx, "watcher", "--namespaces="+f.piped, f.system.signer); err != nil {
+	if err := f.system.service(ctx, "watcher", "--namespaces="+f.piped, "--namespace-keys=0", f.system.signer); err != nil {
 		return err
 	}
 	var last time.Time
