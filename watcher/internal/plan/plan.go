@@ -165,9 +165,10 @@ func Unasked(o *annotated.Object) []string {
 func (m *planner) key(pair annotation.Pair) {
 	o := m.object
 	entry, owner := o.Status.Of(pair.Key), o.Owner(pair.Key)
-	last, have := m.wants[pair.Key]
+	last := m.wants[pair.Key]
+	have := last.Fence.Seq > 0 // without a sequence, the stream may have one
 	if !entry.Written() && owner.State == annotation.Foreign {
-		m.occupied(pair, entry, have)
+		m.occupied(pair, entry)
 		return
 	}
 	w := m.want(pair)
@@ -223,7 +224,7 @@ func (m *planner) copied(w *v1.Want, last wantindex.Want, have bool) {
 
 // occupied handles a key that exists and that we never wrote. Nothing is fetched
 // for it, so that only a report lets the writer know.
-func (m *planner) occupied(pair annotation.Pair, entry status.Entry, have bool) {
+func (m *planner) occupied(pair annotation.Pair, entry status.Entry) {
 	key, reason := pair.Key, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 	m.plan.Occupied = append(m.plan.Occupied, key, pair.URL)
 	if entry.Copied(m.object.UID) || entry.Error != reason || entry.FailingURL() != pair.URL {
@@ -235,7 +236,7 @@ func (m *planner) occupied(pair annotation.Pair, entry status.Entry, have bool) 
 		Note:       condition.KeyExists(key) + " [" + condition.Cause(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
 		Occurrence: key,
 	})
-	if have {
+	if _, wanted := m.wants[key]; wanted {
 		m.plan.Retract = append(m.plan.Retract, key)
 	}
 }

@@ -212,6 +212,9 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 // resolved happens when the stream was brought back to an earlier state.
 func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (uint64, error) {
 	publish := func(last uint64) (uint64, error) {
+		// The stream may have it, also if no acknowledgement comes: then it has to be
+		// retracted if its object goes before the next try.
+		r.deps.Index.Expect(key, r.deps.Broker.Now())
 		r.deps.Signer.Sign(w.Want)
 		return r.deps.Client.PublishWant(ctx, w.Want, last)
 	}

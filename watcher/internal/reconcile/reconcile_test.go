@@ -181,6 +181,53 @@ func TestARemovalIsPublishedOnceAndAgainWhenTheWriterDoesNothing(t *testing.T) {
 	}
 }
 
+// A broker that is slow, not down, ends no session, so that nobody would read the stream.
+func TestAWantWithoutAcknowledgementIsRetractedWhenItsObjectGoes(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*bench){
+		"deleted":  func(b *bench) { b.object = nil },
+		"unasked":  func(b *bench) { b.ask("https://example.com") },
+		"occupied": func(b *bench) { b.object.Owners["k"] = annotation.Ownership{State: annotation.Foreign, Fingerprint: "x"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.ask("https://example.com", "k")
+			b.mute = true
+			if _, err := b.Reconcile(t.Context(), cm); err == nil || b.published() != 1 {
+				t.Fatalf("published %d, error %v", b.published(), err)
+			}
+			b.mute = false
+			change(b)
+			b.clock.Step(coalesce)
+			if _, err := b.Reconcile(t.Context(), cm); !errors.Is(err, pipeline.ErrSuperseded) {
+				t.Fatalf("error %v", err)
+			}
+			b.lookFresh()
+			if want, _, err := b.client.LastWant(t.Context(), key("k")); err != nil || want != nil {
+				t.Errorf("the stream wants %v, %v", want, err)
+			}
+		})
+	}
+}
+
+func TestAWantWithoutAcknowledgementIsPublishedAsNewOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ask("https://example.com", "k")
+	b.mute = true
+	if _, err := b.Reconcile(t.Context(), cm); err == nil {
+		t.Fatal("acknowledged")
+	}
+	if _, _, found := b.index.Oldest(); found {
+		t.Error("the index names a want of which it is not known whether the stream has it")
+	}
+	b.mute = false
+	if b.lookFresh(); b.published() != 1 || b.cause("k") != v1.Cause_CAUSE_NEW {
+		t.Errorf("published %d, cause %s", b.published(), b.cause("k"))
+	}
+}
+
 func TestAnAnswerIsRemembered(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
@@ -63,6 +64,23 @@ type bench struct {
 	events   *budget.Budget
 	emitted  []kube.Event
 	refuse   error
+	// mute: publishes reach the stream, and no acknowledgement comes back.
+	mute bool
+}
+
+// lossy is the connection of a bench.
+type lossy struct {
+	jetstream.JetStream
+	b *bench
+}
+
+// PublishMsg publishes a message, and loses the answer of a broker that is mute.
+func (l lossy) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	ack, err := l.JetStream.PublishMsg(ctx, m, opts...)
+	if l.b.mute {
+		return nil, context.DeadlineExceeded
+	}
+	return ack, err
 }
 
 func newBench(t *testing.T) *bench {
@@ -83,7 +101,7 @@ func newBench(t *testing.T) *bench {
 		Request: annotation.Request{Present: true},
 		Owners:  map[string]annotation.Ownership{},
 	}
-	b.client = pipeline.NewClient(js)
+	b.client = pipeline.NewClient(lossy{js, b})
 	if b.events, err = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, b.clock.Now); err != nil {
 		t.Fatal(err)
 	}

@@ -176,6 +176,14 @@ func (x *Index) Put(key pipeline.Key, w Want) {
 	x.keys++
 }
 
+// Expect records that the stream may get a want of a key, unless it has one. It has no
+// sequence until it is known.
+func (x *Index) Expect(key pipeline.Key, at time.Time) {
+	if _, found := x.Want(key); !found {
+		x.Put(key, Unreadable(x.Epoch(), 0, at))
+	}
+}
+
 // Drop removes the want of a key.
 func (x *Index) Drop(key pipeline.Key) {
 	x.mu.Lock()
@@ -224,10 +232,10 @@ func (x *Index) Len() int {
 	return x.keys
 }
 
-// Oldest returns the want with the lowest sequence, if there is any.
+// Oldest returns the want with the lowest known sequence, if there is any.
 func (x *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
 	x.Each(func(k pipeline.Key, w Want) {
-		if !ok || w.Fence.Seq < seq {
+		if w.Fence.Seq > 0 && (!ok || w.Fence.Seq < seq) {
 			key, seq, ok = k, w.Fence.Seq, true
 		}
 	})
