@@ -124,12 +124,14 @@ func assemble(rt *service.Runtime, c Config, client *apiserver.Client, breaking 
 		return nil, err
 	}
 	queue, err := batch.New(batch.Config{Linger: c.Linger, Concurrency: c.Concurrency},
-		batch.Deps[types.NamespacedName, plan.Item, apply.Outcome]{Clock: clock.RealClock{}, Work: applier.Apply})
+		batch.Deps[types.NamespacedName, plan.Item, apply.Outcome]{
+			Clock: clock.RealClock{}, Share: func(ref types.NamespacedName) string { return ref.Namespace }, Work: applier.Apply,
+		})
 	if err != nil {
 		return nil, err
 	}
 	return &parts{
-		inbox: inbox.New(inbox.Config{Protected: c.Protected}, inbox.Deps{
+		inbox: inbox.New(inbox.Config{Protected: c.Protected, Messages: messages, Bytes: messageBytes}, inbox.Deps{
 			Breaker: breaking,
 			Queue:   queue,
 			Metrics: metrics.inbox,

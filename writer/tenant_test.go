@@ -57,3 +57,31 @@ var _ = Describe("A tenant whose results are all refused", func() {
 			`{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"message":"admission webhook \"x.example.com\" denied the request: no"}`),
 	)
 })
+
+var _ = Describe("A tenant whose results are slow", func() {
+	It("keeps no other tenant waiting for long, however many results it has", func(ctx SpecContext) {
+		const each = 6 * time.Second // a webhook that does not answer
+		w := newWorld(ctx)
+		over := make(chan struct{})
+		defer close(over)
+		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/namespaces/slow/") {
+				select {
+				case <-over:
+				case <-time.After(each):
+				}
+				return reply(r, http.StatusNotFound, nil, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`), nil
+			}
+			return next(r)
+		})
+		slow := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "slow", UID: "uid", ResourceVersion: "1"}}
+		for i := range 500 {
+			slow.Name = fmt.Sprint("cm-", i)
+			w.publishAsync(w.content(w.want(slow, "mydata", url), "body"))
+		}
+		Eventually(w.waiting).Should(BeEquivalentTo(500))
+		w.publish(w.content(w.want(w.create(asking("cm", "mydata="+url)), "mydata", url), "body"))
+		w.startWithout()
+		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(4 * each).Should(HaveKeyWithValue("mydata", "body"))
+	})
+})

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/clock"
 )
 
@@ -24,7 +23,8 @@ type Config struct {
 type Queue[K comparable, W, O any] struct {
 	config Config
 	clock  clock.Clock
-	slots  *semaphore.Weighted
+	slots  *slots
+	share  func(K) string
 	work   func(context.Context, K, []W) []O
 
 	mu     sync.Mutex
@@ -42,6 +42,8 @@ type group[W, O any] struct {
 // Deps is what a Queue works with.
 type Deps[K comparable, W, O any] struct {
 	Clock clock.Clock
+	// Share names those among whom the concurrency is shared, such as namespaces.
+	Share func(K) string
 	// Work returns one outcome for each piece of work, in the same order.
 	Work func(context.Context, K, []W) []O
 }
@@ -54,13 +56,14 @@ func New[K comparable, W, O any](c Config, d Deps[K, W, O]) (*Queue[K, W, O], er
 	if c.Concurrency < 1 {
 		return nil, fmt.Errorf("make queue: concurrency %d is less than 1", c.Concurrency)
 	}
-	if d.Clock == nil {
-		return nil, errors.New("make queue: no clock")
+	if d.Clock == nil || d.Share == nil {
+		return nil, errors.New("make queue: no clock, or no shares")
 	}
 	return &Queue[K, W, O]{
 		config: c,
 		clock:  d.Clock,
-		slots:  semaphore.NewWeighted(int64(c.Concurrency)),
+		slots:  newSlots(c.Concurrency),
+		share:  d.Share,
 		work:   d.Work,
 		groups: map[K]*group[W, O]{},
 	}, nil
@@ -94,10 +97,10 @@ func (q *Queue[K, W, O]) drive(ctx context.Context, key K, g *group[W, O]) {
 		<-q.clock.After(q.config.Linger)
 	}
 	for q.waiting(key, g) {
-		_ = q.slots.Acquire(ctx, 1) // the context is never cancelled
+		q.slots.acquire(q.share(key))
 		works, done := q.take(g)
 		outcomes := q.work(ctx, key, works)
-		q.slots.Release(1)
+		q.slots.release(q.share(key))
 		for i, d := range done {
 			d <- outcomes[i]
 		}

@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,11 +51,14 @@ func (r *recorder) work(t *testing.T) func(context.Context, string, []int) []int
 	}
 }
 
+// first lets the first letter of a key be its share.
+func first(key string) string { return key[:1] }
+
 func newQueue(t *testing.T, concurrency int) (*batch.Queue[string, int, int], *recorder) {
 	t.Helper()
 	r := &recorder{each: map[string]*atomic.Int32{}}
 	q, err := batch.New(batch.Config{Linger: linger, Concurrency: concurrency},
-		batch.Deps[string, int, int]{Clock: clock.RealClock{}, Work: r.work(t)})
+		batch.Deps[string, int, int]{Clock: clock.RealClock{}, Share: first, Work: r.work(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +114,24 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	})
 }
 
+func TestAShareWaitsForNoBacklogOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, _ := newQueue(t, 2)
+		begun := time.Now()
+		for n := range 20 {
+			q.Add(t.Context(), "a"+strconv.Itoa(n), n)
+		}
+		<-time.After(linger + time.Millisecond)
+		for _, key := range []string{"b1", "c1"} {
+			<-q.Add(t.Context(), key, 0)
+		}
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("took %v, and each work takes 1 s", took)
+		}
+		q.Wait()
+	})
+}
+
 func TestKeyCanBeUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, _ := newQueue(t, 1)
@@ -128,11 +150,11 @@ func TestConfig(t *testing.T) {
 		clock  clock.Clock
 		err    string
 	}{
-		"no clock":       {batch.Config{Concurrency: 1}, nil, "no clock"},
+		"no clock":       {batch.Config{Concurrency: 1}, nil, "no clock, or no shares"},
 		"no concurrency": {batch.Config{}, clock.RealClock{}, "concurrency 0 is less than 1"},
 		"back in time":   {batch.Config{Concurrency: 1, Linger: -1}, clock.RealClock{}, "linger -1ns is negative"},
 	} {
-		_, err := batch.New(tt.config, batch.Deps[string, int, int]{Clock: tt.clock})
+		_, err := batch.New(tt.config, batch.Deps[string, int, int]{Clock: tt.clock, Share: first})
 		if err == nil || !strings.HasSuffix(err.Error(), tt.err) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -24,6 +25,8 @@ const maxBackoff = 8 * time.Second
 type Config struct {
 	// Protected namespaces are never written to.
 	Protected []string
+	// Messages and Bytes are how many are handled at a time.
+	Messages, Bytes int
 }
 
 // Deps is what an Inbox works with.
@@ -45,12 +48,13 @@ type Inbox struct {
 	config Config
 	deps   Deps
 	lines  *logsample.Log
+	places *places
 }
 
 // New returns an inbox that hands what it reads to a queue while the breaker
 // lets work pass.
 func New(c Config, d Deps) *Inbox {
-	return &Inbox{config: c, deps: d, lines: logsample.New(d.Log)}
+	return &Inbox{config: c, deps: d, lines: logsample.New(d.Log), places: newPlaces(c.Messages, c.Bytes)}
 }
 
 // Handle reads a message and returns what becomes of it once it is applied. Each
@@ -70,8 +74,13 @@ func (b *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 		return pipeline.DeadLetter(err)
 	}
 	outcome := apply.Outcome{Unavailable: true}
-	if b.deps.Breaker.Pass(d.Draining()) {
+	switch began := time.Now(); {
+	case !b.deps.Breaker.Pass(d.Draining()):
+	case b.places.take(item.Key.Namespace, len(d.Data())):
 		outcome = <-b.deps.Queue.Add(ctx, types.NamespacedName{Namespace: item.Key.Namespace, Name: item.Key.Name}, item)
+		b.places.leave(item.Key.Namespace, len(d.Data()), time.Since(began))
+	default: // others come first
+		outcome.After = slow + rand.N(slow)
 	}
 	disposition := dispose(d, outcome)
 	setSpanOutcome(span, outcome, disposition)
