@@ -28,9 +28,9 @@ func (w *World) Launch(ctx context.Context, name string, flags ...string) *Servi
 	address := w.FreeAddress()
 	args := append(w.flags(ctx, name), "--listen="+address)
 	args = append(args, w.options.Flags[name]...)
-	program := process.Program{Name: name, Path: w.Program(name), Args: append(args, flags...)}
+	program := process.Program{Name: name, Path: w.Program(name), Args: append(args, flags...), Env: w.options.Env}
 	if by := w.options.ClocksOff[name]; by != 0 {
-		program.Path, program.Env = w.offClock(ctx, name), []string{process.ClockOff(by)}
+		program.Path, program.Env = w.offClock(ctx, name), append(program.Env, process.ClockOff(by))
 	}
 	p, err := process.Start(program)
 	Expect(err).NotTo(HaveOccurred())

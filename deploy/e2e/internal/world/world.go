@@ -26,6 +26,8 @@ type Options struct {
 	Kubeconfigs map[string]func(ctx context.Context, namespace string) string
 	// Flags by service, which follow the usual ones and overrule them.
 	Flags map[string][]string
+	// Env is the environment of the services.
+	Env []string
 	// ClocksOff shifts the wall clock of a service by whole seconds.
 	ClocksOff map[string]time.Duration
 	// Grammar of the annotations, if not the default.
