@@ -103,7 +103,7 @@ var _ = Describe("fetcher check", func() {
 		Entry("allowed loopback", 0, "allowed", "http://127.0.0.1:9999/", "--allow-cidr=127.0.0.0/8"),
 		Entry("scheme", 1, "denied: the scheme is neither http nor https", "ftp://example.com"),
 		Entry("port", 1, "denied: the port is not allowed", "http://192.0.2.1:22"),
-		Entry("garbage", 1, "denied: the url has characters other than printable ASCII", "not correct"),
+		Entry("garbage", 1, "denied: the url contains characters other than printable ASCII", "not correct"),
 		Entry("as the annotation has it: a port with zeros", 0, "allowed", "http://127.0.0.1:08080/", "--allow-cidr=127.0.0.0/8"),
 		Entry("as the annotation has it: a fragment", 0, "allowed", "http://127.0.0.1/#part", "--allow-cidr=127.0.0.0/8"),
 		Entry("as the annotation has it: no scheme", 0, "allowed", "127.0.0.1:8443/x", "--allow-cidr=127.0.0.0/8"),

@@ -119,11 +119,11 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 			w.create(ctx, "cm", value)
 			Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf("annotation curl-me-that, " + text))
 		},
-			Entry("of a key twice", "a=example.com a=example.com/other", "pair 2 (key a): the key is named twice; name each key once"),
+			Entry("of a key twice", "a=example.com a=example.com/other", "pair 2 (key a): the key appears twice; use each key once"),
 			Entry("of a key that cannot be", "pa/ge=example.com", "pair 1: the key has characters other than letters, digits, -, _ and .; use only those"),
 			Entry("of a password", "a=https://user:S3CR3T@example.com/?t=S3CR3T",
-				"pair 1 (key a): the url carries a user name or a password; take it out, and ask the operator for credentials of that host"),
-			Entry("of commas", "a=example.com,b=example.com", "pair 1 (key a): a comma ends no pair; separate pairs by spaces"),
+				"pair 1 (key a): the url contains a user name or a password; remove it, and ask the operator to configure credentials for that host"),
+			Entry("of commas", "a=example.com,b=example.com", "pair 1 (key a): the host contains a comma; separate pairs by spaces"),
 		)
 	})
 
@@ -138,9 +138,9 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 		Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
 	},
 		Entry("a slip in a name", object{"x-kv8s.io/curl-refrsh": "1h"},
-			"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?"),
+			"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"),
 		Entry("a second annotation", object{annotation.LegacyKey: "other=example.com"},
-			"annotation x-k8s.io/curl-me-that is ignored, as x-kv8s.io/curl-me-that counts; remove one of them"),
+			"annotation x-k8s.io/curl-me-that is ignored, because x-kv8s.io/curl-me-that takes precedence; remove one of them"),
 		Entry("an interval below the minimum", object{"x-kv8s.io/curl-refresh": "1s"},
 			"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"),
 	)
@@ -151,7 +151,7 @@ var _ = Describe("What is wrong is reported to the owner", func() {
 			cm.Annotations = map[string]string{"x-kv8s.io/curl-me-tha": "k=example.com"}
 		})
 		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(
-			"annotation x-kv8s.io/curl-me-tha is not known and does nothing; did you mean curl-me-that?"))
+			"annotation x-kv8s.io/curl-me-tha is unknown and has no effect; did you mean curl-me-that?"))
 	})
 
 	It("reports by one Event that a key exists and is of somebody else, and wants nothing", func(ctx SpecContext) {

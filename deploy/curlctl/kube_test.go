@@ -148,7 +148,7 @@ var _ = Describe("A ConfigMap", func() {
 			Expect(out).To(ContainSubstring(line))
 			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("404; 1 attempt when it was reported"), "below itself where the terminal is narrow")
 			Expect(strings.Join(strings.Fields(out), " ")).To(ContainSubstring("Problem: annotation curl-me-that, pair 1 (key my.data): the scheme is neither http nor https; use http:// or https://; " +
-				"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?"))
+				"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"))
 		}
 	})
 

@@ -3,35 +3,34 @@ package annotation
 import "errors"
 
 var (
-	// ErrConfig wraps what New refuses: a mistake of the operator, not of a user.
+	// ErrConfig wraps the errors of New. They are the operator's mistakes, not a user's.
 	ErrConfig = errors.New("invalid annotation settings")
-	// ErrManagedFields means that managedFields cannot be read.
+	// ErrManagedFields means that managedFields cannot be parsed.
 	ErrManagedFields = errors.New("malformed managedFields")
 )
 
-// ValueError means that the value of an annotation cannot be used as a whole:
-// half of it would be a guess.
+// ValueError means that the whole value of an annotation is unusable, because using half of it
+// would be a guess.
 //
-// Error is one sentence for an Event and carries no query string, no fragment
-// and no userinfo. Cause is for logs and tools and carries no part of a URL.
+// Error returns one sentence for an Event, without query string, fragment or userinfo. Cause is for
+// logs and tools and contains no part of a URL.
 type ValueError struct {
 	annotation string
 	text       string
 	cause      string
 }
 
-// Error returns the sentence that the author of the annotation reads.
+// Error returns the sentence for the author of the annotation.
 func (e *ValueError) Error() string { return e.text }
 
 // Annotation returns the full name of the annotation.
 func (e *ValueError) Annotation() string { return e.annotation }
 
-// Cause returns which part of the value is wrong and why, such as
-// "pair 2 (key mydata): host is missing".
+// Cause returns the invalid part of the value and the reason, such as "pair 2 (key mydata): host is
+// missing".
 func (e *ValueError) Cause() string { return e.cause }
 
-// invalidPairs refuses a value of the main annotation, in the words that users
-// know.
+// invalidPairs rejects a value of the main annotation.
 func invalidPairs(annotation, value, cause string) error {
 	return &ValueError{
 		annotation: annotation,
@@ -40,7 +39,7 @@ func invalidPairs(annotation, value, cause string) error {
 	}
 }
 
-// tooLong refuses a value of the main annotation that is beyond a limit.
+// tooLong rejects a value of the main annotation that exceeds a limit.
 func tooLong(annotation, excess string) error {
 	return &ValueError{
 		annotation: annotation,
@@ -49,8 +48,8 @@ func tooLong(annotation, excess string) error {
 	}
 }
 
-// invalidOption refuses a value of an option; wrong completes the sentence
-// "annotation curl-refresh value '…' …".
+// invalidOption rejects a value of an option; wrong completes the sentence "annotation curl-refresh
+// value '…' …".
 func invalidOption(annotation, name, value, wrong, cause string) error {
 	return &ValueError{
 		annotation: annotation,

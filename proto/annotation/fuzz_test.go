@@ -15,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// FuzzParse holds the promises of the grammar against any value.
+// FuzzParse checks the grammar's invariants for arbitrary values.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"mydata=data.example.com",
@@ -57,7 +57,8 @@ func checkPair(t *testing.T, g *annotation.Grammar, pair annotation.Pair) {
 		t.Errorf("key %q: %v", pair.Key, problems)
 	}
 	parsed, err := url.Parse(pair.URL)
-	if err != nil || parsed.Hostname() == "" || parsed.User != nil || parsed.Fragment != "" || len(pair.URL) > weburl.MaxBytes {
+	if err != nil || parsed.Hostname() == "" || parsed.User != nil || parsed.Fragment != "" ||
+		len(pair.URL) > weburl.MaxBytes {
 		t.Errorf("url %q: %+v, %v", pair.URL, parsed, err)
 	}
 	if parsed.Scheme != "http" && parsed.Scheme != "https" {
@@ -72,7 +73,7 @@ func checkPair(t *testing.T, g *annotation.Grammar, pair annotation.Pair) {
 	}
 }
 
-// openQuery matches a query of which something is shown.
+// openQuery matches a query that is not completely hidden.
 var openQuery = regexp.MustCompile(`\?[^… ]`)
 
 func checkRefusal(t *testing.T, err error) {
@@ -104,13 +105,14 @@ func checkText(t *testing.T, text string) {
 	}
 }
 
-// clearPort matches what ends a password that looks like a port: then the url
-// is a legal one, and the secret is in its path.
+// clearPort matches the end of a password that looks like a port. Such a url is valid, with the
+// secret in its path.
 var clearPort = regexp.MustCompile(`^[0-9]+[/?#]`)
 
-// FuzzSecret hides a word in a password and looks for it in what is said.
+// FuzzSecret hides a word in a password and checks that no message shows it.
 func FuzzSecret(f *testing.F) {
-	for _, seed := range [][2]string{{"", ""}, {"/", ""}, {"?", "#"}, {"@", "/@"}, {"[1]:2/", "://"}, {"a=b", "=?x="}, {"///", "0"}} {
+	for _, seed := range [][2]string{{"", ""}, {"/", ""}, {"?", "#"}, {"@", "/@"}, {"[1]:2/", "://"}, {"a=b", "=?x="},
+		{"///", "0"}} {
 		f.Add(seed[0], seed[1])
 	}
 	g := grammar(f)

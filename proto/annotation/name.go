@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// OptionNames returns the names under which options are looked up, each below the
-// prefix of an accepted annotation key. The chart's admission policy lists them, too.
+// OptionNames returns the names of the options, each used with the prefix of an accepted annotation
+// key. The chart's admission policy lists them, too.
 func OptionNames() []string { return []string{RefreshName, NowName, SuspendName, SHA256Name} }
 
-// Concerns reports whether annotations ask for something, or have a name that
-// looks as if they were meant to.
+// Concerns reports whether any annotation is one of ours, or has a name that looks like a typo of
+// one.
 func (g *Grammar) Concerns(annotations map[string]string) bool {
 	if _, _, found := g.Find(annotations); found {
 		return true
@@ -24,33 +24,32 @@ func (g *Grammar) Concerns(annotations map[string]string) bool {
 	return false
 }
 
-// unknown reports whether a name is PREFIX/curl-… under an accepted prefix, and
-// none of ours.
+// unknown reports whether a name is PREFIX/curl-… under an accepted prefix, but none of ours.
 func (g *Grammar) unknown(annotation string) bool {
 	prefix, name, found := strings.Cut(annotation, "/")
 	return found && strings.HasPrefix(name, "curl-") && annotation != StatusKey &&
 		slices.Contains(g.prefixes, prefix) && !slices.Contains(OptionNames(), name) && !slices.Contains(g.keys, annotation)
 }
 
-// unknownNames mentions annotations that nothing reads.
+// unknownNames returns a problem for each annotation that nothing reads.
 func (g *Grammar) unknownNames(annotations map[string]string) []Problem {
 	var problems []Problem
 	for _, annotation := range slices.Sorted(maps.Keys(annotations)) {
 		if !g.unknown(annotation) {
 			continue
 		}
-		text := "annotation " + annotation + " is not known and does nothing; "
+		text := "annotation " + annotation + " is unknown and has no effect; "
 		if name := g.nearest(annotation); name != "" {
 			text += "did you mean " + name + "?"
 		} else {
-			text += "known are " + strings.Join(g.names(), ", ")
+			text += "use one of " + strings.Join(g.names(), ", ")
 		}
 		problems = append(problems, Problem{Rule: text, Text: text})
 	}
 	return problems
 }
 
-// names are all names without their prefixes.
+// names returns all names without their prefixes.
 func (g *Grammar) names() []string {
 	var names []string
 	for _, key := range g.keys {
@@ -61,8 +60,7 @@ func (g *Grammar) names() []string {
 	return append(names, OptionNames()...)
 }
 
-// nearest returns the name that an unknown annotation may be a slip of; empty:
-// none is near.
+// nearest returns the known name that is most similar to an unknown annotation, or "" if none is.
 func (g *Grammar) nearest(annotation string) string {
 	prefix, wrong, _ := strings.Cut(annotation, "/")
 	known := OptionNames()
@@ -81,8 +79,7 @@ func (g *Grammar) nearest(annotation string) string {
 	return found
 }
 
-// distance returns how many characters have to be put in, taken out or replaced to
-// turn one word into another (Levenshtein).
+// distance returns the Levenshtein distance between two words.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -103,13 +100,13 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// ignored mentions further accepted annotations that ask for something else than
-// the one that counts. One that asks for the same does no harm.
+// ignored returns a problem for each other accepted annotation that asks for something else than
+// the one in effect. One that asks for the same does no harm.
 func (g *Grammar) ignored(annotations map[string]string, counts, value string) []Problem {
 	var problems []Problem
 	for _, key := range g.keys {
 		if other, found := annotations[key]; found && other != value {
-			text := "annotation " + key + " is ignored, as " + counts + " counts; remove one of them"
+			text := "annotation " + key + " is ignored, because " + counts + " takes precedence; remove one of them"
 			problems = append(problems, Problem{Rule: text, Text: text})
 		}
 	}

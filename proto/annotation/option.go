@@ -11,8 +11,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
-// suspended reads curl-suspend. Empty means the same as absent, here and in the
-// other options: templates leave such values behind.
+// suspended parses curl-suspend. Empty means absent, here and in the other options, because
+// templates produce empty values.
 func (g *Grammar) suspended(annotations map[string]string) (bool, error) {
 	key, value := g.option(annotations, SuspendName)
 	trimmed := strings.TrimSpace(value)
@@ -26,8 +26,8 @@ func (g *Grammar) suspended(annotations map[string]string) (bool, error) {
 	return suspended, nil
 }
 
-// refresh reads curl-refresh and brings it within the limits, which is a problem
-// to mention. Zero means the same as absent.
+// refresh parses curl-refresh and limits it to the allowed range, with a problem if that changes
+// it. Zero means absent.
 func (g *Grammar) refresh(annotations map[string]string) (time.Duration, []Problem, error) {
 	key, value := g.option(annotations, RefreshName)
 	trimmed := strings.TrimSpace(value)
@@ -49,12 +49,12 @@ func (g *Grammar) refresh(annotations map[string]string) (time.Duration, []Probl
 	if allowed < interval {
 		limit = "longer than the maximum"
 	}
-	text := "annotation " + RefreshName + " value '" + quotable(value) + "' is " + limit + "; " + duration.Format(allowed) + " is used"
+	text := "annotation " + RefreshName + " value '" + quotable(value) + "' is " + limit + "; " +
+		duration.Format(allowed) + " is used"
 	return allowed, []Problem{{Rule: text, Text: text, Followed: true}}, nil
 }
 
-// now reads curl-now. A long value, or one that protobuf cannot carry, is
-// replaced by its digest, which changes when it does.
+// now reads curl-now. A value that is too long or not valid UTF-8 is replaced by its digest.
 func (g *Grammar) now(annotations map[string]string) string {
 	_, value := g.option(annotations, NowName)
 	if len(value) <= MaxNowBytes && utf8.ValidString(value) {
@@ -64,8 +64,8 @@ func (g *Grammar) now(annotations map[string]string) string {
 	return "sha256:" + hex.EncodeToString(digest[:])
 }
 
-// digests reads curl-sha256. A digest for a key that is not asked for is
-// refused: it would protect nothing while its author relies on it.
+// digests parses curl-sha256. A digest for a key that is not requested is rejected, because its
+// author relies on a check that would never happen.
 func (g *Grammar) digests(annotations map[string]string, request Request) (map[string]string, error) {
 	annotation, value := g.option(annotations, SHA256Name)
 	if strings.TrimSpace(value) == "" {
@@ -86,7 +86,7 @@ func (g *Grammar) digests(annotations map[string]string, request Request) (map[s
 	for key := range digests {
 		if !request.Names(key) {
 			return nil, invalidOption(annotation, SHA256Name, value,
-				"names a key that is not asked for", "key "+key+" is not asked for")
+				"has a digest for a key that is not requested", "key "+key+" is not requested")
 		}
 	}
 	return digests, nil

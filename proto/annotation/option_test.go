@@ -11,7 +11,7 @@ import (
 
 const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// with returns annotations that ask for keys a and b, with one option.
+// with returns annotations that request keys a and b, with one option.
 func with(name, value string) map[string]string {
 	return map[string]string{
 		annotation.DefaultKey: "a=a.example.com b=b.example.com",
@@ -84,7 +84,7 @@ func TestSHA256(t *testing.T) {
 	}
 }
 
-func TestADigestOfARefusedPairHoldsUpNoOther(t *testing.T) {
+func TestADigestOfARejectedPairDoesNotAffectOthers(t *testing.T) {
 	annotations := with(annotation.SHA256Name, "b="+digest)
 	annotations[annotation.DefaultKey] = "a=a.example.com b=ftp://b.example.com"
 	request, err := grammar(t).Parse(annotations)
@@ -95,19 +95,38 @@ func TestADigestOfARefusedPairHoldsUpNoOther(t *testing.T) {
 
 func TestOptionRefused(t *testing.T) {
 	for _, c := range []struct{ name, value, text, cause string }{
-		{annotation.RefreshName, "abc", "annotation curl-refresh value 'abc' is not a duration such as 10m", "not a positive Go duration"},
-		{annotation.RefreshName, "1d2d", "annotation curl-refresh value '1d2d' is not a duration such as 10m", "not a positive Go duration"},
-		{annotation.RefreshName, "10", "annotation curl-refresh value '10' is not a duration such as 10m", "not a positive Go duration"},
-		{annotation.RefreshName, "-10m", "annotation curl-refresh value '-10m' is not a duration such as 10m", "not a positive Go duration"},
+		{annotation.RefreshName, "abc", "annotation curl-refresh value 'abc' is not a duration such as 10m",
+			"not a positive Go duration"},
+		{annotation.RefreshName, "1d2d", "annotation curl-refresh value '1d2d' is not a duration such as 10m",
+			"not a positive Go duration"},
+		{annotation.RefreshName, "10", "annotation curl-refresh value '10' is not a duration such as 10m",
+			"not a positive Go duration"},
+		{annotation.RefreshName, "-10m", "annotation curl-refresh value '-10m' is not a duration such as 10m",
+			"not a positive Go duration"},
 		{annotation.SuspendName, "maybe", "annotation curl-suspend value 'maybe' is not true or false", "not a boolean"},
-		{annotation.SHA256Name, "abc", "annotation curl-sha256 value 'abc' does not match expected format key=<64 hexadecimal digits>", "pair 1: no = in it"},
-		{annotation.SHA256Name, "a=abc", "annotation curl-sha256 value 'a=abc' does not match expected format key=<64 hexadecimal digits>", "pair 1 (key a): the digest is not 64 hexadecimal digits"},
-		{annotation.SHA256Name, "a=" + digest + "00", "annotation curl-sha256 value 'a=" + digest + "00' does not match expected format key=<64 hexadecimal digits>", "pair 1 (key a): the digest is not 64 hexadecimal digits"},
-		{annotation.SHA256Name, "a=" + digest + "0", "annotation curl-sha256 value 'a=" + digest + "0' does not match expected format key=<64 hexadecimal digits>", "pair 1 (key a): the digest is not 64 hexadecimal digits"},
-		{annotation.SHA256Name, "a=" + digest + " a=" + digest, "annotation curl-sha256 value 'a=" + digest + " a=" + digest + "' does not match expected format key=<64 hexadecimal digits>", "pair 2 (key a): the key is named twice"},
-		{annotation.SHA256Name, "a/b=" + digest, "annotation curl-sha256 value 'a/b=" + digest + "' does not match expected format key=<64 hexadecimal digits>", "pair 1: the key is not legal in a ConfigMap"},
-		{annotation.SHA256Name, strings.Repeat("x", annotation.MaxValueBytes+1), "annotation curl-sha256 value '" + strings.Repeat("x", 199) + "…' does not match expected format key=<64 hexadecimal digits>", "32769 bytes, more than 32768"},
-		{annotation.SHA256Name, "c=" + digest, "annotation curl-sha256 value 'c=" + digest + "' names a key that is not asked for", "key c is not asked for"},
+		{annotation.SHA256Name, "abc",
+			"annotation curl-sha256 value 'abc' does not match expected format key=<64 hexadecimal digits>",
+			"pair 1: no = between key and url"},
+		{annotation.SHA256Name, "a=abc",
+			"annotation curl-sha256 value 'a=abc' does not match expected format key=<64 hexadecimal digits>",
+			"pair 1 (key a): the digest is not 64 hexadecimal digits"},
+		{annotation.SHA256Name, "a=" + digest + "00",
+			"annotation curl-sha256 value 'a=" + digest + "00' does not match expected format key=<64 hexadecimal digits>",
+			"pair 1 (key a): the digest is not 64 hexadecimal digits"},
+		{annotation.SHA256Name, "a=" + digest + "0",
+			"annotation curl-sha256 value 'a=" + digest + "0' does not match expected format key=<64 hexadecimal digits>",
+			"pair 1 (key a): the digest is not 64 hexadecimal digits"},
+		{annotation.SHA256Name, "a=" + digest + " a=" + digest, "annotation curl-sha256 value 'a=" + digest + " a=" + digest +
+			"' does not match expected format key=<64 hexadecimal digits>", "pair 2 (key a): the key appears twice"},
+		{annotation.SHA256Name, "a/b=" + digest,
+			"annotation curl-sha256 value 'a/b=" + digest + "' does not match expected format key=<64 hexadecimal digits>",
+			"pair 1: the key is not valid in a ConfigMap"},
+		{annotation.SHA256Name, strings.Repeat("x", annotation.MaxValueBytes+1),
+			"annotation curl-sha256 value '" + strings.Repeat("x", 199) +
+				"…' does not match expected format key=<64 hexadecimal digits>", "32769 bytes, more than 32768"},
+		{annotation.SHA256Name, "c=" + digest,
+			"annotation curl-sha256 value 'c=" + digest + "' has a digest for a key that is not requested",
+			"key c is not requested"},
 	} {
 		request, err := grammar(t).Parse(with(c.name, c.value))
 		var refused *annotation.ValueError
@@ -116,7 +135,8 @@ func TestOptionRefused(t *testing.T) {
 			continue
 		}
 		if refused.Error() != c.text || refused.Cause() != c.cause || refused.Annotation() != "x-kv8s.io/"+c.name {
-			t.Errorf("%s %q:\n got %q (%s, %s)\nwant %q (%s)", c.name, c.value, refused, refused.Cause(), refused.Annotation(), c.text, c.cause)
+			t.Errorf("%s %q:\n got %q (%s, %s)\nwant %q (%s)", c.name, c.value, refused, refused.Cause(), refused.Annotation(),
+				c.text, c.cause)
 		}
 		if request.Pairs != nil {
 			t.Errorf("%s %q: half of the annotations was taken: %+v", c.name, c.value, request)

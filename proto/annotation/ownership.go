@@ -14,15 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// State is the relation of a key to its owners.
+// State tells who owns a key.
 type State int
 
 const (
-	// Unknown: the API server keeps no usable record for this object. It never
-	// kept one (an object created without any field), somebody emptied it, or
-	// it cannot be read. The object itself must be read.
+	// Unknown: the object has no usable managedFields. It was created without any field, somebody
+	// emptied them, or they cannot be parsed. Read the object itself.
 	Unknown State = iota
-	// None: the key has no owner, as it does not exist.
+	// None: the key has no owner, because it does not exist.
 	None
 	// Ours: the writer is among the owners.
 	Ours
@@ -30,43 +29,41 @@ const (
 	Foreign
 )
 
-// Fingerprints without an owner.
+// Fingerprints of keys without an owner.
 const (
-	// FingerprintNone is that of a key that does not exist.
+	// FingerprintNone means that the key does not exist.
 	FingerprintNone = "none"
-	// FingerprintUnknown is that of a key in an object without a record of owners,
-	// which stays without one when it is written.
+	// FingerprintUnknown means that the object has no managedFields. It still has none after a
+	// write.
 	FingerprintUnknown = "unknown"
 )
 
-// Ownership is the owner of a key, and since when.
+// Ownership tells who owns a key, and since when.
 type Ownership struct {
 	// State of the key.
 	State State
-	// Fingerprint names what stands in the way of State being Ours: FingerprintNone,
-	// FingerprintUnknown, or manager/operation/time of the newest foreign owner, hashed
-	// when that is longer than 64 characters. It changes when a foreign owner
-	// writes again. Empty for Ours.
+	// Fingerprint identifies the reason why State is not Ours: FingerprintNone, FingerprintUnknown,
+	// or manager/operation/time of the newest foreign owner, hashed if that is longer than 64
+	// characters. It changes when a foreign owner writes again. It is empty for Ours.
 	Fingerprint string
 }
 
-// Manager returns the field manager of the newest foreign owner; empty: there is
-// none, or its name is too long to be kept. A name may have a slash.
+// Manager returns the field manager of the newest foreign owner, or "" if there is none or its name
+// is too long to keep. A name may contain a slash.
 func (o Ownership) Manager() string {
 	untimed := o.Fingerprint[:max(strings.LastIndex(o.Fingerprint, "/"), 0)]
 	return untimed[:max(strings.LastIndex(untimed, "/"), 0)]
 }
 
-// maxFingerprint is the longest fingerprint, in bytes.
+// maxFingerprint is the maximum length of a fingerprint, in bytes.
 const maxFingerprint = 64
 
-// Owners is the record of who owns what in one ConfigMap, read once for all of
-// its keys. The zero value knows nothing.
+// Owners holds the parsed managedFields of one ConfigMap. The zero value knows no owners.
 type Owners struct {
 	managers []manager
 }
 
-// manager is one entry of managedFields that owns something we look at.
+// manager is one entry of managedFields, reduced to the fields we need.
 type manager struct {
 	name      string
 	operation metav1.ManagedFieldsOperationType
@@ -74,14 +71,13 @@ type manager struct {
 	fields    fields
 }
 
-// KeyFields is the part of FieldsV1 with the keys of a ConfigMap (KEP-555).
+// KeyFields is the part of FieldsV1 about the keys of a ConfigMap (KEP-555).
 type KeyFields struct {
 	Data       Fields `json:"f:data"`
 	BinaryData Fields `json:"f:binaryData"`
 }
 
-// Fields are those of a map. Their names carry the prefix "f:"; "." stands for the map
-// itself.
+// Fields are the fields of a map. Their names carry the prefix "f:"; "." stands for the map itself.
 type Fields map[string]field
 
 // Names returns the names without the prefix.
@@ -95,7 +91,7 @@ func (f Fields) Names() iter.Seq[string] {
 	}
 }
 
-// fields is the part of FieldsV1 that we look at.
+// fields is the part of FieldsV1 that we read.
 type fields struct {
 	KeyFields
 
@@ -104,20 +100,20 @@ type fields struct {
 	} `json:"f:metadata"`
 }
 
-// field is the value of a name in FieldsV1, of which nothing is read.
+// field is the value of a name in FieldsV1; its content is skipped.
 type field struct{}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (*field) UnmarshalJSON([]byte) error { return nil }
 
-// ParseOwners reads managedFields. An error, which wraps ErrManagedFields, names
-// what cannot be read; Owners then knows nothing and is safe to use.
+// ParseOwners parses managedFields. An error wraps ErrManagedFields and names the invalid part; the
+// returned Owners is then empty and safe to use.
 //
-// The API server keeps the record whole or not at all: once emptied, by [{}] or
-// because the last recorded field went, it stays empty until somebody applies,
-// and then all that exists gets the owner before-first-apply. Only somebody who
-// takes out single entries by hand makes None untrue; an annotation that exists
-// and that AnnotationChanged does not know is the sign of that.
+// The API server keeps managedFields completely or not at all. Once they are empty, because of [{}]
+// or because the last recorded field was removed, they stay empty until somebody applies; then
+// everything that exists is owned by before-first-apply. None is wrong only if somebody removed
+// single entries by hand. A sign of that is an existing annotation that AnnotationChanged does not
+// find.
 func ParseOwners(entries []metav1.ManagedFieldsEntry) (Owners, error) {
 	owners := Owners{managers: make([]manager, 0, len(entries))}
 	for i, entry := range entries {
@@ -161,8 +157,7 @@ func (o Owners) Of(key string) Ownership {
 	return ownership
 }
 
-// Other returns the newest manager but the writer that owns key; empty: there is
-// none.
+// Other returns the newest manager other than the writer that owns key, or "" if there is none.
 func (o Owners) Other(key string) string {
 	for _, m := range o.managers {
 		if m.name != FieldManager && m.ownsKey(key) {
@@ -172,9 +167,8 @@ func (o Owners) Other(key string) string {
 	return ""
 }
 
-// Only returns what is known of the keys that match, and of no annotation.
-// It shares no memory with o: the record of an object may be many times as large
-// as what is asked of it.
+// Only returns the owners of the matching keys, and of no annotation. It shares no memory with o,
+// because managedFields can be many times as large as the part we need.
 func (o Owners) Only(match func(key string) bool) Owners {
 	kept := Owners{managers: make([]manager, len(o.managers))}
 	for i, m := range o.managers {
@@ -200,9 +194,8 @@ func only(owned Fields, match func(key string) bool) Fields {
 	return kept
 }
 
-// AnnotationChanged returns when the newest owner of an annotation last wrote,
-// to the second; the zero time when it has no known owner, or when that
-// one has no time (an apply that changed nothing).
+// AnnotationChanged returns when the newest owner of an annotation last wrote, to the second. It is
+// zero if the owner is unknown, or has no time because its apply changed nothing.
 func (o Owners) AnnotationChanged(annotation string) time.Time {
 	for _, m := range o.managers {
 		if _, owns := m.fields.Metadata.Annotations["f:"+annotation]; owns {
@@ -229,7 +222,7 @@ func (m manager) fingerprint() string {
 	return hex.EncodeToString(digest[:16])
 }
 
-// newestFirst orders managers by time, and by name so that the order is stable.
+// newestFirst orders managers by time, then by name to keep the order stable.
 func newestFirst(a, b manager) int {
 	return cmp.Or(
 		b.time.Compare(a.time),

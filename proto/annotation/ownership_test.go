@@ -13,8 +13,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// samples returns managedFields as kube-apiserver 1.36.3 answered them, by what
-// had been done to the object.
+// samples returns managedFields recorded from kube-apiserver 1.36.3, by the operations on the
+// object.
 func samples(t *testing.T) map[string][]metav1.ManagedFieldsEntry {
 	t.Helper()
 	text, err := os.ReadFile("testdata/managedfields.json")
@@ -77,23 +77,25 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-func TestOwnerOfWhatCannotBeRead(t *testing.T) {
+func TestOwnerWithInvalidManagedFields(t *testing.T) {
 	entry := func(fieldsType, raw string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: "m", Operation: "Update", FieldsType: fieldsType, FieldsV1: metav1.NewFieldsV1(raw)}
+		return metav1.ManagedFieldsEntry{Manager: "m", Operation: "Update", FieldsType: fieldsType,
+			FieldsV1: metav1.NewFieldsV1(raw)}
 	}
 	good := entry("FieldsV1", `{"f:data":{"f:mydata":{}}}`)
 	for name, c := range map[string]struct {
 		entries   []metav1.ManagedFieldsEntry
 		malformed bool
 	}{
-		"absent":           {nil, false},
-		"one empty entry":  {[]metav1.ManagedFieldsEntry{{}}, false},
-		"null":             {[]metav1.ManagedFieldsEntry{entry("FieldsV1", "null")}, false},
-		"no object":        {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `[]`)}, true},
-		"data is no map":   {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `{"f:data":[]}`)}, true},
-		"cut short":        {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `{"f:data":{`)}, true},
-		"another type":     {[]metav1.ManagedFieldsEntry{good, entry("FieldsV2", `{}`)}, true},
-		"subresource only": {[]metav1.ManagedFieldsEntry{{Manager: "m", Subresource: "status", FieldsType: "FieldsV1", FieldsV1: good.FieldsV1}}, false},
+		"absent":          {nil, false},
+		"one empty entry": {[]metav1.ManagedFieldsEntry{{}}, false},
+		"null":            {[]metav1.ManagedFieldsEntry{entry("FieldsV1", "null")}, false},
+		"no object":       {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `[]`)}, true},
+		"data is no map":  {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `{"f:data":[]}`)}, true},
+		"cut short":       {[]metav1.ManagedFieldsEntry{good, entry("FieldsV1", `{"f:data":{`)}, true},
+		"another type":    {[]metav1.ManagedFieldsEntry{good, entry("FieldsV2", `{}`)}, true},
+		"subresource only": {[]metav1.ManagedFieldsEntry{{Manager: "m", Subresource: "status", FieldsType: "FieldsV1", FieldsV1: good.FieldsV1}},
+			false},
 	} {
 		owners, err := annotation.ParseOwners(c.entries)
 		if errors.Is(err, annotation.ErrManagedFields) != c.malformed || err != nil != c.malformed {
@@ -174,9 +176,10 @@ func TestOther(t *testing.T) {
 	}
 }
 
-// What is kept of a record says of the keys that matter what the whole says.
+// Only keeps all facts about the keys that match.
 func TestOnly(t *testing.T) {
-	text := `{"f:data":{"f:a":{},"f:b":{},"f:c":{}},"f:binaryData":{"f:d":{},"f:e":{}},"f:metadata":{"f:annotations":{"f:x":{}}}}`
+	text := `{"f:data":{"f:a":{},"f:b":{},"f:c":{}},` +
+		`"f:binaryData":{"f:d":{},"f:e":{}},"f:metadata":{"f:annotations":{"f:x":{}}}}`
 	at := metav1.Unix(1, 0)
 	whole, err := annotation.ParseOwners([]metav1.ManagedFieldsEntry{{
 		Manager: "m", Operation: "Update", Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(text),
@@ -187,7 +190,8 @@ func TestOnly(t *testing.T) {
 	kept := whole.Only(func(key string) bool { return strings.Contains("abd", key) })
 	for key, matters := range map[string]bool{"a": true, "b": true, "d": true, "c": false, "e": false} {
 		got, want := kept.Of(key), whole.Of(key)
-		if (got == want) != matters || want.Fingerprint != "m/Update/1970-01-01T00:00:01Z" || !matters && got.State != annotation.None {
+		if (got == want) != matters || want.Fingerprint != "m/Update/1970-01-01T00:00:01Z" ||
+			!matters && got.State != annotation.None {
 			t.Errorf("%s: got %+v, the whole has %+v", key, got, want)
 		}
 	}
@@ -201,7 +205,8 @@ func TestManager(t *testing.T) {
 		owner annotation.Ownership
 		want  string
 	}{
-		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"}, "kubectl-edit"},
+		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"},
+			"kubectl-edit"},
 		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "team/tool/Apply/2026-01-02T12:00:00Z"}, "team/tool"},
 		{annotation.Ownership{State: annotation.Foreign, Fingerprint: "0123456789abcdef"}, ""},
 		{annotation.Ownership{State: annotation.None, Fingerprint: "none"}, ""},

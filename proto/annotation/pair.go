@@ -10,57 +10,57 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// keyCharacters are what the key of a ConfigMap may have.
+// keyCharacters are the characters allowed in a ConfigMap key.
 const keyCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 const (
 	ruleKey   = "the key has characters other than letters, digits, -, _ and ."
-	ruleLong  = "the key has more than 253 characters"
+	ruleLong  = "the key is longer than 253 characters"
 	ruleDots  = "the key is . or begins with .."
-	ruleTwice = "the key is named twice"
-	ruleComma = "a comma ends no pair"
-	ruleJoin  = "the url goes on after a comma as another pair would begin"
+	ruleTwice = "the key appears twice"
+	ruleComma = "the host contains a comma"
+	ruleJoin  = "the url has a comma followed by what looks like another pair"
 )
 
-// advice is what to do about a broken rule.
+// advice tells how to fix each kind of mistake.
 var advice = map[string]string{
 	ruleKey:          "use only those",
 	ruleLong:         "use a shorter one",
 	ruleDots:         "use another one",
-	ruleTwice:        "name each key once",
+	ruleTwice:        "use each key once",
 	ruleComma:        "separate pairs by spaces",
 	ruleJoin:         "if it is one, separate pairs by spaces",
 	weburl.BadScheme: "use http:// or https://",
-	weburl.HasUser:   "take it out, and ask the operator for credentials of that host",
+	weburl.HasUser:   "remove it, and ask the operator to configure credentials for that host",
 	weburl.BadText:   "escape the others, as in %20",
 	weburl.TooLong:   "use a shorter one",
 	weburl.NoHost:    "write key=host/path",
 }
 
-// adviceOther is what to do about any other rule of URLs.
+// adviceOther is the advice for all other mistakes in URLs.
 const adviceOther = "write it as in key=https://example.com/path"
 
 var (
-	// commaInHost matches a URL whose host has a comma: no host does.
+	// commaInHost matches a URL with a comma in its host, where it is never valid.
 	commaInHost = regexp.MustCompile(`^(?:[A-Za-z][A-Za-z0-9+.\-]*://)?[^/?#@,]*,[^/?#@]*(?:[/?#]|$)`)
-	// commaInPath matches a URL that goes on, before a query, as with another pair.
+	// commaInPath matches a URL that contains a comma and then another pair, before any query.
 	commaInPath = regexp.MustCompile(`^[^?#]*,[-._A-Za-z0-9]+=(?i:https?)://`)
 )
 
-// parser reads pairs.
+// parser parses pairs.
 type parser struct {
 	grammar    *Grammar
 	annotation string
-	// count is how often each key is named, and seen how often so far.
+	// count is the number of times that each key appears, and seen the number of times so far.
 	count    map[string]int
 	seen     map[string]int
 	pairs    []Pair
 	problems []Problem
-	// broken reports that the url of the pair before is refused.
+	// broken reports that the url of the previous pair was rejected.
 	broken bool
 }
 
-// pair reads the pair with that number.
+// pair parses the pair with that number.
 func (p *parser) pair(number int, key, value string) {
 	if rule := keyRule(key); rule != "" {
 		p.refuse(number, "", rule)
@@ -82,12 +82,13 @@ func (p *parser) pair(number int, key, value string) {
 	p.broken = false
 	p.pairs = append(p.pairs, Pair{Key: key, URL: url})
 	if commaInPath.MatchString(value) {
-		p.problems = append(p.problems, Problem{Rule: key + ": " + ruleJoin, Text: p.text(number, key, ruleJoin), Followed: true})
+		p.problems = append(p.problems, Problem{Rule: key + ": " + ruleJoin, Text: p.text(number, key, ruleJoin),
+			Followed: true})
 	}
 }
 
-// repeated refuses all pairs of a key that is named more than once, as which of
-// them is meant would be a guess. It is one problem, that of the second.
+// repeated rejects all pairs of a key that appears more than once, because choosing one would be a
+// guess. It reports one problem, for the second.
 func (p *parser) repeated(number int, key string) {
 	p.seen[key]++
 	if p.seen[key] == 2 {
@@ -117,7 +118,7 @@ func (p *parser) text(number int, key, rule string) string {
 	return where + ": " + rule + "; " + what
 }
 
-// keyRule returns which rule of keys is broken; empty: none.
+// keyRule returns the rule that a key breaks, or "".
 func keyRule(key string) string {
 	switch {
 	case len(validation.IsConfigMapKey(key)) == 0:

@@ -8,12 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Parse reads the annotations of one ConfigMap.
+// Parse parses the annotations of one ConfigMap.
 //
-// Without an accepted annotation the answer is a Request that has at most
-// Problems. A value that cannot be used as a whole gives a *ValueError and a
-// Request that has only Present, Annotation and, when it could be read,
-// Suspended. A pair that breaks a rule is among the Problems, and the others
+// Without an accepted annotation, the Request has at most Problems. If a whole value is unusable,
+// Parse returns a *ValueError and a Request that has only Present, Annotation and, if it could be
+// parsed, Suspended. A pair that breaks a rule becomes one of the Problems; the other pairs still
 // count.
 func (g *Grammar) Parse(annotations map[string]string) (Request, error) {
 	key, value, found := g.Find(annotations)
@@ -39,13 +38,14 @@ func (g *Grammar) Parse(annotations map[string]string) (Request, error) {
 		return refused, err
 	}
 	request.Now = g.now(annotations)
-	request.Problems = slices.Concat(request.Problems, adjusted, g.ignored(annotations, key, value), g.unknownNames(annotations))
+	request.Problems = slices.Concat(request.Problems, adjusted, g.ignored(annotations, key, value),
+		g.unknownNames(annotations))
 	return request, nil
 }
 
-// pairs reads the value of the main annotation. What is not a pair makes it
-// unclear where the pairs around it end, so it refuses the whole value. What is
-// one and breaks a rule is refused alone.
+// pairs parses the value of the main annotation. A field that is not a pair makes the boundaries of
+// its neighbours unclear, so the whole value is rejected. A pair that breaks a rule is rejected
+// alone.
 func (g *Grammar) pairs(annotation, value string) ([]Pair, []Problem, error) {
 	fields, excess := split(value)
 	if excess != "" {
@@ -58,10 +58,10 @@ func (g *Grammar) pairs(annotation, value string) ([]Pair, []Problem, error) {
 	for i, field := range fields {
 		key, _, found := strings.Cut(field, "=")
 		if !found {
-			return nil, nil, invalidPairs(annotation, value, fmt.Sprintf("pair %d: no = in it", i+1))
+			return nil, nil, invalidPairs(annotation, value, fmt.Sprintf("pair %d: no = between key and url", i+1))
 		}
 		if key == "" || strings.ContainsAny(key, ":?#@") { // a part of a URL
-			return nil, nil, invalidPairs(annotation, value, fmt.Sprintf("pair %d: the key is not legal in a ConfigMap", i+1))
+			return nil, nil, invalidPairs(annotation, value, fmt.Sprintf("pair %d: the key is not valid in a ConfigMap", i+1))
 		}
 		p.count[key]++
 	}
@@ -73,7 +73,7 @@ func (g *Grammar) pairs(annotation, value string) ([]Pair, []Problem, error) {
 	return p.pairs, p.problems, nil
 }
 
-// split returns the fields of text, or what is too much of it.
+// split returns the fields of text, or the limit that it exceeds.
 func split(text string) (fields []string, excess string) {
 	if len(text) > MaxValueBytes {
 		return nil, fmt.Sprintf("%d bytes, more than %d", len(text), MaxValueBytes)
@@ -85,8 +85,7 @@ func split(text string) (fields []string, excess string) {
 	return fields, ""
 }
 
-// eachPair calls do for each key=value of text and returns what is wrong with
-// the first that cannot be used, or nothing.
+// eachPair calls do for each key=value of text and returns the first error, or "".
 func eachPair(text string, do func(key, value string) (wrong string)) string {
 	fields, excess := split(text)
 	if excess != "" {
@@ -96,13 +95,13 @@ func eachPair(text string, do func(key, value string) (wrong string)) string {
 	for i, field := range fields {
 		key, value, found := strings.Cut(field, "=")
 		if !found {
-			return fmt.Sprintf("pair %d: no = in it", i+1)
+			return fmt.Sprintf("pair %d: no = between key and url", i+1)
 		}
 		if len(validation.IsConfigMapKey(key)) > 0 {
-			return fmt.Sprintf("pair %d: the key is not legal in a ConfigMap", i+1)
+			return fmt.Sprintf("pair %d: the key is not valid in a ConfigMap", i+1)
 		}
 		if seen[key] {
-			return fmt.Sprintf("pair %d (key %s): the key is named twice", i+1, key)
+			return fmt.Sprintf("pair %d (key %s): the key appears twice", i+1, key)
 		}
 		seen[key] = true
 		if wrong := do(key, value); wrong != "" {

@@ -31,25 +31,32 @@ func TestParseAccepts(t *testing.T) {
 		value string
 		want  []annotation.Pair
 	}{
-		"one pair":            {"mydata=https://data.example.com", []annotation.Pair{{"mydata", "https://data.example.com"}}},
-		"default scheme":      {"mydata=data.example.com", []annotation.Pair{{"mydata", "https://data.example.com"}}},
-		"host and port":       {"a=data.example.com:8080/x", []annotation.Pair{{"a", "https://data.example.com:8080/x"}}},
-		"localhost and port":  {"a=http://localhost:8080 b=localhost:8080", []annotation.Pair{{"a", "http://localhost:8080"}, {"b", "https://localhost:8080"}}},
-		"several, sorted":     {"b=b.example.com a=a.example.com", []annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}}},
-		"new lines":           {"\na=a.example.com\n\tb=b.example.com\r\n", []annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}}},
-		"= in the query":      {"a=https://e.example.com/?q=1&r=a=b", []annotation.Pair{{"a", "https://e.example.com/?q=1&r=a=b"}}},
-		"url in the query":    {"a=e.example.com/?u=http://x.example.com", []annotation.Pair{{"a", "https://e.example.com/?u=http://x.example.com"}}},
-		"query, no path":      {"a=http://e.example.com?q=1", []annotation.Pair{{"a", "http://e.example.com?q=1"}}},
-		"upper case":          {"A=HTTP://E.Example.COM/Path?Q=X", []annotation.Pair{{"A", "http://e.example.com/Path?Q=X"}}},
-		"fragment":            {"a=https://e.example.com/x#top", []annotation.Pair{{"a", "https://e.example.com/x"}}},
-		"@ in the fragment":   {"a=http://127.0.0.1#@e.example.com/", []annotation.Pair{{"a", "http://127.0.0.1"}}},
-		"@ in the path":       {"a=e.example.com/react@18", []annotation.Pair{{"a", "https://e.example.com/react@18"}}},
-		"escapes":             {"a=https://e.example.com/%0d%0aX:1", []annotation.Pair{{"a", "https://e.example.com/%0d%0aX:1"}}},
-		"root dot":            {"a=https://e.example.com./", []annotation.Pair{{"a", "https://e.example.com./"}}},
-		"underscore":          {"a=https://e_e.example.com/", []annotation.Pair{{"a", "https://e_e.example.com/"}}},
-		"punycode":            {"a=http://xn--exmple-cua.com/", []annotation.Pair{{"a", "http://xn--exmple-cua.com/"}}},
-		"IPv4":                {"a=http://93.184.216.34/", []annotation.Pair{{"a", "http://93.184.216.34/"}}},
-		"IPv6":                {"a=http://[2606:4700:4700::ABCD]/", []annotation.Pair{{"a", "http://[2606:4700:4700::abcd]/"}}},
+		"one pair":       {"mydata=https://data.example.com", []annotation.Pair{{"mydata", "https://data.example.com"}}},
+		"default scheme": {"mydata=data.example.com", []annotation.Pair{{"mydata", "https://data.example.com"}}},
+		"host and port":  {"a=data.example.com:8080/x", []annotation.Pair{{"a", "https://data.example.com:8080/x"}}},
+		"localhost and port": {"a=http://localhost:8080 b=localhost:8080",
+			[]annotation.Pair{{"a", "http://localhost:8080"}, {"b", "https://localhost:8080"}}},
+		"several, sorted": {"b=b.example.com a=a.example.com",
+			[]annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}}},
+		"new lines": {"\na=a.example.com\n\tb=b.example.com\r\n",
+			[]annotation.Pair{{"a", "https://a.example.com"}, {"b", "https://b.example.com"}}},
+		"= in the query": {"a=https://e.example.com/?q=1&r=a=b",
+			[]annotation.Pair{{"a", "https://e.example.com/?q=1&r=a=b"}}},
+		"url in the query": {"a=e.example.com/?u=http://x.example.com",
+			[]annotation.Pair{{"a", "https://e.example.com/?u=http://x.example.com"}}},
+		"query, no path":    {"a=http://e.example.com?q=1", []annotation.Pair{{"a", "http://e.example.com?q=1"}}},
+		"upper case":        {"A=HTTP://E.Example.COM/Path?Q=X", []annotation.Pair{{"A", "http://e.example.com/Path?Q=X"}}},
+		"fragment":          {"a=https://e.example.com/x#top", []annotation.Pair{{"a", "https://e.example.com/x"}}},
+		"@ in the fragment": {"a=http://127.0.0.1#@e.example.com/", []annotation.Pair{{"a", "http://127.0.0.1"}}},
+		"@ in the path":     {"a=e.example.com/react@18", []annotation.Pair{{"a", "https://e.example.com/react@18"}}},
+		"escapes": {"a=https://e.example.com/%0d%0aX:1",
+			[]annotation.Pair{{"a", "https://e.example.com/%0d%0aX:1"}}},
+		"root dot":   {"a=https://e.example.com./", []annotation.Pair{{"a", "https://e.example.com./"}}},
+		"underscore": {"a=https://e_e.example.com/", []annotation.Pair{{"a", "https://e_e.example.com/"}}},
+		"punycode":   {"a=http://xn--exmple-cua.com/", []annotation.Pair{{"a", "http://xn--exmple-cua.com/"}}},
+		"IPv4":       {"a=http://93.184.216.34/", []annotation.Pair{{"a", "http://93.184.216.34/"}}},
+		"IPv6": {"a=http://[2606:4700:4700::ABCD]/",
+			[]annotation.Pair{{"a", "http://[2606:4700:4700::abcd]/"}}},
 		"IPv6 and port":       {"a=[::1]:8080/x", []annotation.Pair{{"a", "https://[::1]:8080/x"}}},
 		"IPv6 and zone":       {"a=http://[fe80::1%25Eth0]:80/", []annotation.Pair{{"a", "http://[fe80::1%25Eth0]:80/"}}},
 		"zone with all signs": {"a=http://[fe80::1%25Az0-9_z.9]/", []annotation.Pair{{"a", "http://[fe80::1%25Az0-9_z.9]/"}}},
@@ -57,9 +64,11 @@ func TestParseAccepts(t *testing.T) {
 		"IPv6 mapped":         {"a=http://[::ffff:127.0.0.1]/", []annotation.Pair{{"a", "http://[::ffff:127.0.0.1]/"}}},
 		"zeros before port":   {"a=http://e.example.com:0080/", []annotation.Pair{{"a", "http://e.example.com:80/"}}},
 		"highest port":        {"a=http://e.example.com:65535", []annotation.Pair{{"a", "http://e.example.com:65535"}}},
-		"key with dots":       {"kube-root_ca.crt=e.example.com", []annotation.Pair{{"kube-root_ca.crt", "https://e.example.com"}}},
-		"same url twice":      {"a=e.example.com b=e.example.com", []annotation.Pair{{"a", "https://e.example.com"}, {"b", "https://e.example.com"}}},
-		"longest url":         {"a=" + longURL(weburl.MaxBytes), []annotation.Pair{{"a", longURL(weburl.MaxBytes)}}},
+		"key with dots": {"kube-root_ca.crt=e.example.com",
+			[]annotation.Pair{{"kube-root_ca.crt", "https://e.example.com"}}},
+		"same url twice": {"a=e.example.com b=e.example.com",
+			[]annotation.Pair{{"a", "https://e.example.com"}, {"b", "https://e.example.com"}}},
+		"longest url": {"a=" + longURL(weburl.MaxBytes), []annotation.Pair{{"a", longURL(weburl.MaxBytes)}}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -76,67 +85,81 @@ func TestParseAccepts(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	cases := map[string]struct{ value, cause string }{
-		"empty":               {"", "the value is empty"},
-		"white space":         {" \n\t", "the value is empty"},
-		"no pair":             {"not correct", "pair 1: no = in it"},
-		"words after a pair":  {"mydata=this isn't a url", "pair 2: no = in it"},
-		"white space in url":  {"a=http://data.example.com /", "pair 2: no = in it"},
-		"no key":              {"=e.example.com", "pair 1: the key is not legal in a ConfigMap"},
-		"patch directive":     {"$patch=e.example.com", "pair 1: the key has characters other than letters, digits, -, _ and ."},
-		"slash in key":        {"a/b=e.example.com", "pair 1: the key has characters other than letters, digits, -, _ and ."},
-		"dot":                 {".=e.example.com", "pair 1: the key is . or begins with .."},
-		"parent directory":    {"..a=e.example.com", "pair 1: the key is . or begins with .."},
-		"long key":            {strings.Repeat("k", 254) + "=e.example.com", "pair 1: the key has more than 253 characters"},
-		"url alone":           {"https://e.example.com/?a=b", "pair 1: the key is not legal in a ConfigMap"},
-		"key twice":           {"a=x.example.com b=y.example.com a=x.example.com", "pair 3 (key a): the key is named twice"},
-		"no url":              {"a=", "pair 1 (key a): the host is missing"},
-		"scheme alone":        {"a=https://", "pair 1 (key a): the host is missing"},
-		"path alone":          {"a=https:///etc/passwd", "pair 1 (key a): the host is missing"},
-		"query alone":         {"a=?q=1", "pair 1 (key a): the host is missing"},
-		"no scheme, slashes":  {"a=//data.example.com/", "pair 1 (key a): the host is missing"},
-		"scheme, no slashes":  {"a=http:data.example.com", "pair 1 (key a): the url cannot be parsed"},
-		"ftp":                 {"a=ftp://data.example.com/", "pair 1 (key a): the scheme is neither http nor https"},
-		"file":                {"a=file:///etc/passwd", "pair 1 (key a): the scheme is neither http nor https"},
-		"gopher":              {"a=gopher://127.0.0.1:6379/_FLUSHALL", "pair 1 (key a): the scheme is neither http nor https"},
-		"http over a socket":  {"a=http+unix://%2Fvar%2Frun%2Fdocker.sock/", "pair 1 (key a): the scheme is neither http nor https"},
-		"javascript":          {"a=javascript:alert(1)", "pair 1 (key a): the url cannot be parsed"},
-		"jar":                 {"a=jar:http://x!/", "pair 1 (key a): the url cannot be parsed"},
-		"password":            {"a=http://user:pw@data.example.com/", "pair 1 (key a): the url carries a user name or a password"},
-		"user":                {"a=user@data.example.com/", "pair 1 (key a): the url carries a user name or a password"},
-		"empty user":          {"a=http://@data.example.com/", "pair 1 (key a): the url carries a user name or a password"},
-		"escaped slash":       {"a=http://data.example.com%2f@127.0.0.1/", "pair 1 (key a): the url carries a user name or a password"},
-		"backslash in host":   {`a=http://127.0.0.1\.data.example.com/`, "pair 1 (key a): the url cannot be parsed"},
-		"header injection":    {`a=http://data.example.com\r\nX-Injected:1/`, "pair 1 (key a): the url cannot be parsed"},
-		"after the brackets":  {"a=http://[::1]evil/", "pair 1 (key a): the url cannot be parsed"},
-		"IPv4 in brackets":    {"a=http://[127.0.0.1]/", "pair 1 (key a): the url cannot be parsed"},
-		"name in brackets":    {"a=http://[localhost]/", "pair 1 (key a): the url cannot be parsed"},
-		"empty zone":          {"a=http://[::1%25]/", "pair 1 (key a): the url cannot be parsed"},
-		"bracket in zone":     {"a=http://[::1%25x%5D]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
-		"space in zone":       {"a=http://[::1%25x%20y]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
-		"colon in zone":       {"a=http://[::1%25x:9]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
-		"wide dots":           {"a=http://127。0。0。1/", "pair 1 (key a): the url has characters other than printable ASCII"},
-		"wide letters":        {"a=http://ⅼocalhost/", "pair 1 (key a): the url has characters other than printable ASCII"},
-		"control character":   {"a=http://e.example.com/\x00", "pair 1 (key a): the url has characters other than printable ASCII"},
-		"invalid UTF-8":       {"a=http://e.example.com/\xff", "pair 1 (key a): the url has characters other than printable ASCII"},
-		"escaped host":        {"a=http://ex%C3%A4mple.com/", "pair 1 (key a): the host is not a host name"},
-		"= in host":           {"a=b=c", "pair 1 (key a): the host is not a host name"},
-		"quote in host":       {"a=isn't", "pair 1 (key a): the host is not a host name"},
-		"empty label":         {"a=e..example.com", "pair 1 (key a): the host is not a host name"},
-		"long label":          {"a=" + strings.Repeat("h", 64) + ".example.com", "pair 1 (key a): the host is not a host name"},
-		"empty label, port":   {"a=e..example.com:80", "pair 1 (key a): the host is not a host name"},
-		"longer than a name":  {"a=" + longName(254), "pair 1 (key a): the host is not a host name"},
-		"long fragment":       {"a=e.example.com/#" + strings.Repeat("x", weburl.MaxBytes), "pair 1 (key a): the url has more than 2048 characters"},
-		"long host":           {"a=" + strings.Repeat("h.", 125) + "long", "pair 1 (key a): the host is not a host name"},
-		"broken escape":       {"a=http://data.example.com/%zz", "pair 1 (key a): the url cannot be parsed"},
-		"negative port":       {"a=http://data.example.com:-1/", "pair 1 (key a): the url cannot be parsed"},
-		"empty port":          {"a=http://data.example.com:/", "pair 1 (key a): the port is missing"},
-		"port 0":              {"a=http://data.example.com:0/", "pair 1 (key a): the port is not a number from 1 to 65535"},
-		"port 65536":          {"a=http://data.example.com:65536/", "pair 1 (key a): the port is not a number from 1 to 65535"},
-		"long url":            {"a=" + longURL(weburl.MaxBytes+1), "pair 1 (key a): the url has more than 2048 characters"},
-		"long without scheme": {"a=" + strings.TrimPrefix(longURL(weburl.MaxBytes+1), "https://"), "pair 1 (key a): the url has more than 2048 characters"},
-		"second pair bad":     {"a=e.example.com b=ftp://e.example.com", "pair 2 (key b): the scheme is neither http nor https"},
-		"many pairs":          {manyPairs(annotation.MaxPairs + 1), "129 pairs, more than 128"},
-		"long value":          {strings.Repeat(" ", annotation.MaxValueBytes+1), "32769 bytes, more than 32768"},
+		"empty":              {"", "the value is empty"},
+		"white space":        {" \n\t", "the value is empty"},
+		"no pair":            {"not correct", "pair 1: no = between key and url"},
+		"words after a pair": {"mydata=this isn't a url", "pair 2: no = between key and url"},
+		"white space in url": {"a=http://data.example.com /", "pair 2: no = between key and url"},
+		"no key":             {"=e.example.com", "pair 1: the key is not valid in a ConfigMap"},
+		"patch directive": {"$patch=e.example.com",
+			"pair 1: the key has characters other than letters, digits, -, _ and ."},
+		"slash in key":       {"a/b=e.example.com", "pair 1: the key has characters other than letters, digits, -, _ and ."},
+		"dot":                {".=e.example.com", "pair 1: the key is . or begins with .."},
+		"parent directory":   {"..a=e.example.com", "pair 1: the key is . or begins with .."},
+		"long key":           {strings.Repeat("k", 254) + "=e.example.com", "pair 1: the key is longer than 253 characters"},
+		"url alone":          {"https://e.example.com/?a=b", "pair 1: the key is not valid in a ConfigMap"},
+		"key twice":          {"a=x.example.com b=y.example.com a=x.example.com", "pair 3 (key a): the key appears twice"},
+		"no url":             {"a=", "pair 1 (key a): the host is missing"},
+		"scheme alone":       {"a=https://", "pair 1 (key a): the host is missing"},
+		"path alone":         {"a=https:///etc/passwd", "pair 1 (key a): the host is missing"},
+		"query alone":        {"a=?q=1", "pair 1 (key a): the host is missing"},
+		"no scheme, slashes": {"a=//data.example.com/", "pair 1 (key a): the host is missing"},
+		"scheme, no slashes": {"a=http:data.example.com", "pair 1 (key a): the url cannot be parsed"},
+		"ftp":                {"a=ftp://data.example.com/", "pair 1 (key a): the scheme is neither http nor https"},
+		"file":               {"a=file:///etc/passwd", "pair 1 (key a): the scheme is neither http nor https"},
+		"gopher": {"a=gopher://127.0.0.1:6379/_FLUSHALL",
+			"pair 1 (key a): the scheme is neither http nor https"},
+		"http over a socket": {"a=http+unix://%2Fvar%2Frun%2Fdocker.sock/",
+			"pair 1 (key a): the scheme is neither http nor https"},
+		"javascript": {"a=javascript:alert(1)", "pair 1 (key a): the url cannot be parsed"},
+		"jar":        {"a=jar:http://x!/", "pair 1 (key a): the url cannot be parsed"},
+		"password": {"a=http://user:pw@data.example.com/",
+			"pair 1 (key a): the url contains a user name or a password"},
+		"user":       {"a=user@data.example.com/", "pair 1 (key a): the url contains a user name or a password"},
+		"empty user": {"a=http://@data.example.com/", "pair 1 (key a): the url contains a user name or a password"},
+		"escaped slash": {"a=http://data.example.com%2f@127.0.0.1/",
+			"pair 1 (key a): the url contains a user name or a password"},
+		"backslash in host":  {`a=http://127.0.0.1\.data.example.com/`, "pair 1 (key a): the url cannot be parsed"},
+		"header injection":   {`a=http://data.example.com\r\nX-Injected:1/`, "pair 1 (key a): the url cannot be parsed"},
+		"after the brackets": {"a=http://[::1]evil/", "pair 1 (key a): the url cannot be parsed"},
+		"IPv4 in brackets":   {"a=http://[127.0.0.1]/", "pair 1 (key a): the url cannot be parsed"},
+		"name in brackets":   {"a=http://[localhost]/", "pair 1 (key a): the url cannot be parsed"},
+		"empty zone":         {"a=http://[::1%25]/", "pair 1 (key a): the url cannot be parsed"},
+		"bracket in zone":    {"a=http://[::1%25x%5D]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
+		"space in zone":      {"a=http://[::1%25x%20y]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
+		"colon in zone":      {"a=http://[::1%25x:9]/", "pair 1 (key a): the host is not an IPv6 address with a zone"},
+		"wide dots": {"a=http://127。0。0。1/",
+			"pair 1 (key a): the url contains characters other than printable ASCII"},
+		"wide letters": {"a=http://ⅼocalhost/",
+			"pair 1 (key a): the url contains characters other than printable ASCII"},
+		"control character": {"a=http://e.example.com/\x00",
+			"pair 1 (key a): the url contains characters other than printable ASCII"},
+		"invalid UTF-8": {"a=http://e.example.com/\xff",
+			"pair 1 (key a): the url contains characters other than printable ASCII"},
+		"escaped host":  {"a=http://ex%C3%A4mple.com/", "pair 1 (key a): the host is not a host name"},
+		"= in host":     {"a=b=c", "pair 1 (key a): the host is not a host name"},
+		"quote in host": {"a=isn't", "pair 1 (key a): the host is not a host name"},
+		"empty label":   {"a=e..example.com", "pair 1 (key a): the host is not a host name"},
+		"long label": {"a=" + strings.Repeat("h", 64) + ".example.com",
+			"pair 1 (key a): the host is not a host name"},
+		"empty label, port":  {"a=e..example.com:80", "pair 1 (key a): the host is not a host name"},
+		"longer than a name": {"a=" + longName(254), "pair 1 (key a): the host is not a host name"},
+		"long fragment": {"a=e.example.com/#" + strings.Repeat("x", weburl.MaxBytes),
+			"pair 1 (key a): the url is longer than 2048 characters"},
+		"long host":     {"a=" + strings.Repeat("h.", 125) + "long", "pair 1 (key a): the host is not a host name"},
+		"broken escape": {"a=http://data.example.com/%zz", "pair 1 (key a): the url cannot be parsed"},
+		"negative port": {"a=http://data.example.com:-1/", "pair 1 (key a): the url cannot be parsed"},
+		"empty port":    {"a=http://data.example.com:/", "pair 1 (key a): the port is missing"},
+		"port 0":        {"a=http://data.example.com:0/", "pair 1 (key a): the port is not a number from 1 to 65535"},
+		"port 65536": {"a=http://data.example.com:65536/",
+			"pair 1 (key a): the port is not a number from 1 to 65535"},
+		"long url": {"a=" + longURL(weburl.MaxBytes+1), "pair 1 (key a): the url is longer than 2048 characters"},
+		"long without scheme": {"a=" + strings.TrimPrefix(longURL(weburl.MaxBytes+1), "https://"),
+			"pair 1 (key a): the url is longer than 2048 characters"},
+		"second pair bad": {"a=e.example.com b=ftp://e.example.com",
+			"pair 2 (key b): the scheme is neither http nor https"},
+		"many pairs": {manyPairs(annotation.MaxPairs + 1), "129 pairs, more than 128"},
+		"long value": {strings.Repeat(" ", annotation.MaxValueBytes+1), "32769 bytes, more than 32768"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +187,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// onlyRefusal returns which pair is refused and by which rule.
+// onlyRefusal returns the only rejected pair, and the rule that it breaks.
 func onlyRefusal(t *testing.T, request annotation.Request) string {
 	t.Helper()
 	if len(request.Problems) != 1 || !request.Problems[0].Refused || !request.Refuses() {
@@ -178,8 +201,9 @@ func onlyRefusal(t *testing.T, request annotation.Request) string {
 	return what
 }
 
-func TestOnlyWhatIsNoPairRefusesTheWhole(t *testing.T) {
-	for _, value := range []string{"", " \n\t", "not correct", "mydata=this isn't a url", "=e.example.com", "https://e.example.com/?a=b", "a=e.example.com oops"} {
+func TestAFieldThatIsNoPairRejectsTheWholeValue(t *testing.T) {
+	for _, value := range []string{"", " \n\t", "not correct", "mydata=this isn't a url", "=e.example.com",
+		"https://e.example.com/?a=b", "a=e.example.com oops"} {
 		_, err := grammar(t).Parse(ask(value))
 		if err == nil || !strings.HasSuffix(err.Error(), "' does not match expected format key=url") {
 			t.Errorf("%q: got %v", value, err)
@@ -195,22 +219,23 @@ func TestOnlyWhatIsNoPairRefusesTheWhole(t *testing.T) {
 	}
 }
 
-func TestABadPairHoldsUpNoOther(t *testing.T) {
+func TestABadPairDoesNotAffectOthers(t *testing.T) {
 	for bad, want := range map[string]string{
-		"b=ftp://e.example.com/?token=S3CR3T":    "pair 2 (key b): the scheme is neither http nor https; use http:// or https://",
-		"b=https://u:S3CR3T@e.example.com":       "pair 2 (key b): the url carries a user name or a password; take it out, and ask the operator for credentials of that host",
+		"b=ftp://e.example.com/?token=S3CR3T": "pair 2 (key b): the scheme is neither http nor https; use http:// or https://",
+		"b=https://u:S3CR3T@e.example.com": "pair 2 (key b): the url contains a user name or a password; remove it, and ask the operator to configure " +
+			"credentials for that host",
 		"p/b=e.example.com":                      "pair 2: the key has characters other than letters, digits, -, _ and .; use only those",
 		"..b=e.example.com":                      "pair 2: the key is . or begins with ..; use another one",
 		"p/b=":                                   "pair 2: the key has characters other than letters, digits, -, _ and .; use only those",
 		"b=":                                     "pair 2 (key b): the host is missing; write key=host/path",
-		"b=e.example.com,d=f.example.com":        "pair 2 (key b): a comma ends no pair; separate pairs by spaces",
-		"b=https://e.example.com,d=https://f.ex": "pair 2 (key b): a comma ends no pair; separate pairs by spaces",
-		"b=e.example.com,":                       "pair 2 (key b): a comma ends no pair; separate pairs by spaces",
-		"b=https://\u00e9.example.com":           "pair 2 (key b): the url has characters other than printable ASCII; escape the others, as in %20",
+		"b=e.example.com,d=f.example.com":        "pair 2 (key b): the host contains a comma; separate pairs by spaces",
+		"b=https://e.example.com,d=https://f.ex": "pair 2 (key b): the host contains a comma; separate pairs by spaces",
+		"b=e.example.com,":                       "pair 2 (key b): the host contains a comma; separate pairs by spaces",
+		"b=https://\u00e9.example.com":           "pair 2 (key b): the url contains characters other than printable ASCII; escape the others, as in %20",
 		"b=e_example.com:http":                   "pair 2 (key b): the url cannot be parsed; write it as in key=https://example.com/path",
-		"b=" + longURL(weburl.MaxBytes+1):        "pair 2 (key b): the url has more than 2048 characters; use a shorter one",
-		"b=x.example.com b=y.example.com":        "pair 3 (key b): the key is named twice; name each key once",
-		"b=x.example.com b=y.example.com b=z.ex": "pair 3 (key b): the key is named twice; name each key once",
+		"b=" + longURL(weburl.MaxBytes+1):        "pair 2 (key b): the url is longer than 2048 characters; use a shorter one",
+		"b=x.example.com b=y.example.com":        "pair 3 (key b): the key appears twice; use each key once",
+		"b=x.example.com b=y.example.com b=z.ex": "pair 3 (key b): the key appears twice; use each key once",
 	} {
 		request, err := grammar(t).Parse(ask("a=a.example.com " + bad + " c=c.example.com"))
 		if err != nil || len(request.Problems) != 1 || !request.Refuses() {
@@ -221,7 +246,8 @@ func TestABadPairHoldsUpNoOther(t *testing.T) {
 		if problem.Text != "annotation curl-me-that, "+want {
 			t.Errorf("%s: got %s", bad, problem.Text)
 		}
-		if _, asked := request.URL("b"); asked || len(request.Pairs) != 2 || !request.Names("a") || !request.Names("c") || request.Names("d") || request.Names("") {
+		if _, asked := request.URL("b"); asked || len(request.Pairs) != 2 || !request.Names("a") || !request.Names("c") ||
+			request.Names("d") || request.Names("") {
 			t.Errorf("%s: asks for %v", bad, request.Pairs)
 		}
 		if legal := strings.HasPrefix(bad, "b="); request.Names("b") != legal {
@@ -238,12 +264,13 @@ func TestAProblemStaysTheSameWhenOtherPairsChange(t *testing.T) {
 	}
 }
 
-func TestWhatMayFollowASpaceInAPasswordIsNotRepeated(t *testing.T) {
+func TestAPossiblePasswordAfterASpaceIsHidden(t *testing.T) {
 	request, err := grammar(t).Parse(ask("a=https://user:first S3CR3T=x@e.example.com"))
 	if err != nil || len(request.Problems) != 2 || strings.Contains(request.Problems[1].Text, "S3CR3T") {
 		t.Errorf("got %+v, %v", request, err)
 	}
-	for _, value := range []string{"a=ftp://a.example.com b=ftp://b.example.com", "a=ftp://a.example.com c=c.example.com b=https://u:p@b.example.com"} {
+	for _, value := range []string{"a=ftp://a.example.com b=ftp://b.example.com",
+		"a=ftp://a.example.com c=c.example.com b=https://u:p@b.example.com"} {
 		request, err := grammar(t).Parse(ask(value))
 		if err != nil || len(request.Problems) != 2 || !strings.Contains(request.Problems[1].Text, "(key b)") {
 			t.Errorf("%s: what follows no password is hidden: %+v, %v", value, request, err)
@@ -251,19 +278,31 @@ func TestWhatMayFollowASpaceInAPasswordIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestWhatIsFollowedThoughItIsOdd(t *testing.T) {
+func TestOddValuesAreFollowed(t *testing.T) {
 	for name, c := range map[string]struct {
 		more map[string]string
 		want []string
 	}{
-		"nothing odd":  {map[string]string{"x-kv8s.io/curl-refresh": "1h", annotation.StatusKey: "{}", "x-kv8s.io/other": "", "other/curl-x": "", annotation.LegacyKey: "a=a.example.com"}, nil},
-		"a slip":       {map[string]string{"x-kv8s.io/curl-refrsh": "1h"}, []string{"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?"}},
-		"twice curl-":  {map[string]string{"x-kv8s.io/curl-curl-refresh": "1h"}, []string{"annotation x-kv8s.io/curl-curl-refresh is not known and does nothing; known are curl-me-that, curl-refresh, curl-now, curl-suspend, curl-sha256"}},
-		"no slip":      {map[string]string{"x-k8s.io/curl-header": "x"}, []string{"annotation x-k8s.io/curl-header is not known and does nothing; known are curl-me-that, curl-refresh, curl-now, curl-suspend, curl-sha256"}},
-		"a second one": {map[string]string{annotation.LegacyKey: "b=b.example.com"}, []string{"annotation x-k8s.io/curl-me-that is ignored, as x-kv8s.io/curl-me-that counts; remove one of them"}},
-		"too often":    {map[string]string{"x-kv8s.io/curl-refresh": "1s"}, []string{"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"}},
-		"too seldom":   {map[string]string{"x-kv8s.io/curl-refresh": "400d"}, []string{"annotation curl-refresh value '400d' is longer than the maximum; 365d is used"}},
-		"a joined url": {map[string]string{annotation.DefaultKey: "a=https://a.example.com/x,b=https://b.example.com"}, []string{"annotation curl-me-that, pair 1 (key a): the url goes on after a comma as another pair would begin; if it is one, separate pairs by spaces"}},
+		"nothing odd": {map[string]string{"x-kv8s.io/curl-refresh": "1h", annotation.StatusKey: "{}", "x-kv8s.io/other": "",
+			"other/curl-x": "", annotation.LegacyKey: "a=a.example.com"}, nil},
+		"a slip": {map[string]string{"x-kv8s.io/curl-refrsh": "1h"},
+			[]string{"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?"}},
+		"twice curl-": {map[string]string{"x-kv8s.io/curl-curl-refresh": "1h"},
+			[]string{"annotation x-kv8s.io/curl-curl-refresh is unknown and has no effect; use one of curl-me-that, " +
+				"curl-refresh, curl-now, curl-suspend, curl-sha256"}},
+		"no slip": {map[string]string{"x-k8s.io/curl-header": "x"},
+			[]string{"annotation x-k8s.io/curl-header is unknown and has no effect; use one of curl-me-that, curl-refresh, " +
+				"curl-now, curl-suspend, curl-sha256"}},
+		"a second one": {map[string]string{annotation.LegacyKey: "b=b.example.com"},
+			[]string{"annotation x-k8s.io/curl-me-that is ignored, because x-kv8s.io/curl-me-that takes precedence; remove " +
+				"one of them"}},
+		"too often": {map[string]string{"x-kv8s.io/curl-refresh": "1s"},
+			[]string{"annotation curl-refresh value '1s' is shorter than the minimum; 10s is used"}},
+		"too seldom": {map[string]string{"x-kv8s.io/curl-refresh": "400d"},
+			[]string{"annotation curl-refresh value '400d' is longer than the maximum; 365d is used"}},
+		"a joined url": {map[string]string{annotation.DefaultKey: "a=https://a.example.com/x,b=https://b.example.com"},
+			[]string{"annotation curl-me-that, pair 1 (key a): the url has a comma followed by what looks like another pair; " +
+				"if it is one, separate pairs by spaces"}},
 	} {
 		annotations := ask("a=a.example.com")
 		maps.Copy(annotations, c.more)
@@ -281,12 +320,13 @@ func TestWhatIsFollowedThoughItIsOdd(t *testing.T) {
 	}
 }
 
-func TestASlipInTheNameOfTheAnnotation(t *testing.T) {
+func TestATypoInTheNameOfTheAnnotation(t *testing.T) {
 	annotations := map[string]string{"x-kv8s.io/curl-me-tha": "a=a.example.com"}
 	g := grammar(t)
 	request, err := g.Parse(annotations)
 	if err != nil || request.Present || len(request.Problems) != 1 || !g.Concerns(annotations) ||
-		request.Problems[0].Text != "annotation x-kv8s.io/curl-me-tha is not known and does nothing; did you mean curl-me-that?" {
+		request.Problems[0].Text != "annotation x-kv8s.io/curl-me-tha is unknown and has no effect; "+
+			"did you mean curl-me-that?" {
 		t.Errorf("got %+v, %v", request, err)
 	}
 	if g.Concerns(map[string]string{"x-kv8s.io/curl-refresh": "1h", "other": ""}) {
@@ -354,8 +394,8 @@ func longURL(length int) string {
 	return start + strings.Repeat("x", length-len(start))
 }
 
-// longName returns a host name of labels as long as they may be, with the characters
-// at both ends of each range.
+// longName returns a host name of labels of maximum length, with the characters at both ends of
+// each allowed range.
 func longName(length int) string {
 	label := strings.Repeat("az09-_", 11)[:63] + "."
 	return strings.Repeat(label, length/len(label)+1)[:length]
@@ -369,18 +409,21 @@ func manyPairs(count int) string {
 	return text.String()
 }
 
-// What the status has of it: all that is not followed, and nothing that depends on
-// settings that the writer does not know.
+// The status lists everything that is not followed, independently of settings that the writer does
+// not know.
 func TestProblemOfTheObject(t *testing.T) {
 	t.Parallel()
 	const key = annotation.DefaultKey
 	for want, annotations := range map[string]map[string]string{
 		"": {key: "a=example.com"},
-		"annotation value 'x' does not match expected format key=url":                                {key: "x", "x-kv8s.io/curl-refrsh": "1h"},
-		"annotation curl-refresh value 'soon' is not a duration such as 10m":                         {key: "a=example.com", "x-kv8s.io/curl-refresh": "soon"},
-		"annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?": {key: "a=example.com/,b=c", "x-kv8s.io/curl-refrsh": "1h", "x-kv8s.io/curl-refresh": "1ms"},
+		"annotation value 'x' does not match expected format key=url": {key: "x",
+			"x-kv8s.io/curl-refrsh": "1h"},
+		"annotation curl-refresh value 'soon' is not a duration such as 10m": {key: "a=example.com",
+			"x-kv8s.io/curl-refresh": "soon"},
+		"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?": {key: "a=example.com/,b=c", "x-kv8s.io/curl-refrsh": "1h", "x-kv8s.io/curl-refresh": "1ms"},
 		"annotation curl-me-that, pair 1 (key a): the scheme is neither http nor https; use http:// or https://; " +
-			"also annotation x-k8s.io/curl-me-that is ignored, as x-kv8s.io/curl-me-that counts; remove one of them": {key: "a=ftp://example.com", annotation.LegacyKey: "x"},
+			"also annotation x-k8s.io/curl-me-that is ignored, because x-kv8s.io/curl-me-that takes precedence; remove one " +
+			"of them": {key: "a=ftp://example.com", annotation.LegacyKey: "x"},
 	} {
 		g, err := annotation.New(annotation.Defaults())
 		if err != nil {

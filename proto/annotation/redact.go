@@ -6,31 +6,30 @@ import (
 	"unicode"
 )
 
-// maxShown is how many characters of a refused value an Event repeats.
+// maxShown is the maximum number of characters of a rejected value that an Event repeats.
 const maxShown = 200
 
-// hidden stands for what is left out.
+// hidden replaces the hidden parts.
 const hidden = "…"
 
 var (
-	// pairStart matches where a pair begins: a word up to its =, without
-	// anything that a URL has before one.
+	// pairStart matches the start of a pair: a word up to its =, without characters that would make
+	// it part of a URL.
 	pairStart = regexp.MustCompile(`(?:^|\s)[^\s=:/?#@]+=`)
 	// schemeStart matches the scheme of a URL.
 	schemeStart = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.\-]*://`)
-	// webScheme matches the schemes that a request can have.
+	// webScheme matches http and https.
 	webScheme = regexp.MustCompile(`^(?i:https?)://$`)
-	// portEnd matches an authority that holds no password: no colon but that
-	// of a port or those of an address in brackets.
+	// portEnd matches an authority without a password: it has no colon other than the port's or
+	// those of an address in brackets.
 	portEnd = regexp.MustCompile(`^(?:\[[^\]]*\]|[^:\[]*)(?::[0-9]+)?$`)
 )
 
-// quotable returns value as an Event may repeat it: on one line, without query
-// strings, fragments and userinfo, at most maxShown characters.
+// quotable returns value in a form that an Event may repeat: on one line, without query strings,
+// fragments and userinfo, at most maxShown characters.
 //
-// The value is malformed, so that where a secret ends can be unclear. A query
-// therefore reaches up to the next pair, over white space, and what could be a
-// password is hidden with all that follows.
+// The value is malformed, so the end of a secret can be unclear. A query is therefore hidden up to
+// the next pair, including white space, and a possible password is hidden with everything after it.
 func quotable(value string) string {
 	line := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -54,8 +53,7 @@ func quotable(value string) string {
 	return string(shown)
 }
 
-// redact hides what must not be shown of one pair, or of what stands where a
-// pair should be.
+// redact hides the secret parts of one pair, or of a malformed one.
 func redact(pair string) string {
 	key := pairStart.FindString(pair)
 	rest := pair[len(key):]
@@ -70,8 +68,8 @@ func redact(pair string) string {
 	return key + scheme + rest
 }
 
-// redactUser removes userinfo from rest, which begins with an authority. Behind
-// a scheme that is not known, and may be a user name, nothing is certain.
+// redactUser removes userinfo from rest, which begins with an authority. An unknown scheme may be a
+// user name, so everything after it is hidden.
 func redactUser(rest string, known bool) string {
 	authority, path := rest, ""
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {

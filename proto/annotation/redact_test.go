@@ -8,16 +8,17 @@ import (
 
 func TestErrorText(t *testing.T) {
 	for name, c := range map[string]struct{ value, shown string }{
-		"as written":             {"not correct", "not correct"},
-		"as written, spaces":     {"  not   correct ", "  not   correct "},
-		"sample":                 {"mydata=this isn't a url", "mydata=this isn't a url"},
-		"empty":                  {"", ""},
-		"new lines":              {"not\ncorrect\r\n", "not correct  "},
-		"control characters":     {"not\x00\x1bcorrect\u2028\u202e", "not  correct  "},
-		"invalid UTF-8":          {"not \xff\xfe correct", "not \uFFFD correct"},
-		"scheme":                 {"a=ftp://e.example.com/x", "a=ftp://e.example.com/x"},
-		"query":                  {"a=ftp://e.example.com/x?token=secret", "a=ftp://e.example.com/x?…"},
-		"query, next pair":       {"a=e.example.com/?t=secret b=ftp://e.example.com?t=secret", "a=e.example.com/?… b=ftp://e.example.com?…"},
+		"as written":         {"not correct", "not correct"},
+		"as written, spaces": {"  not   correct ", "  not   correct "},
+		"sample":             {"mydata=this isn't a url", "mydata=this isn't a url"},
+		"empty":              {"", ""},
+		"new lines":          {"not\ncorrect\r\n", "not correct  "},
+		"control characters": {"not\x00\x1bcorrect\u2028\u202e", "not  correct  "},
+		"invalid UTF-8":      {"not \xff\xfe correct", "not \uFFFD correct"},
+		"scheme":             {"a=ftp://e.example.com/x", "a=ftp://e.example.com/x"},
+		"query":              {"a=ftp://e.example.com/x?token=secret", "a=ftp://e.example.com/x?…"},
+		"query, next pair": {"a=e.example.com/?t=secret b=ftp://e.example.com?t=secret",
+			"a=e.example.com/?… b=ftp://e.example.com?…"},
 		"query over white space": {"a=e.example.com/?t=se cret or\nmore b=x", "a=e.example.com/?… b=x"},
 		"empty query":            {"a=ftp://e.example.com/?", "a=ftp://e.example.com/?"},
 		"fragment":               {"a=ftp://e.example.com/#secret", "a=ftp://e.example.com/#…"},
@@ -44,7 +45,7 @@ func TestErrorText(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := grammar(t).Parse(ask(c.value))
 			if err == nil {
-				// Make it malformed without touching what is looked at.
+				// Make the value malformed without touching the tested part.
 				_, err = grammar(t).Parse(ask("bad " + c.value))
 				c.shown = "bad " + c.shown
 			}
@@ -68,8 +69,9 @@ func TestErrorTextIsCut(t *testing.T) {
 	if got := shown(strings.Repeat("ü", 201)); utf8.RuneCountInString(got) != 200 || !strings.HasSuffix(got, "ü…") {
 		t.Errorf("201 characters gave %q", got)
 	}
-	// What is hidden is hidden before the cut.
-	if got := shown("a=https://user:" + strings.Repeat("s", 300) + "@e.example.com/ b"); got != "a=https://e.example.com/ b" {
+	// Secrets are hidden before the text is cut.
+	if got := shown("a=https://user:" + strings.Repeat("s", 300) +
+		"@e.example.com/ b"); got != "a=https://e.example.com/ b" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -1,5 +1,5 @@
-// Package condition has the words for the state of a key, which Events, the status
-// annotation, curlctl and logs share, and the rule that makes a key stale.
+// Package condition has the sentences about the state of a key that Events, the status annotation,
+// curlctl and logs share, and the rule that makes a key stale.
 package condition
 
 import (
@@ -8,12 +8,11 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// StaleIntervals is after how many intervals without a good fetch a key is
-// stale.
+// StaleIntervals is the number of intervals without a successful fetch after which a key is stale.
 const StaleIntervals = 3
 
-// Stale reports whether a key with that interval has had no good fetch for
-// StaleIntervals, by the payload of its timer.
+// Stale reports whether the last successful fetch of a key with that interval is StaleIntervals
+// ago, according to the payload of its timer.
 func Stale(due *v1.Due, interval time.Duration, now time.Time) bool {
 	switch {
 	case interval <= 0:
@@ -26,8 +25,8 @@ func Stale(due *v1.Due, interval time.Duration, now time.Time) bool {
 	return false
 }
 
-// FailsForLong reports whether a key with that interval that has been failing
-// since a time is stale by that alone.
+// FailsForLong reports whether a key with that interval is stale because it has been failing since
+// that time.
 func FailsForLong(since time.Time, interval time.Duration, now time.Time) bool {
 	return interval > 0 && !since.IsZero() && now.Sub(since) > StaleIntervals*interval
 }

@@ -10,14 +10,14 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// now is when all conditions are looked at.
+// now is the time at which the specs compute conditions.
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// ago returns a time before now, as a message has it.
+// ago returns the timestamp of a time before now.
 func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
 
-// A key is stale after three intervals without a good fetch, to the second, and never
-// without an interval.
+// A key is stale more than three intervals after its last successful fetch, and never without an
+// interval.
 func TestStale(t *testing.T) {
 	t.Parallel()
 	const interval = 10 * time.Minute

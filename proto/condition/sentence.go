@@ -166,18 +166,18 @@ func Next(f *v1.Failure, observed time.Time) string {
 	return text
 }
 
-// Cause returns the part of the page "Why is my key empty?" (deploy/docs/why-empty.md)
-// that explains a failure, such as "why-empty 8"; empty if there is none.
-func Cause(c v1.FailureClass) string {
-	n, found := causes[c]
+// WhyEmpty returns the section of the page "Why is my key empty?" (deploy/docs/why-empty.md) that
+// explains a failure, such as "why-empty 8"; empty if there is none.
+func WhyEmpty(c v1.FailureClass) string {
+	n, found := sections[c]
 	if !found {
 		return ""
 	}
 	return "why-empty " + strconv.Itoa(n)
 }
 
-// causes are the numbers of the headings of deploy/docs/why-empty.md. They do not change.
-var causes = map[v1.FailureClass]int{
+// sections are the numbers of the headings of deploy/docs/why-empty.md. They do not change.
+var sections = map[v1.FailureClass]int{
 	v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION: 2,
 	v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:         3,
 	v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:     4,

@@ -31,7 +31,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// What a person reads in an Event, word for word.
+// Golden sentences as Events show them.
 func TestSentences(t *testing.T) {
 	t.Parallel()
 	for want, f := range map[string]*v1.Failure{
@@ -46,7 +46,8 @@ func TestSentences(t *testing.T) {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS,
 		},
 		"fetching from example.com is not allowed: at redirect 2, the operator denies the host": {
-			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST, Redirects: 2,
+			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST,
+			Redirects: 2,
 		},
 		"fetching from example.com is not allowed": {Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2},
 		"TLS handshake with example.com failed: the server refused it or does not speak TLS": {
@@ -60,8 +61,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// A detail that is added is not terminal until it is named here, too.
-func TestOnlyWhatAnEditMendsIsTerminal(t *testing.T) {
+// A new detail is not terminal until this test lists it.
+func TestOnlyFailuresThatNeedAnEditAreTerminal(t *testing.T) {
 	t.Parallel()
 	const byURL, byAddress = 1, 2
 	terminal := map[v1.FailureDetail]int{
@@ -90,11 +91,11 @@ func TestOnlyWhatAnEditMendsIsTerminal(t *testing.T) {
 	}
 }
 
-func TestWhatComesNext(t *testing.T) {
+func TestNextAttempt(t *testing.T) {
 	t.Parallel()
 	observed := time.Date(2026, 11, 22, 22, 10, 0, 0, time.UTC)
 	for want, f := range map[string]*v1.Failure{
-		"":                  {},
+		"":                   {},
 		"next attempt in 4s": {NextAt: timestamppb.New(observed.Add(4100 * time.Millisecond))},
 		"next attempt in 1s": {NextAt: timestamppb.New(observed.Add(100 * time.Millisecond))},
 		"next attempt in 20m, as the host requested": {
@@ -104,7 +105,8 @@ func TestWhatComesNext(t *testing.T) {
 			GaveUp: true, Attempts: 6, NextAt: timestamppb.New(observed.Add(time.Hour)), Interval: durationpb.New(time.Hour),
 		},
 		"giving up after 6 attempts; next try at 00:10 UTC, as the host requested": {
-			GaveUp: true, Attempts: 6, NextAt: timestamppb.New(observed.Add(2 * time.Hour)), WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
+			GaveUp: true, Attempts: 6, NextAt: timestamppb.New(observed.Add(2 * time.Hour)),
+			WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
 		},
 		"giving up after 1 attempt; next try at 22:11 UTC": {GaveUp: true, Attempts: 1, NextAt: timestamppb.New(observed.Add(time.Minute))},
 	} {
@@ -114,8 +116,8 @@ func TestWhatComesNext(t *testing.T) {
 	}
 }
 
-// Each class and detail has words, whatever a later version adds.
-func TestEachDetailHasWords(t *testing.T) {
+// Every class and detail has words, also those that later versions add.
+func TestEveryDetailHasWords(t *testing.T) {
 	t.Parallel()
 	for n, name := range v1.FailureDetail_name {
 		if n != 0 && condition.Detail(&v1.Failure{Detail: v1.FailureDetail(n)}) == "" {
@@ -133,11 +135,12 @@ func TestEachDetailHasWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, name := range v1.FailureClass_name {
-		cause := strings.TrimPrefix(condition.Cause(v1.FailureClass(n)), "why-empty ")
+		cause := strings.TrimPrefix(condition.WhyEmpty(v1.FailureClass(n)), "why-empty ")
 		if cause == "" {
 			continue
 		}
-		if _, section, found := strings.Cut(string(page), "\n## "+cause+". "); !found || !strings.Contains(strings.Split(section, "\n## ")[0], pipeline.Reason(v1.FailureClass(n))) {
+		if _, section, found := strings.Cut(string(page), "\n## "+cause+". "); !found ||
+			!strings.Contains(strings.Split(section, "\n## ")[0], pipeline.Reason(v1.FailureClass(n))) {
 			t.Errorf("%s: part %s of why-empty.md does not explain it", name, cause)
 		}
 	}

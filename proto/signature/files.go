@@ -10,15 +10,15 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// Names of the files with the seed by which the watcher signs wants, and with the public
-// keys which writer and fetchers trust: the one of the seed, and the one before it.
+// Names of the files with the watcher's seed, and with the public keys that writer and fetchers
+// trust: the current one and the previous one.
 const (
 	SeedFile = "signing.nk"
 	KeysFile = "signing.pub"
 )
 
-// WriteFiles makes a key for a system that lives in one folder, unless there is one, and
-// returns the files with its seed and with its public key.
+// WriteFiles creates a signing key for a system that lives in one folder, unless there is one, and
+// returns the paths of its seed and of its public keys.
 func WriteFiles(dir string) (seedFile, keysFile string, err error) {
 	seedFile, keysFile = filepath.Join(dir, SeedFile), filepath.Join(dir, KeysFile)
 	if belong(seedFile, keysFile) {
@@ -26,16 +26,16 @@ func WriteFiles(dir string) (seedFile, keysFile string, err error) {
 	}
 	pair, err := nkeys.CreateUser()
 	if err != nil {
-		return "", "", fmt.Errorf("make key for signatures: %w", err)
+		return "", "", fmt.Errorf("create signing key: %w", err)
 	}
 	defer pair.Wipe()
 	seed, err := pair.Seed()
 	if err != nil {
-		return "", "", fmt.Errorf("make key for signatures: %w", err)
+		return "", "", fmt.Errorf("create signing key: %w", err)
 	}
 	public, err := pair.PublicKey()
 	if err != nil {
-		return "", "", fmt.Errorf("make key for signatures: %w", err)
+		return "", "", fmt.Errorf("create signing key: %w", err)
 	}
 	if err := os.WriteFile(seedFile, seed, 0o600); err != nil {
 		return "", "", err
@@ -43,8 +43,8 @@ func WriteFiles(dir string) (seedFile, keysFile string, err error) {
 	return seedFile, keysFile, os.WriteFile(keysFile, []byte(public), 0o600)
 }
 
-// belong reports whether what the seed of one file signs is valid by the other, which it
-// is not where a process has ended between the writes of both.
+// belong reports whether seed and public key match. They do not if a process ended between the
+// writes of the two files.
 func belong(seedFile, keysFile string) bool {
 	signer, err := LoadSigner(seedFile)
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package signature lets a writer know which wants the watcher has published.
+// Package signature lets the writer verify that a want was published by the watcher.
 //
-// A want reaches the writer in a result, by way of a fetcher, which meets untrusted
-// servers. The watcher signs what decides about the write (Ed25519), the fetcher
-// passes that on as it is, and the writer verifies it. A want without a valid
-// signature is worth nothing but a look at the live object. A fetcher verifies it only
-// where credentials are to be sent: whoever may set a timer can have NATS publish a want.
+// The writer receives a want as part of a result from a fetcher, and fetchers talk to untrusted
+// servers. So the watcher signs every field that affects the write (Ed25519), the fetcher passes
+// the want on unchanged, and the writer verifies it. On an invalid signature, the writer only reads
+// the live object. A fetcher verifies the signature only before it sends credentials, because
+// anybody who can set a timer can make NATS publish a want.
 package signature
 
 import (
@@ -21,27 +21,27 @@ import (
 	"github.com/kv8s/curl-me-that/proto/service/reload"
 )
 
-// MaxKeys is how many public keys are trusted at a time: the one in use, and the
-// one before or after it.
+// MaxKeys is the maximum number of trusted public keys: the current one, and the previous or next
+// one.
 const MaxKeys = 2
 
 var (
-	// ErrNoKeys is that no public key is known, so that no signature can be verified.
-	ErrNoKeys = errors.New("no key to verify signatures with")
-	// ErrUnsigned is that the want has no signature.
-	ErrUnsigned = errors.New("want is not signed")
-	// ErrUntrusted is that none of the trusted keys has made the signature for this want.
-	ErrUntrusted = errors.New("signature of the want is by none of the trusted keys")
-	// errNoSeed and errNoPublicKeys are about files.
-	errNoSeed       = errors.New("it holds no NKey seed of a user")
-	errNoPublicKeys = fmt.Errorf("it does not hold one or %d public NKeys of users, one a line", MaxKeys)
+	// ErrNoKeys means that no public key is known, so no signature can be verified.
+	ErrNoKeys = errors.New("no public key to verify signatures with")
+	// ErrUnsigned means that the want has no signature.
+	ErrUnsigned = errors.New("the want is not signed")
+	// ErrUntrusted means that no trusted key made the signature of this want.
+	ErrUntrusted = errors.New("the signature of the want was not made by a trusted key")
+	// errNoSeed and errNoPublicKeys describe invalid files.
+	errNoSeed       = errors.New("it holds no NKey user seed")
+	errNoPublicKeys = fmt.Errorf("it must hold one to %d NKey user public keys, one per line", MaxKeys)
 )
 
-// Signer signs wants. A nil one leaves them unsigned.
+// Signer signs wants. A nil Signer leaves them unsigned.
 type Signer struct{ key ed25519.PrivateKey }
 
-// LoadSigner reads the NKey seed of a user from a file; without a name it returns
-// nil. The error names the file and nothing of its content.
+// LoadSigner reads an NKey user seed from a file. Without a name it returns nil. The error names
+// the file but contains nothing from it.
 func LoadSigner(file string) (*Signer, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // a nil signer signs nothing
@@ -57,14 +57,14 @@ func LoadSigner(file string) (*Signer, error) {
 	return &Signer{key: ed25519.NewKeyFromSeed(seed)}, nil
 }
 
-// Verifier knows the public keys to trust. It is safe for concurrent use.
+// Verifier holds the trusted public keys. It is safe for concurrent use.
 type Verifier struct {
-	// file has the keys; nil: none is trusted.
+	// file has the keys; nil means that no key is trusted.
 	file *reload.File[[]ed25519.PublicKey]
 }
 
-// LoadVerifier reads the public NKeys of users from a file, one a line and MaxKeys
-// at most; without a name it returns a verifier that trusts none.
+// LoadVerifier reads NKey user public keys from a file, one per line and at most MaxKeys. Without a
+// name it returns a verifier that trusts none.
 func LoadVerifier(file string) (*Verifier, error) {
 	if file == "" {
 		return &Verifier{}, nil
@@ -76,10 +76,9 @@ func LoadVerifier(file string) (*Verifier, error) {
 	return &Verifier{file: keys}, nil
 }
 
-// Run takes the keys anew whenever the file has others, until ctx is done. It looks at
-// each tick; nil: every five seconds. It calls report with the file, and with nil for keys
-// that it took, else with why those before stay trusted. A verifier that is nil, or has no
-// file, waits.
+// Run reloads the keys when the file changes, until ctx is done. It checks at each tick, or every
+// five seconds if ticks is nil. After a change it calls report with the file and nil, or with the
+// reason why the previous keys stay trusted. A verifier that is nil or has no file only waits.
 func (v *Verifier) Run(ctx context.Context, ticks <-chan time.Time, report func(path string, err error)) error {
 	if v == nil || v.file == nil {
 		<-ctx.Done()
@@ -89,7 +88,7 @@ func (v *Verifier) Run(ctx context.Context, ticks <-chan time.Time, report func(
 	return nil
 }
 
-// parseKeys reads the public keys of a file.
+// parseKeys parses the content of a file of public keys.
 func parseKeys(text []byte) ([]ed25519.PublicKey, error) {
 	var keys []ed25519.PublicKey
 	for line := range bytes.FieldsSeq(text) {

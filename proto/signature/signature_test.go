@@ -18,7 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// must returns a value that a test needs.
+// must fails the test on an error.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
@@ -43,8 +43,8 @@ func want() *v1.Want {
 	}
 }
 
-// another returns a text of the same length, as far as there is one: a length that
-// changes is seen without what it is the length of.
+// another returns a different text, of the same length if possible, so that a changed length alone
+// cannot reveal the change.
 func another(text string) string {
 	if text == "" {
 		return "x"
@@ -52,11 +52,11 @@ func another(text string) string {
 	return "~" + text[1:]
 }
 
-// passedOn are the fields that others may set: they decide about nothing that is
-// written. All that is added later must be signed, or be named here.
+// passedOn lists the fields that others may set, because they do not affect a write. Every new
+// field must be signed or listed here.
 var passedOn = []protoreflect.Name{"cause", "settled", "observed_at", "asked_at", "installation", "signature"}
 
-func TestEveryFieldThatDecidesIsSigned(t *testing.T) {
+func TestEveryDecisiveFieldIsSigned(t *testing.T) {
 	signer, public := keys(t)
 	verifier := must(signature.LoadVerifier(public))
 	fields := (&v1.Want{}).ProtoReflect().Descriptor().Fields()
@@ -98,7 +98,7 @@ func TestEveryFieldThatDecidesIsSigned(t *testing.T) {
 	}
 }
 
-func TestNoTwoWantsAreSignedAlike(t *testing.T) {
+func TestDifferentWantsHaveDifferentSignatures(t *testing.T) {
 	signer, public := keys(t)
 	verifier := must(signature.LoadVerifier(public))
 	w := want()
@@ -140,7 +140,7 @@ func TestTwoKeysAreTrustedDuringARotation(t *testing.T) {
 	}
 }
 
-func TestKeysAreTakenAnewWhenTheFileChanges(t *testing.T) {
+func TestKeysAreReloadedWhenTheFileChanges(t *testing.T) {
 	old, file := keys(t)
 	next, nextFile := keys(t)
 	both := string(must(os.ReadFile(nextFile))) + "\n" + string(must(os.ReadFile(file)))
@@ -182,7 +182,7 @@ func TestKeysAreTakenAnewWhenTheFileChanges(t *testing.T) {
 	<-done
 }
 
-// A fetcher of an older version knows no signatures: to it the field is unknown.
+// A fetcher of an older version treats the signature as an unknown field.
 func TestASignaturePassesThroughAnOlderVersion(t *testing.T) {
 	signer, public := keys(t)
 	verifier := must(signature.LoadVerifier(public))
@@ -201,7 +201,7 @@ func TestASignaturePassesThroughAnOlderVersion(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeUsed(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
@@ -218,13 +218,14 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	secret := string(must(os.ReadFile(seed)))
 	account := must(must(nkeys.CreateAccount()).Seed())
 	for name, text := range map[string]string{"empty": "", "junk": "junk", "public": key, "account": string(account)} {
-		if _, err := signature.LoadSigner(write(name, text)); err == nil || !strings.Contains(err.Error(), "NKey seed") {
+		if _, err := signature.LoadSigner(write(name, text)); err == nil || !strings.Contains(err.Error(), "NKey user seed") {
 			t.Errorf("seed, %s: %v", name, err)
 		}
 	}
-	for name, text := range map[string]string{"none": "\n", "three": key + "\n" + key + "\n" + key, "secret": secret, "words": "not a key"} {
+	for name, text := range map[string]string{"none": "\n", "three": key + "\n" + key + "\n" + key, "secret": secret,
+		"words": "not a key"} {
 		_, err := signature.LoadVerifier(write(name, text))
-		if err == nil || !strings.Contains(err.Error(), "public NKeys") || strings.Contains(err.Error(), secret) {
+		if err == nil || !strings.Contains(err.Error(), "NKey user public keys") || strings.Contains(err.Error(), secret) {
 			t.Errorf("public keys, %s: %v", name, err)
 		}
 	}
@@ -260,7 +261,7 @@ func BenchmarkVerify(b *testing.B) {
 	}
 }
 
-func TestWriteFilesKeepsAKeyThatBelongsTogether(t *testing.T) {
+func TestWriteFilesKeepsAMatchingKey(t *testing.T) {
 	dir := t.TempDir()
 	seedFile, publicFile, err := signature.WriteFiles(dir)
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// domain separates these signatures from all others that a key may make.
+// domain separates these signatures from all other uses of the key.
 const domain = "curl-me-that/want/1"
 
-// Sign replaces the signature of a want by one of what it asks for now.
+// Sign replaces the signature of a want.
 func (s *Signer) Sign(w *v1.Want) {
 	if s != nil {
 		w.Signature = ed25519.Sign(s.key, decisive(w))
 	}
 }
 
-// Verify returns nil if a holder of a trusted key has signed the want as it is, and
-// else ErrNoKeys, ErrUnsigned or ErrUntrusted.
+// Verify returns nil if a trusted key signed the want as it is, or else ErrNoKeys, ErrUnsigned or
+// ErrUntrusted.
 func (v *Verifier) Verify(w *v1.Want) error {
 	switch {
 	case v.file == nil:
@@ -35,9 +35,9 @@ func (v *Verifier) Verify(w *v1.Want) error {
 	return ErrUntrusted
 }
 
-// decisive returns what is signed: all of a want that decides whether and what is
-// written, each field after its length, so that no two wants have the same. A
-// field that is added to wants and decides goes to the end, if it is set.
+// decisive returns the signed bytes: every field that affects whether and what is written, each
+// preceded by its length, so that two different wants never give the same bytes. A new field that
+// affects a write is appended if it is set.
 func decisive(w *v1.Want) []byte {
 	readFirst := ""
 	if w.GetReadFirst() {

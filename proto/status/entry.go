@@ -10,92 +10,86 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxValidatorBytes is the longest ETag or Last-Modified that is kept. The
-// server chooses them; without one the next fetch is unconditional.
+// maxValidatorBytes is the maximum length of a stored ETag or Last-Modified. The server chooses
+// them; without one the next fetch is unconditional.
 const maxValidatorBytes = 256
 
 // Entry is the state of one key.
 type Entry struct {
-	// URL that the body in the key was fetched from, canonical and whole.
+	// URL of the body in the key, canonical and complete.
 	URL string `json:"url,omitempty"`
-	// SHA256 of the body, 64 lower-case hexadecimal digits; empty: the key was
-	// never written by us.
+	// SHA256 of the body, 64 lower-case hexadecimal digits; empty if we never wrote the key.
 	SHA256 string `json:"sha256,omitempty"`
 	// Size of the body in bytes.
 	Size int64 `json:"size,omitempty"`
-	// FetchedAt is when the body last changed, to the second. It is written as
-	// changedAt, too, which names what it is.
+	// FetchedAt is when the body last changed, to the second. It is also written as changedAt, the
+	// better name.
 	FetchedAt time.Time `json:"fetchedAt,omitzero"`
-	// ETag of the answer (RFC 9110 section 8.8.3).
+	// ETag of the response (RFC 9110 section 8.8.3).
 	ETag string `json:"etag,omitempty"`
-	// LastModified of the answer (RFC 9110 section 8.8.2).
+	// LastModified of the response (RFC 9110 section 8.8.2).
 	LastModified string `json:"lastModified,omitempty"`
 	// Binary reports that the body is in binaryData.
 	Binary bool `json:"binary,omitempty"`
 
-	// Error is the reason of the failure that lasts, as in Events; empty: well.
+	// Error is the reason of the current failure, as in Events; empty if there is none.
 	Error string `json:"error,omitempty"`
-	// ErrorURL is the URL that fails, when it is not URL: the annotation has
-	// changed and the key still holds the body of the old one.
+	// ErrorURL is the URL that fails, if it differs from URL: the annotation has changed, and the
+	// key still holds the body of the old URL.
 	ErrorURL string `json:"errorUrl,omitempty"`
-	// Since is when the first attempt of the unbroken row of failures was made, or a
-	// key of somebody else was first seen, or, for a key that is well, when it
-	// recovered from one; to the second.
+	// Since is the time of the first failed attempt in an unbroken row, or when a foreign key was
+	// first seen. For a key that is well, it is the time of its recovery. To the second.
 	Since time.Time `json:"since,omitzero"`
-	// Attempts made in that row when it was reported.
+	// Attempts is the number of attempts in that row at the time of the report.
 	Attempts uint32 `json:"attempts,omitempty"`
-	// GaveUp reports that nothing is tried before the next refresh, recheck,
-	// replay or edit.
+	// GaveUp reports that there is no attempt before the next refresh, recheck, replay or edit.
 	GaveUp bool `json:"gaveUp,omitempty"`
-	// Explanation of the failure; nil: well, or written by an older writer. Its
-	// fields stand beside the others.
+	// Explanation of the failure; nil if there is none, or if an older writer wrote the entry. Its
+	// fields are inlined.
 	*Explanation
 
-	// Drift is the fingerprint of the foreign or missing ownership under which
-	// the key was found to hold the right body (package annotation).
+	// Drift is the fingerprint of the foreign or missing ownership (package annotation) of a key
+	// that holds the right body nevertheless.
 	Drift string `json:"drift,omitempty"`
-	// Object is the Mark of the object that this entry was written on. An
-	// annotation travels with backups and copies; empty: unknown.
+	// Object is the Mark of the object that this entry was written on, because backups and copies
+	// include annotations; empty if unknown.
 	Object string `json:"object,omitempty"`
-	// Fence of the trigger that this entry answers.
+	// Fence of the trigger that led to this entry.
 	Fence Fence `json:"fence,omitzero"`
 }
 
-// Explanation is more closely why a key fails and what comes next. It is not
-// changed once an entry has it: entries share it.
+// Explanation has details of a failure and of the next attempt. Entries share it, so it is
+// immutable.
 type Explanation struct {
-	// HTTPStatus of the last response; 0: there was none.
+	// HTTPStatus of the last response; 0 without one.
 	HTTPStatus int32 `json:"httpStatus,omitempty"`
-	// Message is the sentence of the Event, without what the key holds.
+	// Message is the sentence of the Event, without the part about the key's value.
 	Message string `json:"message,omitempty"`
-	// NextTry is when the key was to be looked at next, to the second, when this
-	// was written. When that has passed, later looks have found the same.
+	// NextTry is the time of the next attempt as planned at the time of writing, to the second. If
+	// it has passed, later attempts had the same outcome.
 	NextTry time.Time `json:"nextTry,omitzero"`
-	// WaitsFor is what the next look waits for, in words, such as "pause of
-	// example.com"; empty: its time alone.
+	// WaitsFor names the obstacle to the next attempt, such as "pause of example.com"; empty if it
+	// waits for its time alone.
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// Stale reports that it has been failing for long; see condition.FailsForLong.
+	// Stale reports that the key has been failing for long; see condition.FailsForLong.
 	Stale bool `json:"stale,omitempty"`
-	// Terminal reports that each later look fails alike until the URL or the policy of
-	// the operator is edited.
+	// Terminal reports that attempts fail until somebody edits the URL or the operator's policy.
 	Terminal bool `json:"terminal,omitempty"`
 }
 
-// markLength is how much of a uid a Mark is. Uids are random from the start, so
-// two of the same name differ in it but once in four thousand million.
+// markLength is the length of a Mark. Uids start with random digits, so two objects of the same
+// name have the same Mark once in four billion times.
 const markLength = 8
 
-// Mark returns what identifies an object in Entry.Object: the first eight
-// characters of its uid.
+// Mark returns the value of Entry.Object for a uid: its first eight characters.
 func Mark(uid types.UID) string { return string(uid[:min(len(uid), markLength)]) }
 
-// Copied reports whether the entry was written on another object than the one
-// with that uid. Its fence is then of no order with ours, and the rest of it may
-// be untrue of this object.
+// Copied reports whether the entry was written on another object than the one with that uid. Its
+// fence is then not comparable with ours, and the rest may be wrong for this object.
 func (e Entry) Copied(uid types.UID) bool { return e.Object != "" && e.Object != Mark(uid) }
 
-// Body returns the fields of the entry that describe the body alone, without what
-// it was fetched for: that much of a copied entry holds if the key has that body.
+// Body returns the fields that describe only the body. They hold for a copied entry, too, if the
+// key has that body.
 func (e Entry) Body() Entry {
 	return Entry{
 		SHA256: e.SHA256, Size: e.Size, FetchedAt: e.FetchedAt,
@@ -109,7 +103,7 @@ func (e Entry) Written() bool { return e.SHA256 != "" }
 // Failing reports whether the last attempt failed.
 func (e Entry) Failing() bool { return e.Error != "" }
 
-// Why returns the explanation of the failure; the zero value if there is none.
+// Why returns the explanation of the failure, or the zero value.
 func (e Entry) Why() Explanation {
 	if e.Explanation == nil {
 		return Explanation{}
@@ -117,7 +111,7 @@ func (e Entry) Why() Explanation {
 	return *e.Explanation
 }
 
-// FailingURL returns the URL that fails, or nothing.
+// FailingURL returns the URL that fails, or "".
 func (e Entry) FailingURL() string {
 	if !e.Failing() {
 		return ""
@@ -128,8 +122,8 @@ func (e Entry) FailingURL() string {
 	return e.URL
 }
 
-// normal returns e as it is written: times in UTC to the second, only validators
-// that can be sent, no ErrorURL that repeats URL.
+// normal returns e in its written form: times in UTC to the second, only validators that may be
+// sent, and no ErrorURL that repeats URL.
 func (e Entry) normal() Entry {
 	e.FetchedAt = seconds(e.FetchedAt)
 	e.Since = seconds(e.Since)
@@ -146,7 +140,7 @@ func (e Entry) normal() Entry {
 	return e
 }
 
-// check refuses what no writer has written.
+// check rejects entries that no writer has written.
 func (e Entry) check() error {
 	if e.Size < 0 {
 		return errors.New("size is negative")
@@ -164,14 +158,13 @@ func (e Entry) check() error {
 	return nil
 }
 
-// outOfRange reports whether a time could not be written again.
+// outOfRange reports whether a time cannot be formatted.
 func outOfRange(t time.Time) bool {
 	year := t.UTC().Year()
 	return year < 1 || year > 9999
 }
 
-// validator returns text when it is short enough to be stored and may stand in a
-// request header, else nothing.
+// validator returns text if it is short enough to store and valid in a request header, else "".
 func validator(text string) string {
 	outside := func(c rune) bool { return c < ' ' || c > '~' }
 	if len(text) > maxValidatorBytes || strings.IndexFunc(text, outside) >= 0 {

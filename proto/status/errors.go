@@ -3,8 +3,8 @@ package status
 import "errors"
 
 var (
-	// ErrMalformed means that a value is no status; treat it as an empty one.
+	// ErrMalformed means that a value is not a status; treat it as empty.
 	ErrMalformed = errors.New("malformed status annotation")
-	// ErrMalformedFence means that a text is no fence.
+	// ErrMalformedFence means that a text is not a fence.
 	ErrMalformedFence = errors.New("malformed fence")
 )

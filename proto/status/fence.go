@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// Fence orders the triggers of one key. A result whose fence is not newer than
-// the one in the status annotation is stale.
+// Fence orders the triggers of one key. A result is stale if its fence is not newer than the one in
+// the status annotation.
 type Fence struct {
-	// Epoch is when the stream of requests was created, in Unix milliseconds.
-	// A stream that is created anew starts its sequence from 1, so it leads.
+	// Epoch is when the stream of requests was created, in Unix milliseconds. It comes first,
+	// because a new stream starts its sequence at 1.
 	Epoch int64
 	// Seq is the stream sequence of the trigger.
 	Seq uint64
 }
 
-// MaxEpoch is the end of the year 9999, and the last epoch that a status can have.
+// MaxEpoch is the end of the year 9999 and the maximum epoch of a status.
 const MaxEpoch = 253402300799999
 
-// ParseFence reads what String has written.
+// ParseFence parses the output of String.
 func ParseFence(text string) (Fence, error) {
 	epochText, seqText, _ := strings.Cut(text, ".")
 	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
 	seq, errSeq := strconv.ParseUint(seqText, 10, 64)
 	if errEpoch != nil || errSeq != nil || epoch < 0 || epoch > MaxEpoch {
-		return Fence{}, fmt.Errorf("%w: not of the form epoch.sequence", ErrMalformedFence)
+		return Fence{}, fmt.Errorf("%w: it does not have the form epoch.sequence", ErrMalformedFence)
 	}
 	return Fence{Epoch: epoch, Seq: seq}, nil
 }
@@ -44,9 +44,9 @@ func (f Fence) Compare(other Fence) int {
 // Newer reports whether f comes after other.
 func (f Fence) Newer(other Fence) bool { return f.Compare(other) > 0 }
 
-// EpochAfter returns the epoch in which the trigger with a sequence comes after
-// f: that of its stream, unless f is of a later one. Then the stream was
-// brought back to an earlier state, or made anew under a clock that was behind.
+// EpochAfter returns an epoch in which the trigger with that sequence comes after f. This is the
+// epoch of its stream, unless f has a later one because the stream was restored from a backup, or
+// was recreated while the clock was behind.
 func (f Fence) EpochAfter(stream int64, seq uint64) int64 {
 	switch {
 	case f.Epoch < stream:
@@ -58,14 +58,14 @@ func (f Fence) EpochAfter(stream int64, seq uint64) int64 {
 	}
 }
 
-// IsZero reports whether there is no fence.
+// IsZero reports whether f is the zero value, which means no fence.
 func (f Fence) IsZero() bool { return f == Fence{} }
 
 // MarshalText implements encoding.TextMarshaler.
 func (f Fence) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. No clock is so wrong that a stream
-// is of MaxEpoch, and no trigger comes after one of it: it reads as no fence.
+// UnmarshalText implements encoding.TextUnmarshaler. It returns no fence for MaxEpoch, because no
+// real clock is that wrong and no trigger could come after it.
 func (f *Fence) UnmarshalText(text []byte) (err error) {
 	*f, err = ParseFence(string(text))
 	if f.Epoch == MaxEpoch {

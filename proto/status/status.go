@@ -16,42 +16,40 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// MaxBytes is the longest value that Parse reads: what the API server allows
-// for all annotations of an object, names and values together.
+// MaxBytes is the maximum length of a value for Parse. The API server allows as much for all
+// annotations of an object, names and values together.
 const MaxBytes = 256 << 10
 
-// MaxEntries is the maximum number of entries: those of the keys that an annotation
-// asks for and of those that an edit has just taken out of it, and that of the object.
+// MaxEntries is the maximum number of entries: one for each key in an annotation, one for each key
+// that an edit has just removed, and one for the object.
 const MaxEntries = 2*annotation.MaxPairs + 1
 
-// ObjectKey stands in the place of a key for what is about the object as a whole.
-// No ConfigMap has such a key, and a reader that does not know it ignores it.
+// ObjectKey is the key of the entry about the whole object. No ConfigMap has such a key, and older
+// readers ignore it.
 const ObjectKey = "*"
 
 // Status is the state of the keys of one ConfigMap.
 type Status struct {
-	// Keys holds one entry for each key that was ever asked for and has not
-	// been taken out since. Never nil in what Parse returns.
+	// Keys holds one entry for each key that was ever requested and not removed since. Parse never
+	// returns nil.
 	Keys map[string]Entry
-	// Problem with the annotations of the object; nil: there is none. It is not
-	// changed once it was made.
+	// Problem with the annotations of the object, or nil. It is immutable.
 	Problem *Problem
 }
 
-// Problem is why annotations are not followed, or not all of them.
+// Problem describes annotations that are not followed.
 type Problem struct {
-	// Error is the reason, as in Events, from the closed set.
+	// Error is the reason, one of those of Events.
 	Error string `json:"error"`
-	// Message are the sentences of the Events.
+	// Message has the sentences of the Events.
 	Message string `json:"message,omitempty"`
-	// Since is when it was first found, to the second.
+	// Since is when the problem was first seen, to the second.
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Parse reads the value of the status annotation. An absent one is empty. It
-// ignores fields that it does not know, and keys that no ConfigMap can have:
-// later versions may use them. On an error, which wraps ErrMalformed, the
-// status is empty and usable.
+// Parse parses the value of the status annotation; an empty value gives an empty status. It ignores
+// unknown fields, and keys that are invalid in a ConfigMap, because later versions may use them. An
+// error wraps ErrMalformed, and the status is then empty and usable.
 func Parse(value string) (Status, error) {
 	empty := Status{Keys: map[string]Entry{}}
 	if value == "" {
@@ -83,10 +81,10 @@ func Parse(value string) (Status, error) {
 	return parsed, nil
 }
 
-// membersOf returns the members of a JSON object, and reads no further than to the
-// first one beyond MaxEntries: a user may write as many as fit.
+// membersOf returns the members of a JSON object. It stops after MaxEntries, because a user may
+// write any number.
 func membersOf(value string) (map[string]json.RawMessage, error) {
-	malformed := fmt.Errorf("%w: no JSON object", ErrMalformed)
+	malformed := fmt.Errorf("%w: not a JSON object", ErrMalformed)
 	decoder := json.NewDecoder(strings.NewReader(value))
 	members := map[string]json.RawMessage{}
 	switch first, err := decoder.Token(); {
@@ -113,7 +111,7 @@ func membersOf(value string) (map[string]json.RawMessage, error) {
 	return members, atEnd(decoder, malformed)
 }
 
-// atEnd returns malformed if anything follows what was decoded.
+// atEnd returns malformed if anything follows the decoded value.
 func atEnd(decoder *json.Decoder, malformed error) error {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return malformed
@@ -121,8 +119,8 @@ func atEnd(decoder *json.Decoder, malformed error) error {
 	return nil
 }
 
-// reason returns a reason of the closed set: users may write any text, and a later
-// version other reasons, which all read as the generic one.
+// reason returns one of the known reasons. Text from users and reasons of later versions become the
+// generic one.
 func reason(text string) string {
 	if text == "" {
 		return ""
@@ -130,7 +128,7 @@ func reason(text string) string {
 	return pipeline.Reason(pipeline.ClassOf(text))
 }
 
-// parseProblem reads the entry of the object; nil: there is none that can be read.
+// parseProblem parses the entry of the object, or returns nil.
 func parseProblem(text json.RawMessage) *Problem {
 	p := new(Problem)
 	if json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) {
@@ -140,17 +138,17 @@ func parseProblem(text json.RawMessage) *Problem {
 	return p
 }
 
-// written is an entry as it is written. What changedAt repeats under the name
-// of what it is, is read from fetchedAt, which older readers know.
+// written is the written form of an entry. It repeats fetchedAt as changedAt, the better name,
+// because older readers know only fetchedAt.
 type written struct {
 	Entry
 
 	ChangedAt time.Time `json:"changedAt,omitzero"`
 }
 
-// String returns the value of the status annotation: compact JSON, keys sorted,
-// the same text for the same state. It is empty when there is neither a key nor a
-// problem, and the annotation is to be removed then.
+// String returns the value of the status annotation: compact JSON with sorted keys, the same text
+// for the same state. It is empty if there is neither a key nor a problem; the annotation is then
+// removed.
 func (s Status) String() string {
 	if len(s.Keys) == 0 && s.Problem == nil {
 		return ""
@@ -170,11 +168,10 @@ func (s Status) String() string {
 	return string(bytes.TrimRight(text.Bytes(), "\n"))
 }
 
-// Own returns what a want of a key carries of the status annotation, of which
-// text is the value: all of it if no other key has an entry. Else it carries
-// nothing, and readFirst reports that the writer has to read the object before
-// it writes the annotation: the wants of an object with many keys would repeat
-// the entries of all of them.
+// Own returns the part of the status annotation text that a want of a key carries: all of it if no
+// other key has an entry. Otherwise the want carries nothing, because the wants of an object with
+// many keys would repeat the entries of all of them, and readFirst reports that the writer has to
+// read the object before it writes the annotation.
 func (s Status) Own(key, text string) (own string, readFirst bool) {
 	for other := range s.Keys {
 		if other != key {

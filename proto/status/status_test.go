@@ -24,9 +24,11 @@ func full() status.Entry {
 		Error: "BadStatus", ErrorURL: "https://e.example.com/new",
 		Since: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC), Attempts: 3, GaveUp: true,
 		Explanation: &status.Explanation{
-			HTTPStatus: 404, Message: "e.example.com responded with 404", NextTry: time.Date(2026, 1, 3, 1, 0, 0, 0, time.UTC), Stale: true, Terminal: true,
+			HTTPStatus: 404, Message: "e.example.com responded with 404", NextTry: time.Date(2026, 1, 3, 1, 0, 0, 0, time.UTC),
+			Stale: true, Terminal: true,
 		},
-		Drift: "kubectl-edit/Update/2026-01-02T03:04:05Z", Object: "0b0e8a63", Fence: status.Fence{Epoch: 1767323045000, Seq: 7},
+		Drift: "kubectl-edit/Update/2026-01-02T03:04:05Z", Object: "0b0e8a63",
+		Fence: status.Fence{Epoch: 1767323045000, Seq: 7},
 	}
 }
 
@@ -34,9 +36,12 @@ func TestString(t *testing.T) {
 	s := status.Status{Keys: map[string]status.Entry{"b": full(), "a": {}}}
 	want := `{"a":{},"b":{"url":"https://e.example.com/?a=1&b=<2>","sha256":"` + digest + `","size":12,` +
 		`"fetchedAt":"2026-01-02T03:04:05Z","etag":"W/\"x\"","lastModified":"Fri, 02 Jan 2026 03:04:05 GMT","binary":true,` +
-		`"error":"BadStatus","errorUrl":"https://e.example.com/new","since":"2026-01-03T00:00:00Z","attempts":3,"gaveUp":true,` +
-		`"httpStatus":404,"message":"e.example.com responded with 404","nextTry":"2026-01-03T01:00:00Z","stale":true,"terminal":true,` +
-		`"drift":"kubectl-edit/Update/2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7","changedAt":"2026-01-02T03:04:05Z"}}`
+		`"error":"BadStatus","errorUrl":"https://e.example.com/new",` +
+		`"since":"2026-01-03T00:00:00Z","attempts":3,"gaveUp":true,` +
+		`"httpStatus":404,"message":"e.example.com responded with 404","nextTry":"2026-01-03T01:00:00Z","stale":true,` +
+		`"terminal":true,` +
+		`"drift":"kubectl-edit/Update/2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7",` +
+		`"changedAt":"2026-01-02T03:04:05Z"}}`
 	if got := s.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -93,8 +98,10 @@ func TestStringNormalises(t *testing.T) {
 		FetchedAt: time.Date(2026, 1, 2, 3, 4, 5, 999, local), Since: time.Date(2026, 1, 2, 4, 4, 5, 999, local),
 		Explanation: &status.Explanation{NextTry: time.Date(2026, 1, 2, 5, 4, 5, 999, local)},
 	}, "b": {ETag: "\u00e9", LastModified: strings.Repeat("~", 256)}}}
-	want := `{"a":{"url":"https://e.example.com","fetchedAt":"2026-01-02T02:04:05Z","error":"Timeout","since":"2026-01-02T03:04:05Z",` +
-		`"nextTry":"2026-01-02T04:04:05Z","changedAt":"2026-01-02T02:04:05Z"},"b":{"lastModified":"` + strings.Repeat("~", 256) + `"}}`
+	want := `{"a":{"url":"https://e.example.com","fetchedAt":"2026-01-02T02:04:05Z","error":"Timeout",` +
+		`"since":"2026-01-02T03:04:05Z",` +
+		`"nextTry":"2026-01-02T04:04:05Z","changedAt":"2026-01-02T02:04:05Z"},"b":{"lastModified":"` +
+		strings.Repeat("~", 256) + `"}}`
 	if got := s.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -150,26 +157,28 @@ func entries(n int) string {
 	return "{" + strings.TrimPrefix(text.String(), ",") + "}"
 }
 
-func TestParseReadsAsManyEntriesAsAWriterWrites(t *testing.T) {
+func TestParseReadsTheMaximumNumberOfEntries(t *testing.T) {
 	parsed, err := status.Parse(entries(2 * annotation.MaxPairs))
 	if err != nil || len(parsed.Keys) != 2*annotation.MaxPairs {
 		t.Errorf("got %d keys, %v", len(parsed.Keys), err)
 	}
 }
 
-// A user may write a status, so the cost of reading one must not grow with the entries
-// that fit into an annotation.
+// A user may write a status, so the cost of parsing must not grow with the number of entries in the
+// annotation.
 func TestTooManyEntriesCostNoMemory(t *testing.T) {
 	many := entries(25_000)
 	allocated := testing.AllocsPerRun(10, func() { _, _ = status.Parse(many) })
-	if allowed := testing.AllocsPerRun(10, func() { _, _ = status.Parse(entries(status.MaxEntries)) }); allocated > allowed {
+	allowed := testing.AllocsPerRun(10, func() { _, _ = status.Parse(entries(status.MaxEntries)) })
+	if allocated > allowed {
 		t.Errorf("%.0f allocations, those of the largest status are %.0f", allocated, allowed)
 	}
 }
 
-// Reasons become those of Events and labels of metrics, and the audit asks by reason.
-func TestReasonsAreThoseOfTheClosedSet(t *testing.T) {
-	parsed, err := status.Parse(`{"a":{"error":"Forged1"},"b":{"error":"Forged2"},"c":{"error":"Timeout"},"d":{},"*":{"error":"Forged3"}}`)
+// Reasons become reasons of Events and metric labels, and the audit selects keys by reason.
+func TestParseAcceptsOnlyKnownReasons(t *testing.T) {
+	parsed, err := status.Parse(`{"a":{"error":"Forged1"},"b":{"error":"Forged2"},"c":{"error":"Timeout"},"d":{},` +
+		`"*":{"error":"Forged3"}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,8 +217,8 @@ func TestEntry(t *testing.T) {
 	}
 }
 
-// An annotation travels with copies of an object. What it says there counts
-// only as far as the value itself bears it out.
+// An annotation is copied with the object. Its claims count only as far as the key's value confirms
+// them.
 func TestCopied(t *testing.T) {
 	e := full()
 	if uid := types.UID("0b0e8a63-8c4f-4c5e-9d0a-000000000001"); status.Mark(uid) != e.Object || e.Copied(uid) {
@@ -223,7 +232,8 @@ func TestCopied(t *testing.T) {
 	if (status.Entry{SHA256: digest}).Copied("1b0e8a63-8c4f") {
 		t.Error("an entry that does not tell is taken for a copy")
 	}
-	want := status.Entry{SHA256: digest, Size: 12, FetchedAt: e.FetchedAt, ETag: e.ETag, LastModified: e.LastModified, Binary: true}
+	want := status.Entry{SHA256: digest, Size: 12, FetchedAt: e.FetchedAt, ETag: e.ETag, LastModified: e.LastModified,
+		Binary: true}
 	if got := e.Body(); got != want {
 		t.Errorf("body %+v", got)
 	}
@@ -240,8 +250,8 @@ func TestClone(t *testing.T) {
 	status.Status{}.Clone().Keys["a"] = status.Entry{}
 }
 
-// FuzzStatus reads anything without a panic, and what it has read once it
-// writes and reads again without a change.
+// FuzzStatus checks that Parse never panics, and that a parsed status survives another round
+// unchanged.
 func FuzzStatus(f *testing.F) {
 	s := status.Status{Keys: map[string]status.Entry{"b": full(), "a": {}}}
 	for _, seed := range []string{
@@ -273,16 +283,17 @@ func FuzzStatus(f *testing.F) {
 	})
 }
 
-// What is wrong with the annotations stands beside the keys, and no reader of them
-// sees it.
+// Problems with the annotations do not appear among the keys.
 func TestProblem(t *testing.T) {
 	s := status.Status{
 		Keys: map[string]status.Entry{"a": {}},
 		Problem: &status.Problem{
-			Error: "InvalidAnnotation", Message: "annotation value 'x' does not match expected format key=url", Since: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC),
+			Error: "InvalidAnnotation", Message: "annotation value 'x' does not match expected format key=url",
+			Since: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC),
 		},
 	}
-	want := `{"*":{"error":"InvalidAnnotation","message":"annotation value 'x' does not match expected format key=url","since":"2026-01-03T00:00:00Z"},"a":{}}`
+	want := `{"*":{"error":"InvalidAnnotation","message":"annotation value 'x' does not match expected format key=url",` +
+		`"since":"2026-01-03T00:00:00Z"},"a":{}}`
 	if got := s.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -301,7 +312,8 @@ func TestProblem(t *testing.T) {
 	if own, readFirst := alone.Own("a", alone.String()); own == "" || own != alone.String() || readFirst {
 		t.Errorf("a want carries %q, read first %v", own, readFirst)
 	}
-	for _, odd := range []string{`{"*":7}`, `{"*":{}}`, `{"*":{"error":"x","since":"never"}}`, `{"*":{"error":"x","since":"9999-12-31T23:59:59-23:00"}}`} {
+	for _, odd := range []string{`{"*":7}`, `{"*":{}}`, `{"*":{"error":"x","since":"never"}}`,
+		`{"*":{"error":"x","since":"9999-12-31T23:59:59-23:00"}}`} {
 		if parsed, err := status.Parse(odd); err != nil || parsed.Problem != nil || parsed.String() != "" {
 			t.Errorf("%s: got %+v, %v", odd, parsed, err)
 		}

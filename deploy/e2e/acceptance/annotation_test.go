@@ -70,7 +70,7 @@ var _ = Describe("An annotation", func() {
 		cm.EventuallyHasData(ctx, "other", "there")
 		Eventually(ctx, problem).Should(HaveValue(HaveField("Message",
 			"annotation curl-me-that, pair 1 (key page): the scheme is neither http nor https; use http:// or https://; "+
-				"also annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?")))
+				"also annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?")))
 		Eventually(ctx, problem).Should(HaveValue(HaveField("Since", first.Since)))
 		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).NotTo(ContainSubstring("S3CR3T"))
 
@@ -124,8 +124,8 @@ var _ = Describe("An annotation", func() {
 		Entry("with a password and a token", "mydata=https://user:secret@data.example.com/?token=secret oops",
 			"annotation value 'mydata=https://data.example.com/?…' does not match expected format key=url"),
 		Entry("in a pair that breaks a rule", "mydata=https://user:secret@data.example.com/?token=secret",
-			"annotation curl-me-that, pair 1 (key mydata): the url carries a user name or a password; "+
-				"take it out, and ask the operator for credentials of that host"),
+			"annotation curl-me-that, pair 1 (key mydata): the url contains a user name or a password; "+
+				"remove it, and ask the operator to configure credentials for that host"),
 	)
 
 	It("is ignored while the object is labelled reconciler=ignore", func(ctx SpecContext) {

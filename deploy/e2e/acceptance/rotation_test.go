@@ -73,7 +73,7 @@ var _ = Describe("The signing key of the watcher", func() {
 		isServed("meanwhile")
 		Expect(writer.Log.Matching("keeping")).
 			To(ConsistOf(And(ContainSubstring(trusted),
-				ContainSubstring("it does not hold one or 2 public NKeys of users, one a line"))))
+				ContainSubstring("it must hold one to 2 NKey user public keys, one per line"))))
 		Expect(w.Stored(ctx, pipeline.Failures, ">")).To(BeZero())
 	})
 })

@@ -169,10 +169,10 @@ var _ = Describe("The annotation policy", Ordered, func() {
 		Entry("a word as the boolean", "x-kv8s.io/curl-suspend", "yes", ""),
 		Entry("an unknown name", "x-kv8s.io/curl-header", "x", ""),
 		Entry("a misspelled name", "x-kv8s.io/curl-refrsh", "10m",
-			"annotation x-kv8s.io/curl-refrsh is not known and does nothing; known are curl-me-that, curl-refresh, curl-now, "+
+			"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; use one of curl-me-that, curl-refresh, curl-now, "+
 				"curl-suspend, curl-sha256"),
 		Entry("a misspelled name under the other prefix", "x-k8s.io/curl-nwo", "10m",
-			"annotation x-k8s.io/curl-nwo is not known and does nothing; known are"),
+			"annotation x-k8s.io/curl-nwo is unknown and has no effect; use one of"),
 	)
 
 	It("rejects a misspelled curl-me-that annotation and names it", func(ctx SpecContext) {
@@ -180,7 +180,7 @@ var _ = Describe("The annotation policy", Ordered, func() {
 			GenerateName: "slip-", Annotations: map[string]string{"x-kv8s.io/curl-me-tha": "a=x.example.com"},
 		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		Expect(err).To(MatchError(
-			ContainSubstring("annotation x-kv8s.io/curl-me-tha is not known and does nothing; known are curl-me-that")))
+			ContainSubstring("annotation x-kv8s.io/curl-me-tha is unknown and has no effect; use one of curl-me-that")))
 	})
 
 	It("does not validate unchanged annotations", func(ctx SpecContext) {

@@ -1,4 +1,4 @@
-// Package duration reads and writes durations as annotations and flags have them.
+// Package duration parses and formats durations in annotations and flags.
 package duration
 
 import (
@@ -11,11 +11,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// day is always 24 hours: an interval knows no calendar.
+// day is always 24 hours, also when the clocks change.
 const day = 24 * time.Hour
 
-// Parse reads a duration as Go writes it, and with days in front: 10m,
-// 1h30m, 2d, 1d12h. It is what annotations and flags take.
+// Parse accepts Go durations with optional leading days: 10m, 1h30m, 2d, 1d12h.
 func Parse(text string) (time.Duration, error) {
 	days, rest, found := strings.Cut(text, "d")
 	if !found {
@@ -44,8 +43,7 @@ func invalid(text string) error {
 	return fmt.Errorf("%q is not a duration such as 10m, 1h30m or 2d", text)
 }
 
-// Format writes a duration as Parse reads it, without units
-// that are zero: 10m, 1h30m, 2d, 1d12h.
+// Format returns d in the syntax of Parse, without units that are zero: 10m, 1h30m, 2d, 1d12h.
 func Format(d time.Duration) string {
 	if d < 0 {
 		return "-" + Format(-d)
@@ -67,13 +65,13 @@ func Format(d time.Duration) string {
 	return text + rest
 }
 
-// Var adds a flag that Parse reads; value is its default.
+// Var adds a flag that is parsed by Parse; value is its default.
 func Var(fs *pflag.FlagSet, d *time.Duration, name string, value time.Duration, usage string) {
 	*d = value
 	fs.Var((*Flag)(d), name, usage)
 }
 
-// Flag is the value of a flag that Parse reads.
+// Flag is the value of a flag that is parsed by Parse.
 type Flag time.Duration
 
 // Set implements pflag.Value.

@@ -18,17 +18,19 @@ func TestParseTakesDays(t *testing.T) {
 			t.Errorf("Parse(%q) = %v, %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "d", "day", "2 d", "1h2d", "1d-2h", "1d2d", "1e3d", "Infd", "NaNd", "0x1d", "999999999999d", "+1d", "1d+2h", "10", "106751d24h"} {
+	for _, text := range []string{"", "d", "day", "2 d", "1h2d", "1d-2h", "1d2d", "1e3d", "Infd", "NaNd", "0x1d",
+		"999999999999d", "+1d", "1d+2h", "10", "106751d24h"} {
 		if got, err := duration.Parse(text); err == nil {
 			t.Errorf("Parse(%q) = %v, want an error", text, got)
 		}
 	}
 }
 
-func TestFormatIsReadAgain(t *testing.T) {
+func TestParseReadsFormat(t *testing.T) {
 	for text, d := range map[string]time.Duration{
-		"10m": 10 * time.Minute, "1h": time.Hour, "2d": 48 * time.Hour, "1d12h": 36 * time.Hour, "1h0m5s": time.Hour + 5*time.Second,
-		"43ms": 43 * time.Millisecond, "0s": 0, "-2d": -48 * time.Hour, "1d500ms": 24*time.Hour + 500*time.Millisecond,
+		"10m": 10 * time.Minute, "1h": time.Hour, "2d": 48 * time.Hour, "1d12h": 36 * time.Hour,
+		"1h0m5s": time.Hour + 5*time.Second,
+		"43ms":   43 * time.Millisecond, "0s": 0, "-2d": -48 * time.Hour, "1d500ms": 24*time.Hour + 500*time.Millisecond,
 	} {
 		if got := duration.Format(d); got != text {
 			t.Errorf("Format(%v) = %q, want %q", d, got, text)

@@ -1,5 +1,5 @@
-// Package weburl has the one form in which URLs are compared. It knows nothing
-// of Kubernetes, so that all services may use it.
+// Package weburl converts URLs to the canonical form in which they are compared. It does not depend
+// on Kubernetes, so that all services can use it.
 package weburl
 
 import (
@@ -8,31 +8,29 @@ import (
 	"strings"
 )
 
-// MaxBytes is the length of one URL, scheme included.
+// MaxBytes is the maximum length of one URL, including the scheme.
 const MaxBytes = 2048
 
-// What can be wrong with a URL that has a cure of its own.
+// Mistakes in a URL for which there is specific advice.
 const (
 	// BadScheme means a scheme such as ftp.
-	BadScheme = "the scheme is neither http nor https"
+	BadScheme = "the scheme must be http or https"
 	// HasUser means a URL with userinfo.
-	HasUser = "the url carries a user name or a password"
-	// BadText means characters that have to be escaped.
-	BadText = "the url has characters other than printable ASCII"
+	HasUser = "the url contains a user name or a password"
+	// BadText means characters that need escaping.
+	BadText = "the url contains characters other than printable ASCII"
 	// TooLong means more than MaxBytes.
-	TooLong = "the url has more than 2048 characters"
+	TooLong = "the url is longer than 2048 characters"
 	// NoHost means a URL without a host.
 	NoHost = "the host is missing"
 )
 
-// MaxHostBytes is the longest name that DNS can carry (RFC 1035 section 2.3.4),
-// written without its final dot.
+// MaxHostBytes is the maximum length of a DNS name (RFC 1035 section 2.3.4), without its final dot.
 const MaxHostBytes = 253
 
-// Canonical returns raw in the one form in which URLs are compared, or what is
-// wrong with it; without a scheme it gets the default one. Scheme and host are lower case, a fragment is dropped, path
-// and query stay as written: they belong to the server. The canonical form of
-// a canonical URL is itself.
+// Canonical returns the canonical form of raw, or the reason why there is none. A URL without a
+// scheme gets the default one. Scheme and host become lower case and a fragment is dropped; path
+// and query stay as written, because they belong to the server. Canonical is idempotent.
 func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 	for i := range len(raw) {
 		if raw[i] <= ' ' || raw[i] > '~' {
@@ -56,7 +54,7 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 	}
 	parsed, err := url.Parse(scheme + "://" + rest)
 	if err != nil {
-		// Its text quotes parts of the url.
+		// The text of err quotes parts of the url, so it is not used.
 		return "", "the url cannot be parsed"
 	}
 	if parsed.User != nil {
@@ -73,9 +71,8 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 	return canonical, ""
 }
 
-// cutScheme splits a URL at "://" when a scheme stands before it (RFC 3986
-// section 3.1). A colon alone does not make one: data.example.com:8080/x is a
-// host and a port.
+// cutScheme splits a URL at "://" if a scheme precedes it (RFC 3986 section 3.1). A colon alone is
+// not enough: data.example.com:8080/x is a host and a port.
 func cutScheme(raw string) (scheme, rest string, found bool) {
 	scheme, rest, found = strings.Cut(raw, "://")
 	if !found || scheme == "" {
@@ -91,7 +88,7 @@ func cutScheme(raw string) (scheme, rest string, found bool) {
 	return strings.ToLower(scheme), rest, true
 }
 
-// canonicalHost returns host and port of u, or what is wrong with them.
+// canonicalHost returns host and port of u, or the mistake in them.
 func canonicalHost(u *url.URL) (host, wrong string) {
 	if strings.HasSuffix(u.Host, ":") {
 		return "", "the port is missing"
@@ -107,7 +104,7 @@ func canonicalHost(u *url.URL) (host, wrong string) {
 	return host + ":" + strconv.FormatUint(port, 10), ""
 }
 
-// canonicalName returns the host of u without its port, or what is wrong with it.
+// canonicalName returns the host of u without its port, or the mistake in it.
 func canonicalName(u *url.URL) (name, wrong string) {
 	name = u.Hostname()
 	if name == "" {
@@ -130,13 +127,13 @@ func canonicalName(u *url.URL) (name, wrong string) {
 	return "[" + strings.ToLower(text) + "%25" + zone + "]", "" // RFC 6874 section 2
 }
 
-// isNoZone reports whether no name of a network interface needs a character.
+// isNoZone reports whether a character is invalid in the name of a network interface.
 func isNoZone(c rune) bool {
 	return !('a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.ContainsRune("-_.", c))
 }
 
-// isHostName reports whether name could be looked up: labels of letters, digits,
-// hyphens and underscores, none empty but the root.
+// isHostName reports whether name can be a DNS name: labels of letters, digits, hyphens and
+// underscores, none of them empty except the root.
 func isHostName(name string) bool {
 	name = strings.TrimSuffix(name, ".")
 	if len(name) > MaxHostBytes {

@@ -8,9 +8,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-// Asks returns the annotations by which the ConfigMap of a Watcher asks for its
-// sources; key is the name of the first of them, such as x-kv8s.io/curl-me-that.
-// Without sources there are none.
+// Asks returns the annotations with which the ConfigMap of a Watcher requests its sources; key is
+// the name of the first of them, such as x-kv8s.io/curl-me-that. Without sources there are none.
 func (w *Watcher) Asks(key string) map[string]string {
 	asked := map[string]string{}
 	if len(w.Spec.Sources) == 0 {
@@ -27,7 +26,8 @@ func (w *Watcher) Asks(key string) map[string]string {
 	}
 	asked[key] = strings.Join(pairs, " ")
 	options := map[string]string{
-		annotation.SHA256Name: strings.Join(digests, " "), annotation.RefreshName: w.Spec.Interval, annotation.NowName: w.Now(key),
+		annotation.SHA256Name: strings.Join(digests, " "), annotation.RefreshName: w.Spec.Interval,
+		annotation.NowName: w.Now(key),
 	}
 	if w.Spec.Suspend {
 		options[annotation.SuspendName] = strconv.FormatBool(true)
@@ -40,9 +40,8 @@ func (w *Watcher) Asks(key string) map[string]string {
 	return asked
 }
 
-// Now returns the value of the annotation curl-now of a Watcher, with the prefix
-// of key.
+// Now returns the value of a Watcher's annotation curl-now, with the prefix of key.
 func (w *Watcher) Now(key string) string { return w.Annotations[prefix(key)+annotation.NowName] }
 
-// prefix of an annotation, with its slash.
+// prefix returns the prefix of an annotation, with its slash.
 func prefix(key string) string { return key[:strings.Index(key, "/")+1] }

@@ -1,70 +1,69 @@
 package v1alpha1
 
 const (
-	// WatcherLabel on a ConfigMap names the Watcher that it belongs to
-	// (LabelValue). A ConfigMap that carries it may be taken over by that Watcher.
+	// WatcherLabel on a ConfigMap names its Watcher (LabelValue). That Watcher may take over a
+	// ConfigMap with this label.
 	WatcherLabel = "watch.x-kv8s.io/watcher"
-	// AppliedAnnotation on a ConfigMap is the digest of what keeper last applied.
+	// AppliedAnnotation on a ConfigMap is the digest of the content that keeper last applied.
 	AppliedAnnotation = "watch.x-kv8s.io/applied"
-	// FieldManager is the name under which keeper applies.
+	// FieldManager is keeper's field manager.
 	FieldManager = "curl-me-that-keeper"
 )
 
-// What injection reads and writes.
+// Labels and annotations for injection.
 const (
-	// InjectLabel on a namespace, with InjectValue, lets its pods get sidecars.
+	// InjectLabel on a namespace, with InjectValue, allows sidecars in its pods.
 	InjectLabel = "x-kv8s.io/inject"
 	// InjectValue is the value of InjectLabel.
 	InjectValue = "enabled"
-	// InjectAnnotation on a pod names the Watchers whose sidecars it gets, with
-	// commas between them.
+	// InjectAnnotation on a pod names the Watchers whose sidecars it gets, separated by commas.
 	InjectAnnotation = "x-kv8s.io/inject"
-	// InjectedAnnotation on a pod has of each sidecar that it got the name of the
-	// Watcher and its generation, as in errors=3, with commas between them.
+	// InjectedAnnotation on a pod lists its sidecars by Watcher and generation, as in errors=3,
+	// separated by commas.
 	InjectedAnnotation = "x-kv8s.io/injected"
-	// InjectedLabel is "true" on each pod that got a sidecar.
+	// InjectedLabel is "true" on each pod with an injected sidecar.
 	InjectedLabel = "watch.x-kv8s.io/injected"
 )
 
 // Types of conditions.
 const (
-	// ConditionReady: the ConfigMap holds all that is asked for.
+	// ConditionReady: the ConfigMap holds the static data and all sources.
 	ConditionReady = "Ready"
-	// ConditionFresh: the last attempt of every source was good.
+	// ConditionFresh: the last fetch of every source succeeded.
 	ConditionFresh = "Fresh"
-	// ConditionInjectable is present with a container: pods get it as a sidecar.
+	// ConditionInjectable is present if there is a container: pods get it as a sidecar.
 	ConditionInjectable = "Injectable"
-	// ConditionReconciling is present while the Watcher is on its way to Ready.
+	// ConditionReconciling is present while the Watcher makes progress towards Ready.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is present while nothing but an edit helps.
+	// ConditionStalled is present while only an edit helps.
 	ConditionStalled = "Stalled"
 )
 
-// Reasons of conditions that are no failures of a fetch.
+// Reasons of conditions, except failures of a fetch.
 const (
-	// ReasonReady: all is there.
+	// ReasonReady: the ConfigMap is complete.
 	ReasonReady = "Ready"
-	// ReasonFresh: the last attempt of every source was good.
+	// ReasonFresh: the last fetch of every source succeeded.
 	ReasonFresh = "Fresh"
-	// ReasonProgressing: something is under way.
+	// ReasonProgressing: work is in flight.
 	ReasonProgressing = "Progressing"
 	// ReasonFetching: a source has not been fetched yet.
 	ReasonFetching = "Fetching"
-	// ReasonSuspended: nothing is fetched.
+	// ReasonSuspended: fetches are suspended.
 	ReasonSuspended = "Suspended"
-	// ReasonTargetExists: the ConfigMap exists and belongs to somebody else.
+	// ReasonTargetExists: the ConfigMap exists and does not belong to a Watcher.
 	ReasonTargetExists = "TargetExists"
 	// ReasonTargetOwned: the ConfigMap belongs to another Watcher.
 	ReasonTargetOwned = "TargetOwned"
 	// ReasonTargetImmutable: the ConfigMap is immutable.
 	ReasonTargetImmutable = "TargetImmutable"
-	// ReasonTargetRefused: the API server refuses the ConfigMap.
+	// ReasonTargetRefused: the API server rejects the ConfigMap.
 	ReasonTargetRefused = "TargetRefused"
 	// ReasonTooLarge: the static data does not fit into a ConfigMap.
 	ReasonTooLarge = "TooLarge"
-	// ReasonInvalidSource: a source cannot be written as an annotation.
+	// ReasonInvalidSource: a source cannot be expressed as an annotation.
 	ReasonInvalidSource = "InvalidSource"
-	// ReasonFetchFailed: a source has never been fetched, and fails.
+	// ReasonFetchFailed: a source fails and has never been fetched.
 	ReasonFetchFailed = "FetchFailed"
 	// ReasonInjectable: pods that name the Watcher get its sidecar.
 	ReasonInjectable = "Injectable"
@@ -73,14 +72,13 @@ const (
 	// ReasonNamespaceNotEnabled: the namespace does not have InjectLabel, or is
 	// protected.
 	ReasonNamespaceNotEnabled = "NamespaceNotEnabled"
-	// ReasonPodSecurity: the standard of Pod Security that the namespace enforces
-	// refuses pods with the sidecar.
+	// ReasonPodSecurity: the namespace's Pod Security Standard rejects pods with the sidecar.
 	ReasonPodSecurity = "PodSecurity"
 )
 
 // Reasons of Events about sidecars.
 const (
-	// ReasonSidecarFailing: the sidecar of a pod fails, and none did before.
+	// ReasonSidecarFailing: the sidecar of a pod fails, and none failed before.
 	ReasonSidecarFailing = "SidecarFailing"
 	// ReasonSidecarRecovered: no sidecar fails any more.
 	ReasonSidecarRecovered = "SidecarRecovered"

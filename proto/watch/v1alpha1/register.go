@@ -11,7 +11,7 @@ func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: "watch.x-kv8s.io", Version: "v1alpha1"}
 }
 
-// Resource is how the API server names it in paths.
+// Resource is the resource's name in API paths.
 func Resource() schema.GroupVersionResource { return GroupVersion().WithResource("watchers") }
 
 // Kind of the resource.

@@ -6,17 +6,16 @@ import (
 	"encoding/hex"
 )
 
-// maxLabelBytes is the longest value of a label.
+// maxLabelBytes is the maximum length of a label value.
 const maxLabelBytes = 63
 
-// ConfigMapName returns the name of the ConfigMap that a Watcher has.
+// ConfigMapName returns the name of a Watcher's ConfigMap.
 func (w *Watcher) ConfigMapName() string {
 	return cmp.Or(w.Spec.Target.Name, w.Name+"-config")
 }
 
-// LabelValue returns the value of WatcherLabel for a Watcher of that name: the
-// name itself, or, where that is too long for a label, its beginning and a
-// digest.
+// LabelValue returns the value of WatcherLabel for a Watcher: its name or, if that is too long for
+// a label, the start of the name and a digest.
 func LabelValue(name string) string {
 	if len(name) <= maxLabelBytes {
 		return name

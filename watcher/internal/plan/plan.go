@@ -233,7 +233,7 @@ func (m *planner) occupied(pair annotation.Pair, entry status.Entry) {
 	m.plan.Conditions = append(m.plan.Conditions, Condition{
 		Reason:     reason,
 		Key:        key,
-		Note:       condition.KeyExists(key) + " [" + condition.Cause(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
+		Note:       condition.KeyExists(key) + " [" + condition.WhyEmpty(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
 		Occurrence: key,
 	})
 	if _, wanted := m.wants[key]; wanted {

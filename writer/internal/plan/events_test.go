@@ -142,7 +142,7 @@ func TestEveryEventWordForWord(t *testing.T) {
 		if strings.ContainsAny(e.Note, "?\n") || strings.Contains(e.Note, "token") || len(e.Note) > 1024 {
 			t.Errorf("%s: %q has what does not belong there", e.Reason, e.Note)
 		}
-		if cause := condition.Cause(pipeline.ClassOf(e.Reason)); !strings.HasSuffix(e.Note, "["+cause+"]") && cause != "" && e.Action != "Remove" {
+		if cause := condition.WhyEmpty(pipeline.ClassOf(e.Reason)); !strings.HasSuffix(e.Note, "["+cause+"]") && cause != "" && e.Action != "Remove" {
 			t.Errorf("%s: %q does not lead to %s", e.Reason, e.Note, cause)
 		}
 	}

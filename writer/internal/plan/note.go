@@ -51,7 +51,7 @@ const (
 
 // failed returns the Event for an entry that now fails.
 func failed(i Item, entry status.Entry, action, note string) Event {
-	if cause := condition.Cause(pipeline.ClassOf(entry.Error)); cause != "" {
+	if cause := condition.WhyEmpty(pipeline.ClassOf(entry.Error)); cause != "" {
 		note += " [" + cause + "]"
 	}
 	return Event{

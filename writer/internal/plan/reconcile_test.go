@@ -49,7 +49,7 @@ func TestProblems(t *testing.T) {
 		"while left out":       {wrong.labelled("reconciler", "ignore"), plan.Stale, "-", noon},
 		"of an older reading":  {wrong.seen(plan.Remembered), plan.Written, formatSentence, noon},
 		"of an immutable one":  {wrong.behind(plan.Immutable), plan.Written, formatSentence, noon},
-		"of an unknown option": {asking().annotated("x-kv8s.io/curl-refrsh", "1h"), plan.Written, "annotation x-kv8s.io/curl-refrsh is not known and does nothing; did you mean curl-refresh?", noon},
+		"of an unknown option": {asking().annotated("x-kv8s.io/curl-refrsh", "1h"), plan.Written, "annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?", noon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Planner{Prune: true}.Plan(tt.object.object(t), []plan.Item{problems()})
