@@ -32,7 +32,7 @@ func explained(ctx context.Context, d *demo) error {
 	if err := d.create(ctx, d.samples.invalid); err != nil {
 		return err
 	}
-	if err := d.waitFor(ctx, writeTimeout, "`kubectl describe configmap "+name+"` explains it", func(ctx context.Context) (bool, error) {
+	if err := d.waitFor(ctx, writeTimeout, "`kubectl describe configmap "+name+"` shows an Event", func(ctx context.Context) (bool, error) {
 		events, err := d.events(ctx, name)
 		return len(events) > 0, err
 	}); err != nil {

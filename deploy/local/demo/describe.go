@@ -15,24 +15,11 @@ import (
 // columns of the narrowest terminal.
 const columns = 80
 
-// describe prints a ConfigMap and its Events as `kubectl describe` does, in lines that
-// fit.
+// describe prints the Events of a ConfigMap.
 func (d *demo) describe(ctx context.Context, name string) error {
-	cm, err := d.client.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read ConfigMap %s: %w", name, err)
-	}
 	events, err := d.events(ctx, name)
 	if err != nil {
 		return err
-	}
-	fmt.Fprintf(d.Out, "  Name:         %s\n  Namespace:    %s\n  Annotations:\n", cm.Name, cm.Namespace)
-	for key, value := range cm.Annotations {
-		fmt.Fprint(d.Out, wrap(key+": "+value, "    "))
-	}
-	fmt.Fprint(d.Out, "  Data:\n")
-	for key, value := range cm.Data {
-		fmt.Fprint(d.Out, wrap(key+": "+value, "    "))
 	}
 	fmt.Fprint(d.Out, "  Events:\n")
 	for _, e := range events {

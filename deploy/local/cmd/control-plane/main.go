@@ -1,5 +1,6 @@
-// Command control-plane runs another command against a Kubernetes API server:
-// the one that KUBECONFIG names, or a temporary one of its own.
+// Command control-plane runs another command against a Kubernetes API server: the
+// cluster of KUBECONFIG, or a temporary one. Its other commands prepare the API server of
+// docker compose.
 package main
 
 import (
@@ -9,23 +10,52 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/assets"
 )
 
 func main() {
-	os.Exit(run())
-}
-
-func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	err := newCommand().ExecuteContext(ctx)
-	var status exitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &status):
-		return int(status)
+	root := &cobra.Command{
+		Use:           "control-plane",
+		Short:         "Run a real etcd and kube-apiserver on this machine, or give programs access to another one",
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
-	fmt.Fprintln(os.Stderr, "control-plane:", err)
-	return 1
+	root.AddCommand(newExec(), newAssets(), newPrepare(), newGrant(), newAdopt(), newHealthcheck())
+	err := root.ExecuteContext(ctx)
+	if status, ok := errors.AsType[exitError](err); ok {
+		os.Exit(int(status)) //nolint:gocritic // nothing is left to stop
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "control-plane:", err)
+		os.Exit(1)
+	}
+}
+
+// command returns a command without arguments.
+func command(use, short, long string, run func(*cobra.Command) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) },
+	}
+}
+
+func newAssets() *cobra.Command {
+	options := assets.Options{Kubectl: true}
+	cmd := command("assets", "Print the folder of etcd, kube-apiserver and kubectl, which it downloads or builds if needed", "",
+		func(cmd *cobra.Command) error {
+			options.Progress = cmd.ErrOrStderr()
+			binaries, err := assets.Find(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), binaries.Dir)
+			return err
+		})
+	cmd.Flags().BoolVar(&options.Build, "build", false, "build from source, without KUBEBUILDER_ASSETS and archives of envtest")
+	return cmd
 }

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane/access"
+)
+
+// healthcheckTimeout is less than that of container engines.
+const healthcheckTimeout = 3 * time.Second
+
+func newHealthcheck() *cobra.Command {
+	var kubeconfig, server string
+	cmd := command("healthcheck --kubeconfig FILE", "Ask an API server whether it is ready; exit with 1 if it is not", "",
+		func(cmd *cobra.Command) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), healthcheckTimeout)
+			defer cancel()
+			config, err := access.Load(kubeconfig, "")
+			if err != nil {
+				return err
+			}
+			if server != "" {
+				config = access.At(config, server)
+			}
+			client, err := access.ClientConfig(config)
+			if err != nil {
+				return err
+			}
+			return access.Ready(ctx, client)
+		})
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of a user who may read the namespace default")
+	cmd.Flags().StringVar(&server, "server", "", "URL of the API server, if not that of the kubeconfig")
+	return cmd
+}
+
+func newAdopt() *cobra.Command {
+	var kubeconfig, name string
+	var copies []string
+	cmd := command("adopt --kubeconfig FILE --to FILE", "Copy a kubeconfig from outside a container to where services read it",
+		`Copy the current context of a kubeconfig to where services in containers read it.
+A file belongs to the owner of its folder. It reports settings that cannot work in a container.`,
+		func(cmd *cobra.Command) error {
+			if len(copies) == 0 {
+				return errors.New("adopt needs --kubeconfig and --to")
+			}
+			if info, err := os.Stat(kubeconfig); err != nil || !info.Mode().IsRegular() {
+				return errors.New("there is no kubeconfig: set KUBECONFIG to the absolute path of one file")
+			}
+			config, err := access.Load(kubeconfig, name)
+			if err != nil {
+				return err
+			}
+			for _, path := range copies {
+				if err := access.Write(config, path); err != nil {
+					return err
+				}
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "adopted context", config.CurrentContext)
+			return nil
+		})
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig to copy")
+	cmd.Flags().StringVar(&name, "context", "", "its context; without it the current one")
+	cmd.Flags().StringSliceVar(&copies, "to", nil, "files to write")
+	return cmd
+}
+
+// grant holds the flags of the command.
+type grant struct {
+	kubeconfig, copyTo, server string
+	manifests                  []string
+	accounts                   map[string]string
+}
+
+func newGrant() *cobra.Command {
+	var g grant
+	cmd := command("grant --kubeconfig FILE --manifests DIR --account NAMESPACE/NAME=FILE",
+		"Apply manifests, and write a kubeconfig with a token for each service account",
+		`Apply all manifests of the folders, and write a kubeconfig with a token for each
+service account. A file belongs to the owner of its folder.`, g.run)
+	flags := cmd.Flags()
+	flags.StringVar(&g.kubeconfig, "kubeconfig", "", "kubeconfig of the administrator")
+	flags.StringSliceVar(&g.manifests, "manifests", nil, "folders with manifests to apply")
+	flags.StringToStringVar(&g.accounts, "account", nil, "service account, and the file for its kubeconfig: NAMESPACE/NAME=FILE")
+	flags.StringVar(&g.copyTo, "copy-to", "", "file for a copy of the administrator's kubeconfig")
+	flags.StringVar(&g.server, "copy-server", "", "URL of the API server in that copy")
+	return cmd
+}
+
+func (g *grant) run(cmd *cobra.Command) error {
+	if g.kubeconfig == "" {
+		return errors.New("grant needs --kubeconfig")
+	}
+	administrator, err := access.Load(g.kubeconfig, "")
+	if err != nil {
+		return err
+	}
+	config, err := access.ClientConfig(administrator)
+	if err != nil {
+		return err
+	}
+	applied, err := access.Apply(cmd.Context(), config, g.manifests)
+	for _, what := range applied {
+		fmt.Fprintln(cmd.OutOrStdout(), "applied", what)
+	}
+	if err != nil {
+		return err
+	}
+	for account, path := range g.accounts {
+		namespace, name, found := strings.Cut(account, "/")
+		if !found {
+			return fmt.Errorf("--account: %q is not NAMESPACE/NAME=FILE", account)
+		}
+		own, err := access.Account(cmd.Context(), administrator, namespace, name)
+		if err != nil {
+			return err
+		}
+		if err := access.Write(own, path); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), "wrote the kubeconfig of service account", account)
+	}
+	if g.copyTo == "" {
+		return nil
+	}
+	if g.server != "" {
+		administrator = access.At(administrator, g.server)
+	}
+	return access.Write(administrator, g.copyTo)
+}
+
+func newPrepare() *cobra.Command {
+	var plane controlplane.External
+	var probe string
+	cmd := command("prepare --dir DIR --host NAME", "Write the certificates and keys of a kube-apiserver that runs elsewhere",
+		`Write certificates, keys and the administrator's kubeconfig for a kube-apiserver
+that runs elsewhere, such as in a container. Existing files are kept. With --probe, also
+copy this program into DIR, for the health check of an image without a shell.`,
+		func(*cobra.Command) error {
+			if plane.Dir == "" || plane.Host == "" {
+				return errors.New("prepare needs --dir and --host")
+			}
+			err := plane.Prepare()
+			if err == nil && probe != "" {
+				err = copyProgram(filepath.Join(plane.Dir, probe))
+			}
+			return err
+		})
+	cmd.Flags().StringVar(&plane.Dir, "dir", "", "folder for pki/ and kubeconfig")
+	cmd.Flags().StringVar(&plane.Host, "host", "", "name by which clients reach the API server")
+	cmd.Flags().StringVar(&plane.Port, "port", "6443", "port of the API server")
+	cmd.Flags().StringVar(&probe, "probe", "", "name in DIR for a copy of this program")
+	return cmd
+}
+
+// copyProgram copies this program with a rename, so that nobody runs an incomplete copy.
+func copyProgram(path string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	source, err := os.Open(self)
+	if err != nil {
+		return fmt.Errorf("read this program: %w", err)
+	}
+	defer source.Close()
+	target, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) //nolint:gosec // a program without secrets, for the user of another container
+	if err != nil {
+		return fmt.Errorf("copy this program: %w", err)
+	}
+	_, err = io.Copy(target, source)
+	if err = errors.Join(err, target.Close()); err != nil {
+		return fmt.Errorf("copy this program: %w", err)
+	}
+	return os.Rename(path+".new", path)
+}
