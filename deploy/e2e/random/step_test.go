@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/hostile"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -40,7 +41,18 @@ type step struct {
 
 // steps returns the possible steps.
 func steps() []step {
-	return slices.Concat(edits(), hands(), obstacles(), losses(), kills())
+	return slices.Concat(edits(), hands(), obstacles(), losses(), kills(), attacks())
+}
+
+// attacks returns what a hostile tenant does.
+func attacks() []step {
+	return []step{{name: "a hostile tenant", once: true, do: func(ctx context.Context, r *round) {
+		all := hostile.Attacks()
+		attack := all[r.rng.IntN(len(all))]
+		r.done[len(r.done)-1] += " " + attack.Name
+		attack.Run(ctx, r.hostile)
+		r.lifts = append(r.lifts, r.hostile.Clear)
+	}}}
 }
 
 // onObject is a step on one of the ordinary ConfigMaps.

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/hostile"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
@@ -18,6 +19,8 @@ const (
 	ackWait = 2 * time.Second
 	// maxBroken is the number of broken promises that ends the run.
 	maxBroken = 10
+	// hostileScale divides the number of objects of an attack.
+	hostileScale = 10
 )
 
 // system is the system that all rounds share.
@@ -27,6 +30,8 @@ type system struct {
 	// rights are the writer's rights in the namespace where a step revokes them.
 	rights *world.Account
 	wants  *published
+	// hostile is a tenant who misuses ConfigMaps in some rounds.
+	hostile *hostile.Tenant
 }
 
 // published has the messages by subject, as they were published. It is safe for concurrent use.
@@ -48,12 +53,12 @@ func (p *published) of(subject string) [][]byte {
 }
 
 // begin starts the services with short intervals. All steps happen in the namespace of the world.
-// An ordinary tenant shares the installation.
+// An ordinary and a hostile tenant share the installation.
 func begin(ctx context.Context) *system {
 	GinkgoHelper()
 	s := &system{broker: world.RunBroker(), wants: &published{all: map[string][][]byte{}}}
 	s.World = env.World(ctx, world.Options{
-		Broker: s.broker.URL(), AckWait: ackWait, Tenants: 1,
+		Broker: s.broker.URL(), AckWait: ackWait, Tenants: 2,
 		Kubeconfigs: map[string]func(context.Context, string) string{world.Writer: s.writerAccount},
 		Flags: map[string][]string{
 			world.Watcher: {"--audit-interval=1s", "--coalesce=100ms"},
@@ -62,7 +67,10 @@ func begin(ctx context.Context) *system {
 	})
 	_, err := s.Conn.Subscribe("curl.want.>", s.wants.add)
 	Expect(err).NotTo(HaveOccurred())
-	s.rights.In(ctx, s.Tenants[0].Namespace, world.WriterRules()...)
+	for _, tenant := range s.Tenants {
+		s.rights.In(ctx, tenant.Namespace, world.WriterRules()...)
+	}
+	s.hostile = hostile.New(s.Tenants[1], hostileScale)
 	return s
 }
 
