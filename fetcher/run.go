@@ -62,9 +62,19 @@ func Run(ctx context.Context, rt *service.Runtime, cfg Config) error {
 		return nil
 	})
 	rt.Started()
+	known := func(handle pipeline.Handler) pipeline.Handler {
+		return func(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			if !clock.Wait(d.Draining()) {
+				return pipeline.GiveBack()
+			}
+			return handle(ctx, d)
+		}
+	}
 	group.Go(func() error {
 		defer stop()
-		err := pipeline.Consume(ctx, rt.JetStream, consumption(rt, cfg, handler), handler.Handle)
+		options := consumption(rt, cfg, handler)
+		options.Poison = known(handler.Poison)
+		err := pipeline.Consume(ctx, rt.JetStream, options, known(handler.Handle))
 		slots.Stop()
 		return err
 	})
@@ -118,7 +128,6 @@ func consumption(rt *service.Runtime, cfg Config, handler *engine.Engine) pipeli
 		Concurrency: cfg.Throttle.Slots,
 		State:       rt.ConsumerHealth("requests"),
 		MaxUnended:  cfg.Engine.MaxUnended,
-		Poison:      handler.Poison,
 		Observe:     handler.Observe,
 	}
 }

@@ -50,7 +50,8 @@ func (c *Consumer) begin(ctx context.Context, d *Delivery) (unended uint64, read
 
 // end takes back what begin has recorded, if it could read what was there. That
 // comes before the acknowledgement, after which the message may already begin
-// elsewhere. A panic is no end; that of the first delivery is recorded here.
+// elsewhere. A handling that began earlier may have ended meanwhile: then less is
+// left. A panic is no end; that of the first delivery is recorded here.
 func (c *Consumer) end(ctx context.Context, d *Delivery, with Disposition, unended uint64, read bool) {
 	ctx = context.WithoutCancel(ctx)
 	panicked := errors.Is(with.err, ErrPanic)
@@ -58,6 +59,9 @@ func (c *Consumer) end(ctx context.Context, d *Delivery, with Disposition, unend
 	case panicked && d.Number() == 1 && c.options.MaxUnended != Uncounted:
 		_ = c.client.recordUnended(ctx, d, 1)
 	case !panicked && read:
+		if left, err := c.client.unended(ctx, d); err == nil {
+			unended = min(unended, left)
+		}
 		_ = c.client.recordUnended(ctx, d, unended)
 	}
 }

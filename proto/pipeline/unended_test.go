@@ -14,7 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/pipeline/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline/pipelinetest"
@@ -136,6 +138,37 @@ var _ = Describe("A message that is delivered again and again", func() {
 		})
 		Eventually(r.ended, 10*time.Second).Should(ContainElement("ack"))
 		Expect(deadLetters(ctx, c)).To(BeEmpty())
+	})
+
+	It("counts nothing when two handlings overlap and both end", func(ctx SpecContext) {
+		_, js, _ := pipelinetest.Ensured(GinkgoTB(), pipeline.Topology{})
+		shorten(ctx, js, time.Second)
+		c := pipeline.NewClient(js)
+		_, err := c.PublishWant(ctx, pipelinetest.Want(key, "https://a.example/x"), 0)
+		Expect(err).NotTo(HaveOccurred())
+		o := fetcher
+		o.InProgressEvery = time.Hour // the server delivers it again meanwhile
+		third, ended := make(chan struct{}), make(chan struct{})
+		r := handleWith(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			switch d.Number() {
+			case 1:
+				return pipeline.GiveBack()
+			case 2:
+				<-third
+			case 3:
+				close(third)
+				<-ended
+			}
+			return pipeline.Ack()
+		})
+		Eventually(r.ended, 10*time.Second).Should(HaveExactElements("give_back", "ack"))
+		close(ended)
+		Eventually(r.ended).Should(HaveExactElements("give_back", "ack", "ack"))
+		m, err := c.LastMessage(ctx, pipeline.Requests, "curl.begun."+key.Want())
+		Expect(err).NotTo(HaveOccurred())
+		begun := new(v1.Begun)
+		Expect(proto.Unmarshal(m.Data, begun)).To(Succeed())
+		Expect(begun.GetUnended()).To(BeZero())
 	})
 
 	It("keeps a record that cannot be read", func(ctx SpecContext) {

@@ -12,7 +12,7 @@ import (
 const (
 	// first and further are the pauses until the broker is asked for its time,
 	// before and after its first response.
-	first   = 5 * time.Second
+	first   = time.Second
 	further = time.Minute
 )
 
@@ -22,6 +22,10 @@ const (
 type Clock struct {
 	// elapsed is the monotonic time since the clock was made.
 	elapsed func() time.Duration
+
+	// known is closed when the broker has told its time.
+	known chan struct{}
+	once  sync.Once
 
 	mu sync.Mutex
 	// origin is the broker's time when the clock was made.
@@ -35,7 +39,7 @@ func New(elapsed func() time.Duration) *Clock {
 		start := time.Now()
 		elapsed = func() time.Duration { return time.Since(start) }
 	}
-	return &Clock{elapsed: elapsed}
+	return &Clock{elapsed: elapsed, known: make(chan struct{})}
 }
 
 // Observe takes a time stamp of the broker into account that has just been
@@ -56,6 +60,18 @@ func (c *Clock) Set(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.origin = origin
+	c.once.Do(func() { close(c.known) })
+}
+
+// Wait waits until the broker has told its time, and reports whether that was before
+// done was closed. Until then a stamp may be hours old.
+func (c *Clock) Wait(done <-chan struct{}) bool {
+	select {
+	case <-c.known:
+		return true
+	case <-done:
+		return false
+	}
 }
 
 // Now returns the broker's time, late by at most what the youngest stamp has

@@ -38,14 +38,23 @@ func TestTheBrokerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := brokerclock.New(nil)
-		asked := 0
+		asked, began := 0, time.Now()
 		go c.Run(ctx, func(context.Context) (time.Time, error) {
 			if asked++; asked == 1 {
 				return time.Time{}, errors.New("no consumer yet")
 			}
 			return broker(), nil
 		})
-		<-time.After(6 * time.Second)
+		done := make(chan struct{})
+		c.Observe(broker().Add(-time.Hour)) // it has waited in the stream
+		time.AfterFunc(500*time.Millisecond, func() { close(done) })
+		if c.Wait(done) {
+			t.Error("the time is known by a stamp")
+		}
+		if !c.Wait(nil) || time.Since(began) != time.Second {
+			t.Errorf("the time is known after %s", time.Since(began))
+		}
+		<-time.After(time.Second)
 		if now, want := c.Now(), broker().Add(time.Second); !now.Equal(want) {
 			t.Errorf("Now() = %s, want %s", now, want)
 		}
