@@ -128,10 +128,8 @@ func (e *Engine) handle(ctx context.Context, d *pipeline.Delivery, do func(conte
 
 // fetchAndPublish follows a message as far as it goes.
 func (e *Engine) fetchAndPublish(ctx context.Context, t *trigger) result {
-	if t.cause == v1.Cause_CAUSE_PARKED && !t.claimed {
-		if queue, ok := e.deps.Throttle.Waits(t.key, t.wantSequence); ok {
-			return e.wait(ctx, t, &throttle.Busy{Queue: queue})
-		}
+	if t.cause == v1.Cause_CAUSE_PARKED && !t.claimed && e.deps.Throttle.Waits(t.key, t.wantSequence) {
+		return e.wait(ctx, t, new(throttle.Busy))
 	}
 	if stop := e.confirm(ctx, t); stop.outcome != "" {
 		return stop

@@ -24,7 +24,7 @@ const claimFor = pipeline.AckWait
 // lease has ended without its turn gets another one.
 func (e *Engine) wait(ctx context.Context, t *trigger, busy *throttle.Busy) result {
 	now, renewed := e.deps.Clock.Now(), busy.Cause == ""
-	lease := throttle.Lease(busy.Queue, t.waitingSince.IsZero(), e.deps.Random())
+	lease := throttle.Lease(t.waitingSince.IsZero(), e.deps.Random())
 	rests := busy.Pause > lease
 	if rests { // longer than a queue would be left alone
 		lease = busy.Pause + lease/10

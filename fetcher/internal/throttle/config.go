@@ -91,6 +91,4 @@ type Busy struct {
 	Cause Cause
 	// Pause is how long the host still rests, if that is the cause.
 	Pause time.Duration
-	// Queue is the time that the queue will probably take in which the key may wait.
-	Queue time.Duration
 }

@@ -47,8 +47,11 @@ type tenant struct {
 
 // namespaceState is the work of one namespace for all hosts.
 type namespaceState struct {
-	held  int
+	// held counts the slots, and the started keys without one.
+	held int
+	// bytes is the memory of the keys that wait, and asked when the last one came.
 	bytes int64
+	asked time.Time
 	// ready are the tenants whose first key may possibly be started.
 	ready []*tenant
 }

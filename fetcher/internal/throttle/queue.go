@@ -70,21 +70,12 @@ func (t *Throttle) Enqueue(w *Waiter, lease time.Duration) bool {
 	return true
 }
 
-// Waits reports whether a key waits with this want, and how long the queue is that it
-// waits in.
-func (t *Throttle) Waits(key pipeline.Key, want uint64) (queue time.Duration, ok bool) {
+// Waits reports whether a key waits with this want.
+func (t *Throttle) Waits(key pipeline.Key, want uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w, ok := t.queued[key]
-	if !ok || w.Want != want {
-		return 0, false
-	}
-	return t.line(w.tenant, t.now()), true
-}
-
-// line is the time that the queue of a tenant will probably take.
-func (t *Throttle) line(n *tenant, now time.Time) time.Duration {
-	return n.host.expected(now) * time.Duration(n.waiting+len(n.queue)+1) / time.Duration(n.host.limit(n, t.cfg.PerHost))
+	return ok && w.Want == want
 }
 
 // Queued returns the number of keys that wait.
@@ -194,20 +185,16 @@ func (t *Throttle) room(n *tenant, now time.Time) bool {
 	return held < limit+ahead && h.held+h.claiming < t.cfg.PerHost+ahead
 }
 
-const (
-	// minLease and maxLease bound the time after which the broker delivers a waiting key
-	// again, perhaps to another fetcher.
-	minLease = 10 * time.Second
-	maxLease = time.Minute
-)
+// maxLease is the maximum time after which the broker delivers a waiting key again,
+// perhaps to another fetcher.
+const maxLease = time.Minute
 
-// Lease is how long a key is left to a queue that will probably take so long: until its
-// turn, if that is within the bounds. The first lease spreads keys that come at once.
-// Random is from [0, 1).
-func Lease(queue time.Duration, first bool, random float64) time.Duration {
+// Lease is how long a key is left to a queue. The first lease spreads keys that come at
+// once. Random is from [0, 1).
+func Lease(first bool, random float64) time.Duration {
+	spread := maxLease / 10
 	if first {
-		return maxLease/3 + time.Duration(random*float64(maxLease*2/3))
+		spread = maxLease * 2 / 3
 	}
-	longest := min(max(queue, minLease), maxLease)
-	return longest - time.Duration(random*float64(longest/10))
+	return maxLease - time.Duration(random*float64(spread))
 }

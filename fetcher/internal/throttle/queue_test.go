@@ -107,10 +107,10 @@ func TestAnEditedKeyKeepsItsPlace(t *testing.T) {
 		}
 		edited := pipeline.Key{Namespace: "one", Name: "0"}
 		s.Enqueue(&throttle.Waiter{Key: edited, Host: "a", Want: 2, Rank: throttle.Wanted, Since: now.Add(time.Minute)}, time.Hour)
-		if _, ok := s.Waits(edited, 1); ok {
+		if s.Waits(edited, 1) {
 			t.Error("the old want waits")
 		}
-		if _, ok := s.Waits(edited, 2); !ok {
+		if !s.Waits(edited, 2) {
 			t.Error("the new want does not wait")
 		}
 		end(slot)

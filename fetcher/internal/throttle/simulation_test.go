@@ -237,8 +237,8 @@ func (f *fetcher) work() {
 
 func (f *fetcher) handle(m message, backlog bool) {
 	s := f.s
-	if queue, waits := f.throttle.Waits(m.key.id(), uint64(m.want)); m.due && waits {
-		f.park(m, queue)
+	if m.due && f.throttle.Waits(m.key.id(), uint64(m.want)) {
+		f.park(m)
 		return
 	}
 	s.message() // read the want
@@ -247,7 +247,7 @@ func (f *fetcher) handle(m message, backlog bool) {
 	}
 	slot, busy := f.throttle.Acquire(throttle.Request{Host: m.key.host, Namespace: m.key.namespace, Backlog: backlog})
 	if busy != nil {
-		f.park(m, busy.Queue)
+		f.park(m)
 		return
 	}
 	defer slot.End()
@@ -260,10 +260,10 @@ func (s *simulation) stale(m message) bool {
 	return s.keys[m.key].want != m.want
 }
 
-func (f *fetcher) park(m message, queue time.Duration) {
+func (f *fetcher) park(m message) {
 	s := f.s
 	s.mu.Lock()
-	lease := throttle.Lease(queue, !m.due, s.random.Float64())
+	lease := throttle.Lease(!m.due, s.random.Float64())
 	s.mu.Unlock()
 	if m.since.IsZero() {
 		m.since = time.Now()
@@ -302,7 +302,7 @@ func (f *fetcher) claim(w *throttle.Waiter, slot *throttle.Slot) {
 	}
 	s.message() // read the want
 	if _, busy := f.throttle.Acquire(throttle.Request{Host: m.key.host, Namespace: m.key.namespace, Slot: slot}); busy != nil {
-		f.park(m, busy.Queue)
+		f.park(m)
 		return
 	}
 	f.get(m, slot)
@@ -456,7 +456,7 @@ func TestTheKeysOfAKilledFetcherComeBack(t *testing.T) {
 		s.mu.Lock()
 		missing := 0
 		for k, have := range s.keys {
-			if _, waits := other.throttle.Waits(k.id(), uint64(have.want)); !waits && !have.fetched {
+			if !other.throttle.Waits(k.id(), uint64(have.want)) && !have.fetched {
 				missing++
 			}
 		}

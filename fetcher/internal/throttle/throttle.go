@@ -41,15 +41,8 @@ type Throttle struct {
 	bytes  int64
 	// ready are the namespaces with a key that may possibly be started.
 	ready map[*namespaceState]struct{}
-	// last and other are the namespaces that asked last and, before it, another.
-	last, other ask
 	// backlog reports whether requests waited at the broker when the last one came.
 	backlog bool
-}
-
-type ask struct {
-	by *namespaceState
-	at time.Time
 }
 
 // Deps is what a Throttle works with.
@@ -102,17 +95,13 @@ func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 	now := t.now()
 	t.sweep(now)
 	namespace := t.namespace(r.Namespace)
-	if t.last.by != namespace {
-		t.other = t.last
-	}
-	t.last, t.backlog = ask{by: namespace, at: now}, r.Backlog
+	namespace.asked, t.backlog = now, r.Backlog
 	a := &attempt{Request: r, throttle: t, tenant: t.host(r.Host).tenant(r.Namespace, namespace)}
 	busy := a.refusal(now)
 	if busy == nil {
 		defer t.mu.Unlock()
 		return t.grant(a, now), nil
 	}
-	busy.Queue = t.line(a.tenant, now)
 	wait := a.patience(busy.Cause, now)
 	if wait == 0 {
 		defer t.mu.Unlock()
@@ -160,7 +149,7 @@ func (a *attempt) patience(cause Cause, now time.Time) time.Duration {
 		return claimedWait
 	case h.mean == 0 && h.waitedInVain:
 		return 0
-	case t.line(n, now) > t.cfg.MaxWait:
+	case h.expected(now)*time.Duration(n.waiting+len(n.queue)+1)/time.Duration(h.limit(n, t.cfg.PerHost)) > t.cfg.MaxWait:
 		return 0
 	}
 	return t.cfg.MaxWait
@@ -247,16 +236,12 @@ func (t *Throttle) overShare(n *namespaceState, now time.Time) bool {
 	if n.held < t.cfg.perNamespace() {
 		return false
 	}
-	for other := range t.ready {
-		if other != n {
+	for _, other := range t.namespaces {
+		if other != n && (len(other.ready) > 0 || now.Sub(other.asked) < contention) {
 			return true
 		}
 	}
-	another := t.last
-	if another.by == n {
-		another = t.other
-	}
-	return another.by != nil && now.Sub(another.at) < contention || t.backlog && now.Sub(t.last.at) < contention
+	return t.backlog
 }
 
 func (t *Throttle) host(name string) *hostState {
