@@ -25,7 +25,7 @@ print-%:
 	@echo $($*)
 
 # The longest suites start first.
-LONGEST := ./deploy/e2e/fault ./deploy/curlctl $(addprefix ./deploy/e2e/,broker acceptance permissions) ./writer ./watcher ./deploy/e2e/console
+LONGEST := ./deploy/e2e/fault ./deploy/curlctl $(addprefix ./deploy/e2e/,broker acceptance hostile permissions) ./writer ./watcher ./deploy/e2e/console
 # Suites that need a running installation have their own targets.
 ACCEPTANCE = $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(installed|compose|cluster)$$')
 
