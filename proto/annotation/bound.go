@@ -25,12 +25,13 @@ func (b Bound) Apply(namespace string, r Request, err error) (Request, error) {
 	case b.Keys > 0:
 		text := fmt.Sprintf("namespace %s asks for more than %d keys and older ConfigMaps come first; "+
 			"remove some, or have --namespace-keys raised", namespace, b.Keys)
-		return Request{Present: r.Present, Annotation: r.Annotation}, &ValueError{annotation: r.Annotation, text: text, cause: text}
+		return Request{Present: r.Present, Annotation: r.Annotation},
+			&ValueError{annotation: r.Annotation, text: text, cause: text}
 	case b.Stretch > 1:
 		r.Refresh = min(r.Refresh*time.Duration(b.Stretch), MaxRefresh)
 		if b.Refreshed > 0 {
-			text := fmt.Sprintf("%s is multiplied by %d in namespace %s; its %d refreshed keys ask for more than %d refreshes a second",
-				RefreshName, b.Stretch, namespace, b.Refreshed, b.Refreshes)
+			text := fmt.Sprintf("%s is multiplied by %d in namespace %s; "+
+				"its %d refreshed keys ask for more than %d refreshes a second", RefreshName, b.Stretch, namespace, b.Refreshed, b.Refreshes)
 			r.Problems = append(slices.Clip(r.Problems), Problem{Rule: text, Text: text})
 		}
 	}

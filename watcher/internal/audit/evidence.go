@@ -93,7 +93,9 @@ type pending struct {
 
 // read reads the timers and dues of candidates, and records what it finds. It calls enqueue for
 // their objects, and for those that are about to ask by themselves.
-func (a *Auditor) read(ctx context.Context, l *look, candidates []candidate, enqueue func(types.NamespacedName)) (found int, err error) {
+func (a *Auditor) read(
+	ctx context.Context, l *look, candidates []candidate, enqueue func(types.NamespacedName),
+) (found int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	subjects := make([]string, 0, 2*len(candidates))
@@ -157,14 +159,16 @@ func (a *Auditor) pendingOf(l *look, c candidate, latest map[string]pipeline.Mes
 func (a *Auditor) find(l *look, c candidate, p pending) wantindex.Finding {
 	young, sum := a.config.young(), p.due.GetSettled().GetSha256()
 	equal := sum != "" && sum == c.entry.SHA256
-	inVain := p.due.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS // until it is signed anew
+	// Each attempt fails until the want is signed again.
+	inVain := p.due.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
+	overdue := p.lost && (p.due != nil || l.age(c.want.At) > young && (p.fired == nil || l.age(p.fired.Time) > young))
 	switch {
 	case !c.held && c.want.Requested && equal && !p.lost:
 		a.deps.Index.Update(c.key, func(w *wantindex.Want) { w.Requested = false })
 		delete(a.table, c.key)
 		return wantindex.NothingLost
 	case !c.held:
-	case inVain, !p.inWork && p.lost && (p.due != nil || l.age(c.want.At) > young && (p.fired == nil || l.age(p.fired.Time) > young)):
+	case inVain, overdue && !p.inWork:
 		delete(a.table, c.key)
 		return wantindex.TimerLost
 	case sum != "" && !equal:

@@ -17,7 +17,8 @@ type Metrics struct {
 // NewMetrics makes the metrics in the set of the watcher.
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
-		took: set.Histogram("audit_duration_seconds", "Time that a look of the audit took. Eight of them look at all keys.", prometheus.ExponentialBuckets(0.001, 4, 9)),
+		took: set.Histogram("audit_duration_seconds", "Time that a look of the audit took. Eight of them look at all keys.",
+			prometheus.ExponentialBuckets(0.001, 4, 9)),
 		stale: set.Gauge("stale_keys",
 			"Keys with an interval that have had no good fetch for three of them, as the last eight looks of the audit have seen."),
 		lost: set.Counters("lost_keys_total",

@@ -122,7 +122,8 @@ func (a *Auditor) classify(l *look, key pipeline.Key, w wantindex.Want, turn, ti
 	if turn && c.entry.Failing() && condition.FailsForLong(c.entry.Since, o.Request.Refresh, l.now) {
 		l.stale++
 	}
-	now, known := row{appearance: a.appearance(o, c.entry), object: o, reason: pipeline.ClassOf(c.entry.Error)}, c.row != nil
+	now := row{appearance: a.appearance(o, c.entry), object: o, reason: pipeline.ClassOf(c.entry.Error)}
+	known := c.row != nil
 	same := known && c.appearance == now.appearance
 	holding := holding(o, c)
 	c.held = holding == plan.Held
@@ -160,15 +161,15 @@ func (a *Auditor) notHeld(l *look, c candidate) {
 	}
 }
 
-// endPauses adds keys that pause after an ask, those first that have waited longest. A
-// success shows that the cause of others may be gone, too. To find that out soon, one key of each
+// endPauses adds keys that pause after an ask, the oldest ask first. A success shows that
+// the cause of other refusals may be gone, too. To find that out soon, one key of each
 // refusal is asked for in each half interval.
 func (a *Auditor) endPauses(l *look) {
 	for reason, keys := range l.pausing {
 		slices.SortFunc(keys, func(x, y candidate) int { return x.asked.Compare(y.asked) })
 		n := perSuccess * l.successes[reason]
 		last := l.age(keys[len(keys)-1].asked)
-		// The cause of a large body is not elsewhere.
+		// A refresh or an edit shows that a body has become smaller.
 		if n == 0 && last >= a.config.Interval/2 && reason.reason != v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE {
 			n = 1
 		}
